@@ -61,6 +61,9 @@ type Service struct {
 	// recipients is how many addresses each goes to. It is asked for such actors alone. Set it before use; nil refuses
 	// nothing.
 	Budget func(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error
+	// Affords returns for each of some emails nil, or the fault for which Budget would refuse it beside those before it
+	// that it would not. It counts nothing; set it with Budget.
+	Affords func(ctx context.Context, by teams.Actor, recipients []int) ([]error, error)
 }
 
 // Parts are the dependencies of a Service.
@@ -149,7 +152,8 @@ type BatchError struct {
 }
 
 // SendBatch accepts up to MaxBatch emails in one transaction. A strict batch is accepted whole or not at all; of a
-// permissive batch, the emails that break no rule are accepted.
+// permissive batch, the emails that break no rule are accepted, and of an actor with limits those that are within them.
+// If its limit of a day lets none of them go, the batch is refused.
 func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, permissive bool, key Idempotency,
 ) (Batch, error) {
 	if len(in) == 0 || len(in) > MaxBatch {
@@ -157,6 +161,7 @@ func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, perm
 	}
 	r, err := s.once(ctx, by, key, func(a *answer) error {
 		var drafts []*draft
+		var places []int // of the drafts, in the batch
 		topics := topics{}
 		for i, one := range in {
 			d, err := s.draft(ctx, by.TeamID, one, true)
@@ -168,7 +173,7 @@ func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, perm
 			}
 			switch e, ok := errors.AsType[*fault.Error](err); {
 			case err == nil:
-				drafts = append(drafts, d)
+				drafts, places = append(drafts, d), append(places, i)
 			case fault.Ours(err):
 				return err // our own failure, not the email's
 			case ok && permissive:
@@ -177,9 +182,53 @@ func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, perm
 				return fault.New(e.Kind, fmt.Sprintf("[%d].%s", i, e.Field), "Email %d of the batch: %s", i, e.Message).Because(err)
 			}
 		}
+		if permissive && by.Limited && s.Affords != nil {
+			var err error
+			if drafts, err = s.afforded(ctx, by, drafts, places, a); err != nil {
+				return err
+			}
+		}
 		return s.accept(ctx, by, drafts, a)
 	})
 	return Batch{IDs: r.IDs, Errors: r.Errors}, err
+}
+
+// afforded returns the drafts that are within the limits of an actor, and adds the others to the errors of the answer.
+func (s *Service) afforded(ctx context.Context, by teams.Actor, drafts []*draft, places []int, a *answer) ([]*draft,
+	error) {
+	faults, err := s.Affords(ctx, by, countEach(drafts))
+	if err != nil {
+		return nil, err
+	}
+	var some []*draft
+	var exceeded error
+	for i, d := range drafts {
+		e, ok := errors.AsType[*fault.Error](faults[i])
+		switch {
+		case faults[i] == nil:
+			some = append(some, d)
+			continue
+		case !ok:
+			return nil, faults[i]
+		case e.Kind == fault.DailyQuota:
+			exceeded = e
+		}
+		a.Errors = append(a.Errors, BatchError{places[i], e.Message})
+	}
+	if len(some) == 0 && exceeded != nil {
+		return nil, exceeded
+	}
+	slices.SortFunc(a.Errors, func(x, y BatchError) int { return x.Index - y.Index })
+	return some, nil
+}
+
+// countEach returns how many recipients each of some drafts has.
+func countEach(drafts []*draft) []int {
+	recipients := make([]int, len(drafts))
+	for i, d := range drafts {
+		recipients[i] = len(d.recipients)
+	}
+	return recipients
 }
 
 // BadBatchSize returns the error for a batch of n emails.
@@ -297,11 +346,7 @@ func (s *Service) spend(ctx context.Context, tx *db.Tx, by teams.Actor, drafts [
 	if !by.Limited || s.Budget == nil {
 		return nil
 	}
-	recipients := make([]int, len(drafts))
-	for i, d := range drafts {
-		recipients[i] = len(d.recipients)
-	}
-	return s.Budget(ctx, tx, by, recipients)
+	return s.Budget(ctx, tx, by, countEach(drafts))
 }
 
 // Left returns how many emails a team may still send in this day and month, and false if it has no quota.

@@ -46,7 +46,7 @@ func serve(n *testnode.Node) *grants.Service {
 		Aliases: []string{"http://127.0.0.1:3000"}},
 		grants.Parts{DB: n.DB, Keys: n.Keys, Teams: n.Teams, Members: n.Members, Audit: n.Audit})
 	s.Connect(n.Users)
-	n.Emails.Budget = s.Spend
+	n.Emails.Budget, n.Emails.Affords = s.Spend, s.Affords
 	return s
 }
 

@@ -209,6 +209,22 @@ func (s *Service) Fits(ctx context.Context, by teams.Actor, recipients ...int) e
 	return err
 }
 
+// Affords returns for each of some emails, of which recipients says how many addresses each goes to, the fault for which
+// it could not be sent now beside those before it that could, or nil. It counts nothing.
+func (s *Service) Affords(ctx context.Context, by teams.Actor, recipients []int) ([]error, error) {
+	faults := make([]error, len(recipients))
+	if by.Kind != teams.GrantActor {
+		return faults, nil
+	}
+	l, used, err := limitsOf(ctx, s.DB.Reader, by.TeamID, by.ID, dayOf(s.DB.Now()))
+	for i := range recipients {
+		if err == nil {
+			used, faults[i] = l.add(used, recipients[i:i+1])
+		}
+	}
+	return faults, err
+}
+
 // add returns how much is used when emails are added to it.
 func (l Limits) add(used int64, recipients []int) (int64, error) {
 	sum := used

@@ -1,6 +1,7 @@
 package grants_test
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -82,6 +83,49 @@ func TestLimits(t *testing.T) {
 		f.Must(f.sendBy(by, "a@reader.example"))
 		if u, err := f.Usage(ctx, f.Acme.TeamID, by.ID); err != nil || u.Sent != 1 {
 			t.Errorf("used %+v on the next day, error %v", u, err)
+		}
+	})
+}
+
+// Of a permissive batch the emails go that are within the limits, and the others are errors; if the day's limit lets none
+// go, the batch is refused as a single email is.
+func TestLimitsOfPermissiveBatch(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		ctx := t.Context()
+		by := f.limited(grants.Limits{Recipients: 2, Emails: 4})
+		to := func(n int) emails.Send {
+			return testnode.Hello([]string{"a@reader.example", "b@reader.example", "c@reader.example"}[:n]...)
+		}
+		broken := to(1)
+		broken.Subject = ""
+		batch := []emails.Send{to(3), to(2), broken, to(1), to(2), to(1), to(1)}
+		_, err := f.Emails.SendBatch(ctx, by, batch, false, emails.Idempotency{})
+		if err == nil || f.Count(`SELECT COUNT(*) FROM emails`) != 0 {
+			t.Errorf("a strict batch: %v", err)
+		}
+		key := emails.Idempotency{Scope: "POST /emails/batch", Key: "k", Hash: "h"}
+		for range 2 {
+			got, err := f.Emails.SendBatch(ctx, by, batch, true, key)
+			f.Must(err)
+			var refused []string
+			for _, e := range got.Errors {
+				refused = append(refused, fmt.Sprint(e.Index, " ", e.Message))
+			}
+			all := strings.Join(refused, "\n")
+			if len(got.IDs) != 3 || len(refused) != 4 || !strings.HasPrefix(all, "0 The email has 3 recipients") ||
+				!strings.Contains(all, "\n2 Missing `subject`") || !strings.Contains(all, "\n4 This program may send 4 emails a day") ||
+				!strings.Contains(all, "\n6 This program may") {
+				t.Errorf("%d emails were accepted, refused: %s", len(got.IDs), all)
+			}
+		}
+		if u, err := f.Usage(ctx, f.Acme.TeamID, by.ID); err != nil || u.Sent != 4 {
+			t.Errorf("used %+v, error %v", u, err)
+		}
+		_, err = f.Emails.SendBatch(ctx, by, batch, true, emails.Idempotency{})
+		wantLimit(t, err, fault.DailyQuota, "has sent 4 today")
+		got, err := f.Emails.SendBatch(ctx, by, []emails.Send{to(3), broken}, true, emails.Idempotency{})
+		if err != nil || len(got.IDs) != 0 || len(got.Errors) != 2 {
+			t.Errorf("%+v, error %v", got, err)
 		}
 	})
 }

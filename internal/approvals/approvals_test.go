@@ -140,10 +140,14 @@ func TestApproveAndReject(t *testing.T) {
 		for range 5 {
 			a, before := f.ask(testnode.Hello("a@reader.example")), f.emails()
 			var wg sync.WaitGroup
-			wg.Go(func() { f.Approve(t.Context(), f.user, a.ID) })
-			wg.Go(func() { f.Reject(t.Context(), f.Acme, a.ID, "No.") })
+			var approved, rejected error
+			wg.Go(func() { _, approved = f.Approve(t.Context(), f.user, a.ID) })
+			wg.Go(func() { _, rejected = f.Reject(t.Context(), f.Acme, a.ID, "No.") })
 			wg.Wait()
 			got := f.state(a)
+			if (approved == nil) != (got.State == approvals.Approved) || (rejected == nil) != (got.State == approvals.Rejected) {
+				t.Errorf("it is %s: approved %v, rejected %v", got.State, approved, rejected)
+			}
 			if sent := f.emails() - before; (sent == 1) != (got.State == approvals.Approved) || sent > 1 ||
 				got.State == approvals.Pending {
 				t.Errorf("%d emails sent, and it is %s", sent, got.State)
@@ -179,6 +183,83 @@ func TestAskOnce(t *testing.T) {
 		_, err = f.Request(t.Context(), f.program, testnode.Hello("a@reader.example"), emails.Idempotency{
 			Scope: key.Scope, Key: "k", Hash: "other"})
 		wantFault(t, err, fault.IdempotencyMismatch, "another payload")
+	})
+}
+
+// Whatever is done with approvals at the same time, what is approved is sent once, and nothing else is. Near a limit,
+// what is beyond it waits, and who approved it is told why.
+func TestAtTheSameTime(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		ctx := context.WithoutCancel(t.Context())
+		both := func(one, other func() error) (first, second error) {
+			var wg sync.WaitGroup
+			wg.Go(func() { first = one() })
+			wg.Go(func() { second = other() })
+			wg.Wait()
+			return first, second
+		}
+		approve := func(by teams.Actor, a approvals.Approval) func() error {
+			return func() error {
+				got, err := f.Approve(ctx, by, a.ID)
+				if err == nil && (got.State != approvals.Approved || got.EmailID == "") {
+					t.Errorf("approved: %+v", got)
+				}
+				return err
+			}
+		}
+		used := func() int64 {
+			u, err := f.Grants.Usage(ctx, f.Acme.TeamID, f.program.ID)
+			f.Must(err)
+			return u.Sent
+		}
+		hello, most := testnode.Hello("a@reader.example"), int64(0)
+		limit := func() { // lets one more email go
+			most = used() + 1
+			_, err := f.Grants.SetLimits(ctx, f.Acme, f.program.ID, func(l *grants.Limits) error {
+				*l = grants.Limits{Emails: most, Approval: true}
+				return nil
+			})
+			f.Must(err)
+		}
+		for range 2 {
+			// The limit is that of one email: who comes second finds it approved, not the limit used up.
+			limit()
+			a, before := f.ask(hello), f.emails()
+			if one, other := both(approve(f.user, a), approve(f.Acme, a)); one != nil || other != nil ||
+				f.emails() != before+1 || used() != most {
+				t.Errorf("approve and approve: %v, %v, %d emails", one, other, f.emails()-before)
+			}
+
+			limit()
+			a, b, before := f.ask(hello), f.ask(hello), f.emails()
+			one, other := both(approve(f.user, a), approve(f.Acme, b))
+			if other == nil {
+				one, other, a, b = other, one, b, a
+			}
+			if one != nil || f.state(a).State != approvals.Approved || f.emails() != before+1 || used() != most {
+				t.Errorf("at the limit: %v, %d emails", one, f.emails()-before)
+			}
+			wantFault(t, other, fault.DailyQuota, "emails a day")
+			if got := f.state(b); got.State != approvals.Pending || got.Email == nil {
+				t.Errorf("beyond the limit: %+v", got)
+			}
+			limit()
+			f.Must(approve(f.user, b)())
+
+			limit()
+			a, before = f.ask(hello), f.emails()
+			f.exec(`UPDATE approvals SET expires_at = $1 WHERE id = $2`, f.DB.Now().UnixMicro()+500, a.ID)
+			one, other = both(approve(f.user, a), func() error { return f.Sweep(ctx) })
+			f.Must(other)
+			f.Must(f.Sweep(ctx))
+			switch got := f.state(a); {
+			case one == nil && got.State == approvals.Approved && f.emails() == before+1:
+			case one != nil && got.State == approvals.Expired && f.emails() == before && used() == most-1:
+				wantFault(t, one, fault.Invalid, "expired already")
+			default:
+				t.Errorf("approve and expire: %v, %s, %d emails", one, got.State, f.emails()-before)
+			}
+		}
 	})
 }
 

@@ -190,17 +190,25 @@ func (s *Service) Approve(ctx context.Context, by teams.Actor, approvalID string
 			return s.decideIn(ctx, tx, by, &a)
 		})
 	}
-	switch kind := fault.KindOf(err); {
-	case err == nil:
+	if err == nil {
 		return a, nil
-	case errors.Is(err, errDecided):
-		return s.pending(ctx, by, approvalID, Approved)
-	case fault.Ours(err), kind == fault.DailyQuota, kind == fault.MonthlyQuota, kind == fault.Suspended,
-		kind == fault.TooFast, kind == fault.Locked:
+	}
+	if errors.Is(err, errDecided) {
+		return s.decided(ctx, by, approvalID, Approved)
+	}
+	if fault.Ours(err) {
+		return a, err
+	}
+	// Who approved it meanwhile may have used up what this one lacked.
+	if now, again := s.pending(ctx, by, approvalID, Approved); again != nil || now.State != Pending {
+		return now, again
+	}
+	switch fault.KindOf(err) {
+	case fault.DailyQuota, fault.MonthlyQuota, fault.Suspended, fault.TooFast, fault.Locked:
 		return a, err
 	}
 	a.State, a.Reason, a.EmailID = Failed, cut(err.Error()), ""
-	return s.end(ctx, by, a)
+	return s.end(ctx, by, a, Approved)
 }
 
 // asker returns who asked as an actor, with all that it may do now: the email is its own, whoever approves it. A fault
@@ -240,7 +248,7 @@ func (s *Service) Reject(ctx context.Context, by teams.Actor, approvalID, reason
 		return a, err
 	}
 	a.Email, a.State, a.DecidedBy, a.Reason = nil, Rejected, by.Ref(), reason
-	return s.end(ctx, by, a)
+	return s.end(ctx, by, a, Rejected)
 }
 
 // pending returns what is about to become decided. What has that state already is returned, and what has another is
@@ -258,18 +266,31 @@ func (s *Service) pending(ctx context.Context, by teams.Actor, approvalID string
 		a.State = Expired
 	}
 	if a.State != Pending {
-		return a, fault.Invalidf("", "This is %s already. Only what is pending can be decided.", a.State)
+		return a, alreadyFault(a.State)
 	}
 	return a, nil
 }
 
-// end decides without sending.
-func (s *Service) end(ctx context.Context, by teams.Actor, a Approval) (Approval, error) {
+// end decides without sending, for somebody who has asked for a state.
+func (s *Service) end(ctx context.Context, by teams.Actor, a Approval, as State) (Approval, error) {
 	err := s.d.Update(ctx, func(tx *db.Tx) error { return s.decideIn(ctx, tx, by, &a) })
 	if errors.Is(err, errDecided) {
-		return s.pending(ctx, by, a.ID, a.State)
+		return s.decided(ctx, by, a.ID, as)
 	}
 	return a, err
+}
+
+// decided is pending for what a transaction has found decided, or too late by its clock.
+func (s *Service) decided(ctx context.Context, by teams.Actor, approvalID string, as State) (Approval, error) {
+	a, err := s.pending(ctx, by, approvalID, as)
+	if err == nil && a.State == Pending {
+		return a, alreadyFault(Expired)
+	}
+	return a, err
+}
+
+func alreadyFault(is State) error {
+	return fault.Invalidf("", "This is %s already. Only what is pending can be decided.", is)
 }
 
 // actions are what the audit log calls decisions.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -97,6 +98,21 @@ func (s *Service) resource(text string) (string, error) {
 	return text, nil
 }
 
+// firstUse keeps a client, and records its registration when it is consented to for the first time.
+func (s *Service) firstUse(ctx context.Context, tx *db.Tx, c *Client) error {
+	address, err := markUsed(ctx, tx, c.ID)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("keep OAuth client %s: %w", c.ID, err)
+	}
+	// It was not the person who registered it.
+	s.Audit.Record(audit.Without(ctx), tx, audit.Entry{Action: audit.ClientRegistered, Target: c.ID, Detail: c.Name,
+		Address: address})
+	return nil
+}
+
 // isFull reports whether a team has as many active grants as it may have. It is asked at the consent, so that the person
 // learns of it, and for certain when the grant is made.
 func isFull(ctx context.Context, r db.Reader, teamID string) (bool, error) {
@@ -143,7 +159,9 @@ func (s *Service) Approve(ctx context.Context, r Request, by teams.Actor) (code 
 			return fault.Forbiddenf("", "The team has %d active grants. Revoke some before you grant more.", grantsMax)
 		}
 		insertCode(ctx, tx, &c, tx.Now().Add(codeLife))
-		markUsed(ctx, tx, r.Client.ID)
+		if err := s.firstUse(ctx, tx, &r.Client); err != nil {
+			return err
+		}
 		s.Audit.Record(ctx, tx, audit.Entry{TeamID: by.TeamID, ActorKind: string(by.Kind), ActorID: by.ID,
 			ActorName: by.Name, Action: audit.GrantCreated, Target: c.GrantID, Detail: r.Client.Name + ": " + c.Scope})
 		return nil

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/teams"
@@ -181,6 +182,31 @@ func TestCLI(t *testing.T) {
 				r.Client.Registered) {
 				t.Errorf("%s: %+v, error %v", uri, r.Client, err)
 			}
+		}
+	})
+}
+
+// What strangers can write is bounded: of the clients that nobody uses the newest 2,000 are kept, and the audit log has
+// those alone that somebody has consented to.
+func TestStrangersWriteLittle(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		f.code(f.Acme, "full_access")
+		f.exec(`INSERT INTO oauth_clients SELECT id || n, name, redirect_uris, scope, client_uri, logo_uri, 'a' || n, n, 0
+			FROM (SELECT * FROM oauth_clients ORDER BY id LIMIT 1) c, (WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL
+			SELECT n + 1 FROM numbers WHERE n < 2100) SELECT n FROM numbers) x`)
+		f.exec(`UPDATE oauth_clients SET created_at = created_at + $1 WHERE used_at = 0`, time.Now().UnixMicro())
+		f.Must(f.Sweep(t.Context()))
+		if n, old := f.Count(`SELECT COUNT(*) FROM oauth_clients WHERE used_at = 0`),
+			f.Count(`SELECT COUNT(*) FROM oauth_clients WHERE address IN ('a1', 'a99')`); n < 2000 || n > 2001 || old != 0 {
+			t.Errorf("%d clients are kept that nobody uses, %d of the oldest", n, old)
+		}
+		f.code(f.Acme, "full_access")
+		if n := f.recorded(audit.ClientRegistered); n != 1 {
+			t.Errorf("%d registrations are recorded", n)
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM audit_log WHERE action = $1 AND target = $2 AND actor_id = ''`,
+			audit.ClientRegistered, f.client.ID); n != 1 {
+			t.Error("the registration is recorded as somebody's, or another one")
 		}
 	})
 }

@@ -9,9 +9,10 @@ import (
 const uriMax = 2048 // characters of a redirect address and of others that a client gives
 
 // refusedSchemes are those of addresses that a browser would open as a document or a file of its own, or that lead to
-// no program that asked.
+// no program that asked: also those by which systems install, call or start something.
 var refusedSchemes = []string{"file", "ftp", "data", "javascript", "blob", "about", "vbscript", "filesystem",
-	"view-source", "mailto", "tel", "sms", "ws", "wss"}
+	"view-source", "mailto", "tel", "sms", "ws", "wss", "intent", "android-app", "itms-services", "ms-appinstaller",
+	"ms-msdt", "search-ms", "shell", "chrome", "resource", "jar", "feed", "callto", "facetime", "sip", "sips"}
 
 // loopbacks are the hosts that are the person's own machine. Programs there cannot know their port before they run
 // (RFC 8252 section 7.3).

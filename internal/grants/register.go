@@ -11,7 +11,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/id"
 )
@@ -37,7 +36,8 @@ type NewClient struct {
 }
 
 // Register registers a client. One address may register 20 clients an hour, and all together 500, on all nodes; what is
-// beyond is refused as TooManyRequests.
+// beyond is refused as TooManyRequests. The audit log has those that somebody has consented to, so that strangers cannot
+// fill it.
 func (s *Service) Register(ctx context.Context, n NewClient) (Client, error) {
 	c, err := n.check()
 	if err != nil {
@@ -58,7 +58,6 @@ func (s *Service) Register(ctx context.Context, n NewClient) (Client, error) {
 			return err
 		}
 		insertClient(ctx, tx, &c, address)
-		s.Audit.Record(ctx, tx, audit.Entry{Action: audit.ClientRegistered, Target: c.ID, Detail: c.Name})
 		return nil
 	})
 	return c, err

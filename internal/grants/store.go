@@ -241,9 +241,12 @@ func countRecent(ctx context.Context, r db.Reader, address string, since time.Ti
 	return own, all, err
 }
 
-// markUsed keeps a client that somebody has consented to.
-func markUsed(ctx context.Context, tx *db.Tx, clientID string) {
-	tx.Queue(ctx, `UPDATE oauth_clients SET used_at = $2 WHERE id = $1 AND used_at = 0`, clientID, tx.Now().UnixMicro())
+// markUsed keeps a client that somebody has consented to. It returns ErrNoRows unless that is the first time, and where
+// the client was registered from.
+func markUsed(ctx context.Context, tx *db.Tx, clientID string) (address string, err error) {
+	err = tx.QueryRow(ctx, `UPDATE oauth_clients SET used_at = $2 WHERE id = $1 AND used_at = 0 RETURNING address`, clientID,
+		tx.Now().UnixMicro()).Scan(&address)
+	return address, err
 }
 
 // unusedBefore returns the time before which clients that were never used are to be deleted: the given one, or a later

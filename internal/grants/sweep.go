@@ -9,7 +9,7 @@ import (
 
 const (
 	unusedFor  = 30 * 24 * time.Hour // after which a client that was never granted anything goes away
-	unusedMax  = 10_000              // such clients that are kept at most
+	unusedMax  = 2000                // such clients that are kept at most
 	codeKept   = time.Hour           // after its end, so that its second use is noticed
 	sweepBatch = 500
 )

@@ -68,6 +68,7 @@ type Server struct {
 	people   *http.ServeMux // the pages of people, after the request was checked
 	refusals teams.Limiter  // of requests for tokens, by address
 	away     lograte.Limiter
+	floods   lograte.Limiter
 }
 
 // paths are those of all endpoints.

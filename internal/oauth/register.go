@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/postrider/postrider/internal/grants"
@@ -46,9 +47,15 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.Grants.Register(r.Context(), grants.NewClient{Name: in.Name, RedirectURIs: in.RedirectURIs,
 		GrantTypes: in.GrantTypes, ResponseTypes: in.ResponseTypes, AuthMethod: in.AuthMethod, Scope: in.Scope,
 		URI: in.URI, LogoURI: in.LogoURI, Address: peer(r)})
+	if e, ok := errors.AsType[*grants.Error](err); ok && e.Code == grants.TooManyRequests {
+		if logged, leftOut := s.floods.Allow(); logged {
+			s.Log.Warn("too many OAuth clients are being registered", "address", peer(r), "more_like_it", leftOut)
+		}
+	}
 	if err != nil {
 		return err
 	}
+	s.Log.Info("an OAuth client was registered", "client_id", c.ID, "address", peer(r))
 	writeJSON(w, http.StatusCreated, clientWire{ID: c.ID, IssuedAt: c.CreatedAt.Unix(), Name: c.Name,
 		RedirectURIs: c.RedirectURIs, GrantTypes: grantTypes, ResponseTypes: []string{"code"}, AuthMethod: "none",
 		Scope: c.Scopes.String(), URI: c.URI, LogoURI: c.LogoURI})

@@ -44,7 +44,7 @@ func (s *Service) Register(ctx context.Context, n NewClient) (Client, error) {
 		return Client{}, err
 	}
 	c.ID, c.CreatedAt, c.Registered = id.New(), db.Now(), true
-	address := network(n.Address)
+	address := Network(n.Address)
 	// A flood is refused here, so that it does not wait in line with all that others write.
 	if err := s.mayRegister(ctx, s.DB.Reader, address, s.DB.Now()); err != nil {
 		return Client{}, err
@@ -141,8 +141,8 @@ func isPage(uri string) bool {
 	return err == nil && len(uri) <= uriMax && plain(uri) && u.Scheme == "https" && u.Hostname() != "" && u.User == nil
 }
 
-// network returns what counts as one address: an IPv4 address, or the /64 that one IPv6 connection has.
-func network(address string) string {
+// Network returns what counts as one address: an IPv4 address, or the /64 that one IPv6 connection has.
+func Network(address string) string {
 	a, err := netip.ParseAddr(address)
 	if err != nil {
 		return "unknown"

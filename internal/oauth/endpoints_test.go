@@ -3,6 +3,8 @@ package oauth
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -172,6 +174,23 @@ func TestGuessing(t *testing.T) {
 		wantRefusal(t, w, 429, grants.TooManyRequests)
 		if wait := w.Header().Get("Retry-After"); wait != "1" {
 			t.Errorf("wait %q seconds", wait)
+		}
+		// The addresses of one IPv6 connection are one.
+		from := func(address string) int {
+			r := httptest.NewRequestWithContext(t.Context(), "POST", "/oauth/token", strings.NewReader(body.Encode()))
+			r.RemoteAddr = address
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			w := httptest.NewRecorder()
+			f.ServeHTTP(w, r)
+			return w.Code
+		}
+		for i := range refusalsPerSecond {
+			if status := from(fmt.Sprintf("[2001:db8::%x]:1", i)); status != 400 {
+				t.Errorf("refusal %d: %d", i, status)
+			}
+		}
+		if one, other := from("[2001:db8::ffff]:1"), from("[2001:db8:0:1::1]:1"); one != 429 || other != 400 {
+			t.Errorf("%d from the same network, %d from another", one, other)
 		}
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/postrider/postrider/internal/grants"
 )
 
-// refusalsPerSecond is how many refused requests for tokens one address may make.
+// refusalsPerSecond is how many refused requests for tokens one address, or IPv6 network, may make.
 const refusalsPerSecond = 30
 
 // tokenWire is RFC 6749 section 5.1.
@@ -37,7 +37,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) error {
 		err = refuse(grants.UnsupportedGrantType, "grant_type must be authorization_code or refresh_token.")
 	}
 	if err != nil {
-		s.refusals.Count(peer(r), refusalsPerSecond)
+		s.refusals.Count(grants.Network(peer(r)), refusalsPerSecond)
 		return err
 	}
 	writeJSON(w, http.StatusOK, tokenWire{t.Access, "Bearer", t.Life, t.Refresh, t.Scopes.String()})
@@ -51,7 +51,7 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if err := s.Grants.RevokeToken(r.Context(), p["client_id"], p["token"], p["token_type_hint"]); err != nil {
-		s.refusals.Count(peer(r), refusalsPerSecond)
+		s.refusals.Count(grants.Network(peer(r)), refusalsPerSecond)
 		return err
 	}
 	w.Header().Set("Cache-Control", "no-store")
@@ -61,7 +61,7 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request) error {
 
 // params reads the parameters of a request by a client, which must say which one it is.
 func (s *Server) params(w http.ResponseWriter, r *http.Request) (params, error) {
-	if s.refusals.Over(peer(r), refusalsPerSecond) {
+	if s.refusals.Over(grants.Network(peer(r)), refusalsPerSecond) {
 		w.Header().Set("Retry-After", "1")
 		return nil, refuse(grants.TooManyRequests, "Too many requests were refused. Try again in a second.")
 	}

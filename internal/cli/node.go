@@ -276,8 +276,8 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		Guard: guard, Domains: n.domains, Suppressions: suppressed, Teams: n.teams, Contents: n.contents,
 		Contacts: n.contacts, Templates: n.templates, Volume: n.volume, Log: n.log})
 	n.emails.Budget, n.emails.Affords = n.grants.Spend, n.grants.Affords
-	n.approvals = approvals.New(c.PublicURL, approvals.Parts{DB: n.db, Recorder: recorder, Emails: n.emails, Grants: n.grants,
-		Members: n.members, Teams: n.teams, Audit: n.audit})
+	n.approvals = approvals.New(c.PublicURL, approvals.Parts{DB: n.db, Recorder: recorder, Emails: n.emails,
+		Grants: n.grants, Members: n.members, Teams: n.teams, Audit: n.audit})
 	n.domains.PendingScheduled = n.emails.WaitingFrom
 	recorder.Listen(n.emails)
 	recorder.Listen(suppressed)

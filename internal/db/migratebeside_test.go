@@ -107,8 +107,8 @@ func TestMigrateApprovals(t *testing.T) {
 		}
 		t.Cleanup(d.Close)
 		db.MigrateUpTo(t, d, "0090_approvals.sql")
-		columns := strings.Fields("id team_id actor_kind actor_id actor_name request sender subject state decided_by_kind " +
-			"decided_by_id reason email_id recipients created_at expires_at decided_at")
+		columns := strings.Fields("id team_id actor_kind actor_id actor_name request sender subject state " +
+			"decided_by_kind decided_by_id reason email_id recipients created_at expires_at decided_at")
 		row := func(n int) (values []any) {
 			for i, name := range columns {
 				if i >= len(columns)-4 {
@@ -137,7 +137,8 @@ func TestMigrateApprovals(t *testing.T) {
 			for i := range got {
 				to[i] = &got[i]
 			}
-			err := d.QueryRow(ctx, `SELECT `+strings.Join(columns, ", ")+` FROM approvals WHERE id = $1`, want[0]).Scan(to...)
+			err := d.QueryRow(ctx, `SELECT `+strings.Join(columns, ", ")+` FROM approvals WHERE id = $1`,
+				want[0]).Scan(to...)
 			if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("%s: a row is %v, %v; want %v", engine, got, err, want)
 			}

@@ -12,14 +12,14 @@ import (
 	"github.com/postrider/postrider/internal/page"
 )
 
-const grantColumns = `g.id, g.team_id, g.user_id, g.key_id, g.client_id, c.name, c.logo_uri, g.scope, g.resource, g.created_at,
-	g.used_at, g.expires_at, g.revoked_at, g.revoked_reason, g.recipients_per_email, g.emails_a_day, g.approval`
+const grantColumns = `g.id, g.team_id, g.user_id, g.key_id, g.client_id, c.name, c.logo_uri, g.scope, g.resource,
+	g.created_at, g.used_at, g.expires_at, g.revoked_at, g.revoked_reason, g.recipients_per_email, g.emails_a_day, g.approval`
 
 func scanGrant(r db.Row) (g Grant, err error) {
 	var scope, reason string
 	var created, used, expires, revoked int64
-	err = r.Scan(&g.ID, &g.TeamID, &g.UserID, &g.KeyID, &g.ClientID, &g.ClientName, &g.LogoURI, &scope, &g.Resource, &created,
-		&used, &expires, &revoked, &reason, &g.Limits.Recipients, &g.Limits.Emails, &g.Limits.Approval)
+	err = r.Scan(&g.ID, &g.TeamID, &g.UserID, &g.KeyID, &g.ClientID, &g.ClientName, &g.LogoURI, &scope, &g.Resource,
+		&created, &used, &expires, &revoked, &reason, &g.Limits.Recipients, &g.Limits.Emails, &g.Limits.Approval)
 	g.Scopes, g.RevokedReason = storedScopes(scope), Reason(reason)
 	g.CreatedAt, g.UsedAt, g.ExpiresAt, g.RevokedAt = db.Time(created), db.Time(used), db.Time(expires),
 		db.Time(revoked)
@@ -55,8 +55,8 @@ func insertGrant(ctx context.Context, tx *db.Tx, g *Grant) {
 	tx.Queue(ctx, `INSERT INTO oauth_grants (id, team_id, user_id, client_id, scope, resource, created_at, used_at,
 		expires_at, generation, retried, rotated_at, revoked_at, revoked_reason, recipients_per_email, emails_a_day,
 		approval, key_id)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, 1, 0, 0, 0, '', $9, $10, $11, $12)`, g.ID, g.TeamID, g.UserID, g.ClientID,
-		g.Scopes.String(), g.Resource, g.CreatedAt.UnixMicro(), g.ExpiresAt.UnixMicro(), g.Limits.Recipients,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, 1, 0, 0, 0, '', $9, $10, $11, $12)`, g.ID, g.TeamID, g.UserID,
+		g.ClientID, g.Scopes.String(), g.Resource, g.CreatedAt.UnixMicro(), g.ExpiresAt.UnixMicro(), g.Limits.Recipients,
 		g.Limits.Emails, g.Limits.Approval, g.KeyID)
 }
 
@@ -169,7 +169,8 @@ func scanCode(r db.Row) (c storedCode, err error) {
 func insertCode(ctx context.Context, tx *db.Tx, c *storedCode, expires time.Time) {
 	tx.Proof(`SELECT 1 FROM oauth_codes WHERE hash = $1`, c.Hash)
 	tx.Queue(ctx,
-		`INSERT INTO oauth_codes (`+codeColumns+`, used_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 0)`,
+		`INSERT INTO oauth_codes (`+codeColumns+`, used_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 0)`,
 		c.Hash, c.GrantID, c.TeamID, c.UserID, c.ClientID, c.Scope, c.Resource, c.RedirectURI, c.Challenge,
 		expires.UnixMicro(), c.Limits.Recipients, c.Limits.Emails, c.Limits.Approval, c.KeyID)
 }
@@ -244,8 +245,8 @@ func countRecent(ctx context.Context, r db.Reader, address string, since time.Ti
 // markUsed keeps a client that somebody has consented to. It returns ErrNoRows unless that is the first time, and where
 // the client was registered from.
 func markUsed(ctx context.Context, tx *db.Tx, clientID string) (address string, err error) {
-	err = tx.QueryRow(ctx, `UPDATE oauth_clients SET used_at = $2 WHERE id = $1 AND used_at = 0 RETURNING address`, clientID,
-		tx.Now().UnixMicro()).Scan(&address)
+	err = tx.QueryRow(ctx, `UPDATE oauth_clients SET used_at = $2 WHERE id = $1 AND used_at = 0 RETURNING address`,
+		clientID, tx.Now().UnixMicro()).Scan(&address)
 	return address, err
 }
 

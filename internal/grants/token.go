@@ -36,7 +36,8 @@ type claims struct {
 	GrantID  string           `json:"grant_id"`
 }
 
-// tokens returns new tokens of a grant; the access token is for the grant's resource. It signs, so it is for after the commit.
+// tokens returns new tokens of a grant; the access token is for the grant's resource. It signs, so it is for after the
+// commit.
 func (s *Service) tokens(ctx context.Context, g *Grant, generation int64, scopes Scopes) (Tokens, error) {
 	now := s.DB.Now()
 	access, err := s.sign(ctx, g, scopes, now)

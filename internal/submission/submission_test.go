@@ -495,7 +495,8 @@ func TestTokens(t *testing.T) {
 		f, ctx := newFixture(t, d), t.Context()
 		const redirect, verifier = "http://127.0.0.1/oauth/callback", "0123456789012345678901234567890123456789012"
 		hash := sha256.Sum256([]byte(verifier))
-		for resource, works := range map[string]bool{"": true, testnode.PublicURL: true, testnode.PublicURL + "/mcp": false} {
+		for resource, works := range map[string]bool{"": true, testnode.PublicURL: true,
+			testnode.PublicURL + "/mcp": false} {
 			r, err := f.Grants.Ask(ctx, grants.Params{ClientID: grants.CLI, ResponseType: "code",
 				RedirectURI: redirect, Resource: resource, ChallengeMethod: "S256",
 				Challenge: base64.RawURLEncoding.EncodeToString(hash[:])})
@@ -505,7 +506,8 @@ func TestTokens(t *testing.T) {
 			tokens, err := f.Grants.Exchange(ctx, grants.Exchanged{ClientID: grants.CLI, Code: code,
 				RedirectURI: redirect, Verifier: verifier})
 			f.Must(err)
-			if _, err := f.client(tokens.Access); (err == nil) != works || err != nil && !strings.Contains(err.Error(), "535") {
+			if _, err := f.client(tokens.Access); (err == nil) != works ||
+				err != nil && !strings.Contains(err.Error(), "535") {
 				t.Errorf("a token for %q: %v", resource, err)
 			}
 		}

@@ -151,8 +151,8 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 		Suppressions: n.Suppressions, Teams: n.Teams, Contents: n.Contents, Contacts: n.Contacts,
 		Templates: n.Templates, Volume: n.Volume, Log: n.Log})
 	n.Emails.Budget, n.Emails.Affords = n.Grants.Spend, n.Grants.Affords
-	n.Approvals = approvals.New(PublicURL, approvals.Parts{DB: d, Recorder: n.Recorder, Emails: n.Emails, Grants: n.Grants,
-		Members: n.Members, Teams: n.Teams, Audit: n.Audit})
+	n.Approvals = approvals.New(PublicURL, approvals.Parts{DB: d, Recorder: n.Recorder, Emails: n.Emails,
+		Grants: n.Grants, Members: n.Members, Teams: n.Teams, Audit: n.Audit})
 	n.Domains.PendingScheduled = n.Emails.WaitingFrom
 	n.Recorder.Listen(n.Emails)
 	n.Recorder.Listen(n.Suppressions)

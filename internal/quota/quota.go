@@ -89,6 +89,7 @@ type Shares struct {
 	node  string
 	log   *slog.Logger
 	every time.Duration
+	wait  time.Duration // for the first exchange about a key
 	away  lograte.Limiter
 	kinds map[string]Places
 
@@ -142,7 +143,7 @@ func New(d *db.DB, node string, log *slog.Logger, every time.Duration) *Shares {
 	if every <= 0 {
 		every = time.Second
 	}
-	s := &Shares{d: d, node: node, log: log, every: every, kinds: map[string]Places{}, kick: make(chan struct{}, 1),
+	s := &Shares{d: d, node: node, log: log, every: every, wait: patience * every, kinds: map[string]Places{}, kick: make(chan struct{}, 1),
 		entries: map[Key]*entry{}, rooms: map[string]*room{}, written: map[Key]row{}}
 	s.whole.Store(d.Alone())
 	return s
@@ -262,7 +263,7 @@ func (s *Shares) even(limit float64) float64 { return limit / float64(max(s.live
 func (s *Shares) evenPlaces(limit float64) float64 { return max(math.Floor(s.even(limit)), 1) }
 
 // late reports whether the first exchange about a key has taken too long to wait for it.
-func (s *Shares) late(e *entry) bool { return !e.known && time.Since(e.born) > patience*s.every }
+func (s *Shares) late(e *entry) bool { return !e.known && time.Since(e.born) > s.wait }
 
 func (s *Shares) wake() {
 	select {

@@ -47,6 +47,9 @@ const (
 	PublicURL = "https://postrider.test" // of downloads and shared emails
 )
 
+// oneDay is the present of quotas: a day and a month that do not end while a test counts.
+var oneDay = time.Date(2026, 6, 15, 12, 0, 0, 0, time.UTC)
+
 // Options are what tests differ in. The zero value suits most.
 type Options struct {
 	MaxSize int64            // of an email, in bytes; 0 is 1 MiB
@@ -141,6 +144,7 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 		grants.Parts{DB: d, Keys: n.Keys, Teams: n.Teams, Members: n.Members, Audit: n.Audit})
 	n.Grants.Connect(n.Users)
 	n.Volume = volume.New(d)
+	n.Volume.Now = func() time.Time { return oneDay }
 	n.Suppressions = suppressions.New(d, n.Recorder)
 	n.Contents = content.New(d)
 	n.Contacts = contacts.New(d, n.Recorder, n.Keys)

@@ -115,7 +115,7 @@ func (s *Service) lock(ctx context.Context, tx *db.Tx, teamID string) (day, mont
 	if err != nil {
 		return day, month, fmt.Errorf("add up what a team has used: %w", err)
 	}
-	day, month = sum(tx.Now(), q, all)
+	day, month = sum(s.at(tx.Now()), q, all)
 	return day, month, nil
 }
 

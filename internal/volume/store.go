@@ -33,8 +33,8 @@ func parts(tx *db.Tx) int64 {
 }
 
 // counting returns the statement that counts n emails in the part of the transaction's connection, if that has room.
-func counting(ctx context.Context, tx *db.Tx, teamID string, n int64) (text string, args []any) {
-	day, month := spans(tx.Now(), teams.Quota{})
+func (s *Service) counting(ctx context.Context, tx *db.Tx, teamID string, n int64) (text string, args []any) {
+	day, month := spans(s.at(tx.Now()), teams.Quota{})
 	text = countOnOne
 	if !tx.OneWriter() {
 		tx.Queue(ctx, lockPart)
@@ -44,14 +44,14 @@ func counting(ctx context.Context, tx *db.Tx, teamID string, n int64) (text stri
 }
 
 // queueCount counts n emails. Without room the transaction fails with errNoRoom.
-func queueCount(ctx context.Context, tx *db.Tx, teamID string, n int) {
-	text, args := counting(ctx, tx, teamID, int64(n))
+func (s *Service) queueCount(ctx context.Context, tx *db.Tx, teamID string, n int) {
+	text, args := s.counting(ctx, tx, teamID, int64(n))
 	tx.QueueOne(ctx, errNoRoom, text, args...)
 }
 
 // countInPart counts n emails, and returns false if there is no room.
-func countInPart(ctx context.Context, tx *db.Tx, teamID string, n int64) (bool, error) {
-	text, args := counting(ctx, tx, teamID, n)
+func (s *Service) countInPart(ctx context.Context, tx *db.Tx, teamID string, n int64) (bool, error) {
+	text, args := s.counting(ctx, tx, teamID, n)
 	changed, err := tx.Exec(ctx, text, args...)
 	if err != nil {
 		return false, fmt.Errorf("count emails in a quota: %w", err)

@@ -47,7 +47,7 @@ func (s *Service) Usage(ctx context.Context, teamID string) (u Usage, err error)
 	if err != nil {
 		return u, fmt.Errorf("read what a team has used of its quota: %w", err)
 	}
-	u.day, u.month = sum(s.d.Now(), u.Quota, all)
+	u.day, u.month = sum(s.at(s.d.Now()), u.Quota, all)
 	u.Day, u.Month = u.day.used, u.month.used
 	return u, nil
 }
@@ -73,7 +73,7 @@ func (s *Service) SetWith(ctx context.Context, t *teams.Service, teamID string, 
 	if err != nil {
 		return err
 	}
-	now := s.d.Now()
+	now := s.at(s.d.Now())
 	first := part{}
 	day, month := spans(now, had)
 	first.day, first.month = day.number, month.number
@@ -113,7 +113,7 @@ func (s *Service) SetWith(ctx context.Context, t *teams.Service, teamID string, 
 			}
 			all = append(all, first)
 		}
-		day, month := sum(tx.Now(), q, all)
+		day, month := sum(s.at(tx.Now()), q, all)
 		return s.divide(ctx, tx, teamID, &day, &month, 0)
 	})
 }

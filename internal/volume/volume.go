@@ -59,6 +59,9 @@ type Service struct {
 	// Before returns how much a team sent and received from a time up to another. It says what counts when a team gets
 	// its first quota; nil is nothing.
 	Before func(ctx context.Context, teamID string, from, to time.Time) (int64, error)
+	// Now says which day and month it is. Tests set their own, so that none ends while they count; nil is the database's
+	// clock.
+	Now func() time.Time
 
 	mu    sync.Mutex
 	known map[string]known
@@ -84,6 +87,14 @@ func (s *Service) forget() {
 	s.known, s.tight = map[string]known{}, map[string]bool{}
 	s.epoch++
 	s.mu.Unlock()
+}
+
+// at is the time that counts at a time of the database.
+func (s *Service) at(now time.Time) time.Time {
+	if s.Now != nil {
+		return s.Now()
+	}
+	return now
 }
 
 // limited reports whether a team has a quota, as far as this node knows.
@@ -145,7 +156,7 @@ func (s *Service) Update(ctx context.Context, teamID string, n int, fn func(*db.
 	}
 	if !s.isTight(teamID) {
 		err := s.d.UpdateTogether(ctx, db.Accepting, func(tx *db.Tx) error {
-			queueCount(ctx, tx, teamID, n)
+			s.queueCount(ctx, tx, teamID, n)
 			return fn(tx)
 		})
 		if !errors.Is(err, errNoRoom) {
@@ -222,7 +233,7 @@ func (s *Service) count(ctx context.Context, tx *db.Tx, teamID string, n int64, 
 	if err != nil || !limited {
 		return err
 	}
-	ok, err := countInPart(ctx, tx, teamID, n)
+	ok, err := s.countInPart(ctx, tx, teamID, n)
 	if err != nil || ok {
 		return err
 	}

@@ -112,7 +112,7 @@ func TestExactWithTwoNodes(t *testing.T) {
 		const quota, asked = 150, 200
 		told := limit(t, n, quota, 0)
 		other := volume.New(n.DB)
-		other.Notify = n.Volume.Notify
+		other.Notify, other.Now = n.Volume.Notify, n.Volume.Now
 		var accepted, refused atomic.Int64
 		var wait sync.WaitGroup
 		for i := range 8 {

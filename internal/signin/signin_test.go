@@ -48,7 +48,7 @@ func each(t *testing.T, f func(t *testing.T, x *fixture)) {
 func newFixture(t *testing.T, d *db.DB, provider users.OIDCConfig) *fixture {
 	n := testnode.New(t, d, testnode.Options{})
 	x := &fixture{Node: n, mux: http.NewServeMux()}
-	x.users = users.New(users.Config{PublicURL: testnode.PublicURL, OIDC: provider}, d, n.Keys, n.Log)
+	x.users = users.New(users.Config{PublicURL: testnode.PublicURL, OIDC: provider, HashMemory: 64}, d, n.Keys, n.Log)
 	log := audit.New(d, 0)
 	x.users.Audit, x.members = log, members.New(d, x.users, log)
 	send := func(_ context.Context, tx *db.Tx, to, _, text string) error {

@@ -137,7 +137,7 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	}, d, n.Queue, n.Recorder, n.Keys, n.DNS, n.Log)
 	n.Teams = teams.New(d, n.Log, n.Domains.Exists)
 	n.Audit = audit.New(d, 0)
-	n.Users = users.New(users.Config{PublicURL: PublicURL}, d, n.Keys, n.Log)
+	n.Users = users.New(users.Config{PublicURL: PublicURL, HashMemory: 64}, d, n.Keys, n.Log)
 	n.Members = members.New(d, n.Users, n.Audit)
 	n.Users.Leaving = n.Members.Leaving
 	n.Grants = grants.New(grants.Config{Issuer: PublicURL, Resources: []string{PublicURL, PublicURL + "/mcp"}},

@@ -2,9 +2,6 @@ package users
 
 import "context"
 
-// HashCheaply makes passwords cost next to nothing.
-func (s *Service) HashCheaply() { s.hash.cheap = params{64, 1, 1} }
-
 // CrowdHashes has as many wait for a hash as may, until leave is called.
 func (s *Service) CrowdHashes(ctx context.Context) (leave func(), err error) {
 	if err := s.hash.enter(ctx); err != nil {

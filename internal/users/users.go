@@ -78,6 +78,9 @@ type Client struct {
 type Config struct {
 	PublicURL string // passkeys are bound to its host, and links begin with it
 	OIDC      OIDCConfig
+	// HashMemory is what the hash of a password takes, in KiB, where passwords need no protection: in tests. 0 is what they
+	// need. No setting of the program leads here.
+	HashMemory uint32
 }
 
 // OIDCConfig is the provider by which people may sign in. Without an issuer there is none.
@@ -122,6 +125,9 @@ type Service struct {
 func New(c Config, d *db.DB, keys *keyring.Keyring, log *slog.Logger) *Service {
 	s := &Service{c: c, d: d, keys: keys, log: log, laters: make(chan deferred, laterMost),
 		cache: map[string]cachedSession{}}
+	if c.HashMemory > 0 {
+		s.hash.cheap = params{c.HashMemory, 1, 1}
+	}
 	s.web, _ = relyingParty(c.PublicURL) // see PasskeysWork
 	d.OnHint(HintTopic, func(string) { s.forget() })
 	return s

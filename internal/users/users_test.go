@@ -60,8 +60,8 @@ func newFixture(t *testing.T, d *db.DB, c users.Config) *fixture {
 		t.Fatal(err)
 	}
 	x := &fixture{T: t, d: d, keys: keys, at: d.Now(), told: map[string]bool{}}
+	c.HashMemory = 64
 	x.Service = users.New(c, d, keys, slog.New(slog.DiscardHandler))
-	x.HashCheaply()
 	x.Now = x.now
 	x.Mail = func(_ context.Context, tx *db.Tx, to, subject, text string) error {
 		tx.AfterCommit(func() {

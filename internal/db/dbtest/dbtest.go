@@ -15,6 +15,7 @@ package dbtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -77,8 +78,37 @@ func each(t *testing.T, sqlite, postgres func(t *testing.T)) {
 // SQLite opens a new database in a temporary folder of the test.
 func SQLite(t testing.TB) *db.DB {
 	t.Helper()
-	return Open(t, filepath.Join(t.TempDir(), "test.db"))
+	file, err := migratedFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "test.db")
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Open(t, path)
 }
+
+// migratedFile is an SQLite file without rows. Each test begins with a copy of it, because to write a file costs little
+// of what the migrations cost.
+var migratedFile = sync.OnceValues(func() (_ []byte, err error) {
+	dir, err := os.MkdirTemp("", "dbtest")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "test.db")
+	d, err := db.Open(context.Background(), db.Options{URL: path})
+	if err != nil {
+		return nil, err
+	}
+	_, err = d.Migrate(context.Background())
+	d.Close()
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
 
 // Postgres opens a new schema on the temporary server.
 func Postgres(t testing.TB) *db.DB {

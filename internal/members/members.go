@@ -8,7 +8,8 @@
 //
 // An invitation is accepted once, within [inviteFor], by a user with the address that it was sent to. Its token is not
 // stored, only a hash of it. An address has one open invitation to a team: another one takes its place. It is accepted
-// only while who sent it last may give its role: the key or the grant is there, the member is neither gone nor disabled.
+// only while who sent it last may give its role: while the key or the grant is there, or the member is neither gone nor
+// disabled.
 //
 // A change takes effect on this node before the method returns, and on the others when its hint arrives.
 //

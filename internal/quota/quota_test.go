@@ -22,8 +22,8 @@ const (
 	kind  = "places"
 	every = 20 * time.Millisecond
 
-	// Nodes that wait for an exchange do so until it comes, however long a busy machine takes for it: an even share, which
-	// comes in its place, may be more than the others leave.
+	// Nodes that wait for an exchange do so until it comes, however long a busy machine takes for it: an even share,
+	// which comes in its place, may be more than the others leave.
 	long = time.Minute
 )
 

@@ -12,11 +12,13 @@ import (
 )
 
 // Attempts are counted for an hour from the first, by all nodes together: for each account, whether it exists or not,
-// and for each network of clients. Of IPv6 there are three networks around a client, because whoever has a large one has
-// many small ones: without the large ones, the guesses and the rows that count them would have no bound. A large one has
-// room for more than a few of the smaller ones, so that one subscriber does not lock out the others of a provider. An attempt is counted before it is judged and given back when it succeeds, so
-// that many at the same time are no more than the limit. Nothing else lowers a count before the hour is over, but a
-// password that was reset by mail: someone who signs in now and then must not give a guesser more tries.
+// and for each network of clients. Of IPv6 there are three networks around a client, because whoever has a large one
+// has many small ones: without the large ones, neither the guesses nor the rows that count them would have a bound. A
+// large one has room for a few of the smaller ones, so that one subscriber does not lock out all others of a provider.
+//
+// An attempt is counted before it is judged and given back when it succeeds, so that many at the same time are no more
+// than the limit. Nothing else lowers a count before the hour is over, but a password that was reset by mail: someone
+// who signs in now and then must not give a guesser more tries.
 //
 // A passkey is signed for, and cannot be guessed: signing in by one is not limited, also while the account waits.
 const (
@@ -48,15 +50,15 @@ func resetLimits(email string, c Client) []limit {
 	return append([]limit{{"reset:" + hashToken(email), resetsAccount}}, networkLimits("resets", c, resetsNetwork)...)
 }
 
-// wider are the networks around the /64 of a client: the /56 that a household often has, and the /48 of a site. Each has
-// room for so many times what its parts have.
+// wider are the networks around the /64 of a client: the /56 that a household often has, and the /48 of a site. Each
+// has room for so many times what a /64 has.
 var wider = []struct {
 	bits  int
 	times int64
 }{{56, 3}, {48, 10}}
 
-// networkLimits are those of the networks of a client, of which the smallest has the least: the smaller ones come first, so
-// that attempts at the same time lock their rows in one order.
+// networkLimits are those of the networks of a client, the smallest first, so that attempts at the same time lock their
+// rows in one order.
 func networkLimits(kind string, c Client, most int64) []limit {
 	names := networks(c.Address)
 	limits := []limit{{kind + ":" + names[0], most}}
@@ -66,8 +68,8 @@ func networkLimits(kind string, c Client, most int64) []limit {
 	return limits
 }
 
-// networks are the client's address, or of IPv6 the /64 that a single subscriber has and what is wider. Clients without an
-// address, as on a Unix socket, are one.
+// networks are the client's address, or of IPv6 the /64 that a single subscriber has and what is wider. Clients without
+// an address, as on a Unix socket, are one.
 func networks(address string) []string {
 	a, err := netip.ParseAddr(strings.Trim(address, "[]"))
 	if err != nil {

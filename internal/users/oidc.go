@@ -60,8 +60,8 @@ func (s *Service) oidcContext(ctx context.Context) context.Context {
 	return oidc.ClientContext(ctx, oidcHTTP)
 }
 
-// provider returns the provider. It is asked once for all who wait for the answer, each until its context ends. An answer
-// is kept, and a failure for oidcFailed, so that a provider that is slow to fail does not keep everybody waiting.
+// provider returns the provider. It is asked once for all who wait for the answer, each until its context ends. An
+// answer is kept, and a failure for oidcFailed, so that a provider that is slow to fail does not keep everybody waiting.
 func (s *Service) provider(ctx context.Context) (*oidc.Provider, error) {
 	if s.c.OIDC.Issuer == "" {
 		return nil, errNoProvider

@@ -73,7 +73,8 @@ func (s *Service) SignIn(ctx context.Context, a Attempt) (Outcome, error) {
 	}, a.Client, byPassword)
 }
 
-// The first factors that a second may follow. Their name is part of what completes the sign-in, so that it is known then.
+// The first factors that a second may follow. The name is part of the token that completes the sign-in, so that it is
+// known then, and cannot be changed: what is stored is a hash of the whole.
 const (
 	byPassword = "password"
 	byProvider = "oidc"

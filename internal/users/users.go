@@ -78,8 +78,8 @@ type Client struct {
 type Config struct {
 	PublicURL string // passkeys are bound to its host, and links begin with it
 	OIDC      OIDCConfig
-	// HashMemory is what the hash of a password takes, in KiB, where passwords need no protection: in tests. 0 is what they
-	// need. No setting of the program leads here.
+	// HashMemory is what the hash of a password takes, in KiB, where passwords need no protection: in tests. 0 is what
+	// they need. No setting of the program leads here.
 	HashMemory uint32
 }
 

@@ -59,8 +59,8 @@ type Service struct {
 	// Before returns how much a team sent and received from a time up to another. It says what counts when a team gets
 	// its first quota; nil is nothing.
 	Before func(ctx context.Context, teamID string, from, to time.Time) (int64, error)
-	// Now says which day and month it is. Tests set their own, so that none ends while they count; nil is the database's
-	// clock.
+	// Now says which day and month it is. Tests set their own, so that none ends while they count; nil is the
+	// database's clock.
 	Now func() time.Time
 
 	mu    sync.Mutex

@@ -2,7 +2,10 @@ package signin
 
 import (
 	"context"
+	"encoding/base64"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,12 +26,16 @@ const linking = "link"
 // beginOIDC leads to the provider. It is a link: what it begins can only be completed by this browser, and signs in who
 // has an account there.
 func (p *Pages) beginOIDC(w http.ResponseWriter, r *http.Request) error {
+	next, err := web.Next(r.URL.Query().Get("next"))
+	if err != nil {
+		return err
+	}
 	flow, err := p.Users.BeginOIDC(r.Context(), nil)
 	if err != nil {
 		return err
 	}
 	p.Site.Keep(w, "oidc", flow.Cookie, oidcLasts)
-	p.Site.Keep(w, "oidc-next", web.Local(r.URL.Query().Get("next")), oidcLasts)
+	p.keepNext(w, next)
 	w.Header().Set("Location", flow.URL)
 	w.WriteHeader(http.StatusSeeOther)
 	return nil
@@ -45,7 +52,7 @@ func (p *Pages) link(w http.ResponseWriter, r *http.Request, v web.Visitor) erro
 		return p.accountDone(w, r, v, "", err)
 	}
 	p.Site.Keep(w, "oidc", flow.Cookie, oidcLasts)
-	p.Site.Keep(w, "oidc-next", linking, oidcLasts)
+	p.keepNext(w, linking)
 	return p.Site.Show(w, r, http.StatusOK, leavePage, struct{ Provider, URL string }{p.Users.OIDC(), flow.URL})
 }
 
@@ -56,12 +63,11 @@ func (p *Pages) unlink(w http.ResponseWriter, r *http.Request, v web.Visitor) er
 
 // finishOIDC is where the provider sends the browser back to.
 func (p *Pages) finishOIDC(w http.ResponseWriter, r *http.Request) error {
-	cookie, next := p.Site.Kept(r, "oidc"), p.Site.Kept(r, "oidc-next")
+	cookie, next := p.Site.Kept(r, "oidc"), p.takeNext(w, r)
 	if cookie == "" {
 		return errNoCookie
 	}
 	p.Site.Drop(w, "oidc")
-	p.Site.Drop(w, "oidc-next")
 	v, ok, err := p.Site.Visitor(r)
 	if err != nil {
 		return err
@@ -83,6 +89,53 @@ func (p *Pages) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 		return p.unknown(w, r, of.Unknown, next)
 	}
 	return p.enter(w, r, of.Outcome, next)
+}
+
+// nextPart is how much of the next page one cookie has, in octets. Browsers keep none of more than 4,096 with its name
+// (RFC 6265bis section 5.7).
+const nextPart = 3500
+
+// nextParts is the most cookies that the next page takes. Those of the longest one are fewer.
+const nextParts = 9
+
+// keepNext lets the browser keep the next page while it is at the provider: in base64, because addresses have
+// characters that cookies have not, and in as many cookies as it takes, of which the first says how many.
+func (p *Pages) keepNext(w http.ResponseWriter, next string) {
+	all := slices.Collect(slices.Chunk([]byte(base64.RawURLEncoding.EncodeToString([]byte(next))), nextPart))
+	if len(all) == 0 {
+		all = [][]byte{nil}
+	}
+	for i, part := range all {
+		value := string(part)
+		if i == 0 {
+			value = strconv.Itoa(len(all)) + value
+		}
+		p.Site.Keep(w, nextCookie(i), value, oidcLasts)
+	}
+}
+
+func nextCookie(i int) string { return "oidc-next" + strconv.Itoa(i) }
+
+// takeNext returns what keepNext gave the browser, and deletes it there; "" if it is not whole.
+func (p *Pages) takeNext(w http.ResponseWriter, r *http.Request) string {
+	first := p.Site.Kept(r, nextCookie(0))
+	if first == "" {
+		return ""
+	}
+	n, text := min(int(first[0]-'0'), nextParts), first[1:]
+	p.Site.Drop(w, nextCookie(0))
+	whole := true
+	for i := 1; i < n; i++ {
+		part := p.Site.Kept(r, nextCookie(i))
+		whole = whole && part != ""
+		text += part
+		p.Site.Drop(w, nextCookie(i))
+	}
+	next, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || !whole {
+		return ""
+	}
+	return string(next)
 }
 
 // unknown makes an account for somebody whom the provider vouches for, if they come from an invitation of their address

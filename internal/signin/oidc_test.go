@@ -159,6 +159,57 @@ func TestOIDC(t *testing.T) {
 	})
 }
 
+// A long request for authorization comes back whole from the provider, and one that is too long is refused before
+// somebody signs in for nothing.
+func TestLongNextPage(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		p := newProvider(t)
+		x := newFixture(t, d, users.OIDCConfig{Issuer: p.URL, ClientID: "postrider", ClientSecret: "s3cret",
+			Domains: []string{"allowed.example"}})
+		for _, n := range []int{100, 2000, 5000} {
+			// Each character is three in the address, and five in an address that has this one.
+			page := "/people?" + url.Values{"state": {strings.Repeat("&", n)}}.Encode() + ";x=1,2"
+			b := x.browser(t)
+			b.get(page)
+			if want := with("/sign-in", "next", page); b.path != want {
+				t.Fatalf("who is not signed in is led to %.100s", b.path)
+			}
+			var follow string
+			for n := range elements(t, b.body) {
+				if n.Data == "a" && strings.HasPrefix(attr(n, "href"), "/sign-in/oidc") {
+					follow = attr(n, "href")
+				}
+			}
+			to := b.begin(follow)
+			b.c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+			p.through(b, to, "1", "new@allowed.example")
+			if at := b.header.Get("Location"); at != page {
+				t.Errorf("after the provider one is led to %.100s", at)
+			}
+			if n := b.kept("oidc-next"); n != 0 {
+				t.Errorf("the browser keeps %d cookies that are not needed any more", n)
+			}
+		}
+		b := x.browser(t)
+		page := "/people?state=" + strings.Repeat("a", 17_000)
+		b.get(page).want(400, "too long to come back to")
+		b.get(with("/sign-in", "next", page)).want(400, "too long to come back to")
+		b.begin(with("/sign-in/oidc", "next", page))
+		b.want(400, "too long to come back to")
+	})
+}
+
+// kept returns how many cookies the browser keeps whose names begin so.
+func (b *browser) kept(name string) (n int) {
+	for _, c := range b.c.Jar.Cookies(&url.URL{Scheme: "https", Host: "postrider.test", Path: "/"}) {
+		if strings.HasPrefix(c.Name, "__Host-postrider-"+name) {
+			n++
+		}
+	}
+	return n
+}
+
 func text(n *html.Node) string {
 	var b strings.Builder
 	for x := range n.Descendants() {

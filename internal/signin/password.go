@@ -66,7 +66,10 @@ func (p *Pages) showSignIn(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	next := r.URL.Query().Get("next")
+	next, err := web.Next(r.URL.Query().Get("next"))
+	if err != nil {
+		return err
+	}
 	if ok {
 		return web.Redirect(w, r, next)
 	}

@@ -136,6 +136,11 @@ func (b *browser) RoundTrip(r *http.Request) (*http.Response, error) {
 	b.mux.ServeHTTP(w, r)
 	answer := w.Result()
 	answer.Request = r
+	// What browsers do not keep (RFC 6265bis section 5.7).
+	answer.Header["Set-Cookie"] = slices.DeleteFunc(answer.Header["Set-Cookie"], func(line string) bool {
+		pair, _, _ := strings.Cut(line, ";")
+		return len(pair) > 4097 // with the =
+	})
 	return answer, nil
 }
 

@@ -15,7 +15,9 @@ var (
 	errForeign = fault.Forbiddenf("", "This request came from another site, so nothing was changed. Go back to the "+
 		"page and send it from there.")
 	errSignedOut = fault.New(fault.NoCredential, "", "You are not signed in any more. Reload the page.")
-	errLarge     = fault.New(fault.Malformed, "", "The form is too large.")
+	errLong      = fault.New(fault.Malformed, "", "The address of this page is too long to come back to it after you have "+
+		"signed in. Sign in first, and open it then.")
+	errLarge = fault.New(fault.Malformed, "", "The form is too large.")
 )
 
 var errorPage = Page(`{{define "title"}}{{.Title}}{{end}}

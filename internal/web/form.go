@@ -79,8 +79,20 @@ const nextMax = 16 << 10
 // Local returns the text if it is a path of this site, with or without a query, and "" otherwise. What browsers read as
 // the name of another host is none: two slashes, backslashes, and either with characters between them that browsers
 // leave out (WHATWG URL, section 4.4).
-func Local(text string) string {
-	if len(text) > nextMax || !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") {
+func Local(text string) string { return local(text, nextMax) }
+
+// Next is [Local], but for a text that is too long, which is a fault: what a visitor wants to come back to is not lost
+// on the way.
+func Next(text string) (string, error) {
+	if len(text) > nextMax {
+		return "", errLong
+	}
+	return Local(text), nil
+}
+
+// local is Local for addresses of at most so many octets.
+func local(text string, most int) string {
+	if len(text) > most || !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") {
 		return ""
 	}
 	if strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f || c == '\\' }) {

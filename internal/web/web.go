@@ -111,14 +111,19 @@ func (s *Site) askToSignIn(w http.ResponseWriter, r *http.Request) error {
 	}
 	to := "/sign-in"
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		to += "?" + url.Values{"next": {r.URL.RequestURI()}}.Encode()
+		next, err := Next(r.URL.RequestURI())
+		if err != nil {
+			return err
+		}
+		to += "?" + url.Values{"next": {next}}.Encode()
 	}
 	return Redirect(w, r, to)
 }
 
 // Redirect leads to a path of this site by GET, as after a form that was accepted (RFC 9110 section 15.4.4).
 func Redirect(w http.ResponseWriter, _ *http.Request, path string) error {
-	if path = Local(path); path == "" {
+	// A path that is a parameter of another one is up to three times as long there.
+	if path = local(path, 4*nextMax); path == "" {
 		path = "/account"
 	}
 	w.Header().Set("Location", path)

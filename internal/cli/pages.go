@@ -19,7 +19,7 @@ const developer = "developer@postrider.localhost"
 
 // servePages registers the pages for people with the mux.
 func (n *node) servePages() {
-	n.site = web.New(web.Config{PublicURL: n.c.PublicURL, Auto: func(r *http.Request) (string, bool) {
+	n.site = web.New(web.Config{PublicURL: n.c.PublicURL, Limits: n.limits, Auto: func(r *http.Request) (string, bool) {
 		if n.developer == nil {
 			return "", false
 		}

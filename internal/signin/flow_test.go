@@ -125,6 +125,33 @@ func TestCookie(t *testing.T) {
 	})
 }
 
+// Who asks for more pages than a person can is told to wait, whatever the page, and nothing is done; others are served.
+func TestTooManyPages(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		x.person("ada@acme.example", teams.Owner)
+		x.person("bob@acme.example", teams.Owner)
+		ada, other, bob := x.browser(t).signIn("ada@acme.example"), x.browser(t).signIn("ada@acme.example"),
+			x.browser(t).signIn("bob@acme.example")
+		x.stopped = true
+		x.second++
+		for range 10 {
+			ada.get("/account").want(200)
+			other.get("/people").want(200)
+		}
+		ada.get("/account").want(429, "Too many requests", "Wait a second")
+		if wait := ada.header.Get("Retry-After"); wait != "1" {
+			t.Errorf("told to wait for %q", wait)
+		}
+		other.post("/account/name", url.Values{"name": {"Other"}}).want(429, "nothing was done")
+		bob.get("/account").want(200)
+		x.second++
+		if ada.get("/account").want(200); strings.Contains(ada.body, "Other") {
+			t.Error("what was refused was done")
+		}
+	})
+}
+
 // No address that is given as the next page leads to another site.
 func TestOpenRedirects(t *testing.T) {
 	t.Parallel()

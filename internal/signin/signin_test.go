@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/net/html"
 
@@ -38,6 +39,8 @@ type fixture struct {
 	members *members.Service
 	mails   []mail
 	mux     *http.ServeMux
+	second  int64 // of the clock that limits go by; a second passes with each page
+	stopped bool  // it does not
 }
 
 func each(t *testing.T, f func(t *testing.T, x *fixture)) {
@@ -57,9 +60,17 @@ func newFixture(t *testing.T, d *db.DB, provider users.OIDCConfig) *fixture {
 	}
 	x.users.Mail, x.members.Mail = send, send
 	x.members.Link = func(token string) string { return testnode.PublicURL + invitationPath + token }
-	New(Parts{Site: web.New(web.Config{PublicURL: testnode.PublicURL}, x.users, x.members, n.Log), DB: d,
-		Users: x.users, Members: x.members, Teams: n.Teams, Audit: log, Grants: n.Grants, Approvals: n.Approvals}).Register(x.mux)
+	site := web.New(web.Config{PublicURL: testnode.PublicURL, Limits: &teams.Limiter{Now: x.tick}}, x.users, x.members,
+		n.Log)
+	New(Parts{Site: site, DB: d, Users: x.users, Members: x.members, Teams: n.Teams, Audit: log, Grants: n.Grants, Approvals: n.Approvals}).Register(x.mux)
 	return x
+}
+
+func (x *fixture) tick() time.Time {
+	if !x.stopped {
+		x.second++
+	}
+	return time.Unix(x.second, 0)
 }
 
 // person makes a user who is a member of Acme, unless the role is "".

@@ -17,6 +17,8 @@ var (
 	errSignedOut = fault.New(fault.NoCredential, "", "You are not signed in any more. Reload the page.")
 	errLong      = fault.New(fault.Malformed, "", "The address of this page is too long to come back to it after you have "+
 		"signed in. Sign in first, and open it then.")
+	errTooFast = fault.New(fault.TooFast, "", "You ask for more pages than are served at once, so nothing was done. Wait "+
+		"a second, and reload.")
 	errLarge = fault.New(fault.Malformed, "", "The form is too large.")
 )
 
@@ -53,7 +55,7 @@ func titleOf(status int) string {
 	case http.StatusForbidden:
 		return "This is not allowed"
 	case http.StatusTooManyRequests:
-		return "Too many attempts"
+		return "Too many requests"
 	case http.StatusInternalServerError, http.StatusServiceUnavailable:
 		return "This did not work"
 	}

@@ -37,10 +37,16 @@ import (
 type Config struct {
 	PublicURL string // the address of the installation; with https, cookies are only sent encrypted
 
+	// Limits counts the pages that a user asks for, of which 20 a second are served. Without it there is no limit.
+	Limits *teams.Limiter
+
 	// Auto, if not nil, returns the token of a new session for a visitor without one who gets a page of [Site.Person].
 	// It is for development.
 	Auto func(r *http.Request) (token string, ok bool)
 }
+
+// pagesPerSecond is how many pages a user may ask for in a second: more than people do, also in several windows.
+const pagesPerSecond = 20
 
 // Site makes and serves pages.
 type Site struct {
@@ -76,7 +82,7 @@ func (s *Site) Handle(mux *http.ServeMux, pattern string, f func(w http.Response
 }
 
 // Person serves a pattern to who is signed in. Others are sent to sign in first, and come back to a page that they
-// asked for by GET; in development they are signed in by themselves.
+// asked for by GET; in development they are signed in by themselves. Who asks for more than a person can is told to wait.
 func (s *Site) Person(mux *http.ServeMux, pattern string,
 	f func(w http.ResponseWriter, r *http.Request, v Visitor) error) {
 	s.Handle(mux, pattern, func(w http.ResponseWriter, r *http.Request) error {
@@ -89,6 +95,12 @@ func (s *Site) Person(mux *http.ServeMux, pattern string,
 		}
 		if !ok {
 			return s.askToSignIn(w, r)
+		}
+		if s.c.Limits != nil {
+			if _, ok := s.c.Limits.Count("pages "+v.User.ID, pagesPerSecond); !ok {
+				w.Header().Set("Retry-After", "1")
+				return errTooFast
+			}
 		}
 		by := client(r)
 		by.ActorKind, by.ActorID, by.ActorName = string(teams.UserActor), v.User.ID, v.User.Email

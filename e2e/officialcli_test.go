@@ -37,7 +37,8 @@ func newOfficialCLI(t *testing.T, n *node) *officialCLI {
 		}
 	}
 	c.env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+filepath.Join(home, "config"),
-		"PATH="+home+string(os.PathListSeparator)+os.Getenv("PATH"), "RESEND_BASE_URL="+n.localhost(), "RESEND_API_KEY=",
+		"PATH="+home+string(os.PathListSeparator)+os.Getenv("PATH"), "RESEND_BASE_URL="+n.localhost(),
+		"RESEND_API_KEY=",
 		"DBUS_SESSION_BUS_ADDRESS=", "NO_COLOR=1",
 		"CI=", "GITHUB_ACTIONS=", "TERM=xterm") // where it is told of a CI it asks nothing, also at a terminal
 	return c

@@ -62,7 +62,8 @@ func newFixture(t *testing.T, d *db.DB, provider users.OIDCConfig) *fixture {
 	x.members.Link = func(token string) string { return testnode.PublicURL + invitationPath + token }
 	site := web.New(web.Config{PublicURL: testnode.PublicURL, Limits: &teams.Limiter{Now: x.tick}}, x.users, x.members,
 		n.Log)
-	New(Parts{Site: site, DB: d, Users: x.users, Members: x.members, Teams: n.Teams, Audit: log, Grants: n.Grants, Approvals: n.Approvals}).Register(x.mux)
+	New(Parts{Site: site, DB: d, Users: x.users, Members: x.members, Teams: n.Teams, Audit: log, Grants: n.Grants,
+		Approvals: n.Approvals}).Register(x.mux)
 	return x
 }
 

@@ -15,10 +15,10 @@ var (
 	errForeign = fault.Forbiddenf("", "This request came from another site, so nothing was changed. Go back to the "+
 		"page and send it from there.")
 	errSignedOut = fault.New(fault.NoCredential, "", "You are not signed in any more. Reload the page.")
-	errLong      = fault.New(fault.Malformed, "", "The address of this page is too long to come back to it after you have "+
-		"signed in. Sign in first, and open it then.")
-	errTooFast = fault.New(fault.TooFast, "", "You ask for more pages than are served at once, so nothing was done. Wait "+
-		"a second, and reload.")
+	errLong      = fault.New(fault.Malformed, "", "The address of this page is too long to come back to it after you "+
+		"have signed in. Sign in first, and open it then.")
+	errTooFast = fault.New(fault.TooFast, "", "You ask for more pages than are served at once, so nothing was done. "+
+		"Wait a second, and reload.")
 	errLarge = fault.New(fault.Malformed, "", "The form is too large.")
 )
 

@@ -82,7 +82,8 @@ func (s *Site) Handle(mux *http.ServeMux, pattern string, f func(w http.Response
 }
 
 // Person serves a pattern to who is signed in. Others are sent to sign in first, and come back to a page that they
-// asked for by GET; in development they are signed in by themselves. Who asks for more than a person can is told to wait.
+// asked for by GET; in development they are signed in by themselves. Who asks for more than a person can is told to
+// wait.
 func (s *Site) Person(mux *http.ServeMux, pattern string,
 	f func(w http.ResponseWriter, r *http.Request, v Visitor) error) {
 	s.Handle(mux, pattern, func(w http.ResponseWriter, r *http.Request) error {

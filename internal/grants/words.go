@@ -33,8 +33,8 @@ var ways = []struct {
 	scope teams.Scope
 	words string
 }{
-	{teams.EmailsSend, "by sending them"},
-	{teams.BroadcastsWrite, "by resuming broadcasts that are paused"},
+	{teams.EmailsSend, "by sending them, and broadcasts"},
+	{teams.BroadcastsWrite, "by resuming broadcasts, and by choosing the variant with which one goes on"},
 	{teams.AutomationsWrite, "by automations that it makes or changes"},
 	{teams.EventsSend, "by events that start automations"},
 }
@@ -44,7 +44,7 @@ var inWords = []struct {
 	scope          teams.Scope
 	words, limited string
 }{
-	{teams.EmailsSend, "Send emails in the name of the team, and broadcasts if it may write them",
+	{teams.EmailsSend, "Send emails and broadcasts in the name of the team",
 		"Send emails in the name of the team, within its limits, and no broadcasts"},
 	{teams.EmailsRead, "Read the emails that the team has sent, with all they say", ""},
 	{teams.ReceivingRead, "Read the emails that the team has received", ""},
@@ -65,7 +65,7 @@ var inWords = []struct {
 	{teams.TopicsWrite, "Change the topics that contacts can subscribe to", ""},
 	{teams.BroadcastsRead, "Read broadcasts and their results", ""},
 	{teams.BroadcastsWrite,
-		"Write, change, pause and delete broadcasts, and resume paused ones, which then go on sending",
+		"Write, change, pause and delete broadcasts, resume paused ones, and choose the variant with which one goes on",
 		"Write, change, pause and delete broadcasts, but neither send nor resume them"},
 	{teams.TemplatesRead, "Read templates", ""},
 	{teams.TemplatesWrite, "Write, publish and delete templates, also those that automations send", ""},

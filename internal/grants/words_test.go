@@ -41,7 +41,7 @@ func TestWays(t *testing.T) {
 	}
 	// Broadcasts are written still; that they are neither sent nor resumed, package broadcasts tests.
 	if got := Ways(Limits{Emails: 1}.within(full) &^ teams.NewScopes(teams.BroadcastsWrite)); len(got) != 1 ||
-		got[0] != "by sending them" {
+		got[0] != "by sending them, and broadcasts" {
 		t.Errorf("with a limit: %q", got)
 	}
 	if got := Ways(Limits{Approval: true}.within(full) &^ teams.NewScopes(teams.BroadcastsWrite)); got != nil {

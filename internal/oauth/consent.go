@@ -39,7 +39,8 @@ type consentView struct {
 	Ways       []string             // by which it will be able to make emails go, which can be limited
 	Limits     grants.Limits        // that are proposed
 	Lost       []string             // what it will not be able to do with any limit
-	Drafts     bool                 // with any limit, it will only be able to write broadcasts
+	Broadcasts bool                 // it will be able to send or resume broadcasts, and not with any limit
+	Drafts     bool                 // and to write them, also with limits
 	Unapproved []string             // what else it will not be able to do if a person approves each email
 	Uncounted  bool                 // automations may send for what it changes, which no limit counts
 	Params     []param              // of the request, for the form
@@ -55,6 +56,7 @@ func pageOf(q *grants.Request, p params, v web.Visitor, m members.Membership, ma
 		Teams: v.Teams, Full: granted.Full,
 		May: grants.Words(has, false), LeftOut: grants.Words(q.Scopes.All()&^may, false), Ways: grants.Ways(has),
 		Lost: grants.Words(limited.Lost(has), false), Drafts: has.Has(teams.BroadcastsWrite),
+		Broadcasts: has.Has(teams.EmailsSend) || has.Has(teams.BroadcastsWrite),
 		Unapproved: grants.Words(approved.Lost(has)&^limited.Lost(has), false),
 		Uncounted:  has.Has(teams.ContactsWrite) || has.Has(teams.TemplatesWrite)}
 	if has.Has(teams.EmailsSend) { // without it, a limit takes away what the program asks for

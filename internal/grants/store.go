@@ -13,7 +13,8 @@ import (
 )
 
 const grantColumns = `g.id, g.team_id, g.user_id, g.key_id, g.client_id, c.name, c.logo_uri, g.scope, g.resource,
-	g.created_at, g.used_at, g.expires_at, g.revoked_at, g.revoked_reason, g.recipients_per_email, g.emails_a_day, g.approval`
+	g.created_at, g.used_at, g.expires_at, g.revoked_at, g.revoked_reason, g.recipients_per_email, g.emails_a_day,
+	g.approval`
 
 func scanGrant(r db.Row) (g Grant, err error) {
 	var scope, reason string

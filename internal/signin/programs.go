@@ -45,6 +45,7 @@ var ended = map[grants.Reason]string{
 	grants.TokenReused:  "a refresh token was used twice, so somebody may have stolen it",
 	grants.CodeReused:   "a code was used twice, so somebody may have stolen it",
 	grants.UserLeft:     "who allowed it has left the team, or was disabled",
+	grants.KeyDeleted:   "the API key that allowed it was deleted",
 	grants.GrantExpired: "the program has not used it for two months",
 }
 

@@ -94,7 +94,7 @@ func TestConsentInABrowser(t *testing.T) {
 	r.presses("Allow")
 	r.sees("You can close this window.")
 	got := <-p.sent
-	if got.Get("state") != "s" || got.Get("iss") != n.localhost() {
+	if got.Get("state") != "s" || got.Get("iss") != "http://"+n.addr {
 		t.Errorf("the browser came back with %v", got)
 	}
 	token := p.token(grants.CLI, got.Get("code"))

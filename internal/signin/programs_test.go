@@ -58,7 +58,7 @@ func TestPrograms(t *testing.T) {
 
 		notes := x.allow(ann, "Notes <b>", "emails:send automations:write emails:read")
 		b.get("/programs").want(200, "Notes <b>", "allowed by ann@acme.example", "Not used since", "No limits.",
-			"Send emails in the name of the team", "Make and change automations")
+			"Send emails and broadcasts in the name of the team", "Make and change automations")
 		if strings.Contains(b.body, "<b>") {
 			t.Error("the name of a program is HTML in the page")
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/testnode"
 )
@@ -193,6 +194,25 @@ func TestGuessing(t *testing.T) {
 			t.Errorf("%d from the same network, %d from another", one, other)
 		}
 	})
+}
+
+// What fails because the database is away is not counted as refused, so nobody waits for it once it is back.
+func TestOutageIsNoGuessing(t *testing.T) {
+	t.Parallel()
+	d, p := dbtest.Proxied(t, time.Second)
+	f := newFixture(t, d)
+	f.refusals.Now = func() time.Time { return time.Unix(1_800_000_000, 0) }
+	client := f.register("Notes", redirect)
+	p.Refuse()
+	for _, path := range []string{"/oauth/token", "/oauth/revoke"} {
+		body := url.Values{"client_id": {client}, "grant_type": {"refresh_token"}, "refresh_token": {"x"}, "token": {"x"}}
+		for range refusalsPerSecond + 1 {
+			wantRefusal(t, f.ask("POST", path, body), 503, "temporarily_unavailable")
+		}
+	}
+	f.Must(p.Pass())
+	body := url.Values{"client_id": {client}, "grant_type": {"refresh_token"}, "refresh_token": {"x"}}
+	wantRefusal(t, f.ask("POST", "/oauth/token", body), 400, grants.InvalidGrant)
 }
 
 // Browsers of all origins may ask, without cookies.

@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/postrider/postrider/internal/grants"
@@ -37,7 +38,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) error {
 		err = refuse(grants.UnsupportedGrantType, "grant_type must be authorization_code or refresh_token.")
 	}
 	if err != nil {
-		s.refusals.Count(grants.Network(peer(r)), refusalsPerSecond)
+		s.count(r, err)
 		return err
 	}
 	writeJSON(w, http.StatusOK, tokenWire{t.Access, "Bearer", t.Life, t.Refresh, t.Scopes.String()})
@@ -51,12 +52,20 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if err := s.Grants.RevokeToken(r.Context(), p["client_id"], p["token"], p["token_type_hint"]); err != nil {
-		s.refusals.Count(grants.Network(peer(r)), refusalsPerSecond)
+		s.count(r, err)
 		return err
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
 	return nil
+}
+
+// count counts a request that was refused, and none that failed for another reason: clients repeat those, and have only
+// seconds for it (see [grants.Service.Refresh]).
+func (s *Server) count(r *http.Request, err error) {
+	if _, ok := errors.AsType[*grants.Error](err); ok {
+		s.refusals.Count(peer(r), refusalsPerSecond)
+	}
 }
 
 // params reads the parameters of a request by a client, which must say which one it is.

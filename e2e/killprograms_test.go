@@ -18,6 +18,7 @@ import (
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/db/dbtest/pgproxy"
 	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
@@ -27,14 +28,45 @@ import (
 // sign in. In the end what is counted is what was accepted, to the last email; each approval has its one email; nobody
 // who repeated a request as the documentation says was turned away; and each change has its entry in the audit log.
 func TestKillPrograms(t *testing.T) {
+	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
-		killPrograms(t, nil)
+		killPrograms(t, nil, (*killedNode).restart)
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		killPrograms(t, []string{"POSTRIDER_DATABASE_URL=" + dbtest.PostgresURL(t)})
+		killPrograms(t, []string{"POSTRIDER_DATABASE_URL=" + dbtest.PostgresURL(t)},
+			(*killedNode).restart)
 	})
+}
+
+// TestCutPrograms is TestKillPrograms with a node that lives, and whose connections to PostgreSQL break in the middle of
+// COMMITs: their answers are lost, or they do not reach the server.
+func TestCutPrograms(t *testing.T) {
+	t.Parallel()
+	source := dbtest.PostgresURL(t)
+	p, err := pgproxy.Start(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	killPrograms(t, []string{"POSTRIDER_DATABASE_URL=" + p.URL()}, func(*killedNode) {
+		for range 3 {
+			lost := p.Lost()
+			p.LoseAnswers(2)
+			p.DropCommits(1)
+			eventually(t, time.Minute, "commits are cut", func() bool { return p.Lost() >= lost+2 })
+		}
+	})
+	t.Logf("%d commits were cut", p.Lost())
+}
+
+// restart kills the node and starts it again.
+func (n *killedNode) restart() {
+	n.kill()
+	n.up.Lock()
+	n.launch()
+	n.up.Unlock()
 }
 
 const (
@@ -256,7 +288,8 @@ func (n *killedNode) joins(x *inbox, address string) {
 	n.until(signIn)
 }
 
-func killPrograms(t *testing.T, env []string) {
+// killPrograms has users ask much of a node that is disturbed after some answers, again and again.
+func killPrograms(t *testing.T, env []string, disturb func(*killedNode)) {
 	rounds, each := setting(t, "POSTRIDER_KILL_ROUNDS", 3), setting(t, "POSTRIDER_KILL_EACH", 10)
 	x := &inbox{ids: map[string]string{}, links: map[string][]string{}}
 	sink, err := smtpsink.Config{OnMessage: func(_ string, to []string, data []byte) {
@@ -304,10 +337,7 @@ func killPrograms(t *testing.T, env []string) {
 				return n.done.Load() >= after
 			}
 		})
-		n.kill()
-		n.up.Lock()
-		n.launch()
-		n.up.Unlock()
+		disturb(n)
 	}
 	users.Wait()
 	close(stop)

@@ -19,10 +19,10 @@ import (
 	"github.com/postrider/postrider/internal/grants"
 )
 
-// TestPeopleWithoutDisk has people sign in and consent, and programs use codes and tokens, while SQLite's disk is full
+// TestChaosPeople has people sign in and consent, and programs use codes and tokens, while SQLite's disk is full
 // or PostgreSQL is away: all are told plainly to come back, and what they then do again works, because nothing of it was
 // half done. It mounts a file system, as root may.
-func TestPeopleWithoutDisk(t *testing.T) {
+func TestChaosPeople(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		dir, err := os.MkdirTemp("", "postrider-full-")
 		if err != nil {

@@ -16,14 +16,14 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 )
 
-// TestClockSetBack has the clock of a node jump over midnight by an hour, and back. On SQLite, which has no other clock,
+// TestChaosClockSetBack has the clock of a node jump over midnight by an hour, and back. On SQLite, which has no other clock,
 // the next day's quotas count from then on, and no more is sent in it than they allow; on PostgreSQL, whose clock is the
 // server's, nothing happens. Whoever was signed in stays so, and what programs were given works on.
-func TestClockSetBack(t *testing.T) {
-	shifted := buildShifted(t)
+func TestChaosClockSetBack(t *testing.T) {
 	for _, engine := range both {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
+			shifted := buildShifted(t)
 			env := []string{"POSTRIDER_BLOB_URL=" + filepath.Join(t.TempDir(), "blobs"),
 				"POSTRIDER_SECRET_KEY=" + sharedSecret}
 			if engine == "postgres" {

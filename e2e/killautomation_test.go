@@ -19,8 +19,12 @@ import (
 // and an event between them: each contact has each email once in the end. A copy of one may arrive if a kill falls between
 // the sink's answer and the commit.
 func TestKillAutomation(t *testing.T) {
-	t.Run("sqlite", func(t *testing.T) { killAutomation(t, nil) })
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		killAutomation(t, nil)
+	})
 	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
 		killAutomation(t, []string{"POSTRIDER_DATABASE_URL=" + dbtest.PostgresURL(t)})
 	})
 }

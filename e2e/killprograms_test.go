@@ -40,9 +40,9 @@ func TestKillPrograms(t *testing.T) {
 	})
 }
 
-// TestCutPrograms is TestKillPrograms with a node that lives, and whose connections to PostgreSQL break in the middle of
+// TestKillConnections is TestKillPrograms with a node that lives, and whose connections to PostgreSQL break in the middle of
 // COMMITs: their answers are lost, or they do not reach the server.
-func TestCutPrograms(t *testing.T) {
+func TestKillConnections(t *testing.T) {
 	t.Parallel()
 	source := dbtest.PostgresURL(t)
 	p, err := pgproxy.Start(source)

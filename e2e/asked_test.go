@@ -108,8 +108,8 @@ func granted(ctx context.Context, addr, key, scope string) (p pair, err error) {
 	if err != nil || to.Query().Get("code") == "" {
 		return p, errors.New("no code: " + a.location + a.text)
 	}
-	a, err = caller{addr: addr}.ask(ctx, http.MethodPost, "/oauth/token", url.Values{"grant_type": {"authorization_code"},
-		"client_id": {grants.CLI}, "code": {to.Query().Get("code")}, "redirect_uri": {anyLoopback},
+	a, err = caller{addr: addr}.ask(ctx, http.MethodPost, "/oauth/token", url.Values{
+		"grant_type": {"authorization_code"}, "client_id": {grants.CLI}, "code": {to.Query().Get("code")}, "redirect_uri": {anyLoopback},
 		"code_verifier": {oauthVerifier}})
 	if err == nil {
 		err = json.Unmarshal([]byte(a.text), &p)

@@ -19,8 +19,8 @@ import (
 	"github.com/postrider/postrider/internal/grants"
 )
 
-// TestChaosPeople has people sign in and consent, and programs use codes and tokens, while SQLite's disk is full
-// or PostgreSQL is away: all are told plainly to come back, and what they then do again works, because nothing of it was
+// TestChaosPeople has people sign in and consent, and programs use codes and tokens, while SQLite's disk is full or
+// PostgreSQL is away: all are told plainly to come back, and what they then do again works, because nothing of it was
 // half done. It mounts a file system, as root may.
 func TestChaosPeople(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
@@ -33,7 +33,8 @@ func TestChaosPeople(t *testing.T) {
 			t.Fatalf("mount a small file system on %s: %v (this needs root, and that mounting is allowed)", dir, err)
 		}
 		t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
-		n := prepare(t, binary, []string{"POSTRIDER_BLOB_URL=" + filepath.Join(t.TempDir(), "blobs")}, "--data-dir", dir)
+		n := prepare(t, binary, []string{"POSTRIDER_BLOB_URL=" + filepath.Join(t.TempDir(), "blobs")}, "--data-dir",
+			dir)
 		ballast := ""
 		n.withoutDisk(func() { ballast = fill(t, dir) }, func() {
 			if err := os.Remove(ballast); err != nil {
@@ -80,8 +81,8 @@ func (n *node) withoutDisk(fail, heal func()) {
 		t.Fatal(err)
 	}
 	var wanted struct{ ID, Status string }
-	a := must(n.asking(t), http.MethodPost, "/approvals", map[string]any{"from": "a@acme.example", "to": "b@example.net",
-		"subject": "Wanted", "text": "t"}, 201)
+	a := must(n.asking(t), http.MethodPost, "/approvals", map[string]any{"from": "a@acme.example",
+		"to": "b@example.net", "subject": "Wanted", "text": "t"}, 201)
 	if err := json.Unmarshal([]byte(a.text), &wanted); err != nil {
 		t.Fatal(err)
 	}
@@ -104,11 +105,12 @@ func (n *node) withoutDisk(fail, heal func()) {
 		{anybody, http.MethodPost, invitation, url.Values{"password": {password}}, 303},
 		{owner, http.MethodGet, ask, nil, 302},
 		{anybody, http.MethodPost, "/oauth/token", exchange, 200},
-		{anybody, http.MethodPost, "/oauth/token", url.Values{"grant_type": {"refresh_token"}, "client_id": {grants.CLI},
-			"refresh_token": {p.Refresh}}, 200},
+		{anybody, http.MethodPost, "/oauth/token", url.Values{"grant_type": {"refresh_token"},
+			"client_id": {grants.CLI}, "refresh_token": {p.Refresh}}, 200},
 		{owner, http.MethodPost, "/approvals/" + wanted.ID + "/approve", nil, 200},
 		{owner, http.MethodPatch, "/oauth/grants/" + p.grantID(t), limits, 200},
-		{owner, http.MethodPost, "/team/invitations", map[string]any{"email": "eve@example.net", "role": "member"}, 201},
+		{owner, http.MethodPost, "/team/invitations", map[string]any{"email": "eve@example.net", "role": "member"},
+			201},
 		{anybody, http.MethodPost, "/oauth/register", map[string]any{"client_name": "Notes",
 			"redirect_uris": []string{anyLoopback}}, 201},
 	}

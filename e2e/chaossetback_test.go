@@ -16,9 +16,9 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 )
 
-// TestChaosClockSetBack has the clock of a node jump over midnight by an hour, and back. On SQLite, which has no other clock,
-// the next day's quotas count from then on, and no more is sent in it than they allow; on PostgreSQL, whose clock is the
-// server's, nothing happens. Whoever was signed in stays so, and what programs were given works on.
+// TestChaosClockSetBack has the clock of a node jump over midnight by an hour, and back. On SQLite, which has no other
+// clock, the next day's quotas count from then on, and no more is sent in it than they allow; on PostgreSQL, whose clock
+// is the server's, nothing happens. Whoever was signed in stays so, and what programs were given works on.
 func TestChaosClockSetBack(t *testing.T) {
 	for _, engine := range both {
 		t.Run(engine, func(t *testing.T) {
@@ -37,13 +37,14 @@ func TestChaosClockSetBack(t *testing.T) {
 				if n.cmd != nil {
 					n.stop()
 				}
-				n.env = append(env[:len(env):len(env)], fmt.Sprintf("%s=%d", clockShift, int(time.Until(clock).Seconds())))
+				n.env = append(env[:len(env):len(env)], fmt.Sprintf("%s=%d", clockShift,
+					int(time.Until(clock).Seconds())))
 				n.launch()
 			}
 			at(midnight.Add(-30 * time.Minute))
 			n.addDomain("acme.example")
-			if _, errOut, err := command(t, append(n.env, "POSTRIDER_DATA_DIR="+n.dir()), "teams", "limit", "Development",
-				"--daily", "10"); err != nil {
+			if _, errOut, err := command(t, append(n.env, "POSTRIDER_DATA_DIR="+n.dir()), "teams", "limit",
+				"Development", "--daily", "10"); err != nil {
 				t.Fatalf("%v %s", err, errOut)
 			}
 			owner := caller{addr: n.addr, bearer: key}
@@ -89,7 +90,8 @@ func TestChaosClockSetBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			ada := caller{addr: n.addr, jar: jar}
-			ok(owner, http.MethodPost, "/team/invitations", map[string]any{"email": "ada@example.net", "role": "admin"}, 201)
+			ok(owner, http.MethodPost, "/team/invitations", map[string]any{"email": "ada@example.net",
+				"role": "admin"}, 201)
 			text := n.captured("ada@example.net").Text()
 			first := send(2) // and the invitation counts for the team
 
@@ -99,7 +101,8 @@ func TestChaosClockSetBack(t *testing.T) {
 			ok(ada, http.MethodPost, invitationLink.FindString(text), url.Values{"password": {password}}, 303)
 			var wanted struct{ ID, Status string }
 			asks := n.asking(t)
-			if err := json.Unmarshal([]byte(ok(asks, http.MethodPost, "/approvals", email, 201).text), &wanted); err != nil {
+			made := ok(asks, http.MethodPost, "/approvals", email, 201)
+			if err := json.Unmarshal([]byte(made.text), &wanted); err != nil {
 				t.Fatal(err)
 			}
 

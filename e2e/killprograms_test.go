@@ -40,8 +40,8 @@ func TestKillPrograms(t *testing.T) {
 	})
 }
 
-// TestKillConnections is TestKillPrograms with a node that lives, and whose connections to PostgreSQL break in the middle of
-// COMMITs: their answers are lost, or they do not reach the server.
+// TestKillConnections is TestKillPrograms with a node that lives, and whose connections to PostgreSQL break in the middle
+// of COMMITs: their answers are lost, or they do not reach the server.
 func TestKillConnections(t *testing.T) {
 	t.Parallel()
 	source := dbtest.PostgresURL(t)
@@ -309,7 +309,8 @@ func killPrograms(t *testing.T, env []string, disturb func(*killedNode)) {
 	n.addDomain("acme.example")
 	tight := n.otherTeam("Tight", "tight.example", teamQuota)
 	n.command("teams", "limit", "Development", "--daily", "100000")
-	limited, asking := n.program(map[string]any{"emails_per_day": grantLimit}), n.program(map[string]any{"approval": true})
+	limited := n.program(map[string]any{"emails_per_day": grantLimit})
+	asking := n.program(map[string]any{"approval": true})
 
 	var users, renewing sync.WaitGroup
 	var ofTeam, ofGrant, approved []string
@@ -352,8 +353,8 @@ func killPrograms(t *testing.T, env []string, disturb func(*killedNode)) {
 	})
 	sameDay := time.Now().UTC().YearDay() == began.YearDay() // with midnight in between there are two quotas
 	if sameDay && (len(ofTeam) != teamQuota || len(ofGrant) != grantLimit) {
-		t.Errorf("%d emails of a team were accepted that may send %d, and %d of a program that may send %d", len(ofTeam),
-			teamQuota, len(ofGrant), grantLimit)
+		t.Errorf("%d emails of a team were accepted that may send %d, and %d of a program that may send %d",
+			len(ofTeam), teamQuota, len(ofGrant), grantLimit)
 	}
 	n.stop()
 	n.checkCounts(env, rounds)
@@ -446,18 +447,20 @@ func (n *killedNode) checkCounts(env []string, people int) {
 		{"grants and entries", `SELECT COUNT(*) FROM oauth_grants`, audited + `'grant.created'`},
 		{"grants that were used twice, and entries", `SELECT COUNT(*) FROM oauth_grants
 			WHERE revoked_reason = 'refresh_token_reuse'`, audited + `'grant.reuse_detected'`},
-		{"emails of programs with a limit", `SELECT SUM(used) FROM grant_volumes`, `SELECT COUNT(*) FROM email_recipients
-			WHERE email_id IN (SELECT id FROM emails WHERE subject LIKE 'Of the grant %')`},
+		{"emails of programs with a limit", `SELECT SUM(used) FROM grant_volumes`,
+			`SELECT COUNT(*) FROM email_recipients WHERE email_id IN (SELECT id FROM emails WHERE subject LIKE 'Of the grant %')`},
 		{"invitations and entries", `SELECT COUNT(*) FROM invitations`, audited + `'member.invited'`},
 		{"invitations that were accepted, and members", `SELECT COUNT(*) FROM invitations WHERE state = 'accepted'`,
 			`SELECT COUNT(*) FROM memberships m JOIN users u ON u.id = m.user_id WHERE u.email LIKE 'person%'`},
-		{"members and entries", `SELECT COUNT(*) FROM audit_log WHERE action = 'member.joined' AND detail LIKE 'person%'`,
+		{"members and entries",
+			`SELECT COUNT(*) FROM audit_log WHERE action = 'member.joined' AND detail LIKE 'person%'`,
 			`SELECT COUNT(*) FROM memberships m JOIN users u ON u.id = m.user_id WHERE u.email LIKE 'person%'`},
 		{"people", `SELECT COUNT(*) FROM users WHERE email LIKE 'person%'`, fmt.Sprintf(`SELECT %d`, people)},
 		{"sessions and entries", `SELECT COUNT(*) FROM user_sessions s JOIN users u ON u.id = s.user_id
 			WHERE u.email LIKE 'person%'`,
 			`SELECT COUNT(*) FROM audit_log WHERE action = 'user.signed_in' AND actor_name LIKE 'person%'`},
-		{"domains and entries", `SELECT COUNT(*) FROM domains WHERE name LIKE '%.example'`, audited + `'domain.created'`},
+		{"domains and entries", `SELECT COUNT(*) FROM domains WHERE name LIKE '%.example'`,
+			audited + `'domain.created'`},
 	} {
 		if counted, there := number(c.counted), number(c.there); counted != there {
 			n.t.Errorf("%s: %d and %d", c.what, counted, there)

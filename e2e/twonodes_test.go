@@ -121,8 +121,8 @@ func (o *office) allows(jar http.CookieJar) caller {
 	if err != nil || to.Query().Get("code") == "" {
 		o.t.Fatalf("no code in %s", a.location)
 	}
-	a = o.expect(caller{addr: o.b.addr}, http.MethodPost, "/oauth/token", url.Values{"grant_type": {"authorization_code"},
-		"client_id": {grants.CLI}, "code": {to.Query().Get("code")}, "redirect_uri": {anyLoopback},
+	a = o.expect(caller{addr: o.b.addr}, http.MethodPost, "/oauth/token", url.Values{
+		"grant_type": {"authorization_code"}, "client_id": {grants.CLI}, "code": {to.Query().Get("code")}, "redirect_uri": {anyLoopback},
 		"code_verifier": {oauthVerifier}}, http.StatusOK)
 	var p pair
 	if err := json.Unmarshal([]byte(a.text), &p); err != nil {
@@ -244,7 +244,8 @@ func TestTakenAwayOnTwoNodes(t *testing.T) {
 			for _, c := range changes {
 				for _, l := range c.looks { // what the node sees now, it remembers
 					if a, err := l.ask(t); err != nil || a.status != l.before {
-						t.Errorf("before %s, %s %s is answered with %d %v: %s", c.what, l.method, l.path, a.status, err, a.text)
+						t.Errorf("before %s, %s %s is answered with %d %v: %s", c.what, l.method, l.path, a.status, err,
+							a.text)
 					}
 				}
 			}

@@ -61,7 +61,8 @@ func (n *node) fill() before {
 			"subject": "Before", "text": "Hello"})
 	}
 	b.scheduledID = n.made(ctx, "/emails", map[string]any{"from": "hello@acme.example", "to": "later@example.net",
-		"subject": "Scheduled before", "text": "Hello", "scheduled_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
+		"subject": "Scheduled before", "text": "Hello",
+		"scheduled_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
 	segment := n.made(ctx, "/segments", map[string]any{"name": "All"})
 	for i := range 3 {
 		n.made(ctx, "/contacts", map[string]any{"email": fmt.Sprintf("c%d@example.net", i), "first_name": "C",
@@ -156,7 +157,8 @@ func TestUpgrade(t *testing.T) {
 	for _, engine := range both {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
-			env := []string{"POSTRIDER_SECRET_KEY=" + sharedSecret, "POSTRIDER_BLOB_URL=" + filepath.Join(t.TempDir(), "blobs")}
+			env := []string{"POSTRIDER_SECRET_KEY=" + sharedSecret,
+				"POSTRIDER_BLOB_URL=" + filepath.Join(t.TempDir(), "blobs")}
 			if engine == "postgres" {
 				env = append(env, "POSTRIDER_DATABASE_URL="+dbtest.PostgresURL(t))
 			}
@@ -244,7 +246,8 @@ func (n *node) owner() {
 // TestRollingUpgrade starts this program beside an old one, which goes on working on the same database.
 func TestRollingUpgrade(t *testing.T) {
 	old := oldProgram(t)
-	env := []string{"POSTRIDER_SECRET_KEY=" + sharedSecret, "POSTRIDER_BLOB_URL=" + filepath.Join(t.TempDir(), "blobs"),
+	env := []string{"POSTRIDER_SECRET_KEY=" + sharedSecret,
+		"POSTRIDER_BLOB_URL=" + filepath.Join(t.TempDir(), "blobs"),
 		"POSTRIDER_DATABASE_URL=" + dbtest.PostgresURL(t)}
 	a := prepare(t, old, env)
 	a.tail = 4000
@@ -271,8 +274,8 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 	var made struct{ Token string }
 	a.must(http.MethodPost, "/api-keys", `{"name":"by the old one"}`, &made)
-	if r, err := (caller{addr: b.addr, bearer: made.Token}).ask(t.Context(), http.MethodGet, "/domains", nil); err != nil ||
-		r.status != http.StatusOK {
+	newer := caller{addr: b.addr, bearer: made.Token}
+	if r, err := newer.ask(t.Context(), http.MethodGet, "/domains", nil); err != nil || r.status != http.StatusOK {
 		t.Errorf("a key of the old program is answered with %d %v", r.status, err)
 	}
 	p, err := granted(t.Context(), b.addr, key, "full_access")

@@ -658,7 +658,8 @@ func TestNothingIsSigned(t *testing.T) {
 	})
 }
 
-// A change of a role whose hint is lost is noticed as soon as the token is looked up, whatever is remembered of the user.
+// A change of a role whose hint is lost is noticed as soon as the token is looked up, whatever is remembered of the
+// user.
 func TestLostHintOfARole(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		by := f.member("ada@acme.example", teams.Admin)

@@ -205,7 +205,8 @@ func TestOutageIsNoGuessing(t *testing.T) {
 	client := f.register("Notes", redirect)
 	p.Refuse()
 	for _, path := range []string{"/oauth/token", "/oauth/revoke"} {
-		body := url.Values{"client_id": {client}, "grant_type": {"refresh_token"}, "refresh_token": {"x"}, "token": {"x"}}
+		body := url.Values{"client_id": {client}, "grant_type": {"refresh_token"}, "refresh_token": {"x"},
+			"token": {"x"}}
 		for range refusalsPerSecond + 1 {
 			wantRefusal(t, f.ask("POST", path, body), 503, "temporarily_unavailable")
 		}

@@ -97,6 +97,12 @@ func (p pair) grantID(t *testing.T) string {
 
 const anyLoopback = "http://127.0.0.1:9/oauth/callback"
 
+// codeFor is what the official command-line program presents for tokens.
+func codeFor(code string) url.Values {
+	return url.Values{"grant_type": {"authorization_code"}, "client_id": {grants.CLI}, "code": {code},
+		"redirect_uri": {anyLoopback}, "code_verifier": {oauthVerifier}}
+}
+
 // granted has a key of a node in development let the official command-line program act.
 func granted(ctx context.Context, addr, key, scope string) (p pair, err error) {
 	x := &program{redirect: anyLoopback}
@@ -108,9 +114,7 @@ func granted(ctx context.Context, addr, key, scope string) (p pair, err error) {
 	if err != nil || to.Query().Get("code") == "" {
 		return p, errors.New("no code: " + a.location + a.text)
 	}
-	a, err = caller{addr: addr}.ask(ctx, http.MethodPost, "/oauth/token", url.Values{
-		"grant_type": {"authorization_code"}, "client_id": {grants.CLI}, "code": {to.Query().Get("code")}, "redirect_uri": {anyLoopback},
-		"code_verifier": {oauthVerifier}})
+	a, err = caller{addr: addr}.ask(ctx, http.MethodPost, "/oauth/token", codeFor(to.Query().Get("code")))
 	if err == nil {
 		err = json.Unmarshal([]byte(a.text), &p)
 	}

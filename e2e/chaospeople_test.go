@@ -88,8 +88,7 @@ func (n *node) withoutDisk(fail, heal func()) {
 	}
 	ask := (&program{redirect: anyLoopback}).asks(grants.CLI, "full_access")
 	code := codeIn(must(owner, http.MethodGet, ask, nil, 302).location)
-	exchange := url.Values{"grant_type": {"authorization_code"}, "client_id": {grants.CLI}, "code": {code},
-		"redirect_uri": {anyLoopback}, "code_verifier": {oauthVerifier}}
+	exchange := codeFor(code)
 	signIn := url.Values{"email": {"bob@example.net"}, "password": {password}}
 	limits := map[string]any{"limits": map[string]any{"emails_per_day": 5}}
 

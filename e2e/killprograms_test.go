@@ -40,8 +40,8 @@ func TestKillPrograms(t *testing.T) {
 	})
 }
 
-// TestKillConnections is TestKillPrograms with a node that lives, and whose connections to PostgreSQL break in the middle
-// of COMMITs: their answers are lost, or they do not reach the server.
+// TestKillConnections is TestKillPrograms with a node that lives, and whose connections to PostgreSQL break in the
+// middle of COMMITs: their answers are lost, or they do not reach the server.
 func TestKillConnections(t *testing.T) {
 	t.Parallel()
 	source := dbtest.PostgresURL(t)
@@ -448,7 +448,8 @@ func (n *killedNode) checkCounts(env []string, people int) {
 		{"grants that were used twice, and entries", `SELECT COUNT(*) FROM oauth_grants
 			WHERE revoked_reason = 'refresh_token_reuse'`, audited + `'grant.reuse_detected'`},
 		{"emails of programs with a limit", `SELECT SUM(used) FROM grant_volumes`,
-			`SELECT COUNT(*) FROM email_recipients WHERE email_id IN (SELECT id FROM emails WHERE subject LIKE 'Of the grant %')`},
+			`SELECT COUNT(*) FROM email_recipients WHERE email_id IN
+			(SELECT id FROM emails WHERE subject LIKE 'Of the grant %')`},
 		{"invitations and entries", `SELECT COUNT(*) FROM invitations`, audited + `'member.invited'`},
 		{"invitations that were accepted, and members", `SELECT COUNT(*) FROM invitations WHERE state = 'accepted'`,
 			`SELECT COUNT(*) FROM memberships m JOIN users u ON u.id = m.user_id WHERE u.email LIKE 'person%'`},

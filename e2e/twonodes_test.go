@@ -15,7 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/grants"
 )
 
-// office is two nodes of one database, the second by way of a proxy, and a team that works with both.
+// office is two nodes of one PostgreSQL database, the second by way of a proxy, or one node with SQLite in the place of
+// both, and a team that works with them.
 type office struct {
 	t      *testing.T
 	a, b   *node
@@ -26,31 +27,41 @@ type office struct {
 	team   string
 }
 
-func newOffice(t *testing.T) *office {
+func newOffice(t *testing.T, engine string) *office {
 	t.Helper()
-	o := &office{t: t}
-	source := dbtest.PostgresURL(t)
-	link, err := pgproxy.Start(source)
-	if err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	o := &office{t: t, env: []string{"POSTRIDER_SECRET_KEY=" + strings.Repeat("6f", 32),
+		"POSTRIDER_BLOB_URL=" + t.TempDir(), "POSTRIDER_DATA_DIR=" + dir, "POSTRIDER_TRUST_DOMAINS=true", "POSTRIDER_TRANSPORT=capture",
+		"POSTRIDER_RATE_LIMIT=0"}}
+	if engine == "sqlite" {
+		o.a = prepare(t, binary, o.env)
+		o.b = o.a
+	} else {
+		source := dbtest.PostgresURL(t)
+		link, err := pgproxy.Start(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(link.Close)
+		o.link = link
+		o.env = append(o.env, "POSTRIDER_DATABASE_URL="+source)
+		o.a = prepare(t, binary, o.env)
+		o.b = prepare(t, binary, append(o.env[:len(o.env):len(o.env)], "POSTRIDER_DATABASE_URL="+link.URL()))
 	}
-	t.Cleanup(link.Close)
-	o.link = link
-	o.env = []string{"POSTRIDER_DATABASE_URL=" + source, "POSTRIDER_SECRET_KEY=" + strings.Repeat("6f", 32),
-		"POSTRIDER_BLOB_URL=" + t.TempDir(), "POSTRIDER_DATA_DIR=" + t.TempDir(), "POSTRIDER_TRUST_DOMAINS=true",
-		"POSTRIDER_TRANSPORT=capture", "POSTRIDER_RATE_LIMIT=0"}
-	o.a = prepare(t, binary, o.env)
-	o.b = prepare(t, binary, append(o.env[:len(o.env):len(o.env)], "POSTRIDER_DATABASE_URL="+link.URL()))
 	_, port, err := net.SplitHostPort(o.a.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.public = "http://127.0.0.1:" + port
 	for _, n := range []*node{o.a, o.b} {
-		n.args = []string{"serve", "--data-dir", t.TempDir(), "--http-listen", n.addr, "--public-url", o.public,
+		if n.cmd != nil {
+			break
+		}
+		n.args = []string{"serve", "--data-dir", dir, "--http-listen", n.addr, "--public-url", o.public,
 			"--roles", "api,jobs"}
 		n.tail = 2000
 		n.launch()
+		dir = t.TempDir()
 	}
 	var token string
 	eventually(t, 20*time.Second, "a log has the link that works", func() bool {
@@ -121,9 +132,8 @@ func (o *office) allows(jar http.CookieJar) caller {
 	if err != nil || to.Query().Get("code") == "" {
 		o.t.Fatalf("no code in %s", a.location)
 	}
-	a = o.expect(caller{addr: o.b.addr}, http.MethodPost, "/oauth/token", url.Values{
-		"grant_type": {"authorization_code"}, "client_id": {grants.CLI}, "code": {to.Query().Get("code")}, "redirect_uri": {anyLoopback},
-		"code_verifier": {oauthVerifier}}, http.StatusOK)
+	a = o.expect(caller{addr: o.b.addr}, http.MethodPost, "/oauth/token", codeFor(to.Query().Get("code")),
+		http.StatusOK)
 	var p pair
 	if err := json.Unmarshal([]byte(a.text), &p); err != nil {
 		o.t.Fatal(err)
@@ -165,10 +175,15 @@ func (l *look) ask(t *testing.T) (reply, error) {
 	return l.by.ask(t.Context(), l.method, l.path, l.body, "Accept", accept)
 }
 
-// What one node takes away, another one refuses: at once by a hint, and soon if its connection for hints was cut.
-func TestTakenAwayOnTwoNodes(t *testing.T) {
+// What one node or a command takes away, another node refuses: at once by a hint, and soon if its connection for hints
+// was cut.
+func TestTakenAway(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	t.Run("sqlite", func(t *testing.T) { takeAway(t, newOffice(t, "sqlite"), "hinted") })
+	t.Run("postgres", func(t *testing.T) { takeAway(t, newOffice(t, "postgres"), "hinted", "cut") })
+}
+
+func takeAway(t *testing.T, o *office, hows ...string) {
 	key := o.command("keys", "create", "--team", "Acme")
 	onA, onB := caller{addr: o.a.addr, bearer: key}, caller{addr: o.b.addr, bearer: key}
 	o.expect(onA, http.MethodPost, "/domains", map[string]any{"name": "acme.example"}, http.StatusCreated)
@@ -184,7 +199,7 @@ func TestTakenAwayOnTwoNodes(t *testing.T) {
 	get := func(by caller, path string, before, after int) look {
 		return look{by, http.MethodGet, path, nil, before, after}
 	}
-	for _, how := range []string{"hinted", "cut"} {
+	for _, how := range hows {
 		t.Run(how, func(t *testing.T) {
 			_, leaving := o.joins("revoked-"+how+"@acme.example", "admin")
 			revoked := o.first(onA, "/oauth/grants")

@@ -100,6 +100,7 @@ func newCommandNode(ctx context.Context, c config.Config, e *env) (*node, error)
 	n.teams = teams.New(n.db, n.log, func(context.Context, string, string) (bool, error) {
 		return false, fault.Invalidf("domain_id", "Restrict keys to a domain through the API.")
 	})
+	n.grants = n.newGrants(nil) // for what commands end: they give no tokens
 	n.teams.Trial, n.volume = trial(c), newVolume(n.db)
 	n.volume.Notify = notices.New(notices.Config{}, n.db, n.queue, nil, n.teams, n.log).Tell
 	return n, nil

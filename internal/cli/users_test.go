@@ -1,18 +1,77 @@
 package cli
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"log/slog"
 	"net/url"
 	"strings"
 	"testing"
 
+	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/testnode"
 	"github.com/postrider/postrider/internal/users"
 )
 
 const goodPassword = "seven lamps, one bridge"
+
+// A command that disables or deletes a user ends what programs were granted, in the same transaction: it does not come
+// back when the user is enabled again.
+func TestUsersCommandEndsGrants(t *testing.T) {
+	t.Parallel()
+	eachPlace(t, func(t *testing.T, p *place) {
+		ctx := t.Context()
+		p.must("teams", "create", "Acme")
+		n := p.start()
+		all, err := n.teams.List(ctx, "", 1)
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%v %v", all, err)
+		}
+		for _, command := range [][]string{{"users", "disable", "disabled@example.com"},
+			{"users", "delete", "deleted@example.com", "--yes"}} {
+			address := command[1] + "d@example.com"
+			p.must("users", "create", address)
+			u, err := n.users.ByEmail(ctx, address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = n.db.Update(ctx, func(tx *db.Tx) error {
+				return n.members.AddIn(ctx, tx, all[0].ID, u.ID, teams.Member)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			by, err := n.members.ActorNow(ctx, u.ID, all[0].ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hash := sha256.Sum256([]byte(strings.Repeat("v", 43)))
+			q, err := n.grants.Ask(ctx, grants.Params{ClientID: grants.CLI, ResponseType: "code",
+				RedirectURI: "http://127.0.0.1:1/oauth/callback", ChallengeMethod: "S256",
+				Challenge: base64.RawURLEncoding.EncodeToString(hash[:])})
+			if err != nil {
+				t.Fatal(err)
+			}
+			code, _, err := n.grants.Approve(ctx, q, by)
+			if err == nil {
+				_, err = n.grants.Exchange(ctx, grants.Exchanged{ClientID: grants.CLI, Code: code,
+					RedirectURI: "http://127.0.0.1:1/oauth/callback", Verifier: strings.Repeat("v", 43)})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.must(command...)
+			given, _, err := n.grants.List(ctx, all[0].ID, page.Page{})
+			if err != nil || len(given) == 0 || given[0].RevokedReason != grants.UserLeft {
+				t.Errorf("after %v the grant is %+v, %v", command, given, err)
+			}
+		}
+	})
+}
 
 // token returns the token of a link that a command printed.
 func token(t *testing.T, link, path string) string {

@@ -670,3 +670,18 @@ func TestLostHintOfARole(t *testing.T) {
 		}
 	})
 }
+
+// Who joined while the clock was ahead has not left since, although a grant of theirs seems to be older.
+func TestJoinedByAWrongClock(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		by := f.member("ada@acme.example", teams.Admin)
+		f.exec(`UPDATE memberships SET created_at = created_at + $2 WHERE user_id = $1`, by.ID, time.Hour.Microseconds())
+		given := f.granted(by, "full_access")
+		if _, err := f.refresh(given.Refresh); err != nil {
+			t.Errorf("the tokens are not renewed: %v", err)
+		}
+		if g := f.only(); g.RevokedReason != "" {
+			t.Errorf("the grant is revoked: %s", g.RevokedReason)
+		}
+	})
+}

@@ -92,7 +92,7 @@ func (n *node) withoutDisk(fail, heal func()) {
 	signIn := url.Values{"email": {"bob@example.net"}, "password": {password}}
 	limits := map[string]any{"limits": map[string]any{"emails_per_day": 5}}
 
-	anybody := caller{addr: n.addr}
+	anybody := caller{addr: n.named()}
 	steps := []struct {
 		by     caller
 		method string
@@ -123,7 +123,7 @@ func (n *node) withoutDisk(fail, heal func()) {
 			c := s.by
 			c.jar = jar
 			a, err := c.ask(t.Context(), s.method, s.path, s.body)
-			site, _ := url.Parse("http://" + n.addr)
+			site, _ := url.Parse("http://" + s.by.addr)
 			switch {
 			case err != nil:
 				t.Errorf("%s %s without a disk: %v", s.method, s.path, err)

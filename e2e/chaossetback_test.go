@@ -89,7 +89,7 @@ func TestChaosClockSetBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ada := caller{addr: n.addr, jar: jar}
+			ada := caller{addr: n.named(), jar: jar}
 			ok(owner, http.MethodPost, "/team/invitations", map[string]any{"email": "ada@example.net",
 				"role": "admin"}, 201)
 			text := n.captured("ada@example.net").Text()
@@ -117,7 +117,7 @@ func TestChaosClockSetBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ok(caller{addr: n.addr, jar: fresh}, http.MethodPost, "/sign-in", url.Values{"email": {"ada@example.net"},
+			ok(caller{addr: n.named(), jar: fresh}, http.MethodPost, "/sign-in", url.Values{"email": {"ada@example.net"},
 				"password": {password}}, 303)
 			a := ok(owner, http.MethodPost, "/approvals/"+wanted.ID+"/approve", nil, 200)
 			if err := json.Unmarshal([]byte(a.text), &wanted); err != nil || wanted.Status != "approved" {

@@ -254,7 +254,7 @@ func (n *killedNode) joins(x *inbox, address string) {
 		if err != nil {
 			return false, err
 		}
-		person := caller{addr: n.addr, jar: jar}
+		person := caller{addr: n.named(), jar: jar}
 		a, err := person.ask(ctx, http.MethodPost, "/sign-in", url.Values{"email": {address}, "password": {password}})
 		if err != nil || a.status != http.StatusSeeOther {
 			return false, err

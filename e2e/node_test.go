@@ -110,13 +110,16 @@ func (n *node) launch() {
 }
 
 // localhost is the URL that the program says it is at.
-func (n *node) localhost() string {
+func (n *node) localhost() string { return "http://" + n.named() }
+
+// named is where people go, who are led to a name (see byName in package cli).
+func (n *node) named() string {
 	n.t.Helper()
 	_, port, err := net.SplitHostPort(n.addr)
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return "http://localhost:" + port
+	return "localhost:" + port
 }
 
 // kill ends the program as a power cut would.

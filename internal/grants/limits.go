@@ -2,6 +2,7 @@ package grants
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -106,11 +107,16 @@ func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string,
 			"API key.")
 	}
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
+		// It takes the lock of the row: of two changes at the same time the later is made to what the earlier has left.
+		_, err := lockLine(ctx, tx, by.TeamID, grantID)
+		if errors.Is(err, db.ErrNoRows) {
+			return fault.NotFoundf("OAuth grant not found")
+		}
+		if err != nil {
+			return fmt.Errorf("lock grant %s: %w", grantID, err)
+		}
 		if g, err = getGrant(ctx, tx.Reader, by.TeamID, grantID); err != nil {
 			return err
-		}
-		if !g.RevokedAt.IsZero() {
-			return fault.NotFoundf("OAuth grant not found")
 		}
 		if err := change(&g.Limits); err != nil {
 			return err

@@ -251,3 +251,35 @@ func TestGrantsEndWithTheirUser(t *testing.T) {
 		}
 	})
 }
+
+// Of two changes at the same time neither undoes the other: a person may demand approval while a script sets a number.
+func TestSetLimitsAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		by := f.limited(grants.Limits{})
+		for round := int64(1); round <= 20; round++ {
+			_, err := f.SetLimits(t.Context(), f.Acme, by.ID, func(l *grants.Limits) error {
+				*l = grants.Limits{}
+				return nil
+			})
+			f.Must(err)
+			var all sync.WaitGroup
+			for _, change := range []func(*grants.Limits){func(l *grants.Limits) { l.Approval = true },
+				func(l *grants.Limits) { l.Emails = round }, func(l *grants.Limits) { l.Recipients = round }} {
+				all.Go(func() {
+					_, err := f.SetLimits(t.Context(), f.Acme, by.ID, func(l *grants.Limits) error {
+						change(l)
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			want := grants.Limits{Recipients: round, Emails: round, Approval: true}
+			if got := f.only().Limits; got != want {
+				t.Fatalf("round %d: %+v", round, got)
+			}
+		}
+	})
+}

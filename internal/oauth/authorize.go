@@ -16,15 +16,29 @@ import (
 
 // asked are the parameters of a request for authorization, which the page of consent carries on.
 var asked = []string{"client_id", "response_type", "redirect_uri", "scope", "state", "code_challenge",
-	"code_challenge_method", "resource"}
+	"code_challenge_method", "resource", askedAt}
+
+// askedAt is a parameter of our own: the host that the client has asked, if people sign in at another. The client
+// compares it with the issuer in the answer (RFC 9207).
+const askedAt = "asked_at"
+
+// request is a request for authorization.
+type request struct {
+	grants.Request
+	issuer string // as the client knows it
+}
 
 // ask checks a request for authorization.
-func (s *Server) ask(r *http.Request, given url.Values) (grants.Request, params, error) {
+func (s *Server) ask(r *http.Request, given url.Values) (request, params, error) {
+	q := request{issuer: s.address(r)}
 	p, err := single(given)
 	if err != nil {
-		return grants.Request{}, nil, err
+		return q, nil, err
 	}
-	q, err := s.Grants.Ask(r.Context(), grants.Params{ClientID: p["client_id"], ResponseType: p["response_type"],
+	if host := p[askedAt]; host != "" {
+		q.issuer = s.address(&http.Request{Host: host}) // which is none but one of ours, whatever the host is
+	}
+	q.Request, err = s.Grants.Ask(r.Context(), grants.Params{ClientID: p["client_id"], ResponseType: p["response_type"],
 		RedirectURI: p["redirect_uri"], Scope: p["scope"], State: p["state"], Challenge: p["code_challenge"],
 		ChallengeMethod: p["code_challenge_method"], Resource: p["resource"]})
 	return q, p, err
@@ -39,6 +53,11 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) error {
 	if token, ok := bearer(r); ok && s.KeysConsent {
 		return s.consentByKey(w, r, &q, token)
 	}
+	if s.address(r) != s.PublicURL { // signing in leads there
+		given := r.URL.Query()
+		given.Set(askedAt, r.Host)
+		r.URL.RawQuery = given.Encode()
+	}
 	s.people.ServeHTTP(w, r)
 	return nil
 }
@@ -50,7 +69,7 @@ func bearer(r *http.Request) (string, bool) {
 }
 
 // consentByKey consents on behalf of the team of a full-access key. It is for development.
-func (s *Server) consentByKey(w http.ResponseWriter, r *http.Request, q *grants.Request, token string) error {
+func (s *Server) consentByKey(w http.ResponseWriter, r *http.Request, q *request, token string) error {
 	by, err := s.Teams.Authenticate(r.Context(), token)
 	if err != nil {
 		return err
@@ -62,8 +81,8 @@ func (s *Server) consentByKey(w http.ResponseWriter, r *http.Request, q *grants.
 }
 
 // approve gives the client a code.
-func (s *Server) approve(w http.ResponseWriter, r *http.Request, q *grants.Request, by teams.Actor) error {
-	code, _, err := s.Grants.Approve(r.Context(), *q, by)
+func (s *Server) approve(w http.ResponseWriter, r *http.Request, q *request, by teams.Actor) error {
+	code, _, err := s.Grants.Approve(r.Context(), q.Request, by)
 	if err != nil {
 		return err
 	}
@@ -84,7 +103,8 @@ func (s *Server) showConsent(w http.ResponseWriter, r *http.Request, v web.Visit
 	if err != nil {
 		return err
 	}
-	return s.Site.Show(w, r, http.StatusOK, consentPage, pageOf(&q, p, v, m, by.Scopes), web.LeadsTo(q.RedirectURI))
+	return s.Site.Show(w, r, http.StatusOK, consentPage, pageOf(&q.Request, p, v, m, by.Scopes),
+		web.LeadsTo(q.RedirectURI))
 }
 
 // chosen returns the team with an id, or the one that the person looked at last.
@@ -129,7 +149,7 @@ func (s *Server) consent(w http.ResponseWriter, r *http.Request, v web.Visitor) 
 }
 
 // refused tells of a request that the client made wrongly: the client, by a redirect, or the person.
-func (s *Server) refused(w http.ResponseWriter, r *http.Request, q *grants.Request, err error) error {
+func (s *Server) refused(w http.ResponseWriter, r *http.Request, q *request, err error) error {
 	e, ok := errors.AsType[*grants.Error](err)
 	if !ok {
 		return err
@@ -145,14 +165,14 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, q *grants.Reque
 	view := refusedView{Client: q.Client.Name, Text: e.Text}
 	if q.RedirectURI != "" {
 		view.Host = hostOf(q.RedirectURI)
-		view.Back = s.answerURI(r, q, "error", string(e.Code), "error_description", e.Text)
+		view.Back = answerURI(q, "error", string(e.Code), "error_description", e.Text)
 	}
 	return s.Site.Show(w, r, http.StatusBadRequest, refusedPage, view)
 }
 
 // answer sends the browser to the client.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, q *grants.Request, pairs ...string) error {
-	w.Header().Set("Location", s.answerURI(r, q, pairs...))
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, q *request, pairs ...string) error {
+	w.Header().Set("Location", answerURI(q, pairs...))
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	status := http.StatusFound
 	if r.Method == http.MethodPost {
@@ -164,8 +184,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, q *grants.Reques
 
 // answerURI adds parameters, the state and the issuer (RFC 9207) to the address that the client has registered. The
 // text is not parsed and written again, so that it leads where it was checked to lead.
-func (s *Server) answerURI(r *http.Request, q *grants.Request, pairs ...string) string {
-	more := url.Values{"iss": {s.address(r)}}
+func answerURI(q *request, pairs ...string) string {
+	more := url.Values{"iss": {q.issuer}}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		more.Set(pairs[i], pairs[i+1])
 	}

@@ -1,6 +1,8 @@
 package oauth
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/testnode"
 )
 
 // A person reads what is asked for and allows it; the program gets tokens that work, and renews and revokes them.
@@ -353,6 +356,41 @@ func TestConsentToSend(t *testing.T) {
 		form.fields.Set("emails_per_day", "many")
 		if w := f.ask("POST", "/oauth/authorize", form.fields); w.Code != 422 || w.Header().Get("Location") != "" {
 			t.Errorf("a limit that is no number: %d %s", w.Code, w.Body)
+		}
+	})
+}
+
+// A client that has asked at another address of this installation is answered with that as the issuer, although the
+// person has signed in, and consented, at the public one. No other host becomes the issuer.
+func TestIssuerOfAnotherAddress(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		const host = "127.0.0.1:3000"
+		f.Address = func(r *http.Request) string {
+			if r.Host == host {
+				return "http://" + host
+			}
+			return testnode.PublicURL
+		}
+		get := httptest.NewRequestWithContext(t.Context(), "GET", "http://"+host+"/oauth/authorize?"+
+			query(grants.CLI, "http://127.0.0.1:4711/oauth/callback", "full_access").Encode(), nil)
+		w := httptest.NewRecorder()
+		f.ServeHTTP(w, get)
+		to, err := url.Parse(w.Header().Get("Location"))
+		if err != nil || w.Code != 303 || to.Path != "/sign-in" {
+			t.Fatalf("%d to %q", w.Code, w.Header().Get("Location"))
+		}
+		f.signIn("ann@acme.example", map[string]teams.Role{f.Acme.TeamID: teams.Admin})
+		shown := readPage(t, f.ask("GET", to.Query().Get("next"), nil, "Accept", "text/html"))
+		form := shown.form(t, "post", "/oauth/authorize")
+		form.fields.Set("decision", "deny")
+		for asked, want := range map[string]string{form.fields.Get("asked_at"): "http://" + host,
+			"evil.example": testnode.PublicURL, "": testnode.PublicURL} {
+			form.fields.Set("asked_at", asked)
+			w := f.ask("POST", "/oauth/authorize", form.fields, "Sec-Fetch-Site", "same-origin")
+			to, err := url.Parse(w.Header().Get("Location"))
+			if err != nil || to.Query().Get("error") != "access_denied" || to.Query().Get("iss") != want {
+				t.Errorf("asked at %q: %d to %s, want the issuer %s", asked, w.Code, to, want)
+			}
 		}
 	})
 }

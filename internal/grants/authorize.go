@@ -152,6 +152,13 @@ func (s *Service) Approve(ctx context.Context, r Request, by teams.Actor) (code 
 		c.KeyID = by.ID
 	}
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
+		// by may be remembered from before the person left, and what they had granted was revoked.
+		switch now, err := s.Members.ScopesIn(ctx, tx, by.TeamID, by.Ref()); {
+		case err != nil:
+			return err
+		case now == 0:
+			return fault.Forbiddenf("", "You may not act for this team any more.")
+		}
 		switch full, err := isFull(ctx, tx.Reader, by.TeamID); {
 		case err != nil:
 			return err

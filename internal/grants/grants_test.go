@@ -685,3 +685,21 @@ func TestJoinedByAWrongClock(t *testing.T) {
 		}
 	})
 }
+
+// Who was removed by another node, which this one has not heard of yet, lets nobody act any more: the grant would work
+// when they come back.
+func TestConsentAfterLeaving(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		ann := f.member("ann@acme.example", teams.Admin)
+		f.Must(f.Members.Remove(t.Context(), teams.System(f.Acme.TeamID), ann.ID))
+		r, err := f.Ask(t.Context(), f.params())
+		f.Must(err)
+		_, _, err = f.Approve(t.Context(), r, ann)
+		if fault.KindOf(err) != fault.Forbidden {
+			t.Errorf("consented: %v", err)
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM oauth_codes`); n != 0 || f.recorded(audit.GrantCreated) != 0 {
+			t.Errorf("%d codes, %d consents in the audit log", n, f.recorded(audit.GrantCreated))
+		}
+	})
+}

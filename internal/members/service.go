@@ -117,6 +117,15 @@ func (s *Service) ActorNow(ctx context.Context, userID, teamID string) (teams.Ac
 	return a, nil
 }
 
+// ScopesIn is Scopes for what ends with a membership, and is being made in tx: a membership that is there does not end
+// before tx has.
+func (s *Service) ScopesIn(ctx context.Context, tx *db.Tx, teamID string, by teams.ActorRef) (teams.Scopes, error) {
+	if err := lock(ctx, tx, teamID); err != nil {
+		return 0, err
+	}
+	return s.Scopes(ctx, tx.Reader, teamID, by)
+}
+
 // Scopes returns what an actor of a team may do now, 0 if it is no more. Unlike Actor it asks r.
 func (s *Service) Scopes(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error) {
 	switch {

@@ -183,14 +183,28 @@ func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, perm
 			}
 		}
 		if permissive && by.Limited && s.Affords != nil {
-			var err error
-			if drafts, err = s.afforded(ctx, by, drafts, places, a); err != nil {
-				return err
-			}
+			return s.acceptAfforded(ctx, by, drafts, places, a)
 		}
 		return s.accept(ctx, by, drafts, a)
 	})
 	return Batch{IDs: r.IDs, Errors: r.Errors}, err
+}
+
+// acceptAfforded accepts the drafts that are within the limits of an actor. While others of its requests use up what
+// was left, fewer are tried.
+func (s *Service) acceptAfforded(ctx context.Context, by teams.Actor, drafts []*draft, places []int, a *answer) error {
+	broken := a.Errors
+	for tried := len(drafts) + 1; ; {
+		a.Errors = slices.Clone(broken)
+		some, err := s.afforded(ctx, by, drafts, places, a)
+		if err != nil {
+			return err
+		}
+		if err = s.accept(ctx, by, some, a); fault.KindOf(err) != fault.DailyQuota || len(some) >= tried {
+			return err
+		}
+		tried = len(some)
+	}
 }
 
 // afforded returns the drafts that are within the limits of an actor, and adds the others to the errors of the answer.

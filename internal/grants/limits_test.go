@@ -283,3 +283,32 @@ func TestSetLimitsAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// Of permissive batches at the same time all goes that the limit of the day has room for.
+func TestLimitsOfPermissiveBatchesAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		const limit = 10
+		for range 5 {
+			by := f.limited(grants.Limits{Emails: limit})
+			var sent atomic.Int64
+			var all sync.WaitGroup
+			for range 5 {
+				all.Go(func() {
+					batch := []emails.Send{testnode.Hello("a@reader.example"), testnode.Hello("b@reader.example"),
+						testnode.Hello("c@reader.example")}
+					got, err := f.Emails.SendBatch(t.Context(), by, batch, true, emails.Idempotency{})
+					switch {
+					case err == nil && len(got.IDs)+len(got.Errors) == len(batch):
+						sent.Add(int64(len(got.IDs)))
+					case fault.KindOf(err) != fault.DailyQuota:
+						t.Errorf("%+v, %v", got, err)
+					}
+				})
+			}
+			all.Wait()
+			if sent.Load() != limit {
+				t.Errorf("%d emails went, of %d that may", sent.Load(), limit)
+			}
+		}
+	})
+}

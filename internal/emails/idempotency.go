@@ -134,24 +134,41 @@ func deref(a *answer) answer {
 	return *a
 }
 
+// Answered returns the id of the first thing that a request with an idempotency key has made in the last 24 hours,
+// whatever its payload was; "" if there is none.
+func (s *Service) Answered(ctx context.Context, teamID, scope, key string) (string, error) {
+	a, err := s.stored(ctx, teamID, scope, key)
+	if err != nil || a == nil || len(a.IDs) == 0 {
+		return "", err
+	}
+	return a.IDs[0], nil
+}
+
 // recall returns the stored answer of the key, nil if it has none.
 func (s *Service) recall(ctx context.Context, teamID string, key Idempotency) (*answer, error) {
-	var hash, response string
+	a, err := s.stored(ctx, teamID, key.Scope, key.Key)
+	if err == nil && a != nil && a.key.Hash != key.Hash {
+		return nil, fault.New(fault.IdempotencyMismatch, "Idempotency-Key",
+			"This idempotency key was used with another payload. "+
+				"Use a new key for a new request.")
+	}
+	return a, err
+}
+
+// stored returns the answer that is stored for a key, nil if there is none.
+func (s *Service) stored(ctx context.Context, teamID, scope, key string) (*answer, error) {
+	a := answer{key: Idempotency{Scope: scope, Key: key}}
+	var response string
 	var created int64
 	err := s.d.QueryRow(ctx, `SELECT payload_hash, response, created_at FROM idempotency_keys
-		WHERE team_id = $1 AND scope = $2 AND idempotency_key = $3`, teamID, key.Scope, key.Key).Scan(&hash, &response,
+		WHERE team_id = $1 AND scope = $2 AND idempotency_key = $3`, teamID, scope, key).Scan(&a.key.Hash, &response,
 		&created)
 	switch {
 	case errors.Is(err, db.ErrNoRows) || err == nil && s.d.Now().Sub(db.Time(created)) > keyLifetime:
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("look up idempotency key: %w", err)
-	case hash != key.Hash:
-		return nil, fault.New(fault.IdempotencyMismatch, "Idempotency-Key",
-			"This idempotency key was used with another payload. "+
-				"Use a new key for a new request.")
 	}
-	var a answer
 	if err := json.Unmarshal([]byte(response), &a); err != nil {
 		return nil, fmt.Errorf("read the answer of an idempotency key: %w", err)
 	}

@@ -70,6 +70,8 @@ type Options struct {
 	Enter func(w http.ResponseWriter, r *http.Request, path string) (ctx context.Context, by teams.Actor, ok bool)
 	// Usage returns what a grant may send, and has sent today.
 	Usage func(ctx context.Context, teamID, grantID string) (grants.Usage, error)
+	// Answered returns the id of what a team's request with an idempotency key has made; "" if there is none.
+	Answered func(ctx context.Context, teamID, scope, key string) (id string, err error)
 	// Scope returns the scope that an operation of the API needs; ok is false if there is no such operation.
 	Scope func(method, path string) (s teams.Scope, ok bool)
 }

@@ -98,14 +98,25 @@ func confirmSend(ctx context.Context, c *caller, in arguments) (result, error) {
 	}
 	sum := sha256.Sum256([]byte(in.text(codeName)))
 	key := "mcp-" + hex.EncodeToString(sum[:])
-	if !c.may("POST /emails") { // since the code was made, somebody has decided that a person approves
-		return c.hand(ctx, request, key)
-	}
 	var sent struct {
 		ID string `json:"id"`
 	}
-	o := operation{method: http.MethodPost, path: "/emails", body: request, key: key}
-	if err := c.perform(ctx, o, &sent); err != nil {
+	var err error
+	// Since the code was made, or was given before, somebody may have decided that a person approves, or need not.
+	if !c.may("POST /emails") {
+		if sent.ID, err = c.s.Answered(ctx, c.TeamID, "POST /emails", key); err == nil && sent.ID == "" {
+			return c.hand(ctx, request, key)
+		}
+	} else {
+		var asked string
+		if asked, err = c.s.Answered(ctx, c.TeamID, "POST /approvals "+c.ID, key); err == nil && asked != "" {
+			return c.hand(ctx, request, key)
+		}
+		if err == nil {
+			err = c.perform(ctx, operation{method: http.MethodPost, path: "/emails", body: request, key: key}, &sent)
+		}
+	}
+	if err != nil {
 		return result{}, err
 	}
 	return result{data: map[string]any{"accepted": true, "id": sent.ID}, notes: []string{"The email was accepted. " +

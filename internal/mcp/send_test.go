@@ -211,6 +211,38 @@ func TestApprovalDemandedMeanwhile(t *testing.T) {
 	})
 }
 
+// A code that has led to an email, or to an approval, leads to that and to nothing else, whatever is demanded by then.
+func TestCodeAcrossLimits(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		a := f.agent(f.limited("emails:send", grants.Limits{}))
+		all, _, err := f.services.Grants.List(t.Context(), f.Acme.TeamID, page.Page{})
+		f.Must(err)
+		demand := func(yes bool) {
+			_, err := f.services.Grants.SetLimits(t.Context(), f.Acme, all[0].ID, func(l *grants.Limits) error {
+				l.Approval = yes
+				return nil
+			})
+			f.Must(err)
+		}
+		var sent, asked prepared
+		a.do("send_email", hello(), &sent)
+		a.do("send_email", hello(), &asked)
+		first := a.do("confirm_send", confirming(hello(), sent.Code), nil)
+		demand(true)
+		if again := a.do("confirm_send", confirming(hello(), sent.Code), nil); again != first {
+			t.Errorf("once a person must approve, what was sent before: %s", again)
+		}
+		a.do("confirm_send", confirming(hello(), asked.Code), nil)
+		demand(false)
+		if text := a.do("confirm_send", confirming(hello(), asked.Code), nil); !strings.Contains(text, `"pending"`) {
+			t.Errorf("once nobody must approve, what waits: %s", text)
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM approvals`); n != 1 || f.sent() != 1 {
+			t.Errorf("%d approvals, %d emails", n, f.sent())
+		}
+	})
+}
+
 // What was approved for a time goes at that time.
 func TestApprovedTime(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {

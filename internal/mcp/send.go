@@ -131,8 +131,13 @@ func (c *caller) hand(ctx context.Context, request arguments, key string) (resul
 		return result{}, err
 	}
 	delete(made, "email") // which the model has just written
-	return result{data: map[string]any{"sent": false, "approval": made, "would_be_sent": described(request),
-		"recipients": count(request)},
+	data := map[string]any{"sent": made["status"] == "approved", "approval": made, "would_be_sent": described(request),
+		"recipients": count(request)}
+	if made["status"] != "pending" { // it was asked for by an earlier call
+		return result{data: data, notes: []string{"This was asked for before and has been decided: see the status of " +
+			"the approval."}}, nil
+	}
+	return result{data: data,
 		notes: []string{"Nothing has been sent. The email waits for a person of the team to approve it; there is " +
 			"nothing to confirm, and calling again would ask twice. They decide on the page at approval.url, and " +
 			"get_approval tells what they have decided."}}, nil

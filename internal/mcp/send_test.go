@@ -240,6 +240,14 @@ func TestCodeAcrossLimits(t *testing.T) {
 		if n := f.Count(`SELECT COUNT(*) FROM approvals`); n != 1 || f.sent() != 1 {
 			t.Errorf("%d approvals, %d emails", n, f.sent())
 		}
+		waiting, _, err := f.Approvals.List(t.Context(), f.Acme, "", page.Page{})
+		f.Must(err)
+		_, err = f.Approvals.Approve(t.Context(), f.Acme, waiting[0].ID)
+		f.Must(err)
+		text := a.do("confirm_send", confirming(hello(), asked.Code), nil)
+		if !strings.Contains(text, `"sent":true`) || strings.Contains(text, "waits") || f.sent() != 2 {
+			t.Errorf("once it was approved: %s", text)
+		}
 	})
 }
 

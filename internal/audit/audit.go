@@ -6,7 +6,7 @@
 // entry of a change that was not made. Entries never change. They have no secrets and no content of emails.
 //
 // A request is recorded once: by the entry that it carries (see [With]), or by what the package that made the change
-// recorded in place of it (see [Log.Record]).
+// recorded in place of it (see [Log.Record]). What follows from the change may be recorded beside it (see [Log.Also]).
 //
 // # When it fails
 //

@@ -30,6 +30,21 @@ func (l *Log) Record(ctx context.Context, tx *db.Tx, e Entry) {
 	if r := carried(ctx); r != nil {
 		e.fill(r.replace(tx))
 	}
+	add(ctx, tx, e)
+}
+
+// Also is Record for what follows from what a request asked for, and does not stand in place of it: the entry that ctx
+// carries is written, too.
+func (l *Log) Also(ctx context.Context, tx *db.Tx, e Entry) {
+	if r := carried(ctx); r != nil {
+		r.mu.Lock()
+		e.fill(r.entry)
+		r.mu.Unlock()
+	}
+	add(ctx, tx, e)
+}
+
+func add(ctx context.Context, tx *db.Tx, e Entry) {
 	if e.ActorKind == "" {
 		e.ActorKind = "system"
 	}

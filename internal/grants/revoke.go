@@ -100,7 +100,7 @@ func (s *Service) RevokeKey(ctx context.Context, tx *db.Tx, teamID, keyID string
 	}
 	if n > 0 {
 		s.changed(tx, teamID)
-		s.Audit.Record(ctx, tx, audit.Entry{TeamID: teamID, Action: audit.GrantRevoked, Target: keyID,
+		s.Audit.Also(ctx, tx, audit.Entry{TeamID: teamID, Action: audit.GrantRevoked, Target: keyID,
 			Detail: fmt.Sprintf("%s: %d grants", KeyDeleted, n)})
 	}
 	return nil

@@ -87,6 +87,10 @@ func (s *Service) SetWith(ctx context.Context, t *teams.Service, teamID string, 
 		}
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
+		// A team without a quota has no parts that two changes at the same time could lock.
+		if err := tx.Serialize(ctx, "quota of "+teamID); err != nil {
+			return err
+		}
 		all, err := lockParts(ctx, tx, teamID)
 		if err != nil {
 			return fmt.Errorf("lock what a team has used of its quota: %w", err)

@@ -238,6 +238,31 @@ func TestFirstQuota(t *testing.T) {
 	})
 }
 
+// Two commands at the same time change both quotas of a team that had none, and what it has sent counts once.
+func TestFirstQuotasAtOnce(t *testing.T) {
+	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
+		n.Volume.Before = func(context.Context, string, time.Time, time.Time) (int64, error) { return 8, nil }
+		for range 5 {
+			of, _ := n.Team("Other")
+			var wait sync.WaitGroup
+			for _, change := range []func(*teams.Quota){func(q *teams.Quota) { q.Daily = 10 },
+				func(q *teams.Quota) { q.Monthly = 100 }} {
+				wait.Go(func() {
+					if err := n.Volume.Set(t.Context(), n.Teams, of.TeamID, change); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wait.Wait()
+			u, err := n.Volume.Usage(t.Context(), of.TeamID)
+			n.Must(err)
+			if u.Quota != (teams.Quota{Daily: 10, Monthly: 100}) || u.Day != 8 || u.Month != 8 {
+				t.Fatalf("quotas %+v, of which %d and %d are used", u.Quota, u.Day, u.Month)
+			}
+		}
+	})
+}
+
 // Suppressed recipients do not count, and a scheduled email does when it is released.
 func TestWhatCounts(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {

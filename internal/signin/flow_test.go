@@ -335,7 +335,16 @@ func TestInvitations(t *testing.T) {
 		link = invite("carol@acme.example", teams.Member)
 		x.members.Now = func() time.Time { return x.DB.Now().Add(8 * 24 * time.Hour) }
 		x.browser(t).get(link).want(404)
+		owner.get("/people").want(200, "member, not valid any more")
 		x.members.Now = nil
+		owner.get("/people").want(200, "member, valid until")
+		all, _, err = x.members.Invitations(t.Context(), x.Acme.TeamID, page.Page{})
+		x.Must(err)
+		x.Update(func(tx *db.Tx) error { // as if a key that is no more had sent it
+			_, err := tx.Exec(t.Context(), `UPDATE invitations SET actor_kind = 'key' WHERE id = $1`, all[0].ID)
+			return err
+		})
+		owner.get("/people").want(200, "member, not valid any more")
 
 		m, _, err := x.members.List(t.Context(), x.Acme.TeamID, page.Page{})
 		x.Must(err)

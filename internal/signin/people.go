@@ -22,7 +22,7 @@ type people struct {
 	Team, TeamID  string
 	Done, Problem string
 	Members       []member
-	Invitations   []members.Invitation
+	Invitations   []invited
 	MayInvite     bool
 	Invite        *web.Form
 }
@@ -32,6 +32,12 @@ type member struct {
 	members.Membership
 	Self, Removable bool
 	Roles           []teams.Role // that the visitor may give; none if the role may not be changed
+}
+
+// invited is an open invitation, which can no longer be accepted if it has expired or its sender has lost the right to it.
+type invited struct {
+	members.Invitation
+	Expired bool
 }
 
 var errRole = fault.Forbiddenf("", "Your role in this team does not allow this. Ask an owner or admin.")
@@ -122,9 +128,12 @@ func (p *Pages) peoplePage(w http.ResponseWriter, r *http.Request, v web.Visitor
 		of.Members = append(of.Members, x)
 	}
 	slices.Reverse(of.Members) // who came first is shown first
-	of.Invitations, _, err = p.Members.Invitations(r.Context(), a.TeamID, page.Page{Limit: shownAtOnce})
+	open, _, err := p.Members.Invitations(r.Context(), a.TeamID, page.Page{Limit: shownAtOnce})
 	if err != nil {
 		return err
+	}
+	for _, x := range open {
+		of.Invitations = append(of.Invitations, invited{x, p.Members.Expired(x)})
 	}
 	return p.Site.Show(w, r, status, peoplePage, of)
 }

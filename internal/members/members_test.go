@@ -395,6 +395,38 @@ func TestMostMembers(t *testing.T) {
 	})
 }
 
+// A user is in no more teams than are listed, chosen from and left.
+func TestMostTeams(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, b *box) {
+		ctx := t.Context()
+		u := b.user("ann@acme.example")
+		join := func(teamID string) error {
+			return b.DB.Update(ctx, func(tx *db.Tx) error { return b.Members.AddIn(ctx, tx, teamID, u.ID, teams.Viewer) })
+		}
+		b.Update(func(tx *db.Tx) error {
+			for i := range 200 {
+				team, err := b.Teams.CreateIn(ctx, tx, fmt.Sprint("Team ", i), "")
+				if err != nil {
+					return err
+				}
+				tx.Queue(ctx, `INSERT INTO memberships (team_id, user_id, role, created_at) VALUES ($1, $2, 'viewer', 0)`,
+					team.ID, u.ID)
+			}
+			return nil
+		})
+		wantKind(t, join(b.Acme.TeamID), fault.Forbidden, "200 teams")
+		all, err := b.Members.Of(ctx, u.ID)
+		b.Must(err)
+		b.Must(b.Members.Leave(ctx, all[0].TeamID, u.ID))
+		b.Must(join(b.Acme.TeamID))
+		b.Must(b.Users.Delete(ctx, u.ID))
+		if n := b.Count(`SELECT COUNT(*) FROM memberships WHERE user_id = $1`, u.ID); n != 0 {
+			t.Errorf("%d memberships of a user who is deleted", n)
+		}
+	})
+}
+
 // What a deleted team leaves is erased, and nothing of others.
 func TestEraseTeam(t *testing.T) {
 	t.Parallel()

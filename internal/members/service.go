@@ -19,7 +19,7 @@ const (
 	cacheFor   = 5 * time.Second // the longest that another node's change goes unnoticed if its hint is lost
 	cacheMax   = 10_000          // actors that are cached
 	maxMembers = 200             // of a team
-	maxTeams   = 200             // of a user that are listed
+	maxTeams   = 200             // of a user
 )
 
 // HintTopic is the topic of hints, each with a team's id, after a change that may withdraw a right of a member.
@@ -147,7 +147,7 @@ func (s *Service) Scopes(ctx context.Context, r db.Reader, teamID string, by tea
 	return 0, nil
 }
 
-// Of returns a user's teams, by name, at most 200.
+// Of returns a user's teams, by name.
 func (s *Service) Of(ctx context.Context, userID string) ([]Membership, error) {
 	return teamsOf(ctx, s.d.Reader, userID)
 }
@@ -179,6 +179,17 @@ func (s *Service) AddIn(ctx context.Context, tx *db.Tx, teamID, userID string, r
 		return err
 	case n >= maxMembers:
 		return fault.Forbiddenf("", "This team has %d members, which is the most that a team can have.", maxMembers)
+	}
+	// What a user is in must be listed whole: it is chosen from there, and ends there with the user.
+	if err := tx.Serialize(ctx, "teams of "+userID); err != nil {
+		return err
+	}
+	switch all, err := teamsOf(ctx, tx.Reader, userID); {
+	case err != nil:
+		return err
+	case len(all) >= maxTeams:
+		return fault.Forbiddenf("", "This user is in %d teams, which is the most that a user can be in. Leave one first.",
+			maxTeams)
 	}
 	added, err := insert(ctx, tx, teamID, userID, role)
 	if err != nil {

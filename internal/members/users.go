@@ -6,7 +6,7 @@ import (
 	"github.com/postrider/postrider/internal/db"
 )
 
-// TeamsOf returns the ids of a user's teams, at most 200.
+// TeamsOf returns the ids of a user's teams.
 func (s *Service) TeamsOf(ctx context.Context, r db.Reader, userID string) ([]string, error) {
 	all, err := teamsOf(ctx, r, userID)
 	ids := make([]string, len(all))

@@ -444,6 +444,15 @@ func TestTwoTeams(t *testing.T) {
 		}
 		theirs.get("/people").want(200, ada.Email, "bob@acme.example")
 
+		// What a role does not allow is said in words of people.
+		adam := x.person("adam@acme.example", teams.Admin)
+		admin := x.browser(t).signIn(adam.Email)
+		for _, path := range []string{"/people/" + ada.ID + "/role", "/people/" + ada.ID + "/remove",
+			"/people/" + adam.ID + "/role", "/people/invite"} {
+			admin.post(path, url.Values{"team": {x.Acme.TeamID}, "role": {"owner"}, "email": {"x@acme.example"}}).
+				want(403, "Your role in this team does not allow this")
+		}
+
 		// The team is chosen for the session, and named on the page.
 		x.Update(func(tx *db.Tx) error {
 			return x.members.AddIn(t.Context(), tx, x.Acme.TeamID, eve.ID, teams.Viewer)

@@ -52,10 +52,15 @@ func (p *Pages) inTeam(r *http.Request, v *web.Visitor, teamID string, needs tea
 	if err == nil {
 		err = a.Require(needs)
 	}
+	return a, inWords(err)
+}
+
+// inWords says to a person what a scope that is missing means.
+func inWords(err error) error {
 	if fault.KindOf(err) == fault.OutOfScope {
-		err = errRole.Because(err)
+		return errRole.Because(err)
 	}
-	return a, err
+	return err
 }
 
 // change reads a form that changes something in a team. The form names the team: the visitor may have chosen another
@@ -145,7 +150,7 @@ func (p *Pages) peopleDone(w http.ResponseWriter, r *http.Request, v web.Visitor
 		return web.Redirect(w, r, with("/people", "done", what))
 	}
 	f := web.NewForm()
-	status, err := f.Blame(err)
+	status, err := f.Blame(inWords(err))
 	if err != nil {
 		return err
 	}
@@ -162,7 +167,7 @@ func (p *Pages) invite(w http.ResponseWriter, r *http.Request, v web.Visitor) er
 		return web.Redirect(w, r, "/people?done=invited")
 	}
 	f := inviteForm(&a).Fill(typed)
-	status, err := f.Blame(err)
+	status, err := f.Blame(inWords(err))
 	if err != nil {
 		return err
 	}

@@ -170,11 +170,8 @@ func (p *Pages) programsDone(w http.ResponseWriter, r *http.Request, v web.Visit
 		}
 		return web.Redirect(w, r, "/programs?"+q.Encode())
 	}
-	if fault.KindOf(err) == fault.OutOfScope {
-		err = errRole.Because(err)
-	}
 	f := web.NewForm()
-	status, err := f.Blame(err)
+	status, err := f.Blame(inWords(err))
 	if err != nil {
 		return err
 	}

@@ -277,6 +277,13 @@ func TestForgottenPassword(t *testing.T) {
 		signedIn.get("/account").want(200, "Sign in")
 		b.submit("/sign-in", "email", "ada@acme.example", "password", password).want(401)
 		b.submit("/sign-in", "email", "ada@acme.example", "password", "another horse battery").want(200, "Your account")
+
+		// Where nothing can be mailed, nobody waits for a link.
+		x.users.Mail = nil
+		for _, email := range []string{"ada@acme.example", "eve@acme.example"} {
+			x.browser(t).get("/password/forgot").submit("/password/forgot", "email", email).
+				want(403, "Ask the operator for a link")
+		}
 	})
 }
 

@@ -19,6 +19,9 @@ const (
 var errLink = fault.NotFoundf(
 	"This link does not work any more: it was used, replaced by a later one, or it is too old.")
 
+var errNoMail = fault.Forbiddenf("", "This installation sends no emails with links. Ask the operator for a link to a "+
+	"new password: `postrider users reset`.")
+
 // SetupLink returns the URL of the page on which the first user is made, or "" if there are users. Earlier ones do not
 // work any more.
 func (s *Service) SetupLink(ctx context.Context) (string, error) {
@@ -84,7 +87,7 @@ func (s *Service) UseSetupIn(ctx context.Context, tx *db.Tx, token string) error
 }
 
 // AskReset mails a link for a new password to an address, if a user has it. It answers the same if none has, and mails
-// later, so that it also takes the same time.
+// later, so that it also takes the same time. Where nothing can be mailed it is a fault, whoever asks.
 func (s *Service) AskReset(ctx context.Context, email string, c Client) error {
 	email, err := Address(email)
 	if err != nil {
@@ -92,6 +95,10 @@ func (s *Service) AskReset(ctx context.Context, email string, c Client) error {
 	}
 	if err := s.take(ctx, resetLimits(email, c)); err != nil {
 		return err
+	}
+	if s.Mail == nil {
+		s.log.Warn("a link for a new password was asked for and cannot be mailed", "account", email)
+		return errNoMail
 	}
 	if !s.later("mail a link for a new password", func(ctx context.Context, tx *db.Tx) error {
 		return s.mailReset(ctx, tx, email, c)
@@ -108,10 +115,6 @@ func (s *Service) mailReset(ctx context.Context, tx *db.Tx, email string, c Clie
 	}
 	if err != nil {
 		return err
-	}
-	if s.Mail == nil {
-		s.log.Warn("a link for a new password was asked for and cannot be mailed", "user", u.ID)
-		return nil
 	}
 	link := s.resetLink(ctx, tx, u.User)
 	if err := s.did(ctx, tx, u.User, resetAsked, "", c); err != nil {

@@ -102,7 +102,7 @@ type Service struct {
 	web    *webauthn.WebAuthn // nil if the public URL is no place for passkeys
 	laters chan deferred
 
-	// Mail sends an email to one address; it is queued in tx. Without it, links are not mailed.
+	// Mail sends an email to one address; it is queued in tx. Without it, who asks for a link is refused.
 	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error
 	// Audit is where acts of users are recorded; without it they are not.
 	Audit *audit.Log

@@ -20,7 +20,7 @@ func listMembers(ctx context.Context, e *env, n *node, words []string) error {
 				return err
 			}
 			for _, m := range all {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", m.UserID, m.Email, orDash(m.Name), m.Role,
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", m.UserID, m.Email, printable(m.Name), m.Role,
 					m.CreatedAt.Format("2006-01-02 15:04:05"))
 			}
 			if !more {

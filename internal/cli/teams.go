@@ -412,7 +412,7 @@ func listKeys(flags *flag.FlagSet) action {
 					if !k.LastUsedAt.IsZero() {
 						used = k.LastUsedAt.Format("2006-01-02 15:04:05")
 					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, orDash(k.Hint), k.Permission, orDash(k.DomainID),
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, printable(k.Name), orDash(k.Hint), k.Permission, orDash(k.DomainID),
 						k.CreatedAt.Format("2006-01-02 15:04:05"), used)
 				}
 				if !more {

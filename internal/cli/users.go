@@ -68,7 +68,7 @@ func listUsers(ctx context.Context, e *env, n *node, _ []string) error {
 			if !u.LastSignInAt.IsZero() {
 				signedIn = u.LastSignInAt.Format("2006-01-02 15:04:05")
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", u.ID, u.Email, orDash(u.Name), state, factor, signedIn)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", u.ID, u.Email, printable(u.Name), state, factor, signedIn)
 			after = u.ID
 		}
 		if len(all) < listStep {

@@ -137,7 +137,10 @@ func TestUsersCommand(t *testing.T) {
 		}
 		p.refused("add --yes", "users", "delete", "ada@example.com")
 		p.refused("last owner", "users", "delete", "ada@example.com", "--yes")
-		p.must("users", "create", "eve@example.com")
+		p.must("users", "create", "eve@example.com", "--name", "Eve\u009b2J")
+		if list := p.must("users", "list"); strings.Contains(list, "\u009b") || !strings.Contains(list, "Eve?2J") {
+			t.Errorf("a terminal is told by a name: %q", list)
+		}
 		p.must("users", "delete", "eve@example.com", "--yes")
 		if list := p.must("users", "list"); strings.Contains(list, "eve@") {
 			t.Errorf("users:\n%s", list)

@@ -83,8 +83,11 @@ func (s *Service) StartIn(ctx context.Context, tx *db.Tx, u User, method string,
 		return "", err
 	}
 	x.TeamID = last
-	if err := trimSessions(ctx, tx, u.ID, sessionsMax-1); err != nil {
+	switch ended, err := trimSessions(ctx, tx, u.ID, sessionsMax-1); {
+	case err != nil:
 		return "", err
+	case ended:
+		s.changed(tx, u.ID)
 	}
 	insertSession(ctx, tx, &x, hashToken(token))
 	setSignedIn(ctx, tx, u.ID, now)

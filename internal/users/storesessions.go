@@ -63,19 +63,19 @@ func lastTeam(ctx context.Context, r db.Reader, userID string) (teamID string, e
 	return teamID, nil
 }
 
-// trimSessions ends the user's oldest sessions beyond keep.
-func trimSessions(ctx context.Context, tx *db.Tx, userID string, keep int) error {
+// trimSessions ends the user's oldest sessions beyond keep, and reports whether there were any.
+func trimSessions(ctx context.Context, tx *db.Tx, userID string, keep int) (bool, error) {
 	var oldest string
 	err := tx.QueryRow(ctx, `SELECT id FROM user_sessions WHERE user_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2`,
 		userID, keep).Scan(&oldest)
 	if errors.Is(err, db.ErrNoRows) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("look for old sessions: %w", err)
+		return false, fmt.Errorf("look for old sessions: %w", err)
 	}
 	tx.Queue(ctx, `DELETE FROM user_sessions WHERE user_id = $1 AND id <= $2`, userID, oldest)
-	return nil
+	return true, nil
 }
 
 func deleteSessions(ctx context.Context, tx *db.Tx, userID, except string) {

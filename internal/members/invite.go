@@ -285,6 +285,9 @@ func (s *Service) accept(ctx context.Context, token string, who func(ctx context
 		if err := lock(ctx, tx, v.TeamID); err != nil { // before the invitation, as all who change one after the lock
 			return err
 		}
+		if v, err = s.open(ctx, tx.Reader, token); err != nil { // as it is now: it may have been sent again
+			return err
+		}
 		userID, err := who(ctx, tx, v)
 		if err != nil {
 			return err

@@ -13,11 +13,13 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/members"
 	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/testnode"
 	"github.com/postrider/postrider/internal/users"
 )
 
@@ -504,4 +506,40 @@ func TestInviteInvalid(t *testing.T) {
 			t.Errorf("%s, %v, %+v, %v", link, err, v, verr)
 		}
 	})
+}
+
+// Who accepts by a link that is being replaced waits for that, and is refused.
+func TestAcceptWhileItIsSentAgain(t *testing.T) {
+	t.Parallel()
+	n := testnode.New(t, dbtest.Postgres(t), testnode.Options{})
+	ctx, links := t.Context(), []string{}
+	n.Members.Link = func(token string) string { return token }
+	ends := make(chan error, 1)
+	u, err := n.Users.Create(ctx, users.NewUser{Email: "ann@acme.example"})
+	n.Must(err)
+	n.Members.Mail = func(ctx context.Context, _ *db.Tx, _, _, text string) error {
+		links = append(links, strings.TrimSpace(strings.Split(text, "\n\n")[2]))
+		if len(links) == 1 {
+			return nil
+		}
+		go func() {
+			_, err := n.Members.Accept(t.Context(), links[0], u.ID)
+			ends <- err
+		}()
+		for waiting := 0; waiting == 0; {
+			err := n.DB.QueryRow(ctx, `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+				AND datname = current_database()`).Scan(&waiting)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	v, err := n.Members.Invite(ctx, n.Acme, u.Email, teams.Viewer)
+	n.Must(err)
+	_, err = n.Members.Resend(ctx, n.Acme, v.ID)
+	n.Must(err)
+	wantKind(t, <-ends, fault.NotFound, "replaced")
+	_, err = n.Members.Accept(ctx, links[1], u.ID)
+	n.Must(err)
 }

@@ -412,8 +412,8 @@ func listKeys(flags *flag.FlagSet) action {
 					if !k.LastUsedAt.IsZero() {
 						used = k.LastUsedAt.Format("2006-01-02 15:04:05")
 					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, printable(k.Name), orDash(k.Hint), k.Permission, orDash(k.DomainID),
-						k.CreatedAt.Format("2006-01-02 15:04:05"), used)
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, printable(k.Name), orDash(k.Hint), k.Permission,
+						orDash(k.DomainID), k.CreatedAt.Format("2006-01-02 15:04:05"), used)
 				}
 				if !more {
 					return w.Flush()

@@ -571,8 +571,8 @@ func TestKeyDeleted(t *testing.T) {
 		f.Must(err)
 		tokens, others, code := f.granted(by, ""), f.granted(f.Acme, ""), f.code(by, "")
 		f.works(tokens.Access, true)
-		request := audit.With(ctx, audit.Entry{TeamID: f.Acme.TeamID, ActorKind: string(teams.UserActor), ActorID: "ann",
-			Action: "api_key.deleted"})
+		request := audit.With(ctx, audit.Entry{TeamID: f.Acme.TeamID, ActorKind: string(teams.UserActor),
+			ActorID: "ann", Action: "api_key.deleted"})
 		f.Must(f.Teams.DeleteKey(request, f.Acme.TeamID, key.ID))
 		f.works(tokens.Access, false)
 		f.works(others.Access, true)

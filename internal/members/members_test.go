@@ -402,7 +402,9 @@ func TestMostTeams(t *testing.T) {
 		ctx := t.Context()
 		u := b.user("ann@acme.example")
 		join := func(teamID string) error {
-			return b.DB.Update(ctx, func(tx *db.Tx) error { return b.Members.AddIn(ctx, tx, teamID, u.ID, teams.Viewer) })
+			return b.DB.Update(ctx, func(tx *db.Tx) error {
+				return b.Members.AddIn(ctx, tx, teamID, u.ID, teams.Viewer)
+			})
 		}
 		b.Update(func(tx *db.Tx) error {
 			for i := range 200 {
@@ -410,8 +412,8 @@ func TestMostTeams(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				tx.Queue(ctx, `INSERT INTO memberships (team_id, user_id, role, created_at) VALUES ($1, $2, 'viewer', 0)`,
-					team.ID, u.ID)
+				tx.Queue(ctx, `INSERT INTO memberships (team_id, user_id, role, created_at)
+					VALUES ($1, $2, 'viewer', 0)`, team.ID, u.ID)
 			}
 			return nil
 		})

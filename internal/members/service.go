@@ -188,8 +188,8 @@ func (s *Service) AddIn(ctx context.Context, tx *db.Tx, teamID, userID string, r
 	case err != nil:
 		return err
 	case len(all) >= maxTeams:
-		return fault.Forbiddenf("", "This user is in %d teams, which is the most that a user can be in. Leave one first.",
-			maxTeams)
+		return fault.Forbiddenf("", "This user is in %d teams, which is the most that a user can be in. Leave one "+
+			"first.", maxTeams)
 	}
 	added, err := insert(ctx, tx, teamID, userID, role)
 	if err != nil {

@@ -34,7 +34,8 @@ type member struct {
 	Roles           []teams.Role // that the visitor may give; none if the role may not be changed
 }
 
-// invited is an open invitation, which can no longer be accepted if it has expired or its sender has lost the right to it.
+// invited is an open invitation, which can no longer be accepted if it has expired or its sender has lost the right to
+// it.
 type invited struct {
 	members.Invitation
 	Expired bool

@@ -77,8 +77,8 @@ func (s *Service) Refresh(ctx context.Context, x Refreshed) (Tokens, error) {
 	return s.tokens(ctx, &g, next, scopes)
 }
 
-// stillThere revokes a grant whose user is no member of the team any more. Leaving it has done so already, by
-// [Service.RevokeUser], whenever the user has joined: clocks may have been wrong then.
+// stillThere revokes a grant whose user is no member of the team any more, or whose key was deleted. Leaving has done so
+// already, by [Service.RevokeUser], whenever the user has joined: clocks may have been wrong then.
 func (s *Service) stillThere(ctx context.Context, g *Grant) error {
 	_, err := s.may(ctx, g)
 	if err == nil {

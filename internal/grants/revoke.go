@@ -144,7 +144,7 @@ func (s *Service) programs(ctx context.Context, r db.Reader, teamID string, by t
 		if g.UserID != "" {
 			may, err = s.Members.Scopes(ctx, r, teamID, teams.ActorRef{Kind: teams.UserActor, ID: g.UserID})
 		}
-		return g.Limits.within(may & g.Scopes.All()), err
+		return g.May(may), err
 	}
 	return 0, fmt.Errorf("this release knows no actor of the kind %q", by.Kind)
 }

@@ -57,8 +57,8 @@ func insertGrant(ctx context.Context, tx *db.Tx, g *Grant) {
 		expires_at, generation, retried, rotated_at, revoked_at, revoked_reason, recipients_per_email, emails_a_day,
 		approval, key_id)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, 1, 0, 0, 0, '', $9, $10, $11, $12)`, g.ID, g.TeamID, g.UserID,
-		g.ClientID, g.Scopes.String(), g.Resource, g.CreatedAt.UnixMicro(), g.ExpiresAt.UnixMicro(), g.Limits.Recipients,
-		g.Limits.Emails, g.Limits.Approval, g.KeyID)
+		g.ClientID, g.Scopes.String(), g.Resource, g.CreatedAt.UnixMicro(), g.ExpiresAt.UnixMicro(),
+		g.Limits.Recipients, g.Limits.Emails, g.Limits.Approval, g.KeyID)
 }
 
 func saveLimits(ctx context.Context, tx *db.Tx, g *Grant) {

@@ -100,7 +100,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (teams.Actor, 
 		return teams.Actor{}, time.Time{}, err
 	}
 	a.Kind, a.ID, a.Name = teams.GrantActor, g.ID, g.ClientName
-	a.Scopes = g.Limits.within(a.Scopes & g.Scopes.All() & storedScopes(c.Scope).All())
+	a.Scopes = g.May(a.Scopes & storedScopes(c.Scope).All())
 	a.Limited, a.Resource = g.Limits.Any(), s.only(c.Audience)
 	until := time.Now().Add(min(checkedFor, c.Expiry.Time().Sub(now)))
 	return a, until, nil

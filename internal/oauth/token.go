@@ -64,7 +64,7 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request) error {
 // seconds for it (see [grants.Service.Refresh]).
 func (s *Server) count(r *http.Request, err error) {
 	if _, ok := errors.AsType[*grants.Error](err); ok {
-		s.refusals.Count(peer(r), refusalsPerSecond)
+		s.refusals.Count(grants.Network(peer(r)), refusalsPerSecond)
 	}
 }
 

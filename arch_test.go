@@ -32,11 +32,11 @@ var layers = [][]string{
 	{"internal/mail/smtpclient", "internal/mail/smtpserver", "internal/mail/dkim", "internal/mail/resolve",
 		"internal/mail/report", "internal/mail/authres", "internal/mail/milter", "internal/mail/smtpsink",
 		"internal/mail/smtptest", "internal/mail/linear", "internal/blob", "internal/keyring", "internal/netguard",
-		"internal/config", "internal/schedule", "internal/render"},
+		"internal/lib/config", "internal/schedule", "internal/render"},
 	{"internal/mail/mailparse"},
 	{"internal/mail/message", "internal/csvfile", "internal/scalar"},
-	{"internal/mail/htmltext", "internal/mail/decode", "internal/mail/mailtest", "internal/fault", "internal/id",
-		"internal/fair", "internal/private", "internal/lograte", "internal/db/dbtest/pgproxy", "internal/blob/blobtest"},
+	{"internal/mail/htmltext", "internal/mail/decode", "internal/mail/mailtest", "internal/lib/fault", "internal/lib/id",
+		"internal/fair", "internal/lib/fileperm", "internal/lib/lograte", "internal/db/dbtest/pgproxy", "internal/blob/blobtest"},
 }
 
 // resources may import those named after them.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/fair"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // Limits of the memory for large answers, which teams share. An operation that knows that its answer is large reserves

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/postrider/postrider/internal/contacts"
-	"github.com/postrider/postrider/internal/fault"
-	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 )
 
 // Audiences are the older name of segments, under which their contacts could be asked for too (API reference

@@ -9,7 +9,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/exports"
-	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/teams"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/automations"
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/flow"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // stepList is the steps of a graph as they are written; package flow reads them.

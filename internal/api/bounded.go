@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/customevents"
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/templates"
 )

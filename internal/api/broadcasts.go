@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/broadcasts"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/teams"
 )

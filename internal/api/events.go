@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/customevents"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // eventSchema is the schema of a custom event.

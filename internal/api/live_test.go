@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/events"
-	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
 )

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/events"
-	"github.com/postrider/postrider/internal/fault"
-	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/metrics"
 )
 

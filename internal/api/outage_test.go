@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/db/dbtest/pgproxy"
 	"github.com/postrider/postrider/internal/domains"
-	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/lib/id"
 )
 
 // remote is an API whose PostgreSQL can be made to fail.

@@ -5,7 +5,7 @@ import (
 	"context"
 
 	"github.com/postrider/postrider/internal/contacts"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/scalar"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/volume"
 )

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/fair"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // Limits of the memory for bodies. Memory is reserved for what has arrived, not for what is announced. Nothing is

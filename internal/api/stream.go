@@ -9,7 +9,7 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // Limits of streams. A place is held for as long as a stream takes, by a slow reader for longer: a team that has all

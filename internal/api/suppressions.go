@@ -3,7 +3,7 @@ package api
 import (
 	"context"
 
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/suppressions"
 )
 

@@ -26,7 +26,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/lib/id"
 )
 
 // Actions of people, programs and the system. Those of the API's operations are named by package api in the same way:

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/flow"
 	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // callKind is the kind of the jobs that do webhook steps. While a run has one it has no job of runKind, so that hosts

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/automations"
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/flow"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // A host that does not answer as it should is called again for some hours; then the step fails. What can never succeed

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/contacts"
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/flow"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // goneKind is the kind of the jobs that end and forget the runs of a deleted contact, where there are very many.

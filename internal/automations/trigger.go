@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/customevents"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/flow"
-	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/lib/id"
 )
 
 // cause is the run whose step a transaction does, in the context of what it does.

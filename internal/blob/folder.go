@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/postrider/postrider/internal/private"
+	"github.com/postrider/postrider/internal/lib/fileperm"
 )
 
 const (
@@ -53,7 +53,7 @@ func (f *folder) prepare() error {
 	if err := makeRoot(f.root); err != nil {
 		return err
 	}
-	if err := private.Mend(f.root); err != nil {
+	if err := fileperm.Mend(f.root); err != nil {
 		return err
 	}
 	for i := range shards {
@@ -105,7 +105,7 @@ func mkdir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return private.Mend(dir)
+	return fileperm.Mend(dir)
 }
 
 func (f *folder) path(key string) string {

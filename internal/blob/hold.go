@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/postrider/postrider/internal/private"
+	"github.com/postrider/postrider/internal/lib/fileperm"
 )
 
 const (
@@ -115,7 +115,7 @@ func (f *folder) dropKept() error {
 	if err := mkdir(filepath.Join(f.root, keptName)); err != nil {
 		return err
 	}
-	if err := private.File(filepath.Join(f.root, holdName)); err != nil {
+	if err := fileperm.File(filepath.Join(f.root, holdName)); err != nil {
 		return err
 	}
 	unlock, held, err := f.lock(syscall.LOCK_EX)

@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // part says what becomes of a contact: whether it gets an email or is held out in this phase, and which variant it

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // guardKind is the kind of the jobs that compare the bounces and complaints of a broadcast with its limits. One is

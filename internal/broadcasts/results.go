@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/postrider/postrider/internal/contacts"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/page"
 )
 

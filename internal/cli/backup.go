@@ -13,8 +13,8 @@ import (
 	"path/filepath"
 
 	"github.com/postrider/postrider/internal/blob"
-	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/lib/config"
 )
 
 const backupUsage = "use: postrider backup FILE [--force] [--with-key]"

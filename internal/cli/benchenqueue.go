@@ -9,10 +9,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/render"
 )
 

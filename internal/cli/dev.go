@@ -12,9 +12,9 @@ import (
 	"runtime/pprof"
 	"strings"
 
-	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/lib/config"
 )
 
 // devDefaults are the settings that differ in development.

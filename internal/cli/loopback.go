@@ -9,7 +9,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/postrider/postrider/internal/config"
+	"github.com/postrider/postrider/internal/lib/config"
 )
 
 // onlyLoopback serves requests for a name of this machine only. The development pages need no key, so this check

@@ -25,7 +25,6 @@ import (
 	"github.com/postrider/postrider/internal/automations"
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/broadcasts"
-	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/customevents"
@@ -35,11 +34,13 @@ import (
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/exports"
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/imports"
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/fileperm"
 	"github.com/postrider/postrider/internal/links"
 	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/mail/resolve"
@@ -51,7 +52,6 @@ import (
 	"github.com/postrider/postrider/internal/notices"
 	"github.com/postrider/postrider/internal/oauth"
 	"github.com/postrider/postrider/internal/privacy"
-	"github.com/postrider/postrider/internal/private"
 	"github.com/postrider/postrider/internal/quota"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
@@ -190,11 +190,11 @@ func prepareFolder(c config.Config, log *slog.Logger) error {
 			log.Warn("others could read or change this until now; what it holds may be known to them", "path", path,
 				"mode", fmt.Sprintf("%04o", info.Mode().Perm()))
 		}
-		if err := private.Mend(path); err != nil {
+		if err := fileperm.Mend(path); err != nil {
 			return fmt.Errorf("prepare data_dir: %w", err)
 		}
 	}
-	if err := private.Dir(c.DataDir); err != nil {
+	if err := fileperm.Dir(c.DataDir); err != nil {
 		return fmt.Errorf("prepare data_dir: %w", err)
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/signin"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/users"

@@ -4,7 +4,7 @@ import (
 	"github.com/pquerna/otp/totp"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/users"
 )

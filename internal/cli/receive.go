@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/milter"
 	"github.com/postrider/postrider/internal/mail/resolve"

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/audit"
-	"github.com/postrider/postrider/internal/config"
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/notices"
 	"github.com/postrider/postrider/internal/teams"
 )

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/audit"
-	"github.com/postrider/postrider/internal/config"
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/teams"
 )

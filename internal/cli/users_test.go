@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/testnode"

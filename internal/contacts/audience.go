@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/scalar"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/lib/id"
 )
 
 // Current is what a contact is when an email is entered for it.

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // linkPurpose makes the token of an unsubscribe link invalid for any other purpose.

@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // kinds are files that are often taken for CSV, by their first octets.

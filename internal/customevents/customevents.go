@@ -33,8 +33,8 @@ package customevents
 import (
 	"time"
 
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/flow"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // Limits of custom events.

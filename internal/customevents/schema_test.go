@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/flow"
-	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 )
 
 func TestCheckName(t *testing.T) {

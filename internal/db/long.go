@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/fair"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 var (

@@ -3,7 +3,7 @@ package db
 import (
 	"errors"
 
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 var (

@@ -16,7 +16,7 @@ import (
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 
-	"github.com/postrider/postrider/internal/private"
+	"github.com/postrider/postrider/internal/lib/fileperm"
 )
 
 const (
@@ -158,11 +158,11 @@ func prepareFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("make the folder of the database: %w", err)
 	}
-	if err := private.File(path); err != nil {
+	if err := fileperm.File(path); err != nil {
 		return err
 	}
 	for _, more := range []string{"-wal", "-shm", "-journal"} {
-		if err := private.Mend(path + more); err != nil {
+		if err := fileperm.Mend(path + more); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/events"
-	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )

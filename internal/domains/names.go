@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // dnsName is a name at which a domain has records.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 func TestLabels(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // A batch has as many rows as one transaction may delete, and ends before the email that would exceed that; a single

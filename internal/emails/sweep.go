@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/content"
-	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/lib/id"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/postrider/postrider/internal/content"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/schedule"
 )

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 func TestReplace(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // Where returns an SQL condition that holds for the contacts c that the rule chooses at the time now, and the arguments

@@ -3,8 +3,8 @@ package flow
 import (
 	"strings"
 
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // condition goes one of two ways.

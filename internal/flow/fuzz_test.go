@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/filter"
 	"github.com/postrider/postrider/internal/flow"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // FuzzParse checks that every text is a graph or refused with a fault that names its place, that a graph is read again

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // Graph is a checked graph of steps. It never changes and is safe for concurrent use.

@@ -6,8 +6,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/postrider/postrider/internal/fault"
-	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 )
 
 // MaxEvent is the limit of the name of an event, in characters.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/schedule"
 )

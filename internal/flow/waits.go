@@ -3,8 +3,8 @@ package flow
 import (
 	"time"
 
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/schedule"
 )
 

@@ -16,8 +16,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/lib/id"
 )
 
 const (

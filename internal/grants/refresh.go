@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // refreshPurpose is the purpose of the signatures of refresh tokens.

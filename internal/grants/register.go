@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/lib/id"
 )
 
 const (

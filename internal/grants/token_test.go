@@ -17,8 +17,8 @@ import (
 
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/db/dbtest"
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 const issuer = "https://postrider.test"

@@ -38,7 +38,7 @@ import (
 
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/csvfile"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/scalar"
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/csvfile"
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // Kind is the kind of the jobs that import files.

@@ -21,8 +21,8 @@ import (
 	"net/http"
 
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/fault"
-	"github.com/postrider/postrider/internal/lograte"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/lograte"
 	"github.com/postrider/postrider/internal/receiving"
 )
 

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 //go:embed shared.html

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/domains"
-	"github.com/postrider/postrider/internal/lograte"
+	"github.com/postrider/postrider/internal/lib/lograte"
 )
 
 // TLSAsk returns the handler of GET /tls/ask?domain=NAME, by which a reverse proxy that gets certificates on demand

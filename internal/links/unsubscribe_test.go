@@ -19,8 +19,8 @@ import (
 
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/events"
-	"github.com/postrider/postrider/internal/id"
 	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/links"
 	"github.com/postrider/postrider/internal/testnode"
 )

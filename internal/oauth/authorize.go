@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/members"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/web"

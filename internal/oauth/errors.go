@@ -6,8 +6,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 const serverError grants.Code = "server_error"

@@ -34,7 +34,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/grants"
-	"github.com/postrider/postrider/internal/lograte"
+	"github.com/postrider/postrider/internal/lib/lograte"
 	"github.com/postrider/postrider/internal/members"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/web"

@@ -50,7 +50,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/lograte"
+	"github.com/postrider/postrider/internal/lib/lograte"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/idna"
 
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/events"
-	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/lib/id"
 )
 
 // The content of a message does not determine how many queries are made before the answer.

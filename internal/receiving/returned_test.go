@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/events"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // What mail systems send back, sent to the return path of an email: the files of package report say what each comes to.

@@ -4,7 +4,7 @@ import (
 	"net/http"
 
 	"github.com/postrider/postrider/internal/approvals"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/htmltext"
 	"github.com/postrider/postrider/internal/members"
 	"github.com/postrider/postrider/internal/page"

@@ -7,7 +7,7 @@ import (
 
 	"github.com/postrider/postrider/internal/approvals"
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/testnode"
 )

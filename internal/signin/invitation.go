@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/members"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/users"

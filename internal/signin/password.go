@@ -5,7 +5,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/users"
 	"github.com/postrider/postrider/internal/web"
 )

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/audit"
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/grants"
-	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/web"

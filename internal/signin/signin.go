@@ -28,7 +28,7 @@ import (
 	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/grants"
-	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/members"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/users"

@@ -30,7 +30,7 @@ import (
 
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/fair"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 	"github.com/postrider/postrider/internal/teams"

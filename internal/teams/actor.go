@@ -1,6 +1,6 @@
 package teams
 
-import "github.com/postrider/postrider/internal/fault"
+import "github.com/postrider/postrider/internal/lib/fault"
 
 // ActorKind is the kind of an actor.
 type ActorKind string

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // MinRetention is the shortest retention of anything: as long as the life of an idempotency key, and longer than events

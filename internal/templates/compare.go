@@ -10,7 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/postrider/postrider/internal/content"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // Comparison is what differs between two versions of a template.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/fair"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // Limits of the memory for large templates. Nothing is counted below memoryLarge. Stored texts and what is made of

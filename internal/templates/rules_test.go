@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postrider/postrider/internal/fault"
-	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/templates"
 )

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/content"
-	"github.com/postrider/postrider/internal/fault"
-	"github.com/postrider/postrider/internal/id"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/render"
 	"github.com/postrider/postrider/internal/scalar"
 )

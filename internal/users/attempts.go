@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // Attempts are counted for an hour from the first, by all nodes together: for each account, whether it exists or not,

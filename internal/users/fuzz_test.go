@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-webauthn/webauthn/protocol"
 
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // FuzzAssertion reads what anybody may send as the answer of a passkey. It is a known structure or a fault, never a

@@ -34,8 +34,8 @@ import (
 
 	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // HintTopic is the topic of hints, each with a user's id, after a change that may withdraw a right of the user or end

@@ -36,7 +36,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/teams"
 )
 

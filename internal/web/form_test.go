@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 func TestLocal(t *testing.T) {

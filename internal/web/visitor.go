@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/members"
 	"github.com/postrider/postrider/internal/users"
 )

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // Errors and panics become pages, or JSON for scripts, and what is the server's own failure is not shown.

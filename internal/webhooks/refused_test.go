@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/db/dbtest"
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/page"
 	"github.com/postrider/postrider/internal/webhooks"
 )

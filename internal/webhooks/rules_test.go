@@ -7,7 +7,7 @@ import (
 
 	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/events"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // An endpoint is an address that may be called, by TLS unless the operator allows otherwise, and names types of events.

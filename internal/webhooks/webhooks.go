@@ -49,9 +49,9 @@ import (
 	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/events"
-	"github.com/postrider/postrider/internal/fault"
 	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/netguard"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fault"
+	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // Trace records the statements that are given to a database.

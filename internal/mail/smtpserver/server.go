@@ -13,7 +13,7 @@ import (
 
 	"github.com/pires/go-proxyproto"
 
-	"github.com/postrider/postrider/internal/lograte"
+	"github.com/postrider/postrider/internal/lib/lograte"
 )
 
 // Server is an SMTP server.

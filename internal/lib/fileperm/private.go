@@ -10,7 +10,7 @@
 //
 // It does not check parent folders, access lists, or who the owner is. On Windows, which has access lists instead of
 // modes, it changes no modes.
-package private
+package fileperm
 
 import (
 	"errors"

@@ -36,7 +36,7 @@ fuzz:
 	@bash scripts/fuzz $(FUZZTIME)
 
 # What the tests notice: changes N small things, one at a time, and lists what no test notices. scripts/mutants says more.
-# make mutants N=20 SEED=7 PKG=./internal/jobs, or MUTANTS="-only internal/jobs/lanes.go:33" for those of a line.
+# make mutants N=20 SEED=7 PKG=./internal/platform/jobs, or MUTANTS="-only internal/platform/jobs/lanes.go:33" for those of a line.
 N ?= 100
 SEED ?= 1
 PKG ?=

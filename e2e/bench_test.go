@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // TestBenchAudience runs the bench of contacts and broadcasts with few of them. It fails by itself when a count is not

@@ -14,9 +14,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/postrider/postrider/internal/db/dbtest"
-	"github.com/postrider/postrider/internal/db/dbtest/pgproxy"
 	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
 
 // TestChaosPeople has people sign in and consent, and programs use codes and tokens, while SQLite's disk is full or

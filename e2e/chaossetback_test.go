@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // TestChaosClockSetBack has the clock of a node jump over midnight by an hour, and back. On SQLite, which has no other

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/mail/smtpsink"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // TestDueSteps has runs of an automation wait for two seconds each while a broadcast goes out, and tells how late their

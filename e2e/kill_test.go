@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/mail/smtpsink"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // setting reads a number from the environment: make kill has more rounds than make test.

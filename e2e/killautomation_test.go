@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/mail/smtpsink"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // TestKillAutomation kills the program at random moments while runs of an automation send three emails each, with a delay

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/mail/smtpsink"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // TestKillBroadcast kills the program at random moments while it sends a broadcast: each contact has one email of it in

@@ -18,7 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // TestKillImport kills the program at random moments while it imports a file. In the end the import is completed, each

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/db/dbtest"
-	"github.com/postrider/postrider/internal/db/dbtest/pgproxy"
 	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
 
 // office is two nodes of one PostgreSQL database, the second by way of a proxy, or one node with SQLite in the place of

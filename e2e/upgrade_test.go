@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // oldProgram is the program of an earlier release, by the environment: make upgrade OLD=path.

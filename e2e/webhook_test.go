@@ -15,7 +15,7 @@ import (
 
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // TestKillBeforeWebhook kills the program at random moments between events and their delivery: every event that was

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/postrider/postrider/internal/fair"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
 // Limits of the memory for large answers, which teams share. An operation that knows that its answer is large reserves
@@ -33,7 +33,7 @@ func (c *Call) reserve(ctx context.Context, octets int64) error {
 
 // answerMemory is the memory that an answer has of the pool.
 type answerMemory struct {
-	pool   *fair.Pool
+	pool   *fairshare.Pool
 	team   string
 	octets int64
 }

@@ -65,7 +65,6 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/postrider/postrider/internal/approvals"
-	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/automations"
 	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/contacts"
@@ -73,7 +72,6 @@ import (
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/exports"
-	"github.com/postrider/postrider/internal/fair"
 	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/imports"
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -83,6 +81,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/members"
 	"github.com/postrider/postrider/internal/metrics"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/fairshare"
 	"github.com/postrider/postrider/internal/privacy"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
@@ -147,15 +147,15 @@ type API struct {
 	Options
 	routes chi.Router
 	ops    []op
-	guess  teams.Limiter // of requests with an unknown key, by address
-	begun  *fair.Pool    // octets of large bodies, see read
-	bodies *fair.Pool
+	guess  teams.Limiter   // of requests with an unknown key, by address
+	begun  *fairshare.Pool // octets of large bodies, see read
+	bodies *fairshare.Pool
 
-	mediums   *fair.Pool
-	streams   *fair.Pool      // exports that are being written
-	longLists *fair.Pool      // and long lists
-	watchers  *fair.Pool      // and streams of events
-	answers   *fair.Pool      // octets of large answers, see answer.go
+	mediums   *fairshare.Pool
+	streams   *fairshare.Pool // exports that are being written
+	longLists *fairshare.Pool // and long lists
+	watchers  *fairshare.Pool // and streams of events
+	answers   *fairshare.Pool // octets of large answers, see answer.go
 	away      lograte.Limiter // limits log lines about what is unavailable
 	busy      lograte.Limiter // and about what too much is asked for, which must not hide those
 	doc       func() []byte
@@ -171,10 +171,10 @@ func New(o Options) *API {
 		o.Limits = &teams.Limiter{}
 	}
 	o.BodyMax = min(o.BodyMax, bodiesMax/bodyCost)
-	a := &API{Options: o, begun: fair.New(begunMax, fair.Greed), bodies: fair.New(bodiesMax, bodiesGreed),
-		mediums: fair.New(mediumsMax, fair.Greed), streams: fair.New(streamsMax, streamsGreed),
-		longLists: fair.New(longListsMax, streamsGreed), answers: fair.New(answersMax, answersGreed),
-		watchers: fair.New(watchersMax, streamsGreed)}
+	a := &API{Options: o, begun: fairshare.New(begunMax, fairshare.Greed), bodies: fairshare.New(bodiesMax, bodiesGreed),
+		mediums: fairshare.New(mediumsMax, fairshare.Greed), streams: fairshare.New(streamsMax, streamsGreed),
+		longLists: fairshare.New(longListsMax, streamsGreed), answers: fairshare.New(answersMax, answersGreed),
+		watchers: fairshare.New(watchersMax, streamsGreed)}
 	a.doc, a.docs = sync.OnceValue(a.document), sync.OnceValues(a.docsHTML)
 	ops := a.operations()
 	if o.NoAliases {

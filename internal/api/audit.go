@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/teams"
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/go-json-experiment/json"
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 type bodyIn struct {

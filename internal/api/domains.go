@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/postrider/postrider/internal/domains"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 type capabilitiesIn struct {

@@ -13,12 +13,12 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/erasure"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/erasure"
+	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/teams"
 )
 

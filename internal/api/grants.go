@@ -5,7 +5,7 @@ import (
 
 	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 // grantItem is a grant in a list. It has no `object`, as the specification shows it.

@@ -6,7 +6,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 type eventItem struct {

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/teams"
 )
 

@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 // listChunk is how many items of a list without a limit are in memory at once. A list that has more is written while

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/metrics"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 var metricsQuery = []string{"start_date", "end_date", "timezone", "granularity", "metrics", "dimensions", "domain_id",

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/db/dbtest"
-	"github.com/postrider/postrider/internal/quota"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/nodelimits"
 	"github.com/postrider/postrider/internal/teams"
 )
 
@@ -23,7 +23,7 @@ type nodes struct {
 	team   string
 	clock  atomic.Int64 // seconds
 	apis   []*fixture
-	shares []*quota.Shares
+	shares []*nodelimits.Shares
 	stops  []func()
 }
 
@@ -35,7 +35,7 @@ func newNodes(t *testing.T, limit, count int) *nodes {
 	for i := range count {
 		name := "node" + strconv.Itoa(i)
 		n.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ($1, 0, 0)`, name)
-		s := quota.New(n.d, name, slog.New(slog.DiscardHandler), 50*time.Millisecond)
+		s := nodelimits.New(n.d, name, slog.New(slog.DiscardHandler), 50*time.Millisecond)
 		ctx, cancel := context.WithCancel(context.Background())
 		var wg sync.WaitGroup
 		wg.Go(func() { s.Run(ctx) })
@@ -98,7 +98,7 @@ func (n *nodes) settle(what string, limit int, requests []int, ok func(admitted 
 		last = n.second(limit, requests...)
 		sum := 0.0
 		for i := range requests {
-			sum += n.shares[i].Rate(quota.Key{Kind: "requests", Name: n.team}, float64(limit), float64(requests[i]))
+			sum += n.shares[i].Rate(nodelimits.Key{Kind: "requests", Name: n.team}, float64(limit), float64(requests[i]))
 		}
 		if good++; !ok(last) || sum > float64(limit)+.01 {
 			good = 0

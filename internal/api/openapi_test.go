@@ -14,7 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // public are the operations of these resources in the public description of the API that Postrider's follows, without

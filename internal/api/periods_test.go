@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // Periods are those that the quarters of an hour of the span are in, and there are as many as were counted before

@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/postrider/postrider/internal/fair"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
 // Limits of the memory for bodies. Memory is reserved for what has arrived, not for what is announced. Nothing is
@@ -74,7 +74,7 @@ func (b *incomingBody) read(ctx context.Context, n int64) error {
 	}
 	for _, step := range []struct {
 		size, cost int64
-		pool       *fair.Pool
+		pool       *fairshare.Pool
 	}{{min(n, bodyIsLarge), 0, nil}, {n / bodyEighth, 1, b.a.begun}, {n, bodyCost, pool}} {
 		if int64(len(b.octets)) >= step.size {
 			continue
@@ -101,7 +101,7 @@ func (b *incomingBody) read(ctx context.Context, n int64) error {
 
 // reserve reserves memory for size octets in place of what the body has. Waiting for it does not count as the
 // client's time.
-func (b *incomingBody) reserve(ctx context.Context, pool *fair.Pool, size int64) error {
+func (b *incomingBody) reserve(ctx context.Context, pool *fairshare.Pool, size int64) error {
 	began := time.Now()
 	wait, cancel := context.WithTimeout(ctx, bodyWait)
 	defer cancel()

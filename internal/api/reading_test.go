@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/postrider/postrider/internal/fair"
+	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
 // pipes is a listener of connections in memory, on which a synctest bubble's clock counts.
@@ -54,7 +54,7 @@ func newPipeServer(t *testing.T) (*pipeServer, func()) {
 		error) {
 		return len(in.Text), nil
 	})
-	f.begun, f.bodies = fair.New(begunTest, fair.Greed), fair.New(bodiesTest, bodiesGreed)
+	f.begun, f.bodies = fairshare.New(begunTest, fairshare.Greed), fairshare.New(bodiesTest, bodiesGreed)
 	p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 	server := &http.Server{Handler: f, ReadHeaderTimeout: 10 * time.Second, ErrorLog: nil}
 	go server.Serve(p)

@@ -10,10 +10,10 @@ import (
 	"github.com/postrider/postrider/internal/automations"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/customevents"
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/flow"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/testnode"
 )
 

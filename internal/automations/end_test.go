@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/automations"
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/flow"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // everywhere begins a run in each state in which a run can be: due, in a delay, waiting for an event, at a webhook.

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/contacts"
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/erasure"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
 // sweepAfter is how long a deleted automation keeps its rows: longer than any transaction that began a run of it

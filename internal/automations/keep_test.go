@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/automations"
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/flow"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // days gives an automation a graph of its own, with a delay of so many seconds.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 // partRuns is how many runs one call of PartOf returns at most.

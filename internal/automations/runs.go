@@ -9,7 +9,7 @@ import (
 
 	"github.com/postrider/postrider/internal/flow"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 // Runs returns a page of the runs of an automation that have one of some statuses, or of all when there are none,

@@ -5,9 +5,9 @@ import (
 	"log/slog"
 
 	"github.com/postrider/postrider/internal/contacts"
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/templates"
 )

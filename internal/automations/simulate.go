@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/filter"
 	"github.com/postrider/postrider/internal/flow"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 // Simulation is a graph and a scenario to go through it by made-up time.

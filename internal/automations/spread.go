@@ -10,9 +10,9 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/customevents"
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/flow"
-	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
 // beginKind is the kind of the jobs that give events to automations which were recorded together with very many others.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/flow"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // errMoved means that a run was changed since it was read: an event or a cancellation came first.

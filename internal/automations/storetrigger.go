@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/flow"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // insertWait adds what a run waits for.

@@ -8,10 +8,10 @@ import (
 
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/customevents"
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/flow"
-	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
 // cause is the run whose step a transaction does, in the context of what it does.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/flow"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // The compiled graphs of versions take some times the memory of their JSON.

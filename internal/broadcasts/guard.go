@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
 // guardKind is the kind of the jobs that compare the bounces and complaints of a broadcast with its limits. One is

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/erasure"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/erasure"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 // partRows is how many recipients one call of PartTo looks at.

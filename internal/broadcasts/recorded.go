@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // happened is what the events of one transaction say of one email of a broadcast.

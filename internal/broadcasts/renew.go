@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/postrider/postrider/internal/contacts"
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // renew brings a page of contacts, which was read before the transaction that enters it, to what they are now: who was

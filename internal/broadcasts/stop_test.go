@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/broadcasts"
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/delivery"
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/events"
-	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/testnode"
 )

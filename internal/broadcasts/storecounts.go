@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // countParts is into how many parts the counts of a variant are divided on PostgreSQL. The trigger that counts has the

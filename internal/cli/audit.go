@@ -10,8 +10,8 @@ import (
 	"text/tabwriter"
 	"unicode"
 
-	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/exports"
+	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/teams"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/users"
 )

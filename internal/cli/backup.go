@@ -12,9 +12,9 @@ import (
 	"path"
 	"path/filepath"
 
-	"github.com/postrider/postrider/internal/blob"
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/platform/blob"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 const backupUsage = "use: postrider backup FILE [--force] [--with-key]"

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/postrider/postrider/internal/broadcasts"
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/mail/smtpsink"
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/teams"
 )
 

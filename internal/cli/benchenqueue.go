@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/content"
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/render"
 )
 

@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/domains"
-	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
 // devDefaults are the settings that differ in development.

@@ -2,8 +2,8 @@ package cli
 
 import (
 	"github.com/postrider/postrider/internal/api"
-	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/mcp"
+	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
 // newMCP returns the MCP server, whose tools perform the operations of the API.

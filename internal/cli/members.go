@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"text/tabwriter"
 
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/teams"
 )
 

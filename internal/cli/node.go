@@ -21,23 +21,17 @@ import (
 
 	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/approvals"
-	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/automations"
-	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/customevents"
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/delivery"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/imports"
-	"github.com/postrider/postrider/internal/jobs"
-	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/fileperm"
@@ -48,11 +42,17 @@ import (
 	"github.com/postrider/postrider/internal/mcp"
 	"github.com/postrider/postrider/internal/members"
 	"github.com/postrider/postrider/internal/metrics"
-	"github.com/postrider/postrider/internal/netguard"
 	"github.com/postrider/postrider/internal/notices"
 	"github.com/postrider/postrider/internal/oauth"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/blob"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/platform/keyring"
+	"github.com/postrider/postrider/internal/platform/netguard"
+	"github.com/postrider/postrider/internal/platform/nodelimits"
 	"github.com/postrider/postrider/internal/privacy"
-	"github.com/postrider/postrider/internal/quota"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/retention"
@@ -106,9 +106,9 @@ type node struct {
 	mux         *http.ServeMux
 	lock        *os.File
 	certs       *certificates
-	shares      *quota.Shares  // of the limits that nodes keep together
-	limits      *teams.Limiter // shared by the API and submission
-	ports       []mailPort     // opened listeners, served by run
+	shares      *nodelimits.Shares // of the limits that nodes keep together
+	limits      *teams.Limiter     // shared by the API and submission
+	ports       []mailPort         // opened listeners, served by run
 	measured    measured
 }
 
@@ -256,7 +256,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		TrustDomains: c.TrustDomains, LegacyAliases: c.LegacyAliases, Hosts: publicHosts(c), ManagedDomain: c.ManagedDomain},
 		n.db,
 		n.queue, recorder, keys, asked, n.log) // Uncached: a user who has just published a record need not wait.
-	n.shares = quota.New(n.db, n.runner.Node(), n.log, 0)
+	n.shares = nodelimits.New(n.db, n.runner.Node(), n.log, 0)
 	n.runner.OnNodes(n.shares.Live)
 	n.limits = &teams.Limiter{Shares: n.shares}
 	n.teams = teams.New(n.db, n.log, n.domains.Exists)

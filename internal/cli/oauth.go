@@ -4,9 +4,9 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/grants"
-	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/mcp"
 	"github.com/postrider/postrider/internal/oauth"
+	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/web"
 )
 

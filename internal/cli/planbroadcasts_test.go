@@ -7,8 +7,8 @@ import (
 	"net/http"
 
 	"github.com/postrider/postrider/internal/contacts"
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/privacy"
 )
 

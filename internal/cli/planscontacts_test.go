@@ -2,7 +2,7 @@ package cli
 
 import (
 	"github.com/postrider/postrider/internal/contacts"
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // audience does all that there is to do with contacts, their properties and segments.

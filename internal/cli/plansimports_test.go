@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/contacts"
-	"github.com/postrider/postrider/internal/erasure"
 	"github.com/postrider/postrider/internal/imports"
+	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
 // imported does all that there is to do with imports.

@@ -3,8 +3,8 @@ package cli
 import (
 	"strings"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/users"
 )

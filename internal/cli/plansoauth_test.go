@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/approvals"
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/erasure"
 	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/teams"
 )
 

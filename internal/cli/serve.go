@@ -8,11 +8,11 @@ import (
 	"net"
 	"strings"
 
-	"github.com/postrider/postrider/internal/audit"
-	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/notices"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/teams"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
 // The client of a request is the last address that is no proxy's, and only proxies are believed.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // Current is what a contact is when an email is entered for it.

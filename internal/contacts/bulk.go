@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/scalar"
 )
 

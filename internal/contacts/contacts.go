@@ -52,7 +52,7 @@ package contacts
 import (
 	"time"
 
-	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // Subscription is whether somebody reads about a topic.

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // Mailed notes that contacts of a team are sent an email each, by a broadcast or an automation.

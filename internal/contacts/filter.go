@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // Beginnings of the names of fields that each team has its own of.

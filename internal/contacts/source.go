@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/filter"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // source is where contacts are found: among all of a team, or those that were added to a segment, those that a rule

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 const contactColumns = `id, team_id, address, first_name, last_name, unsubscribed, source_id, created_at, updated_at`

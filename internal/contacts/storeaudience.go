@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/scalar"
 )
 

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 const engagementField = "contact.engagement."

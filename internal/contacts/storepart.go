@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 func propertyNames(ctx context.Context, r db.Reader, teamID string) ([]string, error) {

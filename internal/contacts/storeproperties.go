@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/scalar"
 )
 

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/lib/id"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 const segmentColumns = `g.id, g.team_id, g.name, g.filter, g.created_at`

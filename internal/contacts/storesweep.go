@@ -5,7 +5,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // mark marks a row as deleted.

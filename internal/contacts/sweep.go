@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // kind is a kind of rows that belong to a team and that rows of many contacts refer to. One that is deleted is marked,

@@ -3,7 +3,7 @@ package content
 import (
 	"context"
 
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // Read returns a team's content as it was added. Nothing is compiled or cached. The error is a NotFound fault when

@@ -3,9 +3,9 @@ package delivery
 import (
 	"context"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // Broadcasts decides about the emails of broadcasts before each attempt, so that one which is paused or canceled also

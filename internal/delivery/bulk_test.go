@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // A team's own mail does not wait behind its bulk mail to the same destination, not even while that hangs there.

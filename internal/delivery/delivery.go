@@ -53,18 +53,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/postrider/postrider/internal/blob"
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/events"
-	"github.com/postrider/postrider/internal/fair"
-	"github.com/postrider/postrider/internal/jobs"
-	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
-	"github.com/postrider/postrider/internal/netguard"
-	"github.com/postrider/postrider/internal/quota"
+	"github.com/postrider/postrider/internal/platform/blob"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/fairshare"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/platform/keyring"
+	"github.com/postrider/postrider/internal/platform/netguard"
+	"github.com/postrider/postrider/internal/platform/nodelimits"
 )
 
 // The transports.
@@ -134,8 +134,8 @@ type Parts struct {
 	Domains  *domains.Service
 	Keys     *keyring.Keyring
 	DNS      resolve.Resolver
-	Blobs    *blob.Store   // for the capture transport
-	Shares   *quota.Shares // of the limits that nodes divide; nil gives this node all of them
+	Blobs    *blob.Store        // for the capture transport
+	Shares   *nodelimits.Shares // of the limits that nodes divide; nil gives this node all of them
 
 	Broadcasts Broadcasts // decides about the emails of broadcasts; nil sends them all
 
@@ -154,9 +154,9 @@ type Service struct {
 	shape     *shaper
 	outbox    *outbox
 	guard     *netguard.Guard
-	memory    *fair.Pool // octets
-	preparing *fair.Turns
-	signing   *fair.Turns
+	memory    *fairshare.Pool // octets
+	preparing *fairshare.Turns
+	signing   *fairshare.Turns
 	hurried   time.Duration
 	trusted   time.Duration
 	ipv6      atomic.Int64 // when IPv6 was last looked for, in Unix seconds; negative if there was none
@@ -200,8 +200,8 @@ func New(c Config, p Parts) *Service {
 	}
 	return &Service{c: c, p: p, pool: connections, hosts: known,
 		shape: shape, outbox: &outbox{blobs: p.Blobs}, guard: netguard.New(o),
-		memory: fair.New(memory, memoryGreed), preparing: fair.NewTurns(c.Workers, c.Workers/8),
-		signing: fair.NewTurns(c.Signers, 0), hurried: hurried, trusted: trusted}
+		memory: fairshare.New(memory, memoryGreed), preparing: fairshare.NewTurns(c.Workers, c.Workers/8),
+		signing: fairshare.NewTurns(c.Signers, 0), hurried: hurried, trusted: trusted}
 }
 
 // Kind returns how delivery jobs are handled. All lanes to one destination share its limits; with a relay there is only

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
 // A schedule is over once its tries are made and three quarters of its time have passed, or half as much time again and

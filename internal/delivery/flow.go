@@ -3,7 +3,7 @@ package delivery
 import (
 	"time"
 
-	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/mail/smtpclient"
-	"github.com/postrider/postrider/internal/quota"
+	"github.com/postrider/postrider/internal/platform/nodelimits"
 )
 
 const (
@@ -33,10 +33,10 @@ const (
 // have one. This node uses its share of these.
 type hosts struct {
 	silent, silentMax time.Duration
-	patience          time.Duration // stallAfter
-	full              int           // limit of conversations with an address
-	shares            *quota.Shares // nil when this node has the limits to itself
-	pool              *pool         // its connections count against the limits
+	patience          time.Duration      // stallAfter
+	full              int                // limit of conversations with an address
+	shares            *nodelimits.Shares // nil when this node has the limits to itself
+	pool              *pool              // its connections count against the limits
 
 	mu    sync.Mutex
 	known map[string]*host
@@ -87,15 +87,15 @@ func newHosts(full int) *hosts {
 
 // keepTo limits this node to its shares of the limits. p is the pool whose connections count. It must be called before
 // any other method.
-func (h *hosts) keepTo(shares *quota.Shares, p *pool) {
+func (h *hosts) keepTo(shares *nodelimits.Shares, p *pool) {
 	h.shares, h.pool = shares, p
 	limit := func(string) int { return h.full }
-	shares.Keep(addressShares, quota.Places{Limit: limit, Use: h.use, Changed: h.changed, Busy: h.busy})
+	shares.Keep(addressShares, nodelimits.Places{Limit: limit, Use: h.use, Changed: h.changed, Busy: h.busy})
 }
 
 // prepare requests this node's share of the connections to an address, so that it is known when the address is dialed.
 func (h *hosts) prepare(addr string) {
-	h.shares.Places(quota.Key{Kind: addressShares, Name: addr}, h.full)
+	h.shares.Places(nodelimits.Key{Kind: addressShares, Name: addr}, h.full)
 }
 
 // use returns how many connections to an address this node could use, and how many it has, including unused ones.
@@ -310,7 +310,7 @@ func (h *hosts) begin(addr, team string, now time.Time) (may bool, news <-chan s
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	one, l := h.of(addr, now), h.line(addr, team, now)
-	one.share, _ = h.shares.Places(quota.Key{Kind: addressShares, Name: addr}, h.full)
+	one.share, _ = h.shares.Places(nodelimits.Key{Kind: addressShares, Name: addr}, h.full)
 	switch {
 	case l.stalls(now, h.patience):
 		why := local(451, "4.4.2", "the host leaves other messages without an answer at present")

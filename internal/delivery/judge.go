@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/mail/report"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // answer is the reply that decides about one recipient in one try. If we failed to get one, it is a reply of our own,

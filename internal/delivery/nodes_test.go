@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/events"
-	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/mail/smtpsink"
-	"github.com/postrider/postrider/internal/quota"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/platform/nodelimits"
 )
 
 // counter is a server that counts how many clients are connected at a time, and passes on what they say to a sink. Who
@@ -101,7 +101,7 @@ func (c *counter) serve(client net.Conn, sink string) {
 // member is one of several nodes that deliver from one database.
 type member struct {
 	service *Service
-	shares  *quota.Shares
+	shares  *nodelimits.Shares
 	dials   atomic.Int64
 	stop    func()
 }
@@ -112,7 +112,7 @@ func join(t *testing.T, f *fixture, c Config, nodes int) *member {
 	m, log := &member{}, slog.New(slog.DiscardHandler)
 	parts, dial := f.service.p, c.Dial
 	runner := jobs.NewRunner(f.DB, f.Queue, log, time.Second)
-	m.shares = quota.New(f.DB, runner.Node(), log, 50*time.Millisecond)
+	m.shares = nodelimits.New(f.DB, runner.Node(), log, 50*time.Millisecond)
 	c.Hostname, c.Transport, c.AllowPrivate = "out.postrider.test", Direct, true
 	c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		m.dials.Add(1)
@@ -187,7 +187,7 @@ func TestNodesKeepOneLimitOfConnections(t *testing.T) {
 func TestShareOfConnections(t *testing.T) {
 	t.Parallel()
 	d := dbtest.Postgres(t)
-	shares := quota.New(d, "node", slog.New(slog.DiscardHandler), time.Hour)
+	shares := nodelimits.New(d, "node", slog.New(slog.DiscardHandler), time.Hour)
 	shares.Live(2)
 	s, now := newShaper(8, 0), time.Now()
 	s.keepTo(shares, func(string) {})
@@ -246,7 +246,7 @@ func TestShareOfConnections(t *testing.T) {
 // An address that leads to several destinations has one share, of which kept connections are a part.
 func TestShareOfAnAddress(t *testing.T) {
 	t.Parallel()
-	shares := quota.New(dbtest.Postgres(t), "node", slog.New(slog.DiscardHandler), time.Hour)
+	shares := nodelimits.New(dbtest.Postgres(t), "node", slog.New(slog.DiscardHandler), time.Hour)
 	shares.Live(2)
 	h, p, now := newHosts(8), newPool(10, 10), time.Now()
 	h.keepTo(shares, p)
@@ -278,7 +278,7 @@ func TestShareOfAnAddress(t *testing.T) {
 // A node that has half of a rate sends half as much, and asks again soon, because its share may grow.
 func TestShareOfTheRate(t *testing.T) {
 	t.Parallel()
-	shares := quota.New(dbtest.Postgres(t), "node", slog.New(slog.DiscardHandler), time.Hour)
+	shares := nodelimits.New(dbtest.Postgres(t), "node", slog.New(slog.DiscardHandler), time.Hour)
 	shares.Live(2)
 	s, now := newShaper(10, .5), time.Now()
 	s.keepTo(shares, func(string) {})

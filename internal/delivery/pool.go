@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/postrider/postrider/internal/fair"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
 // idleMax is how long a connection is kept without a message. Hosts prefer idle connections closed; those of a busy
@@ -52,7 +52,7 @@ func (l *link) conversation(host, tls string, kept bool) string {
 type pool struct {
 	limit    int // connections
 	messages int // over one connection
-	seats    *fair.Pool
+	seats    *fairshare.Pool
 
 	mu     sync.Mutex
 	idle   map[poolKey][]*link // the first are the oldest; never an empty list
@@ -61,7 +61,7 @@ type pool struct {
 }
 
 func newPool(limit, messages int) *pool {
-	return &pool{limit: limit, messages: messages, seats: fair.New(int64(limit), fair.Greed), idle: map[poolKey][]*link{},
+	return &pool{limit: limit, messages: messages, seats: fairshare.New(int64(limit), fairshare.Greed), idle: map[poolKey][]*link{},
 		ending: map[string]int{}}
 }
 

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // simulation is the outcome that a test address simulates (API reference section 28). No host is contacted, and

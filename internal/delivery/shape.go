@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/postrider/postrider/internal/fair"
-	"github.com/postrider/postrider/internal/jobs"
-	"github.com/postrider/postrider/internal/quota"
+	"github.com/postrider/postrider/internal/platform/fairshare"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/platform/nodelimits"
 )
 
 const (
@@ -38,8 +38,8 @@ const (
 // slowly. Of the limits that the nodes divide, it gives out this node's share.
 type shaper struct {
 	connections int
-	rate        float64       // messages a second; 0 is no limit
-	shares      *quota.Shares // nil when this node has the limits to itself
+	rate        float64            // messages a second; 0 is no limit
+	shares      *nodelimits.Shares // nil when this node has the limits to itself
 	grown       func(destination string)
 	patience    time.Duration // stallAfter
 
@@ -49,11 +49,11 @@ type shaper struct {
 
 // shape is the state of one destination.
 type shape struct {
-	allowed int         // connections that the host accepts, as far as this node knows
-	share   int         // connections that this node may have
-	unknown bool        // the share is not known yet, but will be soon
-	places  *fair.Turns // the smaller of allowed and share, in turns of teams
-	entered int         // jobs that have a place or wait for one
+	allowed int              // connections that the host accepts, as far as this node knows
+	share   int              // connections that this node may have
+	unknown bool             // the share is not known yet, but will be soon
+	places  *fairshare.Turns // the smaller of allowed and share, in turns of teams
+	entered int              // jobs that have a place or wait for one
 
 	flows map[string]*flow // by team
 
@@ -75,10 +75,10 @@ func newShaper(connections int, rate float64) *shaper {
 
 // keepTo limits this node to its shares of the limits. It must be called before any other method. grown is called when
 // the share of a destination has grown.
-func (s *shaper) keepTo(shares *quota.Shares, grown func(destination string)) {
+func (s *shaper) keepTo(shares *nodelimits.Shares, grown func(destination string)) {
 	s.shares, s.grown = shares, grown
 	limit := func(string) int { return s.connections }
-	shares.Keep(connectionShares, quota.Places{Limit: limit, Use: s.use, Changed: s.changed, Busy: s.busy})
+	shares.Keep(connectionShares, nodelimits.Places{Limit: limit, Use: s.use, Changed: s.changed, Busy: s.busy})
 }
 
 func (s *shaper) of(destination string) *shape {
@@ -87,7 +87,7 @@ func (s *shaper) of(destination string) *shape {
 		if len(s.shapes) >= shapesKept {
 			s.forget(time.Now())
 		}
-		h = &shape{allowed: s.connections, share: s.connections, places: fair.NewTurns(s.connections, kept(s.connections)),
+		h = &shape{allowed: s.connections, share: s.connections, places: fairshare.NewTurns(s.connections, kept(s.connections)),
 			flows: map[string]*flow{}}
 		s.shapes[destination] = h
 	}
@@ -97,7 +97,7 @@ func (s *shaper) of(destination string) *shape {
 // ask updates a destination's share of the connections, and reports to shares that there is mail for it.
 func (s *shaper) ask(destination string) *shape {
 	h := s.of(destination)
-	n, known := s.shares.Places(quota.Key{Kind: connectionShares, Name: destination}, s.connections)
+	n, known := s.shares.Places(nodelimits.Key{Kind: connectionShares, Name: destination}, s.connections)
 	h.unknown = !known
 	h.divide(n)
 	return h
@@ -192,7 +192,7 @@ func (s *shaper) limit(destination string, now time.Time) (n int, again time.Tim
 
 // rateShare returns this node's share of the rate to a destination, when it could use want.
 func (s *shaper) rateShare(destination string, want float64) float64 {
-	return s.shares.Rate(quota.Key{Kind: rateShares, Name: destination}, s.rate, want)
+	return s.shares.Rate(nodelimits.Key{Kind: rateShares, Name: destination}, s.rate, want)
 }
 
 // share returns how many of a team's jobs for a destination may be in progress, and whether they are likely to end

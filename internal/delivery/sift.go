@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // trusted is how long a look-up of the suppressions counts, including the one at acceptance. To a sender, a suppression

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
 // route is the sequence of hosts that a message tries at its destination.

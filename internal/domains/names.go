@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // dnsName is a name at which a domain has records.

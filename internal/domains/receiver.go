@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // Receiver is what receiving needs to know about a host.

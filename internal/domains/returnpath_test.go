@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // The label of return paths starts with a letter and is no longer than DNS allows.

@@ -3,8 +3,8 @@ package domains_test
 import (
 	"testing"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/domains"
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/testnode"
 )
 

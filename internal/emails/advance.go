@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // Recorded advances the states of emails and recipients. The recorder calls it for every event. If all holds several

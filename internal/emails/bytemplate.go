@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/postrider/postrider/internal/content"
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/teams"
 )

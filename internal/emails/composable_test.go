@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/blob"
 )
 
 // oddTexts are put into every field that ends in a header.

@@ -3,10 +3,10 @@ package emails_test
 import (
 	"testing"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 // An email whose row cannot be read is an error of ours, and not one without recipients, tags or headers.

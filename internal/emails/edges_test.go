@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/blob"
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/blob"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // A batch has as many rows as one transaction may delete, and ends before the email that would exceed that; a single

@@ -45,8 +45,8 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/content"
-	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/render"
 	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/suppressions"

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/db/dbtest"
-	"github.com/postrider/postrider/internal/events"
-	"github.com/postrider/postrider/internal/jobs"
-	"github.com/postrider/postrider/internal/netguard"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
 // An email whose attachments cannot be fetched is tried three times. Hosts that others fetch from are waited for, for

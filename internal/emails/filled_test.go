@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/content"
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/render"
 	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/templates"

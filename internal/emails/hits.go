@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // Followed is what is recorded of a sent email with its opens and clicks.

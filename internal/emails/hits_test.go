@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/erasure"
-	"github.com/postrider/postrider/internal/events"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/erasure"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/testnode"
 )
 

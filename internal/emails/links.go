@@ -7,12 +7,12 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/postrider/postrider/internal/blob"
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/page"
-	"github.com/postrider/postrider/internal/schedule"
+	"github.com/postrider/postrider/internal/platform/blob"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/keyring"
+	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
 // downloadPurpose makes a download token invalid for any other purpose.

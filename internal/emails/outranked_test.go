@@ -3,7 +3,7 @@ package emails
 import (
 	"testing"
 
-	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // Of events that come together the highest alone is written, of a recipient and of the email, and the first of equals.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/postrider/postrider/internal/erasure"
+	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
 // partRows is how many emails one call of Part reads. With their recipients they may be a hundred times as many rows.

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/teams"
 )
 

@@ -4,10 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 // A scheduled email is of the domain that it was accepted for, and not of one that the team added by that name later.

@@ -6,10 +6,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/metrics"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // Old emails are deleted in batches, each in a transaction of its own that takes some milliseconds. An email is deleted

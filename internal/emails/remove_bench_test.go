@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/retention"
 	"github.com/postrider/postrider/internal/teams"
 )

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // Reported is what the handling of bounces and complaints needs of an email.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
 // A return path is made for each message and destination (VERP), so that a later bounce identifies its email and proves

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
 func testKeys(t testing.TB, seed byte) *keyring.Keyring {

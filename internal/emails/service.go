@@ -9,20 +9,20 @@ import (
 	"math"
 	"slices"
 
-	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/content"
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/domains"
-	"github.com/postrider/postrider/internal/events"
-	"github.com/postrider/postrider/internal/fair"
-	"github.com/postrider/postrider/internal/jobs"
-	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/message"
-	"github.com/postrider/postrider/internal/netguard"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/blob"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/fairshare"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/platform/keyring"
+	"github.com/postrider/postrider/internal/platform/netguard"
+	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/suppressions"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/templates"
@@ -54,7 +54,7 @@ type Service struct {
 	templates    *templates.Service
 	volume       *volume.Service
 	running      running
-	fetching     *fair.Pool // octets
+	fetching     *fairshare.Pool // octets
 	log          *slog.Logger
 
 	// Budget counts emails of an actor with limits, in the transaction that accepts them, and refuses those beyond;
@@ -106,7 +106,7 @@ func New(c Config, p Parts) *Service {
 	}
 	return &Service{c: c, d: p.DB, q: p.Queue, recorder: p.Recorder, blobs: p.Blobs, keys: p.Keys, guard: p.Guard,
 		domains: p.Domains, suppressions: p.Suppressions, teams: p.Teams, contents: p.Contents, contacts: p.Contacts,
-		templates: p.Templates, volume: p.Volume, running: running{m: map[string]bool{}}, fetching: fair.New(fetchMemory, 1), log: p.Log}
+		templates: p.Templates, volume: p.Volume, running: running{m: map[string]bool{}}, fetching: fairshare.New(fetchMemory, 1), log: p.Log}
 }
 
 // Send accepts one email and returns its id. The caller checks that the actor has the scope to send.

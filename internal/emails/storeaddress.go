@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/erasure"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
 // addressed is an email with an erased address among its recipients.

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/content"
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 const (

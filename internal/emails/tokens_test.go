@@ -8,11 +8,11 @@ import (
 
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/domains"
-	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/mailtest"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/render"
 )
 

@@ -13,9 +13,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/postrider/postrider/internal/domains"
-	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/render"
 )
 

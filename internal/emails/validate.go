@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
-	"github.com/postrider/postrider/internal/schedule"
+	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
 // draft is a Send that has passed every check that needs no look-up.

@@ -3,7 +3,7 @@ package exports
 import (
 	"context"
 
-	"github.com/postrider/postrider/internal/audit"
+	"github.com/postrider/postrider/internal/platform/audit"
 )
 
 // AuditRow is an entry of the audit log.

@@ -3,9 +3,9 @@ package exports
 import (
 	"context"
 
-	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/suppressions"
 )

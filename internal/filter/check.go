@@ -9,7 +9,7 @@ import (
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
-	"github.com/postrider/postrider/internal/schedule"
+	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
 // Check checks that a schema has the fields of the rule, and that the operators and values fit them.

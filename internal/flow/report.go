@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/postrider/postrider/internal/schedule"
+	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
 // MaxReport limits the texts of all outputs, variables and bodies of a report together, in octets. Those for which

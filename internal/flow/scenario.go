@@ -12,8 +12,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/schedule"
 	"github.com/postrider/postrider/internal/scalar"
-	"github.com/postrider/postrider/internal/schedule"
 )
 
 // Limits of scenarios.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/schedule"
 	"github.com/postrider/postrider/internal/scalar"
-	"github.com/postrider/postrider/internal/schedule"
 )
 
 // maxAhead is how far ahead the date may be for which a run waits.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/postrider/postrider/internal/filter"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/schedule"
+	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
 // trigger is where runs begin.

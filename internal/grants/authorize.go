@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider/internal/audit"
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/teams"
 )
 

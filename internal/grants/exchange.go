@@ -9,8 +9,8 @@ import (
 	"errors"
 	"regexp"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
 // Tokens are what a client works with.

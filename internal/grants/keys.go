@@ -15,9 +15,9 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
 const (

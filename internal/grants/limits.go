@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/audit"
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/teams"
 )
 

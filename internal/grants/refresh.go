@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
 // refreshPurpose is the purpose of the signatures of refresh tokens.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/postrider/postrider/internal/audit"
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/users"
 )

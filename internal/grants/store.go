@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 const grantColumns = `g.id, g.team_id, g.user_id, g.key_id, g.client_id, c.name, c.logo_uri, g.scope, g.resource,

@@ -7,12 +7,12 @@ import (
 	"io"
 	"time"
 
-	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/csvfile"
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/blob"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
 // Kind is the kind of the jobs that import files.

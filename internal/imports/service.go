@@ -12,15 +12,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/postrider/postrider/internal/audit"
-	"github.com/postrider/postrider/internal/blob"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/csvfile"
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/jobs"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/blob"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 // Parts are what the service works with.

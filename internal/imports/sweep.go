@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/erasure"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
 // strayAfter is the age from which a file without an import is deleted. Files are stored whole before their import is

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 func watchedTeams(ctx context.Context, r db.Reader, now time.Time) (map[string]time.Time, error) {

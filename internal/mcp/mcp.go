@@ -38,9 +38,9 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/postrider/postrider/internal/fair"
 	"github.com/postrider/postrider/internal/grants"
-	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/platform/fairshare"
+	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/teams"
 )
 
@@ -82,14 +82,14 @@ type Server struct {
 	tools   []tool
 	handler http.Handler
 	servers *lru.Cache[teams.Scopes, *mcp.Server]
-	bodies  *fair.Pool
-	calls   *fair.Pool
+	bodies  *fairshare.Pool
+	calls   *fairshare.Pool
 	rate    teams.Limiter
 }
 
 // New returns the server. It panics if a tool names an operation that the API does not have.
 func New(o Options) *Server {
-	s := &Server{Options: o, bodies: fair.New(bodiesMax, fair.Greed), calls: fair.New(callsMax, fair.Greed)}
+	s := &Server{Options: o, bodies: fairshare.New(bodiesMax, fairshare.Greed), calls: fairshare.New(callsMax, fairshare.Greed)}
 	var err error
 	if s.servers, err = lru.New[teams.Scopes, *mcp.Server](serversKept); err != nil {
 		panic("mcp: " + err.Error()) // the size is a constant

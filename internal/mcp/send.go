@@ -14,7 +14,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/postrider/postrider/internal/keyring"
+	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/teams"
 )
 

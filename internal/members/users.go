@@ -3,7 +3,7 @@ package members
 import (
 	"context"
 
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // TeamsOf returns the ids of a user's teams.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // Keep keeps the counts of emails, sent or received, whose events are about to be deleted. Call it in the transaction

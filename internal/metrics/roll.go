@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // state is how far a team's events are counted. Version 0 means that none are.

@@ -32,10 +32,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/lib/lograte"
 	"github.com/postrider/postrider/internal/members"
+	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/web"
 )

@@ -3,9 +3,9 @@ package receiving
 import (
 	"cmp"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/mail/report"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // bounce returns the data of the event for a failed recipient.

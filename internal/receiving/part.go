@@ -3,7 +3,7 @@ package receiving
 import (
 	"context"
 
-	"github.com/postrider/postrider/internal/erasure"
+	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
 // PartFrom reads a part of what a team received from an address, by From or return path: of its next 2,000 received

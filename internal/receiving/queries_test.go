@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postrider/postrider/internal/db/dbtest"
-	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // The content of a message does not determine how many queries are made before the answer.

@@ -41,16 +41,16 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/postrider/postrider/internal/blob"
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/events"
-	"github.com/postrider/postrider/internal/fair"
-	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/milter"
+	"github.com/postrider/postrider/internal/platform/blob"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/fairshare"
+	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/volume"
 )
@@ -103,7 +103,7 @@ type Parts struct {
 type Service struct {
 	c      Config
 	p      Parts
-	memory *fair.Pool // octets, shared by the networks that send and the teams that read
+	memory *fairshare.Pool // octets, shared by the networks that send and the teams that read
 }
 
 // New returns the service.
@@ -112,7 +112,7 @@ func New(c Config, p Parts) *Service {
 		c.Memory = memoryDefault
 	}
 	c.TakeWait, c.ReadWait = cmp.Or(c.TakeWait, takeWait), cmp.Or(c.ReadWait, readWait)
-	return &Service{c: c, p: p, memory: fair.New(c.Memory, fair.Greed)}
+	return &Service{c: c, p: p, memory: fairshare.New(c.Memory, fairshare.Greed)}
 }
 
 // Email is a received email.

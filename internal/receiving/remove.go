@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/metrics"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // EraseTeam deletes the received emails of a team.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // What mail systems send back, sent to the return path of an email: the files of package report say what each comes to.

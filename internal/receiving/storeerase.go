@@ -3,7 +3,7 @@ package receiving
 import (
 	"context"
 
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 const (

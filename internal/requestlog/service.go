@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/fair"
 	"github.com/postrider/postrider/internal/lib/id"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/fairshare"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 const (
@@ -34,7 +34,7 @@ type Service struct {
 	d         *db.DB
 	log       *slog.Logger
 	retention time.Duration
-	room      *fair.Pool // octets in the queue, which teams share
+	room      *fairshare.Pool // octets in the queue, which teams share
 	wake      chan struct{}
 
 	mu      sync.Mutex
@@ -52,7 +52,7 @@ type waiting struct {
 
 // New returns the service. Sweep deletes entries older than the retention.
 func New(d *db.DB, log *slog.Logger, retention time.Duration) *Service {
-	return &Service{d: d, log: log, retention: retention, room: fair.New(queueBytes, fair.Greed),
+	return &Service{d: d, log: log, retention: retention, room: fairshare.New(queueBytes, fairshare.Greed),
 		wake: make(chan struct{}, 1)}
 }
 

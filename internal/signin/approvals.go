@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/htmltext"
 	"github.com/postrider/postrider/internal/members"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/web"
 )

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postrider/postrider/internal/db/dbtest"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 // Of a message that breaks off or breaks the rules in the middle nothing is kept, however much of it was whole.

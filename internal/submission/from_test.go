@@ -9,11 +9,11 @@ import (
 
 	"github.com/emersion/go-smtp"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/mail/mailtest"
 	"github.com/postrider/postrider/internal/mail/message"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 // sendUTF8 submits with SMTPUTF8 and returns the id, or the answer as "550 5.6.0".

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/blob/blobtest"
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/db/dbtest"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/blob/blobtest"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 // A large message that takes long to be stored does not appear behind one that was taken meanwhile, and bears the id

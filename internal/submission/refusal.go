@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/postrider/postrider/internal/blob"
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
+	"github.com/postrider/postrider/internal/platform/blob"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // code is the SMTP reply for a kind of fault (RFC 5321 section 4.2, RFC 3463).

@@ -29,10 +29,10 @@ import (
 	"net/netip"
 
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/fair"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
+	"github.com/postrider/postrider/internal/platform/fairshare"
 	"github.com/postrider/postrider/internal/teams"
 )
 
@@ -63,8 +63,8 @@ type Parts struct {
 type Service struct {
 	c     Config
 	p     Parts
-	guess teams.Limiter // counts wrong passwords, by address
-	big   *fair.Pool    // places for large messages, shared among teams
+	guess teams.Limiter   // counts wrong passwords, by address
+	big   *fairshare.Pool // places for large messages, shared among teams
 	spool spool
 }
 
@@ -74,7 +74,7 @@ func New(c Config, p Parts) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{c: c, p: p, big: fair.New(bigMessages, fair.Greed), spool: spool}, nil
+	return &Service{c: c, p: p, big: fairshare.New(bigMessages, fairshare.Greed), spool: spool}, nil
 }
 
 // Open begins a session.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/erasure"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
 // EraseAddress deletes an address from the lists. It records no event, because its webhook messages would contain the

@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/db/dbtest"
-	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/suppressions"
 )
 

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
 // EraseKind is the kind of the jobs that delete the data of deleted teams.

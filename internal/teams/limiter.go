@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/postrider/postrider/internal/quota"
+	"github.com/postrider/postrider/internal/platform/nodelimits"
 )
 
 // requestShares is the kind of the limits that the nodes divide.
@@ -18,8 +18,8 @@ const requestShares = "requests"
 // share of it counts in fractions of requests, and what it does not use remains valid for one more second, so that a
 // client whose requests are distributed over the nodes is not refused because they are distributed unevenly.
 type Limiter struct {
-	Shares *quota.Shares    // nil gives this node all of every limit
-	Now    func() time.Time // nil means time.Now
+	Shares *nodelimits.Shares // nil gives this node all of every limit
+	Now    func() time.Time   // nil means time.Now
 
 	mu     sync.Mutex
 	second int64
@@ -48,7 +48,7 @@ func (l *Limiter) Count(key string, limit int) (n int, ok bool) {
 	l.turn()
 	w := l.counts[key]
 	w.asked++
-	share := l.Shares.Rate(quota.Key{Kind: requestShares, Name: key}, float64(limit), float64(w.asked))
+	share := l.Shares.Rate(nodelimits.Key{Kind: requestShares, Name: key}, float64(limit), float64(w.asked))
 	if share >= float64(limit) {
 		delete(l.parts, key)
 		n, ok = w.asked, w.admitted < limit

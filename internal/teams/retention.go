@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // MinRetention is the shortest retention of anything: as long as the life of an idempotency key, and longer than events

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/postrider/postrider/internal/fair"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
 // Limits of the memory for large templates. Nothing is counted below memoryLarge. Stored texts and what is made of
@@ -20,15 +20,15 @@ const (
 )
 
 // memory is what large texts occupy. Teams share it.
-type memory struct{ stored, made *fair.Pool }
+type memory struct{ stored, made *fairshare.Pool }
 
 func newMemory() memory {
-	return memory{fair.New(memoryMax, fair.Greed), fair.New(memoryMax, fair.Greed)}
+	return memory{fairshare.New(memoryMax, fairshare.Greed), fairshare.New(memoryMax, fairshare.Greed)}
 }
 
 // reserve reserves memory for texts of a size in octets. It waits for it, and returns an Unavailable fault if there is
 // none in time.
-func reserve(ctx context.Context, pool *fair.Pool, teamID string, size int64) (held, error) {
+func reserve(ctx context.Context, pool *fairshare.Pool, teamID string, size int64) (held, error) {
 	if size < memoryLarge {
 		return held{}, nil
 	}

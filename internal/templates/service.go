@@ -8,12 +8,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/content"
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 // triesMax is how often a change is worked out again because others changed the template meanwhile. Of those that

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/lib/lograte"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 const (

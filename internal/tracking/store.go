@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // kind is what hits have in common that are limited together.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // Attempts are counted for an hour from the first, by all nodes together: for each account, whether it exists or not,

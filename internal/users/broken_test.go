@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/db/dbtest"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/users"
 )
 

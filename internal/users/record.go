@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/postrider/postrider/internal/audit"
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // Actions of the audit log that only this package has.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // row is a user with what only this package sees.

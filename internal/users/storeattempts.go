@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // giveBack takes back the count of an attempt that succeeded. A row that counts nothing any more goes: whoever has an

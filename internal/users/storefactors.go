@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // useStep notes the step of a code of TOTP, and reports whether neither it nor a later one was used, and the secret is

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 // identityUser returns the user that an account at a provider signs in, or "".

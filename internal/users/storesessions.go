@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 const sessionColumns = `s.id, s.user_id, s.last_team, s.address, s.user_agent, s.created_at, s.used_at, s.proved_at`

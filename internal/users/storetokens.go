@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 func insertToken(ctx context.Context, tx *db.Tx, token, kind, userID string, expires time.Time) {

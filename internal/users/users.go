@@ -32,10 +32,10 @@ import (
 
 	"github.com/go-webauthn/webauthn/webauthn"
 
-	"github.com/postrider/postrider/internal/audit"
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/keyring"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
 // HintTopic is the topic of hints, each with a user's id, after a change that may withdraw a right of the user or end

@@ -27,8 +27,8 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"github.com/postrider/postrider/internal/audit"
 	"github.com/postrider/postrider/internal/members"
+	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/users"
 )

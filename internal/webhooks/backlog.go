@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/jobs"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
 // The number of messages that wait for an endpoint, and for all endpoints of a team, is bounded, because endpoints that

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/netguard"
+	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
 // Limits of the header fields of a call.

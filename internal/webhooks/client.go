@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/postrider/postrider/internal/netguard"
+	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
 // perAddress is the limit of connections that one team's deliveries have to one address at once, whatever the names and

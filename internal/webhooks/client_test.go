@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/postrider/postrider/internal/netguard"
+	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
 // A team's connections to an address are counted over all ports and names. Idle connections are closed for new ones,

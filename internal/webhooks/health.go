@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 const (

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postrider/postrider/internal/db/dbtest"
-	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // An endpoint is an address that may be called, by TLS unless the operator allows otherwise, and names types of events.

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/events"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/page"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 const endpointColumns = `id, team_id, url, events, status, secret, old_secret, old_until, failing_since, warned,

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/postrider/postrider/internal/db"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 const eraseRows = 500 // deleted in one transaction

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/postrider/postrider/internal/db"
-	"github.com/postrider/postrider/internal/events"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // Render returns the message of an event as endpoints would receive it: its id and its payload. Both are empty for an

@@ -138,7 +138,7 @@ func (t *tree) list(patterns []string) error {
 		for _, i := range slices.Concat(l.Imports, l.TestImports, l.XTestImports) {
 			p.imports = append(p.imports, strings.TrimPrefix(i, prefix))
 		}
-		p.databases = slices.Contains(p.imports, "internal/db/dbtest")
+		p.databases = slices.Contains(p.imports, "internal/platform/db/dbtest")
 		t.pkgs = append(t.pkgs, p)
 		if slices.Contains(strings.Fields(wanted), l.ImportPath) && !slices.Contains(apart, p.name) {
 			t.chosen = append(t.chosen, p)

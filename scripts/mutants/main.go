@@ -1,7 +1,7 @@
 // Mutants measures which changes the tests detect. It makes one small change to the program at a time, runs the
 // tests, and reports each change with which they pass.
 //
-//	make mutants N=100 SEED=1 PKG=./internal/jobs
+//	make mutants N=100 SEED=1 PKG=./internal/platform/jobs
 //
 // Gremlins lists the operators that can be changed, and list.go adds conditions and returns. SEED chooses N of all of
 // these. A mutant that does not compile does not count.
@@ -32,8 +32,8 @@ import (
 )
 
 // carriers are the packages that carry mail.
-var carriers = []string{"./internal/jobs", "./internal/emails", "./internal/delivery", "./internal/suppressions",
-	"./internal/domains", "./internal/page", "./internal/events", "./internal/receiving", "./internal/submission",
+var carriers = []string{"./internal/platform/jobs", "./internal/emails", "./internal/delivery", "./internal/suppressions",
+	"./internal/domains", "./internal/platform/page", "./internal/platform/events", "./internal/receiving", "./internal/submission",
 	"./internal/webhooks", "./internal/mail/..."}
 
 // memory bounds the address space of each program that is started, in bytes: a mutant may allocate without end.

@@ -1,0 +1,94 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/page"
+)
+
+const columns = `id, team_id, actor_kind, actor_id, actor_name, action, target, detail, address, user_agent, request_id,
+	at`
+
+// insert queues an entry. One whose transaction was committed although its answer was lost is there already.
+func insert(ctx context.Context, tx *db.Tx, e *Entry) {
+	tx.Queue(ctx, `INSERT INTO audit_log (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+		ON CONFLICT (id) DO NOTHING`, e.ID, e.TeamID, e.ActorKind, e.ActorID, cut(e.ActorName, maxName), e.Action,
+		cut(e.Target, maxName), cut(e.Detail, maxDetail), cut(e.Address, maxAgent), cut(e.UserAgent, maxAgent),
+		cut(e.RequestID, maxAgent), e.At.UnixMicro())
+}
+
+func scan(r db.Row) (e Entry, err error) {
+	var at int64
+	err = r.Scan(&e.ID, &e.TeamID, &e.ActorKind, &e.ActorID, &e.ActorName, &e.Action, &e.Target, &e.Detail, &e.Address,
+		&e.UserAgent, &e.RequestID, &at)
+	e.At = db.Time(at)
+	return e, err
+}
+
+// selected is the list of a team's entries that a filter selects.
+func selected(teamID string, f Filter) page.Select {
+	s := page.Select{Text: `SELECT ` + columns + ` FROM audit_log WHERE team_id = $1`, ID: "id", Args: []any{teamID}}
+	where := func(condition string, values ...any) {
+		for _, v := range values {
+			s.Args = append(s.Args, v)
+			condition = strings.Replace(condition, "?", fmt.Sprintf("$%d", len(s.Args)), 1)
+		}
+		s.Text += " AND " + condition
+	}
+	if f.ActorID != "" {
+		where("actor_id = ?", f.ActorID)
+	}
+	if f.Action != "" {
+		where("action = ?", f.Action)
+	}
+	if f.Target != "" {
+		where("target = ?", f.Target)
+	}
+	// The bounds on the id let the index find the span of time; those on the time are exact.
+	if !f.From.IsZero() {
+		where("id >= ? AND at >= ?", id.First(f.From.Add(-slack)), f.From.UnixMicro())
+	}
+	if !f.To.IsZero() {
+		where("id < ? AND at < ?", id.First(f.To.Add(slack)), f.To.UnixMicro())
+	}
+	return s
+}
+
+// slack is more than the id of an entry and its time can differ: a request's entry keeps its id when its transaction
+// is repeated.
+const slack = time.Minute
+
+// span is the part of a filter that bounds the list itself, because an index serves it.
+func (f Filter) span() Filter {
+	s := Filter{ActorID: f.ActorID, Action: f.Action, From: f.From, To: f.To}
+	if s.ActorID != "" {
+		s.Action = ""
+	}
+	return s
+}
+
+func list(ctx context.Context, r db.Reader, teamID string, f Filter, p page.Page) ([]Entry, bool, string, error) {
+	return page.Search(ctx, r, selected(teamID, f.span()), selected(teamID, f), p, scan)
+}
+
+func part(ctx context.Context, r db.Reader, teamID string, f Filter, after string) ([]Entry, string, error) {
+	return page.Part(ctx, r, selected(teamID, f.span()), selected(teamID, f), after, partRows, scan,
+		func(e Entry) string { return e.ID })
+}
+
+// deleteBefore deletes up to limit entries of all teams with ids before the given one, oldest first.
+func deleteBefore(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM audit_log WHERE id IN (SELECT id FROM audit_log WHERE id < $1 ORDER BY id
+		LIMIT $2)`,
+		before, limit)
+}
+
+func deleteTeam(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM audit_log WHERE id IN (SELECT id FROM audit_log WHERE team_id = $1 ORDER BY id
+		LIMIT $2)`, teamID, limit)
+}

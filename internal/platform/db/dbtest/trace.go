@@ -1,0 +1,198 @@
+package dbtest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+)
+
+// Trace records the statements that are given to a database.
+type Trace struct {
+	d  *db.DB
+	mu sync.Mutex
+	st []db.Statement
+	// For EachBroken: how many statements come before the one to break, or -1 for none, and the text of the one that
+	// broke.
+	left   int
+	broken string
+
+	before string // for Before
+	act    func()
+}
+
+// EachTraced is Each with a trace of the statements.
+func EachTraced(t *testing.T, f func(t *testing.T, d *db.DB, trace *Trace)) {
+	t.Helper()
+	run := func(t *testing.T, url string) {
+		d, trace := traced(t, url)
+		f(t, d, trace)
+	}
+	each(t, func(t *testing.T) { run(t, filepath.Join(t.TempDir(), "test.db")) },
+		func(t *testing.T) { run(t, PostgresURL(t)) })
+}
+
+// PostgresTraced is Postgres with a trace of the statements.
+func PostgresTraced(t *testing.T) (*db.DB, *Trace) {
+	t.Helper()
+	return traced(t, PostgresURL(t))
+}
+
+func traced(t *testing.T, url string) (*db.DB, *Trace) {
+	t.Helper()
+	trace := &Trace{left: -1}
+	trace.d = open(t, db.Options{URL: url, MaxConns: 6, Log: slog.New(slog.DiscardHandler), Trace: trace.Tell,
+		Break: trace.Break})
+	return trace.d, trace
+}
+
+// Of sets the database of the trace, for one that the caller opens with Tell as its Trace.
+func (tr *Trace) Of(d *db.DB) { tr.d = d }
+
+// Tell records a statement. It is the database's Trace.
+func (tr *Trace) Tell(s db.Statement) {
+	tr.mu.Lock()
+	tr.st = append(tr.st, s)
+	var act func()
+	if tr.act != nil && strings.Contains(s.SQL, tr.before) {
+		act, tr.act = tr.act, nil
+	}
+	tr.mu.Unlock()
+	if act != nil {
+		act()
+	}
+}
+
+// Before has act called once, before the next statement that contains a text. The statement must be of no transaction
+// on SQLite, if act writes.
+func (tr *Trace) Before(text string, act func()) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.before, tr.act = text, act
+}
+
+// Break reports whether a statement must fail. It is the database's Break.
+func (tr *Trace) Break(s db.Statement) bool {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if tr.left == 0 {
+		tr.broken = s.SQL
+	}
+	if tr.left >= 0 {
+		tr.left--
+	}
+	return tr.broken == s.SQL
+}
+
+// EachBroken calls act repeatedly, each time with another of its statements broken, as if a table were missing: first
+// the first statement, then the second, until none is left. act must return an error that is our fault whenever a
+// statement breaks, except for statements that contain one of mayFail. prepare runs before each call and check after
+// it, with nothing broken; either may be nil. EachBroken returns how often act failed.
+func (tr *Trace) EachBroken(t testing.TB, prepare func(), act func() error, check func(err error), mayFail ...string,
+) (failed int) {
+	t.Helper()
+	const most = 200
+	for n := range most {
+		if prepare != nil {
+			prepare()
+		}
+		tr.set(n)
+		err := act()
+		broken := tr.set(-1)
+		if check != nil {
+			check(err)
+		}
+		may := slices.ContainsFunc(mayFail, func(text string) bool { return strings.Contains(broken, text) })
+		switch {
+		case broken == "":
+			if err != nil {
+				t.Errorf("it fails without a statement broken: %v", err)
+			}
+			return failed
+		case err != nil:
+			failed++
+			if !fault.Ours(err) {
+				t.Errorf("it is held against the caller that this statement is broken: %s: %v", broken, err)
+			}
+		case !may:
+			t.Errorf("it does not fail with this statement broken: %s", broken)
+		}
+	}
+	t.Errorf("it takes more than %d statements", most)
+	return failed
+}
+
+// set makes the statement after left others break, or none when left is -1, and returns the one that broke until now.
+func (tr *Trace) set(left int) (broken string) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	broken = tr.broken
+	tr.left, tr.broken = left, ""
+	return broken
+}
+
+// Take returns the statements since its last call.
+func (tr *Trace) Take() []db.Statement {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	all := tr.st
+	tr.st = nil
+	return all
+}
+
+// Plan is the plan by which the database would run a statement. PostgreSQL is kept from reading small tables whole,
+// as it otherwise would.
+func (tr *Trace) Plan(t testing.TB, s db.Statement) string {
+	t.Helper()
+	if tr.d.Engine() == "postgres" {
+		return tr.explained(t, "EXPLAIN ", s)
+	}
+	return tr.explained(t, "EXPLAIN QUERY PLAN ", s)
+}
+
+func (tr *Trace) explained(t testing.TB, explain string, s db.Statement) string {
+	t.Helper()
+	var b strings.Builder
+	err := tr.d.Update(t.Context(), func(tx *db.Tx) error {
+		b.Reset()
+		if tr.d.Engine() == "postgres" {
+			for _, off := range []string{"enable_seqscan", "enable_bitmapscan"} {
+				if _, err := tx.Exec(t.Context(), "SET LOCAL "+off+" = off"); err != nil {
+					return err
+				}
+			}
+		}
+		return tr.explain(t.Context(), tx, &b, explain, s)
+	})
+	if err != nil {
+		t.Fatalf("explain %s: %v", s.SQL, err)
+	}
+	tr.Take()
+	return b.String()
+}
+
+func (tr *Trace) explain(ctx context.Context, tx *db.Tx, b *strings.Builder, explain string, s db.Statement) error {
+	depth := map[int64]int{}
+	rows, err := tx.Query(ctx, explain+s.SQL, s.Args...)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var line string
+		if tr.d.Engine() == "postgres" {
+			err = r.Scan(&line)
+		} else {
+			var step, parent, unused int64
+			err = r.Scan(&step, &parent, &unused, &line)
+			depth[step] = depth[parent] + 1
+			line = strings.Repeat("  ", depth[parent]) + line
+		}
+		fmt.Fprintln(b, line)
+		return none, err
+	})
+	return err
+}

@@ -1,0 +1,34 @@
+package db_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+)
+
+// Both engines have the same indexes, besides those of keys: a table that a migration copies on one of them keeps its own.
+func TestEnginesHaveTheSameIndexes(t *testing.T) {
+	names := func(d *db.DB, text string) (all []string) {
+		rows, err := d.Query(t.Context(), text)
+		all, err = db.Collect(rows, err, func(r db.Row) (name string, err error) {
+			err = r.Scan(&name)
+			return name, err
+		})
+		if err != nil || len(all) == 0 {
+			t.Fatal(all, err)
+		}
+		return all
+	}
+	sqlite := names(dbtest.SQLite(t), `SELECT tbl_name || ' ' || name FROM sqlite_schema WHERE type = 'index'
+		AND sql IS NOT NULL ORDER BY 1`)
+	postgres := names(dbtest.Postgres(t), `SELECT t.relname || ' ' || c.relname COLLATE "C" FROM pg_index i
+		JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
+		WHERE c.relnamespace = current_schema()::regnamespace
+		AND NOT EXISTS (SELECT 1 FROM pg_constraint k WHERE k.conindid = i.indexrelid) ORDER BY 1`)
+	if diff := cmp.Diff(sqlite, postgres); diff != "" {
+		t.Errorf("SQLite has, and PostgreSQL has: %s", diff)
+	}
+}

@@ -1,0 +1,198 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+)
+
+// endless is a query that returns its first row at once and then goes on for days.
+const endless = `SELECT n, 'endless' FROM (WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t
+	WHERE n < 100000000000) SELECT n FROM t) x WHERE n = 1 OR n < 0`
+
+// counted is the same with one row at the end of its work.
+const counted = `SELECT COUNT(*) FROM (` + endless + `) y`
+
+// running is how many endless queries the server works on. Those of SQLite run in this process: they hold readers.
+func running(t *testing.T, d *db.DB) (n int) {
+	t.Helper()
+	if d.Engine() == "sqlite" {
+		return 0
+	}
+	if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE state = 'active'
+		AND query LIKE '%''endless''%' AND pid <> pg_backend_pid()`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// readEndless reads until the context ends.
+func readEndless(text string) func(ctx context.Context, r db.Reader) error {
+	return func(ctx context.Context, r db.Reader) error {
+		if text == counted {
+			var n int
+			return r.QueryRow(ctx, text).Scan(&n)
+		}
+		rows, err := r.Query(ctx, text)
+		_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+			var n int64
+			var text string
+			return none, r.Scan(&n, &text)
+		})
+		return err
+	}
+}
+
+// The time of a long read ends its statement, also one that has found a row and goes on looking for the next.
+func TestLongReadsEnd(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		for _, text := range []string{endless, counted} {
+			err := d.ReadLong(t.Context(), db.Long{Owner: "a", Time: 50 * time.Millisecond}, readEndless(text))
+			if !errors.Is(err, db.ErrTooLong) || fault.KindOf(err) != fault.Unavailable {
+				t.Errorf("%s: %v", text, err)
+			}
+			canceled, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(50*time.Millisecond, cancel)
+			err = d.ReadLong(canceled, db.Long{Owner: "a"}, readEndless(text))
+			if !errors.Is(err, context.Canceled) || errors.Is(err, db.ErrTooLong) {
+				t.Errorf("canceled: %s: %v", text, err)
+			}
+		}
+		for deadline := time.Now().Add(10 * time.Second); running(t, d) > 0; {
+			if time.Now().After(deadline) {
+				t.Fatal("the server still works on what was ended")
+			}
+		}
+		none := errors.New("none")
+		if err := d.ReadLong(t.Context(), db.Long{Owner: "a"}, func(context.Context, db.Reader) error {
+			return none
+		}); err != none {
+			t.Errorf("the error of a read: %v", err)
+		}
+	})
+}
+
+// However many long reads are asked for, other reads find a reader, and each owner gets a place.
+func TestLongReadsLeaveReaders(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) { // with six readers or connections
+		want := map[string]int{"sqlite": 3, "postgres": 1}[d.Engine()]
+		ctx, cancel := context.WithCancel(t.Context())
+		began := make(chan string)
+		var wg sync.WaitGroup
+		read := func(owner string) {
+			wg.Go(func() {
+				d.ReadLong(ctx, db.Long{Owner: owner}, func(ctx context.Context, r db.Reader) error {
+					select {
+					case began <- owner:
+					case <-ctx.Done():
+					}
+					return readEndless(counted)(ctx, r)
+				})
+			})
+		}
+		defer wg.Wait()
+		defer cancel()
+		for range 20 {
+			read("greedy")
+		}
+		alone := want - want/2
+		for range alone {
+			<-began
+		}
+		for range want - alone {
+			read("other")
+			if owner := <-began; owner != "other" {
+				t.Fatalf("%s got the place that is kept", owner)
+			}
+		}
+		err := d.ReadLong(ctx, db.Long{Owner: "third", Wait: time.Millisecond}, readEndless(counted))
+		if !errors.Is(err, db.ErrCrowded) || fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("another: %v", err)
+		}
+		for range 20 {
+			var one int
+			if err := d.QueryRow(ctx, `SELECT 1`).Scan(&one); err != nil {
+				t.Fatal(err)
+			}
+		}
+		gone, leave := context.WithCancel(ctx)
+		leave()
+		if err := d.ReadLong(gone, db.Long{Owner: "third"}, readEndless(counted)); !errors.Is(err, context.Canceled) {
+			t.Errorf("one whose client has gone: %v", err)
+		}
+	})
+}
+
+// The rows of a long read are the same, and in the same order, as those of any other.
+func TestLongReadsInOrder(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		makeTable(t, d)
+		for i, id := range []string{"b", "c", "a"} {
+			if err := insert(t.Context(), d, id, id, i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read := func(text string, args ...any) (all string) {
+			err := d.ReadLong(t.Context(), db.Long{Owner: "a"}, func(ctx context.Context, r db.Reader) error {
+				rows, err := r.Query(ctx, text, args...)
+				_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+					var id string
+					err = r.Scan(&id)
+					all += id
+					return none, err
+				})
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all
+		}
+		if all := read(`SELECT id FROM things ORDER BY id DESC LIMIT $1`, 2); all != "cb" {
+			t.Errorf("%q", all)
+		}
+		if all := read(`SELECT id FROM things WHERE id = ANY($1) ORDER BY name`, []string{"c", "a"}); all != "ac" {
+			t.Errorf("%q", all)
+		}
+	})
+}
+
+// PostgreSQL's long reads go by indexes, whatever it expects, and other reads by what it expects. None are compiled.
+func TestLongReadsOfPostgres(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		if d.Engine() == "sqlite" {
+			return
+		}
+		shown := func(ctx context.Context, r db.Reader, setting string) (value string) {
+			if err := r.QueryRow(ctx, `SELECT current_setting('`+setting+`')`).Scan(&value); err != nil {
+				t.Fatal(err)
+			}
+			return value
+		}
+		for range 3 { // on one connection after the other
+			err := d.ReadLong(t.Context(), db.Long{Owner: "a"}, func(ctx context.Context, r db.Reader) error {
+				if scan, jit := shown(ctx, r, "enable_seqscan"), shown(ctx, r, "jit"); scan != "off" || jit != "off" {
+					t.Errorf("enable_seqscan is %s and jit %s in a long read", scan, jit)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if scan, jit := shown(t.Context(), d.Reader, "enable_seqscan"), shown(t.Context(), d.Reader, "jit"); scan != "on" ||
+				jit != "off" {
+				t.Errorf("enable_seqscan is %s and jit %s in another read", scan, jit)
+			}
+		}
+	})
+}

@@ -1,0 +1,394 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
+)
+
+// prove inserts a row in a transaction of its own, with its proof.
+func prove(ctx context.Context, id string, ran *int) func(*db.Tx) error {
+	return func(tx *db.Tx) error {
+		*ran++
+		tx.Proof(`SELECT 1 FROM things WHERE id = $1`, id)
+		tx.Queue(ctx, `INSERT INTO things (id, name, n, ok, raw) VALUES ($1, $1, $2, TRUE, '')`, id, len(id))
+		return nil
+	}
+}
+
+// committing are the ways to commit, each with a transaction of its own.
+func committing(d *db.DB) map[string]func(context.Context, func(*db.Tx) error) error {
+	return map[string]func(context.Context, func(*db.Tx) error) error{
+		"alone": d.Update,
+		"together": func(ctx context.Context, fn func(*db.Tx) error) error {
+			return d.UpdateTogether(ctx, db.Accepting, fn)
+		},
+	}
+}
+
+// When the answer to a commit is lost, the commit was made all the same: the update succeeds and is not run again.
+func TestLostAnswer(t *testing.T) {
+	d, proxy := dbtest.Proxied(t, 0)
+	makeTable(t, d)
+	for name, update := range committing(d) {
+		t.Run(name, func(t *testing.T) {
+			before, lost := count(t, d.Reader), proxy.Lost()
+			proxy.LoseAnswers(1)
+			ran, told := 0, 0
+			one := prove(t.Context(), name, &ran)
+			err := update(t.Context(), func(tx *db.Tx) error {
+				tx.AfterCommit(func() { told++ })
+				return one(tx)
+			})
+			if err != nil || ran != 1 || told != 1 || proxy.Lost() != lost+1 {
+				t.Errorf("ran %d times, told of %d commits, error %v, lost %d; want 1, 1, nil, %d", ran, told, err, proxy.Lost(),
+					lost+1)
+			}
+			if got := count(t, d.Reader); got != before+1 {
+				t.Errorf("%d rows, want %d", got, before+1)
+			}
+		})
+	}
+}
+
+// When a commit did not reach the server, the update is run again once it is certain that the first run stored
+// nothing.
+func TestLostCommit(t *testing.T) {
+	d, proxy := dbtest.Proxied(t, 0)
+	makeTable(t, d)
+	for name, update := range committing(d) {
+		t.Run(name, func(t *testing.T) {
+			proxy.DropCommits(1)
+			ran := 0
+			if err := update(t.Context(), prove(t.Context(), name, &ran)); err != nil || ran != 2 {
+				t.Errorf("ran %d times, error %v; want 2, nil", ran, err)
+			}
+			// every connection breaks: the second run is the last
+			proxy.DropCommits(100)
+			ran = 0
+			err := update(t.Context(), prove(t.Context(), name+" again", &ran))
+			if !errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrUnknown) || ran != 2 {
+				t.Errorf("ran %d times, error %v; want 2, unavailable", ran, err)
+			}
+			if err := proxy.Pass(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if n := count(t, d.Reader); n != 2 {
+		t.Errorf("%d rows, want 2", n)
+	}
+}
+
+// An update without a proof cannot be settled: it may have been stored, and is never run again.
+func TestUnknownCommit(t *testing.T) {
+	d, proxy := dbtest.Proxied(t, 0)
+	makeTable(t, d)
+	for name, update := range committing(d) {
+		t.Run(name, func(t *testing.T) {
+			proxy.LoseAnswers(1)
+			ran := 0
+			err := update(t.Context(), func(tx *db.Tx) error {
+				ran++
+				tx.Queue(t.Context(), `INSERT INTO things (id, name, n, ok, raw) VALUES ($1, $1, $2, TRUE, '')`, name, len(name))
+				return nil
+			})
+			if !errors.Is(err, db.ErrUnknown) || errors.Is(err, db.ErrUnavailable) || fault.KindOf(err) != fault.Unavailable ||
+				ran != 1 {
+				t.Errorf("ran %d times, error %v; want once, unknown", ran, err)
+			}
+		})
+	}
+	poll(t, func() bool { return proxy.Lost() == 2 })
+	if n := count(t, d.Reader); n != 2 {
+		t.Errorf("%d rows, want 2", n)
+	}
+}
+
+// While the server is still working on the transaction, Update waits for its outcome. When it does not end, its
+// process is terminated, which rolls it back, and the update is run again.
+func TestSlowCommit(t *testing.T) {
+	for _, ends := range []bool{true, false} {
+		t.Run(fmt.Sprintf("ends=%v", ends), func(t *testing.T) {
+			d, proxy := dbtest.Proxied(t, 4*time.Second)
+			makeTable(t, d)
+			if err := insert(t.Context(), d, "locked", "locked", 100); err != nil {
+				t.Fatal(err)
+			}
+			held, free := make(chan struct{}), make(chan struct{})
+			var wg sync.WaitGroup
+			lock := func(tx *db.Tx) { tx.Queue(t.Context(), `UPDATE things SET ok = FALSE WHERE id = 'locked'`) }
+			wg.Go(func() {
+				err := dbtest.Open(t, proxy.URL()).Update(t.Context(), func(tx *db.Tx) error {
+					lock(tx)
+					if _, err := tx.Exec(t.Context(), `SELECT 1`); err != nil {
+						return err
+					}
+					close(held)
+					<-free
+					return errors.New("undone")
+				})
+				if err == nil {
+					t.Error("no error")
+				}
+			})
+			<-held
+			proxy.LoseAnswers(1)
+			commits := proxy.Commits()
+			var ran atomic.Int32
+			wg.Go(func() {
+				err := d.Update(t.Context(), func(tx *db.Tx) error {
+					ran.Add(1)
+					lock(tx)
+					var n int
+					return prove(t.Context(), "mine", &n)(tx)
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			poll(t, func() bool { return proxy.Commits() > commits })
+			want := int32(1)
+			if !ends {
+				want = 2
+				poll(t, func() bool { return ran.Load() == want })
+			}
+			close(free)
+			wg.Wait()
+			if n := count(t, d.Reader); n != 2 || ran.Load() != want {
+				t.Errorf("ran %d times, %d rows; want %d, 2", ran.Load(), n, want)
+			}
+		})
+	}
+}
+
+func poll(t *testing.T, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !f(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it did not come to that within 20 seconds")
+		}
+	}
+}
+
+// An update that only queues takes one round trip, including its proof.
+func TestQueuedUpdateIsOneRoundTrip(t *testing.T) {
+	p := dbtest.Proxy(t)
+	d, err := db.Open(t.Context(), db.Options{URL: p.URL(), MaxConns: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	makeTable(t, d)
+	least := 100
+	for i := range 10 { // the first prepares statements, and the pool checks connections that were idle
+		ran, before := 0, p.Requests()
+		if err := d.Update(t.Context(), prove(t.Context(), strings.Repeat("x", i+1), &ran)); err != nil {
+			t.Fatal(err)
+		}
+		least = min(least, p.Requests()-before)
+	}
+	if least != 1 {
+		t.Errorf("%d round trips, want 1", least)
+	}
+}
+
+// When the answers to shared transactions are lost, each of their updates is stored once and succeeds.
+func TestManyLostAnswers(t *testing.T) {
+	d, proxy := dbtest.Proxied(t, 0)
+	makeTable(t, d)
+	proxy.LoseAnswers(20)
+	var wg sync.WaitGroup
+	for i := range 400 {
+		wg.Go(func() {
+			id := fmt.Sprintf("%d", i)
+			err := d.UpdateTogether(t.Context(), db.Accepting, func(tx *db.Tx) error {
+				tx.Proof(`SELECT 1 FROM things WHERE id = $1`, id)
+				tx.Queue(t.Context(), `INSERT INTO things (id, name, n, ok, raw) VALUES ($1, $1, $2, TRUE, '')`, id, i)
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := count(t, d.Reader); n != 400 || proxy.Lost() != 20 {
+		t.Errorf("%d rows and %d lost answers, want 400 and 20", n, proxy.Lost())
+	}
+}
+
+// outages are the ways in which PostgreSQL is not available.
+var outages = map[string]func(*pgproxy.Proxy){
+	"refused":                (*pgproxy.Proxy).Refuse,
+	"silent":                 (*pgproxy.Proxy).Hang,
+	"starting up":            func(p *pgproxy.Proxy) { p.TurnAway("57P03"); p.Cut() },
+	"out of connections":     func(p *pgproxy.Proxy) { p.TurnAway("53300"); p.Cut() },
+	"cut in answers":         func(p *pgproxy.Proxy) { p.Tear(0, -1) },
+	"cut before each COMMIT": func(p *pgproxy.Proxy) { p.DropCommits(1000) },
+}
+
+// In every outage, reads and writes end in bounded time with the same kind of error, and work again afterwards on the
+// same pool.
+func TestOutages(t *testing.T) {
+	for name, begin := range outages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, proxy := dbtest.Proxied(t, 300*time.Millisecond)
+			makeTable(t, d)
+			if err := insert(t.Context(), d, "there", "there", 1); err != nil {
+				t.Fatal(err)
+			}
+			begin(proxy)
+			ctx := t.Context()
+			var n int
+			doing := map[string]func() error{
+				"a row": func() error { return d.QueryRow(ctx, `SELECT n FROM things`).Scan(&n) },
+				"rows": func() error {
+					rows, err := d.Query(ctx, `SELECT n FROM things`)
+					_, err = db.Collect(rows, err, func(r db.Row) (n int, err error) { return n, r.Scan(&n) })
+					return err
+				},
+				"ready": func() error { return d.Ready(ctx) },
+				"a read in an update": func() error {
+					return d.Update(ctx, func(tx *db.Tx) error {
+						if err := tx.QueryRow(ctx, `SELECT n FROM things`).Scan(&n); err != nil {
+							return fmt.Errorf("look: %w", err)
+						}
+						tx.Queue(ctx, `UPDATE things SET n = n`)
+						return nil
+					})
+				},
+				"a write": func() error {
+					return d.Update(ctx, func(tx *db.Tx) error {
+						_, err := tx.Exec(ctx, `UPDATE things SET n = n`)
+						return err
+					})
+				},
+				"a queued write": func() error {
+					return d.Update(ctx, func(tx *db.Tx) error { tx.Queue(ctx, `UPDATE things SET n = n`); return nil })
+				},
+				"a shared write": func() error {
+					return d.UpdateTogether(ctx, db.Accepting,
+						func(tx *db.Tx) error { tx.Queue(ctx, `UPDATE things SET n = n`); return nil })
+				},
+			}
+			for what, do := range doing {
+				err := do()
+				if name == "cut before each COMMIT" && err == nil && (what == "a row" || what == "rows" || what == "ready") {
+					continue
+				}
+				if fault.KindOf(err) != fault.Unavailable || !errors.Is(err, db.ErrUnavailable) && !errors.Is(err, db.ErrUnknown) {
+					t.Errorf("%s: %v (%#v), want unavailable", what, err, errors.Unwrap(err))
+				}
+			}
+			if err := proxy.Pass(); err != nil {
+				t.Fatal(err)
+			}
+			poll(t, func() bool { return d.Ready(ctx) == nil })
+			for what, do := range doing {
+				var err error
+				poll(t, func() bool { err = do(); return !errors.Is(err, db.ErrUnavailable) })
+				if err != nil {
+					t.Errorf("%s, afterwards: %v", what, err)
+				}
+			}
+		})
+	}
+}
+
+// A server that became a standby answers reads and refuses writes: the node is not ready, and writes may be retried.
+func TestReadOnlyServer(t *testing.T) {
+	url := dbtest.PostgresURL(t)
+	makeTable(t, dbtest.Open(t, url))
+	d, err := db.Open(t.Context(), db.Options{URL: url + "&default_transaction_read_only=on",
+		Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	if n := count(t, d.Reader); n != 0 {
+		t.Errorf("%d rows", n)
+	}
+	if err := d.Ready(t.Context()); !errors.Is(err, db.ErrUnavailable) {
+		t.Errorf("ready: %v", err)
+	}
+	if err := insert(t.Context(), d, "a", "a", 1); !errors.Is(err, db.ErrUnavailable) {
+		t.Errorf("insert: %v", err)
+	}
+}
+
+// An error of a statement is not an outage: reads and updates return it unchanged.
+func TestFaultyStatementIsNoOutage(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		makeTable(t, d)
+		var n int
+		for what, err := range map[string]error{
+			"read": d.QueryRow(t.Context(), `SELECT nothing FROM things`).Scan(&n),
+			"write": d.Update(t.Context(), func(tx *db.Tx) error {
+				_, err := tx.Exec(t.Context(),
+					`DELETE FROM nothing`)
+				return err
+			}),
+			"queue":   d.Update(t.Context(), func(tx *db.Tx) error { tx.Queue(t.Context(), `DELETE FROM nothing`); return nil }),
+			"no rows": d.QueryRow(t.Context(), `SELECT n FROM things`).Scan(&n),
+		} {
+			if err == nil || fault.KindOf(err) != fault.Internal || errors.Is(err, db.ErrUnavailable) ||
+				errors.Is(err, db.ErrUnknown) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
+}
+
+// The server ends an idle transaction, and nothing of it is stored: after our limit or that of the operator,
+// whichever is shorter.
+func TestTransactionThatStandsStill(t *testing.T) {
+	url := dbtest.PostgresURL(t)
+	makeTable(t, dbtest.Open(t, url))
+	for _, limit := range []string{"0", "100", "86400000"} { // milliseconds
+		d, err := db.Open(t.Context(), db.Options{URL: url + "&idle_in_transaction_session_timeout=" + limit,
+			Patience: 2 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(d.Close)
+		began := time.Now()
+		err = d.Update(t.Context(), func(tx *db.Tx) error {
+			if _, err := tx.Exec(t.Context(),
+				`INSERT INTO things (id, name, n, ok, raw) VALUES ('a', 'a', 1, TRUE, '')`); err != nil {
+				return err
+			}
+			var left int
+			for left = 1; left > 0; {
+				if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE state = 'idle in transaction'`).Scan(
+					&left); err != nil {
+					return err
+				}
+				if time.Since(began) > 10*time.Second {
+					return errors.New("it may stand still for ten seconds")
+				}
+			}
+			_, err := tx.Exec(t.Context(), `INSERT INTO things (id, name, n, ok, raw) VALUES ('b', 'b', 2, TRUE, '')`)
+			return err
+		})
+		took := time.Since(began)
+		if !errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrUnknown) || count(t, d.Reader) != 0 {
+			t.Errorf("limit %s: error %v, %d rows; want unavailable, none", limit, err, count(t, d.Reader))
+		}
+		if shorter := took < 2*time.Second; shorter != (limit == "100") {
+			t.Errorf("limit %s: it was ended after %v", limit, took)
+		}
+	}
+}

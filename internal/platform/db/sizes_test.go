@@ -1,0 +1,44 @@
+package db_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+)
+
+// The sizes are those of tables and grow with what is in them.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		before, err := d.Sizes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = d.Update(t.Context(), func(tx *db.Tx) error {
+			for range 100 {
+				tx.Queue(t.Context(), `INSERT INTO teams (id, name, email, rate_limit, suspended, created_at)
+					VALUES ($1, $2, '', 0, FALSE, 0)`, id.New(), strings.Repeat("x", 1500))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := d.Sizes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for table, size := range after {
+			grew := size - before[table]
+			if table == "teams" && (grew < 100*1000 || grew > 100*10_000) || table != "teams" && grew != 0 {
+				t.Errorf("%s grew by %d octets", table, grew)
+			}
+		}
+		if len(after) < 20 || before["teams"] == 0 {
+			t.Errorf("%v", after)
+		}
+	})
+}

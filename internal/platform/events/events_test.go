@@ -1,0 +1,160 @@
+package events_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/page"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// listener keeps the events that it gets, and returns its error if it has one.
+type listener struct {
+	heard []events.Event
+	err   error
+}
+
+func (l *listener) Recorded(_ context.Context, _ *db.Tx, all []events.Event) error {
+	l.heard = append(l.heard, all...)
+	return l.err
+}
+
+// Any number of events recorded at once are in the timeline in order, and listeners get them with ids and times.
+func TestTimeline(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		for _, n := range []int{0, 1, 7, 8, 9, 16, 17, 40} {
+			recorder, l := &events.Recorder{}, &listener{}
+			recorder.Listen(l)
+			emailID := fmt.Sprintf("email %d", n)
+			var all []events.Event
+			for i := range n {
+				all = append(all, events.Event{TeamID: "team", EmailID: emailID, Type: events.EmailDelivered,
+					Recipient: fmt.Sprint(i)},
+					events.Event{TeamID: "team", Type: events.DomainUpdated}) // belongs to no timeline
+			}
+			if err := d.Update(t.Context(), func(tx *db.Tx) error {
+				return recorder.Record(t.Context(), tx,
+					all...)
+			}); err != nil {
+				t.Fatal(err)
+			}
+			got, _, err := events.Timeline(t.Context(), d.Reader, "team", emailID, page.Page{})
+			if err != nil || len(got) != n || len(l.heard) != 2*n {
+				t.Fatalf("%d of %d events stand there, %d were heard, %v", len(got), n, len(l.heard), err)
+			}
+			for i, e := range got {
+				told := l.heard[2*i]
+				if e.Recipient != fmt.Sprint(i) || e.Type != "delivered" || e.ID != told.ID ||
+					!e.At.Equal(told.At.Truncate(time.Microsecond)) || e.At.IsZero() {
+					t.Errorf("event %d is %+v, and %+v was heard", i, e, told)
+				}
+			}
+			other, _, err := events.Timeline(t.Context(), d.Reader, "other", emailID, page.Page{})
+			if err != nil || len(other) != 0 {
+				t.Errorf("another team sees %d events, %v", len(other), err)
+			}
+		}
+	})
+}
+
+// Events that are recorded at once are written by a few statements.
+func TestStatementsOfEvents(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		for n, want := range map[int]int{0: 0, 1: 1, 8: 1, 9: 2, 16: 2, 17: 3} {
+			all := make([]events.Event, n)
+			for i := range all {
+				all[i] = events.Event{TeamID: "team", EmailID: "e", Type: events.EmailDelivered}
+			}
+			trace.Take()
+			err := d.Update(t.Context(), func(tx *db.Tx) error {
+				return (&events.Recorder{}).Record(t.Context(), tx, all...)
+			})
+			if asked := len(trace.Take()); err != nil || asked != want {
+				t.Errorf("%d events are written by %d statements, want %d; %v", n, asked, want, err)
+			}
+		}
+	})
+}
+
+// When a timeline cannot be read, the error is returned, and not an event without a time.
+func TestTimelineThatCannotBeRead(t *testing.T) {
+	d := dbtest.SQLite(t)
+	err := d.Update(t.Context(), func(tx *db.Tx) error {
+		tx.Queue(t.Context(), `INSERT INTO email_events (id, team_id, email_id, domain_id, broadcast_id, type, detail,
+			recipient, data, created_at) VALUES ('1', 'team', 'e', '', '', 'sent', '', '', '', 'yesterday')`)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, _, err := events.Timeline(t.Context(), d.Reader, "team", "e", page.Page{}); err == nil {
+		t.Errorf("the timeline is %+v", all)
+	}
+}
+
+// An event keeps the id and the time that it has, and its data is stored as JSON, except that of received email.
+func TestWhatIsRecorded(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		recorder := &events.Recorder{}
+		at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		record := func(e events.Event) error {
+			return d.Update(t.Context(), func(tx *db.Tx) error { return recorder.Record(t.Context(), tx, e) })
+		}
+		for _, c := range []struct {
+			event    events.Event
+			timeline string
+			data     string
+			detail   string
+		}{
+			{events.Event{ID: "1", EmailID: "e1", Type: events.EmailBounced, Data: &events.Bounce{Type: "Permanent"}}, "e1",
+				`"type":"Permanent"`, "permanent"},
+			{events.Event{ID: "2", EmailID: "e2", Type: events.EmailFailed, Data: &events.Failed{Reason: "why"}}, "e2",
+				`{"reason":"why"}`, ""},
+			{events.Event{ID: "3", EmailID: "e3", Type: events.EmailDelivered}, "e3", "", ""},
+			{events.Event{ID: "4", Type: events.EmailReceived, Data: &events.Received{ID: "r1", Subject: "Hi"}}, "r1", "", ""},
+		} {
+			c.event.TeamID, c.event.At = "team", at
+			if err := record(c.event); err != nil {
+				t.Fatal(err)
+			}
+			got, _, err := events.Timeline(t.Context(), d.Reader, "team", c.timeline, page.Page{})
+			if err != nil || len(got) != 1 || got[0].ID != c.event.ID || !got[0].At.Equal(at) ||
+				!strings.Contains(got[0].Data, c.data) ||
+				c.data == "" && got[0].Data != "" {
+				t.Errorf("%s: %+v, %v", c.event.Type, got, err)
+			}
+			var detail string
+			if err := d.QueryRow(t.Context(), `SELECT detail FROM email_events WHERE id = $1`,
+				c.event.ID).Scan(&detail); err != nil || detail != c.detail {
+				t.Errorf("%s: detail %q, %v", c.event.Type, detail, err)
+			}
+		}
+		if err := record(events.Event{TeamID: "team", EmailID: "e5", Type: events.EmailFailed, Data: func() {}}); err == nil {
+			t.Error("data that cannot be encoded is recorded")
+		}
+	})
+}
+
+// When a listener fails, nothing is recorded.
+func TestListenerFails(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		recorder, first, last := &events.Recorder{}, &listener{err: errors.New("full")}, &listener{}
+		recorder.Listen(first)
+		recorder.Listen(last)
+		err := d.Update(t.Context(), func(tx *db.Tx) error {
+			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailDelivered})
+		})
+		got, _, readErr := events.Timeline(t.Context(), d.Reader, "team", "e", page.Page{})
+		if !errors.Is(err, first.err) || readErr != nil || len(got) != 0 || len(last.heard) != 0 {
+			t.Errorf("%v; %d events are there, %d were heard, %v", err, len(got), len(last.heard), readErr)
+		}
+	})
+}

@@ -1,0 +1,84 @@
+package events
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/page"
+)
+
+// rowsMax is how many events one statement inserts: each number of rows is another statement to prepare.
+const rowsMax = 8
+
+// insert writes the events that belong to a timeline, up to rowsMax in a statement: an outcome has two or three at
+// once.
+func insert(ctx context.Context, tx *db.Tx, all []Event) error {
+	var text strings.Builder
+	var args []any
+	flush := func() {
+		if len(args) > 0 {
+			tx.Proof(`SELECT 1 FROM email_events WHERE id = $1 AND email_id = $2`, args[0], args[2])
+			tx.Queue(ctx, text.String(), args...)
+		}
+		text.Reset()
+		args = nil
+	}
+	for i := range all {
+		e := &all[i]
+		timeline := e.TimelineID()
+		if timeline == "" {
+			continue
+		}
+		data, err := e.encoded()
+		if err != nil {
+			return err
+		}
+		if len(args) == 0 {
+			text.WriteString(`INSERT INTO email_events (id, team_id, email_id, domain_id, broadcast_id, type, detail,
+				recipient, data, created_at) VALUES `)
+		} else {
+			text.WriteString(", ")
+		}
+		n := len(args)
+		fmt.Fprintf(&text, "($%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d)", n+1, n+2, n+3, n+4, n+5, n+6, n+7, n+8, n+9,
+			n+10)
+		args = append(args, e.ID, e.TeamID, timeline, e.DomainID, e.BroadcastID,
+			strings.TrimPrefix(string(e.Type), "email."), e.Detail(), e.Recipient, data, e.At.UnixMicro())
+		if len(args) == 10*rowsMax {
+			flush()
+		}
+	}
+	flush()
+	return nil
+}
+
+// Entry is an event in an email's timeline.
+type Entry struct {
+	ID        string
+	Type      string // without the prefix "email."
+	Recipient string
+	Data      string // JSON, empty when none
+	At        time.Time
+}
+
+// timelineMax limits the events that Timeline returns when no limit is asked for; there can be many opens and clicks.
+const timelineMax = 1000
+
+// Timeline returns a page of the events of an email, in the order in which they were recorded, and whether there are
+// more. Without a limit it has at most 1,000.
+func Timeline(ctx context.Context, r db.Reader, teamID, emailID string, p page.Page) ([]Entry, bool, error) {
+	if p.Limit <= 0 {
+		p.Limit = timelineMax
+	}
+	return page.Query(ctx, r, page.Select{Text: `SELECT id, type, recipient, data, created_at FROM email_events
+		WHERE email_id = $1 AND team_id = $2`, ID: "id", Args: []any{emailID, teamID}, OldestFirst: true}, p,
+		func(r db.Row) (e Entry, err error) {
+			var at int64
+			err = r.Scan(&e.ID, &e.Type, &e.Recipient, &e.Data, &at)
+			e.At = db.Time(at)
+			return e, err
+		})
+}

@@ -1,0 +1,205 @@
+// Package fair shares a limited number of places among owners, so that an owner with many requests cannot take all.
+//
+// A place is a unit of a limited resource: a connection, a worker, an octet of memory. An owner is what uses places:
+// a team, or the network of an unauthenticated client.
+//
+// # Invariants
+//
+// An owner that holds nothing may take its first places as soon as enough are free. An owner that holds some may take
+// more only while what it holds afterwards is at most the pool's greed times what stays free. These are the dynamic
+// thresholds by which switches share their buffers (Choudhury and Hahne, 1998). So an owner that is alone gets
+// greed/(greed+1) of the places, two that take all they can get greed/(2*greed+1) each, and however many there are,
+// some places stay free for the next one. What an owner holds only in its first request is bounded by nothing but what
+// is free. Places are never taken back.
+//
+// Waiting owners take turns, one request each. While an owner that holds nothing waits for more places than are free,
+// owners that hold some may take no more, so that free places accumulate; other owners that hold nothing may still
+// take places.
+//
+// [Turns] is a simpler form for short work and few places.
+//
+// # When it fails
+//
+// A request that is still waiting when its context ends takes nothing. Places that are never released are lost, so
+// callers release them in a defer. Releasing more than was taken from a Pool panics.
+//
+// # What it does not do
+//
+// A pool has no notion of time: it never takes places back from an owner that holds them forever.
+package fairshare
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// Greed is the usual greed of a pool: an owner may hold up to seven times what stays free, and so 7/8 of all when it
+// is alone.
+const Greed = 7
+
+// Pool is a number of places that owners share. It is safe for concurrent use.
+type Pool struct {
+	capacity, greed int64
+
+	mu      sync.Mutex
+	free    int64
+	held    map[string]int64
+	waiting map[string][]*request // never an empty list
+	turns   []string              // owners in waiting, next first
+}
+
+// request is a waiting request.
+type request struct {
+	n       int64
+	granted chan struct{}
+}
+
+// New returns a pool with all its places free. A greed below 1 counts as 1.
+func New(capacity, greed int64) *Pool {
+	return &Pool{capacity: capacity, greed: max(greed, 1), free: capacity, held: map[string]int64{},
+		waiting: map[string][]*request{}}
+}
+
+// Acquire takes n places for an owner, waiting until it may. More than the pool has counts as all of it. When ctx
+// ends first, it takes nothing and returns the cause of ctx.
+func (p *Pool) Acquire(ctx context.Context, owner string, n int64) error {
+	if p.TryAcquire(owner, n) { // no waiting request could be granted: that is checked whenever places are released
+		return nil
+	}
+	p.mu.Lock()
+	r := &request{min(n, p.capacity), make(chan struct{})}
+	if len(p.waiting[owner]) == 0 {
+		p.turns = append(p.turns, owner)
+	}
+	p.waiting[owner] = append(p.waiting[owner], r)
+	p.grant()
+	p.mu.Unlock()
+	select {
+	case <-r.granted: // even when ctx has ended: select would choose at random
+		return nil
+	default:
+	}
+	select {
+	case <-r.granted:
+		return nil
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-r.granted:
+		p.give(owner, r.n)
+	default:
+		p.remove(owner, slices.Index(p.waiting[owner], r))
+	}
+	p.grant()
+	return context.Cause(ctx)
+}
+
+// TryAcquire takes n places for an owner if it may have them now, and reports whether it did.
+func (p *Pool) TryAcquire(owner string, n int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n = min(n, p.capacity)
+	if len(p.waiting[owner]) > 0 || !p.may(owner, n) || p.held[owner] > 0 && p.tight() {
+		return false
+	}
+	p.take(owner, n)
+	return true
+}
+
+// Release returns n places of an owner to the pool.
+func (p *Pool) Release(owner string, n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.give(owner, min(n, p.capacity))
+	p.grant()
+}
+
+// Room returns how many places an owner may take now.
+func (p *Pool) Room(owner string) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held := p.held[owner]
+	if held > 0 && p.tight() {
+		return 0
+	}
+	room := max((p.greed*p.free-held)/(p.greed+1), 0)
+	if held == 0 {
+		room = max(room, min(1, p.free))
+	}
+	return room
+}
+
+// Held returns how many places an owner holds.
+func (p *Pool) Held(owner string) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held[owner]
+}
+
+// may reports whether the thresholds let an owner take n more.
+func (p *Pool) may(owner string, n int64) bool {
+	held := p.held[owner]
+	return n <= p.free && (held == 0 || held+n <= p.greed*(p.free-n))
+}
+
+// tight reports whether an owner that holds nothing waits for more than is free.
+func (p *Pool) tight() bool {
+	for owner, all := range p.waiting {
+		if p.held[owner] == 0 && all[0].n > p.free {
+			return true
+		}
+	}
+	return false
+}
+
+// grant gives places to waiting requests, by turns, until no owner may have any.
+func (p *Pool) grant() {
+	for i, skipped, tight := 0, 0, p.tight(); skipped < len(p.turns); {
+		if i >= len(p.turns) {
+			i = 0
+		}
+		owner := p.turns[i]
+		r := p.waiting[owner][0]
+		if !p.may(owner, r.n) || p.held[owner] > 0 && tight {
+			i++
+			skipped++
+			continue
+		}
+		p.take(owner, r.n)
+		close(r.granted)
+		p.remove(owner, 0)
+		if len(p.waiting[owner]) > 0 { // the other owners come first
+			p.turns = append(slices.Delete(p.turns, i, i+1), owner)
+		}
+		skipped, tight = 0, p.tight()
+	}
+}
+
+// remove removes a request from those that wait.
+func (p *Pool) remove(owner string, i int) {
+	if all := slices.Delete(p.waiting[owner], i, i+1); len(all) > 0 {
+		p.waiting[owner] = all
+		return
+	}
+	delete(p.waiting, owner)
+	at := slices.Index(p.turns, owner)
+	p.turns = slices.Delete(p.turns, at, at+1)
+}
+
+func (p *Pool) take(owner string, n int64) {
+	p.free -= n
+	p.held[owner] += n
+}
+
+func (p *Pool) give(owner string, n int64) {
+	p.free += n
+	if p.held[owner] -= n; p.held[owner] < 0 {
+		panic("fair: more places released than were taken")
+	}
+	if p.held[owner] == 0 {
+		delete(p.held, owner)
+	}
+}

@@ -1,0 +1,134 @@
+package fairshare
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// Turns is a number of places that owners take by turns. It is for work that is short, or for so few places that a
+// share cannot be kept free for new owners. When all places are taken, the next one goes to the waiting owner that
+// holds fewest, and among equals by turns. So an owner waits for a single place to be released, however many others
+// wait. Some places may be reserved for owners that hold none. It is safe for concurrent use.
+type Turns struct {
+	mu      sync.Mutex
+	limit   int
+	reserve int
+	busy    int
+	held    map[string]int
+	waiting map[string][]chan struct{} // never an empty list
+	owners  []string                   // in waiting, next first
+}
+
+// NewTurns returns limit places, all free. The last reserve of them go only to owners that hold none.
+func NewTurns(limit, reserve int) *Turns {
+	return &Turns{limit: limit, reserve: reserve, held: map[string]int{}, waiting: map[string][]chan struct{}{}}
+}
+
+// SetLimit changes the number of places. None is taken back: if fewer remain than are taken, no owner enters until
+// enough have left.
+func (t *Turns) SetLimit(limit, reserve int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.limit, t.reserve = limit, reserve
+	t.pass()
+}
+
+// Enter takes a place for an owner, waiting until it may. When ctx ends first, it takes nothing and returns the cause
+// of ctx.
+func (t *Turns) Enter(ctx context.Context, owner string) error {
+	t.mu.Lock()
+	if t.may(owner) {
+		t.take(owner)
+		t.mu.Unlock()
+		return nil
+	}
+	turn := make(chan struct{})
+	if len(t.waiting[owner]) == 0 {
+		t.owners = append(t.owners, owner)
+	}
+	t.waiting[owner] = append(t.waiting[owner], turn)
+	t.mu.Unlock()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if i := slices.Index(t.waiting[owner], turn); i >= 0 {
+		t.remove(owner, i)
+	} else { // the place was granted as ctx ended
+		t.leave(owner)
+	}
+	return context.Cause(ctx)
+}
+
+// Leave returns a place of an owner.
+func (t *Turns) Leave(owner string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.leave(owner)
+}
+
+// Busy returns how many places are taken.
+func (t *Turns) Busy() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.busy
+}
+
+// Unused reports whether no owner has a place or waits for one.
+func (t *Turns) Unused() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.busy == 0 && len(t.owners) == 0
+}
+
+func (t *Turns) leave(owner string) {
+	t.busy--
+	if t.held[owner]--; t.held[owner] == 0 {
+		delete(t.held, owner)
+	}
+	t.pass()
+}
+
+// pass gives free places to waiting owners.
+func (t *Turns) pass() {
+	for t.busy < t.limit && len(t.owners) > 0 {
+		next := t.owners[0]
+		for _, owner := range t.owners[1:] {
+			if t.held[owner] < t.held[next] {
+				next = owner
+			}
+		}
+		if !t.may(next) {
+			return
+		}
+		close(t.waiting[next][0])
+		t.take(next)
+		t.remove(next, 0)
+	}
+}
+
+// may reports whether an owner may have a place now.
+func (t *Turns) may(owner string) bool {
+	return t.busy < t.limit-t.reserve || t.busy < t.limit && t.held[owner] == 0
+}
+
+func (t *Turns) take(owner string) {
+	t.busy++
+	t.held[owner]++
+}
+
+// remove removes a waiting request. Its owner's other requests move behind the other owners.
+func (t *Turns) remove(owner string, i int) {
+	at := slices.Index(t.owners, owner)
+	t.owners = slices.Delete(t.owners, at, at+1)
+	if all := slices.Delete(t.waiting[owner], i, i+1); len(all) > 0 {
+		t.waiting[owner] = all
+		t.owners = append(t.owners, owner)
+		return
+	}
+	delete(t.waiting, owner)
+}

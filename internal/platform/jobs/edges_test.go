@@ -1,0 +1,558 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+)
+
+// An owner alone has a group's limit, and the next finds half of what it leaves of twice that, at least one; a limit
+// that is for a time, and one of a kind without owners, is exact.
+func TestRoomInAGroup(t *testing.T) {
+	for _, c := range []struct {
+		limit, total, own int
+		owners            int // room where there are owners
+	}{
+		{8, 0, 0, 8}, {8, 4, 4, 4}, {8, 7, 7, 1}, {8, 8, 8, 0}, {8, 8, 0, 4}, {8, 12, 4, 0}, {8, 12, 0, 2}, {8, 14, 0, 1},
+		{8, 15, 0, 1},
+		{8, 16, 0, 0}, {1, 0, 0, 1}, {1, 1, 0, 1}, {1, 1, 1, 0}, {1, 2, 0, 0}, {0, 0, 0, 0},
+	} {
+		k := newDispatcher(nil, Kind{Workers: 100})
+		if got := k.room(c.limit, time.Time{}, c.total, c.own); got != c.owners {
+			t.Errorf("of %d, with %d in hand and %d of the owner, there is room for %d, want %d", c.limit, c.total, c.own, got,
+				c.owners)
+		}
+		if got := k.room(c.limit, time.Now(), c.total, c.own); got != c.limit-c.total {
+			t.Errorf("of %d for a time, with %d in hand, there is room for %d", c.limit, c.total, got)
+		}
+		k.exact = true
+		if got := k.room(c.limit, time.Time{}, c.total, c.own); got != c.limit-c.total {
+			t.Errorf("of %d without owners, with %d in hand, there is room for %d", c.limit, c.total, got)
+		}
+	}
+}
+
+// Bulk leaves a quarter of the places, and of few one.
+func TestReserve(t *testing.T) {
+	for n, want := range map[int]int{0: 0, 1: 0, 2: 1, 3: 1, 4: 1, 7: 1, 8: 2, 100: 25} {
+		if got := reserve(n); got != want {
+			t.Errorf("of %d places %d are left", n, got)
+		}
+	}
+	k := newDispatcher(nil, Kind{Workers: 8}) // an owner alone may have 7
+	k.workers.TryAcquire("a", 2)
+	k.bulk.add(share{"a", "g"}, 1)
+	for planned, want := range []int{5, 4, 3} { // 7, of which 1 is left and 1 is in hand
+		if got := k.bulkRoom("a", planned); got != want {
+			t.Errorf("with %d planned there is room for %d of bulk, want %d", planned, got, want)
+		}
+	}
+	k.workers.TryAcquire("a", 4)
+	if got := k.bulkRoom("a", 0); got != 1 {
+		t.Errorf("with six in hand there is room for %d of bulk", got)
+	}
+	k.bulk.add(share{"a", "g"}, -1)
+	if len(k.bulk.groups)+len(k.bulk.owners)+len(k.bulk.shares) != 0 {
+		t.Errorf("what has ended is counted: %+v", k.bulk)
+	}
+}
+
+// What an owner may have for one group: half of its workers where it has nothing else, a fifth of what stays free
+// beside others, three quarters for all groups in doubt and a quarter of these for those that are stuck.
+func TestBoundOfAGroup(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		most        int
+		doubt       Doubt
+		others, own int // in hand of other groups, which are as sure as is said here, and of this
+		sure        Doubt
+		want        int
+	}{
+		{"alone", 100, Sure, 0, 0, Sure, 28},
+		{"alone, with some in hand", 100, Sure, 0, 20, Sure, 8},
+		{"alone, with half", 100, Sure, 0, 28, Sure, 0},
+		{"its own bound", 5, Sure, 0, 2, Sure, 3},
+		{"beside others", 100, Sure, 10, 0, Sure, 9},
+		{"beside others, with some in hand", 100, Sure, 10, 5, Sure, 4},
+		{"beside so many that nothing is even", 100, Sure, 55, 0, Sure, 1},
+		{"in doubt, alone", 100, Unknown, 0, 0, Sure, 28},
+		{"in doubt, beside others in doubt", 100, Unknown, 40, 0, Unknown, 2},
+		{"in doubt, beside as many as may be", 100, Unknown, 42, 0, Unknown, 0},
+		{"in doubt, beside others that are sure", 100, Unknown, 40, 0, Sure, 3},
+		{"stuck, alone", 100, Stuck, 0, 0, Sure, 10},
+		{"stuck, beside some that are", 100, Stuck, 8, 0, Stuck, 2},
+		{"stuck, beside as many as may be", 100, Stuck, 10, 0, Stuck, 0},
+		{"stuck, beside some in doubt", 100, Stuck, 8, 0, Unknown, 9},
+		{"nothing is asked", 0, Sure, 0, 0, Sure, 0},
+	} {
+		k := newDispatcher(nil, Kind{Workers: 64, Share: func(group, owner string) Share {
+			if group == "other" {
+				return Share{100, c.sure}
+			}
+			return Share{c.most, c.doubt}
+		}}) // 56 are one owner's
+		k.workers.TryAcquire("o", int64(c.others+c.own))
+		k.shares[share{"o", "other"}], k.shares[share{"o", "g"}] = c.others, c.own
+		k.shares[share{"another", "other"}] = 50
+		d := doubts{k: k}
+		n, doubt := d.bound(200, share{"o", "g"}, c.own)
+		if max(n, 0) != c.want || doubt != c.doubt {
+			t.Errorf("%s: %d, %v; want %d", c.name, n, doubt, c.want)
+		}
+	}
+	k := newDispatcher(nil, Kind{Workers: 64})
+	d := doubts{k: k}
+	if n, doubt := d.bound(200, share{"o", "g"}, 0); n != 200 || doubt != Sure {
+		t.Errorf("without a Share: %d, %v", n, doubt)
+	}
+	k.Share = func(string, string) Share { return Share{100, Unknown} }
+	if n, doubt := d.bound(0, share{"o", "g"}, 0); n != 0 || doubt != Sure {
+		t.Errorf("of nothing: %d, %v", n, doubt)
+	}
+	d.add("o", Unknown, 40)
+	d.add("o", Stuck, 1)
+	d.add("o", Sure, 100)
+	if n, _ := d.bound(200, share{"o", "g"}, 0); n != 1 {
+		t.Errorf("with 41 planned: %d", n)
+	}
+}
+
+// What has ended is counted no more, and makes room for lanes that are held and for owners that are paused.
+func TestReleaseAndRefill(t *testing.T) {
+	k := newDispatcher(nil, Kind{Workers: 8, PerLane: 2, Owner: func(lane string) string { return lane[:1] },
+		Bulk: func(lane string) bool {
+			return lane[1] == 'b'
+		}})
+	mine := share{"o", "g"}
+	for _, x := range []string{"1", "2"} {
+		k.claimed[x] = true
+		k.workers.TryAcquire("o", 1)
+		k.inHand["g"]++
+		k.shares[mine]++
+		k.bulk.add(mine, 1)
+	}
+	k.release(ended{mine, "1", true})
+	if !cmp.Equal(k.claimed, map[string]bool{"2": true}) || k.inHand["g"] != 1 || k.shares[mine] != 1 ||
+		k.bulk.groups["g"] != 1 ||
+		k.workers.Held("o") != 1 || !k.freed["g"] {
+		t.Errorf("after one has ended: %+v", k)
+	}
+	k.hold("g", "o", "of0", false)
+	k.hold("g", "o", "of1", false)
+	k.hold("g", "o", "of2", false)
+	k.release(ended{mine, "2", true})
+	if len(k.inHand)+len(k.shares)+len(k.bulk.groups) != 0 {
+		t.Errorf("after both have ended: %+v", k)
+	}
+	k.refill()
+	if len(k.freed) != 0 || len(k.held) != 0 || k.ready.empty() { // nothing in hand would bring the rest back
+		t.Errorf("%d groups are held", len(k.held))
+	}
+	for range 3 {
+		k.ready.first.next()
+	}
+	k.enqueue("xf")
+	k.enqueue("xb")
+	k.enqueue("xf") // it is ready already
+	k.workers.TryAcquire("x", 7)
+	k.ready.first.pause()
+	k.ready.bulk.pause()
+	for n, ready := range []bool{false, true} {
+		if k.freed["g"] = true; n == 1 {
+			k.workers.Release("x", 2)
+		}
+		if k.refill(); !k.ready.first.empty() != ready || !k.ready.bulk.empty() != ready {
+			t.Errorf("an owner that has its share is ready: %v", !ready)
+		}
+	}
+	if k.ready.first.next(); !k.ready.first.empty() {
+		t.Error("a lane is ready twice")
+	}
+}
+
+// A kind has what it does not say by default.
+func TestKindsByDefault(t *testing.T) {
+	r := NewRunner(dbtest.SQLite(t), nil, slog.New(slog.DiscardHandler), time.Second)
+	for _, c := range []struct {
+		kind             Kind
+		workers, perLane int
+		lease            time.Duration
+	}{
+		{Kind{}, 4, 4, 5 * time.Minute},
+		{Kind{Workers: 8, PerLane: 8, Lease: time.Second}, 8, 8, time.Second},
+		{Kind{Workers: 8, PerLane: 9}, 8, 8, 5 * time.Minute},
+		{Kind{Workers: 8, PerLane: 1}, 8, 1, 5 * time.Minute},
+	} {
+		r.Handle(c.kind)
+		k := r.kinds[len(r.kinds)-1]
+		if k.Workers != c.workers || k.PerLane != c.perLane || k.Lease != c.lease || !k.exact || k.Owner("l") != "l" ||
+			k.Group("l") != "l" || k.Bulk("l") {
+			t.Errorf("%+v has %+v", c.kind, k.Kind)
+		}
+	}
+	r.Handle(Kind{Owner: func(string) string { return "o" }, Limit: func(string) (int, time.Time) {
+		return 3,
+			time.Time{}
+	}, PerLane: 2})
+	k := r.kinds[len(r.kinds)-1]
+	if n, again := k.limit("g"); k.exact || n != 2 || !again.IsZero() {
+		t.Errorf("%v, a limit of %d, again at %v", k.exact, n, again)
+	}
+	k.Limit = func(string) (int, time.Time) { return 1, time.Now().Add(time.Minute) }
+	if n, again := k.limit("g"); n != 1 || again.Sub(k.r.d.Now()).Round(time.Second) != time.Minute {
+		t.Errorf("a limit of %d, again at %v", n, again)
+	}
+	for range 1000 {
+		if d := Jitter(100); d < 80 || d > 120 {
+			t.Fatalf("100 has become %d", d)
+		}
+	}
+}
+
+// After an error a job waits as long as its schedule says of so many in a row, and is parked after the last wait unless
+// its kind is endless.
+func TestRetryByTheSchedule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := dbtest.SQLite(t)
+		r := NewRunner(d, NewQueue(d), slog.New(slog.DiscardHandler), time.Second)
+		schedule := []time.Duration{time.Minute, time.Hour}
+		for _, c := range []struct {
+			failures int // before
+			endless  bool
+			wait     time.Duration // 0 is parked
+		}{{0, false, time.Minute}, {1, false, time.Hour}, {2, false, 0}, {2, true, time.Hour}, {9, true, time.Hour},
+			{9, false, 0}} {
+			exec(t, d, `DELETE FROM jobs`)
+			insert(t, d, New{Kind: "k"})
+			j := Job{Kind: "k", Lane: "k", Failures: c.failures}
+			if err := d.QueryRow(t.Context(), `SELECT id FROM jobs`).Scan(&j.ID); err != nil {
+				t.Fatal(err)
+			}
+			exec(t, d, `UPDATE jobs SET failures = $1`, c.failures)
+			if err := r.retry(newDispatcher(r, Kind{Schedule: schedule, Endless: c.endless}), j, errors.New("why")); err != nil {
+				t.Fatal(err)
+			}
+			var at int64
+			var failures int
+			var parked bool
+			if err := d.QueryRow(t.Context(), `SELECT run_at, parked, failures FROM jobs`).Scan(&at, &parked,
+				&failures); err != nil {
+				t.Fatal(err)
+			}
+			wait := time.UnixMicro(at).Sub(d.Now())
+			if parked != (c.wait == 0) || failures != c.failures+1 || !parked && (wait < c.wait*8/10-time.Microsecond ||
+				wait > c.wait*12/10) {
+				t.Errorf("after %d failures, endless %v: parked %v, due in %v, %d failures", c.failures, c.endless, parked, wait,
+					failures)
+			}
+		}
+	})
+}
+
+// A clock that goes back by five seconds has stepped, and so have the times of jobs that were set more than that ahead.
+func TestStepsOfTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := dbtest.SQLite(t)
+		r := NewRunner(d, NewQueue(d), slog.New(slog.DiscardHandler), time.Second)
+		due := func(ahead time.Duration) time.Duration { // of a job that was set to wait an hour so far ahead
+			t.Helper()
+			exec(t, d, `DELETE FROM jobs`)
+			insert(t, d, New{Kind: "k"})
+			set := d.Now().Add(ahead)
+			exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2`, set.Add(time.Hour).UnixMicro(), set.UnixMicro())
+			return time.Hour + ahead
+		}
+		for _, c := range []struct {
+			step, ahead time.Duration
+			mended      bool
+		}{{stepMin - time.Microsecond, time.Minute, false}, {stepMin, time.Minute, true}, {time.Hour, time.Minute, true},
+			{-time.Hour, time.Minute, false},
+			{time.Hour, stepMin, false}, {time.Hour, stepMin + time.Microsecond, true}} {
+			wait := due(c.ahead)
+			now := stepper{wall: d.Now().Add(c.step), at: time.Now()}
+			if r.watchClock(t.Context(), &now); c.mended {
+				wait = time.Hour
+			}
+			var at int64
+			if err := d.QueryRow(t.Context(), `SELECT run_at FROM jobs`).Scan(&at); err != nil {
+				t.Fatal(err)
+			}
+			if got := time.UnixMicro(at).Sub(d.Now()); got != wait || !now.wall.Equal(d.Now()) {
+				t.Errorf("a step of %v, and a wait that was set %v ahead: due in %v, want %v", c.step, c.ahead, got, wait)
+			}
+		}
+		due(time.Hour)
+		before := stepper{wall: d.Now().Add(time.Hour), at: time.Now()}
+		now := before
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if r.watchClock(gone, &now); now != before {
+			t.Error("a step is forgotten although the jobs could not be mended")
+		}
+	})
+}
+
+// Who saw the database at each of its looks knows who is dead, and who missed one for too long begins anew.
+func TestJudgeAtItsEdges(t *testing.T) {
+	p := pulse{every: 2 * time.Second, sure: 12 * time.Second, dead: 20 * time.Second}
+	start := time.Now()
+	for _, c := range []struct {
+		name  string
+		looks []time.Duration
+		dead  bool // at the last look
+	}{
+		{"just dead", []time.Duration{0, 10 * time.Second, 20*time.Second + 1}, true},
+		{"almost", []time.Duration{0, 10 * time.Second, 20 * time.Second}, false},
+		{"a look was missed", []time.Duration{0, 12*time.Second + 1, 24*time.Second + 1}, false},
+		{"no look was missed", []time.Duration{0, 12 * time.Second, 24 * time.Second}, true},
+	} {
+		w := watcher{r: &Runner{node: "me"}, pulse: p, known: map[string]seen{}}
+		var dead []string
+		for _, at := range c.looks {
+			dead = w.judge(map[string]int64{"me": int64(at), "a": 7}, start.Add(at))
+		}
+		if (len(dead) == 1) != c.dead {
+			t.Errorf("%s: %q are dead", c.name, dead)
+		}
+	}
+}
+
+// A scan goes through all lanes, page by page, and hints at those that have something due soon.
+func TestScanOfManyLanes(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		for _, n := range []int{scanPage - 1, scanPage, scanPage + 1} {
+			exec(t, d, `DELETE FROM jobs`)
+			all := []New{{Kind: "other", Lane: "other"}}
+			for i := range n {
+				all = append(all, New{Kind: "k", Lane: fmt.Sprintf("l%04d", i)})
+			}
+			all[1].RunAt, all[n].RunAt = d.Now().Add(time.Hour), d.Now().Add(-time.Minute)
+			insert(t, d, all...)
+			k := newDispatcher(NewRunner(d, NewQueue(d), slog.New(slog.DiscardHandler), time.Second),
+				Kind{Name: "k", Workers: 1})
+			if asked, err := k.scan(t.Context(), time.Minute, 0); err != nil || asked {
+				t.Fatal(asked, err)
+			}
+			if len(k.hinted) != n-1 || k.hinted["l0000"] != 0 || k.hinted[all[n].Lane] != all[n].RunAt.UnixMicro() {
+				t.Errorf("of %d lanes %d are hinted at", n, len(k.hinted))
+			}
+			select {
+			case <-k.kick:
+			default:
+				t.Error("nobody is woken")
+			}
+			clear(k.hinted)
+			k.rescan()
+			if asked, err := k.scan(t.Context(), time.Minute, 1_000_000); err != nil || asked != (n >= scanPage) {
+				t.Errorf("asked for a scan at once, of %d lanes: %v, %v", n, asked, err)
+			}
+			gone, cancel := context.WithCancel(t.Context())
+			cancel()
+			if _, err := k.scan(gone, time.Minute, 0); err == nil {
+				t.Error("a scan that is stopped has ended")
+			}
+		}
+	})
+}
+
+// A group whose limit holds until a time has one alarm for all of its lanes, and another one when the clock stepped
+// back.
+func TestOneAlarmForAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRunner(dbtest.SQLite(t), nil, slog.New(slog.DiscardHandler), time.Second)
+		wait := time.Minute
+		r.Handle(Kind{Name: "k", PerLane: 4, Group: func(string) string { return "g" },
+			Limit: func(string) (int, time.Time) { return 2, time.Now().Add(wait) }})
+		k := r.kinds[0]
+		k.inHand["g"] = 2
+		for i := range 1000 {
+			k.hold("g", "o", fmt.Sprint(i), false)
+		}
+		ended, cancel := context.WithCancel(t.Context()) // no turn claims
+		cancel()
+		expect := func(what string, lanes int, alarm time.Duration) {
+			t.Helper()
+			next := k.turn(ended, nil, nil)
+			at, _ := k.limits.soonest()
+			ahead := time.UnixMicro(at).Sub(k.r.d.Now()).Round(time.Second)
+			if next.Round(time.Second) != alarm || ahead != alarm || len(k.limits.queue) != 1 || len(k.alarms.queue) != 0 {
+				t.Errorf("%s: the next turn is in %v, the alarm in %v, of %d", what, next, ahead, len(k.limits.queue))
+			}
+			if n := len(k.ready.first.lanes["o"]); n != lanes {
+				t.Errorf("%s: %d lanes are ready, want %d", what, n, lanes)
+			}
+		}
+		k.freed["g"] = true
+		expect("no room", 0, time.Minute)
+		k.inHand["g"] = 1
+		time.Sleep(time.Minute)
+		expect("room for one at the time", 1, time.Minute)
+		k.inHand["g"], wait = 2, 40*time.Second // as a clock does that goes back by 20 seconds
+		k.restart()
+		if next := k.turn(ended, nil, nil); next.Round(time.Second) != 40*time.Second {
+			t.Errorf("after a step of the clock the next turn is in %v", next)
+		}
+	})
+}
+
+// An earlier hint counts, and a later one does not put a lane off.
+func TestHintsBringForward(t *testing.T) {
+	k := newDispatcher(nil, Kind{Workers: 1})
+	for _, at := range []int64{5, 7, 3, 3, 4} {
+		k.hint("l", at)
+	}
+	if !maps.Equal(k.hinted, map[string]int64{"l": 3}) {
+		t.Errorf("%v", k.hinted)
+	}
+}
+
+// A cron that fails runs again a minute later, or at its next time where that comes first.
+func TestCronAfterAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := dbtest.SQLite(t)
+		r := NewRunner(d, NewQueue(d), slog.New(slog.DiscardHandler), time.Second)
+		fails := true
+		run := func(context.Context) error {
+			if fails {
+				return errors.New("a bad day")
+			}
+			return nil
+		}
+		r.Cron(Cron{Name: "often", Every: 30 * time.Second, Run: run})
+		r.Cron(Cron{Name: "seldom", Every: time.Hour, Run: run})
+		if err := r.begin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			fails bool
+			want  [2]time.Duration
+		}{{true, [2]time.Duration{30 * time.Second, time.Minute}}, {false, [2]time.Duration{30 * time.Second, time.Hour}}} {
+			fails = c.fails
+			for i, k := range r.kinds {
+				j := Job{Kind: k.Name, Lane: k.Name}
+				if err := d.QueryRow(t.Context(), `SELECT id FROM jobs WHERE kind = $1`, k.Name).Scan(&j.ID); err != nil {
+					t.Fatal(err)
+				}
+				if err := k.Handle(t.Context(), j); err != nil {
+					t.Fatal(err)
+				}
+				var at int64
+				var why string
+				if err := d.QueryRow(t.Context(), `SELECT run_at, last_error FROM jobs WHERE kind = $1`, k.Name).Scan(&at,
+					&why); err != nil {
+					t.Fatal(err)
+				}
+				if got := time.UnixMicro(at).Sub(d.Now()); got != c.want[i] || (why != "") != c.fails {
+					t.Errorf("%s, failed %v: again in %v, %q", k.Name, c.fails, got, why)
+				}
+			}
+		}
+		// An interval that is shorter now brings the next time forward, and one that is longer does not put it off.
+		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = 1`, d.Now().Add(24*time.Hour).UnixMicro())
+		exec(t, d, `UPDATE jobs SET run_at = $1 WHERE kind = 'cron.seldom'`, d.Now().Add(time.Minute).UnixMicro())
+		if err := d.Update(t.Context(), func(tx *db.Tx) error { r.enterCrons(t.Context(), tx); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		for kind, want := range map[string]time.Duration{"cron.often": 30 * time.Second, "cron.seldom": time.Minute} {
+			var at int64
+			if err := d.QueryRow(t.Context(), `SELECT run_at FROM jobs WHERE kind = $1`, kind).Scan(&at); err != nil {
+				t.Fatal(err)
+			}
+			if got := time.UnixMicro(at).Sub(d.Now()); got != want {
+				t.Errorf("%s: in %v, want %v", kind, got, want)
+			}
+		}
+	})
+}
+
+// The loop looks again when the next lane is due, in a minute when nothing is, and at once what is due.
+func TestHowLongNothingIsToBeDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := dbtest.SQLite(t)
+		r := NewRunner(d, NewQueue(d), slog.New(slog.DiscardHandler), time.Second)
+		if err := r.begin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.Handle(Kind{Name: "k", Workers: 2, Handle: func(ctx context.Context, j Job) error {
+			<-ctx.Done()
+			return nil
+		}})
+		k := r.kinds[0]
+		r.running.Store(true)
+		var workers sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
+		is := func(want time.Duration) {
+			t.Helper()
+			if got := k.turn(ctx, ctx, &workers); got != want {
+				t.Errorf("nothing is to be done for %v, want %v", got, want)
+			}
+		}
+		is(idleMax)
+		k.hint("later", d.Now().Add(10*time.Second).UnixMicro())
+		is(10 * time.Second)
+		k.hint("soon", d.Now().Add(time.Microsecond).UnixMicro())
+		is(time.Millisecond)
+		time.Sleep(time.Second)
+		is(9 * time.Second) // there was nothing in that lane
+		insert(t, d, New{Kind: "k", Lane: "a"})
+		is(claimEvery) // there may be more in the lane, and with work in hand claims come in batches
+		insert(t, d, New{Kind: "k", Lane: "b"})
+		is(claimEvery)
+		time.Sleep(claimEvery)
+		is(9*time.Second - claimEvery)
+		if len(k.claimed) != 2 {
+			t.Errorf("%d are in hand", len(k.claimed))
+		}
+		cancel()
+		workers.Wait()
+	})
+}
+
+// A lane for which there is no room is held until a job of its group ends; where none will, it is looked at again.
+func TestLanesWithoutRoom(t *testing.T) {
+	r := NewRunner(dbtest.SQLite(t), nil, slog.New(slog.DiscardHandler), time.Second)
+	soon := time.Now().Add(time.Minute)
+	for _, c := range []struct {
+		name         string
+		lane         string
+		limit        int
+		again        time.Time
+		inHand, bulk int // of the group, and of these of bulk
+		held         bool
+	}{
+		{"nothing in hand", "o", 0, time.Time{}, 0, 0, false},
+		{"bulk, and nothing in hand", "b", 0, time.Time{}, 0, 0, false},
+		{"all in hand", "o", 2, time.Time{}, 4, 0, true},
+		{"bulk has all that it may", "b", 4, time.Time{}, 3, 3, true},
+		{"for a time", "o", 0, soon, 1, 0, false},
+		{"bulk, for a time", "b", 0, soon, 1, 1, false},
+	} {
+		k := newDispatcher(r, Kind{Workers: 16, PerLane: 16, Owner: func(string) string { return "owner" },
+			Group: func(string) string { return "g" },
+			Bulk:  func(lane string) bool { return lane == "b" }, Limit: func(string) (int, time.Time) {
+				return c.limit,
+					c.again
+			}})
+		k.inHand["g"], k.shares[share{"owner", "g"}] = c.inHand, c.inHand
+		if c.bulk > 0 {
+			k.bulk.add(share{"owner", "g"}, c.bulk)
+		}
+		k.enqueue(c.lane)
+		asks := k.plan()
+		_, waits := k.alarms.soonest()
+		if len(asks) != 0 || (k.held["g"] != nil) != c.held || waits == c.held || k.queued[c.lane] != c.held {
+			t.Errorf("%s: asks %v, held %v, looked at again %v", c.name, asks, k.held["g"] != nil, waits)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package jobs_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/jobs"
+)
+
+// Jobs that are held run again only once they are released, in steps, and neither as a try nor as older than they were.
+// Those that are held with another key stay.
+func TestHeldJobsWaitForRelease(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		const n = 700 // more than one step releases
+		b := newBench(t, d)
+		b.r.Handle(jobs.Kind{Name: "work", Workers: 100, Owner: func(string) string { return "x" },
+			Handle: func(ctx context.Context, j jobs.Job) error {
+				b.saw(j)
+				if j.Attempt > 1 {
+					return b.finish(ctx, j)
+				}
+				return d.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
+					b.q.Hold(ctx, tx, j, j.Payload)
+					return nil
+				})
+			}})
+		var all []jobs.New
+		for i := range n + 1 {
+			all = append(all, jobs.New{Kind: "work", Lane: fmt.Sprint("lane", i%3), Payload: "broadcast"})
+		}
+		all[n].Payload = "other"
+		b.insert(t, all...)
+		stop := b.start(t)
+		b.await(t, n+1)
+		stop()
+		count := func(where string) (found int) {
+			t.Helper()
+			if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE `+where).Scan(&found); err != nil {
+				t.Fatal(err)
+			}
+			return found
+		}
+		if held := count(`held <> '' AND holder = '' AND NOT parked`); held != n+1 {
+			t.Fatalf("%d jobs are held, want %d", held, n+1)
+		}
+		// They have waited for an hour.
+		if err := d.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE jobs SET created_at = created_at - $1, set_at = set_at - $1`,
+				time.Hour.Microseconds())
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		steps := 0
+		if err := d.Repeat(t.Context(), func(tx *db.Tx) (int64, error) {
+			steps++
+			return b.q.Release(t.Context(), tx, "broadcast")
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if steps != 3 {
+			t.Errorf("released in %d steps, want 500 jobs, 200 and none", steps)
+		}
+		again := newBench(t, d)
+		again.r.Handle(jobs.Kind{Name: "work", Handle: func(ctx context.Context, j jobs.Job) error {
+			again.saw(j)
+			return again.finish(ctx, j)
+		}})
+		defer again.start(t)()
+		for _, j := range again.await(t, n) {
+			if age := d.Now().Sub(j.CreatedAt); j.Tries != 0 || j.Failures != 0 || age > 30*time.Minute {
+				t.Fatalf("a released job has %d tries, %d failures and an age of %s", j.Tries, j.Failures, age)
+			}
+		}
+		if held := count(`held = 'other'`); held != 1 {
+			t.Errorf("%d jobs are held with the other key, want 1", held)
+		}
+	})
+}
+
+// A worker that lost its job cannot hold it.
+func TestHoldIsFenced(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := newBench(t, d)
+		b.insert(t, jobs.New{Kind: "work"})
+		var jobID string
+		if err := d.QueryRow(t.Context(), `SELECT id FROM jobs`).Scan(&jobID); err != nil {
+			t.Fatal(err)
+		}
+		err := d.Update(t.Context(), func(tx *db.Tx) error {
+			b.q.Hold(t.Context(), tx, jobs.Job{ID: jobID, Attempt: 7}, "key")
+			return nil
+		})
+		if err == nil {
+			t.Error("a job was held by an attempt that does not have it")
+		}
+	})
+}

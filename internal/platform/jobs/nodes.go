@@ -1,0 +1,389 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider/internal/platform/db"
+)
+
+// ErrStopping means that the node is about to end and begins nothing new. A handler that returns it gives its job
+// back.
+var ErrStopping = errors.New("the node is stopping")
+
+// ErrUnsure means that the node could not reach the database for so long that another node may have its jobs. A
+// handler that returns it gives its job back.
+var ErrUnsure = errors.New("the database could not be reached, so another node may have taken the job")
+
+// errBuried is the error of a claim by a node that is not among the nodes: if it died, no other node would make the
+// job due.
+var errBuried = fmt.Errorf("%w, which took this one for dead", ErrLost)
+
+const (
+	beatLimit = 5 * time.Second  // for one beat
+	buryLimit = time.Minute      // for making a dead node's jobs due, which reads all jobs
+	sureWait  = 30 * time.Second // the longest wait of Sure for a beat
+)
+
+// pulse is the times of heartbeats.
+type pulse struct {
+	every time.Duration // between beats
+	sure  time.Duration // from the start of its beat, how long a node is certain that no other takes it for dead
+	dead  time.Duration // without a beat for so long, a node is dead to one that could read the database meanwhile
+}
+
+var normalPulse = pulse{every: 2 * time.Second, sure: 12 * time.Second, dead: 20 * time.Second}
+
+// life is the time from a node's entry among the nodes until others take it for dead. A process that was suspended,
+// or could not reach the database, may have several.
+type life struct {
+	alone    bool
+	sure     time.Duration
+	stopping <-chan struct{}
+	ctx      context.Context // ends with ErrLost
+	end      context.CancelCauseFunc
+
+	mu     sync.Mutex
+	beatAt time.Time     // when the last successful beat began
+	beat   chan struct{} // closed by the next one
+}
+
+func newLife(r *Runner, at time.Time) *life {
+	ctx, end := context.WithCancelCause(context.Background())
+	return &life{alone: r.d.Alone(), sure: r.pulse.sure, stopping: r.stopping, ctx: ctx, end: end, beatAt: at,
+		beat: make(chan struct{})}
+}
+
+// lives records a successful beat that began at a time.
+func (l *life) lives(at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.beatAt = at
+	close(l.beat)
+	l.beat = make(chan struct{})
+}
+
+// Sure returns nil when the job is certainly this worker's. Call it immediately before an effect on the world that
+// cannot be undone, such as the end of a message. It returns ErrStopping when the node has been asked to stop,
+// ErrLost when another node has the job, and ErrUnsure when the database could not be reached for half a minute. It
+// does not query the database: as long as this node's heartbeats succeed, no other takes its jobs.
+func (j Job) Sure(ctx context.Context) error {
+	l := j.life
+	if l == nil { // a job that no runner claimed
+		return nil
+	}
+	var patience <-chan time.Time
+	for {
+		l.mu.Lock()
+		at, next := l.beatAt, l.beat
+		l.mu.Unlock()
+		select {
+		case <-l.stopping:
+			return ErrStopping
+		case <-l.ctx.Done():
+			return context.Cause(l.ctx)
+		default:
+		}
+		if l.alone || time.Since(at) < l.sure {
+			return nil
+		}
+		if patience == nil {
+			patience = time.After(sureWait)
+		}
+		select {
+		case <-next:
+		case <-l.stopping:
+		case <-l.ctx.Done():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-patience:
+			return ErrUnsure
+		}
+	}
+}
+
+const release = `UPDATE jobs SET run_at = $2, set_at = $3, holder = '' WHERE holder = $1`
+
+// begin enters this node among the nodes, makes the jobs of dead nodes due on SQLite, and inserts the jobs of crons.
+func (r *Runner) begin(ctx context.Context) error {
+	r.stopping = ctx.Done()
+	r.life.Store(newLife(r, time.Now()))
+	err := r.d.Update(ctx, func(tx *db.Tx) error {
+		if r.d.Alone() {
+			tx.Queue(ctx, `UPDATE jobs SET run_at = $1, set_at = $2, holder = '' WHERE holder <> ''`, due(tx),
+				tx.Now().UnixMicro())
+			tx.Queue(ctx, `DELETE FROM nodes`)
+		}
+		r.enter(ctx, tx)
+		r.enterCrons(ctx, tx)
+		return nil
+	})
+	if err == nil {
+		err = r.mendTimes(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("start the job runner: %w", err)
+	}
+	return nil
+}
+
+func (r *Runner) enter(ctx context.Context, tx *db.Tx) {
+	tx.Queue(ctx, `INSERT INTO nodes (id, beat, started_at) VALUES ($1, $2, $3)`, r.node, r.beats, tx.Now().UnixMicro())
+	r.announce(tx)
+}
+
+const nodesTopic = "nodes"
+
+// announce makes the other nodes read the nodes at once.
+func (r *Runner) announce(tx *db.Tx) {
+	tx.AfterCommit(func() { r.d.Hint(nodesTopic, r.node) })
+}
+
+// Node is the id of this node among the nodes of the database.
+func (r *Runner) Node() string { return r.node }
+
+// OnNodes makes f be called after each successful heartbeat with the number of nodes, this one included: those that
+// have not left and were not found dead. The number 0 means that others took this node for dead and its jobs are
+// theirs; another call follows once it is a node again. f must not block. Call OnNodes before Run. f is never called
+// on SQLite, where the node is alone (see [db.DB.Alone]).
+func (r *Runner) OnNodes(f func(n int)) { r.onNodes = f }
+
+// end gives back the jobs that are not done, and removes this node.
+func (r *Runner) end() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	err := r.d.Update(ctx, func(tx *db.Tx) error {
+		tx.Queue(ctx, release, r.node, due(tx), tx.Now().UnixMicro())
+		tx.Queue(ctx, `DELETE FROM nodes WHERE id = $1`, r.node)
+		r.announce(tx)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("give back unfinished jobs: %w", err)
+	}
+	return nil
+}
+
+// due is the run_at of a job that is due at once.
+func due(tx *db.Tx) int64 { return tx.Now().Add(-slack).UnixMicro() }
+
+// giveBack makes a job due at once that this node holds and no worker has. When that fails, tend tries again.
+func (r *Runner) giveBack(ctx context.Context, j Job) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatLimit)
+	defer cancel()
+	err := r.d.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
+		tx.Queue(ctx, `UPDATE jobs SET run_at = $4, set_at = $5, holder = '' WHERE id = $1 AND attempt = $2 AND holder = $3`,
+			j.ID, j.Attempt, r.node, due(tx), tx.Now().UnixMicro())
+		r.q.wake(tx, j.Kind, j.Lane, tx.Now())
+		return nil
+	})
+	if err != nil {
+		r.mu.Lock()
+		r.owed = append(r.owed, j)
+		r.mu.Unlock()
+	}
+}
+
+// giveBackOwed tries again to give back jobs for which it failed, until it fails again.
+func (r *Runner) giveBackOwed(ctx context.Context) {
+	r.mu.Lock()
+	all := r.owed
+	r.owed = nil
+	r.mu.Unlock()
+	for i, j := range all {
+		r.giveBack(ctx, j)
+		r.mu.Lock()
+		failed := len(r.owed) > 0
+		if failed {
+			r.owed = append(r.owed, all[i+1:]...)
+		}
+		r.mu.Unlock()
+		if failed {
+			return
+		}
+	}
+}
+
+// tend gives back owed jobs and watches for a clock that steps back, until ctx ends.
+func (r *Runner) tend(ctx context.Context) {
+	c := stepper{wall: r.d.Now(), at: time.Now()}
+	tick := time.NewTicker(r.pulse.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		r.giveBackOwed(ctx)
+		r.watchClock(ctx, &c)
+	}
+}
+
+// watch writes this node's heartbeats and takes over from nodes that have stopped writing theirs, until ctx ends. It
+// waits only for its own connection to the database. It uses only this node's monotonic clock: clocks of different
+// nodes are never compared.
+func (r *Runner) watch(ctx context.Context) {
+	w := watcher{r: r, pulse: r.pulse, known: map[string]seen{}}
+	defer w.burials.Wait()
+	tick := time.NewTicker(r.pulse.every)
+	defer tick.Stop()
+	for {
+		w.beat(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-r.news:
+		}
+	}
+}
+
+type watcher struct {
+	r       *Runner
+	pulse   pulse
+	known   map[string]seen // the nodes
+	last    time.Time       // when the last beat succeeded
+	burials sync.WaitGroup
+}
+
+// seen is a beat of a node and when it was first seen.
+type seen struct {
+	beat int64
+	at   time.Time
+}
+
+// beat writes one beat, reads those of other nodes, and starts to bury the dead.
+func (w *watcher) beat(ctx context.Context) {
+	r, began := w.r, time.Now()
+	limited, cancel := context.WithTimeout(ctx, beatLimit)
+	defer cancel()
+	beats, dead, err := r.beat(limited)
+	if dead {
+		r.log.Warn("other nodes took this one for dead; what it had in hand is theirs")
+		at := began
+		if err != nil {
+			at = time.Time{} // the next beat shows whether it is a node again
+		}
+		r.life.Swap(newLife(r, at)).end(ErrLost)
+		r.onNodes(0)
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			r.log.Warn("could not write this node's heartbeat", "error", err)
+		}
+		return
+	}
+	r.life.Load().lives(began)
+	r.onNodes(len(beats))
+	for _, node := range w.judge(beats, time.Now()) {
+		w.burials.Go(func() { r.bury(ctx, node, beats[node]) })
+	}
+}
+
+// judge takes in the beats of all nodes and returns the nodes that are dead. A node that could not read the database
+// for a while knows nothing of the others, and judges them by what it sees from then on.
+func (w *watcher) judge(beats map[string]int64, now time.Time) (dead []string) {
+	if now.Sub(w.last) > w.pulse.sure {
+		clear(w.known)
+	}
+	w.last = now
+	for node, b := range beats {
+		switch s, ok := w.known[node]; {
+		case !ok || s.beat != b:
+			w.known[node] = seen{b, now}
+		case node != w.r.node && now.Sub(s.at) > w.pulse.dead:
+			dead = append(dead, node)
+			delete(w.known, node)
+		}
+	}
+	return dead
+}
+
+// beat writes one beat, on a connection of its own, and returns the beats of all nodes. dead means that this node was
+// no longer among them; it is valid even with an error, after which the node may not have entered again.
+func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, err error) {
+	r.beats++
+	err = r.d.UpdateApart(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, `UPDATE nodes SET beat = $2 WHERE id = $1`, r.node, r.beats)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			dead = true
+			r.enter(ctx, tx)
+		}
+		rows, err := tx.Query(ctx, `SELECT id, beat FROM nodes`)
+		beats = map[string]int64{}
+		_, err = db.Collect(rows, err, func(row db.Row) (struct{}, error) {
+			var node string
+			var b int64
+			err := row.Scan(&node, &b)
+			beats[node] = b
+			return struct{}{}, err
+		})
+		return err
+	})
+	return beats, dead, err
+}
+
+// bury makes the jobs of a dead node due, unless the node has written a beat since. A node that is alive after all
+// notices at its next beat, and until then is not sure of its jobs.
+func (r *Runner) bury(ctx context.Context, node string, beat int64) {
+	ctx, cancel := context.WithTimeout(ctx, buryLimit)
+	defer cancel()
+	var n int64
+	err := r.d.Update(ctx, func(tx *db.Tx) (err error) {
+		if n, err = tx.Exec(ctx, `DELETE FROM nodes WHERE id = $1 AND beat = $2`, node, beat); err != nil || n == 0 {
+			return err
+		}
+		n, err = tx.Exec(ctx, release, node, due(tx), tx.Now().UnixMicro())
+		return err
+	})
+	if err != nil {
+		r.log.Warn("could not take over a dead node's jobs; trying again", "node", node, "error", err)
+		return
+	}
+	r.log.Warn("a node died; its jobs are due again", "node", node, "jobs", n)
+	for _, k := range r.kinds {
+		k.rescan()
+	}
+}
+
+const stepMin = 5 * time.Second // a clock that goes back by less is not taken to have stepped
+
+// stepper is a reading of the database's clock and when it was taken, by the monotonic clock.
+type stepper struct{ wall, at time.Time }
+
+// watchClock notices when the database's clock has stepped back, and then calls mendTimes.
+func (r *Runner) watchClock(ctx context.Context, c *stepper) {
+	now := stepper{r.d.Now(), time.Now()}
+	step := now.wall.Sub(c.wall) - now.at.Sub(c.at)
+	if step > -stepMin {
+		*c = now
+		return
+	}
+	r.log.Warn("the clock stepped back; jobs wait as long as they would have", "step", -step.Round(time.Second))
+	if err := r.mendTimes(ctx); err != nil {
+		r.log.Warn("could not mend the times of jobs after the clock stepped back; trying again", "error", err)
+		return
+	}
+	*c = now
+	for _, k := range r.kinds {
+		k.restart()
+	}
+}
+
+// mendTimes restarts the waits of jobs whose wait began in what is now the future, because the clock has stepped back
+// since. Times that a caller chose are kept.
+func (r *Runner) mendTimes(ctx context.Context) error {
+	return r.d.Update(ctx, func(tx *db.Tx) error {
+		tx.Queue(ctx, `UPDATE jobs SET run_at = $1 + (run_at - set_at), set_at = $1 WHERE set_at > $2 AND holder = ''
+			AND NOT parked AND held = ''`,
+			tx.Now().UnixMicro(), tx.Now().Add(stepMin).UnixMicro())
+		return nil
+	})
+}

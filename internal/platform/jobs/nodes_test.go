@@ -1,0 +1,584 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
+)
+
+// TestJudge checks which nodes are dead to a node that reads beats every two seconds.
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	type look struct {
+		at    int // seconds
+		beats map[string]int64
+		dead  []string
+	}
+	still := map[string]int64{"a": 7, "me": 1}
+	for _, tc := range []struct {
+		name  string
+		looks func() []look
+	}{
+		{"a heart that stands still", func() (all []look) {
+			for at := 0; at <= 20; at += 2 {
+				all = append(all, look{at, still, nil})
+			}
+			return append(all, look{22, still, []string{"a"}})
+		}},
+		{"hearts that beat", func() (all []look) {
+			for at := 0; at < 100; at += 2 {
+				all = append(all, look{at, map[string]int64{"a": int64(at), "me": int64(at)}, nil})
+			}
+			return all
+		}},
+		{"a node seen for the first time", func() []look {
+			return []look{{0, map[string]int64{"me": 1}, nil}, {2, still, nil}, {4, still, nil}}
+		}},
+		{"the database was away, so nobody could beat", func() []look {
+			return []look{{0, still, nil}, {2, still, nil}, {62, still, nil}, {64, still, nil}, {72, still, nil},
+				{82, still, nil},
+				{84, still, []string{"a"}}}
+		}},
+		{"nobody takes himself for dead", func() (all []look) {
+			for at := 0; at < 100; at += 2 {
+				all = append(all, look{at, map[string]int64{"me": 1}, nil})
+			}
+			return all
+		}},
+	} {
+		start := time.Now()
+		w := watcher{r: &Runner{node: "me"}, pulse: normalPulse, known: map[string]seen{}}
+		for _, l := range tc.looks() {
+			if dead := w.judge(l.beats, start.Add(time.Duration(l.at)*time.Second)); !slices.Equal(dead, l.dead) {
+				t.Errorf("%s: after %d s %q are dead, want %q", tc.name, l.at, dead, l.dead)
+			}
+		}
+	}
+}
+
+// TestSure goes through the life of a node that loses the database and is taken for dead.
+func TestSure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stopping := make(chan struct{})
+		begin := func(alone bool) *life {
+			ctx, end := context.WithCancelCause(context.Background())
+			return &life{alone: alone, sure: normalPulse.sure, stopping: stopping, ctx: ctx, end: end, beatAt: time.Now(),
+				beat: make(chan struct{})}
+		}
+		l, alone := begin(false), begin(true)
+		j := Job{life: l}
+		sure := func(what string, want error) {
+			t.Helper()
+			if err := j.Sure(t.Context()); !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", what, err, want)
+			}
+		}
+		sure("after a beat", nil)
+		time.Sleep(11 * time.Second)
+		sure("11 s after a beat", nil)
+		time.Sleep(time.Second)
+		began := time.Now()
+		time.AfterFunc(5*time.Second, func() { l.lives(time.Now()) })
+		sure("12 s after a beat, with another to come", nil)
+		if waited := time.Since(began); waited != 5*time.Second {
+			t.Errorf("it waited for %v, not for the beat", waited)
+		}
+		time.Sleep(time.Minute)
+		sure("without a beat", ErrUnsure)
+		l.lives(time.Now().Add(-time.Minute))
+		time.AfterFunc(time.Second, func() { l.end(ErrLost) })
+		sure("taken for dead while it waits", ErrLost)
+		l.lives(time.Now())
+		sure("taken for dead before", ErrLost)
+
+		j = Job{life: alone}
+		sure("alone, an hour after its only beat", nil)
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := (Job{life: begin(false)}).Sure(gone); err != nil {
+			t.Errorf("a job whose context ended is %v, but certainly this worker's", err)
+		}
+		close(stopping)
+		sure("when stopping", ErrStopping)
+	})
+}
+
+func testRunner(t *testing.T, d *db.DB) *Runner {
+	t.Helper()
+	r := NewRunner(d, NewQueue(d), slog.New(slog.DiscardHandler), time.Second)
+	r.pulse = pulse{every: 20 * time.Millisecond, sure: 20 * time.Second, dead: 200 * time.Millisecond}
+	return r
+}
+
+func start(t *testing.T, r *Runner) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	return stop
+}
+
+func insert(t *testing.T, d *db.DB, all ...New) {
+	t.Helper()
+	if err := d.Update(t.Context(), func(tx *db.Tx) error {
+		NewQueue(d).Insert(t.Context(), tx,
+			all...)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func exec(t *testing.T, d *db.DB, text string, args ...any) {
+	t.Helper()
+	err := d.Update(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), text, args...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDeadNodesAreBuried has a node that was killed, and one that only seems to have held its jobs for too long,
+// because its clock is behind.
+func TestDeadNodesAreBuried(t *testing.T) {
+	d := dbtest.Postgres(t)
+	insert(t, d, New{Kind: "k", Lane: "l", Payload: "of the dead"}, New{Kind: "k", Lane: "l", Payload: "of the living"})
+	exec(t, d, `UPDATE jobs SET holder = payload, attempt = 1, run_at = 1`)
+	exec(t, d, `INSERT INTO nodes (id, beat, started_at) VALUES ('of the dead', 5, 0), ('of the living', 5, 0)`)
+	r := testRunner(t, d)
+	got := make(chan Job, 10)
+	r.Handle(Kind{Name: "k", Handle: func(ctx context.Context, j Job) error {
+		got <- j
+		return r.q.End(ctx, j)
+	}})
+	beating, enough := context.WithCancel(t.Context())
+	beaten := make(chan struct{})
+	go func() {
+		defer close(beaten)
+		for beating.Err() == nil {
+			d.Update(beating, func(tx *db.Tx) error {
+				_, err := tx.Exec(beating, `UPDATE nodes SET beat = beat + 1 WHERE id = 'of the living'`)
+				return err
+			})
+		}
+	}()
+	stop := start(t, r)
+	j := <-got
+	if j.Payload != "of the dead" || j.Attempt != 2 {
+		t.Errorf("took over %+v", j)
+	}
+	insert(t, d, New{Kind: "k", Lane: "l", Payload: "new"})
+	if j := <-got; j.Payload != "new" {
+		t.Errorf("then did %+v", j)
+	}
+	stop()
+	enough()
+	<-beaten
+	var holder string
+	if err := d.QueryRow(t.Context(), `SELECT holder FROM jobs`).Scan(&holder); err != nil || holder != "of the living" {
+		t.Errorf("the other job is held by %q, %v", holder, err)
+	}
+}
+
+// TestBuriedNodeFindsOut makes others take a live node for dead.
+func TestBuriedNodeFindsOut(t *testing.T) {
+	d := dbtest.Postgres(t)
+	r := testRunner(t, d)
+	begun, lost := make(chan Job, 10), make(chan struct{})
+	r.Handle(Kind{Name: "k", Handle: func(ctx context.Context, j Job) error {
+		if j.Payload == "first" {
+			begun <- j
+			defer close(lost)
+			<-ctx.Done()
+			if err := j.Sure(context.WithoutCancel(ctx)); !errors.Is(err, ErrLost) || !errors.Is(context.Cause(ctx), ErrLost) {
+				t.Errorf("the job is lost, but it is %v, and its context ended because of %v", err, context.Cause(ctx))
+			}
+			return context.Cause(ctx)
+		}
+		if err := j.Sure(ctx); err != nil {
+			t.Errorf("a job of its next life: %v", err)
+		}
+		begun <- j
+		return r.q.End(ctx, j)
+	}})
+	insert(t, d, New{Kind: "k", Payload: "first"})
+	stop := start(t, r)
+	j := <-begun
+	exec(t, d, `WITH buried AS (DELETE FROM nodes) UPDATE jobs SET run_at = 0, holder = 'another', attempt = attempt + 1`)
+	<-lost
+	insert(t, d, New{Kind: "k", Payload: "second"})
+	<-begun
+	stop()
+	var holder string
+	var attempt int
+	if err := d.QueryRow(t.Context(), `SELECT holder, attempt FROM jobs WHERE id = $1`, j.ID).Scan(&holder,
+		&attempt); err != nil ||
+		holder != "another" || attempt != 2 {
+		t.Errorf("the lost job is held by %q, attempt %d, %v", holder, attempt, err)
+	}
+}
+
+// TestHeartWaitsForNoWork takes all connections and leaves jobs to be given back, and checks that heartbeats go on.
+func TestHeartWaitsForNoWork(t *testing.T) {
+	url := dbtest.PostgresURL(t)
+	d, beside := dbtest.Open(t, url), dbtest.Open(t, url)
+	r := testRunner(t, d)
+	stop := start(t, r)
+	beat := func() (n int64) {
+		t.Helper()
+		if err := beside.QueryRow(t.Context(), `SELECT COALESCE(MAX(beat), 0) FROM nodes`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	await := func(n int64) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); beat() < n; {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d beats, want %d", beat(), n)
+			}
+		}
+	}
+	await(1)
+	const connections = 6 // of dbtest.Open
+	taken, enough := make(chan struct{}, connections), make(chan struct{})
+	var holders sync.WaitGroup
+	release := sync.OnceFunc(func() {
+		close(enough)
+		holders.Wait()
+	})
+	defer release()
+	for range connections {
+		holders.Go(func() {
+			d.Update(t.Context(), func(*db.Tx) error {
+				taken <- struct{}{}
+				<-enough
+				return nil
+			})
+		})
+	}
+	for range connections {
+		<-taken
+	}
+	r.mu.Lock()
+	for range 100 {
+		r.owed = append(r.owed, Job{ID: id.New()})
+	}
+	r.mu.Unlock()
+	await(beat() + 20)
+	release()
+	stop()
+}
+
+// TestStopBeforeTheBeginning stops a runner before it has started, which is no error.
+func TestStopBeforeTheBeginning(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := testRunner(t, d).Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestStoppingBeginsNothing stops a node while a handler prepares, and checks that the job is given back unchanged.
+func TestStoppingBeginsNothing(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		r := testRunner(t, d)
+		begun, went := make(chan struct{}), make(chan struct{})
+		r.Handle(Kind{Name: "k", Handle: func(ctx context.Context, j Job) error {
+			close(begun)
+			<-went
+			err := j.Sure(ctx)
+			if !errors.Is(err, ErrStopping) {
+				t.Errorf("a job that is not begun: %v", err)
+			}
+			return err
+		}})
+		insert(t, d, New{Kind: "k"})
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(ctx) }()
+		<-begun
+		cancel()
+		close(went)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		var holder string
+		var tries, failures, runAt int64
+		err := d.QueryRow(t.Context(), `SELECT holder, tries, failures, run_at FROM jobs`).Scan(&holder, &tries, &failures,
+			&runAt)
+		if err != nil || holder != "" || tries+failures != 0 || runAt > d.Now().UnixMicro() {
+			t.Errorf("the job is held by %q, with %d tries, %d failures, due at %d: %v", holder, tries, failures, runAt, err)
+		}
+	})
+}
+
+// TestUnnoticedClaims makes a claim succeed whose answer is lost: the node holds a job that no worker has.
+func TestUnnoticedClaims(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		r := testRunner(t, d)
+		got := make(chan Job, 10)
+		r.Handle(Kind{Name: "k", Handle: func(ctx context.Context, j Job) error {
+			if j.Payload == "mark" {
+				// The loop is between two claims, or in one that calls disown first.
+				exec(t, d, `UPDATE jobs SET holder = $1, attempt = 1, run_at = $2 WHERE payload = 'claimed'`, r.node, int64(inHand))
+				r.kinds[0].doubt.Store(true)
+				insert(t, d, New{Kind: "k", Lane: "l"})
+			}
+			got <- j
+			return r.q.End(ctx, j)
+		}})
+		insert(t, d, New{Kind: "k", Lane: "l", Payload: "claimed", RunAt: d.Now().Add(time.Hour)},
+			New{Kind: "k", Lane: "l", Payload: "mark"})
+		stop := start(t, r)
+		defer stop()
+		for j := range got {
+			if j.Payload == "claimed" {
+				if j.Attempt != 2 {
+					t.Errorf("attempt %d", j.Attempt)
+				}
+				return
+			}
+		}
+	})
+}
+
+// TestClockSteppedBack has jobs from before the clock stepped back by ten hours. Waits last as long as intended; a
+// time that a caller chose is kept.
+func TestClockSteppedBack(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		now := d.Now()
+		later := now.Add(10 * time.Hour)
+		insert(t, d, New{Kind: "other", Lane: "at once"}, New{Kind: "other", Lane: "waits"},
+			New{Kind: "other", Lane: "parked"},
+			New{Kind: "other", Lane: "chosen", RunAt: later.Add(time.Minute)}, New{Kind: "other", Lane: "before"})
+		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2 WHERE lane = 'at once'`, later.Add(-slack).UnixMicro(),
+			later.UnixMicro())
+		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2 WHERE lane = 'waits'`, later.Add(time.Hour).UnixMicro(),
+			later.UnixMicro())
+		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2, parked = TRUE WHERE lane = 'parked'`, int64(never),
+			later.UnixMicro())
+		exec(t, d, `UPDATE jobs SET run_at = $1 WHERE lane = 'before'`, now.Add(30*time.Hour).UnixMicro())
+		if err := testRunner(t, d).begin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for lane, want := range map[string]time.Time{"at once": now.Add(-slack), "waits": now.Add(time.Hour),
+			"chosen": later.Add(time.Minute),
+			"before": now.Add(30 * time.Hour)} {
+			var at int64
+			if err := d.QueryRow(t.Context(), `SELECT run_at FROM jobs WHERE lane = $1`, lane).Scan(&at); err != nil {
+				t.Fatal(err)
+			}
+			if off := time.UnixMicro(at).Sub(want); off < 0 || off > time.Minute {
+				t.Errorf("%q is due at %v, want %v", lane, time.UnixMicro(at), want)
+			}
+		}
+		// The step is also noticed while a node runs.
+		r := testRunner(t, d)
+		c := stepper{wall: d.Now().Add(time.Hour), at: time.Now()}
+		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2 WHERE lane = 'waits'`, later.Add(time.Hour).UnixMicro(),
+			later.UnixMicro())
+		r.watchClock(t.Context(), &c)
+		var at int64
+		if err := d.QueryRow(t.Context(), `SELECT run_at FROM jobs WHERE lane = 'waits'`).Scan(&at); err != nil ||
+			at > now.Add(2*time.Hour).UnixMicro() {
+			t.Errorf("after a step the job is due at %v, %v", time.UnixMicro(at), err)
+		}
+	})
+}
+
+// TestLostWordOfABurial makes others take a node for dead, and loses the answer to the beat that enters it again. Its
+// next beat finds it among the nodes, but the jobs that it had before are no longer its own.
+func TestLostWordOfABurial(t *testing.T) {
+	d, proxy := dbtest.Proxied(t, 0)
+	r := testRunner(t, d)
+	if err := r.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := Job{life: r.life.Load()}
+	w := watcher{r: r, pulse: r.pulse, known: map[string]seen{}}
+	exec(t, d, `DELETE FROM nodes`)
+	proxy.LoseAnswers(1)
+	w.beat(t.Context())
+	w.beat(t.Context())
+	if err := before.Sure(t.Context()); proxy.Lost() != 1 || !errors.Is(err, ErrLost) {
+		t.Errorf("with %d answers lost a job from before the burial is %v, want %v", proxy.Lost(), err, ErrLost)
+	}
+	if err := (Job{life: r.life.Load()}).Sure(t.Context()); err != nil {
+		t.Errorf("a job from after it is %v", err)
+	}
+}
+
+// TestBuriedNodeClaimsNothing makes others take a node for dead, which the node has not noticed. A claim of it must
+// fail, because no node would release the jobs if it died: its burial is over.
+func TestBuriedNodeClaimsNothing(t *testing.T) {
+	d := dbtest.Postgres(t)
+	dead, alive := testRunner(t, d), testRunner(t, d)
+	dead.pulse.every = time.Hour
+	got := make(chan *Runner, 10)
+	for _, r := range []*Runner{dead, alive} {
+		r.Handle(Kind{Name: "k", Handle: func(ctx context.Context, j Job) error {
+			got <- r
+			return r.q.End(ctx, j)
+		}})
+	}
+	defer start(t, dead)()
+	insert(t, d, New{Kind: "k"})
+	if <-got != dead {
+		t.Fatal("another than the only node did the job")
+	}
+	for n := 1; n > 0; { // until its end is recorded
+		if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(t, d, `DELETE FROM nodes`)
+	for range 10 {
+		insert(t, d, New{Kind: "k"})
+	}
+	for deadline := time.Now().Add(30 * time.Second); !dead.kinds[0].doubt.Load(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the dead node did not try to claim a job")
+		}
+	}
+	var held int
+	if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE holder <> ''`).Scan(&held); err != nil ||
+		held > 0 || len(got) > 0 {
+		t.Errorf("the dead node holds %d jobs and did %d, %v", held, len(got), err)
+	}
+	// Another that comes makes itself known, so the dead one learns that it was buried, and both may work.
+	defer start(t, alive)()
+	for range 10 {
+		<-got
+	}
+}
+
+// TestClaimInABurial makes a node claim a job while another buries it. Either the burial makes the job due again, or
+// the claim fails.
+func TestClaimInABurial(t *testing.T) {
+	d := dbtest.Postgres(t)
+	dead, other := testRunner(t, d), testRunner(t, d)
+	dead.Handle(Kind{Name: "k", Handle: func(context.Context, Job) error { return nil }})
+	if err := dead.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	insert(t, d, New{Kind: "k", Lane: "held"}, New{Kind: "k", Lane: "free"})
+	exec(t, d, `UPDATE jobs SET holder = $1 WHERE lane = 'held'`, dead.node)
+	locked, free := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		d.Update(t.Context(), func(tx *db.Tx) error {
+			tx.Exec(t.Context(), `UPDATE jobs SET payload = 'locked' WHERE lane = 'held'`)
+			close(locked)
+			<-free
+			return nil
+		})
+	})
+	<-locked
+	wg.Go(func() { other.bury(t.Context(), dead.node, 0) })
+	waits := func() (n int) {
+		t.Helper()
+		if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+			AND datname = current_database()`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for waits() == 0 { // until the burial has begun and waits for the lock
+	}
+	var workers sync.WaitGroup
+	claimed := make(chan error, 1)
+	go func() {
+		claimed <- dead.kinds[0].claim(t.Context(), t.Context(), []ask{{"free", "free", "free", false, 1}}, &workers)
+	}()
+	for waits() == 1 && len(claimed) == 0 { // until the claim waits, too, or is over
+	}
+	close(free)
+	wg.Wait()
+	err := <-claimed
+	workers.Wait()
+	var held int
+	if e := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE holder <> ''`).Scan(&held); e != nil || held != 0 {
+		t.Errorf("after the burial %d jobs are held by nobody, %v; the claim said %v", held, e, err)
+	}
+}
+
+// TestFrozenNodeIsBuried stops a node, or its network, in the middle of transactions that lock what a burial needs:
+// the server does not notice that the node is gone.
+func TestFrozenNodeIsBuried(t *testing.T) {
+	url := dbtest.PostgresURL(t)
+	proxy, err := pgproxy.Start(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	beside := dbtest.Open(t, url)
+	d, err := db.Open(t.Context(), db.Options{URL: proxy.URL(), Patience: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	frozen, other := testRunner(t, d), testRunner(t, beside)
+	if err := frozen.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	insert(t, beside, New{Kind: "k"}, New{Kind: "k"})
+	exec(t, beside, `UPDATE jobs SET holder = $1, attempt = 1`, frozen.node)
+	locked, thaw := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer close(thaw)
+	for _, lock := range []func(*db.Tx) error{
+		func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE nodes SET beat = 7 WHERE id = $1`, frozen.node)
+			return err
+		},
+		func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `DELETE FROM jobs WHERE id = (SELECT MIN(id) FROM jobs)`)
+			return err
+		},
+		func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE jobs SET payload = 'p' WHERE id = (SELECT MAX(id) FROM jobs)`)
+			return err
+		},
+	} {
+		wg.Go(func() {
+			d.Update(t.Context(), func(tx *db.Tx) error {
+				err := lock(tx)
+				locked <- struct{}{}
+				<-thaw
+				return err
+			})
+		})
+		<-locked
+	}
+	proxy.Hang()
+	defer proxy.Pass()
+	began := time.Now()
+	other.bury(t.Context(), frozen.node, 0)
+	var free int
+	if err := beside.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE holder = ''`).Scan(&free); err != nil ||
+		free != 2 {
+		t.Errorf("after %v %d jobs are due again, %v; want 2", time.Since(began), free, err)
+	}
+}

@@ -1,0 +1,40 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/postrider/postrider/internal/platform/db"
+)
+
+const (
+	recordTime  = 10 * time.Second // for one try
+	recordPause = 5 * time.Second  // the longest pause between tries
+)
+
+// Record runs fn, which records the outcome of a job, in an update. It repeats the update until it succeeds, as long
+// as ctx lasts and once more after that: a host's answer is known to no other process, and a job whose outcome is
+// lost is done again. fn must end the job, so that nothing is recorded twice. The error is ErrLost when another node
+// has the job.
+func (q *Queue) Record(ctx context.Context, fn func(*db.Tx) error) error {
+	pause := 100 * time.Millisecond
+	for made := false; ; { // made: an update that failed may have been committed
+		last := ctx.Err() != nil
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+		err := q.d.UpdateTogether(limited, db.Recording, fn)
+		cancel()
+		switch {
+		case errors.Is(err, ErrLost) && made:
+			return nil
+		case err == nil, errors.Is(err, ErrLost), last:
+			return err
+		}
+		made = made || !errors.Is(err, db.ErrUnavailable)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+		pause = min(2*pause, recordPause)
+	}
+}

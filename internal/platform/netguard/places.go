@@ -1,0 +1,180 @@
+package netguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider/internal/platform/fairshare"
+)
+
+// ErrBusy means that the maximum number of fetches from a host is in progress and none ended in time. It implies
+// nothing about the host.
+var ErrBusy = errors.New("too many fetches from this host at once")
+
+// Limits of simultaneous fetches from one host, and from one address, on this node.
+const (
+	fetchesPerHost  = 16
+	fetchesPerOwner = 4
+	slowFor         = 5 * time.Minute // how long an owner may have one fetch at a time from a host that was slow
+	slowKept        = 10_000
+)
+
+// places limits the simultaneous fetches from each host, for each owner and in all.
+type places struct {
+	mu    sync.Mutex
+	spots map[string]*spot
+	mine  map[ownSpot]*spot
+	slow  map[ownSpot]time.Time // host and owner -> until when
+}
+
+type ownSpot struct{ host, owner string }
+
+// spot is the places of one host, or those of one owner there. It exists while it has users.
+type spot struct {
+	users int
+	all   *fairshare.Pool  // of a host
+	few   *fairshare.Turns // of an owner
+}
+
+func newPlaces() *places {
+	return &places{spots: map[string]*spot{}, mine: map[ownSpot]*spot{}, slow: map[ownSpot]time.Time{}}
+}
+
+// enter waits for a place at a host. leave releases it, and may be called twice.
+func (p *places) enter(ctx context.Context, host, owner string) (leave func(), err error) {
+	k := ownSpot{host, owner}
+	p.mu.Lock()
+	all, mine := p.spots[host], p.mine[k]
+	if all == nil {
+		all = &spot{all: fairshare.New(fetchesPerHost, fairshare.Greed)}
+		p.spots[host] = all
+	}
+	if mine == nil {
+		most := fetchesPerOwner
+		if time.Now().Before(p.slow[k]) {
+			most = 1
+		}
+		mine = &spot{few: fairshare.NewTurns(most, 0)}
+		p.mine[k] = mine
+	}
+	all.users++
+	mine.users++
+	p.mu.Unlock()
+	forget := func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if all.users--; all.users == 0 {
+			delete(p.spots, host)
+		}
+		if mine.users--; mine.users == 0 {
+			delete(p.mine, k)
+		}
+	}
+	if err := mine.few.Enter(ctx, owner); err != nil {
+		forget()
+		return nil, fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	if err := all.all.Acquire(ctx, owner, 1); err != nil {
+		mine.few.Leave(owner)
+		forget()
+		return nil, fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return sync.OnceFunc(func() {
+		all.all.Release(owner, 1)
+		mine.few.Leave(owner)
+		forget()
+	}), nil
+}
+
+// heard records whether a host was slow for an owner. It has no effect on other owners.
+func (p *places) heard(host, owner string, slow bool) {
+	k := ownSpot{host, owner}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	most := fetchesPerOwner
+	if slow {
+		most = 1
+		if len(p.slow) >= slowKept {
+			clear(p.slow)
+		}
+		p.slow[k] = time.Now().Add(slowFor)
+	} else {
+		delete(p.slow, k)
+	}
+	if mine := p.mine[k]; mine != nil {
+		mine.few.SetLimit(most, 0)
+	}
+}
+
+// ownerKey is the key of the owner in a request's context.
+type ownerKey struct{}
+
+// dialing is one DialContext with the places that it took at addresses. Several addresses may be tried at once.
+type dialing struct {
+	mu    sync.Mutex
+	over  bool
+	taken map[netip.Addr]func()
+}
+
+type dialingKey struct{}
+
+// dialBounded is DialContext for fetches: a connection holds a place at its address until it is closed, whatever name
+// resolved to it.
+func (g *Guard) dialBounded(ctx context.Context, network, address string) (net.Conn, error) {
+	d := &dialing{taken: map[netip.Addr]func(){}}
+	c, err := g.bounded.DialContext(context.WithValue(ctx, dialingKey{}, d), network, address)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.over = true
+	var leave func()
+	if err == nil {
+		if at, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+			addr := at.AddrPort().Addr().Unmap()
+			leave = d.taken[addr]
+			delete(d.taken, addr)
+		}
+	}
+	for _, other := range d.taken {
+		other()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &placed{c, leave}, nil
+}
+
+// takePlace waits for a place at an address that is about to be connected to.
+func (g *Guard) takePlace(ctx context.Context, to netip.Addr) error {
+	d, _ := ctx.Value(dialingKey{}).(*dialing)
+	owner, _ := ctx.Value(ownerKey{}).(string)
+	leave, err := g.places.enter(ctx, to.String(), owner)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, twice := d.taken[to]; twice || d.over {
+		leave()
+		return nil
+	}
+	d.taken[to] = leave
+	return nil
+}
+
+// placed is a connection that releases its place when it is closed.
+type placed struct {
+	net.Conn
+	leave func()
+}
+
+func (c *placed) Close() error {
+	if c.leave != nil {
+		c.leave()
+	}
+	return c.Conn.Close()
+}

@@ -1,0 +1,113 @@
+package nodelimits
+
+import (
+	"cmp"
+	"hash/fnv"
+	"math"
+	"slices"
+)
+
+// demand is what one node has written about a limit.
+type demand struct {
+	node string
+	want float64 // what it could use
+	used float64 // what it cannot give back at once
+	held float64 // the most that it uses until it writes another value
+}
+
+// target returns how many places a node may have. Other nodes that use more than their share, because it became
+// smaller, keep what they use until they can release it; the rest is divided without them.
+func target(key string, limit int, all []demand, node string, turn int64) int {
+	all = slices.Clone(all)
+	for {
+		shares := divideWhole(key, limit, all, turn)
+		mine := shares[node]
+		kept := slices.DeleteFunc(all, func(d demand) bool {
+			over := d.used > float64(shares[d.node])
+			if over && d.node != node {
+				limit = max(limit-int(d.used), 0)
+			}
+			return over && d.node != node
+		})
+		if len(kept) == len(shares) {
+			return mine
+		}
+		all = kept
+	}
+}
+
+// divide returns the share of each demand, max-min fair: a node that wants less than an even share gets what it
+// wants, and the others divide the rest evenly. What no node wants is divided evenly among all, so that the shares
+// add up to the limit. The order of the demands does not matter.
+func divide(limit float64, all []demand) map[string]float64 {
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b demand) int {
+		return cmp.Or(cmp.Compare(a.want, b.want), cmp.Compare(a.node, b.node))
+	})
+	shares, left := make(map[string]float64, len(all)), limit
+	for i, d := range all {
+		n := max(min(d.want, left/float64(len(all)-i)), 0)
+		shares[d.node] = n
+		left -= n
+	}
+	for i, d := range all {
+		n := max(left/float64(len(all)-i), 0)
+		shares[d.node] += n
+		left -= n
+	}
+	return shares
+}
+
+// divideWhole is divide in whole numbers. The remainder of a division goes to nodes in an order that depends on the
+// key, so that no node gets more of everything. When more nodes want places than there are, they take turns: each
+// turn begins the order with another node.
+func divideWhole(key string, limit int, all []demand, turn int64) map[string]int {
+	all = slices.Clone(all)
+	wanting := 0
+	for i, d := range all {
+		if all[i].want = math.Ceil(d.want); d.want > 0 {
+			wanting++
+		}
+	}
+	if limit < wanting {
+		for i, d := range all {
+			all[i].want = min(d.want, 1)
+		}
+	}
+	order(key, all)
+	// The loops below favour the last of those that want the same.
+	if n := len(all); limit < wanting {
+		first := int(((turn % int64(n)) + int64(n)) % int64(n))
+		all = slices.Concat(all[first:], all[:first])
+	}
+	slices.SortStableFunc(all, func(a, b demand) int { return cmp.Compare(a.want, b.want) })
+	shares, left := make(map[string]int, len(all)), max(limit, 0)
+	for i, d := range all {
+		n := left / (len(all) - i)
+		if d.want < float64(n) {
+			n = max(int(d.want), 0)
+		}
+		shares[d.node] = n
+		left -= n
+	}
+	for i, d := range all {
+		n := left / (len(all) - i)
+		shares[d.node] += n
+		left -= n
+	}
+	return shares
+}
+
+// order sorts demands by a hash of the key and the node.
+func order(key string, all []demand) {
+	rank := func(node string) uint64 {
+		h := fnv.New64a()
+		h.Write([]byte(key))
+		h.Write([]byte{0})
+		h.Write([]byte(node))
+		return h.Sum64()
+	}
+	slices.SortFunc(all, func(a, b demand) int {
+		return cmp.Or(cmp.Compare(rank(a.node), rank(b.node)), cmp.Compare(a.node, b.node))
+	})
+}

@@ -1,0 +1,354 @@
+package nodelimits
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+const (
+	soon          = 10 // while shares move, exchanges are this many times as frequent
+	restFactor    = 4  // the rest after an exchange, as a multiple of the time it took
+	restLeast     = 50 // and at least a fiftieth of the time between exchanges
+	exchangeLimit = 5 * time.Second
+	movesMax      = 20 // the most frequent exchanges in a row
+	// exact is the relative error allowed in floating-point sums.
+	exact = 1e-9
+)
+
+// Run exchanges with the other nodes what each wants, until ctx ends. It leaves this node's rows, which are deleted
+// with the node. Failed exchanges are logged and repeated.
+func (s *Shares) Run(ctx context.Context) error {
+	if s.d.Alone() {
+		<-ctx.Done()
+		return nil
+	}
+	timer := time.NewTimer(s.every)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.kick:
+		case <-timer.C:
+		}
+		began := time.Now()
+		next := s.exchange(ctx)
+		rest := max(s.every/restLeast, restFactor*min(time.Since(began), s.every))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(min(rest, s.every)):
+		}
+		timer.Reset(max(next-rest, 0))
+	}
+}
+
+// exchange writes this node's rows, reads those of all nodes, applies them, and returns when the next exchange is
+// due.
+func (s *Shares) exchange(ctx context.Context) (next time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, exchangeLimit)
+	defer cancel()
+	if s.live.Load() <= 1 {
+		return s.alone(ctx)
+	}
+	now := time.Now()
+	entries, gone := s.collect(now)
+	rows := s.plan(entries, now)
+	if len(rows) == 0 && len(gone) == 0 && len(entries) == 0 {
+		return time.Hour
+	}
+	demands, err := s.swap(ctx, entries, rows, gone)
+	if err != nil {
+		s.failures.Add(1)
+		if errors.Is(err, errNotANode) {
+			clear(s.written)
+		}
+		if ok, more := s.away.Allow(); ok && ctx.Err() == nil {
+			s.log.Warn("could not tell other nodes what this one uses of shared limits; shares stay as they are",
+				"error", err, "more_like_it", more)
+		}
+		s.tell(s.overdue(entries))
+		return s.every
+	}
+	changed, moving := s.apply(entries, demands, now)
+	s.tell(changed)
+	if !moving {
+		s.moves = 0
+	} else if s.moves++; s.moves <= movesMax {
+		return s.every / soon
+	}
+	return s.every
+}
+
+// change is a share that has changed.
+type change struct {
+	key Key
+	n   float64
+}
+
+// overdue returns an even share for each key of places whose first exchange has taken too long.
+func (s *Shares) overdue(entries []*entry) (changed []change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range entries {
+		if e.whole && s.late(e) {
+			changed = append(changed, change{e.key, s.evenPlaces(e.limit)})
+		}
+	}
+	return changed
+}
+
+// alone drops all entries and this node's rows when it is the only node.
+func (s *Shares) alone(ctx context.Context) time.Duration {
+	s.mu.Lock()
+	left := s.left
+	s.mu.Unlock()
+	if !s.whole.Load() {
+		return time.Hour
+	}
+	if left {
+		if err := s.leave(ctx); err != nil {
+			return s.every
+		}
+		clear(s.written)
+	}
+	s.mu.Lock()
+	if !s.whole.Load() { // another node came meanwhile
+		s.mu.Unlock()
+		return 0
+	}
+	var changed []change
+	for k, e := range s.entries {
+		changed = append(changed, change{k, e.limit})
+	}
+	clear(s.entries)
+	clear(s.rooms)
+	if left {
+		s.left = false
+	}
+	s.mu.Unlock()
+	s.tell(changed)
+	return time.Hour
+}
+
+// tell calls Changed for the shares that changed.
+func (s *Shares) tell(changed []change) {
+	for _, c := range changed {
+		if p, ok := s.kinds[c.key.Kind]; ok {
+			p.Changed(c.key.Name, int(c.n))
+		}
+	}
+}
+
+// collect returns the entries in use, and drops the others. gone are the keys whose rows must be deleted.
+func (s *Shares) collect(now time.Time) (entries []*entry, gone []Key) {
+	s.mu.Lock()
+	if s.lost {
+		clear(s.written)
+		s.lost = false
+	}
+	s.left = false
+	for _, e := range s.entries {
+		if e.asked {
+			e.asked, e.askedAt = false, now
+		}
+		entries = append(entries, e)
+	}
+	s.mu.Unlock()
+	entries = slices.DeleteFunc(entries, func(e *entry) bool {
+		want := 0
+		if e.whole {
+			if p, ok := s.kinds[e.key.Kind]; ok {
+				want, e.held = p.Use(e.key.Name)
+			}
+			if now.Sub(e.askedAt) < s.every {
+				want = max(want, 1)
+			}
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		r, old := s.rooms[e.key.Kind], idleAfter*s.every
+		if now.Sub(r.full) < s.every {
+			old = busyFor * s.every
+		}
+		if now.Sub(e.askedAt) >= old && want == 0 && e.held == 0 && !e.asked {
+			delete(s.entries, e.key)
+			r.keys--
+			return true
+		}
+		e.want = max(e.want, float64(want))
+		return false
+	})
+	kept := map[Key]bool{}
+	for _, e := range entries {
+		kept[e.key] = true
+	}
+	for k := range s.written {
+		if !kept[k] {
+			gone = append(gone, k)
+		}
+	}
+	return entries, gone
+}
+
+// plan returns the rows to write: those that differ from what is written. It does not hold the lock for long, because
+// each request waits for it, and neither does apply.
+func (s *Shares) plan(entries []*entry, now time.Time) map[Key]row {
+	rows := map[Key]row{}
+	for _, e := range entries {
+		old, has := s.written[e.key]
+		r, limit := s.row(e, now)
+		if !has || e.whole && r != old || !e.whole && r.differs(old, limit) {
+			rows[e.key] = r
+		}
+	}
+	return rows
+}
+
+// row returns what this node wants of a limit and what it holds.
+func (s *Shares) row(e *entry, now time.Time) (r row, limit float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !e.known && e.target == 0 {
+		if e.target = s.share(e, nil, now); !e.whole && !now.Before(s.settled) {
+			e.target = e.limit // in most cases no other node uses it
+		}
+	}
+	e.recent = max(e.want, e.recent)
+	r = row{want: min(math.Ceil(e.recent), e.limit), held: max(e.share, float64(e.held), e.target)}
+	if !e.whole {
+		r.want = headroom(e.recent, e.limit)
+	}
+	if float64(e.held) > e.share {
+		r.used = float64(e.held)
+	}
+	e.want = 0
+	return r, e.limit
+}
+
+// differs reports whether a row of a rate differs enough from the old one to be written. Small changes of what is
+// wanted, and slightly less that is held, do not.
+func (r row) differs(old row, limit float64) bool {
+	return r.held > old.held || old.held-r.held > limit/100 || math.Abs(r.want-old.want) > limit/20 ||
+		(r.want == 0) != (old.want == 0)
+}
+
+// share is what this node may have of a limit when all nodes want what they wrote. While that is not known, and while
+// the others may not know of this node, it is an even share.
+func (s *Shares) share(e *entry, all []demand, now time.Time) float64 {
+	if all == nil || now.Before(s.settled) {
+		n := s.even(e.limit)
+		if e.whole {
+			n = max(math.Floor(n), min(1, e.limit))
+		}
+		return n
+	}
+	if e.whole {
+		turn := s.d.Now().UnixNano() / int64(turnTime*s.every)
+		return float64(target(e.text, int(e.limit), all, s.node, turn))
+	}
+	return divide(e.limit, all)[s.node]
+}
+
+// swap writes rows, deletes others, and then reads the demands of all nodes.
+func (s *Shares) swap(ctx context.Context, entries []*entry, rows map[Key]row, gone []Key) (
+	map[string][]demand, error) {
+	if len(rows) > 0 || len(gone) > 0 {
+		if err := s.write(ctx, rows, gone); err != nil {
+			for k := range rows { // they may have been written all the same
+				s.written[k] = row{held: -1}
+			}
+			return nil, err
+		}
+		maps.Copy(s.written, rows)
+		for _, k := range gone {
+			delete(s.written, k)
+		}
+	}
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	keys := make([]string, len(entries))
+	for i, e := range entries {
+		keys[i] = e.text
+	}
+	return s.read(ctx, keys)
+}
+
+// apply sets the shares by the demands of all nodes. moving means that a share has not yet reached its target, here
+// or on another node.
+func (s *Shares) apply(entries []*entry, demands map[string][]demand, now time.Time) (changed []change, moving bool) {
+	for _, e := range entries {
+		all := demands[e.text]
+		if !slices.ContainsFunc(all, func(d demand) bool { return d.node == s.node }) {
+			delete(s.written, e.key) // the row was deleted with this node, which was taken for dead
+			moving = true
+			continue
+		}
+		is, moves, ok := s.applyTo(e, all, now)
+		if !ok {
+			return nil, true
+		}
+		if is != nil {
+			changed = append(changed, *is)
+		}
+		moving = moving || moves
+	}
+	return changed, moving
+}
+
+// applyTo is apply for one limit. It returns the share if it has changed; !ok means that this node was taken for dead
+// and has no shares.
+func (s *Shares) applyTo(e *entry, all []demand, now time.Time) (changed *change, moving, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost {
+		return nil, true, false
+	}
+	mine, others := s.written[e.key], 0.0
+	for _, d := range all {
+		if d.node != s.node {
+			others += d.held
+		}
+	}
+	before, wasKnown := e.share, e.known
+	e.target = s.share(e, all, now)
+	if e.target <= e.share {
+		e.share = e.target
+	} else {
+		// The others leave to this node what it has written.
+		free := (e.limit - others) * (1 + exact)
+		if e.whole {
+			free = math.Floor(free)
+		}
+		if !e.whole { // two nodes that claim all of it must have something meanwhile
+			free = max(free, s.even(e.limit))
+		}
+		e.share = max(min(e.target, mine.held, free), e.share)
+	}
+	e.known = true
+	if e.share != before || !wasKnown {
+		changed = &change{e.key, e.share}
+	}
+	// Small changes wait for the next regular exchange.
+	some := e.limit / 20
+	if e.whole {
+		some = 0.5
+	}
+	moving = e.target-e.share > some || mine.held-max(e.share, float64(e.held)) > some
+	e.recent *= decay(now.Sub(e.decayed), s.every)
+	e.decayed = now
+	if e.recent < e.limit/1000 {
+		e.recent = 0
+	}
+	return changed, moving, true
+}
+
+// decay is the factor by which an earlier demand counts less after the time d.
+func decay(d, every time.Duration) float64 {
+	return math.Exp2(-float64(d) / float64(halfLife*every))
+}

@@ -1,0 +1,645 @@
+package nodelimits
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+const (
+	kind  = "places"
+	every = 20 * time.Millisecond
+
+	// Nodes that wait for an exchange do so until it comes, however long a busy machine takes for it: an even share,
+	// which comes in its place, may be more than the others leave.
+	long = time.Minute
+)
+
+// cluster is nodes of one database that use places of one limit. It counts all that they take and release.
+type cluster struct {
+	t     *testing.T
+	d     *db.DB
+	limit int
+	wait  time.Duration // for the first exchange about a key
+
+	mu    sync.Mutex
+	nodes map[string]*user
+	most  int           // places in use at a time
+	news  chan struct{} // closed when something was taken, released, or changed
+}
+
+// user is a node that takes the places that it may have while it wants any.
+type user struct {
+	*Shares
+	c     *cluster
+	name  string
+	want  int
+	slow  bool // releases nothing
+	used  int
+	share int
+	stop  func()
+
+	others sync.Map // shares of other names than k
+}
+
+func newCluster(t *testing.T, d *db.DB, limit int, names ...string) *cluster {
+	t.Helper()
+	return newClusterThatWaits(t, d, long, limit, names...)
+}
+
+func newClusterThatWaits(t *testing.T, d *db.DB, wait time.Duration, limit int, names ...string) *cluster {
+	t.Helper()
+	c := &cluster{t: t, d: d, limit: limit, wait: wait, nodes: map[string]*user{}, news: make(chan struct{})}
+	for _, name := range names {
+		c.add(name, d)
+	}
+	for _, u := range c.nodes {
+		u.Live(len(names))
+	}
+	return c
+}
+
+// add runs another node, which does not know yet how many there are.
+func (c *cluster) add(name string, d *db.DB) *user {
+	c.t.Helper()
+	c.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ($1, 0, 0)`, name)
+	u := &user{c: c, name: name, Shares: New(d, name, slog.New(slog.DiscardHandler), every)}
+	u.wait = c.wait
+	u.Keep(kind, Places{
+		Limit: func(string) int { return c.limit },
+		Use: func(string) (int, int) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return u.want, u.used
+		},
+		Changed: func(name string, n int) {
+			if name == "k" {
+				c.set(u, n)
+			} else {
+				u.others.Store(name, n)
+			}
+		},
+		Busy: func() []string {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if u.used == 0 {
+				return nil
+			}
+			return []string{"k"}
+		},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { u.Run(ctx) })
+	u.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
+	c.t.Cleanup(u.stop)
+	c.mu.Lock()
+	c.nodes[name] = u
+	c.mu.Unlock()
+	return u
+}
+
+func (c *cluster) exec(text string, args ...any) {
+	c.t.Helper()
+	err := c.d.Update(context.Background(), func(tx *db.Tx) error {
+		_, err := tx.Exec(context.Background(), text, args...)
+		return err
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// set gives a node its share.
+func (c *cluster) set(u *user, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u.share = n
+	c.work(u)
+}
+
+// work takes and releases as many places as are wanted and allowed.
+func (c *cluster) work(u *user) {
+	if n := min(u.want, u.share); n > u.used || !u.slow {
+		u.used = n
+	}
+	sum := 0
+	for _, u := range c.nodes {
+		sum += u.used
+	}
+	c.most = max(c.most, sum)
+	close(c.news)
+	c.news = make(chan struct{})
+}
+
+// wants makes a node want so many places from now on.
+func (c *cluster) wants(name string, n int) {
+	c.t.Helper()
+	c.mu.Lock()
+	u := c.nodes[name]
+	u.want = n
+	c.mu.Unlock()
+	share, known := u.Places(Key{kind, "k"}, c.limit)
+	if !known {
+		share = 0
+	}
+	c.set(u, share)
+}
+
+func (c *cluster) used() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	used := map[string]int{}
+	for name, u := range c.nodes {
+		used[name] = u.used
+	}
+	return used
+}
+
+// await waits until the nodes use what is expected.
+func (c *cluster) await(what string, ok func(used map[string]int) bool) {
+	c.t.Helper()
+	deadline := time.After(30 * time.Second)
+	for {
+		c.mu.Lock()
+		news := c.news
+		c.mu.Unlock()
+		if ok(c.used()) {
+			return
+		}
+		select {
+		case <-news:
+		case <-deadline:
+			rows, err := c.d.Query(context.Background(), `SELECT node, want, used, held FROM quotas ORDER BY node`)
+			all, err := db.Collect(rows, err, func(r db.Row) (d demand, err error) {
+				err = r.Scan(&d.node, &d.want, &d.used, &d.held)
+				return d, err
+			})
+			c.t.Fatalf("%s: they use %v; rows %+v, %v", what, c.used(), all, err)
+		}
+	}
+}
+
+// kept fails the test if more than the limit was in use at any moment.
+func (c *cluster) kept() {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.most > c.limit {
+		c.t.Errorf("%d of %d places were in use at a time", c.most, c.limit)
+	}
+}
+
+func sum(used map[string]int) (n int) {
+	for _, u := range used {
+		n += u
+	}
+	return n
+}
+
+// Three nodes that want changing numbers of places never have more than the limit, and have all of it when they want
+// as much.
+func TestThreeNodesKeepOneLimit(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{1, 2, 7, 20} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			t.Parallel()
+			names := []string{"a", "b", "c"}
+			c := newCluster(t, dbtest.Postgres(t), limit, names...)
+			for range 10 {
+				total := 0
+				for _, name := range names {
+					n := rand.IntN(2 * limit)
+					if rand.IntN(3) == 0 {
+						n = 0
+					}
+					total += n
+					c.mu.Lock()
+					c.nodes[name].slow = rand.IntN(2) == 0
+					c.mu.Unlock()
+					c.wants(name, n)
+				}
+				for _, name := range names { // what hung ends
+					c.mu.Lock()
+					u := c.nodes[name]
+					u.slow = false
+					c.work(u)
+					c.mu.Unlock()
+				}
+				if total >= limit {
+					all := func(used map[string]int) bool { return sum(used) >= limit }
+					c.await(fmt.Sprintf("wanted are %d of %d", total, limit), all)
+				}
+			}
+			c.kept()
+		})
+	}
+}
+
+// A single place is passed on, so that each node that wants it gets it in the end.
+func TestOnePlaceGoesAround(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, dbtest.Postgres(t), 1, "a", "b", "c")
+	for name := range c.nodes {
+		c.wants(name, 5)
+	}
+	for name := range c.nodes {
+		c.await(name+" has its turn", func(used map[string]int) bool { return used[name] == 1 })
+	}
+	c.kept()
+}
+
+// The share of a node that no longer wants anything, or is dead, goes to those that want it.
+func TestSharesComeBack(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b", "c")
+	for name := range c.nodes {
+		c.wants(name, 20)
+	}
+	even := func(used map[string]int) bool { return sum(used) == 20 && min(used["a"], used["b"], used["c"]) == 6 }
+	c.await("all want all", even)
+	c.wants("a", 0)
+	c.await("one wants nothing", func(used map[string]int) bool { return used["b"] == 10 && used["c"] == 10 })
+	c.wants("a", 1)
+	c.await("one wants one", func(used map[string]int) bool { return used["a"] == 1 && used["b"]+used["c"] >= 18 })
+	c.kept()
+
+	c.nodes["c"].stop() // found dead: the others get its share
+	c.mu.Lock()
+	c.nodes["c"].used = 0
+	c.mu.Unlock()
+	c.exec(`DELETE FROM nodes WHERE id = 'c'`)
+	c.wants("a", 20)
+	for _, name := range []string{"a", "b"} {
+		c.nodes[name].Live(2)
+	}
+	c.await("one is dead", func(used map[string]int) bool { return used["a"] == 10 && used["b"] == 10 })
+	c.nodes["b"].stop()
+	c.mu.Lock()
+	c.nodes["b"].used = 0
+	c.mu.Unlock()
+	c.exec(`DELETE FROM nodes WHERE id = 'b'`)
+	c.nodes["a"].Live(1)
+	c.await("one is left", func(used map[string]int) bool { return used["a"] == 20 })
+	c.kept()
+	eventually(t, "the last node has no rows", func() bool { return c.rows() == 0 })
+}
+
+func (c *cluster) rows() (n int) {
+	if err := c.d.QueryRow(context.Background(), `SELECT COUNT(*) FROM quotas`).Scan(&n); err != nil {
+		c.t.Fatal(err)
+	}
+	return n
+}
+
+// eventually polls until a condition holds.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(every) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within half a minute: %s", what)
+		}
+	}
+}
+
+// A node that was alone and uses all places is joined by another.
+func TestAnotherNodeComes(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, dbtest.Postgres(t), 20, "a")
+	c.wants("a", 20)
+	if used := c.used(); used["a"] != 20 || c.rows() != 0 {
+		t.Fatalf("a node alone has %d of 20 places, and %d rows", used["a"], c.rows())
+	}
+	c.nodes["a"].Live(2)
+	eventually(t, "the other nodes know what it has", func() bool { return c.rows() == 1 })
+	b := c.add("b", c.d)
+	b.Live(2)
+	c.wants("b", 20)
+	c.await("both have half", func(used map[string]int) bool { return used["a"] == 10 && used["b"] == 10 })
+	c.kept()
+}
+
+// When another node comes, the places that this one had while it was alone are divided by their limit, not by how many
+// were in use.
+func TestBusyKeysKeepTheirLimit(t *testing.T) {
+	t.Parallel()
+	s := New(dbtest.Postgres(t), "a", slog.New(slog.DiscardHandler), time.Hour)
+	s.Keep(kind, Places{Limit: func(string) int { return 20 }, Use: func(string) (int, int) { return 3, 3 },
+		Changed: func(string, int) {}, Busy: func() []string { return []string{"k"} }})
+	s.Live(1)
+	if n, _ := s.Places(Key{kind, "k"}, 20); n != 20 {
+		t.Fatalf("alone it has %d", n)
+	}
+	s.Live(2)
+	if e := s.entries[Key{kind, "k"}]; e == nil || e.limit != 20 {
+		t.Errorf("the limit of 20 is entered as %+v", e)
+	}
+}
+
+// A node that others took for dead has nothing until it has found out what they have.
+func TestTakenForDead(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b")
+	c.wants("a", 20)
+	c.await("one wants all", func(used map[string]int) bool { return used["a"] == 20 })
+	c.exec(`DELETE FROM nodes WHERE id = 'a'`)
+	c.mu.Lock()
+	c.nodes["a"].used, c.nodes["a"].want = 0, 0 // it is not sure of its jobs, and begins nothing
+	c.mu.Unlock()
+	c.nodes["b"].Live(1)
+	c.wants("b", 20)
+	c.await("the other has all", func(used map[string]int) bool { return used["b"] == 20 })
+	c.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ('a', 0, 0)`)
+	c.nodes["b"].Live(2)
+	eventually(t, "the other has written what it has", func() bool {
+		rows, err := c.nodes["a"].read(t.Context(), []string{kind + "/k"})
+		all := func(d demand) bool { return d.node == "b" && d.held == 20 }
+		return err == nil && slices.ContainsFunc(rows[kind+"/k"], all)
+	})
+	c.nodes["a"].Live(0)
+	c.nodes["a"].Live(2)
+	c.wants("a", 20)
+	c.await("both have half", func(used map[string]int) bool { return used["a"] == 10 && used["b"] == 10 })
+	c.kept()
+}
+
+// While the database is not available every node keeps its shares.
+func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
+	d, p := dbtest.Proxied(t, time.Second)
+	c := newClusterThatWaits(t, d, patience*every, 20, "a", "b")
+	c.wants("a", 20)
+	c.wants("b", 20)
+	even := func(used map[string]int) bool { return used["a"] == 10 && used["b"] == 10 }
+	c.await("both want all", even)
+	p.Refuse()
+	for range 2 { // one that was running when it went away, and one that was not
+		c.nodes["a"].failed(t)
+	}
+	if share, known := c.nodes["a"].Places(Key{kind, "k"}, 20); share != 10 || !known {
+		t.Errorf("without the database the share is %d, %v", share, known)
+	}
+	if rate := c.nodes["a"].Rate(Key{"rate", "new"}, 10, 1); rate != 5 {
+		t.Errorf("without the database a node has %v of a new rate", rate)
+	}
+	eventually(t, "a new key has an even share", func() bool {
+		n, known := c.nodes["a"].Places(Key{kind, "new"}, 20)
+		told, _ := c.nodes["a"].others.Load("new")
+		return known && n == 10 && told == 10
+	})
+	if err := p.Pass(); err != nil {
+		t.Fatal(err)
+	}
+	c.wants("b", 0)
+	c.await("it goes on", func(used map[string]int) bool { return used["a"] == 20 })
+	c.kept()
+}
+
+// failed waits until an exchange has failed.
+func (u *user) failed(t *testing.T) {
+	t.Helper()
+	before := u.failures.Load()
+	eventually(t, "an exchange fails", func() bool { return u.failures.Load() > before })
+}
+
+// After lost answers, the table and the node's copy of it agree in the end.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	d, p := dbtest.Proxied(t, time.Second)
+	c := newCluster(t, d, 20, "a", "b")
+	for i := range 6 {
+		p.LoseAnswers(1)
+		c.wants("a", 20*(i%2))
+		c.wants("b", 20)
+		c.await("after a lost answer", func(used map[string]int) bool {
+			return used["b"] == 20-10*(i%2) && used["a"] == 10*(i%2)
+		})
+	}
+	c.kept()
+}
+
+// Rates add up to the limit, and a node that wants little leaves the rest to the others.
+func TestRates(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, dbtest.Postgres(t), 1, "a", "b", "c")
+	key := Key{"requests", "team"}
+	ask := func(wants map[string]float64) (shares map[string]float64, sum float64) {
+		shares = map[string]float64{}
+		for name, w := range wants {
+			shares[name] = c.nodes[name].Rate(key, 10, w)
+			sum += shares[name]
+		}
+		return shares, sum
+	}
+	near := func(a, b float64) bool { return math.Abs(a-b) < .5 }
+	for _, step := range []struct {
+		what  string
+		wants map[string]float64
+		ok    func(map[string]float64) bool
+	}{
+		{"all flood", map[string]float64{"a": 1000, "b": 20, "c": 30}, func(s map[string]float64) bool {
+			return near(s["a"], 3.33) && near(s["b"], 3.33) && near(s["c"], 3.33)
+		}},
+		{"one asks for little", map[string]float64{"a": 1000, "b": 20, "c": 1}, func(s map[string]float64) bool {
+			return near(s["a"], 4.1) && near(s["b"], 4.1) && near(s["c"], 1.75)
+		}},
+		{"one alone", map[string]float64{"a": 1000}, func(s map[string]float64) bool { return near(s["a"], 10) }},
+	} {
+		eventually(t, step.what, func() bool {
+			shares, sum := ask(step.wants)
+			return step.ok(shares) && sum <= 10.001 && (len(shares) < 3 || sum > 9.5)
+		})
+	}
+	eventually(t, "rows that nobody wants are removed", func() bool { return c.rows() == 0 })
+}
+
+// The number of keys of each kind that a node exchanges is limited. A key without room starts no exchange, however
+// often it is asked for: the regular exchanges make room.
+func TestKeysAreBounded(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, dbtest.Postgres(t), 1, "a", "b")
+	a := c.nodes["a"]
+	for i := range keysMax + 100 {
+		if rate := a.Rate(Key{"requests", fmt.Sprint(i)}, 10, 1); rate < 5 {
+			t.Fatalf("of rate %d the share is %v", i, rate)
+		}
+	}
+	if n := c.rows(); n > keysMax {
+		t.Errorf("%d rows", n)
+	}
+	eventually(t, "what is not used makes room", func() bool { return c.rows() == 0 })
+
+	s := New(c.d, "alone", slog.New(slog.DiscardHandler), time.Hour) // its exchanges are not running
+	s.Live(2)
+	for i := range keysMax {
+		s.Places(Key{kind, fmt.Sprint(i)}, 1)
+	}
+	<-s.kick
+	for range 1000 {
+		if n, known := s.Places(Key{kind, "one too many"}, 1); n != 1 || !known {
+			t.Fatalf("of what found no room the share is %d, %v", n, known)
+		}
+	}
+	if len(s.entries) != keysMax || len(s.kick) > 0 {
+		t.Errorf("with %d keys an exchange is due: %v", len(s.entries), len(s.kick) > 0)
+	}
+	if s.Rate(Key{"requests", "team"}, 10, 1); len(s.entries) != keysMax+1 || len(s.kick) == 0 {
+		t.Error("the keys of one kind leave no room for another")
+	}
+}
+
+// Mail to many destinations leaves room for the rates of teams: a team whose requests all come to one node has its
+// whole rate there.
+func TestRateBesideManyDestinations(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b", "c")
+	a := c.nodes["a"]
+	c.mu.Lock()
+	a.want, a.used = 1, 1 // of each destination, such as a kept connection
+	c.mu.Unlock()
+	for i := range keysMax + 1 {
+		a.Places(Key{kind, fmt.Sprint("destination ", i)}, 20)
+	}
+	eventually(t, "the team has its whole rate", func() bool { return a.Rate(Key{"requests", "team"}, 10, 10) >= 10 })
+}
+
+// A node that has no room for a key uses an even share of it and no more, whatever the others have. When there is room,
+// they keep the limit again.
+func TestLimitWithoutRoom(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b")
+	a, b := c.nodes["a"], c.nodes["b"]
+	uses := func(u *user, want, used int) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		u.want, u.used = want, used
+	}
+	uses(a, 1, 1)
+	for i := range keysMax {
+		a.Places(Key{kind, fmt.Sprint("destination ", i)}, 20)
+	}
+	uses(b, 20, 0)
+	key := Key{kind, "busy.example"}
+	eventually(t, "the other node has all", func() bool {
+		n, _ := b.Places(key, 20)
+		return n == 20
+	})
+	if n, known := a.Places(key, 20); n != 10 || !known {
+		t.Errorf("without room a node has %d of 20 places, %v", n, known)
+	}
+	uses(a, 0, 0)
+	eventually(t, "both keep the limit", func() bool {
+		ofA, known := a.Places(key, 20)
+		ofB, _ := b.Places(key, 20)
+		return known && ofA > 0 && ofA < 10 && ofA+ofB <= 20
+	})
+}
+
+// A node that is alone makes no queries, except one that deletes its rows when it becomes the only one.
+func TestAloneWithoutQueries(t *testing.T) {
+	t.Parallel()
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		c := &cluster{t: t, d: d}
+		c.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ('a', 0, 0)`)
+		s := New(d, "a", slog.New(slog.DiscardHandler), time.Hour)
+		beats := func(what string, deletions int) {
+			t.Helper()
+			trace.Take()
+			for range 50 {
+				s.Live(1) // as each heartbeat says
+				if n, known := s.Places(Key{kind, "k"}, 20); n != 20 || !known || s.Rate(Key{"rate", "k"}, 2, 1) != 2 {
+					t.Errorf("%s, a node alone has %d, %v", what, n, known)
+				}
+				s.exchange(t.Context())
+			}
+			for _, st := range trace.Take() {
+				if deletions--; st.SQL != removeAll {
+					t.Errorf("%s, a node alone asks %s", what, st.SQL)
+				}
+			}
+			if deletions != 0 && !d.Alone() {
+				t.Errorf("%s, a node alone deletes its rows %+d times too few", what, deletions)
+			}
+		}
+		beats("at its start", 1)
+		beats("later", 0)
+		if s.Live(2); !d.Alone() {
+			s.Rate(Key{"rate", "k"}, 2, 1)
+			s.exchange(t.Context())
+			if n := c.rows(); n != 1 {
+				t.Errorf("beside another, a node has %d rows", n)
+			}
+		}
+		beats("after it was not alone", 1)
+		if n := c.rows(); n != 0 {
+			t.Errorf("alone again, a node has %d rows", n)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if n, known := (*Shares)(nil).Places(Key{kind, "k"}, 20); n != 20 || !known {
+			t.Errorf("without shares, a node has %d, %v", n, known)
+		}
+	})
+}
+
+// The queries of an exchange do not take longer with more rows of other keys.
+func TestStatementsGoByIndexes(t *testing.T) {
+	t.Parallel()
+	trace := &dbtest.Trace{}
+	d, err := db.Open(t.Context(), db.Options{URL: dbtest.PostgresURL(t), MaxConns: 3, Trace: trace.Tell})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if _, err := d.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	trace.Of(d)
+	c := &cluster{t: t, d: d}
+	c.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ('a', 0, 0)`)
+	trace.Take()
+	s := New(d, "a", slog.New(slog.DiscardHandler), time.Hour)
+	s.Live(2)
+	s.Rate(Key{"requests", "k"}, 10, 5)
+	s.exchange(t.Context())
+	s.entries[Key{"requests", "k"}].askedAt, s.entries[Key{"requests", "k"}].asked = time.Now().Add(-1000*time.Hour), false
+	s.exchange(t.Context())
+	s.Live(1)
+	s.exchange(t.Context())
+	all := trace.Take()
+	for _, st := range all {
+		if plan := trace.Plan(t, st); strings.Contains(plan, "Seq Scan") {
+			t.Errorf("%s reads all rows:\n%s", st.SQL, plan)
+		}
+	}
+	if len(all) < 6 {
+		t.Errorf("only %d statements were asked", len(all))
+	}
+}
+
+func BenchmarkShare(b *testing.B) {
+	s := New(dbtest.Postgres(b), "a", slog.New(slog.DiscardHandler), time.Hour)
+	s.Live(3)
+	key := Key{"requests", "0192f3a0-0000-7000-8000-000000000000"}
+	s.Rate(key, 10, 1)
+	s.entries[key].known, s.entries[key].share = true, 3
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Rate(key, 10, 1)
+	}
+}

@@ -1,0 +1,318 @@
+package page_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/page"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// shelf is a table of ids a0 to a9 of team one and b0 of team two.
+func shelf(t *testing.T, d *db.DB) {
+	t.Helper()
+	err := d.Update(t.Context(), func(tx *db.Tx) error {
+		if _, err := tx.Exec(t.Context(), `CREATE TABLE shelf (id TEXT PRIMARY KEY, team TEXT NOT NULL)`); err != nil {
+			return err
+		}
+		for i := range 10 {
+			tx.Queue(t.Context(), `INSERT INTO shelf (id, team) VALUES ($1, 'one')`, fmt.Sprintf("a%d", i))
+		}
+		tx.Queue(t.Context(), `INSERT INTO shelf (id, team) VALUES ('b0', 'two')`)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func query(ctx context.Context, d *db.DB, p page.Page) (string, bool, error) {
+	s := page.Select{Text: `SELECT s.id FROM shelf s WHERE s.team = $1`, ID: "s.id", Args: []any{"one"}}
+	ids, more, err := page.Query(ctx, d.Reader, s, p, func(r db.Row) (id string, err error) {
+		err = r.Scan(&id)
+		return id, err
+	})
+	return strings.Join(ids, " "), more, err
+}
+
+// A list that begins with the oldest is the same the other way round.
+func TestQueryOldestFirst(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		shelf(t, d)
+		for _, c := range []struct {
+			page page.Page
+			want string
+			more bool
+		}{
+			{page.Page{}, "a0 a1 a2 a3 a4 a5 a6 a7 a8 a9", false},
+			{page.Page{Limit: 3}, "a0 a1 a2", true},
+			{page.Page{Limit: 10}, "a0 a1 a2 a3 a4 a5 a6 a7 a8 a9", false},
+			{page.Page{Limit: 3, After: "a2"}, "a3 a4 a5", true},
+			{page.Page{Limit: 3, After: "a6"}, "a7 a8 a9", false},
+			{page.Page{Limit: 3, After: "a9"}, "", false},
+			{page.Page{Limit: 3, Before: "a5"}, "a2 a3 a4", true},
+			{page.Page{Limit: 3, Before: "a3"}, "a0 a1 a2", false},
+			{page.Page{Limit: 2, After: "a55"}, "a6 a7", true},
+		} {
+			s := page.Select{Text: `SELECT id FROM shelf WHERE team = $1`, ID: "id", Args: []any{"one"}, OldestFirst: true}
+			ids, more, err := page.Query(t.Context(), d.Reader, s, c.page, func(r db.Row) (id string, err error) {
+				err = r.Scan(&id)
+				return id, err
+			})
+			if got := strings.Join(ids, " "); err != nil || got != c.want || more != c.more {
+				t.Errorf("%+v: got %q, more %v, error %v; want %q, %v", c.page, got, more, err, c.want, c.more)
+			}
+		}
+	})
+}
+
+func TestQuery(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		shelf(t, d)
+		for _, c := range []struct {
+			name string
+			page page.Page
+			want string
+			more bool
+		}{
+			{"all, newest first", page.Page{}, "a9 a8 a7 a6 a5 a4 a3 a2 a1 a0", false},
+			{"the first page", page.Page{Limit: 3}, "a9 a8 a7", true},
+			{"exactly all", page.Page{Limit: 10}, "a9 a8 a7 a6 a5 a4 a3 a2 a1 a0", false},
+			{"after leaves the cursor out", page.Page{Limit: 3, After: "a7"}, "a6 a5 a4", true},
+			{"the last page", page.Page{Limit: 3, After: "a2"}, "a1 a0", false},
+			{"after the oldest is nothing", page.Page{Limit: 3, After: "a0"}, "", false},
+			{"after without a limit", page.Page{After: "a2"}, "a1 a0", false},
+			{"before is the page just before the cursor", page.Page{Limit: 3, Before: "a3"}, "a6 a5 a4", true},
+			{"before the second is the newest", page.Page{Limit: 3, Before: "a8"}, "a9", false},
+			{"before the newest is nothing", page.Page{Limit: 3, Before: "a9"}, "", false},
+			{"before without a limit", page.Page{Before: "a7"}, "a9 a8", false},
+			{"before, and no more", page.Page{Limit: 3, Before: "a6"}, "a9 a8 a7", false},
+			{"a cursor that is gone, after", page.Page{Limit: 2, After: "a55"}, "a5 a4", true},
+			{"a cursor that is gone, before", page.Page{Limit: 2, Before: "a55"}, "a7 a6", true},
+			{"a cursor of another team is a place like any other", page.Page{Limit: 2, After: "b0"}, "a9 a8", true},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				got, more, err := query(t.Context(), d, c.page)
+				if err != nil || got != c.want || more != c.more {
+					t.Errorf("got %q, more %v, error %v; want %q, %v", got, more, err, c.want, c.more)
+				}
+			})
+		}
+	})
+}
+
+// Paging finds every row once, in both directions and whatever is inserted or deleted meanwhile.
+func TestWalkIsStable(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		shelf(t, d)
+		var down []string
+		for p, more := (page.Page{Limit: 3}), true; more; {
+			text, next, err := query(t.Context(), d, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids := strings.Fields(text)
+			down, more = append(down, ids...), next
+			p.After = ids[len(ids)-1]
+			change := `DELETE FROM shelf WHERE id = $1` // the cursor's own row
+			if len(down) == 6 {
+				change = `INSERT INTO shelf (id, team) VALUES ($1 || 'x', 'one')` // a row in a page that was read
+			}
+			err = d.Update(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), change, p.After); return err })
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(strings.Fields("a9 a8 a7 a6 a5 a4 a3 a2 a1 a0"), down); diff != "" {
+			t.Error(diff)
+		}
+		var up []string
+		for p, more := (page.Page{Limit: 2, Before: "a0"}), true; more; {
+			text, next, err := query(t.Context(), d, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids := strings.Fields(text)
+			up, more = slices.Concat(ids, up), next
+			p.Before = ids[0]
+		}
+		if diff := cmp.Diff(strings.Fields("a9 a8 a6 a5 a4x a4 a3 a2"), up); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestQueryFails(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		if text, more, err := query(t.Context(), d, page.Page{}); err == nil || text != "" || more {
+			t.Errorf("a table that is not there gave the page %q, more %v, %v", text, more, err)
+		}
+	})
+}
+
+func TestAll(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		shelf(t, d)
+		insert := func(from, to int) {
+			t.Helper()
+			if err := d.Update(t.Context(), func(tx *db.Tx) error {
+				for i := from; i < to; i++ {
+					tx.Queue(t.Context(), `INSERT INTO shelf (id, team) VALUES ($1, 'many')`, fmt.Sprintf("c%04d", i))
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		insert(0, 1203)
+		s := page.Select{Text: `SELECT s.id FROM shelf s WHERE s.team = $1`, ID: "s.id", Args: []any{"many"}}
+		scanned, yielded := 0, 0
+		scan := func(r db.Row) (id string, err error) {
+			scanned++
+			err = r.Scan(&id)
+			return id, err
+		}
+		self := func(id string) string { return id }
+		for id, err := range page.All(t.Context(), d.Reader, s, scan, self) {
+			if want := fmt.Sprintf("c%04d", 1202-yielded); err != nil || id != want {
+				t.Fatalf("item %d is %s, want %s (%v)", yielded, id, want, err)
+			}
+			if yielded++; scanned-yielded > 502 {
+				t.Fatalf("%d rows are read and %d used", scanned, yielded)
+			}
+			if yielded == 100 {
+				insert(1203, 1300) // too late
+			}
+		}
+		if yielded != 1203 {
+			t.Errorf("%d items", yielded)
+		}
+		for range page.All(t.Context(), d.Reader, s, scan, self) {
+			scanned = 0
+			break
+		}
+		s.Text = `SELECT nothing`
+		n := 0
+		for _, err := range page.All(t.Context(), d.Reader, s, scan, self) {
+			if n++; err == nil {
+				t.Error("a query that fails gives an item")
+			}
+		}
+		if n != 1 || scanned != 0 {
+			t.Errorf("%d items of a query that fails, %d rows after the end", n, scanned)
+		}
+	})
+}
+
+// The parts of a list have all that a condition selects, once, and cost the same however little that is.
+func TestPart(t *testing.T) {
+	t.Parallel()
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		shelf(t, d)
+		list := page.Select{Text: `SELECT s.id FROM shelf s WHERE s.team = $1`, ID: "s.id", Args: []any{"one"}}
+		self := func(id string) string { return id }
+		scan := func(r db.Row) (id string, err error) { err = r.Scan(&id); return id, err }
+		for _, c := range []struct {
+			condition string
+			n         int
+			want      string // the parts
+			queries   int
+		}{
+			{"", 4, "a9 a8 a7 a6|a5 a4 a3 a2|a1 a0", 3},
+			{"", 5, "a9 a8 a7 a6 a5|a4 a3 a2 a1 a0", 2},
+			{"", 10, "a9 a8 a7 a6 a5 a4 a3 a2 a1 a0", 1},
+			{` AND s.id <> 'a8'`, 4, "a9 a7 a6|a5 a4 a3 a2|a1 a0", 6},
+			{` AND s.id IN ('a7', 'a2')`, 3, "a7||a2|", 8},
+			{` AND s.id IN ('a7', 'a2')`, 5, "a7|a2|", 6},
+			{` AND s.id = 'x'`, 11, "", 2},
+		} {
+			some := list
+			some.Text += c.condition
+			var parts []string
+			trace.Take()
+			for after, more := "", true; more; more = after != "" {
+				ids, next, err := page.Part(t.Context(), d.Reader, list, some, after, c.n, scan, self)
+				if err != nil {
+					t.Fatal(err)
+				}
+				parts, after = append(parts, strings.Join(ids, " ")), next
+			}
+			if got, n := strings.Join(parts, "|"), len(trace.Take()); got != c.want || n != c.queries {
+				t.Errorf("%q by %d: %q by %d queries, want %q by %d", c.condition, c.n, got, n, c.want, c.queries)
+			}
+		}
+		trace.EachBroken(t, nil, func() error {
+			some := list
+			some.Text += ` AND s.id <> 'a8'`
+			_, _, err := page.Part(t.Context(), d.Reader, list, some, "", 4, scan, self)
+			return err
+		}, nil)
+	})
+}
+
+// A page by a condition that no index serves is that of Query, and costs the same however little is selected.
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		shelf(t, d)
+		if err := d.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `INSERT INTO shelf (id, team) WITH RECURSIVE n(i) AS (SELECT 100000
+				UNION ALL SELECT i + 1 FROM n WHERE i < 109999) SELECT 'd' || i, 'long' FROM n`)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		scan := func(r db.Row) (id string, err error) { err = r.Scan(&id); return id, err }
+		for _, c := range []struct {
+			team, condition string
+			page            page.Page
+			want            string
+			more            bool
+			next            string
+			queries         int
+		}{
+			{"one", "", page.Page{Limit: 3}, "a9 a8 a7", true, "", 1},
+			{"one", ` AND s.id <> 'a8'`, page.Page{Limit: 3}, "a9 a7 a6", true, "", 2},
+			{"one", ` AND s.id <> 'a8'`, page.Page{Limit: 3, Before: "a3"}, "a6 a5 a4", true, "", 2},
+			{"one", ` AND s.id <> 'a8'`, page.Page{Limit: 4, Before: "a5"}, "a9 a7 a6", false, "", 2},
+			{"one", ` AND s.id = 'x'`, page.Page{Limit: 3}, "", false, "", 2},
+			{"long", ` AND s.id IN ('d109999', 'd109700', 'd109000')`, page.Page{Limit: 2}, "d109999 d109700", true, "", 4},
+			{"long", ` AND s.id IN ('d109999', 'd109000', 'd108999')`, page.Page{Limit: 2}, "d109999 d109000", true, "", 6},
+			{"long", ` AND s.id < 'd100003'`, page.Page{Limit: 2, After: "d101500"}, "d100002 d100001", true, "", 6},
+			{"long", ` AND s.id < 'd100002'`, page.Page{Limit: 2, After: "d101500"}, "d100001 d100000", false, "", 6},
+			{"long", ` AND s.id > 'd109997'`, page.Page{Limit: 2, Before: "d108900"}, "d109999 d109998", false, "", 6},
+			{"long", ` AND s.id > 'd109996'`, page.Page{Limit: 2, Before: "d108900"}, "d109998 d109997", true, "", 6},
+		} {
+			all := page.Select{Text: `SELECT s.id FROM shelf s WHERE s.team = $1`, ID: "s.id", Args: []any{c.team}}
+			some := all
+			some.Text += c.condition
+			trace.Take()
+			ids, more, next, err := page.Search(t.Context(), d.Reader, all, some, c.page, scan)
+			got, n := strings.Join(ids, " "), len(trace.Take())
+			if err != nil || got != c.want || more != c.more || next != c.next || n != c.queries {
+				t.Errorf("%s %q %+v: %q, more %v, next %q by %d queries, %v; want %q, %v, %q by %d", c.team, c.condition, c.page,
+					got, more, next, n, err, c.want, c.more, c.next, c.queries)
+			}
+		}
+		trace.EachBroken(t, nil, func() error {
+			all := page.Select{Text: `SELECT s.id FROM shelf s WHERE s.team = $1`, ID: "s.id", Args: []any{"one"}}
+			some := all
+			some.Text += ` AND s.id <> 'a8'`
+			_, _, _, err := page.Search(t.Context(), d.Reader, all, some, page.Page{Limit: 3}, scan)
+			return err
+		}, nil)
+	})
+}

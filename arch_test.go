@@ -42,8 +42,8 @@ var layers = [][]string{
 // resources may import those named after them.
 var resources = []string{"internal/approvals", "internal/emails", "internal/templates", "internal/customevents",
 	"internal/content", "internal/contacts",
-	"internal/domains", "internal/suppressions", "internal/requestlog", "internal/metrics", "internal/volume",
-	"internal/grants", "internal/members", "internal/teams", "internal/users", "internal/checks"}
+	"internal/domains", "internal/suppressions", "internal/requestlog", "internal/metrics", "internal/accounts/quotas",
+	"internal/accounts/grants", "internal/accounts/members", "internal/accounts/teams", "internal/accounts/users", "internal/checks"}
 
 // exceptions are pairs of packages of one layer, with the reason.
 var exceptions = map[string]string{

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/accounts/grants"
 )
 
 // caller makes requests as somebody: with a credential, or with the cookies of a browser.

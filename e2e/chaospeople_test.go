@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/accounts/grants"
 )
 
 // program is one that lets itself be granted what it asks for, as the official command-line program does.

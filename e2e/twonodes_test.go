@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )

@@ -64,6 +64,10 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/accounts/members"
+	"github.com/postrider/postrider/internal/accounts/quotas"
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/approvals"
 	"github.com/postrider/postrider/internal/automations"
 	"github.com/postrider/postrider/internal/broadcasts"
@@ -72,14 +76,12 @@ import (
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/exports"
-	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/imports"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/lib/lograte"
 	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/mail/resolve"
-	"github.com/postrider/postrider/internal/members"
 	"github.com/postrider/postrider/internal/metrics"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/fairshare"
@@ -87,9 +89,7 @@ import (
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/suppressions"
-	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/templates"
-	"github.com/postrider/postrider/internal/volume"
 	"github.com/postrider/postrider/internal/webhooks"
 )
 
@@ -100,7 +100,7 @@ type Services struct {
 	Suppressions *suppressions.Service
 	Emails       *emails.Service
 	Templates    *templates.Service
-	Volume       *volume.Service
+	Volume       *quotas.Service
 	Contacts     *contacts.Service
 	Broadcasts   *broadcasts.Service
 	Automations  *automations.Service

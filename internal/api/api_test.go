@@ -23,12 +23,13 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/automations"
 	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/exports"
-	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/imports"
 	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/mail/resolve"
@@ -41,7 +42,6 @@ import (
 	"github.com/postrider/postrider/internal/privacy"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
-	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/testnode"
 	"github.com/postrider/postrider/internal/webhooks"
 )

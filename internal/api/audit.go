@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/audit"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // auditQuery are the filters of the audit log.

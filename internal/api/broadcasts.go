@@ -7,10 +7,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // variantIn is what a variant of an A/B test has in place of the broadcast's own.

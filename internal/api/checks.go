@@ -5,12 +5,12 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/checks"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
-	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/templates"
 )
 

@@ -13,10 +13,10 @@ import (
 	"github.com/go-json-experiment/json"
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // A draft is written like an email.

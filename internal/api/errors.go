@@ -8,9 +8,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // answers is the only table that maps a fault to a status and a name (API reference section 4.1). It uses only names

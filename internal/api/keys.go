@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 type createKeyIn struct {

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/platform/events"
-	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/webhooks"
 )
 

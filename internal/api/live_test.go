@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/suppressions"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // watch opens a stream and returns a function that reads its next block of lines.

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/nodelimits"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // nodes are several APIs on one database, with one clock that the test sets.

@@ -3,8 +3,8 @@ package api
 import (
 	"context"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/privacy"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 type eraseIn struct {

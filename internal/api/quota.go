@@ -4,9 +4,9 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/postrider/postrider/internal/accounts/quotas"
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/teams"
-	"github.com/postrider/postrider/internal/volume"
 )
 
 // showsQuota reports whether answers of the operation say how much of the quotas is used: those of what sends.
@@ -29,9 +29,9 @@ func (a *API) showQuota(ctx context.Context, c *Call, refused error) {
 	if u.Monthly > 0 {
 		c.Header.Set("X-Resend-Monthly-Quota", strconv.FormatInt(u.Month, 10))
 	}
-	if volume.Exceeded(refused) {
+	if quotas.Exceeded(refused) {
 		now := a.Services.Metrics.Now()
-		wait := volume.Resets(fault.KindOf(refused), now).Sub(now)
+		wait := quotas.Resets(fault.KindOf(refused), now).Sub(now)
 		c.Header.Set("Retry-After", strconv.Itoa(int(wait.Seconds())+1))
 	}
 }

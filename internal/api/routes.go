@@ -4,9 +4,9 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/privacy"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // operations returns all operations of the API, each with the scope that an actor needs for it. To retrieve one

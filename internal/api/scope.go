@@ -1,6 +1,6 @@
 package api
 
-import "github.com/postrider/postrider/internal/teams"
+import "github.com/postrider/postrider/internal/accounts/teams"
 
 // Scope returns the scope that an actor needs for an operation, which is named as routes.go has it: a method and a
 // path. It is for what offers operations in other forms; ok is false if there is no such operation, or if it needs

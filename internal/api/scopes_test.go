@@ -15,10 +15,10 @@ import (
 	"github.com/go-json-experiment/json"
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 const scopesFile = "testdata/scopes.txt"

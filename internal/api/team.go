@@ -3,9 +3,9 @@ package api
 import (
 	"context"
 
-	"github.com/postrider/postrider/internal/members"
+	"github.com/postrider/postrider/internal/accounts/members"
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // teamWire is the actor's team. A limit of null means no limit.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/contacts"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // usageWire is a team's usage (API reference section 25). A limit of null means no limit.

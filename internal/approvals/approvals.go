@@ -32,8 +32,8 @@ package approvals
 import (
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 const (

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 const columns = `id, team_id, actor_kind, actor_id, actor_name, sender, recipients, subject, state, created_at,

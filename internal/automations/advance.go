@@ -5,13 +5,13 @@ import (
 	"errors"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/quotas"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/filter"
 	"github.com/postrider/postrider/internal/flow"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
-	"github.com/postrider/postrider/internal/volume"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 // quotaWait is after how long a run looks again whether its team's quota has room: when it begins anew, or before, as
 // the operator may have given more.
 func quotaWait(now time.Time, k fault.Kind) time.Duration {
-	return min(volume.Resets(k, now).Sub(now), quotaWaitMost)
+	return min(quotas.Resets(k, now).Sub(now), quotaWaitMost)
 }
 
 // waits are those after errors of the database, in a row.

@@ -6,12 +6,12 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/postrider/postrider/internal/accounts/quotas"
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/flow"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/teams"
-	"github.com/postrider/postrider/internal/volume"
 )
 
 // prepared is an email that a step may send: its mailing, or why it is not sent.
@@ -158,7 +158,7 @@ func (w *walk) email(ctx context.Context, key string, e *flow.Email) (out flow.O
 	}
 	done, err := s.p.Emails.Enqueue(because(ctx, &w.row), w.tx, p.mailing, []emails.To{{Address: now.Address,
 		ContactID: contactID}})
-	if volume.Exceeded(err) {
+	if quotas.Exceeded(err) {
 		w.end, w.quota = noQuota, fault.KindOf(err)
 		return out, true, nil
 	}

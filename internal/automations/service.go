@@ -4,11 +4,11 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
-	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/templates"
 )
 

@@ -34,8 +34,8 @@ package broadcasts
 import (
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/contacts"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // Status is how far a broadcast is.

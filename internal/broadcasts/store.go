@@ -7,10 +7,10 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 func notFound() error { return fault.NotFoundf("Broadcast not found") }

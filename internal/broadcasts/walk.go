@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/quotas"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
-	"github.com/postrider/postrider/internal/volume"
 )
 
 const (
@@ -108,7 +108,7 @@ func (r *run) step(ctx context.Context) (more bool, err error) {
 			return r.stop(ctx, &b, why, err)
 		}
 		more, err := r.page(ctx, &b)
-		if volume.Exceeded(err) {
+		if quotas.Exceeded(err) {
 			if fits, err := r.fits(ctx, b.TeamID); err != nil || fits {
 				return fits, err
 			}

@@ -10,9 +10,9 @@ import (
 	"text/tabwriter"
 	"unicode"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/platform/audit"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 const auditUsage = `use one of

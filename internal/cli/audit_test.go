@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
-	"github.com/postrider/postrider/internal/teams"
-	"github.com/postrider/postrider/internal/users"
 )
 
 // What the operator's commands change is in the audit log of the team that they are about, and so are exports.

@@ -20,10 +20,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // The contacts of the bench.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // table is a table whose rows belong to teams, with the kinds of its columns.

@@ -10,13 +10,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/suppressions"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 const exportUsage = `use one of

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"text/tabwriter"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // listMembers prints the members of a team.

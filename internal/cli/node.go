@@ -19,6 +19,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/accounts/members"
+	"github.com/postrider/postrider/internal/accounts/quotas"
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/approvals"
 	"github.com/postrider/postrider/internal/automations"
@@ -30,7 +35,6 @@ import (
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/exports"
-	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/imports"
 	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -40,7 +44,6 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/mcp"
-	"github.com/postrider/postrider/internal/members"
 	"github.com/postrider/postrider/internal/metrics"
 	"github.com/postrider/postrider/internal/notices"
 	"github.com/postrider/postrider/internal/oauth"
@@ -58,11 +61,8 @@ import (
 	"github.com/postrider/postrider/internal/retention"
 	"github.com/postrider/postrider/internal/signin"
 	"github.com/postrider/postrider/internal/suppressions"
-	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/templates"
 	"github.com/postrider/postrider/internal/tracking"
-	"github.com/postrider/postrider/internal/users"
-	"github.com/postrider/postrider/internal/volume"
 	"github.com/postrider/postrider/internal/web"
 	"github.com/postrider/postrider/internal/webhooks"
 )
@@ -85,7 +85,7 @@ type node struct {
 	approvals   *approvals.Service
 	oauth       *oauth.Server
 	mcp         *mcp.Server
-	volume      *volume.Service
+	volume      *quotas.Service
 	domains     *domains.Service
 	contents    *content.Service
 	contacts    *contacts.Service
@@ -469,8 +469,8 @@ func trial(c config.Config) teams.Quota {
 }
 
 // newVolume returns the service of quotas, to which what metrics have counted is known.
-func newVolume(d *db.DB) *volume.Service {
-	counters, v := metrics.New(d), volume.New(d)
+func newVolume(d *db.DB) *quotas.Service {
+	counters, v := metrics.New(d), quotas.New(d)
 	v.Before = func(ctx context.Context, teamID string, from, to time.Time) (int64, error) {
 		u, err := counters.Usage(ctx, teamID, from, to)
 		return int64(u.Sent + u.Received), err

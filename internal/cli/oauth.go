@@ -3,7 +3,7 @@ package cli
 import (
 	"strings"
 
-	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/mcp"
 	"github.com/postrider/postrider/internal/oauth"
 	"github.com/postrider/postrider/internal/platform/keyring"

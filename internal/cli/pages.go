@@ -6,11 +6,11 @@ import (
 	"net/http"
 	"net/netip"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/signin"
-	"github.com/postrider/postrider/internal/teams"
-	"github.com/postrider/postrider/internal/users"
 	"github.com/postrider/postrider/internal/web"
 )
 

@@ -3,10 +3,10 @@ package cli
 import (
 	"strings"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/teams"
-	"github.com/postrider/postrider/internal/users"
 )
 
 // memberships does all that is done with the members of the team, and reads the audit log.

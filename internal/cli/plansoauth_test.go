@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/approvals"
-	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // authorize does all that there is to do with OAuth.

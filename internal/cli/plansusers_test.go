@@ -3,10 +3,10 @@ package cli
 import (
 	"github.com/pquerna/otp/totp"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/teams"
-	"github.com/postrider/postrider/internal/users"
 )
 
 // people does all that there is to do with users, but for what needs an authenticator or a provider.

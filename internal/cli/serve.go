@@ -8,12 +8,12 @@ import (
 	"net"
 	"strings"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/notices"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/jobs"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // load reads the configuration together with a command's own flags. It refuses words that are neither flags nor their

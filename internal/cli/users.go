@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"text/tabwriter"
 
-	"github.com/postrider/postrider/internal/teams"
-	"github.com/postrider/postrider/internal/users"
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/accounts/users"
 )
 
 const usersUsage = `use one of

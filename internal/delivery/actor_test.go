@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/mail/smtptest"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // Scheduled emails are delivered for every kind of actor; only keys must still exist.

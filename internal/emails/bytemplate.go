@@ -3,10 +3,10 @@ package emails
 import (
 	"context"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/scalar"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // pinned is the version of a template that an email is sent with. The drafts of a batch wait for each other, so it

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/id"
@@ -15,7 +16,6 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/render"
-	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/testnode"
 )
 

@@ -44,13 +44,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/render"
 	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/suppressions"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // State is the latest event of an email or of a recipient, as the API shows it.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/domains"
@@ -17,7 +18,6 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/render"
 	"github.com/postrider/postrider/internal/suppressions"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // MaxEnqueue is the largest number of emails that one call of Enqueue takes. They share a transaction, which on SQLite

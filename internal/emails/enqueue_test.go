@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -17,7 +18,6 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/render"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // news is a content with placeholders in each of its parts.

@@ -5,8 +5,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/render"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // Fix applies the rules of Send, sends nothing, and returns the email as it would be sent at any later time, and how

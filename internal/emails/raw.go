@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/blob"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // A message that its caller composed is stored in a row. For a large one, the row has only the fields that we prepend,

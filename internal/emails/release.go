@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/quotas"
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/jobs"
-	"github.com/postrider/postrider/internal/teams"
-	"github.com/postrider/postrider/internal/volume"
 )
 
 // ReleaseKind is the kind of the jobs that hand a scheduled email to delivery when its time has come.
@@ -124,14 +124,14 @@ func (s *Service) within(ctx context.Context, j jobs.Job, e *Email, n int, do fu
 		}
 		return do(tx)
 	})
-	if !volume.Exceeded(err) {
+	if !quotas.Exceeded(err) {
 		return err
 	}
 	reason := "reached_daily_quota"
 	if fault.KindOf(err) == fault.MonthlyQuota {
 		reason = "reached_monthly_quota"
 	}
-	if err := s.volume.Refused(ctx, e.TeamID, n, err); !volume.Exceeded(err) {
+	if err := s.volume.Refused(ctx, e.TeamID, n, err); !quotas.Exceeded(err) {
 		return err
 	}
 	return s.fail(ctx, j, e, reason)

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/retention"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // BenchmarkRemoveWhileAccepting accepts emails one after the other while old ones are deleted: 50,000 of them, or for

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
@@ -19,7 +20,6 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/testnode"
 )
 

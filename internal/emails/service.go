@@ -9,6 +9,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/postrider/postrider/internal/accounts/quotas"
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/domains"
@@ -24,9 +26,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/suppressions"
-	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/templates"
-	"github.com/postrider/postrider/internal/volume"
 )
 
 // Config is the part of the configuration that concerns emails.
@@ -52,7 +52,7 @@ type Service struct {
 	contents     *content.Service
 	contacts     *contacts.Service
 	templates    *templates.Service
-	volume       *volume.Service
+	volume       *quotas.Service
 	running      running
 	fetching     *fairshare.Pool // octets
 	log          *slog.Logger
@@ -80,7 +80,7 @@ type Parts struct {
 	Contents     *content.Service   // nil makes one
 	Contacts     *contacts.Service  // nil makes one
 	Templates    *templates.Service // nil makes one
-	Volume       *volume.Service    // nil makes one
+	Volume       *quotas.Service    // nil makes one
 	Log          *slog.Logger       // nil logs nothing
 }
 
@@ -102,7 +102,7 @@ func New(c Config, p Parts) *Service {
 		p.Templates = templates.New(p.DB, p.Contents, c.MaxSize)
 	}
 	if p.Volume == nil {
-		p.Volume = volume.New(p.DB)
+		p.Volume = quotas.New(p.DB)
 	}
 	return &Service{c: c, d: p.DB, q: p.Queue, recorder: p.Recorder, blobs: p.Blobs, keys: p.Keys, guard: p.Guard,
 		domains: p.Domains, suppressions: p.Suppressions, teams: p.Teams, contents: p.Contents, contacts: p.Contacts,

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
@@ -21,7 +22,6 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/render"
-	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/testnode"
 )
 

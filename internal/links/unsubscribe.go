@@ -14,9 +14,9 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // formMax is the largest form that is read, in octets. That of a team with all the topics that it may have is a third

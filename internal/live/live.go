@@ -34,10 +34,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 const (

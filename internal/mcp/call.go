@@ -16,7 +16,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/accounts/teams"
 )
 
 // caller is who calls a tool.

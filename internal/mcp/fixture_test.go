@@ -15,10 +15,10 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/domains"
-	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 	"github.com/postrider/postrider/internal/metrics"
 	"github.com/postrider/postrider/internal/platform/db"

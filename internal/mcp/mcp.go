@@ -38,10 +38,10 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/platform/fairshare"
 	"github.com/postrider/postrider/internal/platform/keyring"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // Path is where the server is.

@@ -15,7 +15,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/accounts/teams"
 )
 
 // tool is something that a model can do.

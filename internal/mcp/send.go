@@ -14,8 +14,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/platform/keyring"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // A code of confirmation is signed and carries what it is for: a random part, and a digest of the caller, its team and

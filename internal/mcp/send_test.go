@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/testnode"

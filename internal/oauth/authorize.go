@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/accounts/members"
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/members"
-	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/web"
 )
 

@@ -3,9 +3,9 @@ package oauth
 import (
 	_ "embed"
 
-	"github.com/postrider/postrider/internal/grants"
-	"github.com/postrider/postrider/internal/members"
-	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/accounts/members"
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/web"
 )
 

@@ -3,7 +3,7 @@ package oauth
 import (
 	"net/http"
 
-	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/accounts/grants"
 )
 
 // serverWire is RFC 8414 section 2.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/accounts/grants"
 )
 
 var grantTypes = []string{"authorization_code", "refresh_token"}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/accounts/grants"
 )
 
 // refusalsPerSecond is how many refused requests for tokens one address, or IPv6 network, may make.

@@ -41,6 +41,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/quotas"
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/mail/authres"
@@ -51,8 +53,6 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/fairshare"
 	"github.com/postrider/postrider/internal/platform/keyring"
-	"github.com/postrider/postrider/internal/teams"
-	"github.com/postrider/postrider/internal/volume"
 )
 
 const (
@@ -93,7 +93,7 @@ type Parts struct {
 	Domains  *domains.Service
 	Emails   *emails.Service
 	Teams    *teams.Service
-	Volume   *volume.Service // nil: received mail counts in no quota
+	Volume   *quotas.Service // nil: received mail counts in no quota
 	Auth     authres.Checker // nil: origins are not checked
 	Milter   *milter.Client  // nil: there is no content filter
 	Log      *slog.Logger

@@ -30,8 +30,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // Limits of what is stored, in octets.

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 const columns = `id, team_id, api_key_id, request_id, method, endpoint, status, user_agent, duration, created_at,

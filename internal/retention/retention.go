@@ -24,7 +24,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/accounts/teams"
 )
 
 const (

@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/retention"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }

@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/postrider/postrider/internal/teams"
-	"github.com/postrider/postrider/internal/users"
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/web"
 )
 

@@ -3,12 +3,12 @@ package signin
 import (
 	"net/http"
 
+	"github.com/postrider/postrider/internal/accounts/members"
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/approvals"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/htmltext"
-	"github.com/postrider/postrider/internal/members"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/web"
 )
 

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/approvals"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/id"
-	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/testnode"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/users"
 	"github.com/postrider/postrider/internal/web"
 )
 

@@ -16,10 +16,10 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 	"golang.org/x/net/html"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
-	"github.com/postrider/postrider/internal/teams"
-	"github.com/postrider/postrider/internal/users"
 )
 
 // provider is a small OIDC provider, which says of everybody what its claims say.

@@ -12,9 +12,9 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 const pagesFile = "testdata/pages.txt"

@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/postrider/postrider/internal/users"
+	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/web"
 )
 

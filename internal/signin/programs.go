@@ -5,12 +5,12 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/postrider/postrider/internal/grants"
+	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/web"
 )
 

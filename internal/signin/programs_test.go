@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postrider/postrider/internal/grants"
-	"github.com/postrider/postrider/internal/teams"
+	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/accounts/teams"
 )
 
 // allow lets a program act, as somebody, and returns its access token.

@@ -24,14 +24,14 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/accounts/members"
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/approvals"
-	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/lib/id"
-	"github.com/postrider/postrider/internal/members"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/teams"
-	"github.com/postrider/postrider/internal/users"
 	"github.com/postrider/postrider/internal/web"
 )
 

@@ -14,13 +14,13 @@ import (
 
 	"golang.org/x/net/html"
 
-	"github.com/postrider/postrider/internal/members"
+	"github.com/postrider/postrider/internal/accounts/members"
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
-	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/testnode"
-	"github.com/postrider/postrider/internal/users"
 	"github.com/postrider/postrider/internal/web"
 )
 

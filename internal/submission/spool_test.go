@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
-	"github.com/postrider/postrider/internal/teams"
 )
 
 // A file has no name from the beginning, and is a file all the same.

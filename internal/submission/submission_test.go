@@ -16,13 +16,13 @@ import (
 	"github.com/emersion/go-smtp"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/testnode"
 )
 

@@ -18,15 +18,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/accounts/members"
+	"github.com/postrider/postrider/internal/accounts/quotas"
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/approvals"
 	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/customevents"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/grants"
 	"github.com/postrider/postrider/internal/mail/resolve"
-	"github.com/postrider/postrider/internal/members"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -36,10 +39,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/platform/netguard"
 	"github.com/postrider/postrider/internal/suppressions"
-	"github.com/postrider/postrider/internal/teams"
 	"github.com/postrider/postrider/internal/templates"
-	"github.com/postrider/postrider/internal/users"
-	"github.com/postrider/postrider/internal/volume"
 )
 
 const (
@@ -83,7 +83,7 @@ type Node struct {
 	Contacts     *contacts.Service
 	CustomEvents *customevents.Service
 	Templates    *templates.Service
-	Volume       *volume.Service
+	Volume       *quotas.Service
 	Emails       *emails.Service
 	Approvals    *approvals.Service
 
@@ -143,7 +143,7 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	n.Grants = grants.New(grants.Config{Issuer: PublicURL, Resources: []string{PublicURL, PublicURL + "/mcp"}},
 		grants.Parts{DB: d, Keys: n.Keys, Teams: n.Teams, Members: n.Members, Audit: n.Audit})
 	n.Grants.Connect(n.Users)
-	n.Volume = volume.New(d)
+	n.Volume = quotas.New(d)
 	n.Volume.Now = func() time.Time { return oneDay }
 	n.Suppressions = suppressions.New(d, n.Recorder)
 	n.Contents = content.New(d)

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/members"
+	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/members"
-	"github.com/postrider/postrider/internal/users"
 )
 
 // cookieLasts is for how long a browser keeps the cookie of a session, which package users ends sooner.

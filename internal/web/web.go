@@ -27,10 +27,10 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"github.com/postrider/postrider/internal/members"
+	"github.com/postrider/postrider/internal/accounts/members"
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/platform/audit"
-	"github.com/postrider/postrider/internal/teams"
-	"github.com/postrider/postrider/internal/users"
 )
 
 // Config holds what the pages of an installation depend on.

@@ -1,0 +1,711 @@
+package grants_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/accounts/members"
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/testnode"
+)
+
+// A person lets a program act, which renews its tokens until the team takes it back.
+func TestGrant(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		by := f.member("ann@acme.example", teams.Admin)
+		first := f.granted(by, "full_access")
+		if first.Life != 900 || first.Scopes.String() != "full_access" || strings.Count(first.Access, ".") != 2 ||
+			strings.Contains(first.Refresh, ".") {
+			t.Errorf("%+v", first)
+		}
+		g := f.only()
+		if g.UserID != by.ID || g.ClientID != f.client.ID || g.ClientName != "Notes" ||
+			g.Scopes.String() != "full_access" ||
+			g.ExpiresAt.Sub(g.CreatedAt) != 60*24*time.Hour || !g.RevokedAt.IsZero() || g.RevokedReason != "" {
+			t.Errorf("%+v", g)
+		}
+		a := f.works(first.Access, true)
+		want := teams.FullAccess.Scopes()
+		if a.Kind != teams.GrantActor || a.ID != g.ID || a.TeamID != f.Acme.TeamID || a.Scopes != want ||
+			a.Name != "Notes" {
+			t.Errorf("%+v", a)
+		}
+		second, err := f.refresh(first.Refresh)
+		f.Must(err)
+		f.works(first.Access, true)
+		f.works(second.Access, true)
+		if ok, err := f.Teams.Active(t.Context(), f.Acme.TeamID, a.Ref()); !ok || err != nil {
+			t.Errorf("active: %v, error %v", ok, err)
+		}
+		if _, err := f.Revoke(t.Context(), f.Other.TeamID, g.ID, grants.FromAPI); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("revoked by another team: %v", err)
+		}
+		gone, err := f.Revoke(t.Context(), f.Acme.TeamID, g.ID, grants.FromAPI)
+		f.Must(err)
+		if gone.RevokedAt.IsZero() || gone.RevokedReason != grants.FromAPI || f.only().RevokedAt != gone.RevokedAt {
+			t.Errorf("%+v", gone)
+		}
+		f.works(second.Access, false)
+		_, err = f.refresh(second.Refresh)
+		wantCode(t, err, grants.InvalidGrant)
+		if _, err := f.Revoke(t.Context(), f.Acme.TeamID, g.ID, grants.FromAPI); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("revoked twice: %v", err)
+		}
+		if ok, err := f.Teams.Active(t.Context(), f.Acme.TeamID, a.Ref()); ok || err != nil {
+			t.Errorf("active after it was revoked: %v, error %v", ok, err)
+		}
+		for action, n := range map[string]int{audit.ClientRegistered: 1, audit.GrantCreated: 1, audit.GrantRevoked: 1} {
+			if got := f.recorded(action); got != n {
+				t.Errorf("%s is recorded %d times, want %d", action, got, n)
+			}
+		}
+	})
+}
+
+// What a program has scheduled is not sent once the grant is revoked.
+func TestScheduledByGrant(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		ids := map[bool]string{}
+		for _, revoked := range []bool{true, false} {
+			by := f.works(f.granted(f.Acme, "emails:send").Access, true)
+			s := testnode.Hello("a@one.example")
+			s.ScheduledAt = "in 1 hour"
+			id, err := f.Emails.Send(t.Context(), by, s, emails.Idempotency{})
+			f.Must(err)
+			if ids[revoked] = id; revoked {
+				_, err := f.Revoke(t.Context(), f.Acme.TeamID, by.ID, grants.FromAPI)
+				f.Must(err)
+			}
+			f.Must(f.Emails.Reschedule(t.Context(), f.Acme.TeamID, id,
+				time.Now().Add(-time.Second).Format(time.RFC3339)))
+		}
+		stop := f.Run(f.Emails.Kinds()...)
+		defer stop()
+		for revoked, id := range ids {
+			testnode.Until(t, "the email is released", func() bool { return f.Email(id).LastEvent != emails.Scheduled })
+			if got := f.Email(id).LastEvent; (got == emails.Failed) != revoked {
+				t.Errorf("revoked: %v, and the email is %s", revoked, got)
+			}
+		}
+	})
+}
+
+// A grant of a key acts for the key's team, and dies with the team.
+func TestGrantOfKey(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		tokens := f.granted(f.Acme, "emails:send domains:read")
+		if a := f.works(tokens.Access, true); a.Scopes != teams.NewScopes(teams.EmailsSend, teams.DomainsRead) {
+			t.Errorf("%+v", a)
+		}
+		if f.only().UserID != "" {
+			t.Errorf("%+v", f.only())
+		}
+		f.Must(f.Teams.SetSuspended(t.Context(), f.Acme.TeamID, true))
+		if a := f.works(tokens.Access, true); !a.Suspended {
+			t.Error("the team's suspension is not known")
+		}
+		f.Must(f.Teams.Delete(t.Context(), f.Queue, f.Acme.TeamID))
+		f.works(tokens.Access, false)
+		_, err := f.refresh(tokens.Refresh)
+		wantCode(t, err, grants.InvalidGrant)
+		f.Must(f.EraseTeam(t.Context(), f.Acme.TeamID))
+		if n := f.Count(`SELECT (SELECT COUNT(*) FROM oauth_grants) + (SELECT COUNT(*) FROM oauth_codes)`); n != 0 {
+			t.Errorf("%d rows are left", n)
+		}
+	})
+}
+
+// What a grant may do follows the role of its user, at once, and never grows beyond what was granted.
+func TestRoles(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		owner := f.member("owner@acme.example", teams.Owner)
+		ann := f.member("ann@acme.example", teams.Viewer)
+		tokens := f.granted(ann, "full_access")
+		if tokens.Scopes.Full || !tokens.Scopes.Each.Has(teams.EmailsRead) || tokens.Scopes.Each.Has(teams.EmailsSend) {
+			t.Errorf("a viewer has granted %v", tokens.Scopes)
+		}
+		a := f.works(tokens.Access, true)
+		if a.Scopes&^teams.Viewer.Scopes() != 0 || a.Scopes == 0 {
+			t.Errorf("%v", a.Scopes)
+		}
+		for _, role := range []teams.Role{teams.Admin, teams.Owner} {
+			_, err := f.Members.SetRole(t.Context(), owner, ann.ID, role)
+			f.Must(err)
+			if now := f.works(tokens.Access, true); now.Scopes != a.Scopes {
+				t.Errorf("it has grown with the role to %v", now.Scopes)
+			}
+		}
+		full := f.granted(owner, "full_access")
+		if a := f.works(full.Access, true); a.Scopes != teams.FullAccess.Scopes() || a.Scopes.Has(teams.OwnersWrite) {
+			t.Errorf("%v", a.Scopes)
+		}
+		_, err := f.Members.SetRole(t.Context(), owner, ann.ID, teams.Viewer)
+		f.Must(err)
+		f.Must(f.Members.Remove(t.Context(), owner, ann.ID))
+		f.works(tokens.Access, false)
+		_, err = f.refresh(tokens.Refresh)
+		wantCode(t, err, grants.InvalidGrant)
+		all, _, err := f.List(t.Context(), f.Acme.TeamID, page.Page{})
+		f.Must(err)
+		if all[1].RevokedReason != grants.UserLeft || all[0].RevokedReason != "" {
+			t.Errorf("%+v", all)
+		}
+		f.works(full.Access, true)
+		f.Must(f.Users.SetDisabled(t.Context(), owner.ID, true))
+		f.works(full.Access, false)
+		most := f.member("most@acme.example", teams.Member)
+		if a := f.works(f.granted(most, "full_access").Access, true); a.Scopes.Has(teams.ApprovalsWrite) {
+			t.Errorf("less than full access decides: %v", a.Scopes)
+		}
+	})
+}
+
+// Who leaves a team and joins it again does not bring back what was granted before, nor what was consented to.
+func TestJoinsAgain(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		owner, ann := f.member("owner@acme.example", teams.Owner), f.member("ann@acme.example", teams.Admin)
+		tokens := f.granted(ann, "full_access")
+		code := f.code(ann, "full_access")
+		f.Must(f.Members.Remove(t.Context(), owner, ann.ID))
+		if g := f.only(); g.RevokedReason != grants.UserLeft {
+			t.Errorf("once its user has left, the grant is %+v", g)
+		}
+		f.Update(func(tx *db.Tx) error {
+			return f.Members.AddIn(context.Background(), tx, f.Acme.TeamID, ann.ID, teams.Admin)
+		})
+		f.works(tokens.Access, false)
+		_, err := f.refresh(tokens.Refresh)
+		wantCode(t, err, grants.InvalidGrant)
+		_, err = f.Exchange(t.Context(), code)
+		wantCode(t, err, grants.InvalidGrant)
+		if g := f.only(); g.RevokedReason != grants.UserLeft {
+			t.Errorf("%+v", g)
+		}
+	})
+}
+
+// Who has none of what a program asks for grants nothing.
+func TestNothingToGrant(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		p := f.params()
+		p.Scope = "emails:send members:write"
+		r, err := f.Ask(t.Context(), p)
+		f.Must(err)
+		if _, _, err := f.Approve(t.Context(), r, f.member("ann@acme.example",
+			teams.Viewer)); fault.KindOf(err) != fault.OutOfScope {
+			t.Errorf("error %v", err)
+		}
+		if _, granted, err := f.Approve(t.Context(), r, f.member("bob@acme.example", teams.Member)); err != nil ||
+			granted.String() != "emails:send" {
+			t.Errorf("%v, error %v", granted, err)
+		}
+	})
+}
+
+// A code works once; its second use takes back what the first one gave.
+func TestCodeTwice(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		x := f.code(f.Acme, "full_access")
+		tokens, err := f.Exchange(t.Context(), x)
+		f.Must(err)
+		f.works(tokens.Access, true)
+		_, err = f.Exchange(t.Context(), x)
+		wantCode(t, err, grants.InvalidGrant)
+		f.works(tokens.Access, false)
+		if g := f.only(); g.RevokedReason != grants.CodeReused {
+			t.Errorf("%+v", g)
+		}
+		if f.recorded(audit.GrantReused) != 1 {
+			t.Error("it is not recorded")
+		}
+	})
+}
+
+// Of many uses of a code at the same time one at most gets tokens, and these do not work.
+func TestCodeManyTimesAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		x := f.code(f.Acme, "full_access")
+		got := atOnce(8, func() (grants.Tokens, error) { return f.Exchange(context.Background(), x) })
+		if len(got) != 1 {
+			t.Fatalf("%d uses of a code gave tokens", len(got))
+		}
+		f.works(got[0].Access, false)
+		if g := f.only(); g.RevokedReason != grants.CodeReused {
+			t.Errorf("%+v", g)
+		}
+	})
+}
+
+// atOnce calls f so many times at the same time, and returns the tokens that were given.
+func atOnce(n int, f func() (grants.Tokens, error)) (all []grants.Tokens) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	begin := make(chan bool)
+	for range n {
+		wg.Go(func() {
+			<-begin
+			if t, err := f(); err == nil {
+				mu.Lock()
+				all = append(all, t)
+				mu.Unlock()
+			}
+		})
+	}
+	close(begin)
+	wg.Wait()
+	return all
+}
+
+// A code that is presented wrongly is spent.
+func TestWrongCodes(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		other := f.register(grants.NewClient{RedirectURIs: []string{redirect, "https://a.example/"}})
+		for name, wrong := range map[string]func(x *grants.Exchanged){
+			"another client":   func(x *grants.Exchanged) { x.ClientID = other.ID },
+			"another redirect": func(x *grants.Exchanged) { x.RedirectURI = "http://127.0.0.1:4712/callback" },
+			"another verifier": func(x *grants.Exchanged) { x.Verifier = strings.Repeat("x", 43) },
+			"another resource": func(x *grants.Exchanged) {
+				f.exec(`UPDATE oauth_codes SET resource = $1`, testnode.PublicURL)
+				x.Resource = mcp
+			},
+			"too late": func(x *grants.Exchanged) {
+				f.exec(`UPDATE oauth_codes SET expires_at = $1`, time.Now().Add(-time.Second).UnixMicro())
+			},
+		} {
+			x := f.code(f.Acme, "full_access")
+			y := x
+			wrong(&y)
+			_, err := f.Exchange(t.Context(), y)
+			wantCode(t, err, grants.InvalidGrant)
+			if _, err := f.Exchange(t.Context(), x); err == nil {
+				t.Errorf("%s: the code works afterwards", name)
+			}
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM oauth_grants`); n != 0 {
+			t.Errorf("%d grants were made", n)
+		}
+		x := f.code(f.Acme, "full_access")
+		for name, c := range map[string]struct {
+			wrong func(x *grants.Exchanged)
+			want  grants.Code
+		}{
+			"no client":   {func(x *grants.Exchanged) { x.ClientID = "x" }, grants.InvalidClient},
+			"no code":     {func(x *grants.Exchanged) { x.Code = "" }, grants.InvalidRequest},
+			"no redirect": {func(x *grants.Exchanged) { x.RedirectURI = "" }, grants.InvalidRequest},
+			"no verifier": {func(x *grants.Exchanged) { x.Verifier = "" }, grants.InvalidRequest},
+			"short verifier": {func(x *grants.Exchanged) { x.Verifier = strings.Repeat("x", 42) },
+				grants.InvalidRequest},
+			"long verifier": {func(x *grants.Exchanged) { x.Verifier = strings.Repeat("x", 129) },
+				grants.InvalidRequest},
+			"foreign target":  {func(x *grants.Exchanged) { x.Resource = "https://a.example" }, grants.InvalidTarget},
+			"a made-up code":  {func(x *grants.Exchanged) { x.Code = "x" }, grants.InvalidGrant},
+			"made-up, others": {func(x *grants.Exchanged) { x.Code = f.Token }, grants.InvalidGrant},
+		} {
+			y := x
+			c.wrong(&y)
+			t.Run(name, func(t *testing.T) {
+				_, err := f.Exchange(context.Background(), y)
+				wantCode(t, err, c.want)
+			})
+		}
+		if _, err := f.Exchange(t.Context(), x); err != nil {
+			t.Errorf("requests that could not be read have spent the code: %v", err)
+		}
+	})
+}
+
+// An old refresh token takes the grant from whoever has it.
+func TestRefreshTokenReused(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		first := f.granted(f.Acme, "full_access")
+		second, err := f.refresh(first.Refresh)
+		f.Must(err)
+		third, err := f.refresh(second.Refresh)
+		f.Must(err)
+		_, err = f.refresh(first.Refresh)
+		wantCode(t, err, grants.InvalidGrant)
+		f.works(third.Access, false)
+		_, err = f.refresh(third.Refresh)
+		wantCode(t, err, grants.InvalidGrant)
+		if g := f.only(); g.RevokedReason != grants.TokenReused || f.recorded(audit.GrantReused) != 1 {
+			t.Errorf("%+v", g)
+		}
+	})
+}
+
+// A client that did not get the answer may ask again for ten seconds. The tokens that it did not get are replaced, and
+// whoever has them after all is found out.
+func TestRefreshRetried(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		first := f.granted(f.Acme, "full_access")
+		lost, err := f.refresh(first.Refresh)
+		f.Must(err)
+		second, err := f.refresh(first.Refresh)
+		f.Must(err)
+		third, err := f.refresh(second.Refresh)
+		f.Must(err)
+		f.works(third.Access, true)
+		_, err = f.refresh(lost.Refresh)
+		wantCode(t, err, grants.InvalidGrant)
+		f.works(third.Access, false)
+
+		late := f.granted(f.Acme, "full_access")
+		next, err := f.refresh(late.Refresh)
+		f.Must(err)
+		f.exec(`UPDATE oauth_grants SET rotated_at = rotated_at - 10000000`)
+		_, err = f.refresh(late.Refresh)
+		wantCode(t, err, grants.InvalidGrant)
+		f.works(next.Access, false)
+	})
+}
+
+// Of many refreshes at the same time, each of which may be a retry, one line of tokens goes on.
+func TestRefreshManyTimesAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		first := f.granted(f.Acme, "full_access")
+		got := atOnce(6, func() (grants.Tokens, error) {
+			return f.Refresh(context.Background(), grants.Refreshed{ClientID: f.client.ID, Token: first.Refresh})
+		})
+		if len(got) != 6 {
+			t.Fatalf("%d of 6 got tokens", len(got))
+		}
+		seen := map[string]bool{}
+		for _, g := range got {
+			seen[g.Refresh] = true
+		}
+		if len(seen) != 6 {
+			t.Error("two got the same refresh token")
+		}
+		again := atOnce(6, func() (grants.Tokens, error) {
+			return f.Refresh(context.Background(), grants.Refreshed{ClientID: f.client.ID, Token: take(seen)})
+		})
+		if len(again) > 1 {
+			t.Errorf("%d lines of tokens went on", len(again))
+		}
+		if g := f.only(); g.RevokedReason != grants.TokenReused {
+			t.Errorf("%+v", g)
+		}
+	})
+}
+
+var taking sync.Mutex
+
+// take returns one of the tokens, and each once.
+func take(tokens map[string]bool) string {
+	taking.Lock()
+	defer taking.Unlock()
+	for token := range tokens {
+		delete(tokens, token)
+		return token
+	}
+	return ""
+}
+
+func TestRefreshRefused(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		other := f.register(grants.NewClient{})
+		tokens := f.granted(f.Acme, "emails:send domains:read")
+		f.exec(`UPDATE oauth_grants SET resource = $1`, testnode.PublicURL)
+		foreign, err := f.Keys.JWT("x", map[string]any{}, time.Now(), time.Hour)
+		f.Must(err)
+		for name, c := range map[string]struct {
+			x    grants.Refreshed
+			want grants.Code
+		}{
+			"no client":       {grants.Refreshed{ClientID: "x", Token: tokens.Refresh}, grants.InvalidClient},
+			"no token":        {grants.Refreshed{ClientID: f.client.ID}, grants.InvalidRequest},
+			"another client":  {grants.Refreshed{ClientID: other.ID, Token: tokens.Refresh}, grants.InvalidGrant},
+			"an access token": {grants.Refreshed{ClientID: f.client.ID, Token: tokens.Access}, grants.InvalidGrant},
+			"another token":   {grants.Refreshed{ClientID: f.client.ID, Token: foreign}, grants.InvalidGrant},
+			"altered": {grants.Refreshed{ClientID: f.client.ID, Token: "A" + tokens.Refresh},
+				grants.InvalidGrant},
+			"another purpose": {grants.Refreshed{ClientID: f.client.ID, Token: f.Keys.Sign("other", time.Time{},
+				f.Acme.TeamID, f.only().ID, "1")}, grants.InvalidGrant},
+			"more scopes": {grants.Refreshed{ClientID: f.client.ID, Token: tokens.Refresh, Scope: "emails:read"},
+				grants.InvalidScope},
+			"full access": {grants.Refreshed{ClientID: f.client.ID, Token: tokens.Refresh, Scope: "full_access"},
+				grants.InvalidScope},
+			"no such scope": {grants.Refreshed{ClientID: f.client.ID, Token: tokens.Refresh, Scope: "x"},
+				grants.InvalidScope},
+			"another resource": {grants.Refreshed{ClientID: f.client.ID, Token: tokens.Refresh, Resource: mcp},
+				grants.InvalidTarget},
+		} {
+			t.Run(name, func(t *testing.T) {
+				_, err := f.Refresh(context.Background(), c.x)
+				wantCode(t, err, c.want)
+			})
+		}
+		less, err := f.Refresh(t.Context(), grants.Refreshed{ClientID: f.client.ID, Token: tokens.Refresh,
+			Scope: "domains:read"})
+		f.Must(err)
+		if a := f.works(less.Access, true); a.Scopes != teams.NewScopes(teams.DomainsRead) {
+			t.Errorf("a narrower token has %v", a.Scopes)
+		}
+		again, err := f.refresh(less.Refresh)
+		f.Must(err)
+		if a := f.works(again.Access, true); a.Scopes != teams.NewScopes(teams.DomainsRead, teams.EmailsSend) {
+			t.Errorf("the next one has %v", a.Scopes)
+		}
+	})
+}
+
+// A client revokes what it was granted by its refresh token, and nothing else.
+func TestRevokeToken(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		other := f.register(grants.NewClient{})
+		tokens := f.granted(f.Acme, "full_access")
+		for _, c := range []struct {
+			client, token, hint string
+			want                grants.Code
+		}{
+			{"x", tokens.Refresh, "", grants.InvalidClient},
+			{f.client.ID, "", "", grants.InvalidRequest},
+			{f.client.ID, tokens.Access, "", grants.UnsupportedTokenType},
+			{f.client.ID, tokens.Refresh, "access_token", grants.UnsupportedTokenType},
+		} {
+			wantCode(t, f.RevokeToken(t.Context(), c.client, c.token, c.hint), c.want)
+		}
+		f.Must(f.RevokeToken(t.Context(), other.ID, tokens.Refresh, "refresh_token"))
+		f.Must(f.RevokeToken(t.Context(), f.client.ID, "x", ""))
+		f.works(tokens.Access, true)
+		f.Must(f.RevokeToken(t.Context(), f.client.ID, tokens.Refresh, "refresh_token"))
+		f.works(tokens.Access, false)
+		if g := f.only(); g.RevokedReason != grants.ByClient {
+			t.Errorf("%+v", g)
+		}
+		f.Must(f.RevokeToken(t.Context(), f.client.ID, tokens.Refresh, "refresh_token"))
+	})
+}
+
+// A grant that one node revokes is refused by another as soon as the hint arrives, which is sooner than its cache ends.
+func TestRevokedOnAnotherNode(t *testing.T) {
+	t.Parallel()
+	url := dbtest.PostgresURL(t)
+	f := newFixture(t, dbtest.Open(t, url))
+	far := testnode.Bare(t, dbtest.Open(t, url), testnode.Options{})
+	other := &fixture{Node: far, Service: serve(far)}
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { f.DB.Run(ctx) })
+	wg.Go(func() { far.DB.Run(ctx) })
+	t.Cleanup(func() { stop(); wg.Wait() })
+
+	// A hint that is sent before the other node listens is lost: the first key of teams shows when it does.
+	key, token := f.Key(f.Acme.TeamID, teams.NewKey{Name: "x"})
+	_, err := far.Teams.Authenticate(t.Context(), token)
+	f.Must(err)
+	f.Must(f.Teams.DeleteKey(t.Context(), f.Acme.TeamID, key.ID))
+	testnode.Until(t, "the nodes tell each other", func() bool {
+		_, err := far.Teams.Authenticate(t.Context(), token)
+		return err != nil
+	})
+	tokens := f.granted(f.Acme, "full_access")
+	other.works(tokens.Access, true)
+	if !far.Teams.Knows(tokens.Access) {
+		t.Fatal("the other node does not remember the token, so the test shows nothing")
+	}
+	_, err = f.Revoke(t.Context(), f.Acme.TeamID, f.only().ID, grants.FromAPI)
+	f.Must(err)
+	begun := time.Now()
+	testnode.Until(t, "the other node refuses the token", func() bool {
+		_, err := far.Teams.Authenticate(t.Context(), tokens.Access)
+		return err != nil
+	})
+	t.Logf("refused after %v", time.Since(begun))
+}
+
+// The issue's limits of a team: more active grants are refused until some are revoked.
+func TestTooManyGrants(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		g := f.granted(f.Acme, "full_access")
+		f.exec(`INSERT INTO oauth_grants SELECT 'copy' || n, team_id, user_id, client_id, scope, resource,
+			created_at, used_at, expires_at, generation, retried, rotated_at, revoked_at, revoked_reason, 0, 0, FALSE, key_id
+			FROM oauth_grants, (WITH RECURSIVE
+			numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 999) SELECT n FROM numbers) x`)
+		r, err := f.Ask(t.Context(), f.params())
+		f.Must(err)
+		if _, _, err := f.Approve(t.Context(), r, f.Acme); fault.KindOf(err) != fault.Forbidden {
+			t.Errorf("the grant after 1,000 active ones: %v", err)
+		}
+		f.Must(f.RevokeToken(t.Context(), f.client.ID, g.Refresh, ""))
+		// There is room for one, which several have consented to, and all of them are collected at once.
+		var codes [4]grants.Exchanged
+		for i := range codes {
+			codes[i] = f.code(f.Acme, "full_access")
+		}
+		var made atomic.Int64
+		var wg sync.WaitGroup
+		for _, x := range codes {
+			wg.Go(func() {
+				if _, err := f.Exchange(context.WithoutCancel(t.Context()), x); err == nil {
+					made.Add(1)
+				} else {
+					wantCode(t, err, grants.InvalidGrant)
+				}
+			})
+		}
+		wg.Wait()
+		if n := f.Count(`SELECT COUNT(*) FROM oauth_grants WHERE revoked_at = 0`); n != 1000 || made.Load() != 1 {
+			t.Errorf("%d tokens were given, and %d grants are active", made.Load(), n)
+		}
+	})
+}
+
+// What a key has consented to ends with it: the grants, and what no client has collected yet.
+func TestKeyDeleted(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		ctx := t.Context()
+		key, token := f.Key(f.Acme.TeamID, teams.NewKey{Name: "dev"})
+		by, err := f.Teams.Authenticate(ctx, token)
+		f.Must(err)
+		tokens, others, code := f.granted(by, ""), f.granted(f.Acme, ""), f.code(by, "")
+		f.works(tokens.Access, true)
+		request := audit.With(ctx, audit.Entry{TeamID: f.Acme.TeamID, ActorKind: string(teams.UserActor),
+			ActorID: "ann", Action: "api_key.deleted"})
+		f.Must(f.Teams.DeleteKey(request, f.Acme.TeamID, key.ID))
+		f.works(tokens.Access, false)
+		f.works(others.Access, true)
+		if n := f.Count(`SELECT COUNT(*) FROM audit_log WHERE actor_id = 'ann' AND target = $1
+			AND (action = 'api_key.deleted' OR action = $2)`, key.ID, audit.GrantRevoked); n != 2 {
+			t.Errorf("%d entries tell of the key and of what ended with it", n)
+		}
+		_, err = f.refresh(tokens.Refresh)
+		wantCode(t, err, grants.InvalidGrant)
+		_, err = f.Exchange(ctx, code)
+		wantCode(t, err, grants.InvalidGrant)
+		if n := f.Count(`SELECT COUNT(*) FROM oauth_grants WHERE revoked_reason = $1`, string(grants.KeyDeleted)); n != 1 {
+			t.Errorf("%d grants ended with the key", n)
+		}
+		// A program that knows nothing of grants deletes a key: they do not work either.
+		key, token = f.Key(f.Acme.TeamID, teams.NewKey{Name: "dev"})
+		by, err = f.Teams.Authenticate(ctx, token)
+		f.Must(err)
+		tokens = f.granted(by, "")
+		f.Must(teams.New(f.DB, f.Log, nil).DeleteKey(ctx, f.Acme.TeamID, key.ID))
+		f.works(tokens.Access, false)
+		_, err = f.refresh(tokens.Refresh)
+		wantCode(t, err, grants.InvalidGrant)
+		if n := f.Count(`SELECT COUNT(*) FROM oauth_grants WHERE revoked_reason = $1`, string(grants.KeyDeleted)); n != 2 {
+			t.Errorf("%d grants ended with their keys", n)
+		}
+	})
+}
+
+// RevokeUser ends the grants of one user in one team.
+func TestRevokeUser(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		ann, bob := f.member("ann@acme.example", teams.Owner), f.member("bob@acme.example", teams.Admin)
+		of := map[string]grants.Tokens{"ann": f.granted(ann, ""), "bob": f.granted(bob, "")}
+		f.Update(func(tx *db.Tx) error { return f.RevokeUser(context.Background(), tx, f.Acme.TeamID, ann.ID) })
+		f.works(of["ann"].Access, false)
+		f.works(of["bob"].Access, true)
+	})
+}
+
+// A team that is suspended is so for a token that is used just then: what packages remember is forgotten in no order
+// that would let one take it from the other again.
+func TestSuspendedMeanwhile(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		var use func()
+		tokens := f.granted(f.member("ann@acme.example", teams.Admin), "")
+		f.Teams = teams.New(f.DB, f.Log, f.Domains.Exists)
+		f.DB.OnHint(teams.HintTopic, func(string) {
+			if use != nil {
+				use()
+			}
+		})
+		f.Node.Members = members.New(f.DB, f.Users, f.Audit)
+		serve(f.Node)
+		use = func() { f.works(tokens.Access, true) }
+		use()
+		f.Must(f.Teams.SetSuspended(t.Context(), f.Acme.TeamID, true))
+		if a := f.works(tokens.Access, true); !a.Suspended {
+			t.Error("the token's team is not suspended")
+		}
+	})
+}
+
+// A code and a refresh token for which no answer can be signed are not used up.
+func TestNothingIsSigned(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		code := f.code(f.Acme, "full_access")
+		without := func(use func(s *grants.Service) error) {
+			t.Helper()
+			f.exec(`ALTER TABLE oauth_keys RENAME TO lost_keys`)
+			if err := use(serve(f.Node)); err == nil {
+				t.Error("signed without a key")
+			}
+			f.exec(`ALTER TABLE lost_keys RENAME TO oauth_keys`)
+		}
+		without(func(s *grants.Service) error {
+			_, err := s.Exchange(t.Context(), code)
+			return err
+		})
+		tokens, err := f.Exchange(t.Context(), code)
+		f.Must(err)
+		without(func(s *grants.Service) error {
+			_, err := s.Refresh(t.Context(), grants.Refreshed{ClientID: f.client.ID, Token: tokens.Refresh})
+			return err
+		})
+		f.exec(`UPDATE oauth_grants SET rotated_at = rotated_at - 60000000 WHERE rotated_at > 0`)
+		_, err = f.refresh(tokens.Refresh)
+		f.Must(err)
+	})
+}
+
+// A change of a role whose hint is lost is noticed as soon as the token is looked up, whatever is remembered of the
+// user.
+func TestLostHintOfARole(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		by := f.member("ada@acme.example", teams.Admin)
+		access := f.granted(by, "full_access").Access
+		f.exec(`UPDATE memberships SET role = 'viewer' WHERE user_id = $1`, by.ID)
+		if got := f.works(access, true); got.Scopes.Has(teams.DomainsWrite) {
+			t.Error("the program may still do what its user may not")
+		}
+	})
+}
+
+// Who joined while the clock was ahead has not left since, although a grant of theirs seems to be older.
+func TestJoinedByAWrongClock(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		by := f.member("ada@acme.example", teams.Admin)
+		f.exec(`UPDATE memberships SET created_at = created_at + $2 WHERE user_id = $1`, by.ID, time.Hour.Microseconds())
+		given := f.granted(by, "full_access")
+		if _, err := f.refresh(given.Refresh); err != nil {
+			t.Errorf("the tokens are not renewed: %v", err)
+		}
+		if g := f.only(); g.RevokedReason != "" {
+			t.Errorf("the grant is revoked: %s", g.RevokedReason)
+		}
+	})
+}
+
+// Who was removed by another node, which this one has not heard of yet, lets nobody act any more: the grant would work
+// when they come back.
+func TestConsentAfterLeaving(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		ann := f.member("ann@acme.example", teams.Admin)
+		f.Must(f.Members.Remove(t.Context(), teams.System(f.Acme.TeamID), ann.ID))
+		r, err := f.Ask(t.Context(), f.params())
+		f.Must(err)
+		_, _, err = f.Approve(t.Context(), r, ann)
+		if fault.KindOf(err) != fault.Forbidden {
+			t.Errorf("consented: %v", err)
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM oauth_codes`); n != 0 || f.recorded(audit.GrantCreated) != 0 {
+			t.Errorf("%d codes, %d consents in the audit log", n, f.recorded(audit.GrantCreated))
+		}
+	})
+}

@@ -1,0 +1,199 @@
+package grants
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/accounts/users"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/page"
+)
+
+// List returns a page of a team's grants, newest first, with those that were revoked.
+func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Grant, bool, error) {
+	return listGrants(ctx, s.DB.Reader, teamID, p)
+}
+
+// Revoke revokes a grant: its access and refresh tokens stop working, on this node at once and on others when the hint
+// arrives. A grant that was revoked before is not found.
+func (s *Service) Revoke(ctx context.Context, teamID, grantID string, why Reason) (Grant, error) {
+	return s.revoke(ctx, teamID, grantID, why)
+}
+
+// RevokeBy revokes a grant for a person, on a page: any for who has the scope grants:write, and for everybody what they
+// have granted themselves.
+func (s *Service) RevokeBy(ctx context.Context, by teams.Actor, grantID string) error {
+	g, err := getGrant(ctx, s.DB.Reader, by.TeamID, grantID) // who granted it never changes
+	if err == nil && (by.Kind != teams.UserActor || g.UserID != by.ID) {
+		err = by.Require(teams.GrantsWrite)
+	}
+	if err == nil {
+		_, err = s.revoke(ctx, by.TeamID, grantID, FromSite)
+	}
+	return err
+}
+
+func (s *Service) revoke(ctx context.Context, teamID, grantID string, why Reason) (g Grant, err error) {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
+		done, err := s.revokeIn(ctx, tx, teamID, grantID, why)
+		if err == nil && !done {
+			return fault.NotFoundf("OAuth grant not found")
+		}
+		if err == nil {
+			g, err = getGrant(ctx, tx.Reader, teamID, grantID)
+		}
+		return err
+	})
+	return g, err
+}
+
+// revokeIn revokes a grant, and reports whether it was active.
+func (s *Service) revokeIn(ctx context.Context, tx *db.Tx, teamID, grantID string, why Reason) (bool, error) {
+	n, err := setRevoked(ctx, tx, teamID, grantID, why)
+	if err != nil {
+		return false, fmt.Errorf("revoke grant %s: %w", grantID, err)
+	}
+	if n == 0 {
+		return false, nil
+	}
+	s.changed(tx, teamID)
+	e := audit.Entry{TeamID: teamID, Action: audit.GrantRevoked, Target: grantID, Detail: string(why)}
+	switch why {
+	case ByClient:
+		e.ActorKind, e.ActorID = string(teams.GrantActor), grantID
+	case TokenReused, CodeReused:
+		e.Action, e.ActorKind, e.ActorID = audit.GrantReused, string(teams.GrantActor), grantID
+	}
+	s.Audit.Record(ctx, tx, e)
+	return true, nil
+}
+
+// RevokeUser revokes all grants of a user in a team, in the transaction in which the user leaves it. Codes that no client
+// has collected yet go first: one that is being used has made its grant by then.
+func (s *Service) RevokeUser(ctx context.Context, tx *db.Tx, teamID, userID string) error {
+	if err := deleteCodesOf(ctx, tx, teamID, userID); err != nil {
+		return fmt.Errorf("delete the codes of user %s: %w", userID, err)
+	}
+	n, err := setRevokedOf(ctx, tx, teamID, userID)
+	if err != nil {
+		return fmt.Errorf("revoke the grants of user %s: %w", userID, err)
+	}
+	if n > 0 {
+		s.changed(tx, teamID)
+		s.Audit.Record(ctx, tx, audit.Entry{TeamID: teamID, Action: audit.GrantRevoked, Target: userID,
+			Detail: fmt.Sprintf("%s: %d grants", UserLeft, n)})
+	}
+	return nil
+}
+
+// RevokeKey is RevokeUser for an API key that is deleted.
+func (s *Service) RevokeKey(ctx context.Context, tx *db.Tx, teamID, keyID string) error {
+	if err := deleteCodesOfKey(ctx, tx, teamID, keyID); err != nil {
+		return fmt.Errorf("delete the codes of key %s: %w", keyID, err)
+	}
+	n, err := setRevokedOfKey(ctx, tx, teamID, keyID)
+	if err != nil {
+		return fmt.Errorf("revoke the grants of key %s: %w", keyID, err)
+	}
+	if n > 0 {
+		s.changed(tx, teamID)
+		s.Audit.Also(ctx, tx, audit.Entry{TeamID: teamID, Action: audit.GrantRevoked, Target: keyID,
+			Detail: fmt.Sprintf("%s: %d grants", KeyDeleted, n)})
+	}
+	return nil
+}
+
+// RevokeDisabled revokes all grants of a user, in the transaction in which the user is disabled.
+func (s *Service) RevokeDisabled(ctx context.Context, tx *db.Tx, userID string) error {
+	all, err := s.Members.TeamsOf(ctx, tx.Reader, userID)
+	if err != nil {
+		return err
+	}
+	for _, teamID := range all {
+		if err := s.RevokeUser(ctx, tx, teamID, userID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Connect has others ask the service for what concerns grants.
+func (s *Service) Connect(u *users.Service) {
+	s.Teams.Tokens, s.Teams.Granted, s.Teams.KeyEnded = s.Authenticate, s.Active, s.RevokeKey
+	s.Members.Ended, u.Disabling = s.RevokeUser, s.RevokeDisabled
+	s.Members.Programs = s.programs
+}
+
+// programs returns what a key or a grant of a team may do now, 0 if it is no more.
+func (s *Service) programs(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error) {
+	switch by.Kind {
+	case teams.KeyActor:
+		return s.Teams.KeyScopes(ctx, r, teamID, by.ID)
+	case teams.GrantActor:
+		g, err := getGrant(ctx, r, teamID, by.ID)
+		if fault.KindOf(err) == fault.NotFound || err == nil && !g.RevokedAt.IsZero() {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		may := teams.FullAccess.Scopes() // a key granted it
+		if g.UserID != "" {
+			may, err = s.Members.Scopes(ctx, r, teamID, teams.ActorRef{Kind: teams.UserActor, ID: g.UserID})
+		}
+		return g.May(may), err
+	}
+	return 0, fmt.Errorf("this release knows no actor of the kind %q", by.Kind)
+}
+
+// changed makes all nodes look up the actors of a team again, when the transaction commits.
+func (s *Service) changed(tx *db.Tx, teamID string) {
+	tx.AfterCommit(func() { s.DB.Hint(teams.HintTopic, teamID) })
+}
+
+// RevokeToken revokes the grant of a refresh token for its client (RFC 7009). A token that is no more, or is another
+// client's, changes nothing and is no error. Access tokens are refused: to end one is to revoke its grant.
+func (s *Service) RevokeToken(ctx context.Context, clientID, token, hint string) error {
+	client, err := s.Client(ctx, clientID)
+	if err != nil {
+		return err
+	}
+	switch {
+	case token == "":
+		return refuse(InvalidRequest, "token is missing.")
+	case hint == "access_token" || teams.IsAccessToken(token):
+		return refuse(UnsupportedTokenType,
+			"Access tokens cannot be revoked one by one. Send the refresh token, which revokes "+
+				"all tokens of the grant.")
+	}
+	p, err := s.openRefresh(token)
+	if err != nil {
+		return nil // there is nothing to revoke
+	}
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
+		g, err := getGrant(ctx, tx.Reader, p.teamID, p.grantID)
+		if fault.KindOf(err) == fault.NotFound || err == nil && g.ClientID != client.ID {
+			return nil
+		}
+		if err == nil {
+			_, err = s.revokeIn(ctx, tx, p.teamID, p.grantID, ByClient)
+		}
+		return err
+	})
+}
+
+// Active reports whether what a grant requested earlier may still be done: it is not revoked, and its user may still
+// act for the team.
+func (s *Service) Active(ctx context.Context, teamID, grantID string) (bool, error) {
+	g, err := getGrant(ctx, s.DB.Reader, teamID, grantID)
+	if err == nil && g.RevokedAt.IsZero() {
+		_, err = s.may(ctx, &g)
+	}
+	if fault.KindOf(err) == fault.NotFound && err != nil {
+		return false, nil
+	}
+	return err == nil && g.RevokedAt.IsZero(), err
+}

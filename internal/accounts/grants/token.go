@@ -1,0 +1,157 @@
+package grants
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
+)
+
+const (
+	tokenType = "at+jwt" // RFC 9068 section 2.1
+	tokenMax  = 4096     // characters of an access token
+)
+
+// claims are what an access token says (RFC 9068 section 2.2).
+type claims struct {
+	Issuer   string           `json:"iss"`
+	Subject  string           `json:"sub"` // the user, or the team for a grant of a key
+	Audience jwt.Audience     `json:"aud"`
+	ClientID string           `json:"client_id"`
+	Scope    string           `json:"scope"`
+	ID       string           `json:"jti"`
+	IssuedAt *jwt.NumericDate `json:"iat"`
+	Expiry   *jwt.NumericDate `json:"exp"`
+	TeamID   string           `json:"team_id"`
+	GrantID  string           `json:"grant_id"`
+}
+
+// tokens returns new tokens of a grant; the access token is for the grant's resource. It signs, so it is for after the
+// commit.
+func (s *Service) tokens(ctx context.Context, g *Grant, generation int64, scopes Scopes) (Tokens, error) {
+	now := s.DB.Now()
+	access, err := s.sign(ctx, g, scopes, now)
+	if err != nil {
+		return Tokens{}, fmt.Errorf("make an access token: %w", err)
+	}
+	return Tokens{Access: access, Refresh: s.sealRefresh(g, generation, now), Life: int64(accessLife / time.Second),
+		Scopes: scopes}, nil
+}
+
+func (s *Service) sign(ctx context.Context, g *Grant, scopes Scopes, now time.Time) (string, error) {
+	k, err := s.signer(ctx, now)
+	if err != nil {
+		return "", err
+	}
+	c := claims{Issuer: s.Issuer, Subject: g.UserID, Audience: slices.Clone(s.Resources), ClientID: g.ClientID,
+		Scope: scopes.String(), ID: id.New(), IssuedAt: jwt.NewNumericDate(now),
+		Expiry: jwt.NewNumericDate(now.Add(accessLife)), TeamID: g.TeamID, GrantID: g.ID}
+	if g.Resource != "" {
+		c.Audience = jwt.Audience{g.Resource}
+	}
+	if g.UserID == "" {
+		c.Subject = g.TeamID
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: k.private},
+		(&jose.SignerOptions{}).WithType(tokenType).WithHeader("kid", k.id))
+	if err != nil {
+		return "", err
+	}
+	return jwt.Signed(signer).Claims(c).Serialize()
+}
+
+// badToken is the one answer to access tokens that do not work.
+func badToken() error {
+	return fault.New(fault.BadCredential, "",
+		"The access token is invalid, has expired or was revoked. Get a new one with "+
+			"the refresh token, or ask for authorization again.")
+}
+
+// Authenticate returns the actor of an access token, and until when that may be remembered, at most 5 s. A hint of
+// [teams.HintTopic] means that it must not be remembered any more.
+func (s *Service) Authenticate(ctx context.Context, token string) (teams.Actor, time.Time, error) {
+	now := s.DB.Now()
+	c, err := s.verify(ctx, token, now)
+	if err != nil {
+		return teams.Actor{}, time.Time{}, err
+	}
+	g, err := getGrant(ctx, s.DB.Reader, c.TeamID, c.GrantID)
+	var a teams.Actor
+	if err == nil && !g.RevokedAt.IsZero() {
+		return teams.Actor{}, time.Time{}, badToken()
+	}
+	if err == nil {
+		a, err = s.may(ctx, &g)
+	}
+	if err != nil {
+		if fault.KindOf(err) == fault.NotFound {
+			err = badToken()
+		}
+		return teams.Actor{}, time.Time{}, err
+	}
+	a.Kind, a.ID, a.Name = teams.GrantActor, g.ID, g.ClientName
+	a.Scopes = g.May(a.Scopes & storedScopes(c.Scope).All())
+	a.Limited, a.Resource = g.Limits.Any(), s.only(c.Audience)
+	until := time.Now().Add(min(checkedFor, c.Expiry.Time().Sub(now)))
+	return a, until, nil
+}
+
+// may returns what whoever granted something may do now. A fault of kind NotFound means that this is nothing any more.
+func (s *Service) may(ctx context.Context, g *Grant) (teams.Actor, error) {
+	if g.UserID != "" {
+		return s.Members.ActorNow(ctx, g.UserID, g.TeamID)
+	}
+	if g.KeyID != "" {
+		return s.Teams.KeyActor(ctx, g.TeamID, g.KeyID)
+	}
+	t, err := s.Teams.Get(ctx, g.TeamID) // it is older than the columns of keys
+	return teams.Actor{TeamID: t.ID, Scopes: teams.FullAccess.Scopes(), RateLimit: t.RateLimit,
+		Suspended: t.Suspended}, err
+}
+
+// only returns the resource that an access token is for, as actors have it; "" if it is for all of them.
+func (s *Service) only(audience jwt.Audience) string {
+	all := slices.DeleteFunc(slices.Clone(s.Resources), func(one string) bool { return !audience.Contains(one) })
+	if len(all) != 1 {
+		return ""
+	}
+	return cmp.Or(strings.TrimPrefix(all[0], s.Issuer), teams.APIResource)
+}
+
+// verify checks what an access token itself says: that it was made here, for one of our resources, and has not expired.
+func (s *Service) verify(ctx context.Context, token string, now time.Time) (c claims, err error) {
+	if len(token) > tokenMax {
+		return c, badToken()
+	}
+	signed, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.ES256})
+	if err != nil {
+		return c, badToken()
+	}
+	h := signed.Signatures[0].Protected
+	if typ, _ := h.ExtraHeaders[jose.HeaderType].(string); typ != tokenType {
+		return c, badToken()
+	}
+	public, err := s.verifier(ctx, h.KeyID)
+	if err != nil {
+		return c, err
+	}
+	if public == nil {
+		return c, badToken()
+	}
+	payload, err := signed.Verify(public)
+	if err != nil || json.Unmarshal(payload, &c) != nil || c.Issuer != s.Issuer || c.Expiry == nil ||
+		!now.Before(c.Expiry.Time()) || !slices.ContainsFunc(s.Resources, c.Audience.Contains) {
+		return claims{}, badToken()
+	}
+	return c, nil
+}

@@ -1,0 +1,74 @@
+package grants
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+)
+
+// Every scope that a program can have is said in words, once, and what a limited one does less by is said, too.
+func TestWords(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	var all teams.Scopes
+	for _, x := range inWords {
+		if x.words == "" || x.words == x.limited || seen[x.words] || all.Has(x.scope) {
+			t.Errorf("%s: %q", x.scope, x.words)
+		}
+		seen[x.words] = true
+		all |= teams.NewScopes(x.scope)
+	}
+	if want := (Scopes{Full: true}).All(); all != want {
+		t.Errorf("said are %v, want %v more and %v less", all, want&^all, all&^want)
+	}
+	if free, limited := Words(all, false), Words(all, true); len(free) != len(inWords) ||
+		len(limited) != len(inWords) || slices.Equal(free, limited) {
+		t.Errorf("%d and %d sentences", len(free), len(limited))
+	}
+}
+
+// No way to send is left to who asks a person for each email, nor one that is not counted to who has a limit.
+func TestWays(t *testing.T) {
+	t.Parallel()
+	full := Scopes{Full: true}.All()
+	if got := Ways(full); len(got) != len(ways) {
+		t.Errorf("full access: %q", got)
+	}
+	if got := Ways(full &^ teams.NewScopes(teams.EmailsSend, teams.BroadcastsWrite, teams.AutomationsWrite,
+		teams.EventsSend)); got != nil {
+		t.Errorf("without the ways: %q", got)
+	}
+	// Broadcasts are written still; that they are neither sent nor resumed, package broadcasts tests.
+	if got := Ways(Limits{Emails: 1}.within(full) &^ teams.NewScopes(teams.BroadcastsWrite)); len(got) != 1 ||
+		got[0] != "by sending them, and broadcasts" {
+		t.Errorf("with a limit: %q", got)
+	}
+	if got := Ways(Limits{Approval: true}.within(full) &^ teams.NewScopes(teams.BroadcastsWrite)); got != nil {
+		t.Errorf("with an approval: %q", got)
+	}
+}
+
+func TestParseLimits(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		recipients, emails, approval string
+		want                         Limits
+		ok                           bool
+	}{
+		{"", " ", "", Limits{}, true},
+		{"5", " 10 ", "yes", Limits{5, 10, true}, true},
+		{"150", "1000000", "", Limits{150, 1_000_000, false}, true},
+		{"151", "", "", Limits{}, false},
+		{"", "1000001", "", Limits{}, false},
+		{"0", "", "", Limits{}, false},
+		{"-1", "", "", Limits{}, false},
+		{"1.5", "", "", Limits{}, false},
+		{"", "99999999999999999999", "", Limits{}, false},
+	} {
+		got, err := ParseLimits(c.recipients, c.emails, c.approval)
+		if (err == nil) != c.ok || c.ok && got != c.want {
+			t.Errorf("%q, %q, %q: %+v, %v", c.recipients, c.emails, c.approval, got, err)
+		}
+	}
+}

@@ -1,0 +1,375 @@
+package members
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/accounts/users"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/page"
+)
+
+const (
+	cacheFor   = 5 * time.Second // the longest that another node's change goes unnoticed if its hint is lost
+	cacheMax   = 10_000          // actors that are cached
+	maxMembers = 200             // of a team
+	maxTeams   = 200             // of a user
+)
+
+// HintTopic is the topic of hints, each with a team's id, after a change that may withdraw a right of a member.
+const HintTopic = "members"
+
+// Service implements the operations on members and invitations.
+type Service struct {
+	d     *db.DB
+	users *users.Service
+	audit *audit.Log
+
+	// Mail sends an email to one address; it is queued in tx. Without it, nobody can be invited but by the operator.
+	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error
+	// Link returns the address of the page that accepts an invitation by its token.
+	Link func(token string) string
+	// Ended is called in the transaction that ends a membership, with its team and user; nil for nothing.
+	Ended func(ctx context.Context, tx *db.Tx, teamID, userID string) error
+	// Programs returns what a key or a grant may do now, 0 if it is no more. Without it, invitations by them are not
+	// accepted.
+	Programs func(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error)
+	// Now is the clock. Tests set their own; nil is the database's.
+	Now func() time.Time
+
+	mu    sync.Mutex
+	cache map[pair]cached
+	epoch int // incremented by forget; what was read in an older epoch is not cached
+}
+
+type pair struct{ userID, teamID string }
+
+type cached struct {
+	teams.Actor
+	until time.Time
+}
+
+// New returns the service.
+func New(d *db.DB, u *users.Service, a *audit.Log) *Service {
+	s := &Service{d: d, users: u, audit: a, cache: map[pair]cached{}}
+	for _, topic := range []string{HintTopic, teams.HintTopic, users.HintTopic} {
+		d.OnHint(topic, func(string) { s.forget() })
+	}
+	return s
+}
+
+func (s *Service) forget() {
+	s.mu.Lock()
+	s.cache = map[pair]cached{}
+	s.epoch++
+	s.mu.Unlock()
+}
+
+func (s *Service) now() time.Time {
+	if s.Now != nil {
+		return s.Now().UTC().Truncate(time.Microsecond)
+	}
+	return s.d.Now()
+}
+
+// Actor returns a user as an actor for a team, with the scopes of the role. A fault of kind NotFound says that the user
+// is no member, is disabled, or that the team was deleted.
+func (s *Service) Actor(ctx context.Context, userID, teamID string) (teams.Actor, error) {
+	key, now := pair{userID, teamID}, time.Now()
+	s.mu.Lock()
+	c, ok := s.cache[key]
+	epoch := s.epoch
+	s.mu.Unlock()
+	if ok && now.Before(c.until) {
+		return c.Actor, nil
+	}
+	a, err := s.ActorNow(ctx, userID, teamID)
+	if err != nil {
+		return teams.Actor{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if epoch == s.epoch {
+		if len(s.cache) >= cacheMax {
+			clear(s.cache)
+		}
+		s.cache[key] = cached{a, now.Add(cacheFor)}
+	}
+	return a, nil
+}
+
+// ActorNow is Actor as the database has it now, for who remembers the answer: what is remembered of what was remembered
+// would be older than either says.
+func (s *Service) ActorNow(ctx context.Context, userID, teamID string) (teams.Actor, error) {
+	a, err := actor(ctx, s.d.Reader, userID, teamID)
+	if errors.Is(err, db.ErrNoRows) {
+		return teams.Actor{}, fault.NotFoundf("You are not a member of this team.")
+	}
+	if err != nil {
+		return teams.Actor{}, fmt.Errorf("look up a member: %w", err)
+	}
+	return a, nil
+}
+
+// ScopesIn is Scopes for what ends with a membership, and is being made in tx: a membership that is there does not end
+// before tx has.
+func (s *Service) ScopesIn(ctx context.Context, tx *db.Tx, teamID string, by teams.ActorRef) (teams.Scopes, error) {
+	if err := lock(ctx, tx, teamID); err != nil {
+		return 0, err
+	}
+	return s.Scopes(ctx, tx.Reader, teamID, by)
+}
+
+// Scopes returns what an actor of a team may do now, 0 if it is no more. Unlike Actor it asks r.
+func (s *Service) Scopes(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error) {
+	switch {
+	case by.Kind == teams.SystemActor:
+		a := teams.System(teamID)
+		return a.Scopes, nil
+	case by.Kind == teams.UserActor:
+		a, err := actor(ctx, r, by.ID, teamID)
+		if errors.Is(err, db.ErrNoRows) {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, fmt.Errorf("look up a member: %w", err)
+		}
+		return a.Scopes, nil
+	case s.Programs != nil:
+		return s.Programs(ctx, r, teamID, by)
+	}
+	return 0, nil
+}
+
+// Of returns a user's teams, by name.
+func (s *Service) Of(ctx context.Context, userID string) ([]Membership, error) {
+	return teamsOf(ctx, s.d.Reader, userID)
+}
+
+// Get returns a member.
+func (s *Service) Get(ctx context.Context, teamID, userID string) (Membership, error) {
+	return get(ctx, s.d.Reader, teamID, userID)
+}
+
+// List returns a page of a team's members, by the ids of the users, newest first.
+func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Membership, bool, error) {
+	return list(ctx, s.d.Reader, teamID, p)
+}
+
+// AddIn makes a user a member, in a transaction that is checked and recorded by the caller. A team that there is not is
+// a fault NotFound.
+func (s *Service) AddIn(ctx context.Context, tx *db.Tx, teamID, userID string, role teams.Role) error {
+	if role.Scopes() == 0 {
+		return unknownRole(role)
+	}
+	if err := lock(ctx, tx, teamID); err != nil {
+		return err
+	}
+	if _, _, err := getTeam(ctx, tx.Reader, teamID); err != nil {
+		return err
+	}
+	switch n, err := count(ctx, tx.Reader, teamID); {
+	case err != nil:
+		return err
+	case n >= maxMembers:
+		return fault.Forbiddenf("", "This team has %d members, which is the most that a team can have.", maxMembers)
+	}
+	// What a user is in must be listed whole: it is chosen from there, and ends there with the user.
+	if err := tx.Serialize(ctx, "teams of "+userID); err != nil {
+		return err
+	}
+	switch all, err := teamsOf(ctx, tx.Reader, userID); {
+	case err != nil:
+		return err
+	case len(all) >= maxTeams:
+		return fault.Forbiddenf("", "This user is in %d teams, which is the most that a user can be in. Leave one "+
+			"first.", maxTeams)
+	}
+	added, err := insert(ctx, tx, teamID, userID, role)
+	if err != nil {
+		return fmt.Errorf("add a member: %w", err)
+	}
+	if !added {
+		return fault.Invalidf("email", "This user is a member of the team already.")
+	}
+	s.changed(tx, teamID)
+	return nil
+}
+
+// SetRole changes the role of a member.
+func (s *Service) SetRole(ctx context.Context, by teams.Actor, userID string, role teams.Role) (Membership, error) {
+	if err := mayGive(&by, role); err != nil {
+		return Membership{}, err
+	}
+	var m Membership
+	err := s.d.Update(ctx, func(tx *db.Tx) (err error) {
+		if m, err = s.change(ctx, tx, by, userID, role); err != nil || m.Role == role {
+			return err
+		}
+		if err := setRole(ctx, tx, by.TeamID, userID, role); err != nil {
+			return err
+		}
+		if err := s.revokeInvitations(ctx, tx, by, userID, role); err != nil {
+			return err
+		}
+		s.record(ctx, tx, by, audit.MemberRoleChanged, userID, m.Email+": "+string(m.Role)+" to "+string(role))
+		m.Role = role
+		return nil
+	})
+	return m, err
+}
+
+// Remove ends a membership.
+func (s *Service) Remove(ctx context.Context, by teams.Actor, userID string) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		m, err := s.change(ctx, tx, by, userID, "")
+		if err != nil {
+			return err
+		}
+		s.record(ctx, tx, by, audit.MemberRemoved, userID, m.Email)
+		return s.end(ctx, tx, by, userID)
+	})
+}
+
+// Leave ends a membership by the user's own wish.
+func (s *Service) Leave(ctx context.Context, teamID, userID string) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		by := teams.Actor{Kind: teams.UserActor, ID: userID, TeamID: teamID, Scopes: teams.Owner.Scopes()}
+		m, err := s.change(ctx, tx, by, userID, "")
+		if err != nil {
+			return err
+		}
+		by.Name = m.Email
+		s.record(ctx, tx, by, audit.MemberLeft, userID, m.Email)
+		return s.end(ctx, tx, by, userID)
+	})
+}
+
+// revokeInvitations ends the open invitations that a user with the role can no longer give: otherwise whoever is
+// removed could come back by one.
+func (s *Service) revokeInvitations(ctx context.Context, tx *db.Tx, by teams.Actor, userID string,
+	role teams.Role) error {
+	var gone []string
+	for _, r := range teams.Roles {
+		if !invites(role.Scopes(), r) {
+			gone = append(gone, string(r))
+		}
+	}
+	all, err := revokeOf(ctx, tx, by.TeamID, userID, gone)
+	for _, v := range all {
+		s.record(ctx, tx, by, audit.InvitationRevoked, v.ID, v.Email)
+	}
+	return err
+}
+
+// invites reports whether who has the scopes may invite somebody to a role.
+func invites(may teams.Scopes, role teams.Role) bool {
+	return may.Has(teams.MembersWrite) && role.Scopes()&^may == 0
+}
+
+// change returns a member whose role is about to become another, "" for none, and checks that this may be done. All
+// such transactions of a team wait for each other: no index decides who is the last owner.
+func (s *Service) change(ctx context.Context, tx *db.Tx, by teams.Actor, userID string, role teams.Role) (Membership,
+	error) {
+	if err := lock(ctx, tx, by.TeamID); err != nil {
+		return Membership{}, err
+	}
+	m, err := get(ctx, tx.Reader, by.TeamID, userID)
+	if err != nil {
+		return m, err
+	}
+	if m.Role == teams.Owner && role != teams.Owner {
+		if err := byOwner(&by); err != nil {
+			return m, err
+		}
+		switch other, err := otherOwner(ctx, tx.Reader, by.TeamID, userID); {
+		case err != nil:
+			return m, err
+		case !other:
+			return m, fault.Forbiddenf("role", "This is the last owner of the team. Make another member an owner "+
+				"first.")
+		}
+	}
+	s.changed(tx, by.TeamID)
+	return m, nil
+}
+
+// Leaving ends all memberships of a user who is being deleted. It refuses while the user is the last owner of a team.
+func (s *Service) Leaving(ctx context.Context, tx *db.Tx, userID string) error {
+	all, err := teamsOf(ctx, tx.Reader, userID)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if _, err := s.change(ctx, tx, teams.System(m.TeamID), userID, ""); err != nil {
+			return fmt.Errorf("leave team %s: %w", m.TeamName, err)
+		}
+		s.record(ctx, tx, teams.System(m.TeamID), audit.MemberRemoved, userID, m.Email)
+		if err := s.end(ctx, tx, teams.System(m.TeamID), userID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end ends a membership, with the invitations that the user has sent and what else depends on it.
+func (s *Service) end(ctx context.Context, tx *db.Tx, by teams.Actor, userID string) error {
+	if err := s.revokeInvitations(ctx, tx, by, userID, ""); err != nil {
+		return err
+	}
+	if s.Ended != nil {
+		if err := s.Ended(ctx, tx, by.TeamID, userID); err != nil {
+			return err
+		}
+	}
+	return remove(ctx, tx, by.TeamID, userID)
+}
+
+// changed makes all nodes look up members again, when the transaction commits.
+func (s *Service) changed(tx *db.Tx, teamID string) {
+	tx.AfterCommit(func() { s.d.Hint(HintTopic, teamID) })
+}
+
+// record records an act.
+func (s *Service) record(ctx context.Context, tx *db.Tx, by teams.Actor, action, target, detail string) {
+	s.audit.Record(ctx, tx, audit.Entry{TeamID: by.TeamID, ActorKind: string(by.Kind), ActorID: by.ID,
+		ActorName: by.Name, Action: action, Target: target, Detail: detail})
+}
+
+// mayGive returns a fault unless an actor may give somebody a role: one that may do nothing that the actor may not.
+func mayGive(by *teams.Actor, role teams.Role) error {
+	scopes := role.Scopes()
+	switch missing := scopes &^ by.Scopes; {
+	case scopes == 0:
+		return unknownRole(role)
+	case missing.Has(teams.OwnersWrite):
+		return byOwner(by)
+	case missing != 0:
+		return fault.New(fault.OutOfScope, "role", "The role `%s` has scopes that have not been granted to you: %s.",
+			role,
+			missing)
+	}
+	return nil
+}
+
+// byOwner returns a fault unless the actor may make, change and remove owners.
+func byOwner(by *teams.Actor) error {
+	if by.Kind == teams.KeyActor && !by.Scopes.Has(teams.OwnersWrite) {
+		return fault.New(fault.Restricted, "role", "API keys do not make, change or remove owners. An owner does it, "+
+			"signed in.")
+	}
+	return by.Require(teams.OwnersWrite)
+}
+
+func unknownRole(role teams.Role) error {
+	if role == "" {
+		return fault.MissingField("role")
+	}
+	return fault.Invalidf("role", "The `role` field must be `owner`, `admin`, `member` or `viewer`.")
+}

@@ -1,0 +1,123 @@
+package quotas
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+)
+
+// Usage is what a team with a quota has used of it. A team without a quota has the zero value.
+type Usage struct {
+	teams.Quota
+	Day, Month int64
+
+	day, month span
+}
+
+// toTell reports whether the team is still to be told that n emails are too many.
+func (u *Usage) toTell(n int) bool {
+	return u.day.level(int64(n)) > u.day.told || u.month.level(int64(n)) > u.month.told
+}
+
+// Left returns how many emails are left, the fewer of the day's and the month's, and false if there is no limit.
+func (u *Usage) Left() (n int64, limited bool) {
+	n = endless
+	for _, x := range []span{u.day, u.month} {
+		if x.limit > 0 {
+			n, limited = min(n, max(0, x.limit-x.used)), true
+		}
+	}
+	return n, limited
+}
+
+// Usage returns what a team has used of its quota.
+func (s *Service) Usage(ctx context.Context, teamID string) (u Usage, err error) {
+	limited, err := s.limited(ctx, s.d.Reader, teamID)
+	if err != nil || !limited {
+		return u, err
+	}
+	if u.Quota, err = getQuota(ctx, s.d.Reader, teamID); err != nil || u.Quota == (teams.Quota{}) {
+		return u, err
+	}
+	all, err := readParts(ctx, s.d.Reader, teamID)
+	if err != nil {
+		return u, fmt.Errorf("read what a team has used of its quota: %w", err)
+	}
+	u.day, u.month = sum(s.at(s.d.Now()), u.Quota, all)
+	u.Day, u.Month = u.day.used, u.month.used
+	return u, nil
+}
+
+// Resets returns when the quota that a fault names begins anew: at the next day or month of UTC after a time.
+func Resets(k fault.Kind, after time.Time) time.Time {
+	y, m, d := after.UTC().Date()
+	if k == fault.MonthlyQuota {
+		return time.Date(y, m+1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	return time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
+}
+
+// Set changes the quotas of a team. When it had none, what it sent and received in this day and month counts.
+func (s *Service) Set(ctx context.Context, t *teams.Service, teamID string, change func(*teams.Quota)) error {
+	return s.SetWith(ctx, t, teamID, change, func(*db.Tx) error { return nil })
+}
+
+// SetWith is Set in one transaction with what also does.
+func (s *Service) SetWith(ctx context.Context, t *teams.Service, teamID string, change func(*teams.Quota),
+	also func(tx *db.Tx) error) error {
+	had, err := getQuota(ctx, s.d.Reader, teamID)
+	if err != nil {
+		return err
+	}
+	now := s.at(s.d.Now())
+	first := part{}
+	day, month := spans(now, had)
+	first.day, first.month = day.number, month.number
+	if had == (teams.Quota{}) && s.Before != nil {
+		y, m, d := now.UTC().Date()
+		if first.dayUsed, err = s.Before(ctx, teamID, time.Date(y, m, d, 0, 0, 0, 0, time.UTC), now); err != nil {
+			return err
+		}
+		if first.monthUsed, err = s.Before(ctx, teamID, time.Date(y, m, 1, 0, 0, 0, 0, time.UTC), now); err != nil {
+			return err
+		}
+	}
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		// A team without a quota has no parts that two changes at the same time could lock.
+		if err := tx.Serialize(ctx, "quota of "+teamID); err != nil {
+			return err
+		}
+		all, err := lockParts(ctx, tx, teamID)
+		if err != nil {
+			return fmt.Errorf("lock what a team has used of its quota: %w", err)
+		}
+		q, err := getQuota(ctx, tx.Reader, teamID)
+		if err != nil {
+			return err
+		}
+		change(&q)
+		if err := also(tx); err != nil {
+			return err
+		}
+		if err := t.SetQuotaIn(ctx, tx, teamID, q); err != nil {
+			return err
+		}
+		if q == (teams.Quota{}) {
+			removeParts(ctx, tx, teamID)
+			return nil
+		}
+		if len(all) == 0 {
+			insertParts(ctx, tx, teamID)
+			if all, err = lockParts(ctx, tx, teamID); err != nil {
+				return fmt.Errorf("lock what a team has used of its quota: %w", err)
+			}
+			all = append(all, first)
+		}
+		day, month := sum(s.at(tx.Now()), q, all)
+		return s.divide(ctx, tx, teamID, &day, &month, 0)
+	})
+}

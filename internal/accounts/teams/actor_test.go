@@ -1,0 +1,170 @@
+package teams_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+)
+
+// What each permission stands for: a scope that is added has to be given to somebody here, with thought.
+func TestScopesOfPermissions(t *testing.T) {
+	t.Parallel()
+	for permission, want := range map[teams.Permission]string{
+		teams.FullAccess: "emails:send emails:read emails:write emails:share receiving:read domains:read domains:write " +
+			"api_keys:read api_keys:write suppressions:read suppressions:write webhooks:read webhooks:write logs:read " +
+			"usage:read templates:read templates:write contacts:read contacts:write segments:read segments:write " +
+			"topics:read topics:write broadcasts:read broadcasts:write events:read events:write events:send " +
+			"automations:read automations:write members:read members:write audit:read grants:read grants:write " +
+			"approvals:read approvals:request approvals:write",
+		teams.SendingAccess: "emails:send usage:read grants:write",
+		"":                  "",
+		"unknown":           "",
+	} {
+		if got := permission.Scopes().String(); got != want {
+			t.Errorf("%q has %q, want %q", permission, got, want)
+		}
+	}
+}
+
+// What each role stands for, told by what it lacks.
+func TestScopesOfRoles(t *testing.T) {
+	t.Parallel()
+	for role, want := range map[teams.Role]string{
+		teams.Owner:  "",
+		teams.Admin:  "owners:write",
+		teams.Member: "members:write owners:write audit:read",
+		teams.Viewer: "emails:send emails:write emails:share domains:write api_keys:write suppressions:write webhooks:write " +
+			"templates:write contacts:write segments:write topics:write broadcasts:write events:write events:send " +
+			"automations:write members:write owners:write audit:read grants:write approvals:request approvals:write",
+	} {
+		if got := (teams.Owner.Scopes() &^ role.Scopes()).String(); got != want {
+			t.Errorf("%q lacks %q, want %q", role, got, want)
+		}
+	}
+	if got := teams.Role("unknown").Scopes(); got != 0 {
+		t.Errorf("an unknown role has %q", got)
+	}
+}
+
+func TestScopesHaveNames(t *testing.T) {
+	t.Parallel()
+	n, seen := 0, map[string]bool{}
+	for s := teams.Scope(0); ; s++ {
+		resource, action, ok := strings.Cut(s.String(), ":")
+		has := teams.Owner.Scopes().Has(s)
+		if has != ok || has && (resource == "" || action == "" || seen[s.String()]) {
+			t.Errorf("scope %d is called %q; owners have it: %v", s, s, has)
+		}
+		if parsed, ok := teams.ParseScope(s.String()); ok != has || has && parsed != s {
+			t.Errorf("%q is read as %v, %v", s, parsed, ok)
+		}
+		if has {
+			n++
+			seen[s.String()] = true
+		}
+		if s == 255 {
+			break
+		}
+	}
+	if n < 15 {
+		t.Errorf("only %d scopes", n)
+	}
+}
+
+// Clients of keys and of OAuth know the refusal by different names. Asking costs no allocation.
+func TestRequire(t *testing.T) {
+	sending := teams.NewScopes(teams.EmailsSend)
+	for _, c := range []struct {
+		actor teams.Actor
+		scope teams.Scope
+		kind  fault.Kind // Internal: it has the scope
+		says  string
+	}{
+		{teams.Actor{Kind: teams.KeyActor, Scopes: sending}, teams.EmailsSend, fault.Internal, ""},
+		{teams.Actor{Kind: teams.KeyActor, Scopes: sending}, teams.EmailsRead, fault.Restricted, "restricted to only send"},
+		{teams.Actor{Kind: teams.KeyActor}, teams.EmailsSend, fault.Restricted, "emails:send"},
+		{teams.Actor{Kind: teams.UserActor, Scopes: sending}, teams.EmailsSend, fault.Internal, ""},
+		{teams.Actor{Kind: teams.UserActor, Scopes: sending}, teams.DomainsWrite, fault.OutOfScope, "domains:write"},
+		{teams.Actor{Kind: teams.GrantActor, Scopes: sending}, teams.LogsRead, fault.OutOfScope, "logs:read"},
+		{teams.Actor{}, teams.EmailsSend, fault.OutOfScope, "emails:send"},
+		{teams.System("team"), teams.KeysWrite, fault.Internal, ""},
+		{teams.System("team"), 0, fault.OutOfScope, ""},
+		{teams.System("team"), 255, fault.OutOfScope, ""},
+	} {
+		err := c.actor.Require(c.scope)
+		switch {
+		case c.kind == fault.Internal && err == nil:
+			if n := testing.AllocsPerRun(100, func() { c.actor.Require(c.scope) }); n != 0 {
+				t.Errorf("%v allocations", n)
+			}
+		case c.kind == fault.Internal || err == nil || fault.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says):
+			t.Errorf("%s with %q, scope %q: %v", c.actor.Kind, c.actor.Scopes, c.scope, err)
+		}
+	}
+}
+
+// An actor cannot make a key that may do more than itself.
+func TestKeysGiveNoMoreThanTheirMakerHas(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s, team := oneTeam(t, d)
+		all, sends := teams.FullAccess.Scopes(), teams.SendingAccess.Scopes()
+		full, sending := teams.NewKey{Name: "k"}, teams.NewKey{Name: "k", Permission: teams.SendingAccess}
+		ofDomain := sending
+		ofDomain.DomainID = ownDomain
+		for name, c := range map[string]struct {
+			scopes teams.Scopes
+			domain string
+			give   teams.NewKey
+			kind   fault.Kind // Internal: it is made
+			field  string
+		}{
+			"all of it":               {all, "", full, fault.Internal, ""},
+			"a part of it":            {all, "", ofDomain, fault.Internal, ""},
+			"just as much":            {sends, "", sending, fault.Internal, ""},
+			"more":                    {teams.NewScopes(teams.KeysWrite), "", sending, fault.OutOfScope, "permission"},
+			"more by leaving it out":  {all &^ teams.NewScopes(teams.LogsRead), "", full, fault.OutOfScope, "permission"},
+			"from the same domain":    {all, ownDomain, ofDomain, fault.Internal, ""},
+			"from other domains, too": {all, ownDomain, sending, fault.Forbidden, "domain_id"},
+		} {
+			by := teams.Actor{Kind: teams.GrantActor, ID: "g", TeamID: team.ID, Scopes: c.scopes, DomainID: c.domain}
+			k, token, err := s.CreateKey(t.Context(), by, c.give)
+			if c.kind == fault.Internal && err == nil {
+				continue
+			}
+			e, ok := err.(*fault.Error)
+			if !ok || e.Kind != c.kind || e.Field != c.field || k.ID != "" || token != "" {
+				t.Errorf("%s: %+v, %v", name, k, err)
+			}
+		}
+	})
+}
+
+// Keys and grants must exist; for others there is nothing to look up.
+func TestActive(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s, team := oneTeam(t, d)
+		k, _ := newKey(t, s, team.ID, "k")
+		for by, want := range map[teams.ActorRef]bool{
+			{Kind: teams.KeyActor, ID: k.ID}:   true,
+			{Kind: teams.KeyActor, ID: "x"}:    false,
+			{Kind: teams.UserActor, ID: "x"}:   true,
+			{Kind: teams.GrantActor, ID: k.ID}: false, // nothing is granted here
+			{Kind: teams.SystemActor}:          true,
+		} {
+			if got, err := s.Active(t.Context(), team.ID, by); got != want || err != nil {
+				t.Errorf("%+v: %v, %v", by, got, err)
+			}
+		}
+		for _, kind := range []teams.ActorKind{"", "robot"} {
+			if got, err := s.Active(t.Context(), team.ID, teams.ActorRef{Kind: kind}); got || err == nil {
+				t.Errorf("an actor of the unknown kind %q: %v, %v", kind, got, err)
+			}
+		}
+	})
+}

@@ -20,12 +20,12 @@ var layers = [][]string{
 		"internal/mcp"},
 	{"internal/web"},
 	{"internal/delivery", "internal/receiving", "internal/tracking", "internal/webhooks", "internal/broadcasts",
-		"internal/automations", "internal/imports", "internal/exports", "internal/privacy", "internal/live",
+		"internal/automations", "internal/audience/imports", "internal/exports", "internal/privacy", "internal/live",
 		"internal/notices", "internal/retention"},
 	{"internal/testnode"},
 	resources,
 	{"internal/flow"},
-	{"internal/platform/events", "internal/platform/jobs", "internal/filter", "internal/platform/nodelimits", "internal/platform/erasure", "internal/platform/audit"},
+	{"internal/platform/events", "internal/platform/jobs", "internal/audience/filter", "internal/platform/nodelimits", "internal/platform/erasure", "internal/platform/audit"},
 	{"internal/platform/page"},
 	{"internal/platform/db/dbtest"},
 	{"internal/platform/db"},
@@ -34,14 +34,14 @@ var layers = [][]string{
 		"internal/mail/smtptest", "internal/mail/linear", "internal/platform/blob", "internal/platform/keyring", "internal/platform/netguard",
 		"internal/lib/config", "internal/platform/schedule", "internal/render"},
 	{"internal/mail/mailparse"},
-	{"internal/mail/message", "internal/csvfile", "internal/scalar"},
+	{"internal/mail/message", "internal/audience/csvfile", "internal/audience/scalar"},
 	{"internal/mail/htmltext", "internal/mail/decode", "internal/mail/mailtest", "internal/lib/fault", "internal/lib/id",
 		"internal/platform/fairshare", "internal/lib/fileperm", "internal/lib/lograte", "internal/platform/db/dbtest/pgproxy", "internal/platform/blob/blobtest"},
 }
 
 // resources may import those named after them.
 var resources = []string{"internal/approvals", "internal/emails", "internal/templates", "internal/customevents",
-	"internal/content", "internal/contacts",
+	"internal/content", "internal/audience/contacts",
 	"internal/domains", "internal/suppressions", "internal/requestlog", "internal/metrics", "internal/accounts/quotas",
 	"internal/accounts/grants", "internal/accounts/members", "internal/accounts/teams", "internal/accounts/users", "internal/checks"}
 

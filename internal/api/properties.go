@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/scalar"
 )
 
 type createPropertyIn struct {

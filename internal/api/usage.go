@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/audience/contacts"
 )
 
 // usageWire is a team's usage (API reference section 25). A limit of null means no limit.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/quotas"
-	"github.com/postrider/postrider/internal/contacts"
-	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/filter"
 	"github.com/postrider/postrider/internal/flow"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"

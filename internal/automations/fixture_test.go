@@ -11,8 +11,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/automations"
-	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/customevents"
 	"github.com/postrider/postrider/internal/flow"
 	"github.com/postrider/postrider/internal/platform/db"

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/automations"
-	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/flow"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"

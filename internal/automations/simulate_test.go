@@ -7,10 +7,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/automations"
-	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/flow"
-	"github.com/postrider/postrider/internal/scalar"
 )
 
 // toldOf writes a simulation as told does a run, and adds the message of the failure.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/audience/contacts"
 )
 
 // ahead reads the contacts of an audience one page before they are needed, while the page before is written: on SQLite

@@ -35,7 +35,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/audience/contacts"
 )
 
 // Status is how far a broadcast is.

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/broadcasts"
-	"github.com/postrider/postrider/internal/contacts"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/erasure"

@@ -3,7 +3,7 @@ package broadcasts
 import (
 	"context"
 
-	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/platform/db"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/page"
 )

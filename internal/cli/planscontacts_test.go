@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/platform/db"
 )
 

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/contacts"
-	"github.com/postrider/postrider/internal/imports"
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/imports"
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/mail/mailparse"
 )
 

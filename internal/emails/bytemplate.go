@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/scalar"
 )
 
 // pinned is the version of a template that an email is sent with. The drafts of a batch wait for each other, so it

@@ -45,11 +45,11 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/render"
-	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/suppressions"
 )
 

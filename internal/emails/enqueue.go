@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/lib/fault"

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/render"
 )

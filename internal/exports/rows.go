@@ -3,7 +3,7 @@ package exports
 import (
 	"context"
 
-	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/requestlog"

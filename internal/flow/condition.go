@@ -3,7 +3,7 @@ package flow
 import (
 	"strings"
 
-	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/audience/filter"
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 

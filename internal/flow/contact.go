@@ -8,8 +8,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/lib/id"
-	"github.com/postrider/postrider/internal/scalar"
 )
 
 // maxContactName is the limit of a first or last name, in characters.

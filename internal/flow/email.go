@@ -8,8 +8,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/lib/id"
-	"github.com/postrider/postrider/internal/scalar"
 )
 
 // Limits of the texts of an email. Templates have closer ones, by the octets of what is sent.

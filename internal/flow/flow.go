@@ -29,8 +29,8 @@ package flow
 import (
 	"time"
 
-	"github.com/postrider/postrider/internal/filter"
-	"github.com/postrider/postrider/internal/scalar"
+	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/audience/scalar"
 )
 
 // Limits of graphs (API reference section 22.1).

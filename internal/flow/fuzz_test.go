@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/audience/filter"
 	"github.com/postrider/postrider/internal/flow"
 	"github.com/postrider/postrider/internal/lib/fault"
 )

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/audience/filter"
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/flow"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/scalar"
 )
 
 var noon = time.Date(2026, 8, 5, 12, 0, 0, 0, time.UTC)

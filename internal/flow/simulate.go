@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/audience/filter"
 )
 
 // Simulate runs a graph against a scenario, with made-up time, in a world: nil is that of which the scenario speaks.

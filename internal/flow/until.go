@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/schedule"
-	"github.com/postrider/postrider/internal/scalar"
 )
 
 // maxAhead is how far ahead the date may be for which a run waits.

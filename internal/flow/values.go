@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/postrider/postrider/internal/filter"
-	"github.com/postrider/postrider/internal/scalar"
+	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/audience/scalar"
 )
 
 // Limits of the values of a config.

@@ -3,7 +3,7 @@ package flow
 import (
 	"time"
 
-	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/audience/filter"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/schedule"
 )

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/postrider/postrider/internal/scalar"
+	"github.com/postrider/postrider/internal/audience/scalar"
 )
 
 // Limits of webhook steps.

@@ -4,8 +4,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/postrider/postrider/internal/filter"
-	"github.com/postrider/postrider/internal/scalar"
+	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/audience/scalar"
 )
 
 // Reasons for which effects are not done in simulations, as in runs.

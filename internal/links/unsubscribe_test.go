@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/net/html"
 
-	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/links"
 	"github.com/postrider/postrider/internal/platform/events"

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/postrider/postrider/internal/contacts"
-	"github.com/postrider/postrider/internal/scalar"
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/scalar"
 )
 
 // ContactPart is what is noted of the contact with the address.

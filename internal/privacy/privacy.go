@@ -32,7 +32,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"

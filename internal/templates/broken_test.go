@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/templates"
 )
 

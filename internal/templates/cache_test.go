@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/postrider/postrider/internal/scalar"
+	"github.com/postrider/postrider/internal/audience/scalar"
 )
 
 // The cache has at most its number of names and of octets, and nothing that has expired.

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/render"
-	"github.com/postrider/postrider/internal/scalar"
 )
 
 // Variable is a variable that a version declares.

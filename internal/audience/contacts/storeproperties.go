@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/scalar"
 )
 
 const propertyColumns = `p.id, p.team_id, p.name, p.type, p.fallback, p.has_fallback, p.created_at`

@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/scalar"
 )
 
 // Bulk is what the contacts of an import have in common.

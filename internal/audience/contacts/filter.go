@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/audience/filter"
 	"github.com/postrider/postrider/internal/platform/db"
 )
 

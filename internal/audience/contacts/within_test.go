@@ -8,12 +8,12 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
-	"github.com/postrider/postrider/internal/scalar"
 )
 
 // What is done within a transaction is there with the rest of it or not at all.

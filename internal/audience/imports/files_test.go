@@ -10,15 +10,15 @@ import (
 	"time"
 	"unicode/utf16"
 
-	"github.com/postrider/postrider/internal/contacts"
-	"github.com/postrider/postrider/internal/imports"
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/imports"
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/scalar"
 	"github.com/postrider/postrider/internal/testnode"
 )
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"math"
 
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
-	"github.com/postrider/postrider/internal/scalar"
 )
 
 // The operations of this file are parts of a transaction of the caller, who may have more to write with them. They do

@@ -13,13 +13,13 @@ import (
 	"github.com/go-json-experiment/json"
 	"pgregory.net/rapid"
 
-	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
-	"github.com/postrider/postrider/internal/scalar"
 )
 
 // filtered is a team with two text properties, plan and note, two number properties, age and score, a topic with each

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/postrider/postrider/internal/contacts"
-	"github.com/postrider/postrider/internal/csvfile"
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/csvfile"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/audit"

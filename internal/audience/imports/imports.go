@@ -36,10 +36,10 @@ package imports
 import (
 	"time"
 
-	"github.com/postrider/postrider/internal/contacts"
-	"github.com/postrider/postrider/internal/csvfile"
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/csvfile"
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/scalar"
 )
 
 // Status is the state of an import.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/scalar"
 )
 
 // contactColumnsOfC are contactColumns in a query that names the table c.

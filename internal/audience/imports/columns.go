@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider/internal/contacts"
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/scalar"
 )
 
 // Map says by the names of columns what they are. A field without a column is not imported.

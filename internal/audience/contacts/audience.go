@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/scalar"
 )
 
 // Audience is the contacts that a segment has, or all contacts of a team. Who is unsubscribed is one of them too.

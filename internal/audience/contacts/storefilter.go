@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/postrider/postrider/internal/filter"
+	"github.com/postrider/postrider/internal/audience/filter"
 	"github.com/postrider/postrider/internal/platform/db"
 )
 

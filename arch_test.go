@@ -19,7 +19,7 @@ var layers = [][]string{
 	{"internal/api", "internal/dashboard", "internal/submission", "internal/links", "internal/signin", "internal/oauth",
 		"internal/mcp"},
 	{"internal/web"},
-	{"internal/delivery", "internal/receiving", "internal/tracking", "internal/webhooks", "internal/broadcasts",
+	{"internal/sending/delivery", "internal/receiving", "internal/sending/tracking", "internal/webhooks", "internal/broadcasts",
 		"internal/automations", "internal/audience/imports", "internal/exports", "internal/privacy", "internal/live",
 		"internal/notices", "internal/retention"},
 	{"internal/testnode"},
@@ -32,7 +32,7 @@ var layers = [][]string{
 	{"internal/mail/smtpclient", "internal/mail/smtpserver", "internal/mail/dkim", "internal/mail/resolve",
 		"internal/mail/report", "internal/mail/authres", "internal/mail/milter", "internal/mail/smtpsink",
 		"internal/mail/smtptest", "internal/mail/linear", "internal/platform/blob", "internal/platform/keyring", "internal/platform/netguard",
-		"internal/lib/config", "internal/platform/schedule", "internal/render"},
+		"internal/lib/config", "internal/platform/schedule", "internal/sending/render"},
 	{"internal/mail/mailparse"},
 	{"internal/mail/message", "internal/audience/csvfile", "internal/audience/scalar"},
 	{"internal/mail/htmltext", "internal/mail/decode", "internal/mail/mailtest", "internal/lib/fault", "internal/lib/id",
@@ -40,10 +40,10 @@ var layers = [][]string{
 }
 
 // resources may import those named after them.
-var resources = []string{"internal/approvals", "internal/emails", "internal/templates", "internal/customevents",
-	"internal/content", "internal/audience/contacts",
-	"internal/domains", "internal/suppressions", "internal/requestlog", "internal/metrics", "internal/accounts/quotas",
-	"internal/accounts/grants", "internal/accounts/members", "internal/accounts/teams", "internal/accounts/users", "internal/checks"}
+var resources = []string{"internal/sending/approvals", "internal/sending/emails", "internal/sending/templates", "internal/customevents",
+	"internal/sending/content", "internal/audience/contacts",
+	"internal/sending/domains", "internal/sending/suppressions", "internal/requestlog", "internal/sending/metrics", "internal/accounts/quotas",
+	"internal/accounts/grants", "internal/accounts/members", "internal/accounts/teams", "internal/accounts/users", "internal/sending/preflight"}
 
 // exceptions are pairs of packages of one layer, with the reason.
 var exceptions = map[string]string{

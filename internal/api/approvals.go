@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/postrider/postrider/internal/approvals"
-	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/sending/approvals"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // ApprovalItem is an approval in a list.

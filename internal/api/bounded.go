@@ -10,10 +10,10 @@ import (
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/broadcasts"
 	"github.com/postrider/postrider/internal/customevents"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/suppressions"
-	"github.com/postrider/postrider/internal/templates"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/suppressions"
+	"github.com/postrider/postrider/internal/sending/templates"
 )
 
 // A list in a request is bounded while it is decoded: an element of two octets, {}, may take hundreds in memory, so

@@ -6,12 +6,12 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/checks"
-	"github.com/postrider/postrider/internal/domains"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
-	"github.com/postrider/postrider/internal/templates"
+	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/preflight"
+	"github.com/postrider/postrider/internal/sending/templates"
 )
 
 // checkEmailIn is a draft, with the fields of sendEmailIn, or the id of a sent email.
@@ -130,9 +130,9 @@ func (a *API) check(ctx context.Context, c *Call, p emails.Preview, emailID stri
 	if err != nil {
 		return emailChecksWire{}, err
 	}
-	all := checks.Run(ctx, checks.Input{From: p.From, ReplyTo: p.ReplyTo, Subject: p.Subject, HTML: p.HTML, Text: p.Text,
+	all := preflight.Run(ctx, preflight.Input{From: p.From, ReplyTo: p.ReplyTo, Subject: p.Subject, HTML: p.HTML, Text: p.Text,
 		Headers: p.Headers, Bulk: p.Bulk, ContentIDs: p.ContentIDs, Sender: from, DNS: a.DNS})
-	w := emailChecksWire{Object: "email_checks", EmailID: orNull(emailID), Level: string(checks.Worst(all)),
+	w := emailChecksWire{Object: "email_checks", EmailID: orNull(emailID), Level: string(preflight.Worst(all)),
 		Data: []checkWire{}}
 	for _, r := range all {
 		w.Data = append(w.Data, checkWire{r.ID, string(r.Level), r.Message, orEmpty(r.Details)})
@@ -142,7 +142,7 @@ func (a *API) check(ctx context.Context, c *Call, p emails.Preview, emailID stri
 
 // checkedSender returns what is known of a domain as the sender of the actor's team. A domain that cannot send is no
 // error: the checks say so.
-func (a *API) checkedSender(ctx context.Context, c *Call, name string) (s checks.Sender, err error) {
+func (a *API) checkedSender(ctx context.Context, c *Call, name string) (s preflight.Sender, err error) {
 	sender, err := a.Services.Domains.Sender(ctx, c.TeamID, name)
 	switch {
 	case fault.Ours(err):
@@ -150,7 +150,7 @@ func (a *API) checkedSender(ctx context.Context, c *Call, name string) (s checks
 	case err != nil:
 		s.Refused = err.Error()
 	case sender.Sandbox:
-		return checks.Sender{Sandbox: true, SignedBy: name}, nil
+		return preflight.Sender{Sandbox: true, SignedBy: name}, nil
 	}
 	d, err := a.Services.Domains.Named(ctx, c.TeamID, name)
 	switch {
@@ -159,28 +159,28 @@ func (a *API) checkedSender(ctx context.Context, c *Call, name string) (s checks
 	case err != nil:
 		return s, err
 	case c.DomainID != "" && c.DomainID != d.ID:
-		return checks.Sender{Refused: "This API key is not authorized to send from " + name + ". " +
+		return preflight.Sender{Refused: "This API key is not authorized to send from " + name + ". " +
 			"Use a key without a domain restriction, or one of that domain."}, nil
 	}
 	s.SignedBy = d.Name
-	s.Tracking = checks.Tracking{Host: d.TrackingHost(), Clicks: d.TrackingHost() != "" && d.ClickTracking}
+	s.Tracking = preflight.Tracking{Host: d.TrackingHost(), Clicks: d.TrackingHost() != "" && d.ClickTracking}
 	for _, r := range a.Services.Domains.Records(&d) {
 		switch r.Key {
 		case "spf":
 			s.ReturnPath = r.FQDN
 		case "dkim", "dkim-ed25519":
-			s.Keys = append(s.Keys, checks.Key{Name: r.FQDN, Optional: r.Key == "dkim-ed25519", State: foundState(r.Status)})
+			s.Keys = append(s.Keys, preflight.Key{Name: r.FQDN, Optional: r.Key == "dkim-ed25519", State: foundState(r.Status)})
 		}
 	}
 	return s, nil
 }
 
-func foundState(s domains.Status) checks.State {
+func foundState(s domains.Status) preflight.State {
 	switch s {
 	case domains.Verified:
-		return checks.Found
+		return preflight.Found
 	case domains.Failed, domains.TemporaryFailure:
-		return checks.Gone
+		return preflight.Gone
 	}
-	return checks.NotFound
+	return preflight.NotFound
 }

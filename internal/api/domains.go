@@ -5,8 +5,8 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/domains"
 )
 
 type capabilitiesIn struct {

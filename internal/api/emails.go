@@ -13,9 +13,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // fields is an object of header fields.

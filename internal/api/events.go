@@ -6,9 +6,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/customevents"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // eventSchema is the schema of a custom event.

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
 // exportQuery are the parameters of every export.

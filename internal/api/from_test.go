@@ -10,11 +10,11 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/mail/mailtest"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // rawQuote writes a JSON string, octet by octet.

@@ -5,10 +5,10 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // entry is an event or an attempt as clients see it.

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/jobs"
-	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
 // watch opens a stream and returns a function that reads its next block of lines.

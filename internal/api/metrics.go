@@ -11,8 +11,8 @@ import (
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
-	"github.com/postrider/postrider/internal/metrics"
 	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/sending/metrics"
 )
 
 var metricsQuery = []string{"start_date", "end_date", "timezone", "granularity", "metrics", "dimensions", "domain_id",

@@ -13,11 +13,11 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
+	"github.com/postrider/postrider/internal/sending/domains"
 )
 
 // remote is an API whose PostgreSQL can be made to fail.

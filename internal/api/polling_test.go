@@ -10,10 +10,10 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/platform/blob/blobtest"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/sending/domains"
 )
 
 type sentEmail struct {

@@ -16,9 +16,9 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/sending/domains"
 )
 
 const scopesFile = "testdata/scopes.txt"

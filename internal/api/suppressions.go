@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
 type addSuppressionIn struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/audience/scalar"
-	"github.com/postrider/postrider/internal/templates"
+	"github.com/postrider/postrider/internal/sending/templates"
 )
 
 // addresses is a list in a response that is null when it is empty.

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/netguard"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/templates"
+	"github.com/postrider/postrider/internal/sending/templates"
 	"github.com/postrider/postrider/internal/testnode"
 	"github.com/postrider/postrider/internal/webhooks"
 )

@@ -9,9 +9,9 @@ import (
 	"github.com/postrider/postrider/internal/accounts/quotas"
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/audience/contacts"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/flow"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // prepared is an email that a step may send: its mailing, or why it is not sent.

@@ -11,9 +11,9 @@ import (
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/automations"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/flow"
-	"github.com/postrider/postrider/internal/templates"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/templates"
 )
 
 // Each type of step that changes something does so, and shows what it did.

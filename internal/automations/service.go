@@ -6,10 +6,10 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/audience/contacts"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
-	"github.com/postrider/postrider/internal/templates"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/templates"
 )
 
 // Parts are the dependencies of a Service.

@@ -11,12 +11,12 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/customevents"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/flow"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // happening is a system event of a contact, which is named by its id, its address or both.

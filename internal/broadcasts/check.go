@@ -5,11 +5,11 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/postrider/postrider/internal/content"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
-	"github.com/postrider/postrider/internal/render"
+	"github.com/postrider/postrider/internal/sending/content"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/render"
 )
 
 func checkName(name string) error {

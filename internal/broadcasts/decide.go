@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // trusted is how long a decision is remembered. A hint ends it sooner, on every node that gets it.

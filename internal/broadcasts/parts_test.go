@@ -8,10 +8,10 @@ import (
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/broadcasts"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/testnode"
 )
 

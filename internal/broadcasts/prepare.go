@@ -10,9 +10,9 @@ import (
 	xhtml "golang.org/x/net/html"
 
 	"github.com/postrider/postrider/internal/audience/contacts"
-	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/mail/htmltext"
-	"github.com/postrider/postrider/internal/render"
+	"github.com/postrider/postrider/internal/sending/content"
+	"github.com/postrider/postrider/internal/sending/render"
 )
 
 // Names of placeholders that are not those of properties. The older ones are in capitals.

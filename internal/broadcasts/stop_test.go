@@ -8,12 +8,12 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/broadcasts"
-	"github.com/postrider/postrider/internal/delivery"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/sending/delivery"
+	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/testnode"
 )
 

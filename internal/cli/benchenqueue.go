@@ -9,11 +9,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/postrider/postrider/internal/content"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/render"
+	"github.com/postrider/postrider/internal/sending/content"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/render"
 )
 
 // enqueue times entering the recipients of one content, in this process; nothing is delivered.

@@ -12,9 +12,9 @@ import (
 	"runtime/pprof"
 	"strings"
 
-	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/platform/keyring"
+	"github.com/postrider/postrider/internal/sending/domains"
 )
 
 // devDefaults are the settings that differ in development.

@@ -11,12 +11,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/approvals"
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/imports"
 	"github.com/postrider/postrider/internal/automations"
 	"github.com/postrider/postrider/internal/broadcasts"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/blob"
@@ -25,7 +23,9 @@ import (
 	"github.com/postrider/postrider/internal/privacy"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
-	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/sending/approvals"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/suppressions"
 	"github.com/postrider/postrider/internal/webhooks"
 )
 

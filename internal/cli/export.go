@@ -12,11 +12,11 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/audience/contacts"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/requestlog"
-	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
 const exportUsage = `use one of

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/postrider/postrider/internal/emails"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 var outboxPage = template.Must(template.New("outbox").Parse(`<!doctype html>

@@ -8,9 +8,9 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/approvals"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
+	"github.com/postrider/postrider/internal/sending/approvals"
 )
 
 // authorize does all that there is to do with OAuth.

@@ -20,10 +20,10 @@ import (
 	"log/slog"
 	"net/http"
 
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/lograte"
 	"github.com/postrider/postrider/internal/receiving"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // Links serves /download/ and /shared.

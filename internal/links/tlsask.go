@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/lib/lograte"
+	"github.com/postrider/postrider/internal/sending/domains"
 )
 
 // TLSAsk returns the handler of GET /tls/ask?domain=NAME, by which a reverse proxy that gets certificates on demand

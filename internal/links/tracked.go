@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/postrider/postrider/internal/emails"
-	"github.com/postrider/postrider/internal/tracking"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/tracking"
 )
 
 // Tracked serves the tracked links of sent emails, /c/{token}, and their pixels, /o/{token}, at the host for which each

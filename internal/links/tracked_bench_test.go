@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/metrics"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/sending/metrics"
 	"github.com/postrider/postrider/internal/testnode"
 )
 

@@ -17,16 +17,16 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/postrider/postrider/internal/domains"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/links"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/tracking"
 	"github.com/postrider/postrider/internal/testnode"
-	"github.com/postrider/postrider/internal/tracking"
 )
 
 const (

@@ -18,13 +18,13 @@ import (
 	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/api"
 	"github.com/postrider/postrider/internal/broadcasts"
-	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
-	"github.com/postrider/postrider/internal/metrics"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/requestlog"
+	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/metrics"
 	"github.com/postrider/postrider/internal/testnode"
 )
 

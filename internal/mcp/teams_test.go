@@ -20,9 +20,9 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
-	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/oauth"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/signin"
 	"github.com/postrider/postrider/internal/testnode"
 	"github.com/postrider/postrider/internal/web"

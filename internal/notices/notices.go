@@ -31,10 +31,10 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // Kind is the kind of the jobs that send notices. Their lane is the team that is notified.

@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/notices"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/testnode"
 )
 

@@ -10,10 +10,10 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // Document is all that a team has stored about an address, as it is written. Other recipients of the same emails are

@@ -33,14 +33,14 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/audience/contacts"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
 // State is how far an erasure is.

@@ -23,7 +23,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/privacy"
-	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/sending/suppressions"
 	"github.com/postrider/postrider/internal/testnode"
 )
 

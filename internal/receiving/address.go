@@ -11,9 +11,9 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/net/idna"
 
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // place is the destination of a recipient: a team, or the handling of reports.

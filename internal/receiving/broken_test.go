@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -16,6 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/receiving"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // A verb of which any statement fails says so. A message is refused for now, and nothing of it is kept.

@@ -9,13 +9,13 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/milter"
 	"github.com/postrider/postrider/internal/mail/report"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // Texts of strangers are made into words that header fields take.

@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/receiving"
+	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/testnode"
 )
 

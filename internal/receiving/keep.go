@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // Bounds of what a row stores of a message. The rest is in the raw message.

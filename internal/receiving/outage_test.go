@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/receiving"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // A message that loses the database at any point of its acceptance is refused temporarily, or stored whole, small or

@@ -43,8 +43,6 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/quotas"
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/domains"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/milter"
@@ -53,6 +51,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/fairshare"
 	"github.com/postrider/postrider/internal/platform/keyring"
+	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 const (

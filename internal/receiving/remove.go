@@ -8,8 +8,8 @@ import (
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
-	"github.com/postrider/postrider/internal/metrics"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/sending/metrics"
 )
 
 // EraseTeam deletes the received emails of a team.

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/report"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // outcome is the statement of a report about one recipient of an email.

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/dkim"
@@ -15,6 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/receiving"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // returnTo is the address at which reports about an email to a destination arrive.

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // shareClaims is the payload of a shared link's token.

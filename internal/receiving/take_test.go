@@ -21,7 +21,6 @@ import (
 
 	"github.com/emersion/go-smtp"
 
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/message"
@@ -31,6 +30,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/receiving"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 func TestWhoIsTaken(t *testing.T) {

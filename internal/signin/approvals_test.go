@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/approvals"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/sending/approvals"
+	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/testnode"
 )
 

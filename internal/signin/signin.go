@@ -28,10 +28,10 @@ import (
 	"github.com/postrider/postrider/internal/accounts/members"
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
-	"github.com/postrider/postrider/internal/approvals"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/sending/approvals"
 	"github.com/postrider/postrider/internal/web"
 )
 

@@ -12,10 +12,10 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 const (

@@ -12,12 +12,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // Two messages are the same to an idempotency key only when all that they say is the same: to whom, from whom, and

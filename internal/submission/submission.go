@@ -29,11 +29,11 @@ import (
 	"net/netip"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 	"github.com/postrider/postrider/internal/platform/fairshare"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 const (

@@ -23,12 +23,8 @@ import (
 	"github.com/postrider/postrider/internal/accounts/quotas"
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
-	"github.com/postrider/postrider/internal/approvals"
 	"github.com/postrider/postrider/internal/audience/contacts"
-	"github.com/postrider/postrider/internal/content"
 	"github.com/postrider/postrider/internal/customevents"
-	"github.com/postrider/postrider/internal/domains"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/blob"
@@ -38,8 +34,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/platform/netguard"
-	"github.com/postrider/postrider/internal/suppressions"
-	"github.com/postrider/postrider/internal/templates"
+	"github.com/postrider/postrider/internal/sending/approvals"
+	"github.com/postrider/postrider/internal/sending/content"
+	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/suppressions"
+	"github.com/postrider/postrider/internal/sending/templates"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
-	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/sending/suppressions"
 	"github.com/postrider/postrider/internal/testnode"
 )
 

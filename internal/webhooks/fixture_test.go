@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/domains"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
@@ -19,6 +17,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/netguard"
 	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/testnode"
 	"github.com/postrider/postrider/internal/webhooks"
 )

@@ -15,13 +15,13 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/postrider/postrider/internal/domains"
-	"github.com/postrider/postrider/internal/emails"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/suppressions"
 	"github.com/postrider/postrider/internal/webhooks"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/suppressions"
+	"github.com/postrider/postrider/internal/sending/suppressions"
 	"github.com/postrider/postrider/internal/testnode"
 	"github.com/postrider/postrider/internal/webhooks"
 )

@@ -46,13 +46,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/domains"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/platform/netguard"
+	"github.com/postrider/postrider/internal/sending/domains"
 )
 
 // Limits of webhooks.

@@ -32,8 +32,8 @@ import (
 )
 
 // carriers are the packages that carry mail.
-var carriers = []string{"./internal/platform/jobs", "./internal/emails", "./internal/delivery", "./internal/suppressions",
-	"./internal/domains", "./internal/platform/page", "./internal/platform/events", "./internal/receiving", "./internal/submission",
+var carriers = []string{"./internal/platform/jobs", "./internal/sending/emails", "./internal/sending/delivery", "./internal/sending/suppressions",
+	"./internal/sending/domains", "./internal/platform/page", "./internal/platform/events", "./internal/receiving", "./internal/submission",
 	"./internal/webhooks", "./internal/mail/..."}
 
 // memory bounds the address space of each program that is started, in bytes: a mutant may allocate without end.

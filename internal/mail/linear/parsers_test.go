@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/report"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
-	"github.com/postrider/postrider/internal/render"
+	"github.com/postrider/postrider/internal/sending/render"
 )
 
 // hostile is a parser with hostile inputs: texts that are repeated after a head, up to the size of an input.

@@ -1,4 +1,4 @@
--- How often what happened to emails, by quarter hours since 1970, counted from email_events by internal/metrics.
+-- How often what happened to emails, by quarter hours since 1970, counted from email_events by internal/sending/metrics.
 CREATE TABLE email_counts (
 	team_id TEXT NOT NULL,
 	slot BIGINT NOT NULL,            -- the quarter hour

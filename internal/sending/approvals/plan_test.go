@@ -1,0 +1,51 @@
+package approvals_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/approvals"
+	"github.com/postrider/postrider/internal/testnode"
+)
+
+// What a program asked for is found by the program, however much others of the team have asked for since.
+func TestOwnListGoesByIndex(t *testing.T) {
+	t.Parallel()
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		n := testnode.New(t, d, testnode.Options{})
+		n.Update(func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `INSERT INTO approvals (id, team_id, actor_kind, actor_id, actor_name, sender,
+				recipients, subject, state, created_at, expires_at, decided_at, decided_by_kind, decided_by_id, reason,
+				email_id, request) WITH RECURSIVE n(i) AS (SELECT 10000 UNION ALL SELECT i + 1 FROM n WHERE i < 12999)
+				SELECT 'a' || i, $1, 'grant', CASE WHEN i < 10010 THEN 'own' ELSE 'other' END, '', '', 1, '',
+				CASE WHEN i < 10005 THEN 'pending' ELSE 'approved' END, i, i, i, '', '', '', '', '' FROM n`, n.Acme.TeamID)
+			return err
+		})
+		if d.Engine() == "postgres" {
+			n.Update(func(tx *db.Tx) error {
+				_, err := tx.Exec(t.Context(), `ANALYZE approvals`)
+				return err
+			})
+		}
+		own := teams.Actor{Kind: teams.GrantActor, ID: "own", TeamID: n.Acme.TeamID}
+		for state, want := range map[approvals.State]int{"": 10, approvals.Pending: 5} {
+			for _, p := range []page.Page{{Limit: 20}, {Limit: 20, After: "a10100"}, {Limit: 20, Before: "a09999"}} {
+				trace.Take()
+				all, _, err := n.Approvals.List(t.Context(), own, state, p)
+				asked := trace.Take()
+				if err != nil || len(all) != want || len(asked) == 0 {
+					t.Fatalf("%d approvals by %d statements, %v", len(all), len(asked), err)
+				}
+				s := asked[len(asked)-1]
+				if plan := trace.Plan(t, s); !strings.Contains(plan, "approvals_own") || strings.Contains(plan, "Sort") ||
+					strings.Contains(plan, "TEMP B-TREE") {
+					t.Errorf("%s\n%s", s.SQL, plan)
+				}
+			}
+		}
+	})
+}

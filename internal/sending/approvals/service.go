@@ -1,0 +1,317 @@
+package approvals
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/accounts/members"
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/emails"
+)
+
+// Service implements the operations on approvals.
+type Service struct {
+	d         *db.DB
+	recorder  *events.Recorder
+	emails    *emails.Service
+	grants    *grants.Service
+	members   *members.Service
+	teams     *teams.Service
+	audit     *audit.Log
+	publicURL string
+
+	// Mail sends an email to one address; it is queued in tx. nil sends none.
+	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error
+}
+
+// Parts are what a [Service] works with.
+type Parts struct {
+	DB       *db.DB
+	Recorder *events.Recorder
+	Emails   *emails.Service
+	Grants   *grants.Service
+	Members  *members.Service
+	Teams    *teams.Service
+	Audit    *audit.Log
+}
+
+// New returns the service. publicURL is the prefix of links to pages, without a slash at its end.
+func New(publicURL string, p Parts) *Service {
+	return &Service{d: p.DB, recorder: p.Recorder, emails: p.Emails, grants: p.Grants, members: p.Members, teams: p.Teams,
+		audit: p.Audit, publicURL: publicURL}
+}
+
+// URL returns the page on which a person decides.
+func (s *Service) URL(approvalID string) string { return s.publicURL + "/approve/" + approvalID }
+
+// Request asks for an email to be sent. It breaks no rule then, as far as that can be known without sending it. With a key
+// that the same program has used in the last 24 hours, the result is what it asked for then, as it is now.
+func (s *Service) Request(ctx context.Context, by teams.Actor, in emails.Send, key emails.Idempotency) (a Approval,
+	err error) {
+	if by.Kind == teams.GrantActor {
+		key.Scope += " " + by.ID // a program sees only what it asked for itself
+	}
+	approvalID, err := s.emails.OnceMade(ctx, by, key, func(remember remember) error {
+		a, err = s.request(ctx, by, in, remember)
+		return err
+	})
+	if err == nil && a.ID != approvalID { // another request has made it
+		return s.Get(ctx, by, approvalID)
+	}
+	return a, err
+}
+
+// remember keeps the id of what was asked for with an idempotency key.
+type remember = func(ctx context.Context, tx *db.Tx, id string) error
+
+func (s *Service) request(ctx context.Context, by teams.Actor, in emails.Send, remember remember) (a Approval, err error) {
+	fixed, recipients, err := s.emails.Fix(ctx, by, in)
+	if err == nil {
+		err = s.grants.Fits(ctx, by, recipients)
+	}
+	if err != nil {
+		return a, err
+	}
+	text, err := encode(&fixed)
+	if err != nil {
+		return a, err
+	}
+	to, err := s.owner(ctx, by)
+	if err != nil {
+		return a, err
+	}
+	a = Approval{TeamID: by.TeamID, Actor: by.Ref(), ActorName: by.Name, From: fixed.From, Recipients: recipients,
+		Subject: fixed.Subject, State: Pending, Email: &fixed}
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		if err := tx.Serialize(ctx, "approvals "+by.ID); err != nil {
+			return err
+		}
+		now := tx.Now()
+		pending, _, err := countOf(ctx, tx.Reader, by.TeamID, by.ID, now.Add(-lifetime), 1<<16)
+		if err == nil && pending >= maxPending {
+			return fault.Forbiddenf("", "%d emails of this program wait for approval, which is the most. Wait until some "+
+				"are decided.", maxPending)
+		}
+		var today int
+		if err == nil {
+			_, today, err = countOf(ctx, tx.Reader, by.TeamID, by.ID, now.Add(-24*time.Hour), mailsPerDay)
+		}
+		if err != nil {
+			return fmt.Errorf("count approvals: %w", err)
+		}
+		a.ID, a.CreatedAt, a.ExpiresAt = id.At(now), now, now.Add(lifetime)
+		insert(ctx, tx, &a, text)
+		audit.Target(ctx, a.ID)
+		if s.Mail != nil && to != "" && today < mailsPerDay {
+			if err := s.Mail(ctx, tx, to, "An email waits for your approval", s.noticeText(&a)); err != nil {
+				return err
+			}
+		}
+		if err := s.tell(ctx, tx, events.ApprovalRequested, &a); err != nil {
+			return err
+		}
+		return remember(ctx, tx, a.ID)
+	})
+	return a, err
+}
+
+// owner returns the address of who lets a program act, "" for others.
+func (s *Service) owner(ctx context.Context, by teams.Actor) (string, error) {
+	if by.Kind != teams.GrantActor {
+		return "", nil
+	}
+	return s.grants.UserAddress(ctx, by.TeamID, by.ID)
+}
+
+// noticeText is what the person is mailed. The name of the program is its own; nothing of the email is quoted, because
+// a stranger may have written it.
+func (s *Service) noticeText(a *Approval) string {
+	return fmt.Sprintf("%s, which you let act for your team, wants to send an email to %d recipients.\n\n"+
+		"See it, and decide:\n\n%s\n\nIt is not sent unless you or others of your team approve it by %s.\n", a.ActorName,
+		a.Recipients, s.URL(a.ID), a.ExpiresAt.Format("2 January, 15:04 UTC"))
+}
+
+// tell records an event of an approval.
+func (s *Service) tell(ctx context.Context, tx *db.Tx, t events.Type, a *Approval) error {
+	return s.recorder.Record(ctx, tx, events.Event{TeamID: a.TeamID, Type: t, Data: &events.Approval{ID: a.ID,
+		State: string(a.State), From: a.From, Recipients: a.Recipients, Subject: a.Subject, By: a.ActorName,
+		Reason: a.Reason, EmailID: a.EmailID, URL: s.URL(a.ID), CreatedAt: a.CreatedAt, ExpiresAt: a.ExpiresAt}})
+}
+
+// Get returns an approval with its email, which it has while it is pending.
+func (s *Service) Get(ctx context.Context, by teams.Actor, approvalID string) (Approval, error) {
+	a, err := get(ctx, s.d.Reader, by.TeamID, approvalID)
+	if err == nil && by.Kind == teams.GrantActor && a.Actor != by.Ref() {
+		return Approval{}, fault.NotFoundf("Approval not found")
+	}
+	return a, err
+}
+
+// List returns a page of approvals, newest first: of one state, or of all if it is "". A grant gets its own.
+func (s *Service) List(ctx context.Context, by teams.Actor, state State, p page.Page) ([]Approval, bool, error) {
+	own := ""
+	if by.Kind == teams.GrantActor {
+		own = by.ID
+	}
+	return list(ctx, s.d.Reader, by.TeamID, state, own, p)
+}
+
+// errDecided ends a transaction of something that is not pending any more.
+var errDecided = errors.New("the approval is decided")
+
+// Approve sends what waits for approval. What was approved before stays as it is; what was decided otherwise is
+// refused. An email that breaks a rule makes the approval failed, which is no error.
+func (s *Service) Approve(ctx context.Context, by teams.Actor, approvalID string) (Approval, error) {
+	a, err := s.pending(ctx, by, approvalID, Approved)
+	if err != nil || a.State != Pending {
+		return a, err
+	}
+	email := *a.Email
+	a.Email, a.State, a.DecidedBy = nil, Approved, by.Ref()
+	as, err := s.asker(ctx, &a)
+	if at, parseErr := time.Parse(time.RFC3339, email.ScheduledAt); parseErr == nil && !at.After(s.d.Now()) {
+		email.ScheduledAt = "" // its time came while it waited
+	}
+	if err == nil {
+		_, err = s.emails.SendThen(ctx, as, email, func(ctx context.Context, tx *db.Tx, emailID string) error {
+			a.EmailID = emailID
+			return s.decideIn(ctx, tx, by, &a)
+		})
+	}
+	if err == nil {
+		return a, nil
+	}
+	if errors.Is(err, errDecided) {
+		return s.decided(ctx, by, approvalID, Approved)
+	}
+	if fault.Ours(err) {
+		return a, err
+	}
+	// Who approved it meanwhile may have used up what this one lacked.
+	if now, again := s.pending(ctx, by, approvalID, Approved); again != nil || now.State != Pending {
+		return now, again
+	}
+	switch fault.KindOf(err) {
+	case fault.DailyQuota, fault.MonthlyQuota, fault.Suspended, fault.TooFast, fault.Locked:
+		return a, err
+	}
+	a.State, a.Reason, a.EmailID = Failed, cut(err.Error()), ""
+	return s.end(ctx, by, a, Approved)
+}
+
+// asker returns who asked as an actor, with all that it may do now: the email is its own, whoever approves it. A fault
+// means that it may not send any more.
+func (s *Service) asker(ctx context.Context, a *Approval) (as teams.Actor, err error) {
+	gone := ""
+	switch a.Actor.Kind {
+	case teams.GrantActor:
+		return s.grants.Acting(ctx, a.TeamID, a.Actor.ID)
+	case teams.KeyActor:
+		as, err = s.teams.KeyActor(ctx, a.TeamID, a.Actor.ID)
+		gone = "The API key that asked has been deleted."
+	case teams.UserActor:
+		as, err = s.members.Actor(ctx, a.Actor.ID, a.TeamID)
+		gone = "The person who asked is not a member of the team any more."
+	default:
+		return as, fmt.Errorf("an email waits for approval that an actor of the kind %q asked for", a.Actor.Kind)
+	}
+	if fault.KindOf(err) == fault.NotFound && err != nil {
+		return as, fault.NotFoundf("%s", gone).Because(err)
+	}
+	if err != nil {
+		return as, err
+	}
+	return as, as.Require(teams.ApprovalsRequest)
+}
+
+// Reject ends a request without sending it. The reason is for the program, and may be empty.
+func (s *Service) Reject(ctx context.Context, by teams.Actor, approvalID, reason string) (Approval, error) {
+	reason = strings.TrimSpace(reason)
+	if utf8.RuneCountInString(reason) > maxReason || strings.ContainsRune(reason, 0) {
+		return Approval{}, fault.Invalidf("reason", "The `reason` field must have at most %d characters, and no NUL.",
+			maxReason)
+	}
+	a, err := s.pending(ctx, by, approvalID, Rejected)
+	if err != nil || a.State != Pending {
+		return a, err
+	}
+	a.Email, a.State, a.DecidedBy, a.Reason = nil, Rejected, by.Ref(), reason
+	return s.end(ctx, by, a, Rejected)
+}
+
+// pending returns what is about to become decided. What has that state already is returned, and what has another is
+// refused.
+func (s *Service) pending(ctx context.Context, by teams.Actor, approvalID string, as State) (Approval, error) {
+	if by.Kind == teams.GrantActor {
+		return Approval{}, fault.New(fault.OutOfScope, "", "Programs do not decide of approvals. A person does it, or an "+
+			"API key.")
+	}
+	a, err := get(ctx, s.d.Reader, by.TeamID, approvalID)
+	if err != nil || a.State == as {
+		return a, err
+	}
+	if a.State == Pending && !s.d.Now().Before(a.ExpiresAt) {
+		a.State = Expired
+	}
+	if a.State != Pending {
+		return a, alreadyFault(a.State)
+	}
+	return a, nil
+}
+
+// end decides without sending, for somebody who has asked for a state.
+func (s *Service) end(ctx context.Context, by teams.Actor, a Approval, as State) (Approval, error) {
+	err := s.d.Update(ctx, func(tx *db.Tx) error { return s.decideIn(ctx, tx, by, &a) })
+	if errors.Is(err, errDecided) {
+		return s.decided(ctx, by, a.ID, as)
+	}
+	return a, err
+}
+
+// decided is pending for what a transaction has found decided, or too late by its clock.
+func (s *Service) decided(ctx context.Context, by teams.Actor, approvalID string, as State) (Approval, error) {
+	a, err := s.pending(ctx, by, approvalID, as)
+	if err == nil && a.State == Pending {
+		return a, alreadyFault(Expired)
+	}
+	return a, err
+}
+
+func alreadyFault(is State) error {
+	return fault.Invalidf("", "This is %s already. Only what is pending can be decided.", is)
+}
+
+// actions are what the audit log calls decisions.
+var actions = map[State]string{Approved: audit.ApprovalApproved, Rejected: audit.ApprovalRejected,
+	Failed: audit.ApprovalFailed}
+
+func (s *Service) decideIn(ctx context.Context, tx *db.Tx, by teams.Actor, a *Approval) error {
+	a.DecidedAt = tx.Now()
+	switch ok, err := decide(ctx, tx, a); {
+	case err != nil:
+		return err
+	case !ok:
+		return errDecided
+	}
+	s.audit.Record(ctx, tx, audit.Entry{TeamID: a.TeamID, ActorKind: string(by.Kind), ActorID: by.ID, ActorName: by.Name,
+		Action: actions[a.State], Target: a.ID, Detail: cmp.Or(a.Reason, a.EmailID)})
+	return s.tell(ctx, tx, events.ApprovalDecided, a)
+}
+
+// cut returns the beginning of a text, as long as a reason may be.
+func cut(text string) string {
+	all := []rune(strings.ToValidUTF8(text, "�"))
+	return string(all[:min(len(all), maxReason)])
+}

@@ -1,0 +1,598 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/mail/smtptest"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/sending/emails"
+)
+
+// A failure holds until its time has come, and is held against an address for deadFor longer.
+func TestFailureAtItsEdges(t *testing.T) {
+	t.Parallel()
+	var f failure
+	now := time.Now()
+	f.again(answer{}, time.Second, time.Hour, now)
+	first := f
+	f.again(answer{unknown: true}, time.Second, time.Hour, now.Add(time.Second-1)) // one that was under way
+	if f.times != 1 || !f.until.Equal(first.until) || !f.at.Equal(now) || !f.why.unknown {
+		t.Errorf("%+v", f)
+	}
+	f.again(answer{}, time.Second, time.Hour, now.Add(time.Second))
+	if f.times != 2 || f.until.Sub(now) != 3*time.Second || !f.at.Equal(now.Add(time.Second)) {
+		t.Errorf("%+v", f)
+	}
+	if !f.failed(f.until.Add(deadFor)) || f.failed(f.until.Add(deadFor+1)) {
+		t.Error("it is held against the address for too short or too long")
+	}
+	for range 100 {
+		f.again(answer{}, time.Second, time.Hour, f.until)
+	}
+	if f.until.Sub(f.at) != time.Hour {
+		t.Errorf("after 100 failures it is left alone for %v", f.until.Sub(f.at))
+	}
+	f.again(answer{}, time.Second, time.Hour, f.until.Add(deadFor+1))
+	if f.times != 1 || f.until.Sub(f.at) != time.Second {
+		t.Errorf("after a long time: %+v", f)
+	}
+}
+
+// An address is left alone until its time has come, and trusted for goodFor.
+func TestHostsAtTheirEdges(t *testing.T) {
+	t.Parallel()
+	h, now := newHosts(20), time.Now()
+	h.claim("a", now)
+	h.arrived("a", silent, answer{}, now)
+	h.stalled("b", "team", answer{}, now)
+	until := now.Add(silentFor)
+	for _, addr := range []string{"a", "b"} {
+		if _, ok := h.silence(addr, "team", until.Add(-1)); !ok {
+			t.Errorf("%s is not left alone", addr)
+		}
+		if _, ok := h.silence(addr, "team", until); ok {
+			t.Errorf("%s is left alone for too long", addr)
+		}
+	}
+	if h.failed("never", now) {
+		t.Error("an address that nobody knows has failed")
+	}
+	if may, _, _ := h.claim("a", until); !may {
+		t.Error("nobody may dial when the time has come")
+	}
+	h.arrived("a", answered, answer{}, until)
+	for at, want := range map[time.Time]int{until.Add(goodFor - 1): dialsMax, until.Add(goodFor): 1} {
+		n := 0
+		for ; n < 2*dialsMax; n++ {
+			if may, _, _ := h.claim("a", at); !may {
+				break
+			}
+		}
+		if n != want {
+			t.Errorf("%d may dial %v after it answered, want %d", n, at.Sub(until), want)
+		}
+		for range n {
+			h.arrived("a", unheard, answer{}, at)
+		}
+	}
+	h.rememberPlain("a", now)
+	if !h.plainOnly("a", now.Add(plainFor-1)) || h.plainOnly("a", now.Add(plainFor)) {
+		t.Error("broken TLS is remembered for too short or too long")
+	}
+}
+
+// What is forgotten of addresses that nobody uses is half of those that are left alone, and all of the rest.
+func TestWhatHostsForget(t *testing.T) {
+	t.Parallel()
+	h, now := newHosts(20), time.Now()
+	for i := range hostsKept {
+		addr := address(i)
+		h.claim(addr, now)
+		h.arrived(addr, map[bool]arrival{true: silent, false: answered}[i%2 == 0], answer{}, now)
+		if i%2 == 0 {
+			h.stalled(addr, "team", answer{}, now)
+		} else {
+			h.moved(addr, "team", now)
+		}
+	}
+	if len(h.known) != hostsKept || len(h.lines) != hostsKept {
+		t.Fatalf("%d and %d are known", len(h.known), len(h.lines))
+	}
+	h.lines[pair{address(1), "team"}].talking = 1
+	h.known[address(1)].talking, h.known[address(3)].dialing, h.known[address(5)].waiting = 1, 1, []waiter{{}}
+	h.begin("new", "team", now)
+	for i := range hostsKept {
+		if used := i == 1 || i == 3 || i == 5; i%2 == 1 && (h.known[address(i)] != nil) != used {
+			t.Fatalf("address %d, which answers, is known: %v", i, !used)
+		}
+		if used := i == 1; i%2 == 1 && (h.lines[pair{address(i), "team"}] != nil) != used {
+			t.Fatalf("the line of address %d, which answers, is known: %v", i, !used)
+		}
+	}
+	for what, n := range map[string]int{"addresses": len(h.known), "lines": len(h.lines)} {
+		if n < hostsKept/5 || n > hostsKept*3/10 { // half of those that are left alone, by chance
+			t.Errorf("%d %s are known", n, what)
+		}
+	}
+	for i := range hostsKept {
+		h.rememberPlain(address(i), now)
+	}
+	if len(h.plain) != hostsKept {
+		t.Errorf("of %d addresses broken TLS is remembered", len(h.plain))
+	}
+	if h.rememberPlain("new", now); len(h.plain) != 1 {
+		t.Errorf("of %d addresses broken TLS is remembered with one more", len(h.plain))
+	}
+}
+
+// Conversations with an address: a team's as many as its flow allows, all teams' as many as there are in all, and one
+// of each team beyond.
+func TestConversationsWithAnAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, now := newHosts(2), time.Now()
+		h.pool = newPool(10, 10)
+		begins := func(team string) (news <-chan struct{}) {
+			t.Helper()
+			may, news, f := h.begin("a", team, now)
+			if may == (news != nil) || f.times != 0 {
+				t.Fatalf("%s: %v, %v, %+v", team, may, news, f)
+			}
+			return news
+		}
+		use := func(want, held int) {
+			t.Helper()
+			if gotWant, gotHeld := h.use("a"); gotWant != want || gotHeld != held {
+				t.Errorf("%d are wanted and %d held, want %d and %d", gotWant, gotHeld, want, held)
+			}
+		}
+		if w, held := h.use("a"); w != 0 || held != 0 {
+			t.Errorf("of an address that nobody knows %d are wanted and %d held", w, held)
+		}
+		if begins("one") != nil {
+			t.Fatal("the first may not begin")
+		}
+		use(1, 1)
+		second := begins("one") // its flow has one place
+		if second == nil {
+			t.Fatal("a flow has two places at first")
+		}
+		use(1, 1) // one that waits for its own team's place wants none of the address's
+		if begins("two") != nil || begins("three") != nil {
+			t.Error("a team that has none does not get its one")
+		}
+		use(2, 3)
+		if begins("three") == nil {
+			t.Error("a team gets two beyond the limit")
+		}
+		if closed(second) {
+			t.Error("the second is woken early")
+		}
+		h.end("a", "one", heard, time.Second, now) // it has earned a second place
+		if !closed(second) {
+			t.Error("nobody hears that a conversation ended")
+		}
+		if begins("one") != nil { // one of its own, though there are two others
+			t.Error("woken for nothing")
+		}
+		if begins("one") == nil {
+			t.Error("there are more than the limit")
+		}
+		for _, team := range []string{"two", "three"} {
+			h.end("a", team, heard, time.Second, now)
+		}
+		if begins("one") != nil {
+			t.Error("a flow with two places has one conversation")
+		}
+		if busy := h.busy(); len(busy) != 1 || busy[0] != "a" {
+			t.Errorf("there are conversations with %q", busy)
+		}
+		h.end("a", "one", unanswered, time.Second, now)
+		h.end("a", "one", unanswered, time.Second, now)
+		if busy := h.busy(); len(busy) != 0 {
+			t.Errorf("there are conversations with %q after all", busy)
+		}
+		h.makeRoom("nobody knows it")
+	})
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Those who wait at an address that stalls hear of it, and why.
+func TestThoseWhoWaitAreAwoken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHosts(20)
+		h.begin("a", "team", time.Now())
+		began := time.Now()
+		time.Sleep(time.Second)
+		_, news, _ := h.begin("a", "team", time.Now())
+		<-news
+		if waited := time.Since(began); waited != stallAfter+time.Second {
+			t.Errorf("they waited %v", waited)
+		}
+		may, news, f := h.begin("a", "team", time.Now())
+		if may || news != nil || f.times != 1 || !f.at.Equal(began) || f.why.stage != smtpclient.StageConnect {
+			t.Errorf("%v, %v, %+v", may, news, f)
+		}
+		h.end("a", "team", heard, time.Minute, time.Now())
+		if may, _, _ := h.begin("a", "team", time.Now()); !may {
+			t.Error("nothing is sent after it answered")
+		}
+		time.Sleep(2 * stallAfter) // nobody waits, and no timer is left
+	})
+}
+
+// A destination's places at the edges of its rules.
+func TestShapeAtItsEdges(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]int{1: 0, 3: 0, 4: 1, 20: 1} {
+		if kept(n) != want {
+			t.Errorf("of %d connections %d are kept", n, kept(n))
+		}
+	}
+	now := time.Now()
+	s := newShaper(10, 0)
+	if want, held := s.use("d"); want != 0 || held != 0 {
+		t.Errorf("of a destination that nobody knows %d are wanted and %d held", want, held)
+	}
+	h := s.of("d")
+	for _, c := range []struct{ entered, share, allowed, want int }{{0, 4, 10, 0}, {4, 4, 10, 4}, {5, 4, 10, 8},
+		{9, 4, 10, 9},
+		{20, 4, 10, 10}, {1, 0, 10, 1}, {3, 4, 2, 2}} {
+		h.entered, h.share, h.allowed = c.entered, c.share, c.allowed
+		if want, _ := s.use("d"); want != c.want {
+			t.Errorf("with %d messages, a share of %d and %d allowed %d are wanted", c.entered, c.share, c.allowed, want)
+		}
+	}
+	h.entered, h.share, h.allowed = 0, 10, 10
+	if share := s.share("d", "team", now); share != (jobs.Share{Most: 1, Doubt: jobs.Unknown}) {
+		t.Errorf("a team that has sent nothing there: %+v", share)
+	}
+	f := h.flow("team")
+	for _, c := range []struct {
+		window int
+		quick  bool
+		most   int
+	}{{0, false, 1}, {0, true, 1}, {9, true, 9}, {10, true, 10 * ahead}, {10, false, 10}, {12, true, 12 * ahead}} {
+		f.window, h.quick = c.window, c.quick
+		if share := s.share("d", "team", now); share.Most != c.most {
+			t.Errorf("a team with %d places, quick %v: %+v", c.window, c.quick, share)
+		}
+	}
+	f.window, f.talking, f.since = 5, 1, now.Add(-stallAfter)
+	if share := s.share("d", "team", now); share != (jobs.Share{Most: 1, Doubt: jobs.Stuck}) {
+		t.Errorf("a team whose mail stalls: %+v", share)
+	}
+	for long, want := range map[time.Duration]bool{quick - 1: true, quick: false} {
+		if s.heard("e", took, long, now); s.of("e").quick != want {
+			t.Errorf("%v is quick: %v", long, !want)
+		}
+	}
+}
+
+// A host's refusals are counted in a row, each message for the worst that was said of it, and widen nothing.
+func TestStrikes(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	hinted := func(d time.Duration) []verdict { return []verdict{{state: delayed, throttle: true, hint: d}} }
+	for _, c := range []struct {
+		name     string
+		heard    [][]verdict
+		strikes  int
+		pause    time.Duration
+		allowed  int
+		share    int
+		reopened bool // heard again when the first pause is over
+	}{
+		{"nothing", nil, 0, 0, 8, 8, false},
+		{"one message for both reasons", [][]verdict{{{state: delayed, soft: true}, {state: delayed, throttle: true},
+			{state: delayed, soft: true}}}, 2, 0, 8, 8, false},
+		{"one of many recipients", [][]verdict{{{state: delivered}, {state: delayed, soft: true}}}, 1, 0, 8, 8, false},
+		{"one that asks for no less", [][]verdict{{{state: delayed}}}, 0, 0, 8, 8, false},
+		{"two in a row", [][]verdict{throttled, throttled}, 4, pauseMin, 4, 8, false},
+		{"with a small share", [][]verdict{throttled, throttled}, 4, pauseMin, 1, 3, false},
+		{"without a share", [][]verdict{throttled, throttled}, 4, pauseMin, 4, 0, false},
+		{"a hint", [][]verdict{hinted(time.Minute)}, 2, time.Minute, 4, 8, false},
+		{"a short hint", [][]verdict{hinted(time.Second)}, 2, pauseMin, 4, 8, false},
+		{"a long hint", [][]verdict{hinted(time.Hour)}, 2, pauseMax, 4, 8, false},
+		{"the longer hint", [][]verdict{{hinted(time.Minute)[0], hinted(2 * time.Minute)[0], hinted(time.Second)[0]}}, 2,
+			2 * time.Minute, 4, 8, false},
+		{"once more", [][]verdict{throttled, throttled}, 6, 2 * pauseMin, 2, 8, true},
+	} {
+		s := newShaper(8, 0)
+		h := s.of("d")
+		h.share = c.share
+		for _, v := range c.heard {
+			s.heard("d", v, time.Second, now)
+		}
+		if c.reopened {
+			s.heard("d", throttled, time.Second, h.until.Add(-1)) // of what was under way
+			s.heard("d", throttled, time.Second, h.until)
+		}
+		if h.strikes != c.strikes || h.pause != c.pause || h.allowed != c.allowed {
+			t.Errorf("%s: %d strikes, a pause of %v, %d connections", c.name, h.strikes, h.pause, h.allowed)
+		}
+	}
+}
+
+// A connection comes back for two rounds of messages over those that are left.
+func TestConnectionsComeBack(t *testing.T) {
+	t.Parallel()
+	s, now := newShaper(3, 0), time.Now()
+	h := s.of("d")
+	h.allow(1)
+	for n, want := range []int{1, 2, 2, 2, 2, 3, 3, 3} {
+		s.heard("d", took, time.Second, now)
+		if h.allowed != want {
+			t.Errorf("after %d messages there are %d connections, want %d", n+1, h.allowed, want)
+		}
+	}
+	h.allow(2)
+	h.taken = 3
+	for range 2 {
+		s.heard("d", throttled, time.Second, now)
+	}
+	if h.allowed != 1 || h.taken != 0 {
+		t.Errorf("%d connections, %d messages count after a pause", h.allowed, h.taken)
+	}
+}
+
+// Destinations are forgotten when they are not busy: those that are not paused, or were so long ago, and half of the
+// others.
+func TestWhatShaperForgets(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	s := newShaper(1, 0)
+	for i := range 100 {
+		h := s.of(fmt.Sprintf("paused%d", i))
+		h.pause, h.until = pauseMin, now.Add(-pauseMax)
+	}
+	s.of("busy").entered = 1
+	s.of("fresh")
+	long := s.of("long ago")
+	long.pause, long.until = pauseMin, now.Add(-pauseMax-1)
+	s.forget(now)
+	if n := len(s.shapes) - 1; s.shapes["busy"] == nil || s.shapes["fresh"] != nil || s.shapes["long ago"] != nil ||
+		n < 49 || n > 52 {
+		t.Errorf("%d of 100 that are paused are known: busy %v", n, s.shapes["busy"] != nil)
+	}
+	h := s.of("d")
+	for i := range flowsKept {
+		h.flow(fmt.Sprint(i))
+	}
+	h.flows["7"].talking = 1
+	if len(h.flows) != flowsKept {
+		t.Errorf("%d flows are known", len(h.flows))
+	}
+	if h.flow("new"); len(h.flows) != 2 || h.flows["7"] == nil {
+		t.Errorf("%d flows are known with one more", len(h.flows))
+	}
+}
+
+// A rate lets the first message through at once, and as many as it brings in a second.
+func TestRateAtItsEdges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShaper(10, 4)
+		n, again := s.limit("d", time.Now())
+		if n != 4 || time.Until(again) != 250*time.Millisecond {
+			t.Errorf("%d at first, and more in %v", n, time.Until(again))
+		}
+		for range 4 {
+			at, err := s.enter(t.Context(), "d", "team", "team")
+			if err != nil {
+				t.Fatal(err)
+			}
+			at.leave(true, heard)
+		}
+		if begun := s.of("d").begun; begun != 4 {
+			t.Errorf("%d messages were begun", begun)
+		}
+		if n, again = s.limit("d", time.Now()); n != 0 || time.Until(again) != 250*time.Millisecond {
+			t.Errorf("after four %d, and more in %v", n, time.Until(again))
+		}
+		time.Sleep(100 * time.Millisecond)
+		if n, again = s.limit("d", time.Now()); n != 0 || time.Until(again).Round(time.Millisecond) != 150*time.Millisecond {
+			t.Errorf("a moment later %d, and more in %v", n, time.Until(again))
+		}
+		time.Sleep(time.Minute)
+		if n, _ = s.limit("d", time.Now()); n != 4 {
+			t.Errorf("a minute later %d", n)
+		}
+		at, err := s.enter(t.Context(), "d", "team", "team")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, _ = s.limit("d", time.Now()); n != 4 { // one of them is in hand
+			t.Errorf("with one in hand %d", n)
+		}
+		at.leave(false, untried) // it was not sent
+		if n, _ = s.limit("d", time.Now()); n != 4 {
+			t.Errorf("after one that was not sent %d", n)
+		}
+		slow := newShaper(10, 0.5)
+		if n, again = slow.limit("d", time.Now()); n != 1 || time.Until(again) != 2*time.Second {
+			t.Errorf("at one in two seconds %d at first, and more in %v", n, time.Until(again))
+		}
+	})
+}
+
+// Of those who wait at an address, as many are woken as may talk.
+func TestWokenAsManyAsMayTalk(t *testing.T) {
+	t.Parallel()
+	h, now := newHosts(20), time.Now()
+	h.begin("a", "team", now)
+	_, first, _ := h.begin("a", "team", now)
+	_, second, _ := h.begin("a", "team", now)
+	h.end("a", "team", unanswered, time.Second, now)
+	if !closed(first) || closed(second) {
+		t.Errorf("the first is woken: %v, the second: %v", closed(first), closed(second))
+	}
+}
+
+// A connection that is ended is counted until it is closed, once.
+func TestEndedConnectionsAreCounted(t *testing.T) {
+	t.Parallel()
+	p := newPool(10, 10)
+	sockets := func(n int) (all []*socket) {
+		for range n {
+			near, far := net.Pipe()
+			t.Cleanup(func() { far.Close() })
+			all = append(all, &socket{Conn: near, pool: p, addr: "a"})
+		}
+		return all
+	}
+	all := sockets(3)
+	p.ends(nil)
+	p.ends(all[0])
+	p.ends(all[0])
+	p.ends(all[1])
+	for i, want := range []int{1, 0, 0} {
+		if i == 2 {
+			all[2].Close() // it was not ended
+			p.ends(all[2])
+		} else {
+			all[i].Close()
+			all[i].Close()
+		}
+		if n := p.unused("a"); n != want || p.addresses()["a"] != (want > 0) || len(p.ending) != want {
+			t.Errorf("after %d: %d are counted", i, n)
+		}
+	}
+}
+
+// A pool keeps as many connections to an address as it is told, whatever their TLS, and of one kind the latest.
+func TestTrim(t *testing.T) {
+	t.Parallel()
+	mx := smtptest.NewServer(t, smtptest.Config{})
+	for keep, want := range map[int]int{-1: 0, 0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 9: 4} {
+		p := newPool(10, 10)
+		var latest *link
+		for _, mode := range []smtpclient.TLSMode{smtpclient.TLSOpportunistic, smtpclient.TLSNone} {
+			for range 2 {
+				k := poolKey{mx.Addr, mode}
+				l, err := p.dial(k, func() (*smtpclient.Conn, error) {
+					return smtpclient.Dial(t.Context(), mx.Addr,
+						smtpclient.Options{})
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if p.put(l); mode == smtpclient.TLSOpportunistic {
+					latest = l
+				}
+			}
+		}
+		if p.trim(mx.Addr, keep); p.unused(mx.Addr) != want || p.open != want {
+			t.Errorf("told to keep %d, it keeps %d, and %d are open", keep, p.unused(mx.Addr), p.open)
+		}
+		if l := p.get(poolKey{mx.Addr, smtpclient.TLSOpportunistic}); want > 0 && l != latest {
+			t.Errorf("told to keep %d, it keeps another than the latest", keep)
+		} else if l != nil {
+			p.put(l)
+		}
+		p.trim(mx.Addr, 0)
+	}
+}
+
+// A connection is kept for as long as hosts like it.
+func TestIdleConnectionsAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, k := newPool(10, 10), poolKey{addr: "a"}
+		p.idle[k] = []*link{{key: k, since: time.Now()}}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { p.run(ctx); close(ended) }()
+		time.Sleep(idleMax)
+		synctest.Wait()
+		if p.get(k) == nil {
+			t.Error("it is closed early")
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// What hosts before the last have said stands in the conversation, too.
+func TestConversationOfSeveralHosts(t *testing.T) {
+	t.Parallel()
+	n := newNetwork()
+	for i, name := range []string{"one.test", "two.test", "three.test"} {
+		n.host(destination, name, uint16(i), "")
+	}
+	s := New(Config{Dial: n.dial, AllowPrivate: true}, Parts{DNS: n.dns})
+	hops, err := s.plan(t.Context(), destination, "")
+	if err != nil || len(hops) != 3 {
+		t.Fatal(hops, err)
+	}
+	r := &route{team: "team", hops: hops}
+	if news, err := s.talk(t.Context(), r, smtpclient.Envelope{To: []string{address(1)}}, nil); news != nil || err != nil {
+		t.Fatal(news, err)
+	}
+	if lines := strings.Count(r.out.conversation, "\n"); lines != 3 || len(n.dialled()) != 3 ||
+		!strings.Contains(r.out.host, "three.test") {
+		t.Errorf("%d lines of %s: %s", lines, r.out.host, r.out.conversation)
+	}
+}
+
+func TestAtMost(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]time.Duration{0: 5, 1: 1, 5: 5, 6: 5} {
+		if got := atMost(d, 5); got != want {
+			t.Errorf("%d is bounded to %d, want %d", d, got, want)
+		}
+	}
+}
+
+// After composing, a team holds as much memory as its message takes, where that is a mebibyte less than before or more.
+func TestKeepReleasesMemory(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ size, message, want int64 }{
+		{5 << 20, 2 << 20, 2 << 20},
+		{3 << 20, 2 << 20, 2 << 20},
+		{3<<20 - 1, 2 << 20, 3<<20 - 1},
+		{1 << 20, 2 << 20, 1 << 20},
+	} {
+		s := New(Config{}, Parts{})
+		if !s.memory.TryAcquire("team", c.size) {
+			t.Fatal("there is no memory")
+		}
+		msg := [][]byte{make([]byte, 100), make([]byte, c.message-100)}
+		if left := s.keep("team", c.size, msg); left != c.want || s.memory.Held("team") != c.want {
+			t.Errorf("of %d octets %d are left and %d held, want %d", c.size, left, s.memory.Held("team"), c.want)
+		}
+	}
+}
+
+// A job that is stopped while it waits for a place at a destination has no outcome.
+func TestStopWhileWaitingForAPlace(t *testing.T) {
+	n := one("")
+	cfg := n.config(1)
+	cfg.LaneConnections = 1
+	f := newFixture(t, dbtest.SQLite(t), cfg, n.dns)
+	if _, err := f.service.shape.enter(t.Context(), destination, "other", "other"); err != nil {
+		t.Fatal(err)
+	}
+	stopped, cancel := context.WithCancelCause(t.Context())
+	stopping := errors.New("stopping")
+	cancel(stopping)
+	_, err := f.service.seated(stopped, &try{job: jobs.Job{Lane: emails.Lane(destination, f.Acme.TeamID, false)}},
+		&route{team: f.Acme.TeamID}, destination, smtpclient.Envelope{}, nil)
+	if !errors.Is(err, stopping) {
+		t.Errorf("without a place: %v", err)
+	}
+}

@@ -1,0 +1,64 @@
+package delivery
+
+import (
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/sending/emails"
+)
+
+// A job that ends without any host being asked, and of which a statement fails, says so and is there as before. Nothing
+// is dialled.
+func TestJobsWithoutAStatement(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		n := one("")
+		cfg := n.config(5)
+		cfg.Dial = refuseDial(t)
+		f := newFixture(t, d, cfg, n.dns)
+		exec := func(text string, args ...any) {
+			t.Helper()
+			if err := d.Update(t.Context(), func(tx *db.Tx) error {
+				_, err := tx.Exec(t.Context(), text,
+					args...)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var id string
+		for name, spoil := range map[string]func(){
+			"of an email that is gone": func() {
+				exec(`DELETE FROM email_bodies WHERE email_id = $1`, id)
+				exec(`DELETE FROM email_recipients WHERE email_id = $1`, id)
+				exec(`DELETE FROM emails WHERE id = $1`, id)
+			},
+			"of a domain that is gone": func() { exec(`UPDATE emails SET domain_id = 'gone' WHERE id = $1`, id) },
+			"to a suppressed address":  func() { f.suppress("manual", address(1)) },
+		} {
+			var j jobs.Job
+			failed := trace.EachBroken(t, func() {
+				exec(`DELETE FROM jobs`)
+				exec(`DELETE FROM suppressions`)
+				id = f.send(address(1))
+				spoil()
+				j = jobs.Job{Kind: emails.DeliveryKind, TeamID: f.Acme.TeamID, Attempt: 2, Tries: 1, CreatedAt: time.Now()}
+				if err := d.Update(t.Context(), func(tx *db.Tx) error {
+					return tx.QueryRow(t.Context(), `UPDATE jobs SET attempt = 2, holder = 'a worker' WHERE kind = $1
+						RETURNING id, lane, payload`, j.Kind).Scan(&j.ID, &j.Lane, &j.Payload)
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}, func() error { return f.service.Kind().Handle(t.Context(), j) }, func(err error) {
+				if left := f.jobsLeft(); left != map[bool]int{true: 1}[err != nil] {
+					t.Errorf("%s: %d jobs are left after %v", name, left, err)
+				}
+			})
+			if failed < 2 {
+				t.Errorf("%s: it fails %d times alone", name, failed)
+			}
+		}
+	})
+}

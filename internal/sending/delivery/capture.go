@@ -1,0 +1,146 @@
+package delivery
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/platform/blob"
+	"github.com/postrider/postrider/internal/sending/emails"
+)
+
+const (
+	captured    = "captured/"
+	capturedMax = 1000 // messages that are kept
+)
+
+// Captured is a message that the capture transport stored instead of sending.
+type Captured struct {
+	ID      string    `json:"id"`
+	EmailID string    `json:"email_id"`
+	TeamID  string    `json:"team_id"`
+	From    string    `json:"from"` // envelope
+	To      []string  `json:"to"`   // envelope
+	Size    int       `json:"size"`
+	At      time.Time `json:"at"`
+}
+
+// outbox stores captured messages as two blobs each: the message as it would have been sent, and its envelope. The
+// envelope is written last and makes the message visible.
+type outbox struct {
+	blobs *blob.Store
+
+	mu   sync.Mutex
+	kept []string // ids, oldest first; nil until the stored ones are listed
+}
+
+// keep stores a message instead of sending it. Its recipients count as delivered.
+func (b *outbox) keep(ctx context.Context, o *emails.Outgoing, env smtpclient.Envelope, msg [][]byte) (outcome, error) {
+	raw := bytes.Join(msg, nil)
+	c := Captured{ID: id.New(), EmailID: o.ID, TeamID: o.TeamID, From: env.From, To: env.To, Size: len(raw),
+		At: time.Now().UTC()}
+	envelope, err := json.Marshal(c)
+	if err != nil {
+		return outcome{}, fmt.Errorf("encode an envelope: %w", err)
+	}
+	if _, err := b.blobs.Put(ctx, captured+c.ID+".eml", bytes.NewReader(raw)); err != nil {
+		return outcome{}, fmt.Errorf("keep a captured message: %w", err)
+	}
+	if _, err := b.blobs.Put(ctx, captured+c.ID+".json", bytes.NewReader(envelope)); err != nil {
+		return outcome{}, fmt.Errorf("keep a captured envelope: %w", err)
+	}
+	if err := b.prune(ctx, c.ID); err != nil {
+		return outcome{}, err
+	}
+	a := answer{stage: smtpclient.StageFinal, reply: smtpclient.Reply{Code: 250, Enhanced: "2.0.0", Text: "captured as " +
+		c.ID, Local: true}}
+	return outcome{host: "outbox", answers: repeat(a, len(env.To)), conversation: "* kept in the outbox and not sent\n"},
+		nil
+}
+
+// prune adds a new message to kept and deletes the oldest beyond capturedMax.
+func (b *outbox) prune(ctx context.Context, newest string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.kept == nil {
+		var err error
+		if b.kept, err = b.ids(ctx); err != nil {
+			return err
+		}
+	} else {
+		b.kept = append(b.kept, newest)
+	}
+	for len(b.kept) > capturedMax {
+		for _, part := range []string{".json", ".eml"} {
+			if err := b.blobs.Delete(ctx, captured+b.kept[0]+part); err != nil {
+				return fmt.Errorf("remove an old captured message: %w", err)
+			}
+		}
+		b.kept = b.kept[1:]
+	}
+	return nil
+}
+
+// ids lists the stored messages, oldest first: ids sort by time.
+func (b *outbox) ids(ctx context.Context) ([]string, error) {
+	ids := []string{}
+	err := b.blobs.List(ctx, captured, func(f blob.Info) error {
+		if x, ok := strings.CutSuffix(strings.TrimPrefix(f.Key, captured), ".json"); ok {
+			ids = append(ids, x)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list captured messages: %w", err)
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+func (b *outbox) envelope(ctx context.Context, captureID string) (c Captured, err error) {
+	r, err := b.blobs.Get(ctx, captured+captureID+".json")
+	if err != nil {
+		return c, fmt.Errorf("read a captured envelope: %w", err)
+	}
+	defer r.Close()
+	if err := json.UnmarshalRead(r, &c); err != nil {
+		return c, fmt.Errorf("read captured envelope %s: %w", captureID, err)
+	}
+	return c, nil
+}
+
+// Outbox returns the captured messages, newest first, at most 1,000.
+func (s *Service) Outbox(ctx context.Context) ([]Captured, error) {
+	ids, err := s.outbox.ids(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(ids)
+	all := make([]Captured, 0, min(len(ids), capturedMax))
+	for _, x := range ids[:min(len(ids), capturedMax)] {
+		c, err := s.outbox.envelope(ctx, x)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// CapturedMessage opens a captured message as it would have been sent, or returns blob.ErrNotFound. The caller closes
+// it.
+func (s *Service) CapturedMessage(ctx context.Context, captureID string) (io.ReadCloser, error) {
+	if !id.Valid(captureID) {
+		return nil, blob.ErrNotFound
+	}
+	return s.p.Blobs.Get(ctx, captured+captureID+".eml")
+}

@@ -1,0 +1,289 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/mail/dkim"
+	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/emails"
+)
+
+// Reasons of the event email.failed.
+const (
+	reasonNoDomain = "domain_not_verified" // the domain was deleted since the email was accepted
+	reasonLost     = "content_missing"     // the email is there, and what it says is not
+	reasonInvalid  = "invalid_message"     // the email cannot be composed or signed
+)
+
+// try is one attempt of one job.
+type try struct {
+	job     jobs.Job
+	d       emails.Delivery
+	o       *emails.Outgoing
+	started time.Time // when the conversation began
+
+	looked  time.Time      // when the suppressions were last looked up; zero for never
+	skipped []events.Event // of recipients that were suppressed since, recorded with the outcome
+}
+
+// deliver handles one job.
+func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
+	d, err := emails.DecodeDelivery(j.Payload)
+	if err != nil {
+		return err
+	}
+	d.First = j.Attempt == 1
+	// Memory for the email is acquired before any of it is read.
+	size := d.Size
+	if size == 0 {
+		size, err = s.p.Emails.Size(ctx, d.EmailID)
+	}
+	if err == nil {
+		size, err = s.room(ctx, j.TeamID, size)
+	}
+	if err != nil && !errors.Is(err, emails.ErrGone) {
+		return err
+	}
+	defer func() { s.memory.Release(j.TeamID, size) }()
+	o, err := s.p.Emails.Outgoing(ctx, d)
+	if errors.Is(err, emails.ErrGone) || err == nil && (len(o.To) == 0 || o.LastEvent == emails.Canceled) {
+		return s.p.Queue.End(ctx, j)
+	}
+	if err != nil {
+		return err
+	}
+	t := &try{job: j, d: d, o: o, started: s.p.DB.Now()}
+	if d.First {
+		t.looked = j.CreatedAt
+	}
+	if o.Lost {
+		s.p.Log.Error("the content of an email that waits is missing; the email fails", "email", o.ID, "team", o.TeamID)
+		return s.fail(ctx, t, reasonLost)
+	}
+	if left, err := s.sift(ctx, t); err != nil || !left {
+		return err
+	}
+	if s.isSandbox(d.Domain) {
+		_, err := s.record(ctx, t, simulate(o.To))
+		return err
+	}
+	from, err := s.p.Domains.Signing(ctx, o.DomainID)
+	if fault.KindOf(err) == fault.NotFound {
+		return s.fail(ctx, t, reasonNoDomain)
+	}
+	if err != nil {
+		return err
+	}
+	r := &route{team: j.TeamID}
+	if s.c.Transport != Capture {
+		out, ok, err := s.way(ctx, t, r, from.TLS)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			_, err := s.record(ctx, t, out)
+			return err
+		}
+	}
+	msg, err := s.prepare(ctx, t, from)
+	if fault.KindOf(err) == fault.Invalid {
+		s.p.Log.Warn("an email cannot be made into a message and fails", "email", o.ID, "team", o.TeamID, "error", err)
+		return s.fail(ctx, t, reasonInvalid)
+	}
+	if err != nil {
+		return err
+	}
+	o.Forget()
+	size = s.keep(j.TeamID, size, msg)
+	return s.hand(ctx, t, r, s.group(j.Lane), from, msg)
+}
+
+// room waits until a team may use size octets of memory, and returns how much it acquired.
+func (s *Service) room(ctx context.Context, team string, size int64) (int64, error) {
+	size = min(size, memory)
+	if err := s.memory.Acquire(ctx, team, size); err != nil {
+		return 0, err
+	}
+	return size, nil
+}
+
+// keep releases the memory that only composing needed, if it is at least 1 MiB, and returns what remains acquired.
+func (s *Service) keep(team string, size int64, msg [][]byte) int64 {
+	left := int64(0)
+	for _, part := range msg {
+		left += int64(len(part))
+	}
+	if size-left < 1<<20 {
+		return size
+	}
+	s.memory.Release(team, size-left)
+	return left
+}
+
+// way finds the hosts of a try. ok is false when no host can be tried now; out then has the reason.
+func (s *Service) way(ctx context.Context, t *try, r *route, tls string) (out outcome, ok bool, err error) {
+	if r.hops, err = s.plan(ctx, t.d.Domain, tls); err != nil {
+		if ctx.Err() != nil {
+			return out, false, context.Cause(ctx)
+		}
+		a := unplanned(err)
+		return outcome{answers: repeat(a, len(t.o.To)), conversation: "* " + a.reply.Text + "\n"}, false, nil
+	}
+	if len(r.hops) > 0 {
+		s.hosts.prepare(r.hops[0].addr)
+	}
+	out, silent := s.silence(r, len(t.o.To))
+	return out, !silent, nil
+}
+
+// errLate means that a job waited so long for its turn that its lease might end during a conversation.
+var errLate = errors.New("no connection came free in time")
+
+// hand gives a message to the transport and records the outcome.
+func (s *Service) hand(ctx context.Context, t *try, r *route, destination string, from domains.Signing,
+	msg [][]byte) error {
+	host := from.ReturnPathHost
+	if host == "" {
+		host = s.c.Hostname
+	}
+	env := smtpclient.Envelope{From: emails.ReturnPath(s.p.Keys, t.o.ID, t.d.Domain) + "@" + host, To: t.o.To,
+		UTF8:   t.o.UTF8,
+		Commit: func() error { return t.job.Sure(ctx) }}
+	msg = slices.Insert(msg, 0, []byte(emails.FeedbackField+": "+emails.Feedback(s.p.Keys, t.o.ID, t.d.Domain)+"\r\n"))
+	t.started = s.p.DB.Now()
+	if s.c.Transport == Capture {
+		if err := t.job.Sure(ctx); err != nil {
+			return err
+		}
+		out, err := s.outbox.keep(ctx, t.o, env, msg)
+		if err != nil {
+			return err
+		}
+		_, err = s.record(ctx, t, out)
+		return err
+	}
+	for {
+		news, err := s.seated(ctx, t, r, destination, env, msg)
+		if err != nil {
+			return err
+		}
+		if news == nil {
+			break
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if len(t.o.To) == 0 { // sift has left none, and the job is not ours any more
+		return nil
+	}
+	took := time.Since(t.started)
+	verdicts, err := s.record(ctx, t, r.out)
+	s.shape.heard(destination, verdicts, took, time.Now())
+	return err
+}
+
+// seated calls talk with what a conversation needs: first a seat, of which every team has its share, and then a place
+// at the destination, where teams take turns. A message that has a place waits for nothing but the host, so a team
+// never blocks another at a destination because of what it does elsewhere. While a message is being signed, or waits
+// for the disk or for another connection's result at a host, other messages can use the seat and the place. A news that
+// is not nil has the meaning that it has for talk.
+func (s *Service) seated(ctx context.Context, t *try, r *route, destination string, env smtpclient.Envelope,
+	msg [][]byte) (
+	news <-chan struct{}, err error) {
+	if err := s.pool.seats.Acquire(ctx, r.team, 1); err != nil {
+		return nil, err
+	}
+	defer s.pool.seats.Release(r.team, 1)
+	at, err := s.shape.enter(ctx, destination, r.team, emails.LaneTurn(t.job.Lane))
+	if err != nil {
+		return nil, err
+	}
+	what := untried
+	defer func() { at.leave(news == nil, what) }()
+	if left, err := s.sift(ctx, t); err != nil || !left {
+		return nil, err
+	}
+	env.To, env.UTF8 = t.o.To, t.o.UTF8
+	if err := t.job.Sure(ctx); err != nil {
+		return nil, err
+	}
+	if until, ok := ctx.Deadline(); ok && time.Until(until) < talkMax {
+		return nil, errLate
+	}
+	if r.next == 0 {
+		t.started = s.p.DB.Now()
+		s.prefer(r.hops)
+	}
+	if news, err = s.talk(ctx, r, env, msg); err == nil && news == nil {
+		what = r.out.heard
+	}
+	return news, err
+}
+
+// prepare composes and signs. Both use the processor, so the number of each at once is limited, and fewer sign, so that
+// the rest of the program is not slowed down. Teams take turns at both, because the messages of one may be a thousand
+// times as large as those of another.
+func (s *Service) prepare(ctx context.Context, t *try, from domains.Signing) (msg [][]byte, err error) {
+	turn := emails.LaneTurn(t.job.Lane)
+	if err := s.preparing.Enter(ctx, turn); err != nil {
+		return nil, err
+	}
+	defer s.preparing.Leave(turn)
+	body, err := s.p.Emails.Compose(ctx, t.o)
+	if err != nil {
+		return nil, err
+	}
+	if s.c.Unsigned {
+		return [][]byte{body}, nil
+	}
+	header, err := s.sign(ctx, turn, body, from)
+	switch {
+	case errors.Is(err, dkim.ErrBadHeader), errors.Is(err, dkim.ErrNoFrom):
+		return nil, fault.Invalidf("", "The email cannot be signed: %s", err).Because(err)
+	case err != nil:
+		return nil, fmt.Errorf("sign email %s: %w", t.o.ID, err)
+	}
+	return [][]byte{header, body}, nil
+}
+
+func (s *Service) sign(ctx context.Context, turn string, body []byte, from domains.Signing) ([]byte, error) {
+	if err := s.signing.Enter(ctx, turn); err != nil {
+		return nil, err
+	}
+	defer s.signing.Leave(turn)
+	return dkim.Sign(body, time.Now(), from.Signers...)
+}
+
+// fail ends an email that cannot be delivered for a reason on our side. Recipients at other destinations have jobs and
+// outcomes of their own.
+func (s *Service) fail(ctx context.Context, t *try, reason string) error {
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		s.p.Queue.Finish(ctx, tx, t.job)
+		all := slices.Clone(t.skipped)
+		if t.d.Only {
+			all = append(all, t.event(events.EmailFailed, "", &events.Failed{Reason: reason}))
+			return s.p.Recorder.Record(ctx, tx, all...)
+		}
+		for _, to := range t.o.To {
+			all = append(all, t.event(events.EmailFailed, to, &events.Failed{Reason: reason}))
+		}
+		return s.p.Recorder.Record(ctx, tx, all...)
+	})
+}
+
+func (t *try) event(kind events.Type, to string, data any) events.Event {
+	return events.Event{TeamID: t.o.TeamID, EmailID: t.o.ID, DomainID: t.o.DomainID, BroadcastID: t.o.BroadcastID,
+		Type: kind, Recipient: to, ContactID: t.o.ContactID, Email: t.o.Brief, Data: data}
+}

@@ -1,0 +1,267 @@
+// Package delivery delivers emails to the mail hosts of their recipients, to a relay, or to a local outbox.
+//
+// A job is one email to one destination domain, with all its recipients there that are not settled. It goes through
+// plan, talk and judge. plan finds the addresses to try. talk speaks SMTP and returns an answer for each recipient.
+// judge, a pure function, decides what each answer means. One transaction then finishes or reschedules the job, stores
+// the conversation, and records the events.
+//
+// # Invariants
+//
+// Every accepted email is delivered at least once, or ends with an event that says why not, or, after some fifty hours
+// of our own errors, waits as a parked job for an operator. A second copy is sent only if the node crashes or is taken
+// for dead between a host's final 250 and our commit, or after a host may have accepted the message and its answer did
+// not arrive. The outcome of such an attempt is "unknown", and it is tried again, from the second time on only hours
+// later. The Message-ID and all other octets except the signatures stay the same, so that receivers can recognize
+// copies.
+//
+// No transaction is open while the network is used. The answer of a host is data, never an error.
+//
+// No team's mail waits for the hosts of another team. Teams share memory and seats (connections), as package fair
+// describes, and take turns at composing, at signing, and at a destination. A job acquires memory, then a turn to
+// compose and to sign, then a seat, and last a place at the destination, so that while it waits for its own team's
+// share it holds nothing that another team may need. Bulk mail has lanes and turns of its own (emails.Lane,
+// jobs.Kind.Bulk) and never uses all that its team may have, so that the team's other mail does not wait behind it.
+//
+// # When it fails
+//
+// Temporary refusals, and hosts that cannot be reached, are retried by the schedule. After its last wait the email
+// bounces as transient, which suppresses nobody. Only permanent refusals that concern the recipient suppress an
+// address; those for our address, reputation, content or size never do. A destination that asks for less mail is paused
+// and gets fewer connections (shaper), which are restored slowly. An address that does not answer is remembered for all
+// destinations that lead to it, and left alone for longer each time (hosts). A failure of the database is an error of
+// the job and retried by the job's own schedule; it is never a bounce.
+//
+// A destination gets one connection of each team at first, and more as it answers promptly (flow); likewise an address,
+// however many destinations lead to it. Conversations that hang keep their connections, because giving up after the
+// final dot would send a copy, but get no more; some connections are reserved for destinations that answer
+// (jobs.Share).
+//
+// # What it does not do
+//
+// It does not decide who may send. It checks the suppressions again, before each try that does not follow acceptance
+// within seconds. It does not read bounces that arrive by mail. Several nodes divide the limits of connections and of
+// the rate (package quota); but each node finds out for itself which hosts asked for less mail, and how they answer.
+// MTA-STS and DANE are not supported.
+package delivery
+
+import (
+	"context"
+	"crypto/x509"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/platform/blob"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/fairshare"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/platform/keyring"
+	"github.com/postrider/postrider/internal/platform/netguard"
+	"github.com/postrider/postrider/internal/platform/nodelimits"
+	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/emails"
+)
+
+// The transports.
+const (
+	Direct  = "direct"  // to the recipients' hosts
+	Relay   = "relay"   // through one smarthost
+	Capture = "capture" // stored in an outbox, never sent
+)
+
+// Config is the part of the configuration that concerns delivery.
+type Config struct {
+	Transport     string
+	Hostname      string // in EHLO, and in return paths if the domain has no host for them
+	RelayAddr     string // host:port
+	RelayUsername string
+	RelayPassword string
+	RelayTLS      smtpclient.TLSMode
+
+	SMTPPort       int      // of direct delivery; 0 is 25
+	OwnHosts       []string // names of MX hosts that lead back to this server; nil means Hostname
+	SandboxDomains []string // of test addresses
+	AllowPrivate   bool     // direct delivery may reach addresses that are not public; for tests
+
+	Schedule           []time.Duration // waits between tries; nil is twelve over 48 hours
+	Workers            int             // messages composed and signed at once
+	Signers            int             // of these, signed at once; fewer, so that accepting mail is not slowed down
+	Unsigned           bool            // for measurements only: skips the signatures
+	LaneConnections    int             // to one destination
+	LaneRate           float64         // messages a second to one destination; 0 is no limit
+	MaxConnections     int             // to all destinations, idle ones included; 0 is 500
+	ConnectionMessages int             // messages over one connection; 0 is 1,000
+
+	RootCAs  *x509.CertPool // to verify hosts; nil means the system's
+	Timeouts smtpclient.Timeouts
+	Dial     func(ctx context.Context, network, addr string) (net.Conn, error) // nil means a net.Dialer
+}
+
+// defaultSchedule spreads the tries over 48 hours.
+var defaultSchedule = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour,
+	2 * time.Hour,
+	4 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour}
+
+const (
+	// memory is how many octets of messages may be in memory at once. A message larger than that is sent alone. A team may
+	// use as much as stays free, which leaves enough for another team's largest email.
+	memory      = 256 << 20
+	memoryGreed = 1
+	// lease covers the waits before a conversation and the conversation itself: a job that talks to a host must not lose
+	// its lease.
+	lease = 30 * time.Minute
+	// talkMax is longer than the longest wait in a conversation, the ten minutes for the answer to a message.
+	talkMax = 13 * time.Minute
+	// planMax bounds the DNS look-ups of one try.
+	planMax = 2 * time.Minute
+	// ahead is how many jobs of a fast destination are claimed for each connection: while one message is being sent,
+	// others are composed and signed, and outcomes are written. A destination that is not fast gets one for each, so that
+	// its waiting messages use little memory.
+	ahead = 4
+)
+
+// Parts are the dependencies of a Service.
+type Parts struct {
+	DB       *db.DB
+	Queue    *jobs.Queue
+	Recorder *events.Recorder
+	Emails   *emails.Service
+	Domains  *domains.Service
+	Keys     *keyring.Keyring
+	DNS      resolve.Resolver
+	Blobs    *blob.Store        // for the capture transport
+	Shares   *nodelimits.Shares // of the limits that nodes divide; nil gives this node all of them
+
+	Broadcasts Broadcasts // decides about the emails of broadcasts; nil sends them all
+
+	// Grown is called when more jobs of a group may be claimed than before, because this node's share of a limit grew.
+	Grown func(group string)
+
+	Log *slog.Logger
+}
+
+// Service delivers emails.
+type Service struct {
+	c         Config
+	p         Parts
+	pool      *pool
+	hosts     *hosts
+	shape     *shaper
+	outbox    *outbox
+	guard     *netguard.Guard
+	memory    *fairshare.Pool // octets
+	preparing *fairshare.Turns
+	signing   *fairshare.Turns
+	hurried   time.Duration
+	trusted   time.Duration
+	ipv6      atomic.Int64 // when IPv6 was last looked for, in Unix seconds; negative if there was none
+}
+
+// New returns the service.
+func New(c Config, p Parts) *Service {
+	orDefault := func(n *int, fallback int) {
+		if *n <= 0 {
+			*n = fallback
+		}
+	}
+	orDefault(&c.SMTPPort, 25)
+	orDefault(&c.MaxConnections, 500)
+	orDefault(&c.ConnectionMessages, 1000)
+	orDefault(&c.Signers, 1)
+	orDefault(&c.LaneConnections, 1)
+	orDefault(&c.Workers, 16)
+	if len(c.Schedule) == 0 {
+		c.Schedule = defaultSchedule
+	}
+	if c.OwnHosts == nil {
+		c.OwnHosts = []string{c.Hostname}
+	}
+	if p.Log == nil {
+		p.Log = slog.New(slog.DiscardHandler)
+	}
+	if p.Grown == nil {
+		p.Grown = func(string) {}
+	}
+	o := netguard.Options{}
+	if c.AllowPrivate {
+		o.AllowPrefixes = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+	}
+	connections, known, shape := newPool(c.MaxConnections, c.ConnectionMessages), newHosts(c.LaneConnections),
+		newShaper(c.LaneConnections, c.LaneRate)
+	known.keepTo(p.Shares, connections)
+	shape.keepTo(p.Shares, p.Grown)
+	if c.Transport == Relay {
+		known.silentMax = silentFor // All mail waits for the relay: there is no other host to try meanwhile.
+	}
+	return &Service{c: c, p: p, pool: connections, hosts: known,
+		shape: shape, outbox: &outbox{blobs: p.Blobs}, guard: netguard.New(o),
+		memory: fairshare.New(memory, memoryGreed), preparing: fairshare.NewTurns(c.Workers, c.Workers/8),
+		signing: fairshare.NewTurns(c.Signers, 0), hurried: hurried, trusted: trusted}
+}
+
+// Kind returns how delivery jobs are handled. All lanes to one destination share its limits; with a relay there is only
+// one destination, the relay.
+func (s *Service) Kind() jobs.Kind {
+	// Jobs in progress mostly wait for a host, which costs next to nothing. If there were few, a handful of stalling hosts
+	// would block all other mail.
+	return jobs.Kind{Name: emails.DeliveryKind, Handle: s.deliver, Workers: max(s.c.MaxConnections, s.c.Workers,
+		ahead*s.c.LaneConnections),
+		PerLane: ahead * s.c.LaneConnections, Group: s.group, Owner: emails.LaneTeam, Bulk: emails.IsBulk, Limit: s.limit,
+		Share: s.share, Lease: lease, Schedule: errorSchedule()}
+}
+
+// errorSchedule has the waits after consecutive failures of our own, such as those of the database: some fifty hours in
+// all, as long as any delivery. After that an operator must act.
+func errorSchedule() []time.Duration {
+	all := []time.Duration{5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute}
+	for len(all) < 200 {
+		all = append(all, 15*time.Minute)
+	}
+	return all
+}
+
+// group returns the destination whose limits a lane shares.
+func (s *Service) group(lane string) string {
+	domain := emails.Destination(lane)
+	switch {
+	case s.isSandbox(domain):
+		return domain
+	case s.c.Transport == Relay:
+		return s.c.RelayAddr
+	case s.c.Transport == Capture:
+		return Capture
+	}
+	return domain
+}
+
+func (s *Service) limit(group string) (int, time.Time) {
+	if s.asksNobody(group) {
+		return s.c.LaneConnections, time.Time{}
+	}
+	return s.shape.limit(group, time.Now())
+}
+
+// asksNobody reports whether mail for a group is settled without contacting a host.
+func (s *Service) asksNobody(group string) bool {
+	return s.c.Transport == Capture || s.isSandbox(group)
+}
+
+// share returns how much of a destination's mail a team may have in progress. Where no host is contacted nothing can
+// stall, so there is no limit beyond the connections.
+func (s *Service) share(group, team string) jobs.Share {
+	if s.asksNobody(group) {
+		return jobs.Share{Most: ahead * s.c.LaneConnections}
+	}
+	return s.shape.share(group, team, time.Now())
+}
+
+// Run closes connections that are idle for too long until ctx ends, and then all idle ones.
+func (s *Service) Run(ctx context.Context) error {
+	s.pool.run(ctx)
+	return nil
+}

@@ -1,0 +1,64 @@
+package delivery
+
+import (
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/sending/emails"
+)
+
+// A schedule is over once its tries are made and three quarters of its time have passed, or half as much time again and
+// an hour, however few tries were made. After its last wait the same comes again.
+func TestNextTry(t *testing.T) {
+	schedule := []time.Duration{time.Minute, 19 * time.Minute, time.Hour} // 80 minutes in all
+	now := time.Now()
+	for _, c := range []struct {
+		tries     int
+		age, wait time.Duration
+		over      bool
+	}{
+		{0, 0, time.Minute, false},
+		{2, 60 * time.Minute, time.Hour, false},
+		{3, 60*time.Minute - 1, time.Hour, false},
+		{3, 60 * time.Minute, time.Hour, true},
+		{4, 60 * time.Minute, time.Hour, true},
+		{1, 180 * time.Minute, 19 * time.Minute, false},
+		{1, 180*time.Minute + 1, 19 * time.Minute, true},
+	} {
+		wait, over := next(schedule, jobs.Job{Tries: c.tries, CreatedAt: now.Add(-c.age)}, now)
+		if wait != c.wait || over != c.over {
+			t.Errorf("after %d tries in %v: again in %v, over %v", c.tries, c.age, wait, over)
+		}
+	}
+}
+
+// The next attempt comes when the last of the recipients may be tried, in whichever order they stand.
+func TestNextAttemptWaitsForTheLast(t *testing.T) {
+	now := time.Now()
+	for _, waits := range [][]time.Duration{{time.Hour, time.Minute}, {time.Minute, time.Hour},
+		{time.Minute, time.Hour, time.Minute}} {
+		var verdicts []verdict
+		for _, w := range waits {
+			verdicts = append(verdicts, verdict{state: delayed, until: now.Add(w)})
+		}
+		verdicts = append(verdicts, verdict{state: bounced, until: now.Add(2 * time.Hour)}) // which says nothing
+		out := outcome{answers: make([]answer, len(verdicts))}
+		for i := range out.answers {
+			out.answers[i].reply = smtpclient.Reply{Code: 450}
+		}
+		tr := &try{o: &emails.Outgoing{}, started: now}
+		if a := tr.attempt(out, verdicts, now); a.NextAt.Sub(now) != time.Hour {
+			t.Errorf("with waits of %v it comes again in %v", waits, a.NextAt.Sub(now))
+		}
+	}
+}
+
+// Where no host is contacted, a team may have as many jobs in progress as its connections allow.
+func TestShareWithoutHosts(t *testing.T) {
+	s := &Service{c: Config{Transport: Capture, LaneConnections: 7}}
+	if share := s.share("one.example", "team"); share.Most != 7*ahead || share.Doubt != jobs.Sure {
+		t.Errorf("it may have %+v", share)
+	}
+}

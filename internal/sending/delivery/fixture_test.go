@@ -1,0 +1,304 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/testnode"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+const (
+	from        = testnode.Domain // the sending domain
+	destination = "example.net"
+)
+
+// fixture is delivery on a node. It listens to events after the node's own listeners.
+type fixture struct {
+	*testnode.Node
+	service *Service
+	runner  *jobs.Runner
+
+	quiet bool // only counts events
+	// compares what events say of their email with what the database has.
+	compares bool
+	mu       sync.Mutex
+	seen     []events.Event
+	total    map[events.Type]int
+	news     chan struct{} // closed and replaced when events are on disk
+}
+
+// Recorded implements events.Listener.
+func (f *fixture) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
+	all = slices.Clone(all)
+	if f.compares {
+		for i := range all {
+			f.checkEmail(ctx, tx, &all[i])
+		}
+	}
+	tx.AfterCommit(func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, e := range all {
+			f.total[e.Type]++
+		}
+		if !f.quiet {
+			f.seen = append(f.seen, all...)
+		}
+		close(f.news)
+		f.news = make(chan struct{})
+	})
+	return nil
+}
+
+// checkEmail fails the test when an event of a delivery does not say of its email what the database has.
+func (f *fixture) checkEmail(ctx context.Context, tx *db.Tx, e *events.Event) {
+	if e.EmailID == "" {
+		return
+	}
+	if e.Email == nil {
+		f.T.Errorf("an event %s says nothing of its email, which was loaded", e.Type)
+		return
+	}
+	said, err := e.Email()
+	stored, err2 := emails.Brief(ctx, tx.Reader, e.TeamID, e.EmailID)
+	if err := errors.Join(err, err2); err != nil {
+		f.T.Errorf("read the email of an event %s: %v", e.Type, err)
+	} else if diff := cmp.Diff(stored, said); diff != "" {
+		f.T.Errorf("an event %s says of its email: %s", e.Type, diff)
+	}
+}
+
+// newFixture builds everything and starts nothing.
+func newFixture(t testing.TB, d *db.DB, c Config, dns resolve.Resolver) *fixture {
+	t.Helper()
+	n := testnode.New(t, d, testnode.Options{MaxSize: 40 << 20, Blobs: "mem://"})
+	f := &fixture{Node: n, news: make(chan struct{}), total: map[events.Type]int{}}
+	n.Recorder.Listen(f)
+	if c.Hostname == "" {
+		c.Hostname = "out.postrider.test"
+	}
+	if c.Transport == "" {
+		c.Transport = Direct
+	}
+	c.AllowPrivate = true
+	f.service = New(c, Parts{DB: d, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Domains: n.Domains,
+		Keys: n.Keys, DNS: dns, Blobs: n.Blobs, Log: n.Log})
+	f.service.hosts.silent = 0
+	f.runner = jobs.NewRunner(d, n.Queue, n.Log, time.Second)
+	f.runner.Handle(f.service.Kind())
+	return f
+}
+
+// run works jobs until the test ends.
+func (f *fixture) run() *fixture {
+	ctx, cancel := context.WithCancel(f.T.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := f.runner.Run(ctx); err != nil {
+			f.T.Errorf("runner: %v", err)
+		}
+	})
+	wg.Go(func() { f.service.Run(ctx) })
+	wg.Go(func() { f.DB.Run(ctx) })
+	f.T.Cleanup(func() {
+		cancel()
+		wg.Wait()
+		f.service.pool.prune(time.Now().Add(time.Hour))
+	})
+	return f
+}
+
+// send accepts an email to some addresses and returns its id.
+func (f *fixture) send(to ...string) string {
+	f.T.Helper()
+	html := "<p>Hello</p>"
+	return f.Send(emails.Send{From: "Sender <hello@" + from + ">", To: to, Subject: "Hello", HTML: &html})
+}
+
+// flood accepts emails of another team, n in all, to addresses that to names.
+func (f *fixture) flood(by teams.Actor, sender string, n int, to func(i int) string) {
+	f.T.Helper()
+	text := "Hello"
+	for i := 0; i < n; i += emails.MaxBatch {
+		var batch []emails.Send
+		for k := i; k < min(i+emails.MaxBatch, n); k++ {
+			batch = append(batch, emails.Send{From: "a@" + sender, To: []string{to(k)}, Subject: "Hello", Text: &text})
+		}
+		if _, err := f.Emails.SendBatch(f.T.Context(), by, batch, false, emails.Idempotency{}); err != nil {
+			f.T.Fatal(err)
+		}
+	}
+}
+
+// wait returns what happened to an email as "delivered to@example.net", once there is an event of each type that is
+// asked for. It fails the test after half a minute.
+func (f *fixture) wait(emailID string, types ...events.Type) []string {
+	f.T.Helper()
+	deadline := time.After(30 * time.Second)
+	for {
+		f.mu.Lock()
+		var all []string
+		missing := slices.Clone(types)
+		for _, e := range f.seen {
+			if e.EmailID != emailID || e.Type == events.EmailQueued {
+				continue
+			}
+			all = append(all, strings.TrimSuffix(strings.TrimPrefix(string(e.Type), "email.")+" "+e.Recipient, " "))
+			if i := slices.Index(missing, e.Type); i >= 0 {
+				missing = slices.Delete(missing, i, i+1)
+			}
+		}
+		news := f.news
+		f.mu.Unlock()
+		if len(missing) == 0 {
+			return all
+		}
+		select {
+		case <-news:
+		case <-deadline:
+			f.T.Fatalf("after half a minute %q happened, and not %q; attempts: %+v", all, missing, f.attempts(emailID))
+		}
+	}
+}
+
+// await waits until a type of event was recorded so often. It fails the test after a minute.
+func (f *fixture) await(kind events.Type, n int) {
+	f.T.Helper()
+	deadline := time.After(time.Minute)
+	for {
+		f.mu.Lock()
+		news, now := f.news, f.total[kind]
+		f.mu.Unlock()
+		if now >= n {
+			return
+		}
+		select {
+		case <-news:
+		case <-deadline:
+			f.T.Fatalf("after a minute %d of %d are %s", now, n, kind)
+		}
+	}
+}
+
+// count is how often a type of event was recorded.
+func (f *fixture) count(kind events.Type) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.total[kind]
+}
+
+// event returns the first event of a type.
+func (f *fixture) event(emailID string, kind events.Type) events.Event {
+	f.T.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.seen {
+		if e.EmailID == emailID && e.Type == kind {
+			return e
+		}
+	}
+	f.T.Fatalf("no event %s", kind)
+	return events.Event{}
+}
+
+func (f *fixture) bounce(emailID string) *events.Bounce {
+	f.T.Helper()
+	return f.event(emailID, events.EmailBounced).Data.(*events.Bounce)
+}
+
+func (f *fixture) attempts(emailID string) []emails.Attempt {
+	f.T.Helper()
+	all, _, err := f.Emails.Attempts(context.WithoutCancel(f.T.Context()), f.Acme.TeamID, emailID, page.Page{})
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	return all
+}
+
+func (f *fixture) state(emailID string) emails.State {
+	f.T.Helper()
+	return f.Email(emailID).LastEvent
+}
+
+// jobsLeft is how many deliveries wait.
+func (f *fixture) jobsLeft() int {
+	f.T.Helper()
+	return f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = $1`, emails.DeliveryKind)
+}
+
+// network leads names to servers on this machine: each gets an address of its own, which dial turns into the real one.
+type network struct {
+	dns   resolve.Fake
+	hosts map[string]string // address with port 25 -> real address
+	mu    sync.Mutex
+	calls []string // names dialled, in order
+	names map[string]string
+}
+
+func newNetwork() *network {
+	return &network{dns: resolve.Fake{MXRecords: map[string][]resolve.MX{}, AddrRecords: map[string][]netip.Addr{}},
+		hosts: map[string]string{}, names: map[string]string{}}
+}
+
+// host adds a mail host of a domain; an empty addr is one that cannot be reached.
+func (n *network) host(domain, name string, pref uint16, addr string) {
+	ip := netip.AddrFrom4([4]byte{10, 0, 0, byte(len(n.names) + 1)})
+	n.dns.MXRecords[domain] = append(n.dns.MXRecords[domain], resolve.MX{Host: name, Pref: pref})
+	n.dns.AddrRecords[name] = append(n.dns.AddrRecords[name], ip)
+	key := netip.AddrPortFrom(ip, 25).String()
+	n.hosts[key] = addr
+	n.names[key] = name
+}
+
+func (n *network) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	n.mu.Lock()
+	n.calls = append(n.calls, n.names[addr])
+	real := n.hosts[addr]
+	n.mu.Unlock()
+	if real == "" {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: io.ErrUnexpectedEOF}
+	}
+	return new(net.Dialer).DialContext(ctx, network, real)
+}
+
+func (n *network) dialled() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.calls)
+}
+
+// one is a network whose destination has one host, mx.test.
+func one(addr string) *network {
+	n := newNetwork()
+	n.host(destination, "mx.test", 10, addr)
+	return n
+}
+
+// config is a configuration for a network, with tries that follow each other at once.
+func (n *network) config(tries int) Config {
+	return Config{Dial: n.dial, Schedule: slices.Repeat([]time.Duration{time.Millisecond}, tries), LaneConnections: 2,
+		Signers: 2}
+}
+
+func address(i int) string { return "to" + strconv.Itoa(i) + "@" + destination }

@@ -1,0 +1,305 @@
+package delivery
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/mail/smtpsink"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/platform/nodelimits"
+	"github.com/postrider/postrider/internal/sending/emails"
+)
+
+// counter is a server that counts how many clients are connected at a time, and passes on what they say to a sink. Who
+// says QUIT is not connected any more.
+type counter struct {
+	addr      string
+	mu        sync.Mutex
+	now, most int
+}
+
+func startCounter(t *testing.T, latency time.Duration) *counter {
+	t.Helper()
+	sink, err := smtpsink.Config{Latency: latency}.Start("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &counter{addr: l.Addr().String()}
+	var wg sync.WaitGroup
+	t.Cleanup(func() {
+		l.Close()
+		sink.Close()
+		wg.Wait()
+	})
+	wg.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { c.serve(client, sink.Addr()) })
+		}
+	})
+	return c
+}
+
+func (c *counter) add(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now += n
+	c.most = max(c.most, c.now)
+}
+
+func (c *counter) peak() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.most
+}
+
+func (c *counter) serve(client net.Conn, sink string) {
+	c.add(1)
+	gone := sync.OnceFunc(func() { c.add(-1) })
+	defer gone()
+	defer client.Close()
+	server, err := net.Dial("tcp", sink)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go func() {
+		io.Copy(client, server)
+		client.Close()
+	}()
+	for r := bufio.NewReader(client); ; {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return
+		}
+		if strings.EqualFold(strings.TrimSpace(line), "QUIT") {
+			gone()
+		}
+		if _, err := io.WriteString(server, line); err != nil {
+			return
+		}
+	}
+}
+
+// member is one of several nodes that deliver from one database.
+type member struct {
+	service *Service
+	shares  *nodelimits.Shares
+	dials   atomic.Int64
+	stop    func()
+}
+
+// join starts a node beside a fixture, whose own runner does not run. It returns once there are so many nodes.
+func join(t *testing.T, f *fixture, c Config, nodes int) *member {
+	t.Helper()
+	m, log := &member{}, slog.New(slog.DiscardHandler)
+	parts, dial := f.service.p, c.Dial
+	runner := jobs.NewRunner(f.DB, f.Queue, log, time.Second)
+	m.shares = nodelimits.New(f.DB, runner.Node(), log, 50*time.Millisecond)
+	c.Hostname, c.Transport, c.AllowPrivate = "out.postrider.test", Direct, true
+	c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		m.dials.Add(1)
+		return dial(ctx, network, addr)
+	}
+	parts.Shares = m.shares
+	parts.Grown = func(group string) { runner.Grown(emails.DeliveryKind, group) }
+	m.service = New(c, parts)
+	m.service.hosts.silent = 0
+	runner.Handle(m.service.Kind())
+	all := make(chan struct{})
+	once := sync.OnceFunc(func() { close(all) })
+	runner.OnNodes(func(n int) {
+		m.shares.Live(n)
+		if n >= nodes {
+			once()
+		}
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := runner.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	wg.Go(func() { m.shares.Run(ctx) })
+	wg.Go(func() { m.service.Run(ctx) })
+	m.stop = sync.OnceFunc(func() {
+		cancel()
+		wg.Wait()
+		m.service.pool.prune(time.Now().Add(time.Hour))
+	})
+	t.Cleanup(m.stop)
+	<-all
+	return m
+}
+
+// Three nodes make no more connections to a destination than one may, and so do two after one has ended.
+func TestNodesKeepOneLimitOfConnections(t *testing.T) {
+	t.Parallel()
+	const limit, count = 6, 300
+	server := startCounter(t, 10*time.Millisecond)
+	n := one(server.addr)
+	c := n.config(3)
+	c.LaneConnections = limit
+	f := newFixture(t, dbtest.Postgres(t), c, n.dns)
+	f.quiet = true
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { f.DB.Run(ctx) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	var members []*member
+	for i := range 3 {
+		members = append(members, join(t, f, c, i+1))
+	}
+	f.flood(f.Acme, from, count, address)
+	f.await(events.EmailDelivered, count)
+	for i, m := range members {
+		if m.dials.Load() == 0 {
+			t.Errorf("node %d has delivered nothing", i)
+		}
+	}
+	members[2].stop()
+	f.flood(f.Acme, from, count, address)
+	f.await(events.EmailDelivered, 2*count)
+	if most := server.peak(); most != limit {
+		t.Errorf("at most %d connections at a time, want %d", most, limit)
+	}
+}
+
+// A node to which the others leave no connection waits, and goes on when there is one for it.
+func TestShareOfConnections(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Postgres(t)
+	shares := nodelimits.New(d, "node", slog.New(slog.DiscardHandler), time.Hour)
+	shares.Live(2)
+	s, now := newShaper(8, 0), time.Now()
+	s.keepTo(shares, func(string) {})
+	expect := func(what string, n int, wait time.Duration) {
+		t.Helper()
+		got, again := s.limit("d", now)
+		if got != n || wait == 0 && !again.IsZero() || wait > 0 && again.Sub(now) != wait {
+			t.Errorf("%s: %d jobs, again after %v", what, got, again.Sub(now))
+		}
+	}
+	expect("before the share is known", 1, 0)
+	s.changed("d", 0)
+	h := s.of("d")
+	if h.connections() != 0 || h.unknown {
+		t.Errorf("without a share: %+v", h)
+	}
+	entered := make(chan place)
+	go func() {
+		at, err := s.enter(context.WithoutCancel(t.Context()), "d", "team", "team")
+		if err != nil {
+			t.Error(err)
+		}
+		entered <- at
+	}()
+	for want := 0; want == 0; { // until it waits
+		want, _ = s.use("d")
+	}
+	if _, held := s.use("d"); held != 0 {
+		t.Errorf("%d connections without a share", held)
+	}
+	s.changed("d", 2)
+	at := <-entered
+	if want, held := s.use("d"); want != 1 || held != 1 {
+		t.Errorf("with one message under way %d are wanted and %d held", want, held)
+	}
+	if busy := s.busy(); len(busy) != 1 || busy[0] != "d" {
+		t.Errorf("there are connections to %q", busy)
+	}
+	s.changed("d", 0)
+	if want, held := s.use("d"); want != 1 || held != 1 {
+		t.Errorf("the share is gone, and %d are wanted and %d held", want, held)
+	}
+	at.leave(true, heard)
+	if want, held := s.use("d"); want != 0 || held != 0 {
+		t.Errorf("after all %d are wanted and %d held", want, held)
+	}
+	for range 2 {
+		s.heard("d", throttled, time.Second, now)
+	}
+	s.changed("d", 8)
+	if got := s.of("d").connections(); got != 4 {
+		t.Errorf("a host that asks for less gets %d connections", got)
+	}
+}
+
+// An address that leads to several destinations has one share, of which kept connections are a part.
+func TestShareOfAnAddress(t *testing.T) {
+	t.Parallel()
+	shares := nodelimits.New(dbtest.Postgres(t), "node", slog.New(slog.DiscardHandler), time.Hour)
+	shares.Live(2)
+	h, p, now := newHosts(8), newPool(10, 10), time.Now()
+	h.keepTo(shares, p)
+	may, news, _ := h.begin("a", "team", now)
+	if may || news == nil {
+		t.Fatal("a conversation began before the share was known")
+	}
+	if want, held := h.use("a"); want != 1 || held != 0 {
+		t.Errorf("%d are wanted and %d held", want, held)
+	}
+	h.changed("a", 0)
+	select {
+	case <-news:
+		t.Fatal("it is to ask again, without a share")
+	default:
+	}
+	h.changed("a", 1)
+	<-news
+	h.known["a"].talking++
+	if busy := h.busy(); len(busy) != 1 || busy[0] != "a" {
+		t.Errorf("there are connections to %q", busy)
+	}
+	if want, held := h.use("a"); want != 1 || held != 1 {
+		t.Errorf("in a conversation %d are wanted and %d held", want, held)
+	}
+	h.end("a", "team", heard, 0, now)
+}
+
+// A node that has half of a rate sends half as much, and asks again soon, because its share may grow.
+func TestShareOfTheRate(t *testing.T) {
+	t.Parallel()
+	shares := nodelimits.New(dbtest.Postgres(t), "node", slog.New(slog.DiscardHandler), time.Hour)
+	shares.Live(2)
+	s, now := newShaper(10, .5), time.Now()
+	s.keepTo(shares, func(string) {})
+	began := 0
+	for tick := range 400 { // of 100 ms
+		at := now.Add(time.Duration(tick) * 100 * time.Millisecond)
+		n, again := s.limit("d", at)
+		if n == 0 {
+			if wait := again.Sub(at); wait <= 0 || wait > shareWait {
+				t.Fatalf("it is to ask again after %v", wait)
+			}
+			continue
+		}
+		s.mu.Lock() // a message comes and goes
+		h := s.of("d")
+		h.tokens--
+		h.begun++
+		s.mu.Unlock()
+		began++
+	}
+	if began < 10 || began > 12 {
+		t.Errorf("%d messages in 40 seconds at half of 0.5 a second", began)
+	}
+}

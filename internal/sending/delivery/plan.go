@@ -1,0 +1,198 @@
+package delivery
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/sending/domains"
+)
+
+// hop is one address to try.
+type hop struct {
+	name string // of the host, to verify its certificate
+	addr string // with port
+	pref uint16
+	mode smtpclient.TLSMode
+}
+
+func (h hop) key() poolKey { return poolKey{h.addr, h.mode} }
+
+// String returns the host as an attempt shows it.
+func (h hop) String() string { return h.name + " [" + hostOf(h.addr) + "]" }
+
+// Permanent reasons why a domain cannot be delivered to, besides those of resolve.
+var (
+	errOurselves = errors.New("the domain's mail host is this server, which does not take its mail: it would loop")
+	errPrivate   = errors.New("the domain's mail hosts have no public address")
+)
+
+const (
+	maxHops    = 8 // addresses that one attempt tries at most
+	maxPerHost = 4 // of one host
+)
+
+// plan returns the addresses to try for a domain, best first (RFC 5321 section 5.1). tls is the sending domain's
+// setting.
+func (s *Service) plan(ctx context.Context, domain, tls string) ([]hop, error) {
+	mode := s.mode(tls)
+	if s.c.Transport == Relay {
+		return []hop{{name: hostOf(s.c.RelayAddr), addr: s.c.RelayAddr, mode: mode}}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, planMax)
+	defer cancel()
+	found, err := resolve.Hosts(ctx, s.p.DNS, domain)
+	if err != nil {
+		return nil, err
+	}
+	var hops []hop
+	var last error
+	private := false
+	for _, h := range s.beforeUs(found) {
+		addrs, err := s.p.DNS.Addrs(ctx, h.Name)
+		if err != nil {
+			last = fmt.Errorf("look up addresses of %s: %w", h.Name, err)
+			continue
+		}
+		usable := s.usable(addrs)
+		private = private || len(usable) < len(addrs)
+		for _, a := range usable[:min(len(usable), maxPerHost)] {
+			hops = append(hops, hop{h.Name, netip.AddrPortFrom(a, uint16(s.c.SMTPPort)).String(), h.Pref, mode})
+		}
+	}
+	switch {
+	case len(hops) > 0:
+		s.prefer(hops)
+		return hops[:min(len(hops), maxHops)], nil
+	case last != nil && !errors.Is(last, resolve.ErrNotFound):
+		return nil, last // The addresses of a host could not be looked up, so nothing is definite yet.
+	case private:
+		return nil, errPrivate
+	case last != nil:
+		return nil, fmt.Errorf("%w: %w", resolve.ErrNoHost, last)
+	}
+	return nil, errOurselves
+}
+
+// beforeUs drops this server and the hosts that are preferred less: they would send the mail back to it.
+func (s *Service) beforeUs(all []resolve.Host) []resolve.Host {
+	for _, h := range all {
+		if slices.ContainsFunc(s.c.OwnHosts, func(own string) bool { return strings.EqualFold(own, h.Name) }) {
+			return slices.DeleteFunc(all, func(other resolve.Host) bool { return other.Pref >= h.Pref })
+		}
+	}
+	return all
+}
+
+// usable returns the addresses of a host that may be dialed, in the order in which to try them: IPv6 first if there is
+// a route to it.
+func (s *Service) usable(addrs []netip.Addr) []netip.Addr {
+	all := make([]netip.Addr, 0, len(addrs))
+	six := false
+	for _, a := range addrs {
+		if a = a.Unmap(); s.guard.Allowed(a) {
+			all = append(all, a)
+			six = six || a.Is6()
+		}
+	}
+	if !six || len(all) == 1 {
+		return all
+	}
+	first := 1
+	if s.hasIPv6(time.Now()) {
+		first = -1
+	}
+	slices.SortStableFunc(all, func(a, b netip.Addr) int {
+		switch {
+		case a.Is6() == b.Is6():
+			return 0
+		case a.Is6():
+			return first
+		}
+		return -first
+	})
+	return all
+}
+
+// hasIPv6 reports whether this machine has a route to public IPv6 addresses. Connecting a UDP socket makes the kernel
+// look up a route and sends nothing. The answer is kept for a minute.
+func (s *Service) hasIPv6(now time.Time) bool {
+	at := now.Unix()
+	if known := s.ipv6.Load(); known != 0 && at-max(known, -known) < 60 {
+		return known > 0
+	}
+	c, err := net.Dial("udp6", "[2000::1]:25")
+	if err != nil {
+		s.ipv6.Store(-at)
+		return false
+	}
+	c.Close()
+	s.ipv6.Store(at)
+	return true
+}
+
+// prefer moves addresses that failed recently behind the others, and among equals, those with an open connection to the
+// front.
+func (s *Service) prefer(hops []hop) {
+	if len(hops) < 2 {
+		return
+	}
+	now := time.Now()
+	rank := make(map[string]int, len(hops))
+	for _, h := range hops {
+		n := int(h.pref) * 2
+		if !s.pool.has(h.key()) {
+			n++
+		}
+		if s.hosts.failed(h.addr, now) {
+			n += 1 << 20
+		}
+		rank[h.addr] = n
+	}
+	slices.SortStableFunc(hops, func(a, b hop) int { return cmp.Compare(rank[a.addr], rank[b.addr]) })
+}
+
+// mode returns how a connection is to be secured. tls is the sending domain's setting.
+func (s *Service) mode(tls string) smtpclient.TLSMode {
+	enforced := tls == domains.Enforced
+	if s.c.Transport != Relay {
+		if enforced {
+			return smtpclient.TLSRequired
+		}
+		return smtpclient.TLSOpportunistic
+	}
+	switch s.c.RelayTLS {
+	case smtpclient.TLSNone: // The operator configured it, and may decide so for two programs on one machine.
+		if enforced && !onThisMachine(s.c.RelayAddr) {
+			return smtpclient.TLSRequired
+		}
+	case smtpclient.TLSOpportunistic: // A password is sent only to a relay with a verified certificate or on this machine.
+		if enforced || s.c.RelayUsername != "" && !onThisMachine(s.c.RelayAddr) {
+			return smtpclient.TLSRequired
+		}
+	}
+	return s.c.RelayTLS
+}
+
+func onThisMachine(addr string) bool {
+	host := hostOf(addr)
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// hostOf returns an address without its port.
+func hostOf(addr string) string {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	return host
+}

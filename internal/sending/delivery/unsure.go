@@ -1,0 +1,52 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider/internal/sending/emails"
+)
+
+const (
+	// unsureTries is how many tries of an email may end without an answer to a message that the host has read in full.
+	// Once may be an accident. After two it is likely that the host accepts the message each time, and every try is a
+	// copy.
+	unsureTries = 2
+	// unsureMin is the wait after that many tries; it doubles with each further one. A host that was restarted, or
+	// overloaded for an hour, has recovered by then, and a broken one is noticed by its operators within a day. With the
+	// default schedule an email makes at most 7 copies in three days, instead of 13.
+	unsureMin = 4 * time.Hour
+	unsureMax = 24 * time.Hour
+)
+
+// unsureWait returns the least wait after that many tries with an unknown outcome.
+func unsureWait(times int) time.Duration {
+	if times < unsureTries {
+		return 0
+	}
+	return min(unsureMin<<min(times-unsureTries, 10), unsureMax)
+}
+
+// hold returns how long an email must wait after an outcome because its host may already have accepted the message. It
+// then adds a note to the conversation.
+func (s *Service) hold(ctx context.Context, t *try, out *outcome) time.Duration {
+	if !slices.ContainsFunc(out.answers, func(a answer) bool { return a.unknown }) {
+		return 0
+	}
+	before, err := emails.UnsureAttempts(ctx, s.p.DB.Reader, t.o.TeamID, t.o.ID, t.d.Domain, t.o.To...)
+	if err != nil { // an outcome must be recorded, and a copy is worse than a delay
+		s.p.Log.Warn("cannot count the tries of an email whose outcome is not known; it is held back", "email", t.o.ID,
+			"error", err)
+		before = unsureTries
+	}
+	wait := unsureWait(before + 1)
+	if wait > 0 {
+		note := fmt.Sprintf("* %d tries have ended like this: the host read the whole message and did not say whether it "+
+			"took it, so each may have delivered a copy. The next try, with the same Message-ID, waits for at least %d hours.\n",
+			before+1, int(wait.Hours()))
+		out.conversation = bounded(out.conversation, conversationMax-len(note)) + note
+	}
+	return wait
+}

@@ -1,0 +1,160 @@
+package domains_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/domains"
+)
+
+// inHand takes a job out of the queue, as a worker would.
+func inHand(t *testing.T, d *db.DB, dedupe string) jobs.Job {
+	t.Helper()
+	j := jobs.Job{Attempt: 1, CreatedAt: time.Now()}
+	if err := d.Update(t.Context(), func(tx *db.Tx) error {
+		return tx.QueryRow(t.Context(), `UPDATE jobs SET attempt = 1, holder = 'a worker' WHERE dedupe = $1
+			RETURNING id, kind, lane, team_id, payload`, dedupe).Scan(&j.ID, &j.Kind, &j.Lane, &j.TeamID, &j.Payload)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// left returns how many jobs there are for a key, and how many of them are claimed.
+func left(t *testing.T, d *db.DB, dedupe string) (all, held int) {
+	t.Helper()
+	if err := d.QueryRow(t.Context(), `SELECT COUNT(*), COUNT(*) FILTER (WHERE holder <> '') FROM jobs WHERE dedupe = $1`,
+		dedupe).Scan(&all, &held); err != nil {
+		t.Fatal(err)
+	}
+	return all, held
+}
+
+// A look-up that loses the database at any point has recorded all that it found, or fails and is still claimed. It may
+// fail although it has recorded it, if the result of the commit is unknown.
+func TestLookUpWithoutDatabase(t *testing.T) {
+	d, proxy := dbtest.Proxied(t, 0)
+	dns := newZone()
+	s, _, _ := build(t, d, dns, domains.Config{})
+	oneKey(t, s)
+	var dom domains.Domain
+	var j jobs.Job
+	n := 0
+	failed := dbtest.EachTorn(t, proxy, func() {
+		n++
+		dom = mustCreate(t, s, domains.NewDomain{Name: fmt.Sprintf("d%d.example", n)})
+		dns.install(s.Records(&dom))
+		verify(t, s, "team", dom.ID)
+		j = inHand(t, d, dom.ID)
+	}, func() error { return s.Kind().Handle(t.Context(), j) }, func(skip int, err error) {
+		status, _ := statuses(t, s, dom.ID)
+		all, held := left(t, d, dom.ID)
+		done, undone := status == domains.Verified && all == 0, status == domains.Pending && held == 1
+		if !done && (err == nil || !undone) {
+			t.Errorf("answer %d torn: %v; it is %s, and of %d jobs %d are in hand", skip, err, status, all, held)
+		}
+	})
+	if failed < 4 {
+		t.Errorf("%d look-ups failed: the test reaches too little", failed)
+	}
+}
+
+// The same holds for the look-up that finds a claim's proof, and for the next one, which transfers the domain.
+func TestClaimWithoutDatabase(t *testing.T) {
+	for name, want := range map[string]domains.ClaimStatus{"proof": domains.ClaimVerified,
+		"handing over": domains.ClaimCompleted} {
+		t.Run(name, func(t *testing.T) {
+			d, proxy := dbtest.Proxied(t, 0)
+			s, _, _ := build(t, d, newZone(), domains.Config{TrustDomains: true})
+			oneKey(t, s)
+			var before, c domains.Claim
+			var j jobs.Job
+			n := 0
+			get := func() {
+				t.Helper()
+				var err error
+				if c, err = s.GetClaim(t.Context(), "other", c.DomainID); err != nil {
+					t.Fatal(err)
+				}
+			}
+			failed := dbtest.EachTorn(t, proxy, func() {
+				n++
+				domain := domains.NewDomain{Name: fmt.Sprintf("d%d.example", n)}
+				mustCreate(t, s, domain)
+				var err error
+				if c, _, err = s.Claim(t.Context(), "other", domain); err != nil {
+					t.Fatal(err)
+				}
+				j = inHand(t, d, c.DomainID)
+				if want == domains.ClaimCompleted {
+					if err := s.Kind().Handle(t.Context(), j); err != nil {
+						t.Fatal(err)
+					}
+					j = inHand(t, d, c.DomainID)
+				}
+				get()
+				before = c
+			}, func() error { return s.Kind().Handle(t.Context(), j) }, func(skip int, err error) {
+				get()
+				_, held := left(t, d, c.DomainID)
+				done, undone := c.Status == want && held == 0, c.Status == before.Status && held == 1
+				if !done && (err == nil || !undone) {
+					t.Errorf("answer %d torn: %v; the claim was %s and is %s, %d jobs are in hand", skip, err, before.Status, c.Status,
+						held)
+				}
+			})
+			if failed < 4 {
+				t.Errorf("%d looks failed: the test reaches too little", failed)
+			}
+		})
+	}
+}
+
+// Without a database no verb says that something is not there, or that it was done.
+func TestVerbsWithoutDatabase(t *testing.T) {
+	d := dbtest.SQLite(t)
+	s, _, _ := build(t, d, newZone(), domains.Config{TrustDomains: true})
+	oneKey(t, s)
+	dom := mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
+	d.Close()
+	ctx := t.Context()
+	for name, f := range map[string]func() error{
+		"Create": func() error { _, err := s.Create(ctx, "team", domains.NewDomain{Name: "b.example"}); return err },
+		"AddVerified": func() error {
+			_, err := s.AddVerified(ctx, "team", domains.NewDomain{Name: "acme.example"})
+			return err
+		},
+		"Get":       func() error { _, err := s.Get(ctx, "team", dom.ID); return err },
+		"Exists":    func() error { _, err := s.Exists(ctx, "team", dom.ID); return err },
+		"Count":     func() error { _, err := s.Count(ctx, "team"); return err },
+		"List":      func() error { _, _, err := s.List(ctx, "team", page.Page{}); return err },
+		"Update":    func() error { return s.Update(ctx, "team", dom.ID, domains.Change{}) },
+		"Delete":    func() error { return s.Delete(ctx, "team", dom.ID) },
+		"Verify":    func() error { return s.Verify(ctx, "team", dom.ID) },
+		"Recheck":   func() error { return s.Recheck(ctx) },
+		"EraseTeam": func() error { return s.EraseTeam(ctx, "team") },
+		"Sender":    func() error { _, err := s.Sender(ctx, "team", "acme.example"); return err },
+		"Signing":   func() error { _, err := s.Signing(ctx, dom.ID); return err },
+		"Receiver":  func() error { _, err := s.Receiver(ctx, "acme.example"); return err },
+		"Claim": func() error {
+			_, _, err := s.Claim(ctx, "other",
+				domains.NewDomain{Name: "acme.example"})
+			return err
+		},
+		"GetClaim":    func() error { _, err := s.GetClaim(ctx, "other", dom.ID); return err },
+		"VerifyClaim": func() error { _, err := s.VerifyClaim(ctx, "other", dom.ID); return err },
+		"the look-up": func() error {
+			return s.Kind().Handle(ctx, jobs.Job{ID: "j", Payload: dom.ID, TeamID: "team", Attempt: 1})
+		},
+	} {
+		if err := f(); !fault.Ours(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package domains_test
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/sending/domains"
+)
+
+// meanwhile runs f on both engines with a database in which do is begun, once it was armed, when a transaction is
+// about to ask for something, and has ended or waits for that transaction when it goes on.
+func meanwhile(t *testing.T, asks string, f func(t *testing.T, d *db.DB,
+	arm func(do func() error) (ended func() error))) {
+	run := func(t *testing.T, url string) {
+		var armed atomic.Pointer[func() error]
+		ended := make(chan error, 1)
+		o := db.Options{URL: url, MaxConns: 6, Log: slog.New(slog.DiscardHandler)}
+		o.Trace = func(s db.Statement) {
+			if !strings.Contains(s.SQL, asks) {
+				return
+			}
+			do := armed.Swap(nil)
+			if do == nil {
+				return
+			}
+			now := make(chan error, 1)
+			go func() { now <- (*do)() }()
+			select {
+			case err := <-now:
+				ended <- err
+			case <-time.After(200 * time.Millisecond):
+				go func() { ended <- <-now }()
+			}
+		}
+		d, err := db.Open(context.Background(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(d.Close)
+		if _, err := d.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f(t, d, func(do func() error) func() error {
+			armed.Store(&do)
+			return func() error {
+				if armed.Swap(nil) != nil {
+					t.Fatal("it was not begun")
+				}
+				return <-ended
+			}
+		})
+	}
+	t.Run("sqlite", func(t *testing.T) { run(t, filepath.Join(t.TempDir(), "test.db")) })
+	t.Run("postgres", func(t *testing.T) { run(t, dbtest.PostgresURL(t)) })
+}
+
+// hold lets a worker claim the look-up of a domain.
+func hold(t *testing.T, d *db.DB, domainID string) (j jobs.Job) {
+	t.Helper()
+	j = jobs.Job{Kind: domains.VerifyKind, Payload: domainID, Attempt: 1}
+	if err := d.Update(t.Context(), func(tx *db.Tx) error {
+		return tx.QueryRow(t.Context(), `UPDATE jobs SET run_at = $2, attempt = 1, holder = 'a worker' WHERE dedupe = $1
+			RETURNING id, lane, team_id`, domainID, time.Now().Add(time.Minute).UnixMicro()).Scan(&j.ID, &j.Lane, &j.TeamID)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// A request to verify that comes while a look-up is recorded holds.
+func TestVerifyWhileALookUpIsRecorded(t *testing.T) {
+	meanwhile(t, "DELETE FROM domain_names", func(t *testing.T, d *db.DB, arm func(func() error) func() error) {
+		s, _, _ := build(t, d, newZone(), domains.Config{})
+		oneKey(t, s)
+		dom := mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
+		if err := s.Verify(t.Context(), "team", dom.ID); err != nil {
+			t.Fatal(err)
+		}
+		long := time.Now().Add(-100 * time.Hour).UnixMicro() // its records have been missing for
+		if err := d.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(),
+				`UPDATE domains SET checks = REPLACE(checks, '"since":', '"since":1,"was":'), verify_since = $2
+				WHERE id = $1`, dom.ID, long)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		ended := arm(func() error { return s.Verify(context.Background(), "team", dom.ID) })
+		if err := s.Kind().Handle(t.Context(), hold(t, d, dom.ID)); err != nil {
+			t.Fatal(err)
+		}
+		if err := ended(); err != nil {
+			t.Fatal(err)
+		}
+		var n int
+		if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE dedupe = $1 AND holder = ''`,
+			dom.ID).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		if status, _ := statuses(t, s, dom.ID); status != domains.Pending || n != 1 {
+			t.Errorf("the domain is %s, with %d look-ups that wait", status, n)
+		}
+	})
+}
+
+// A setting that changes meanwhile is kept.
+func TestUpdateWhileALookUpIsRecorded(t *testing.T) {
+	meanwhile(t, "DELETE FROM domain_names", func(t *testing.T, d *db.DB, arm func(func() error) func() error) {
+		s, _, _ := build(t, d, newZone(), domains.Config{})
+		oneKey(t, s)
+		dom := mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
+		if err := s.Verify(t.Context(), "team", dom.ID); err != nil {
+			t.Fatal(err)
+		}
+		enforced := domains.Enforced
+		ended := arm(func() error { return s.Update(context.Background(), "team", dom.ID, domains.Change{TLS: &enforced}) })
+		if err := s.Kind().Handle(t.Context(), hold(t, d, dom.ID)); err != nil {
+			t.Fatal(err)
+		}
+		if err := ended(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Get(t.Context(), "team", dom.ID); err != nil || got.TLS != enforced {
+			t.Errorf("TLS is %s, %v", got.TLS, err)
+		}
+	})
+}
+
+// A claim that is asked to be verified while a look has begun, which may have been too early, is looked at again soon.
+func TestVerifyAClaimDuringALook(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s, _, _ := build(t, d, newZone(), domains.Config{})
+		oneKey(t, s)
+		mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
+		claim, _, err := s.Claim(t.Context(), "other", domains.NewDomain{Name: "acme.example"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE domain_claims SET created_at = created_at - 7200000000`)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		again := func() time.Duration {
+			t.Helper()
+			if err := s.Kind().Handle(t.Context(), hold(t, d, claim.DomainID)); err != nil {
+				t.Fatal(err)
+			}
+			var at int64
+			if err := d.QueryRow(t.Context(), `SELECT run_at FROM jobs WHERE dedupe = $1`,
+				claim.DomainID).Scan(&at); err != nil {
+				t.Fatal(err)
+			}
+			return time.Until(time.UnixMicro(at))
+		}
+		if wait := again(); wait < 10*time.Minute {
+			t.Fatalf("an old claim is looked at every %v", wait)
+		}
+		j := hold(t, d, claim.DomainID)
+		if _, err := s.VerifyClaim(t.Context(), "other", claim.DomainID); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Kind().Handle(t.Context(), j); err != nil {
+			t.Fatal(err)
+		}
+		if wait := again(); wait > time.Minute {
+			t.Errorf("it is looked at again after %v", wait)
+		}
+	})
+}

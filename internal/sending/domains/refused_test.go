@@ -1,0 +1,154 @@
+package domains_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/mail/dkim"
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/sending/domains"
+)
+
+// The names that a domain would have are refused where they are the operator's or another team's, with the field they
+// follow from, and no keys are made for what is refused.
+func TestNamesThatAreRefused(t *testing.T) {
+	ctx := t.Context()
+	s, _, _ := build(t, dbtest.SQLite(t), newZone(), domains.Config{TrustDomains: true, ManagedDomain: "managed.example",
+		SandboxDomains: []string{"sandbox.example"}, Hosts: []string{"mx.operator.example"}})
+	oneKey(t, s)
+	add := func(team string, n domains.NewDomain) {
+		t.Helper()
+		if _, err := s.AddVerified(ctx, team, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("first", domains.NewDomain{Name: "acme.example", TrackingSubdomain: "links"})
+	add("third", domains.NewDomain{Name: "below.third.example"})
+	key, made := s.GenerateRSA, 0
+	s.GenerateRSA = func() (*dkim.Key, error) { made++; return key() }
+	for _, c := range []struct {
+		domain domains.NewDomain
+		field  string // empty when nothing is refused
+		said   string
+	}{
+		{domains.NewDomain{Name: ""}, "name", "Missing"},
+		{domains.NewDomain{Name: "no name"}, "name", "`example.com`"},
+		{domains.NewDomain{Name: "second.example", Region: "moon"}, "region", "us-east-1"},
+		{domains.NewDomain{Name: "second.example", TLS: "none"}, "tls", "`enforced`"},
+		{domains.NewDomain{Name: "MX.operator.example"}, "name", "`mx.operator.example` belongs to this service"},
+		{domains.NewDomain{Name: "operator.example", ReturnPath: "mx"}, "custom_return_path", "`mx.operator.example`"},
+		{domains.NewDomain{Name: "operator.example", TrackingSubdomain: "mx"}, "tracking_subdomain", "`mx.operator.example`"},
+		{domains.NewDomain{Name: "t.test"}, "name", "belongs to this service"}, // the region's host of links
+		{domains.NewDomain{Name: "managed.example"}, "name", "belongs to this service"},
+		{domains.NewDomain{Name: "mine.managed.example"}, "name", "belongs to this service"},
+		{domains.NewDomain{Name: "sandbox.example"}, "name", "for trying things out"},
+		{domains.NewDomain{Name: "mine.sandbox.example"}, "name", "belongs to this service"},
+		{domains.NewDomain{Name: "acme.example"}, "name", "has been registered already"},
+		{domains.NewDomain{Name: "send.acme.example"}, "name", "The domain `send.acme.example` is, or stands below"},
+		{domains.NewDomain{Name: "a.b.links.acme.example"}, "name",
+			"The domain `a.b.links.acme.example` is, or stands below"},
+		{domains.NewDomain{Name: "notmanaged.example"}, "", ""},
+		{domains.NewDomain{Name: "third.example", ReturnPath: "below"}, "custom_return_path", "`below.third.example`"},
+		{domains.NewDomain{Name: "other.acme.example"}, "", ""},
+	} {
+		made = 0
+		_, err := s.Create(ctx, "second", c.domain)
+		if c.field == "" {
+			if err != nil || made != 1 {
+				t.Errorf("%+v: %v, and %d keys are made", c.domain, err, made)
+			}
+			continue
+		}
+		f, ok := errors.AsType[*fault.Error](err)
+		if !ok || f.Field != c.field || !strings.Contains(f.Message, c.said) || made > 0 {
+			t.Errorf("%+v: %#v, and %d keys are made", c.domain, err, made)
+		}
+	}
+	dom, err := s.Create(ctx, "second", domains.NewDomain{Name: "operator.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dom.TLS != domains.Opportunistic || dom.Region != "us-east-1" || dom.ReturnPath != "send" ||
+		!dom.Sending || dom.Receiving {
+		t.Errorf("by default it is %+v", dom)
+	}
+	err = s.Update(ctx, "second", dom.ID, domains.Change{TrackingSubdomain: new("mx")})
+	if f, ok := errors.AsType[*fault.Error](err); !ok || f.Kind != fault.Invalid || f.Field != "tracking_subdomain" {
+		t.Errorf("a host of the operator's: %v", err)
+	}
+}
+
+// Claims that cannot be made say why, and neither they nor repetitions have keys made.
+func TestClaimsThatAreRefused(t *testing.T) {
+	ctx := t.Context()
+	s, _, _ := build(t, dbtest.SQLite(t), newZone(), domains.Config{})
+	oneKey(t, s)
+	mustCreate(t, s, domains.NewDomain{Name: "acme.example"})
+	again := domains.NewDomain{Name: "acme.example", OpenTracking: true}
+	if _, _, err := s.Claim(ctx, "other", again); err != nil {
+		t.Fatal(err)
+	}
+	made := 0
+	s.GenerateRSA = func() (*dkim.Key, error) { made++; return nil, errors.New("no entropy") }
+	for _, c := range []struct {
+		name, team string
+		domain     domains.NewDomain
+		want       fault.Kind
+	}{
+		{"a region that there is not", "other", domains.NewDomain{Name: "acme.example", Region: "moon"}, fault.Invalid},
+		{"the team's own", "team", domains.NewDomain{Name: "acme.example"}, fault.Forbidden},
+		{"nobody's", "other", domains.NewDomain{Name: "nobody.example"}, fault.NotFound},
+	} {
+		if _, created, err := s.Claim(ctx, c.team, c.domain); fault.KindOf(err) != c.want || created {
+			t.Errorf("%s: created %v, %v", c.name, created, err)
+		}
+	}
+	if _, created, err := s.Claim(ctx, "other", again); err != nil || created {
+		t.Errorf("once more: created %v, %v", created, err)
+	}
+	if made > 0 {
+		t.Errorf("%d keys were made", made)
+	}
+	if _, created, err := s.Claim(ctx, "third", again); !fault.Ours(err) || created {
+		t.Errorf("without a key: created %v, %v", created, err)
+	}
+	if _, err := s.Create(ctx, "team", domains.NewDomain{Name: "new.example"}); !fault.Ours(err) {
+		t.Errorf("a domain without a key: %v", err)
+	}
+}
+
+// RSA keys are made in advance, and as many more as are used.
+func TestKeysAreMadeInAdvance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _, _ := build(t, dbtest.SQLite(t), resolve.Fake{}, domains.Config{})
+		oneKey(t, s)
+		key, made := s.GenerateRSA, 0
+		s.GenerateRSA = func() (*dkim.Key, error) { made++; return key() }
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		for want, name := range []string{3: "one.example", 4: "two.example"} {
+			if name == "" {
+				continue
+			}
+			if synctest.Wait(); made != want {
+				t.Errorf("%d keys are made before %s is added, want %d", made, name, want)
+			}
+			mustCreate(t, s, domains.NewDomain{Name: name})
+		}
+		synctest.Wait()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		s.GenerateRSA = func() (*dkim.Key, error) { return nil, errors.New("no entropy") }
+		if err := s.Run(t.Context()); err == nil {
+			t.Error("nobody hears that no key can be made")
+		}
+	})
+}

@@ -1,0 +1,334 @@
+package emails_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/erasure"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/emails"
+)
+
+// inHand makes the job of an email one that a worker has.
+func (f *fixture) inHand(t *testing.T, kind, emailID string) jobs.Job {
+	t.Helper()
+	j := jobs.Job{Kind: kind, Lane: f.Acme.TeamID, TeamID: f.Acme.TeamID, Payload: emailID, Attempt: 1,
+		CreatedAt: time.Now()}
+	err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
+		tx.Queue(t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE id = $1 AND scheduled_at <> 0`, emailID)
+		return tx.QueryRow(t.Context(),
+			`UPDATE jobs SET run_at = $3, attempt = 1, holder = 'a worker' WHERE kind = $1 AND dedupe = $2
+			RETURNING id`, kind, emailID, time.Now().Add(time.Minute).UnixMicro()).Scan(&j.ID)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// eachTraced is each with a trace of what the database is asked.
+func eachTraced(t *testing.T, f func(t *testing.T, f *fixture, trace *dbtest.Trace)) {
+	t.Helper()
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) { f(t, newFixture(t, d), trace) })
+}
+
+// A verb that reads says when any of its statements fails, and does not leave out what it could not read.
+func TestReadsWithoutAStatement(t *testing.T) {
+	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
+		ctx, team := t.Context(), f.Acme.TeamID
+		s := hello("ann@one.example")
+		s.Attachments = []emails.Upload{{Filename: "a.txt", Content: []byte("a"), HasContent: true}}
+		s.Headers = []message.Field{{Name: "References", Value: "<a@b.example>"}}
+		id := f.Send(s)
+		large := composed(message.Address{Local: "a", Domain: "one.example"})
+		large.Body = []byte("\r\n" + strings.Repeat("Hello.\r\n", 10_000))
+		raw, err := f.Emails.SendRaw(ctx, f.Acme, large, emails.Idempotency{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, _, err := f.Emails.Attachments(ctx, team, id, page.Page{})
+		if err != nil || len(files) != 1 {
+			t.Fatalf("%d files, %v", len(files), err)
+		}
+		link, _ := f.Emails.DownloadURL(&files[0], time.Now())
+		token := link[strings.LastIndexByte(link, '/')+1:]
+		share, err := f.Emails.Share(ctx, team, id, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared, err := url.Parse(share)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compose := func(id string) error {
+			o, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: id, Domain: "one.example"})
+			if err != nil {
+				return err
+			}
+			if _, err := f.Emails.Sift(ctx, o); err != nil {
+				return err
+			}
+			text, err := f.Emails.Compose(ctx, o)
+			if err == nil && len(text) == 0 {
+				err = errors.New("nothing was composed")
+			}
+			return err
+		}
+		for name, read := range map[string]func() error{
+			"Get":         func() error { _, err := f.Emails.Get(ctx, team, id); return err },
+			"List":        func() error { _, _, err := f.Emails.List(ctx, team, page.Page{}); return err },
+			"Recipients":  func() error { _, err := f.Emails.Recipients(ctx, team, id); return err },
+			"Timeline":    func() error { _, _, err := f.Emails.Timeline(ctx, team, id, page.Page{}); return err },
+			"Attempts":    func() error { _, _, err := f.Emails.Attempts(ctx, team, id, page.Page{}); return err },
+			"Attachments": func() error { _, _, err := f.Emails.Attachments(ctx, team, id, page.Page{}); return err },
+			"Attachment":  func() error { _, err := f.Emails.Attachment(ctx, team, id, files[0].ID); return err },
+			"Download": func() error {
+				_, content, err := f.Emails.Download(ctx, token)
+				if err == nil {
+					err = content.Close()
+				}
+				return err
+			},
+			"Share":       func() error { _, err := f.Emails.Share(ctx, team, id, ""); return err },
+			"Shared":      func() error { _, _, err := f.Emails.Shared(ctx, shared.Query().Get("token")); return err },
+			"Compose":     func() error { return compose(id) },
+			"Compose raw": func() error { return compose(raw) },
+			"Size":        func() error { _, err := f.Emails.Size(ctx, id); return err },
+			"Reported":    func() error { _, err := f.Emails.Reported(ctx, id); return err },
+			"TeamsOf":     func() error { _, err := f.Emails.TeamsOf(ctx, []string{team}, []string{id}); return err },
+			"References":  func() error { _, err := f.Emails.References(ctx, team, id); return err },
+			"WaitingFrom": func() error { _, err := f.Emails.WaitingFrom(ctx, team, f.Sender.ID); return err },
+			"Brief":       func() error { _, err := emails.Brief(ctx, f.DB.Reader, team, id); return err },
+			"how often": func() error {
+				_, err := emails.UnsureAttempts(ctx, f.DB.Reader, team, id,
+					"one.example")
+				return err
+			},
+			"SweepFiles": func() error {
+				f.age(t)
+				return f.Emails.SweepFiles(ctx)
+			},
+		} {
+			if failed := trace.EachBroken(t, nil, read, nil); failed < 1 {
+				t.Errorf("%s never fails", name)
+			}
+		}
+	})
+}
+
+// A verb of which any statement fails says so, and the email is as it was.
+func TestVerbsWithoutAStatement(t *testing.T) {
+	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
+		ctx, team := t.Context(), f.Acme.TeamID
+		text := "Hello."
+		full := emails.Send{From: "hello@acme.example", To: []string{"a@one.example", "b@two.example"}, Subject: "Hi",
+			Text: &text,
+			Tags: []emails.Tag{{Name: "a", Value: "b"}}, Headers: []message.Field{{Name: "X-A", Value: "b"}}}
+		file := full
+		file.Attachments = []emails.Upload{{Filename: "a.txt", Content: []byte("a"), HasContent: true}}
+		path := full
+		path.Attachments = []emails.Upload{{Path: "http://127.0.0.1:1/a.txt"}}
+		later := full
+		later.ScheduledAt = "in 1 hour"
+		var id string
+		var j jobs.Job
+		laterPath := path
+		laterPath.ScheduledAt = "in 1 hour"
+		send := func(s emails.Send) func() { return func() { id = f.Send(s) } }
+		held := func(kind string, s emails.Send) func() {
+			return func() {
+				id = f.Send(s)
+				j = f.inHand(t, kind, id)
+				f.DB.Hint("domains", f.Sender.ID) // so that the sender is looked up again
+			}
+		}
+		key := 0
+		for _, c := range []struct {
+			name    string
+			prepare func()
+			act     func() error
+		}{
+			{"Send", nil, func() error {
+				key++
+				f.DB.Hint("domains", f.Sender.ID)
+				_, err := f.Emails.Send(ctx, f.Acme, file, emails.Idempotency{Scope: "s", Key: fmt.Sprint("key", key)})
+				return err
+			}},
+			{"Send later", nil, func() error { _, err := f.Emails.Send(ctx, f.Acme, later, emails.Idempotency{}); return err }},
+			{"SendBatch", nil, func() error {
+				f.DB.Hint("domains", f.Sender.ID)
+				_, err := f.Emails.SendBatch(ctx, f.Acme, []emails.Send{full, full}, true, emails.Idempotency{})
+				return err
+			}},
+			{"SendRaw", nil, func() error {
+				_, err := f.Emails.SendRaw(ctx, f.Acme, composed(message.Address{Local: "a", Domain: "one.example"}),
+					emails.Idempotency{})
+				return err
+			}},
+			{"Reschedule", send(later), func() error { return f.Emails.Reschedule(ctx, team, id, "in 2 hours") }},
+			{"Cancel", send(later), func() error { return f.Emails.Cancel(ctx, team, id) }},
+			{"release", held(emails.ReleaseKind, later), func() error { return f.Emails.Kinds()[0].Handle(ctx, j) }},
+			{"release to be fetched", held(emails.ReleaseKind, laterPath), func() error {
+				return f.Emails.Kinds()[0].Handle(ctx,
+					j)
+			}},
+			{"a fetch that fails", held(emails.FetchKind, path), func() error { return f.Emails.Kinds()[1].Handle(ctx, j) }},
+			{"ReportedBefore", send(full), func() error {
+				return f.DB.Update(ctx, func(tx *db.Tx) error {
+					before, err := emails.ReportedBefore(ctx, tx, team, id, []string{"a@one.example"})
+					if err == nil && !before.First("a@one.example", events.EmailBounced) {
+						err = errors.New("the recipient is unknown")
+					}
+					return err
+				})
+			}},
+			{"an outcome", send(full), func() error {
+				return f.DB.Update(ctx, func(tx *db.Tx) error {
+					first, err := emails.MarkSent(ctx, tx, id)
+					if err != nil || !first {
+						return errors.Join(err, fmt.Errorf("it is the first: %v", first))
+					}
+					if err := emails.RecordAttempt(ctx, tx, emails.Attempt{TeamID: team, EmailID: id,
+						Destination: "one.example"}); err != nil {
+						return err
+					}
+					return f.Recorder.Record(ctx, tx, events.Event{TeamID: team, EmailID: id, Type: events.EmailDelivered,
+						Recipient: "a@one.example"})
+				})
+			}},
+			{"Sweep", nil, func() error { return f.Emails.Sweep(ctx) }},
+		} {
+			before := ""
+			stand := func() string {
+				var state, parts string
+				if id != "" {
+					to, err := f.Emails.Recipients(ctx, team, id)
+					if err != nil {
+						t.Fatal(err)
+					}
+					state, parts = string(f.state(id)), fmt.Sprint(to)
+				}
+				return fmt.Sprint(state, parts, f.Count(`SELECT COUNT(*) FROM emails`),
+					f.Count(`SELECT COUNT(*) FROM email_bodies`),
+					f.Count(`SELECT COUNT(*) FROM email_recipients`), f.Count(`SELECT COUNT(*) FROM email_events`),
+					f.Count(`SELECT COUNT(*) FROM email_attempts`), f.Count(`SELECT COUNT(*) FROM email_attachments`),
+					f.Count(`SELECT COUNT(*) FROM jobs`), f.Count(`SELECT COUNT(*) FROM idempotency_keys`))
+			}
+			failed := trace.EachBroken(t, func() {
+				if id = ""; c.prepare != nil {
+					c.prepare()
+				}
+				before = stand()
+			}, c.act, func(err error) {
+				if now := stand(); err != nil && now != before {
+					t.Errorf("%s fails and has changed something: %v\n%s\n%s", c.name, err, before, now)
+				}
+			})
+			if failed < 1 {
+				t.Errorf("%s never fails", c.name)
+			}
+		}
+	})
+}
+
+// What deletes says when any of its statements fails, and can be repeated.
+func TestRemovalsWithoutAStatement(t *testing.T) {
+	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
+		ctx, team := t.Context(), f.Acme.TeamID
+		f.Counted(later())
+		a, err := erasure.Parse("b@one.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		one := func() { ids = f.fill(t, 1) }
+		shared := func() {
+			s := hello("b@one.example", "c@one.example")
+			s.Attachments = []emails.Upload{{Filename: "a.txt", Content: []byte("a"), HasContent: true}}
+			text := "To b@one.example."
+			s.Text = &text
+			ids = []string{f.Send(s)}
+			f.end(t, ids[0], events.EmailDelivered, "b@one.example", "c@one.example")
+		}
+		waiting := func() {
+			ids = []string{f.Send(hello("c@one.example"))}
+			if _, err := f.Emails.RemoveBodies(ctx, team, later(), ""); err != nil {
+				t.Fatal(err)
+			}
+			f.end(t, ids[0], events.EmailDelivered, "c@one.example")
+		}
+		for _, c := range []struct {
+			name    string
+			prepare func()
+			act     func() error
+		}{
+			{"RemoveBefore", one, func() error { _, err := f.Emails.RemoveBefore(ctx, team, later(), ""); return err }},
+			{"RemoveBodies", shared, func() error { _, err := f.Emails.RemoveBodies(ctx, team, later(), ""); return err }},
+			{"RemoveBodiesLeft", waiting, func() error {
+				_, err := f.Emails.RemoveBodiesLeft(ctx, team, later(),
+					"")
+				return err
+			}},
+			{"RemoveTimelines", one, func() error { _, err := f.Emails.RemoveTimelines(ctx, team, later(), ""); return err }},
+			{"DeleteContent", one, func() error { return f.Emails.DeleteContent(ctx, team, ids[0]) }},
+			{"EraseAddress", one, func() error {
+				_, err := f.Emails.EraseAddress(ctx, a,
+					erasure.Scope{All: true})
+				return err
+			}},
+			{"EraseAddress among others", shared, func() error {
+				_, err := f.Emails.EraseAddress(ctx, a, erasure.Scope{All: true})
+				return err
+			}},
+			{"EraseTeam", shared, func() error { return f.Emails.EraseTeam(ctx, team) }},
+		} {
+			if failed := trace.EachBroken(t, c.prepare, c.act, nil); failed < 2 {
+				t.Errorf("%s fails %d times", c.name, failed)
+			}
+		}
+		if left := f.keys(t); len(left) > 0 {
+			t.Errorf("left are the files %v", left)
+		}
+		if next, err := f.Emails.RemoveTimelines(ctx, team, later(), "nowhere"); err == nil {
+			t.Errorf("it goes on behind nowhere, to %q", next)
+		}
+	})
+}
+
+// read reads what can be downloaded.
+func (f *fixture) read(t *testing.T, a *emails.Attachment) (string, error) {
+	t.Helper()
+	link, _ := f.Emails.DownloadURL(a, time.Now())
+	_, content, err := f.Emails.Download(t.Context(), link[strings.LastIndexByte(link, '/')+1:])
+	if err != nil {
+		return "", err
+	}
+	defer content.Close()
+	text, err := io.ReadAll(content)
+	return string(text), err
+}
+
+// A sweep of contents of which any statement fails says so, and the next one goes on.
+func TestSweepContentsWithoutAStatement(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		f := newFixture(t, d)
+		failed := trace.EachBroken(t, func() {
+			f.change(`DELETE FROM contents`)
+			f.add(t, news())
+			f.change(`UPDATE contents SET used_at = used_at - 10800000000`)
+		}, func() error { return f.Emails.SweepContents(t.Context()) }, nil)
+		if n := f.Count(`SELECT COUNT(*) FROM contents`); failed < 5 || n != 0 {
+			t.Errorf("it failed %d times, and %d contents are left", failed, n)
+		}
+	})
+}

@@ -1,0 +1,228 @@
+package emails_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/sending/content"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/render"
+	"github.com/postrider/postrider/internal/testnode"
+)
+
+// Whatever the values: an email that was entered can be composed, and is not larger than the limit.
+func TestEnqueueValuesOfAHeader(t *testing.T) {
+	f := newFixture(t, dbtest.SQLite(t))
+	html := "<p>hello</p>"
+	c := content.Content{From: "Acme <news@acme.example>", Subject: "News", HTML: &html,
+		Headers: []message.Field{{Name: "List-Unsubscribe", Value: "<https://acme.example/u/{{{TOKEN|x}}}>"}}}
+	m := f.mailing(t, f.add(t, c))
+	for _, n := range []int{1000, 17_000, 3 << 20} {
+		e := f.enqueue(t, m, emails.To{Address: "ann@one.example", Values: render.Values{"TOKEN": strings.Repeat("t", n)}})[0]
+		if e.Err != nil {
+			continue
+		}
+		o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: e.ID, To: []string{"ann@one.example"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Emails.Compose(t.Context(), o); err != nil {
+			t.Errorf("a value of %d octets is accepted; then: %v", n, err)
+		}
+	}
+	if n := f.Count(`SELECT COALESCE(MAX(LENGTH(variables)), 0) FROM emails`); n > 2<<20 {
+		t.Errorf("an email has %d octets of variables, more than a whole message may have", n)
+	}
+}
+
+// The record that an email was not settled when its body was due goes with the email.
+func TestContentsAfterBodyRetention(t *testing.T) {
+	f := newFixture(t, dbtest.SQLite(t))
+	ctx := t.Context()
+	used := f.add(t, news())
+	got := f.enqueue(t, f.mailing(t, used), emails.To{Address: "ann@one.example"})
+	f.Counted(later())
+	f.all(t, f.Emails.RemoveBodies, func() {}) // it waits
+	emailID := f.older(t, got[0].ID, 3*time.Hour)
+	f.end(t, emailID, "email.delivered", "ann@one.example")
+	f.change(`UPDATE email_events SET created_at = created_at - 3600000000`)
+	f.Counted(later())
+	f.all(t, f.Emails.RemoveBefore, func() {}) // body_retention was set to none meanwhile; email_retention stays
+	if n := f.Count(`SELECT COUNT(*) FROM emails`); n != 0 {
+		t.Fatalf("%d emails are left", n)
+	}
+	if n := f.Count(`SELECT COUNT(*) FROM email_bodies_left`); n != 0 {
+		t.Errorf("%d records of deleted emails are left", n)
+	}
+	f.change(`UPDATE contents SET used_at = used_at - 14400000000`)
+	if err := f.Emails.SweepContents(ctx); err != nil {
+		t.Fatal(err)
+	}
+	// A content that was used, and released, before that email, and one since: both without emails.
+	since := f.add(t, news())
+	f.change(`UPDATE contents SET used_at = used_at - 9000000000 WHERE id = $1`, since)
+	if err := f.Emails.SweepContents(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.Count(`SELECT COUNT(*) FROM contents`); n != 0 {
+		t.Errorf("%d contents are kept for emails that are gone", n)
+	}
+}
+
+// A content is bounded by what it takes to hold it, not only by what is left of it without values.
+func TestMailingOfManyPlaceholders(t *testing.T) {
+	f := newFixture(t, dbtest.SQLite(t))
+	html := "<p>" + strings.Repeat("{{{a}}}", 600_000) // 4 MB, and more than 25 MB once compiled
+	c := content.Content{From: "Acme <news@acme.example>", Subject: "News", HTML: &html}
+	m, err := f.Emails.Mailing(t.Context(), f.Acme, f.add(t, c), true)
+	if err != nil {
+		return
+	}
+	e := f.enqueue(t, m, emails.To{Address: "ann@one.example"})[0]
+	size, err := f.Emails.Size(t.Context(), e.ID)
+	if e.Err != nil || err != nil {
+		t.Fatal(e.Err, err)
+	}
+	if size < int64(len(html)) {
+		t.Errorf("a content of %d octets is accepted where a message may have 1 MB, and composing an email of it is said "+
+			"to take %d octets", len(html), size)
+	}
+}
+
+// After the clock was set back, a content stays for the emails that are accepted then and wait, although a sweep had
+// found before that none was as old.
+func TestContentsAfterAClockSetBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "test.db")
+	var acme teams.Actor
+	var used string
+	var before, got []emails.Entered
+	deliver := func(t *testing.T, f *fixture, emailID string) {
+		t.Helper()
+		f.end(t, emailID, "email.delivered", "ann@one.example")
+		if err := f.Emails.DeleteContent(t.Context(), acme.TeamID, emailID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sweep := func(t *testing.T, f *fixture) {
+		t.Helper()
+		time.Sleep(5 * time.Hour)
+		if err := f.Emails.SweepContents(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, dbtest.Open(t, path))
+		acme, used = f.Acme, f.add(t, news())
+		time.Sleep(50 * time.Minute)
+		before = f.enqueue(t, f.mailing(t, used), emails.To{Address: "ann@one.example"})
+		sweep(t, f)
+		if n := f.Count(`SELECT COUNT(*) FROM contents WHERE from_id = $1`, before[0].ID); n != 1 {
+			t.Error("the sweep did not note with which email those of the content begin")
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // again from midnight on
+		f := &fixture{Node: testnode.Bare(t, dbtest.Open(t, path), testnode.Options{})}
+		f.Acme = acme
+		got = f.enqueue(t, f.mailing(t, used), emails.To{Address: "ann@one.example"})
+		if got[0].ID > before[0].ID {
+			t.Fatal("the clock is not set back")
+		}
+		deliver(t, f, before[0].ID)
+		sweep(t, f)
+		f.compose(t, got[0].ID)
+		if e, err := f.Emails.Get(t.Context(), acme.TeamID, got[0].ID); err != nil || e.HTML == nil {
+			t.Errorf("the content of the email that waits was deleted: %v", err)
+		}
+		deliver(t, f, got[0].ID)
+		sweep(t, f)
+		if n := f.Count(`SELECT COUNT(*) FROM contents`); n != 0 {
+			t.Errorf("%d contents are left for no email", n)
+		}
+	})
+}
+
+// A content whose first email is behind many others is looked for in bounded steps, and not again while that email has
+// it.
+func TestSweepContentsInSteps(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		f := newFixture(t, d)
+		used, others := f.add(t, news()), f.mailing(t, f.add(t, news()))
+		var to []emails.To
+		for i := range emails.MaxEnqueue {
+			to = append(to, emails.To{Address: fmt.Sprintf("r%d@one.example", i)})
+		}
+		for range 3 {
+			f.enqueue(t, others, to...)
+		}
+		emailID := f.enqueue(t, f.mailing(t, used), to[:1]...)[0].ID
+		f.change(`UPDATE emails SET id = $1 || SUBSTR(id, 14) WHERE id <> $2`, id.First(d.Now().Add(-4 * time.Hour))[:13],
+			emailID)
+		emailID = f.older(t, emailID, 3*time.Hour)
+		f.change(`UPDATE contents SET from_id = $1`, id.First(d.Now().Add(-5*time.Hour)))
+		sweep := func() (steps int) {
+			t.Helper()
+			trace.Take()
+			if err := f.Emails.SweepContents(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range trace.Take() {
+				if strings.Contains(s.SQL, "MIN(CASE WHEN x.content_id") {
+					steps++
+				}
+			}
+			return steps
+		}
+		if n := sweep(); n != 2 {
+			t.Errorf("1,501 emails are looked at in %d steps", n)
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM contents WHERE id = $1 AND from_id = $2`, used, emailID); n != 1 {
+			t.Error("it is not noted that the emails of the content begin with the last")
+		}
+		if n := sweep(); n != 0 {
+			t.Errorf("while that email has it, emails are looked at in %d steps", n)
+		}
+		f.end(t, emailID, "email.delivered", "r0@one.example")
+		if err := f.Emails.DeleteContent(t.Context(), f.Acme.TeamID, emailID); err != nil {
+			t.Fatal(err)
+		}
+		if n := sweep(); n != 1 {
+			t.Errorf("the last is looked at in %d steps", n)
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM contents WHERE id = $1`, used); n != 0 {
+			t.Error("a content that no email has is left")
+		}
+	})
+}
+
+// However many emails a team has, a sweep looks at so many of them for a content, and the next one goes on from there.
+func TestSweepContentsGoesOn(t *testing.T) {
+	f := newFixture(t, dbtest.SQLite(t))
+	f.add(t, news())
+	emailID := f.older(t, f.Send(hello("ann@one.example")), 3*time.Hour)
+	f.change(`INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags, topic_id,
+		template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind) WITH RECURSIVE more (n) AS
+		(SELECT 100000 UNION ALL SELECT n + 1 FROM more WHERE n < 210000)
+		SELECT SUBSTR(e.id, 1, 30) || n, team_id, '', '', '', '', '', '', '', '', '', '', last_event, rank, 0, 0, ''
+		FROM emails e, more WHERE e.id = $1`, emailID)
+	f.change(`UPDATE contents SET used_at = $1, from_id = $2`, f.DB.Now().Add(-3*time.Hour).UnixMicro(), emailID[:30])
+	for i, want := range []int{1, 0} {
+		if err := f.Emails.SweepContents(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM contents WHERE from_id LIKE $1`, emailID[:30]+"______"); n != want {
+			t.Errorf("after sweep %d, %d contents are left that were looked for up to an email", i, n)
+		}
+	}
+	if n := f.Count(`SELECT COUNT(*) FROM contents`); n != 0 {
+		t.Errorf("%d contents are left", n)
+	}
+}

@@ -1,0 +1,313 @@
+package emails
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/sending/content"
+	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/render"
+	"github.com/postrider/postrider/internal/sending/suppressions"
+)
+
+// MaxEnqueue is the largest number of emails that one call of Enqueue takes. They share a transaction, which on SQLite
+// blocks all other writes while it runs: some tens of milliseconds.
+const MaxEnqueue = 500
+
+// Limits of contents and of what is filled in.
+const (
+	MaxPlaceholders = 10_000    // of a content
+	MaxValues       = 512 << 10 // octets of the variables of one email
+)
+
+// Mailing is what many emails have in common, including their content.
+type Mailing struct {
+	BroadcastID string
+	TemplateID  string
+	TopicID     string
+	Tags        []Tag
+
+	// LeaveOut has Enqueue enter no email for a recipient that is suppressed or may not be mailed, and say why.
+	LeaveOut bool
+
+	by      teams.Actor
+	content *content.Compiled
+	from    domains.Sender
+	sender  message.Address
+	bulk    bool
+	single  *draft // of MailingByTemplate, nil for others: what was filled in already
+}
+
+// To is the recipient of one of many emails, and the values for the placeholders of the content.
+type To struct {
+	Address string        // with or without a display name
+	Values  render.Values // ignored by a Mailing that has its variables already
+
+	// ContactID is the contact that the email is for, "" for none. Its address and Refused, why it may not be mailed, are
+	// then what [contacts.Service.Current] says in the same transaction: Enqueue does not look it up again.
+	ContactID string
+	Refused   contacts.Refusal
+}
+
+// Entered is the outcome for one recipient of Enqueue.
+type Entered struct {
+	ID      string // empty when it was refused or left out
+	Err     error  // why it was refused
+	LeftOut string // why it was left out: AddressSuppressed, or a [contacts.Refusal]
+}
+
+// AddressSuppressed is why a recipient is left out whose address is suppressed.
+const AddressSuppressed = "suppressed"
+
+// Mailing prepares emails that share a content. It checks the content, filled without values, by the rules of an email,
+// and that the actor may send from its domain. Both may change later, so a Mailing should be used within seconds. With
+// bulk, or if the header marks them as bulk mail, the emails are delivered after others.
+func (s *Service) Mailing(ctx context.Context, by teams.Actor, contentID string, bulk bool) (*Mailing, error) {
+	c, err := s.contents.Get(ctx, by.TeamID, contentID)
+	if err != nil {
+		return nil, err
+	}
+	return s.MailingOf(ctx, by, c, bulk)
+}
+
+// MailingOf is Mailing for a content that need not be stored, to find out whether emails could be sent with it. Only
+// with one that is stored may they be entered.
+func (s *Service) MailingOf(ctx context.Context, by teams.Actor, c *content.Compiled, bulk bool) (*Mailing, error) {
+	if err := by.RequireUnlimited(); err != nil {
+		return nil, err
+	}
+	d := &draft{Send: Send{From: c.From(nil), ReplyTo: c.ReplyTo(nil), Subject: c.Subject(nil), HTML: c.HTML(nil),
+		Text: c.Text(nil), Headers: c.Headers(nil)}}
+	if err := d.checkAddresses(nil); err != nil {
+		return nil, err
+	}
+	if err := d.checkContent(); err != nil {
+		return nil, err
+	}
+	if err := d.checkHeaders(); err != nil {
+		return nil, err
+	}
+	if (d.HTML == nil || *d.HTML == "") && (d.Text == nil || *d.Text == "") {
+		return nil, fault.New(fault.Missing, "html", "Missing `html` or `text` field.")
+	}
+	if size := d.size(); size > s.c.MaxSize {
+		return nil, s.tooLarge(size)
+	}
+	if size := c.Size(nil) + 2048; size > s.c.MaxSize {
+		return nil, s.tooLarge(size)
+	}
+	if n := c.Placeholders(); n > MaxPlaceholders {
+		return nil, fault.Invalidf("html", "The content has %d placeholders; the limit is %d.", n, MaxPlaceholders)
+	}
+	from, err := s.sender(ctx, by, d)
+	if err != nil {
+		return nil, err
+	}
+	return &Mailing{by: by, content: c, from: from, sender: d.from, bulk: bulk || isBulk(d.Headers)}, nil
+}
+
+// Enqueue writes an email and its delivery job for each recipient in the caller's transaction, at most MaxEnqueue of
+// them. What they share is not copied. It returns the outcome for each recipient, in the order of to. An error means
+// that the transaction must fail, but for a quota that does not have room for all of them: then nothing was written. A
+// suppressed recipient gets an email in the state suppressed.
+func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) ([]Entered, error) {
+	if len(to) > MaxEnqueue {
+		return nil, fmt.Errorf("enter %d emails at once: the limit is %d", len(to), MaxEnqueue)
+	}
+	if err := checkTags(m.Tags); err != nil {
+		return nil, err
+	}
+	entered := make([]Entered, len(to))
+	list := make([]recipient, len(to))
+	var keys, unknown []string
+	for i, one := range to {
+		if list[i], entered[i].Err = s.recipientOf(ctx, m, one.Address); entered[i].Err != nil {
+			continue
+		}
+		keys = append(keys, list[i].Key())
+		if one.ContactID == "" {
+			unknown = append(unknown, list[i].Key())
+		}
+	}
+	blocked, err := s.suppressions.Among(ctx, tx.Reader, m.by.TeamID, keys)
+	if err != nil {
+		return nil, fmt.Errorf("look up suppressions: %w", err)
+	}
+	var refused refusals
+	if len(unknown) > 0 {
+		refused, err = s.refusals(ctx, tx.Reader, &Email{TeamID: m.by.TeamID, BroadcastID: m.BroadcastID,
+			TopicID: m.TopicID}, unknown)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var some []*entry
+	n := 0
+	for i, one := range to {
+		key, why := list[i].Key(), one.Refused
+		if one.ContactID == "" {
+			why = refused[key]
+		}
+		if m.LeaveOut && entered[i].Err == nil {
+			entered[i].LeftOut = leftOut(key, blocked, why)
+		}
+		if entered[i].Err != nil || entered[i].LeftOut != "" {
+			continue
+		}
+		if m.single != nil {
+			one.Values = m.single.values
+		}
+		size := m.content.Size(one.Values)
+		e, err := s.emailOf(tx, m, one, size)
+		if err != nil {
+			entered[i].Err = err
+			continue
+		}
+		some = append(some, &entry{e, i, size, why})
+		if _, suppressed := blocked[key]; !suppressed && why == "" {
+			n++
+		}
+	}
+	if err := s.volume.Count(ctx, tx, m.by.TeamID, n); err != nil {
+		return nil, err
+	}
+	s.contents.Use(ctx, tx, m.content.Ref)
+	var all []events.Event
+	for _, one := range some {
+		e, i, size := one.Email, one.at, one.size
+		if err := insertRow(ctx, tx, e); err != nil {
+			return nil, err
+		}
+		insertRecipient(ctx, tx, e, 0, &list[i])
+		memory := memoryFor(size, 0)
+		tracked := tracks(m.from.Tracking) && m.content.HasHTML()
+		if tracked {
+			memory += memoryOfTracking(size)
+		}
+		e.eachAlone = tracked || e.TopicID != ""
+		all = append(all, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
+			Type: events.EmailQueued})
+		to, failed := list[i:i+1], []events.Event(nil)
+		if one.refused != "" {
+			to, failed = nil, []events.Event{refusedEvent(e, list[i].Addr(), one.refused)}
+		}
+		for _, skipped := range append(failed, s.dispatch(ctx, tx, e, memory, to, blocked)...) {
+			skipped.Email = func() (*events.Email, error) { return e.brief(m.content.Headers(e.shared.values)), nil }
+			all = append(all, skipped)
+		}
+		entered[i].ID = e.ID
+	}
+	return entered, s.recorder.Record(ctx, tx, all...)
+}
+
+// entry is an email that Enqueue enters.
+type entry struct {
+	*Email
+	at      int   // in the list of recipients
+	size    int64 // octets of its texts
+	refused contacts.Refusal
+}
+
+// leftOut returns why an address is not mailed, "" if it is.
+func leftOut(key string, blocked map[string]suppressions.Suppression, refused contacts.Refusal) string {
+	if _, ok := blocked[key]; ok {
+		return AddressSuppressed
+	}
+	return string(refused)
+}
+
+// recipientOf parses and checks the address of one email.
+func (s *Service) recipientOf(ctx context.Context, m *Mailing, text string) (recipient, error) {
+	a, err := s.mailable(text)
+	if err != nil {
+		return recipient{}, err
+	}
+	r := recipient{kind: "to", Address: a}
+	return r, s.mayWriteTo(ctx, m.by.TeamID, m.from, m.sender, []recipient{r})
+}
+
+// mailable parses an address, and refuses one to which nobody may send an email.
+func (s *Service) mailable(text string) (message.Address, error) {
+	a, err := parseAddress("to", text, message.ParseAddress)
+	if err == nil && slices.Contains(s.c.TestDomainsRefused, a.Domain) {
+		err = testDomain("to", a.Domain)
+	}
+	return a, err
+}
+
+// Mailable returns what says whether Enqueue would enter an email to an address, as far as the address and the sender
+// decide that: who is suppressed or does not want it is not looked up. A sender that may not be used at all, or that is
+// not known before its placeholders are filled, decides nothing.
+func (s *Service) Mailable(ctx context.Context, teamID, from string) (func(address string) bool, error) {
+	var of domains.Sender
+	if sender, err := message.ParseFrom(from); err == nil {
+		if of, err = s.domains.Sender(ctx, teamID, sender.Domain); fault.Ours(err) {
+			return nil, err
+		}
+	}
+	writesTo, err := s.writesTo(ctx, teamID, of)
+	return func(address string) bool {
+		a, err := s.mailable(address)
+		return err == nil && writesTo(a)
+	}, err
+}
+
+// emailOf makes one email, whose texts have size octets, with sender, reply-to and subject filled in, as lists show
+// them.
+func (s *Service) emailOf(tx *db.Tx, m *Mailing, to To, size int64) (*Email, error) {
+	c, values := m.content, m.content.Used(to.Values)
+	octets := 0
+	for name, value := range values {
+		if octets += len(name) + len(value); octets > MaxValues {
+			return nil, fault.Invalidf("variables", "The variables have more than %d octets in all.", MaxValues)
+		}
+		if strings.ContainsRune(value, 0) || !utf8.ValidString(value) {
+			return nil, fault.Invalidf("variables."+name, "The variable %s must be UTF-8 text without NUL characters.", name)
+		}
+	}
+	e := &Email{ID: id.At(tx.Now()), TeamID: m.by.TeamID, Actor: m.by.Ref(), DomainID: m.from.DomainID,
+		To: []string{to.Address}, Tags: m.Tags, TopicID: m.TopicID, TemplateID: m.TemplateID, BroadcastID: m.BroadcastID,
+		ContactID: to.ContactID, LastEvent: Queued, CreatedAt: tx.Now(), bulk: m.bulk || m.TopicID != "",
+		shared: shared{c.ID, values}}
+	e.MessageID = "<" + e.ID + "@" + m.sender.Domain + ">"
+	if size += 2048; size > s.c.MaxSize {
+		return nil, s.tooLarge(size)
+	}
+	if m.single != nil {
+		e.From, e.ReplyTo, e.Subject = m.single.From, m.single.ReplyTo, m.single.Subject
+		return e, nil // MailingByTemplate has checked all else.
+	}
+	if err := c.CheckLines(values); err != nil {
+		return nil, err
+	}
+	e.From, e.ReplyTo, e.Subject = c.From(values), c.ReplyTo(values), c.Subject(values)
+	if !c.SameHeaders() {
+		d := &draft{Send: Send{Headers: c.Headers(values)}}
+		if err := d.checkHeaders(); err != nil {
+			return nil, err
+		}
+	}
+	if c.SameEnvelope() {
+		return e, nil // Mailing has checked the envelope.
+	}
+	d := &draft{Send: Send{From: e.From, ReplyTo: e.ReplyTo, Subject: e.Subject}}
+	if err := d.checkAddresses(nil); err != nil {
+		return nil, err
+	}
+	if d.from.Domain != m.sender.Domain {
+		return nil, fault.Invalidf("from",
+			"The variables of this email make it come from %s, and not from %s as the others do.",
+			d.from.Domain, m.sender.Domain)
+	}
+	return e, d.checkContent()
+}

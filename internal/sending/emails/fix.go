@@ -1,0 +1,48 @@
+package emails
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/sending/render"
+)
+
+// Fix applies the rules of Send, sends nothing, and returns the email as it would be sent at any later time, and how
+// many addresses it goes to: its template is filled in and the time to send it at is one of the calendar. The placeholder
+// of the link to unsubscribe stays, because the link is made for each recipient.
+func (s *Service) Fix(ctx context.Context, by teams.Actor, in Send) (fixed Send, recipients int, err error) {
+	d, err := s.draft(ctx, by.TeamID, in, false)
+	if err == nil {
+		_, err = s.sender(ctx, by, d)
+	}
+	if err == nil {
+		err = (topics{}).check(ctx, s, by.TeamID, d.TopicID)
+	}
+	if err != nil {
+		return Send{}, 0, err
+	}
+	fixed = d.Send
+	if fixed.ScheduledAt = ""; !d.at.IsZero() {
+		fixed.ScheduledAt = d.at.Format(time.RFC3339)
+	}
+	if d.template == nil {
+		return fixed, len(d.recipients), nil
+	}
+	c, err := s.contents.Get(ctx, by.TeamID, d.template.content.ID)
+	if err != nil {
+		return Send{}, 0, err
+	}
+	values := d.values
+	if d.TopicID != "" {
+		values = maps.Clone(values)
+		if values == nil {
+			values = render.Values{}
+		}
+		values[render.UnsubscribeURL] = "{{{" + render.UnsubscribeURL + "}}}"
+	}
+	fixed.HTML, fixed.Text = c.HTML(values), c.Text(values)
+	fixed.HasTemplate, fixed.TemplateID, fixed.Variables, fixed.template, fixed.values = false, "", nil, nil, nil
+	return fixed, len(d.recipients), nil
+}

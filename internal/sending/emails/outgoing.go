@@ -1,0 +1,423 @@
+package emails
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/mail/htmltext"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/sending/content"
+	"github.com/postrider/postrider/internal/sending/render"
+)
+
+// DeliveryKind is the kind of the jobs that package delivery handles: one email to one destination domain, or to one
+// recipient there if the email is tracked or has a topic.
+const DeliveryKind = "delivery"
+
+// Delivery is the payload of a delivery job.
+type Delivery struct {
+	EmailID string `json:"email"`
+	Domain  string `json:"domain"`
+	Only    bool   `json:"only,omitempty"` // the email has no other job
+
+	// To are the recipients of the job: those at the destination when it was entered, or one of them. In the job's first
+	// attempt none of them can be settled yet, so the look-up of their states is skipped.
+	To    []string `json:"to"`
+	First bool     `json:"-"`
+
+	// Place is the place of the only recipient in the envelope, from 1; 0 if it is not known. Only tracking needs it.
+	Place int `json:"place,omitempty"`
+
+	// Size is the memory in octets that composing takes, as [Service.Size] estimates it; 0 when it is not known.
+	Size int64 `json:"size,omitempty"`
+}
+
+func (d Delivery) encode() string {
+	text, err := json.Marshal(d)
+	if err != nil {
+		panic("emails: a delivery cannot be encoded: " + err.Error()) // strings and numbers can always be encoded
+	}
+	return string(text)
+}
+
+// DecodeDelivery reads a delivery job's payload.
+func DecodeDelivery(payload string) (d Delivery, err error) {
+	if err := json.Unmarshal([]byte(payload), &d); err != nil {
+		return d, fmt.Errorf("read the payload of a delivery job: %w", err)
+	}
+	return d, nil
+}
+
+// bulkMark is the suffix of the lanes of bulk mail.
+const bulkMark = "|bulk"
+
+// Lane returns the lane of a team's mail to a destination; see [Destination]. Bulk mail has a lane of its own that
+// yields to the other, so that a password reset does not wait behind a newsletter.
+func Lane(domain, teamID string, bulk bool) string {
+	lane := domain + "|" + teamID
+	if bulk {
+		lane += bulkMark
+	}
+	return lane
+}
+
+// LaneTurn returns the key by which lanes take turns at a shared resource: the team, with a separate key for its bulk
+// mail.
+func LaneTurn(lane string) string {
+	_, turn, _ := strings.Cut(lane, "|")
+	return turn
+}
+
+// IsBulk reports whether a lane is for bulk mail.
+func IsBulk(lane string) bool { return strings.HasSuffix(lane, bulkMark) }
+
+// Destination returns the domain of a lane. The lanes of all teams to a domain share its limits.
+func Destination(lane string) string {
+	domain, _, _ := strings.Cut(lane, "|")
+	return domain
+}
+
+// LaneTeam returns the team of a lane.
+func LaneTeam(lane string) string {
+	return strings.TrimSuffix(LaneTurn(lane), bulkMark)
+}
+
+// Outgoing is what delivery needs of an email to send it to one destination.
+type Outgoing struct {
+	ID          string
+	TeamID      string
+	DomainID    string
+	BroadcastID string
+	ContactID   string // that it was entered for; "" for none
+	CreatedAt   time.Time
+	LastEvent   State
+	To          []string // envelope addresses at the destination that are not settled
+	UTF8        bool     // an address needs SMTPUTF8
+	Lost        bool     // its content is not there, although it is not settled
+
+	row         emailRow
+	body        bodies
+	attachments []Attachment
+	fields      func() ([]message.Field, error) // of an email whose shared content Forget has released
+	positions   map[string]int                  // in the envelope, of those addresses of which it is known
+}
+
+type bodies struct {
+	html, text string
+	parts      int
+	headers    string
+	shared     *content.Compiled // nil when the email has a body of its own
+}
+
+// ErrGone means that there is nothing to deliver: the email does not exist, or its team was deleted.
+var ErrGone = errors.New("the email does not exist")
+
+// Outgoing loads an email for a destination. It reads the bodies; the content of attachments is read by Compose.
+func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
+	o := &Outgoing{}
+	r := &o.row
+	var variables string
+	var own bool
+	err := s.d.QueryRow(ctx, `SELECT `+emailColumns+
+		`, b.email_id IS NOT NULL, e.content_id, e.variables, COALESCE(b.html, ''), COALESCE(b.body_text, ''),
+		COALESCE(b.parts, 0), COALESCE(b.headers, '')
+		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1
+		AND NOT EXISTS (SELECT 1 FROM teams t WHERE t.id = e.team_id AND t.deleted_at <> 0)`, d.EmailID).
+		Scan(r.dest(&own, &r.shared.contentID, &variables, &o.body.html, &o.body.text, &o.body.parts, &o.body.headers)...)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil, ErrGone
+	}
+	if err == nil {
+		err = r.shared.decode(variables)
+	}
+	if err == nil {
+		o.body.shared, err = s.content(ctx, r.TeamID, &r.shared)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load email %s: %w", d.EmailID, err)
+	}
+	r.complete()
+	o.Lost = r.shared.contentID != "" && o.body.shared == nil || r.shared.contentID == "" && !own
+	o.ID, o.TeamID, o.DomainID, o.BroadcastID, o.ContactID = r.ID, r.TeamID, r.DomainID, r.BroadcastID, r.ContactID
+	o.CreatedAt, o.LastEvent = db.Time(r.created), State(r.last)
+	if o.body.parts&hasFiles != 0 {
+		if o.attachments, err = attachmentsOf(ctx, s.d.Reader, o.TeamID, o.ID); err != nil {
+			return nil, fmt.Errorf("load attachments of email %s: %w", o.ID, err)
+		}
+	}
+	o.To = d.To
+	switch {
+	case !d.First:
+		if err := s.stillPending(ctx, d, o); err != nil {
+			return nil, err
+		}
+	case d.Place > 0 && len(d.To) == 1:
+		o.positions = map[string]int{d.To[0]: d.Place - 1}
+	}
+	o.UTF8 = o.needsUTF8()
+	return o, nil
+}
+
+// stillPending sets the recipients to those of the job that are not settled.
+func (s *Service) stillPending(ctx context.Context, d Delivery, o *Outgoing) error {
+	to, err := pending(ctx, s.d.Reader, d.EmailID, d.Domain)
+	if err != nil {
+		return fmt.Errorf("load recipients of email %s: %w", d.EmailID, err)
+	}
+	o.To, o.positions = o.To[:0:0], map[string]int{}
+	for _, a := range to {
+		if len(d.To) == 0 || slices.Contains(d.To, a.Addr()) {
+			o.To = append(o.To, a.Addr())
+			o.positions[a.Addr()] = a.position
+		}
+	}
+	return nil
+}
+
+func (o *Outgoing) needsUTF8() bool {
+	return o.body.parts&needsUTF8 != 0 ||
+		slices.ContainsFunc(o.To, func(a string) bool {
+			return strings.ContainsFunc(a,
+				func(r rune) bool { return r > 0x7e })
+		})
+}
+
+// Sift removes the addresses that the team has suppressed from o.To, and those that may no longer be mailed about the
+// email's topic; see [Private] for one that it keeps. It returns the events to record for them.
+func (s *Service) Sift(ctx context.Context, o *Outgoing) (skipped []events.Event, err error) {
+	if skipped, err = s.siftTopic(ctx, o); err != nil {
+		return nil, err
+	}
+	keys, err := o.keys()
+	if err != nil {
+		return nil, err
+	}
+	blocked, err := s.suppressions.Among(ctx, s.d.Reader, o.TeamID, keys)
+	if err != nil {
+		return nil, fmt.Errorf("look up suppressions for email %s: %w", o.ID, err)
+	}
+	if len(blocked) > 0 && o.row.Actor.Kind == teams.SystemActor {
+		e, err := o.row.email()
+		if err != nil {
+			return nil, err
+		}
+		blocked = heeded(blocked, isPrivate(e.Actor.Kind, e.Tags))
+	}
+	return append(skipped, removeAddresses(o, keys, blocked, skip)...), nil
+}
+
+// keys returns the keys of the addresses in o.To, in order; see [message.Address.Key].
+func (o *Outgoing) keys() ([]string, error) {
+	to, err := addresses(o.To)
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]string, len(to))
+	for i, a := range to {
+		keys[i] = a.Key()
+	}
+	return keys, nil
+}
+
+// removeAddresses removes the addresses from o.To for which there are reasons, and returns the event of each. keys are
+// those of all addresses, by which reasons are found.
+func removeAddresses[R any](o *Outgoing, keys []string, reasons map[string]R,
+	event func(e *Email, to string, why R) events.Event) (removed []events.Event) {
+	if len(reasons) == 0 {
+		return nil
+	}
+	var left []string
+	for i, key := range keys {
+		why, ok := reasons[key]
+		if !ok {
+			left = append(left, o.To[i])
+			continue
+		}
+		e := event(&o.row.Email, o.To[i], why)
+		e.Email = o.Brief
+		removed = append(removed, e)
+	}
+	o.To = left
+	o.UTF8 = o.needsUTF8()
+	return removed
+}
+
+// memoryFor estimates the memory in octets that composing an email takes: texts are held once more in encoded form, and
+// an attachment both as it is and in base64.
+func memoryFor(texts, attachments int64) int64 { return 2*texts + memoryOfFiles(attachments) + 1024 }
+
+// memoryOfFiles is the part of memoryFor that attachments take.
+func memoryOfFiles(attachments int64) int64 { return attachments * 5 / 2 }
+
+// memoryForRaw is memoryFor for a message that its caller composed.
+func memoryForRaw(texts, message int64) int64 { return texts + 2*message + 1024 }
+
+// memory estimates the memory in octets that composing a draft takes.
+func (d *draft) memory() int64 {
+	var files int64
+	texts := d.texts()
+	if d.raw != nil {
+		return memoryForRaw(texts, int64(len(d.raw.Header)+len(d.raw.Body)))
+	}
+	for _, a := range d.Attachments {
+		files += int64(len(a.Content))
+	}
+	return memoryFor(texts, files)
+}
+
+// Size estimates the memory in octets that composing and sending an email takes, without reading its content. It
+// returns ErrGone when there is no such email.
+func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
+	z, err := sizeOf(ctx, s.d.Reader, emailID)
+	if errors.Is(err, db.ErrNoRows) {
+		return 0, ErrGone
+	}
+	if err != nil {
+		return 0, fmt.Errorf("look up the size of email %s: %w", emailID, err)
+	}
+	c, err := s.content(ctx, z.teamID, &z.shared)
+	if err != nil {
+		return 0, fmt.Errorf("look up the size of what email %s shares: %w", emailID, err)
+	}
+	if c != nil {
+		z.texts += c.Size(z.shared.values)
+	}
+	switch {
+	case z.parts&isRaw == 0:
+		on, err := s.trackingOf(ctx, z.domainID)
+		if err != nil {
+			return 0, fmt.Errorf("look up the size of email %s: %w", emailID, err)
+		}
+		n := memoryFor(z.texts, z.attachments)
+		if tracks(on) {
+			n += memoryOfTracking(z.texts)
+		}
+		return n, nil
+	case z.parts&isBlob != 0:
+		return memoryForRaw(z.texts, s.c.MaxSize), nil
+	}
+	return memoryForRaw(z.texts, rawInRow), nil
+}
+
+// Forget releases the content once it is composed. The header fields are kept for [Outgoing.Brief].
+func (o *Outgoing) Forget() {
+	if o.body.shared != nil {
+		fields, err := o.headers(&o.row.Email)
+		o.fields = func() ([]message.Field, error) { return fields, err }
+	}
+	o.body, o.attachments = bodies{headers: o.body.headers}, nil
+}
+
+// MarkSent advances an email to the state sent, in the transaction of an outcome. It reports whether this call did it:
+// if the email has several jobs, only the first outcome does.
+func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, emailID,
+		string(Sent), rank[Sent])
+	if err != nil {
+		return false, fmt.Errorf("mark email %s as sent: %w", emailID, err)
+	}
+	return n > 0, nil
+}
+
+// Compose returns the message without signatures. The same email gives the same octets each time, to the same
+// recipients and as long as the same is tracked.
+func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
+	if o.body.parts&isRaw != 0 {
+		text, err := s.raw(ctx, o.TeamID, o.ID)
+		return s.listing(o).before(text), err
+	}
+	e, err := o.row.email()
+	if err != nil {
+		return nil, err
+	}
+	m := message.Message{ID: e.MessageID, Date: o.CreatedAt, Subject: e.Subject, Seed: o.ID}
+	if !e.ScheduledAt.IsZero() {
+		m.Date = e.ScheduledAt
+	}
+	if m.From, err = message.ParseAddress(e.From); err != nil {
+		return nil, fmt.Errorf("read stored sender of email %s: %w", o.ID, err)
+	}
+	for _, l := range []struct {
+		dst  *[]message.Address
+		list []string
+	}{{&m.To, e.To}, {&m.Cc, e.Cc}, {&m.ReplyTo, e.ReplyTo}} {
+		if *l.dst, err = addresses(l.list); err != nil {
+			return nil, err
+		}
+	}
+	if m.Headers, err = o.headers(&e); err != nil {
+		return nil, err
+	}
+	l := s.listing(o)
+	m.Headers = l.add(m.Headers)
+	t, err := s.tracker(ctx, o, m.Headers)
+	if err != nil {
+		return nil, err
+	}
+	if t != nil && l.url != "" {
+		t.own = append(t.own, l.url)
+	}
+	m.HTML, m.Text = o.parts(e.shared.values, l, t)
+	if t != nil {
+		t.tokens.release()
+	}
+	for i := range o.attachments {
+		a := &o.attachments[i]
+		octets, err := s.octets(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		m.Attachments = append(m.Attachments, message.Attachment{Filename: a.Filename, ContentType: a.ContentType,
+			ContentID: a.ContentID, Content: octets})
+	}
+	composed, err := m.Compose()
+	if err != nil {
+		return nil, fault.Invalidf("", "The email cannot be composed: %s", err).Because(err)
+	}
+	return composed, nil
+}
+
+// parts returns the HTML and the text as they are sent. With a tracker, the links of the HTML are tracked, and not
+// those of the text. What they say of how to leave is from the listing, and is not tracked.
+func (o *Outgoing) parts(values render.Values, l listing, t *tracker) (html, text string) {
+	values = l.values(values)
+	switch c := o.body.shared; {
+	case c != nil && t != nil:
+		return c.Tracked(values, t.links(), t.pixels())
+	case c != nil:
+		return c.Parts(values)
+	}
+	html, text = l.fill(o.body.html), l.fill(o.body.text)
+	if o.body.parts&gaveText == 0 {
+		text = htmltext.FromHTML(html)
+	}
+	if t != nil {
+		html = t.html(render.LiteralHTML(html))
+	}
+	return html, text
+}
+
+// octets reads the content of an attachment.
+func (s *Service) octets(ctx context.Context, a *Attachment) ([]byte, error) {
+	r, err := s.open(ctx, a)
+	if err != nil {
+		return nil, fmt.Errorf("open attachment %s: %w", a.ID, err)
+	}
+	defer r.Close()
+	content := make([]byte, a.Size)
+	if _, err := io.ReadFull(r, content); err != nil {
+		return nil, fmt.Errorf("read attachment %s: %w", a.ID, err)
+	}
+	return content, nil
+}

@@ -1,0 +1,40 @@
+package emails
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/postrider/postrider/internal/sending/content"
+)
+
+// The drafts of a batch are all in memory, so none holds the text of its template: there may be 100 of 4 MB each.
+func TestDraftsHoldNoContents(t *testing.T) {
+	seen := map[reflect.Type]bool{}
+	var look func(reflect.Type)
+	look = func(at reflect.Type) {
+		if seen[at] {
+			return
+		}
+		seen[at] = true
+		switch at.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Array:
+			look(at.Elem())
+		case reflect.Map:
+			look(at.Key())
+			look(at.Elem())
+		case reflect.Struct:
+			for f := range at.Fields() {
+				look(f.Type)
+			}
+		}
+	}
+	look(reflect.TypeFor[draft]())
+	if !seen[reflect.TypeFor[content.Ref]()] {
+		t.Fatal("a draft does not refer to a content")
+	}
+	for _, held := range []reflect.Type{reflect.TypeFor[content.Compiled](), reflect.TypeFor[content.Content]()} {
+		if seen[held] {
+			t.Errorf("a draft holds a %s", held)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package emails_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/sending/emails"
+)
+
+func composed(to ...message.Address) emails.Raw {
+	return emails.Raw{Send: emails.Send{From: "hello@acme.example", Subject: "Hi"}, Recipients: to,
+		Header: []byte("From: hello@acme.example\r\nSubject: Hi\r\n"), Body: []byte("\r\nHello.\r\n"),
+		Trace: "by mx.test with ESMTPSA"}
+}
+
+func TestSweepSubmittedMessages(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		ctx := t.Context()
+		large := composed(message.Address{Local: "a", Domain: "one.example"})
+		large.Body = []byte("\r\n" + strings.Repeat("Hello.\r\n", 10_000)) // A small one would be kept in a row.
+		sent, err := f.Emails.SendRaw(ctx, f.Acme, large, emails.Idempotency{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := f.keys(t)
+		old := f.oldRaw(t, large)
+		kept = append(kept, "submitted/"+old)
+		if _, err := f.Blobs.Put(ctx, "submitted/"+id.New(), strings.NewReader("stray")); err != nil {
+			t.Fatal(err)
+		}
+		f.age(t)
+		if err := f.Emails.SweepFiles(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if slices.Sort(kept); !slices.Equal(f.keys(t), kept) || len(kept) != 2 {
+			t.Errorf("left are %v, want %v", f.keys(t), kept)
+		}
+		for _, emailID := range []string{sent, old} {
+			if text := f.compose(t, emailID); !strings.Contains(text, " id "+emailID+";") ||
+				!strings.HasSuffix(text, string(large.Header)+string(large.Body)) {
+				t.Errorf("email %s has become %.300s", emailID, text)
+			}
+		}
+		if err := f.Emails.EraseTeam(ctx, f.Acme.TeamID); err != nil {
+			t.Fatal(err)
+		}
+		if left := f.keys(t); len(left) != 0 {
+			t.Errorf("left of a team that was erased are %v", left)
+		}
+	})
+}
+
+// oldRaw sends a large message, and stores it as it was before blobs had keys of their own: whole, under the email's
+// id.
+func (f *fixture) oldRaw(t *testing.T, in emails.Raw) string {
+	t.Helper()
+	ctx := t.Context()
+	before := f.keys(t)
+	sent, err := f.Emails.SendRaw(ctx, f.Acme, in, emails.Idempotency{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Blobs.Put(ctx, "submitted/"+sent, strings.NewReader(f.compose(t, sent))); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range f.keys(t) {
+		if key == "submitted/"+sent || slices.Contains(before, key) {
+			continue
+		}
+		if err := f.Blobs.Delete(ctx, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.DB.Update(ctx, func(tx *db.Tx) error {
+		tx.Queue(ctx, `DELETE FROM email_messages WHERE email_id = $1`, sent)
+		tx.Queue(ctx, `UPDATE email_attachments SET blob_key = $2 || blob_key WHERE email_id = $1`, sent, "submitted/"+sent)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return sent
+}
+
+func (f *fixture) compose(t *testing.T, emailID string) string {
+	t.Helper()
+	o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID, Domain: "one.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := f.Emails.Compose(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestRawNeedsRecipients(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		if _, err := f.Emails.SendRaw(t.Context(), f.Acme, composed(), emails.Idempotency{}); fault.KindOf(
+			err) != fault.Missing {
+			t.Errorf("a message to nobody: %v", err)
+		}
+	})
+}

@@ -1,0 +1,250 @@
+package emails
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/sending/metrics"
+)
+
+// Old emails are deleted in batches, each in a transaction of its own that takes some milliseconds. An email is deleted
+// whole or not at all. Its files are deleted after the commit; those left by an interruption are deleted by
+// [Service.SweepFiles]. Emails that are not settled are kept, however old they are: delivery needs them.
+//
+// An idempotency key lives no longer than the shortest retention of emails, so none outlives its email.
+
+// EraseTeam deletes the emails of a team with their files and events, and its idempotency keys.
+func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
+	for {
+		some, err := between(ctx, s.d.Reader, selectEmails, teamID, "", lastID)
+		if err == nil && len(some) > 0 {
+			for i := range some {
+				some[i].settled = true // counts as settled: nothing of a deleted team is sent any more
+			}
+			_, err = s.removeEmails(ctx, teamID, fill(some).ids, false)
+		}
+		if err != nil {
+			return fmt.Errorf("erase the emails of team %s: %w", teamID, err)
+		}
+		if len(some) == 0 {
+			break
+		}
+	}
+	for _, step := range []func(context.Context, *db.Tx, string) (int64, error){deleteLooseEvents, deleteSomeKeys,
+		deleteSomeLeft} {
+		err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return step(ctx, tx, teamID) })
+		if err != nil {
+			return fmt.Errorf("erase what belongs to the emails of team %s: %w", teamID, err)
+		}
+	}
+	return nil
+}
+
+// batch is the set of emails that one transaction deletes.
+type batch struct {
+	ids  []string
+	left []string // not settled
+	last string   // the last email considered for the batch
+	more bool     // there may be emails after last
+}
+
+// fill returns a batch of as many emails as one transaction may delete.
+func fill(some []removable) (b batch) {
+	rows := 0
+	for i, e := range some {
+		if rows += 1 + e.rows; e.settled && len(b.ids) > 0 && rows > removeRows {
+			b.more = true
+			return b
+		}
+		if e.settled {
+			b.ids = append(b.ids, e.id)
+		} else {
+			rows -= e.rows
+			b.left = append(b.left, e.id)
+		}
+		b.last, b.more = e.id, i+1 == removeEmails
+	}
+	return b
+}
+
+// next returns the id after which the next batch begins, "" if there is none.
+func (b *batch) next() string {
+	if b.more {
+		return b.last
+	}
+	return ""
+}
+
+// RemoveBefore deletes settled emails that were accepted before a time, with everything that belongs to them: a batch
+// of the oldest with ids greater than after. Their events stay in the counters. It returns the id to pass as the next
+// after, "" at the end.
+func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
+	err error) {
+	some, err := between(ctx, s.d.Reader, selectEmails, teamID, after, id.First(before))
+	b := fill(some)
+	if err == nil && len(b.ids) > 0 {
+		_, err = s.removeEmails(ctx, teamID, b.ids, true)
+	}
+	if err != nil {
+		return "", fmt.Errorf("delete old emails of team %s: %w", teamID, err)
+	}
+	return b.next(), nil
+}
+
+// RemoveBodies deletes the content of settled emails that were accepted before a time: texts, headers, attachments and
+// messages that callers composed. Each call deletes a batch of the oldest that still have theirs. It returns "" at the
+// end, and otherwise the value to call it with again. Emails that are not settled are recorded for
+// [Service.RemoveBodiesLeft].
+func (s *Service) RemoveBodies(ctx context.Context, teamID string, before time.Time, _ string) (next string,
+	err error) {
+	until, err := bodiesUntil(ctx, s.d.Reader, teamID)
+	var some []removable
+	if err == nil {
+		some, err = between(ctx, s.d.Reader, selectContents, teamID, until, id.First(before))
+	}
+	if b := fill(some); err == nil && b.last != "" {
+		next = b.next()
+		err = s.removeContents(ctx, teamID, b.ids, func(tx *db.Tx) { setBodiesUntil(ctx, tx, teamID, b.last, b.left) })
+	}
+	if err != nil {
+		return "", fmt.Errorf("delete the bodies of old emails of team %s: %w", teamID, err)
+	}
+	return next, nil
+}
+
+// RemoveBodiesLeft deletes the content of emails that were not settled when RemoveBodies passed them, and are now: a
+// batch with ids greater than after. It returns the id to pass as the next after, "" at the end.
+func (s *Service) RemoveBodiesLeft(ctx context.Context, teamID string, before time.Time, after string) (next string,
+	err error) {
+	some, err := between(ctx, s.d.Reader, selectLeft, teamID, after, id.First(before))
+	b := fill(some)
+	if err == nil && len(b.ids) > 0 {
+		err = s.removeContents(ctx, teamID, b.ids, func(tx *db.Tx) { deleteLeft(ctx, tx, teamID, b.ids) })
+	}
+	if err != nil {
+		return "", fmt.Errorf("delete the bodies of old emails of team %s that were not settled: %w", teamID, err)
+	}
+	return b.next(), nil
+}
+
+// RemoveTimelines deletes the events and the attempts of settled emails without an event since before: a batch of those
+// with the oldest events later than the time after, in microseconds. The events of received emails are deleted too. All
+// of them stay in the counters. It returns the time to pass as the next after, "" at the end.
+func (s *Service) RemoveTimelines(ctx context.Context, teamID string, before time.Time, after string) (next string,
+	err error) {
+	from := int64(0)
+	if after != "" {
+		if from, err = strconv.ParseInt(after, 10, 64); err != nil {
+			return "", fmt.Errorf("read where to go on with the timelines of team %s: %w", teamID, err)
+		}
+	}
+	next, err = s.removeTimelines(ctx, teamID, before.UnixMicro(), from)
+	if err != nil {
+		return "", fmt.Errorf("delete old timelines of team %s: %w", teamID, err)
+	}
+	return next, nil
+}
+
+func (s *Service) removeTimelines(ctx context.Context, teamID string, before, after int64) (next string, err error) {
+	upTo, err := eventsUpTo(ctx, s.d.Reader, teamID, after, before)
+	if err != nil || upTo == 0 {
+		return "", err
+	}
+	some, err := timelinesBetween(ctx, s.d.Reader, teamID, after, upTo, before)
+	if err != nil {
+		return "", err
+	}
+	b := fill(some)
+	var gone []string
+	if len(b.ids) > 0 {
+		err = s.d.Update(ctx, func(tx *db.Tx) (err error) {
+			if gone, err = metrics.Keep(ctx, tx, teamID, b.ids); err == nil && len(gone) > 0 {
+				deleteIn(ctx, tx, timelineTables, teamID, gone)
+			}
+			return err
+		})
+	}
+	if len(gone) > 0 && b.last != some[len(some)-1].id {
+		upTo = after // find again what did not fit; what was deleted is not found
+	}
+	return strconv.FormatInt(upTo, 10), err
+}
+
+// DeleteContent deletes the content of one settled email, as [Service.RemoveBodies] does.
+func (s *Service) DeleteContent(ctx context.Context, teamID, emailID string) error {
+	if err := exists(ctx, s.d.Reader, teamID, emailID); err != nil {
+		return err
+	}
+	to, err := pending(ctx, s.d.Reader, emailID, "")
+	if err != nil {
+		return fmt.Errorf("look for recipients of email %s that wait: %w", emailID, err)
+	}
+	if len(to) > 0 {
+		return fault.Invalidf("",
+			"The email is still to be delivered to %d recipients. Its content can be deleted after that, "+
+				"or when it is canceled.", len(to))
+	}
+	return s.removeContents(ctx, teamID, []string{emailID}, func(tx *db.Tx) {
+		deleteLeft(ctx, tx, teamID,
+			[]string{emailID})
+	})
+}
+
+// removeEmails deletes emails and then their files. With countersStay, emails with events that are not counted yet are
+// kept. It returns the ids of the deleted emails.
+func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []string,
+	countersStay bool) (gone []string, err error) {
+	var files []string
+	err = s.d.Update(ctx, func(tx *db.Tx) (err error) {
+		gone, files = emailIDs, nil
+		if countersStay {
+			if gone, err = metrics.Keep(ctx, tx, teamID, emailIDs); err != nil || len(gone) == 0 {
+				return err
+			}
+		}
+		if files, err = filesOf(ctx, tx.Reader, gone); err != nil {
+			return fmt.Errorf("list the files of emails: %w", err)
+		}
+		deleteEmails(ctx, tx, teamID, gone)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return gone, s.deleteFiles(ctx, files)
+}
+
+// removeContents deletes the content of settled emails. also runs in the same transaction.
+func (s *Service) removeContents(ctx context.Context, teamID string, emailIDs []string, also func(*db.Tx)) error {
+	var files []string
+	err := s.d.Update(ctx, func(tx *db.Tx) (err error) {
+		files = nil
+		if len(emailIDs) > 0 {
+			if files, err = filesOf(ctx, tx.Reader, emailIDs); err != nil {
+				return fmt.Errorf("list the files of emails: %w", err)
+			}
+			deleteIn(ctx, tx, contentTables, teamID, emailIDs)
+			deleteShare(ctx, tx, teamID, emailIDs)
+		}
+		also(tx)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.deleteFiles(ctx, files)
+}
+
+func (s *Service) deleteFiles(ctx context.Context, keys []string) error {
+	for _, key := range keys {
+		if err := s.blobs.Delete(ctx, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package emails
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/sending/content"
+	"github.com/postrider/postrider/internal/sending/render"
+)
+
+// shared refers to the content that an email shares with others, and has the values of its placeholders. The zero value
+// is for an email with a body of its own.
+type shared struct {
+	contentID string
+	values    render.Values
+}
+
+func (s *shared) encoded() (string, error) {
+	if len(s.values) == 0 {
+		return "", nil
+	}
+	text, err := json.Marshal(s.values, json.Deterministic(true))
+	if err != nil {
+		return "", fmt.Errorf("encode the variables of an email: %w", err)
+	}
+	return string(text), nil
+}
+
+func (s *shared) decode(text string) error {
+	s.values = nil
+	if text == "" {
+		return nil
+	}
+	return json.Unmarshal([]byte(text), &s.values)
+}
+
+// fill sets the bodies of an email from its shared content. They stay empty if that was deleted. The placeholder for
+// the link with which each recipient leaves the topic of the email stays.
+func (s *Service) fill(ctx context.Context, e *Email) error {
+	c, err := s.content(ctx, e.TeamID, &e.shared)
+	if c == nil || err != nil {
+		return err
+	}
+	values := e.shared.values
+	if e.canBeLeft() {
+		// Each recipient has another link, so there stands what stands in an email with a body of its own.
+		values = listing{url: "{{{" + render.UnsubscribeURL + "}}}"}.values(values)
+	}
+	e.HTML, e.Text = c.HTML(values), c.Text(values)
+	return nil
+}
+
+// content returns the content that an email shares with others, nil if it shares none or it was deleted.
+func (s *Service) content(ctx context.Context, teamID string, sh *shared) (*content.Compiled, error) {
+	if sh.contentID == "" {
+		return nil, nil
+	}
+	c, err := s.contents.Get(ctx, teamID, sh.contentID)
+	if fault.KindOf(err) == fault.NotFound {
+		return nil, nil
+	}
+	return c, err
+}

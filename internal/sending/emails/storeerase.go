@@ -1,0 +1,223 @@
+package emails
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/sending/content"
+)
+
+const (
+	eraseRows    = 500     // rows of a team that one transaction deletes
+	removeEmails = 100     // the most emails that one transaction deletes
+	removeRows   = 500     // and the most rows of theirs, unless a single email has more
+	pageSize     = 8 << 10 // octets of content that count as a row
+	lastID       = "g"     // sorts after all ids
+)
+
+// The tables whose key begins with the id of an email: for its content, for what happened to it, and the rest.
+var (
+	contentTables  = []string{"email_attachments", "email_messages", "email_bodies"}
+	timelineTables = []string{"email_attempts", "email_events"}
+	emailTables    = slices.Concat(contentTables, timelineTables, []string{"email_recipients"})
+)
+
+// isSettled is the condition that nothing more is sent to any recipient of the email whose id is in column. It counts,
+// because for EXISTS PostgreSQL may scan the recipients of all emails at once.
+func isSettled(column string) string {
+	return fmt.Sprintf(`(SELECT COUNT(*) FROM email_recipients s WHERE s.email_id = %s AND s.rank < %d) = 0`, column,
+		settled)
+}
+
+// contentRows is an expression that counts the rows of the email's content. Neither engine reads the content for it.
+func contentRows(column string) string {
+	return fmt.Sprintf(`((SELECT COUNT(*) FROM email_attachments a WHERE a.email_id = %[1]s)
+		+ COALESCE((SELECT (OCTET_LENGTH(b.html) + OCTET_LENGTH(b.body_text)) / %[2]d
+			FROM email_bodies b WHERE b.email_id = %[1]s), 0)
+		+ COALESCE((SELECT OCTET_LENGTH(m.content) / %[2]d
+			FROM email_messages m WHERE m.email_id = %[1]s), 0))`, column, pageSize)
+}
+
+// timelineRows is an expression that counts the rows of the email's events and attempts.
+func timelineRows(column string) string {
+	return fmt.Sprintf(`((SELECT COUNT(*) FROM email_events v WHERE v.email_id = %[1]s)
+		+ (SELECT COUNT(*) FROM email_attempts t WHERE t.email_id = %[1]s))`, column)
+}
+
+var (
+	selectEmails = `SELECT e.id, ` + isSettled("e.id") + `, ` + contentRows("e.id") + ` + ` + timelineRows("e.id") + `
+		+ (SELECT COUNT(*) FROM email_recipients p WHERE p.email_id = e.id)
+		FROM emails e WHERE e.team_id = $1 AND e.id > $2 AND e.id < $3 ORDER BY e.id LIMIT $4`
+	selectContents = `SELECT e.id, ` + isSettled("e.id") + `, ` + contentRows("e.id") + `
+		FROM emails e WHERE e.team_id = $1 AND e.id > $2 AND e.id < $3 ORDER BY e.id LIMIT $4`
+	selectLeft = `SELECT l.email_id, ` + isSettled("l.email_id") + `, ` + contentRows("l.email_id") + `
+		FROM email_bodies_left l WHERE l.team_id = $1 AND l.email_id > $2 AND l.email_id < $3 ORDER BY l.email_id LIMIT $4`
+	// selectTimelines finds the emails of some events that have no event since a time.
+	selectTimelines = `SELECT o.email_id, ` + isSettled("o.email_id") + `, ` + timelineRows("o.email_id") + `
+		FROM (SELECT DISTINCT e.email_id FROM email_events e
+			WHERE e.team_id = $1 AND e.created_at > $2 AND e.created_at <= $3) o
+		WHERE (SELECT COUNT(*) FROM email_events n WHERE n.email_id = o.email_id AND n.created_at + 0 >= $4) = 0
+		ORDER BY o.email_id`
+)
+
+// removable is an email that may be deleted in whole or in part.
+type removable struct {
+	id      string
+	settled bool
+	rows    int // rows that are deleted with it
+}
+
+// between returns some of a team's emails between two ids, oldest first, by one of the queries above.
+func between(ctx context.Context, r db.Reader, query, teamID, after, before string) ([]removable, error) {
+	rows, err := r.Query(ctx, query, teamID, after, before, removeEmails)
+	return db.Collect(rows, err, scanRemovable)
+}
+
+func scanRemovable(r db.Row) (e removable, err error) {
+	err = r.Scan(&e.id, &e.settled, &e.rows)
+	return e, err
+}
+
+// eventsUpTo returns the time of the last event in the next portion of a team's events between the times after and
+// before, 0 when there are none.
+func eventsUpTo(ctx context.Context, r db.Reader, teamID string, after, before int64) (at int64, err error) {
+	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(created_at), 0) FROM (SELECT created_at FROM email_events
+		WHERE team_id = $1 AND created_at > $2 AND created_at < $3 ORDER BY created_at LIMIT $4) x`, teamID, after, before,
+		removeRows).Scan(&at)
+	return at, err
+}
+
+// timelinesBetween returns the emails of the events later than after, up to upTo, that have no event since before.
+func timelinesBetween(ctx context.Context, r db.Reader, teamID string, after, upTo, before int64) ([]removable, error) {
+	rows, err := r.Query(ctx, selectTimelines, teamID, after, upTo, before)
+	return db.Collect(rows, err, scanRemovable)
+}
+
+// bodiesUntil returns the last of a team's emails up to which bodies were deleted, "" when none were.
+func bodiesUntil(ctx context.Context, r db.Reader, teamID string) (emailID string, err error) {
+	err = r.QueryRow(ctx, `SELECT email_id FROM email_bodies_until WHERE team_id = $1`, teamID).Scan(&emailID)
+	if errors.Is(err, db.ErrNoRows) {
+		err = nil
+	}
+	return emailID, err
+}
+
+// setBodiesUntil advances bodiesUntil, and records the emails up to there whose bodies are kept for now.
+func setBodiesUntil(ctx context.Context, tx *db.Tx, teamID, emailID string, left []string) {
+	tx.Queue(ctx, `INSERT INTO email_bodies_until (team_id, email_id) VALUES ($1, $2) ON CONFLICT (team_id) DO UPDATE
+		SET email_id = excluded.email_id WHERE email_bodies_until.email_id < excluded.email_id`, teamID, emailID)
+	for _, leftID := range left {
+		tx.Queue(ctx, `INSERT INTO email_bodies_left (team_id, email_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, teamID,
+			leftID)
+	}
+}
+
+func deleteLeft(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
+	tx.Queue(ctx, `DELETE FROM email_bodies_left WHERE team_id = $1 AND email_id = ANY($2)`, teamID, emailIDs)
+}
+
+// filesOf returns the keys of the blobs of emails.
+func filesOf(ctx context.Context, r db.Reader, emailIDs []string) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT blob_key FROM email_attachments WHERE email_id = ANY($1)`, emailIDs)
+	keys, err := db.Collect(rows, err, scanText)
+	if err != nil {
+		return nil, err
+	}
+	for i, key := range keys {
+		keys[i], _, _ = strings.Cut(key, partMark)
+	}
+	rows, err = r.Query(ctx, fmt.Sprintf(`SELECT COALESCE(m.blob_key, '%s' || b.email_id) FROM email_bodies b
+		LEFT JOIN email_messages m ON m.email_id = b.email_id WHERE b.parts & %d <> 0 AND b.email_id
+		= ANY($1)`, rawPrefix, isBlob), emailIDs)
+	raws, err := db.Collect(rows, err, scanText)
+	keys = append(keys, raws...)
+	slices.Sort(keys)
+	return slices.DeleteFunc(slices.Compact(keys), func(key string) bool { return key == "" }), err
+}
+
+func scanText(r db.Row) (text string, err error) {
+	err = r.Scan(&text)
+	return text, err
+}
+
+// deleteOfEmails is the statement that deletes the rows of some emails from a table. It compares the team as
+// selectBefore does.
+func deleteOfEmails(table string) string {
+	return `DELETE FROM ` + table + ` WHERE team_id || '' = $1 AND email_id = ANY($2)`
+}
+
+// deleteIn deletes the rows of some emails from some tables.
+func deleteIn(ctx context.Context, tx *db.Tx, tables []string, teamID string, emailIDs []string) {
+	for _, table := range tables {
+		tx.Queue(ctx, deleteOfEmails(table), teamID, emailIDs)
+	}
+}
+
+// deleteShare removes the reference to shared content, and the variables, from some emails.
+func deleteShare(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
+	tx.Queue(ctx, `UPDATE emails SET content_id = '', variables = '' WHERE team_id = $1 AND id = ANY($2)
+		AND content_id <> ''`,
+		teamID, emailIDs)
+}
+
+// contentsOf returns the contents of those emails, by their ids, with which the emails of some contents begin.
+func contentsOf(ctx context.Context, r db.Reader, teamID string, all []content.Unused) (map[string]string, error) {
+	var firsts []string
+	for _, u := range all {
+		firsts = append(firsts, u.From)
+	}
+	has := map[string]string{}
+	rows, err := r.Query(ctx, `SELECT id, content_id FROM emails WHERE team_id = $1 AND id = ANY($2)`, teamID, firsts)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var emailID, contentID string
+		err = r.Scan(&emailID, &contentID)
+		has[emailID] = contentID
+		return none, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read which contents emails have: %w", err)
+	}
+	return has, nil
+}
+
+// seekContent looks at the next emails that may have a content, at most limit of them, from an id on. It returns the
+// first that has it, "" if none of them does, the last that it looked at, and at how many.
+func seekContent(ctx context.Context, r db.Reader, u content.Unused, from string, limit int) (found, last string, n int,
+	err error) {
+	err = r.QueryRow(ctx, `SELECT COALESCE(MIN(CASE WHEN x.content_id = $2 THEN x.id END), ''), COALESCE(MAX(x.id), ''),
+		COUNT(*) FROM (SELECT e.id, e.content_id FROM emails e WHERE e.team_id = $1 AND e.id >= $3 AND e.id < $4
+		ORDER BY e.id LIMIT $5) x`, u.TeamID, u.ID, from, u.Until(), limit).Scan(&found, &last, &n)
+	if err != nil {
+		return "", "", 0, fmt.Errorf("look for emails with content %s: %w", u.ID, err)
+	}
+	return found, last, n, nil
+}
+
+func deleteEmails(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
+	deleteIn(ctx, tx, emailTables, teamID, emailIDs)
+	deleteLeft(ctx, tx, teamID, emailIDs)
+	tx.Queue(ctx, `DELETE FROM emails WHERE team_id = $1 AND id = ANY($2)`, teamID, emailIDs)
+}
+
+// deleteLooseEvents deletes some of a team's events whose emails were deleted, oldest first.
+func deleteLooseEvents(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM email_events WHERE team_id = $1 AND created_at <= (SELECT MAX(created_at) FROM
+		(SELECT created_at FROM email_events WHERE team_id = $1 ORDER BY created_at LIMIT $2) x)`, teamID, eraseRows)
+}
+
+func deleteSomeKeys(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM idempotency_keys WHERE team_id = $1 AND (scope, idempotency_key) IN
+		(SELECT scope, idempotency_key FROM idempotency_keys WHERE team_id = $1 ORDER BY scope, idempotency_key LIMIT $2)`,
+		teamID, eraseRows)
+}
+
+// deleteSomeLeft deletes the records of how far a team's bodies were deleted.
+func deleteSomeLeft(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
+	tx.Queue(ctx, `DELETE FROM email_bodies_until WHERE team_id = $1`, teamID)
+	return tx.Exec(ctx, `DELETE FROM email_bodies_left WHERE team_id = $1 AND email_id <= (SELECT MAX(email_id) FROM
+		(SELECT email_id FROM email_bodies_left WHERE team_id = $1 ORDER BY email_id LIMIT $2) x)`, teamID, eraseRows)
+}

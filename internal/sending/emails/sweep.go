@@ -1,0 +1,123 @@
+package emails
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/sending/content"
+)
+
+const (
+	// filePrefix is the prefix of the keys of attachments: attachments/<an id of its own>, and before version 21 of the
+	// schema attachments/<email>/<attachment>. Only the rows say which email a key belongs to.
+	filePrefix = "attachments/"
+	// Content is stored before its email is accepted, and deleted after its email, so a crash in between leaves content
+	// without an email. The sweep looks for it once it is older than any request can be.
+	strayAfter = time.Hour
+)
+
+// What a sweep of contents reads at most; the next one goes on where it stopped.
+const (
+	seekRows    = 1000 // emails that one step looks at for a content
+	seekSteps   = 100  // steps for a content
+	seekPerTeam = 1000 // steps for a team
+)
+
+// newFileKey returns a key that was never used. The sweep may delete what is stored under an old key without touching
+// what is stored later.
+func newFileKey() string { return filePrefix + id.New() }
+
+// SweepFiles deletes messages and the content of attachments that no email has, because the program was killed before
+// the email was accepted or after it was deleted. It is called periodically.
+func (s *Service) SweepFiles(ctx context.Context) error {
+	before := s.d.Now().Add(-strayAfter)
+	for _, prefix := range []string{filePrefix, rawPrefix} {
+		err := s.blobs.Sweep(ctx, prefix, before, func(ctx context.Context, keys []string) ([]string, error) {
+			names := make([]string, len(keys))
+			for i, key := range keys {
+				names[i] = strings.TrimPrefix(key, prefix)
+			}
+			return usedBlobs(ctx, s.d.Reader, keys, names)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SweepContents deletes the contents that are not kept and that no email refers to. It is called periodically.
+func (s *Service) SweepContents(ctx context.Context) error {
+	var failed error
+	for after := ""; ; {
+		teams, err := s.contents.TeamsWithUnused(ctx, after)
+		if err != nil || len(teams) == 0 {
+			return errors.Join(failed, err)
+		}
+		for _, teamID := range teams {
+			if err := s.sweepContents(ctx, teamID); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("delete contents of team %s that no email has: %w", teamID, err))
+			}
+			after = teamID
+		}
+	}
+}
+
+func (s *Service) sweepContents(ctx context.Context, teamID string) error {
+	steps := seekPerTeam
+	for after := (content.Unused{}); ; {
+		some, err := s.contents.Unused(ctx, teamID, after)
+		if err != nil || len(some) == 0 {
+			return err
+		}
+		after = some[len(some)-1]
+		had, err := contentsOf(ctx, s.d.Reader, teamID, some)
+		if err != nil {
+			return err
+		}
+		var free []content.Unused
+		for _, u := range some {
+			if had[u.From] == u.ID || steps == 0 {
+				continue
+			}
+			at, end, err := s.seek(ctx, u, &steps)
+			switch {
+			case err != nil:
+				return err
+			case end:
+				free = append(free, u)
+			default:
+				if err := s.contents.Narrow(ctx, u, at); err != nil {
+					return err
+				}
+			}
+		}
+		if err := s.contents.RemoveUnused(ctx, free); err != nil {
+			return err
+		}
+	}
+}
+
+// seek looks for the first email that has a content. It returns the id of that email, or of the one at which the steps
+// ended, and whether there is none up to the end.
+func (s *Service) seek(ctx context.Context, u content.Unused, steps *int) (at string, end bool, err error) {
+	at = u.From
+	for range min(seekSteps, *steps) {
+		*steps--
+		found, last, n, err := seekContent(ctx, s.d.Reader, u, at, seekRows)
+		switch {
+		case err != nil:
+			return "", false, err
+		case found != "":
+			return found, false, nil
+		case n < seekRows:
+			return "", true, nil
+		}
+		at = last
+	}
+	return at, false, nil
+}

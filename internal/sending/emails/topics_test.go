@@ -1,0 +1,648 @@
+package emails_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/mail/mailparse"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/content"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/testnode"
+)
+
+// topical is a node of a team with a topic that one gets by default, and one that one does not.
+type topical struct {
+	*testnode.Node
+	t          *testing.T
+	news, beta contacts.Topic
+	seen       testnode.Seen
+}
+
+func eachTopical(t *testing.T, f func(t *testing.T, w *topical)) {
+	t.Helper()
+	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
+		w := &topical{Node: n, t: t}
+		for topic, byDefault := range map[*contacts.Topic]contacts.Subscription{&w.news: contacts.OptIn,
+			&w.beta: contacts.OptOut} {
+			made, err := n.Contacts.CreateTopic(t.Context(), n.Acme.TeamID, contacts.NewTopic{Name: "n", Default: byDefault})
+			if err != nil {
+				t.Fatal(err)
+			}
+			*topic = made
+		}
+		n.Recorder.Listen(&w.seen)
+		f(t, w)
+	})
+}
+
+// about is an email about a topic.
+func about(topic contacts.Topic, to ...string) emails.Send {
+	e := testnode.Hello(to...)
+	e.TopicID = topic.ID
+	return e
+}
+
+// leave opts an address out of a topic, by the link of an email.
+func (w *topical) leave(topic contacts.Topic, address string) {
+	w.t.Helper()
+	_, _, err := w.Contacts.Unsubscribe(w.t.Context(), contacts.Link{TeamID: w.Acme.TeamID, EmailID: id.New(),
+		TopicID: topic.ID, Address: address})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// states are the states of an email and of its recipients.
+func (w *topical) states(emailID string) string {
+	w.t.Helper()
+	e, err := w.Emails.Get(w.t.Context(), w.Acme.TeamID, emailID)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	text := string(e.LastEvent)
+	to, err := w.Emails.Recipients(w.t.Context(), w.Acme.TeamID, emailID)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, r := range to {
+		text += " " + r.Address[:strings.IndexByte(r.Address, '@')] + ":" + string(r.State)
+	}
+	return text
+}
+
+// failed are the recipients that failed, with the reasons, since it was called last.
+func (w *topical) failed() (all []string) {
+	for _, e := range w.seen.Take() {
+		if d, ok := e.Data.(*events.Failed); ok {
+			all = append(all, e.Recipient[:strings.IndexByte(e.Recipient, '@')]+" "+d.Reason)
+		}
+	}
+	return all
+}
+
+// deliveries are the delivery jobs of an email.
+func (w *topical) deliveries(emailID string) []emails.Delivery {
+	w.t.Helper()
+	rows, err := w.DB.Query(w.t.Context(), `SELECT payload FROM jobs WHERE kind = 'delivery' ORDER BY id`)
+	all, err := db.Collect(rows, err, func(r db.Row) (d emails.Delivery, err error) {
+		var payload string
+		if err := r.Scan(&payload); err != nil {
+			return d, err
+		}
+		return d, json.Unmarshal([]byte(payload), &d)
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(d emails.Delivery) bool { return d.EmailID != emailID })
+}
+
+// composed are the messages of an email, one for each delivery job, by their recipient.
+func (w *topical) composed(emailID string) map[string]string {
+	w.t.Helper()
+	all := map[string]string{}
+	for _, d := range w.deliveries(emailID) {
+		for _, first := range []bool{true, false} { // another try composes the same
+			d.First = first
+			o, err := w.Emails.Outgoing(w.t.Context(), d)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			text, err := w.Emails.Compose(w.t.Context(), o)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			to := strings.Join(o.To, " ")
+			if before, ok := all[to]; ok && before != string(text) {
+				w.t.Errorf("another try composes %s\nand the first %s", text, before)
+			}
+			all[to] = string(text)
+		}
+	}
+	return all
+}
+
+// Each recipient is looked up: who may not be mailed fails with the reason and gets nothing, and the others get a
+// message each.
+func TestTopicIsKeptToByEachRecipient(t *testing.T) {
+	t.Parallel()
+	eachTopical(t, func(t *testing.T, w *topical) {
+		w.leave(w.news, "out@x.example")
+		if _, _, err := w.Contacts.Upsert(t.Context(), w.Acme.TeamID, "left@x.example",
+			contacts.Change{Unsubscribed: new(true)}); err != nil {
+			t.Fatal(err)
+		}
+		w.seen.Take()
+		e := about(w.news, "In <in@x.example>", "Out@x.example")
+		e.Cc, e.Bcc = []string{"left@x.example", "also@x.example"}, []string{"bcc@y.example"}
+		emailID := w.Send(e)
+		if got := w.states(emailID); got != "queued in:queued Out:failed left:failed also:queued bcc:queued" {
+			t.Error(got)
+		}
+		if got := w.failed(); !slices.Equal(got, []string{"Out topic_opted_out", "left contact_unsubscribed"}) {
+			t.Errorf("%q", got)
+		}
+		var to []string
+		for _, d := range w.deliveries(emailID) {
+			if d.Only || len(d.To) != 1 || !strings.HasSuffix(d.To[0], "@"+d.Domain) {
+				t.Errorf("%+v", d)
+			}
+			to = append(to, d.To...)
+		}
+		if want := []string{"in@x.example", "also@x.example", "bcc@y.example"}; !slices.Equal(to, want) {
+			t.Errorf("jobs for %q", to)
+		}
+		shown, err := w.Emails.Get(t.Context(), w.Acme.TeamID, emailID)
+		if err != nil || shown.TopicID != w.news.ID {
+			t.Errorf("the topic shown is %q, %v", shown.TopicID, err)
+		}
+		// What a host says of the others makes the state of the email.
+		happen := func(kind events.Type, to string) {
+			w.Happen(events.Event{TeamID: w.Acme.TeamID, EmailID: emailID, Type: kind, Recipient: to})
+		}
+		happen(events.EmailDelivered, "in@x.example")
+		if got := w.states(emailID); got != "delivered in:delivered Out:failed left:failed also:queued bcc:queued" {
+			t.Error(got)
+		}
+	})
+}
+
+// An email that may be sent to nobody has failed, or is suppressed if the suppressions alone are the reason.
+func TestEmailForNobody(t *testing.T) {
+	t.Parallel()
+	eachTopical(t, func(t *testing.T, w *topical) {
+		w.leave(w.news, "out@x.example")
+		if _, err := w.Suppressions.Add(t.Context(), w.Acme.TeamID, []string{"no@x.example"}); err != nil {
+			t.Fatal(err)
+		}
+		w.seen.Take()
+		for _, c := range []struct {
+			e          emails.Send
+			want, fail string
+		}{
+			{about(w.news, "out@x.example"), "failed out:failed", "[out topic_opted_out]"},
+			{about(w.beta, "new@x.example"), "failed new:failed", "[new topic_not_opted_in]"},
+			{about(w.news, "out@x.example", "no@x.example"), "failed out:failed no:suppressed", "[out topic_opted_out]"},
+			{about(w.news, "no@x.example", "out@x.example"), "failed no:suppressed out:failed", "[out topic_opted_out]"},
+			{about(w.news, "no@x.example"), "suppressed no:suppressed", "[]"},
+		} {
+			emailID := w.Send(c.e)
+			if got := w.states(emailID); got != c.want {
+				t.Errorf("%v: %s", c.e.To, got)
+			}
+			if got := fmt.Sprint(w.failed()); got != c.fail {
+				t.Errorf("%v: %s", c.e.To, got)
+			}
+			if all := w.deliveries(emailID); len(all) != 0 {
+				t.Errorf("%v: there are jobs %+v", c.e.To, all)
+			}
+		}
+	})
+}
+
+// A topic_id that is no topic of the team is refused, in a batch with the number of its email.
+func TestUnknownTopic(t *testing.T) {
+	t.Parallel()
+	eachTopical(t, func(t *testing.T, w *topical) {
+		ctx := t.Context()
+		unknown := func(topicID string) emails.Send {
+			e := testnode.Hello("a@x.example")
+			e.TopicID = topicID
+			return e
+		}
+		for _, topicID := range []string{id.New(), "newsletter", "\x00"} {
+			_, err := w.Emails.Send(ctx, w.Acme, unknown(topicID), emails.Idempotency{})
+			if f, ok := err.(*fault.Error); !ok || f.Kind != fault.Invalid || f.Field != "topic_id" {
+				t.Errorf("%q: %v", topicID, err)
+			}
+		}
+		batch := []emails.Send{about(w.news, "a@x.example"), unknown(id.New()), about(w.beta, "a@x.example")}
+		_, err := w.Emails.SendBatch(ctx, w.Acme, batch, false, emails.Idempotency{})
+		if f, ok := err.(*fault.Error); !ok || f.Kind != fault.Invalid || f.Field != "[1].topic_id" {
+			t.Errorf("strict: %v", err)
+		}
+		got, err := w.Emails.SendBatch(ctx, w.Acme, batch, true, emails.Idempotency{})
+		if err != nil || len(got.IDs) != 2 || len(got.Errors) != 1 || got.Errors[0].Index != 1 {
+			t.Fatalf("permissive: %+v, %v", got, err)
+		}
+		for i, want := range []string{"queued a:queued", "failed a:failed"} {
+			if got := w.states(got.IDs[i]); got != want {
+				t.Errorf("email %d: %s", i, got)
+			}
+		}
+	})
+}
+
+// A scheduled email keeps to what holds when it is accepted, and to what holds when its time has come.
+func TestScheduledEmailKeepsToItsTopic(t *testing.T) {
+	t.Parallel()
+	eachTopical(t, func(t *testing.T, w *topical) {
+		w.leave(w.news, "out@x.example")
+		w.seen.Take()
+		schedule := func(topic contacts.Topic, to ...string) string {
+			e := about(topic, to...)
+			e.ScheduledAt = time.Now().Add(time.Hour).Format(time.RFC3339)
+			return w.Send(e)
+		}
+		some := schedule(w.news, "in@x.example", "out@x.example", "later@x.example")
+		if got := w.states(some); got != "scheduled in:scheduled out:failed later:scheduled" {
+			t.Error(got)
+		}
+		none := schedule(w.news, "out@x.example")
+		if got := w.states(none); got != "failed out:failed" {
+			t.Error(got)
+		}
+		gone, err := w.Contacts.CreateTopic(t.Context(), w.Acme.TeamID,
+			contacts.NewTopic{Name: "n", Default: contacts.OptIn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := schedule(gone, "in@x.example")
+		w.leave(w.news, "later@x.example")
+		if err := w.Contacts.DeleteTopic(t.Context(), w.Acme.TeamID, gone.ID); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.failed(); !slices.Equal(got, []string{"out topic_opted_out", "out topic_opted_out"}) {
+			t.Errorf("%q", got)
+		}
+		w.Update(func(tx *db.Tx) error {
+			tx.Queue(t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE last_event = 'scheduled'`)
+			tx.Queue(t.Context(), `UPDATE jobs SET run_at = 1 WHERE kind = $1`, emails.ReleaseKind)
+			return nil
+		})
+		stop := w.Run(w.Emails.Kinds()...)
+		testnode.Until(t, "they are released", func() bool {
+			return !strings.HasPrefix(w.states(some), "scheduled") && !strings.HasPrefix(w.states(of), "scheduled")
+		})
+		stop()
+		if got := w.states(some); got != "queued in:queued out:failed later:failed" {
+			t.Error(got)
+		}
+		if got := w.states(of); got != "failed in:failed" {
+			t.Error(got)
+		}
+		got := w.failed()
+		slices.Sort(got)
+		if !slices.Equal(got, []string{"in topic_deleted", "later topic_opted_out"}) {
+			t.Errorf("%q", got)
+		}
+		timeline, _, err := w.Emails.Timeline(t.Context(), w.Acme.TeamID, of, page.Page{})
+		if err != nil || len(timeline) == 0 || timeline[len(timeline)-1].Type != "failed" {
+			t.Errorf("the timeline ends with something else: %+v, %v", timeline, err)
+		}
+		if all := w.deliveries(some); len(all) != 1 || all[0].To[0] != "in@x.example" {
+			t.Errorf("%+v", all)
+		}
+	})
+}
+
+// Who leaves while an email waits for another try gets no more of it.
+func TestSiftKeepsToTheTopic(t *testing.T) {
+	t.Parallel()
+	eachTopical(t, func(t *testing.T, w *topical) {
+		emailID := w.Send(about(w.news, "in@x.example", "out@x.example"))
+		w.leave(w.news, "out@x.example")
+		for _, d := range w.deliveries(emailID) {
+			o, err := w.Emails.Outgoing(t.Context(), d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			skipped, err := w.Emails.Sift(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.To[0] == "in@x.example" {
+				if len(skipped) != 0 || len(o.To) != 1 {
+					t.Errorf("who is in the topic is left out: %+v", skipped)
+				}
+				continue
+			}
+			if len(o.To) != 0 || len(skipped) != 1 || skipped[0].Data.(*events.Failed).Reason != "topic_opted_out" {
+				t.Errorf("left are %q, skipped %+v", o.To, skipped)
+			}
+			if brief, err := skipped[0].Email(); err != nil || brief.ID != emailID {
+				t.Errorf("%+v, %v", brief, err)
+			}
+		}
+	})
+}
+
+// field returns the values of a header field.
+func field(text, name string) (all []string) {
+	for _, f := range mailparse.Parse([]byte(text)).Header {
+		if strings.EqualFold(f.Name, name) {
+			all = append(all, strings.TrimSpace(f.Value))
+		}
+	}
+	return all
+}
+
+// link returns the link in List-Unsubscribe, and what it carries.
+func (w *topical) link(text string) (string, contacts.Link) {
+	w.t.Helper()
+	all := field(text, "List-Unsubscribe")
+	if len(all) != 1 {
+		w.t.Fatalf("%d fields List-Unsubscribe: %s", len(all), text)
+	}
+	url := strings.Trim(all[0], "<>")
+	token, ok := strings.CutPrefix(url, "https://postrider.test/unsubscribe/")
+	if !ok {
+		w.t.Fatalf("the link is %s", url)
+	}
+	l, err := w.Contacts.ReadToken(token)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return url, l
+}
+
+// Each message says how its one recipient leaves the topic: in its header, and where the texts have the placeholder.
+func TestMessageSaysHowToLeave(t *testing.T) {
+	t.Parallel()
+	eachTopical(t, func(t *testing.T, w *topical) {
+		e := about(w.news, "Ann@x.example", "bob@x.example")
+		e.HTML = new(`<a href="{{{POSTRIDER_UNSUBSCRIBE_URL}}}">1</a><a href="{{{ RESEND_UNSUBSCRIBE_URL|none }}}">2</a>` +
+			`<a href="{{UNSUBSCRIBE_URL}}">3</a> {{{UNSUBSCRIBE_URLS}}} {{{NAME}}}`)
+		e.Text = new("Leave: {{{UNSUBSCRIBE_URL}}}")
+		e.Bcc = []string{"bcc@y.example"}
+		emailID := w.Send(e)
+		all := w.composed(emailID)
+		if len(all) != 3 {
+			t.Fatalf("%d messages", len(all))
+		}
+		for to, text := range all {
+			url, l := w.link(text)
+			if want := (contacts.Link{TeamID: w.Acme.TeamID, EmailID: emailID, TopicID: w.news.ID,
+				Address: strings.ToLower(to)}); l != want {
+				t.Errorf("the link of %s carries %+v", to, l)
+			}
+			if got := field(text, "List-Unsubscribe-Post"); !slices.Equal(got, []string{"List-Unsubscribe=One-Click"}) {
+				t.Errorf("List-Unsubscribe-Post: %q", got)
+			}
+			if got := field(text, "List-Id"); !slices.Equal(got, []string{"<" + w.news.ID + ".acme.example>"}) {
+				t.Errorf("List-Id: %q", got)
+			}
+			p := mailparse.Parse([]byte(text))
+			want := `<a href="` + url + `">1</a><a href="` + url + `">2</a><a href="` + url +
+				`">3</a> {{{UNSUBSCRIBE_URLS}}} {{{NAME}}}`
+			if got := strings.TrimSpace(p.HTML()); got != want {
+				t.Errorf("the HTML is %s", got)
+			}
+			if got := strings.TrimSpace(p.Text()); got != "Leave: "+url {
+				t.Errorf("the text is %s", got)
+			}
+		}
+		shown, err := w.Emails.Get(t.Context(), w.Acme.TeamID, emailID)
+		if err != nil || *shown.HTML != *e.HTML {
+			t.Errorf("what is shown is %s, %v", *shown.HTML, err)
+		}
+	})
+}
+
+// What a sender says itself of how to leave stays, and nothing is added that would contradict it. An email without a
+// topic has none of it.
+func TestSendersFieldsStay(t *testing.T) {
+	t.Parallel()
+	eachTopical(t, func(t *testing.T, w *topical) {
+		own := about(w.news, "a@x.example")
+		own.Headers = []message.Field{{Name: "list-unsubscribe", Value: "<mailto:leave@acme.example>"},
+			{Name: "List-ID", Value: "<news.acme.example>"}}
+		plain := testnode.Hello("a@x.example")
+		plain.Text = new("{{{UNSUBSCRIBE_URL}}}")
+		post := about(w.news, "a@x.example")
+		post.Headers = []message.Field{{Name: "List-Unsubscribe-Post", Value: "List-Unsubscribe=One-Click"}}
+		for _, c := range []struct {
+			name           string
+			e              emails.Send
+			leave, listID  []string // of leave, how each begins
+			post, textSays string
+		}{
+			{"its own", own, []string{"<mailto:leave@acme.example>"}, []string{"<news.acme.example>"}, "", "Hello."},
+			{"without a topic", plain, nil, nil, "", "{{{UNSUBSCRIBE_URL}}}"},
+			{"half of it", post, []string{"<https://postrider.test/unsubscribe/"},
+				[]string{"<" + w.news.ID + ".acme.example>"}, "List-Unsubscribe=One-Click", "Hello."},
+		} {
+			for _, text := range w.composed(w.Send(c.e)) {
+				if got := field(text, "List-Unsubscribe"); !slices.EqualFunc(got, c.leave, strings.HasPrefix) {
+					t.Errorf("%s: List-Unsubscribe %q", c.name, got)
+				}
+				if got := strings.Join(field(text, "List-Unsubscribe-Post"), " "); got != c.post {
+					t.Errorf("%s: List-Unsubscribe-Post %q", c.name, got)
+				}
+				if got := field(text, "List-Id"); !slices.Equal(got, c.listID) {
+					t.Errorf("%s: List-Id %q", c.name, got)
+				}
+				p := mailparse.Parse([]byte(text))
+				if got := strings.TrimSpace(p.Text()); got != c.textSays {
+					t.Errorf("%s: the text is %q", c.name, got)
+				}
+			}
+		}
+	})
+}
+
+// A message that its caller composed gets the fields before its own, and is otherwise kept octet for octet, however
+// large it is.
+func TestComposedMessageSaysHowToLeave(t *testing.T) {
+	t.Parallel()
+	eachTopical(t, func(t *testing.T, w *topical) {
+		const from = "From: hello@acme.example\r\n"
+		for name, c := range map[string]struct {
+			header, body string
+			adds         bool
+		}{
+			"small": {"Subject: x\r\n", "\r\nList-Unsubscribe: {{{UNSUBSCRIBE_URL}}}\r\n", true},
+			"large": {"Subject: x\r\n", "\r\n" + strings.Repeat("x\r\n", 40<<10), true},
+			"with fields of its own": {"LIST-UNSUBSCRIBE:\r\n <mailto:x@y.example>\r\nlist-id: <z>\r\n", "\r\nx\r\n",
+				false},
+			"with a field that folds": {"Subject: x\r\n list-unsubscribe: x\r\n", "\r\nx\r\n", true},
+		} {
+			in := emails.Raw{Send: about(w.news), Header: []byte(from + c.header), Body: []byte(c.body), Trace: "by mx.test"}
+			in.Text = nil
+			for _, to := range []string{"a@x.example", "b@x.example"} {
+				a, err := message.ParseAddress(to)
+				if err != nil {
+					t.Fatal(err)
+				}
+				in.Recipients = append(in.Recipients, a)
+			}
+			emailID, err := w.Emails.SendRaw(t.Context(), w.Acme, in, emails.Idempotency{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := w.composed(emailID)
+			if len(all) != 2 {
+				t.Errorf("%s: %d messages", name, len(all))
+			}
+			for to, text := range all {
+				if !strings.HasSuffix(text, from+c.header+c.body) {
+					t.Errorf("%s: the message is changed", name)
+				}
+				if !c.adds {
+					if !strings.HasPrefix(text, "Received: ") {
+						t.Errorf("%s: fields are added: %.300s", name, text)
+					}
+					continue
+				}
+				if _, l := w.link(text); l.Address != to || l.TopicID != w.news.ID {
+					t.Errorf("%s: the link carries %+v", name, l)
+				}
+				if len(field(text, "List-Id")) != 1 || len(field(text, "List-Unsubscribe-Post")) != 1 {
+					t.Errorf("%s: %.500s", name, text)
+				}
+			}
+		}
+	})
+}
+
+// Emails that share a content keep to the topic as others do, and have their links in its places.
+func TestSharedContentSaysHowToLeave(t *testing.T) {
+	t.Parallel()
+	eachTopical(t, func(t *testing.T, w *topical) {
+		ctx := t.Context()
+		c := content.Content{TeamID: w.Acme.TeamID, From: "hello@acme.example", Subject: "Hi {{{NAME}}}",
+			Text: new("Hello {{{NAME}}}, leave: {{{RESEND_UNSUBSCRIBE_URL}}}")}
+		w.Update(func(tx *db.Tx) error { return w.Contents.Add(ctx, tx, &c) })
+		w.leave(w.news, "out@x.example")
+		w.seen.Take()
+		m, err := w.Emails.Mailing(ctx, w.Acme, c.ID, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.TopicID = w.news.ID
+		var entered []emails.Entered
+		w.Update(func(tx *db.Tx) (err error) {
+			entered, err = w.Emails.Enqueue(ctx, tx, m, []emails.To{{Address: "ann@x.example",
+				Values: map[string]string{"NAME": "Ann"}}, {Address: "out@x.example"}, {Address: "bob@x.example"}})
+			return err
+		})
+		for i, want := range []string{"queued ann:queued", "failed out:failed", "queued bob:queued"} {
+			if got := w.states(entered[i].ID); got != want {
+				t.Errorf("%s, not %s", got, want)
+			}
+		}
+		if got := w.failed(); !slices.Equal(got, []string{"out topic_opted_out"}) {
+			t.Errorf("%q", got)
+		}
+		for _, i := range []int{0, 2} {
+			for to, text := range w.composed(entered[i].ID) {
+				url, l := w.link(text)
+				p := mailparse.Parse([]byte(text))
+				if got := p.Text(); l.Address != to || !strings.HasSuffix(strings.TrimSpace(got), "leave: "+url) {
+					t.Errorf("%+v %s", l, got)
+				}
+			}
+		}
+		m.TopicID = id.New()
+		err = w.DB.Update(ctx, func(tx *db.Tx) error {
+			_, err := w.Emails.Enqueue(ctx, tx, m, []emails.To{{Address: "a@x.example"}})
+			return err
+		})
+		if fault.KindOf(err) != fault.Invalid {
+			t.Errorf("an unknown topic: %v", err)
+		}
+	})
+}
+
+// A link by which one unsubscribes is not tracked, whether the sender has a List-Unsubscribe of its own or not, and
+// whether the body is shared or not. Other links are, for each recipient apart.
+func TestUnsubscribeLinksAreNotTracked(t *testing.T) {
+	t.Parallel()
+	eachTopical(t, func(t *testing.T, w *topical) {
+		ctx := t.Context()
+		tracking(w.Node, true, true)
+		const body = `<a href="https://shop.example/">shop</a> <a href="{{{UNSUBSCRIBE_URL}}}?lang=de#x">leave</a>`
+		const from = "news@" + trackedDomain
+		check := func(name, emailID string, want int) {
+			t.Helper()
+			all := deliveries(t, w.Node, emailID)
+			if len(all) != want {
+				t.Errorf("%s: %d jobs", name, len(all))
+			}
+			shop := map[string]bool{}
+			for _, d := range all {
+				to, html, _ := delivered(t, w.Node, d)
+				if len(to) != 1 || strings.Count(html, `href="https://postrider.test/unsubscribe/`) != 1 ||
+					strings.Count(html, "/c/") != 1 || strings.Count(html, "/o/") != 1 {
+					t.Errorf("%s: %q get %s", name, to, html)
+				}
+				link, _, _ := strings.Cut(html, ">")
+				shop[link] = true
+			}
+			if len(shop) != want {
+				t.Errorf("%s: the tracked links of %d recipients are %v", name, want, shop)
+			}
+		}
+		e := about(w.news, "a@x.example", "b@x.example")
+		e.From, e.HTML = from, new(body)
+		check("a body of its own", w.Send(e), 2)
+		e.Headers = []message.Field{{Name: "List-Unsubscribe", Value: "<https://acme.example/leave>"}}
+		check("a field of its own", w.Send(e), 2)
+
+		c := content.Content{TeamID: w.Acme.TeamID, From: from, Subject: "Hi", HTML: new(body)}
+		w.Update(func(tx *db.Tx) error { return w.Contents.Add(ctx, tx, &c) })
+		m, err := w.Emails.Mailing(ctx, w.Acme, c.ID, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.TopicID = w.news.ID
+		var entered []emails.Entered
+		w.Update(func(tx *db.Tx) (err error) {
+			entered, err = w.Emails.Enqueue(ctx, tx, m, []emails.To{{Address: "a@x.example"}})
+			return err
+		})
+		check("a shared body", entered[0].ID, 1)
+	})
+}
+
+// Two transactions each settle one of the last two recipients, and neither sees what the other does: the email is
+// settled all the same.
+func TestLastRecipientsAtTheSameTime(t *testing.T) {
+	n := testnode.New(t, dbtest.Postgres(t), testnode.Options{})
+	emailID := n.Send(testnode.Hello("a@one.example", "b@one.example"))
+	left := func(tx *db.Tx, to string) error {
+		return n.Recorder.Record(t.Context(), tx, events.Event{TeamID: n.Acme.TeamID, EmailID: emailID,
+			Type: events.EmailFailed, Recipient: to, Data: &events.Failed{Reason: "topic_opted_out", Unmailed: true}})
+	}
+	var second sync.WaitGroup
+	ended := make(chan error, 1)
+	n.Update(func(tx *db.Tx) error {
+		if err := left(tx, "a@one.example"); err != nil {
+			return err
+		}
+		var one int
+		if err := tx.QueryRow(t.Context(), `SELECT 1`).Scan(&one); err != nil { // sends what is queued
+			return err
+		}
+		second.Go(func() {
+			ended <- n.DB.Update(t.Context(), func(tx *db.Tx) error { return left(tx, "b@one.example") })
+		})
+		for waits := 0; waits == 0 && len(ended) == 0; { // until the second waits for this one, or is over
+			if err := n.DB.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+				AND datname = current_database()`).Scan(&waits); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	second.Wait()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if e, err := n.Emails.Get(t.Context(), n.Acme.TeamID, emailID); err != nil || e.LastEvent != emails.Failed {
+		t.Errorf("the email is %s, %v", e.LastEvent, err)
+	}
+}

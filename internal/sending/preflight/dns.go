@@ -1,0 +1,182 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/postrider/postrider/internal/mail/authres"
+	"github.com/postrider/postrider/internal/mail/resolve"
+)
+
+// Bounds of the look-ups for one email.
+const (
+	lookUpTime = 5 * time.Second
+	lookUpMax  = 40
+)
+
+// errUnanswered means that there is no definite answer.
+var errUnanswered = errors.New("the DNS did not answer")
+
+// asker makes the look-ups for one email, as many as are allowed.
+type asker struct {
+	dns  resolve.Resolver
+	left atomic.Int32
+}
+
+func newAsker(dns resolve.Resolver) *asker {
+	a := &asker{dns: dns}
+	a.left.Store(lookUpMax)
+	return a
+}
+
+// ask makes one look-up. No records are an answer, too; the error is errUnanswered.
+func ask[T any](a *asker, look func(resolve.Resolver) ([]T, error)) ([]T, error) {
+	if a.dns == nil || a.left.Add(-1) < 0 {
+		return nil, errUnanswered
+	}
+	records, err := look(a.dns)
+	switch {
+	case errors.Is(err, resolve.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errUnanswered, err)
+	}
+	return records, nil
+}
+
+func (a *asker) txt(ctx context.Context, name string) ([]string, error) {
+	return ask(a, func(r resolve.Resolver) ([]string, error) { return r.TXT(ctx, name) })
+}
+
+func (a *asker) mx(ctx context.Context, name string) ([]resolve.MX, error) {
+	return ask(a, func(r resolve.Resolver) ([]resolve.MX, error) { return r.MX(ctx, name) })
+}
+
+func (a *asker) addrs(ctx context.Context, name string) ([]netip.Addr, error) {
+	return ask(a, func(r resolve.Resolver) ([]netip.Addr, error) { return r.Addrs(ctx, name) })
+}
+
+// answers are the results of the checks that ask the DNS.
+type answers struct{ spf, dmarc, alignment Result }
+
+// lookUp makes these checks, in at most lookUpTime.
+func lookUp(ctx context.Context, in *Input) (all answers) {
+	if in.Sender.Sandbox {
+		operators := func(id string) Result {
+			return result(id, Info, "The records of %s are the operator's.", in.From.Domain)
+		}
+		return answers{operators("spf"), operators("dmarc"), operators("alignment")}
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookUpTime)
+	defer cancel()
+	a := newAsker(in.DNS)
+	var both sync.WaitGroup
+	both.Go(func() { all.spf = spf(ctx, a, in) })
+	both.Go(func() {
+		var found policy
+		all.dmarc, found = dmarc(ctx, a, in)
+		all.alignment = alignment(in, found)
+	})
+	both.Wait()
+	return all
+}
+
+// notLookedUp is the result of a check whose records could not be looked up.
+func notLookedUp(id string, in *Input, what, name string) Result {
+	if in.DNS == nil {
+		return result(id, Info, "%s of %s was not looked up, because this installation does not ask the DNS.", what, name)
+	}
+	return result(id, Info, "%s of %s could not be looked up. Check again in a moment.", what, name)
+}
+
+// policy is what the DMARC record says, the default of RFC 7489 if there is none.
+type policy struct{ strictDKIM, strictSPF bool }
+
+// dmarc looks for the record of the domain in From, and then for that of its organizational domain (RFC 7489 section
+// 6.6.3).
+func dmarc(ctx context.Context, a *asker, in *Input) (Result, policy) {
+	const id = "dmarc"
+	from := in.From.Domain
+	org := authres.Organizational(from)
+	names := []string{from}
+	if org != from {
+		names = append(names, org)
+	}
+	for _, name := range names {
+		records, err := a.txt(ctx, "_dmarc."+name)
+		if err != nil {
+			return notLookedUp(id, in, "The DMARC record", name), policy{}
+		}
+		var candidates []string
+		for _, r := range records {
+			if version, _, _ := strings.Cut(r, ";"); strings.ReplaceAll(version, " ", "") == "v=DMARC1" {
+				candidates = append(candidates, r)
+			}
+		}
+		switch len(candidates) {
+		case 0:
+			continue
+		case 1:
+			return judgeDMARC(name, candidates[0], name != from)
+		}
+		return result(id, Problem, "There are %d DMARC records at _dmarc.%s, and receivers use none of several. Keep one.",
+			len(candidates), name).with(candidates...), policy{}
+	}
+	level := Warning
+	if in.Bulk {
+		level = Problem // large mailbox providers refuse it then
+	}
+	return result(id, level, "There is no DMARC record for %s, which large mailbox providers require of bulk mail. "+
+		"Publish a TXT record at _dmarc.%s, such as `v=DMARC1; p=none; rua=mailto:dmarc@%s`.", from, org, org), policy{}
+}
+
+func judgeDMARC(name, record string, parent bool) (Result, policy) {
+	const id = "dmarc"
+	p, ok := authres.ParseDMARC(record, parent)
+	found := policy{p.StrictDKIM, p.StrictSPF}
+	switch {
+	case !ok:
+		return result(id, Problem, "The DMARC record at _dmarc.%s has no valid policy, so that receivers ignore it. Write "+
+			"`v=DMARC1; p=` and none, quarantine or reject.", name).with(record), policy{}
+	case p.Requested == "none":
+		return result(id, Info,
+			"The DMARC record at _dmarc.%s asks for reports only (p=none). Once they show that your own "+
+				"mail passes, ask for quarantine or reject, so that nobody else can send in your name.", name).with(record), found
+	}
+	return result(id, Pass,
+		"The DMARC record at _dmarc.%s asks receivers to %s mail that is not yours.", name, p.Requested).
+		with(record), found
+}
+
+// alignment tells whether the signature and the return path count for the domain in From (RFC 7489 section 3.1).
+func alignment(in *Input, p policy) Result {
+	const id = "alignment"
+	from, s := in.From.Domain, &in.Sender
+	if s.SignedBy == "" && s.ReturnPath == "" {
+		return result(id, Info, "Once the domain %s is added, its signature and its return path will be aligned with the "+
+			"sender.", from)
+	}
+	signature := authres.Aligned(from, s.SignedBy, p.strictDKIM)
+	path := authres.Aligned(from, s.ReturnPath, p.strictSPF)
+	details := []string{"From: " + from, "signed by: " + s.SignedBy, "return path: " + s.ReturnPath}
+	switch {
+	case signature && path:
+		return result(id, Pass, "The signature and the return path are aligned with the sender, as DMARC demands.").
+			with(details...)
+	case signature:
+		return result(id, Info, "Only the signature is aligned with the sender, because the DMARC record demands the same "+
+			"domain in the return path (aspf=s). That suffices; with aspf=r both would count.").with(details...)
+	case path:
+		return result(id, Warning, "Only the return path is aligned with the sender, and DMARC fails once the email is "+
+			"forwarded. Send from the domain that signs, or write adkim=r into the DMARC record.").with(details...)
+	}
+	return result(id, Problem,
+		"Neither the signature nor the return path is aligned with the sender, so that DMARC fails. "+
+			"Send from the domain that signs.").with(details...)
+}

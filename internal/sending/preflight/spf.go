@@ -1,0 +1,295 @@
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Limits of RFC 7208 section 4.6.4 on what evaluating a record may ask of the DNS.
+const (
+	spfMax     = 10 // terms that cause look-ups
+	spfMaxVoid = 2  // look-ups without an answer
+	spfNear    = 9  // terms from which a change elsewhere may exceed the limit
+)
+
+// spf examines the record of the return path, which is what receivers evaluate, with all records that it includes.
+func spf(ctx context.Context, a *asker, in *Input) Result {
+	const id = "spf"
+	host := in.Sender.ReturnPath
+	if host == "" {
+		return result(id, Info, "The return path is not known before the domain %s is added and may send.", in.From.Domain)
+	}
+	w := &spfWalk{a: a}
+	record, err := w.record(ctx, host)
+	switch {
+	case err != nil:
+		return notLookedUp(id, in, "The SPF record", host)
+	case len(record) == 0:
+		return result(id, Problem,
+			"There is no SPF record at %s, the host of the return path. Install the TXT record that "+
+				"`GET /domains/{domain_id}` shows.", host)
+	case len(record) > 1:
+		return result(id, Problem,
+			"There are %d SPF records at %s, and receivers use none of several. Merge them into one.",
+			len(record), host).with(record...)
+	}
+	w.walk(ctx, host, record[0], nil)
+	switch {
+	case w.broken != "":
+		return result(id, Problem, "The SPF record of %s cannot be evaluated: %s. Correct it.", host, w.broken).
+			with(w.details...)
+	case w.terms > spfMax:
+		return result(id, Problem,
+			"The SPF record of %s takes more than the %d look-ups that are allowed, so that receivers "+
+				"do not evaluate it. Remove includes that you do not need.", host, spfMax).with(w.details...)
+	case w.anybody:
+		return result(id, Problem, "The SPF record of %s allows anybody to send (+all). End it with ~all or -all.", host).
+			with(w.details...)
+	case w.void > spfMaxVoid:
+		return result(id, Warning,
+			"The SPF record of %s names %d hosts that have no address, and receivers stop after %d. "+
+				"Remove them.", host, w.void, spfMaxVoid).with(w.details...)
+	case w.ptr:
+		return result(id, Warning, "The SPF record of %s uses ptr, which receivers may pass over (RFC 7208 section 5.5). "+
+			"Name addresses instead.", host).with(w.details...)
+	case w.unknown:
+		return result(id, Info, "A part of the SPF record of %s could not be looked up. Check again in a moment.", host).
+			with(w.details...)
+	case w.terms >= spfNear:
+		return result(id, Info,
+			"The SPF record of %s takes %d of the %d look-ups that are allowed. Add nothing that takes "+
+				"more.", host, w.terms, spfMax).with(w.details...)
+	}
+	return result(id, Pass, "The SPF record of %s takes %d of the %d look-ups that are allowed.", host, w.terms, spfMax).
+		with(w.details...)
+}
+
+// spfWalk follows a record for a sender whom no term matches, which takes the most look-ups.
+type spfWalk struct {
+	a       *asker
+	terms   int  // that cause look-ups
+	void    int  // look-ups without an answer
+	ptr     bool // a term ptr was seen
+	anybody bool // it allows everybody to send
+	unknown bool // there was no definite answer
+	broken  string
+	details []string
+}
+
+// record returns the SPF records at a name (RFC 7208 section 4.5).
+func (w *spfWalk) record(ctx context.Context, name string) (records []string, err error) {
+	all, err := w.a.txt(ctx, name)
+	for _, text := range all {
+		if version, _, _ := strings.Cut(text, " "); strings.EqualFold(version, "v=spf1") {
+			records = append(records, text)
+		}
+	}
+	return records, err
+}
+
+// done reports whether the outcome is known.
+func (w *spfWalk) done() bool { return w.broken != "" || w.terms > spfMax }
+
+// fail ends the walk with the reason for which the record cannot be evaluated.
+func (w *spfWalk) fail(format string, args ...any) {
+	if w.broken == "" {
+		w.broken = shown(fmt.Sprintf(format, args...))
+	}
+}
+
+// walk counts what a record at a name takes. path are the names that led there.
+func (w *spfWalk) walk(ctx context.Context, name, record string, path []string) {
+	terms := strings.Fields(record)[1:]
+	redirect, all := "", false
+	for _, text := range terms {
+		// The whole record must be correct, also what comes after a term that ends the evaluation (section 4.6).
+		if reason := checkTerm(text); reason != "" {
+			w.fail("%q in the record at %s %s", text, name, reason)
+			return
+		}
+	}
+	path = append(path[:len(path):len(path)], name)
+	for _, text := range terms {
+		if value, ok := modifier(text, "redirect"); ok {
+			if redirect != "" {
+				w.fail("the record at %s has several redirects", name)
+				return
+			}
+			redirect = value
+			continue
+		}
+		if all || strings.Contains(strings.SplitN(text, ":", 2)[0], "=") {
+			continue // not reached, or another modifier
+		}
+		qualifier, mechanism, spec := cutMechanism(text)
+		if mechanism == "all" {
+			all = true
+			w.anybody = w.anybody || qualifier == '+'
+			continue
+		}
+		before := w.anybody
+		w.mechanism(ctx, name, mechanism, spec, path)
+		if w.done() {
+			return
+		}
+		w.anybody = before || w.anybody && qualifier == '+'
+	}
+	if redirect != "" && !all {
+		w.count("redirect="+redirect, name)
+		w.follow(ctx, redirect, path)
+	}
+}
+
+// mechanism counts what one term takes.
+func (w *spfWalk) mechanism(ctx context.Context, name, mechanism, spec string, path []string) {
+	switch mechanism {
+	case "include":
+		w.count("include:"+spec, name)
+		w.follow(ctx, spec, path)
+	case "a", "mx":
+		w.count(mechanism+":"+spec, name)
+		if host, _, _ := strings.Cut(spec, "/"); !w.done() && !strings.Contains(host, "%") {
+			w.resolve(ctx, mechanism, cleanHost(orName(host, name)))
+		}
+	case "ptr":
+		w.ptr = true
+		w.count("ptr", name)
+	case "exists":
+		w.count("exists:"+spec, name)
+	}
+}
+
+func orName(host, name string) string {
+	if host == "" {
+		return name
+	}
+	return host
+}
+
+// count counts a term that causes a look-up.
+func (w *spfWalk) count(term, name string) {
+	w.terms++
+	w.details = append(w.details, fmt.Sprintf("%s: %s", name, strings.TrimSuffix(term, ":")))
+}
+
+// resolve looks up what a term a or mx names, to see whether there is anything.
+func (w *spfWalk) resolve(ctx context.Context, mechanism, host string) {
+	n := 0
+	var err error
+	if mechanism == "a" {
+		addrs, e := w.a.addrs(ctx, host)
+		n, err = len(addrs), e
+	} else {
+		hosts, e := w.a.mx(ctx, host)
+		if n, err = len(hosts), e; n > spfMax {
+			w.fail("%s has %d MX records, of which at most %d may be looked up", host, n, spfMax)
+		}
+	}
+	switch {
+	case err != nil:
+		w.unknown = true
+	case n == 0:
+		w.void++
+	}
+}
+
+// follow walks the record that an include or a redirect names.
+func (w *spfWalk) follow(ctx context.Context, spec string, path []string) {
+	if w.done() || strings.Contains(spec, "%") {
+		return // a macro is filled in for each sender
+	}
+	target := cleanHost(spec)
+	if slices.Contains(path, target) {
+		w.fail("the record at %s includes itself", target)
+		return
+	}
+	records, err := w.record(ctx, target)
+	switch {
+	case err != nil:
+		w.unknown = true
+	case len(records) == 0:
+		w.fail("there is no SPF record at %s, which it includes", target)
+	case len(records) > 1:
+		w.fail("there are %d SPF records at %s, which it includes", len(records), target)
+	default:
+		w.walk(ctx, target, records[0], path)
+	}
+}
+
+// modifier returns the value of a term that is a modifier of the given name.
+func modifier(text, name string) (value string, ok bool) {
+	n, value, ok := strings.Cut(text, "=")
+	return value, ok && strings.EqualFold(n, name)
+}
+
+// cutMechanism cuts a term such as ~include:example.com into its parts. The qualifier is + if there is none; the
+// mechanism is in lower case; spec is what follows the colon, or from the slash on.
+func cutMechanism(text string) (qualifier byte, mechanism, spec string) {
+	qualifier = '+'
+	if text != "" && strings.IndexByte("+-?~", text[0]) >= 0 {
+		qualifier, text = text[0], text[1:]
+	}
+	end := strings.IndexAny(text, ":/")
+	if end < 0 {
+		return qualifier, strings.ToLower(text), ""
+	}
+	return qualifier, strings.ToLower(text[:end]), strings.TrimPrefix(text[end:], ":")
+}
+
+// checkTerm returns what is wrong with a term (RFC 7208 section 4.6.1 and 5), or "".
+func checkTerm(text string) string {
+	if name, value, ok := strings.Cut(text, "="); ok && !strings.ContainsAny(name, ":/") {
+		known := strings.EqualFold(name, "redirect") || strings.EqualFold(name, "exp")
+		switch {
+		case !isScheme(strings.ReplaceAll(name, "_", "-")):
+			return "is no term"
+		case known && !isSpec(value):
+			return "names no domain"
+		}
+		return "" // modifiers that are not known are passed over
+	}
+	_, mechanism, spec := cutMechanism(text)
+	domain, _, _ := strings.Cut(spec, "/")
+	switch mechanism {
+	case "all":
+		if spec != "" {
+			return "must be all alone"
+		}
+	case "include", "exists":
+		if !isSpec(spec) {
+			return "names no domain"
+		}
+	case "a", "mx", "ptr":
+		if domain != "" && !isSpec(domain) || strings.HasSuffix(text, ":") {
+			return "names no domain"
+		}
+	case "ip4", "ip6":
+		if !isNetwork(spec, mechanism == "ip6") {
+			return "is no address or network"
+		}
+	default:
+		return "is a mechanism that does not exist"
+	}
+	return ""
+}
+
+// isSpec reports whether text can name a domain, which may contain macros.
+func isSpec(text string) bool {
+	if strings.Contains(text, "%") {
+		return len(text) <= 255
+	}
+	return strings.Contains(cleanHost(text), ".")
+}
+
+func isNetwork(text string, six bool) bool {
+	addr, err := netip.ParseAddr(text)
+	if strings.Contains(text, "/") {
+		var p netip.Prefix
+		p, err = netip.ParsePrefix(text)
+		addr = p.Addr()
+	}
+	return err == nil && addr.Is6() == six
+}

@@ -1,0 +1,143 @@
+package preflight
+
+import (
+	"net/netip"
+	"strings"
+
+	"golang.org/x/net/idna"
+	"golang.org/x/net/publicsuffix"
+)
+
+// target is where a link or an image leads.
+type target struct {
+	scheme string // in lower case; "" if there is none
+	host   string // of http and https, in lower-case ASCII
+}
+
+// maxURL is how many octets of an address are looked at for its scheme and host.
+const maxURL = 2000
+
+// parseTarget reads an address as browsers do, which take more than net/url: they overlook spaces around it and line
+// breaks within, and read backslashes as slashes.
+func parseTarget(address string) target {
+	address = strings.TrimSpace(address[:min(len(address), maxURL)])
+	if strings.ContainsAny(address, "\t\r\n") {
+		address = strings.NewReplacer("\t", "", "\r", "", "\n", "").Replace(address)
+	}
+	end := strings.IndexAny(address, ":/?#\\")
+	if end <= 0 || address[end] != ':' || !isScheme(address[:end]) {
+		return target{}
+	}
+	t := target{scheme: strings.ToLower(address[:end])}
+	if t.scheme != "http" && t.scheme != "https" {
+		return t
+	}
+	t.host = hostOf(strings.TrimLeft(address[end+1:], `/\`))
+	return t
+}
+
+// hostOf returns the host of what follows the slashes of an address, "" if it is no host.
+func hostOf(authority string) string {
+	if end := strings.IndexAny(authority, `/\?#`); end >= 0 {
+		authority = authority[:end]
+	}
+	authority = authority[strings.LastIndexByte(authority, '@')+1:]
+	if strings.HasPrefix(authority, "[") {
+		inner, _, _ := strings.Cut(authority[1:], "]")
+		if a, err := netip.ParseAddr(inner); err != nil || a.Zone() != "" {
+			return ""
+		}
+		return strings.ToLower(inner)
+	}
+	host, _, _ := strings.Cut(authority, ":")
+	return cleanHost(host)
+}
+
+// cleanHost returns a host in lower-case ASCII without the final dot, "" if it is none.
+func cleanHost(host string) string {
+	if len(host) > 1000 {
+		return ""
+	}
+	if strings.Contains(host, "%") || strings.ContainsFunc(host, func(r rune) bool { return r >= 0x80 }) {
+		ascii, err := idna.Lookup.ToASCII(host)
+		if err != nil {
+			return ""
+		}
+		host = ascii
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if host == "" || len(host) > 253 || strings.ContainsFunc(host, notHostRune) || strings.Contains("."+host+".", "..") {
+		return ""
+	}
+	return host
+}
+
+func notHostRune(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '.' || r == '_')
+}
+
+func isScheme(s string) bool {
+	for i, c := range []byte(s) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
+		case i > 0 && ('0' <= c && c <= '9' || c == '+' || c == '-' || c == '.'):
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
+
+// isLocal reports whether only the reader's own network can have a host of that name or address.
+func isLocal(host string) bool {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsUnspecified()
+	}
+	for _, name := range []string{"localhost", "local", "internal", "lan", "home.arpa"} {
+		if host == name || strings.HasSuffix(host, "."+name) {
+			return true
+		}
+	}
+	return !strings.Contains(host, ".")
+}
+
+// shownHost returns the host that a link's text claims to lead to, "" if it claims none. bare reports that the text
+// is only a name, such as example.com, which may be meant as something else.
+func shownHost(text string) (host string, bare bool) {
+	text = strings.TrimSpace(text)
+	if text == "" || len(text) > maxURL || strings.ContainsAny(text, " \t\r\n\u00a0") {
+		return "", false // words, or an address among words
+	}
+	if t := parseTarget(text); t.scheme == "http" || t.scheme == "https" {
+		if strings.Contains(text, "://") && strings.Contains(t.host, ".") {
+			return t.host, false
+		}
+		return "", false
+	}
+	if strings.Contains(text, "@") {
+		return "", false
+	}
+	host = hostOf(text)
+	if rest, ok := strings.CutPrefix(host, "www."); ok && strings.Contains(rest, ".") {
+		return host, false
+	}
+	if !isRegistered(host) {
+		return "", false
+	}
+	return host, true
+}
+
+// isRegistered reports whether a host is at or below a domain that somebody can have registered. An unknown suffix,
+// such as that of setup.exe, is none.
+func isRegistered(host string) bool {
+	if host == "" {
+		return false
+	}
+	suffix, icann := publicsuffix.PublicSuffix(host)
+	return suffix != host && (icann || strings.Contains(suffix, "."))
+}
+
+// shorteners are hosts that lead elsewhere for anybody, and are therefore refused or distrusted by filters.
+var shorteners = map[string]bool{"bit.ly": true, "buff.ly": true, "cutt.ly": true, "goo.gl": true, "is.gd": true,
+	"ow.ly": true, "rb.gy": true, "rebrand.ly": true, "shorturl.at": true, "t.co": true, "t.ly": true, "tiny.cc": true,
+	"tinyurl.com": true, "v.gd": true}

@@ -1,0 +1,175 @@
+package render_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+
+	"github.com/postrider/postrider/internal/sending/render"
+)
+
+// An author decides which values are HTML.
+func TestEscape(t *testing.T) {
+	values := render.Values{"V": `<a href="x">'&amp;'</a>`, "escape": "plain", "EMPTY": ""}
+	const escaped = "&lt;a href=&#34;x&#34;&gt;&#39;&amp;amp;&#39;&lt;/a&gt;"
+	for _, c := range []struct{ text, html, plain string }{
+		{"{{{V}}}", values["V"], values["V"]},
+		{"{{{escape V}}}", escaped, values["V"]},
+		{"{{{ escape\t V |<b>none</b>}}}", escaped, values["V"]},
+		{"{{{escape NONE|<b>none</b>}}}.", "<b>none</b>.", "<b>none</b>."},
+		{"{{{escape EMPTY|none}}}.", ".", "."},
+		{"{{{escape}}}", "plain", "plain"},
+		{"{{{escape |x}}}", "plain", "plain"},
+		{"{{{escapeV}}}", "", ""},
+		{"{{{escape V W}}}", "{{{escape V W}}}", "{{{escape V W}}}"},
+	} {
+		asHTML, asText := render.CompileHTML(c.text), render.Compile(c.text)
+		if got := asHTML.Fill(values); got != c.html {
+			t.Errorf("%q as HTML becomes %q, want %q", c.text, got, c.html)
+		}
+		if n := asHTML.Len(values); n != len(c.html) {
+			t.Errorf("%q as HTML: the length is %d, want %d", c.text, n, len(c.html))
+		}
+		if got := asText.Fill(values); got != c.plain {
+			t.Errorf("%q as text becomes %q, want %q", c.text, got, c.plain)
+		}
+		if got := asText.Line(values); got != c.plain {
+			t.Errorf("%q as a line becomes %q, want %q", c.text, got, c.plain)
+		}
+		if n := asText.Len(values); n != len(c.plain) {
+			t.Errorf("%q as text: the length is %d, want %d", c.text, n, len(c.plain))
+		}
+	}
+}
+
+// The address of the unsubscribe page has three names, and may stand in two braces.
+func TestUnsubscribeURL(t *testing.T) {
+	values := render.Values{render.UnsubscribeURL: "U", "NAME": "N"}
+	for _, c := range []struct{ text, want string }{
+		{"{{{POSTRIDER_UNSUBSCRIBE_URL}}}", "U"},
+		{"{{{RESEND_UNSUBSCRIBE_URL}}}", "U"},
+		{"{{{UNSUBSCRIBE_URL|none}}}", "U"},
+		{"{{POSTRIDER_UNSUBSCRIBE_URL}}", "U"},
+		{"a{{ RESEND_UNSUBSCRIBE_URL }}b{{UNSUBSCRIBE_URL}}{{{NAME}}}c{{UNSUBSCRIBE_URL}}", "aUbUNcU"},
+		{"{{UNSUBSCRIBE_URL}}}", "U}"},
+		{"{{{UNSUBSCRIBE_URL}}", "{U"},
+		{"{{NAME}} {{OTHER_UNSUBSCRIBE_URL}} {{unsubscribe_url}} {{}} }} {{", ""},
+		{"{{{NONE|see {{UNSUBSCRIBE_URL}} }}}", "see {{UNSUBSCRIBE_URL}}"}, // a fallback is not filled
+		{"{{{no name {{UNSUBSCRIBE_URL}}}", "{{{no name U}"},
+	} {
+		if c.want == "" {
+			c.want = c.text
+		}
+		tmpl := render.Compile(c.text)
+		if got := tmpl.Fill(values); got != c.want {
+			t.Errorf("%q becomes %q, want %q", c.text, got, c.want)
+		}
+		if n := tmpl.Len(values); n != len(c.want) {
+			t.Errorf("%q: the length is %d, want %d", c.text, n, len(c.want))
+		}
+		for _, name := range tmpl.Names() {
+			if name != render.UnsubscribeURL && name != "NAME" && name != "NONE" {
+				t.Errorf("%q has the name %q", c.text, name)
+			}
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for _, c := range []struct {
+		text         string
+		line, column int // 0 if there is nothing to report
+		near, reason string
+	}{
+		{"", 0, 0, "", ""},
+		{"no {{braces}} at } all {", 0, 0, "", ""},
+		{"{{{NAME}}} {{{escape x|}}} {{{{NAME}}}} {{UNSUBSCRIBE_URL}}", 0, 0, "", ""},
+		{"@media print{@supports(a:b){p{c:d}}} {{{NAME}}}", 0, 0, "", ""},
+		{"Dear {{{NAME", 1, 6, "{{{NAME", "is not closed"},
+		{"Dear {{{NAME}} you", 1, 6, "{{{NAME}} you", "is not closed"},
+		{"a\nbä {{{NAME} {{{NAME}}}", 2, 4, "{{{NAME} ", "is not closed"},
+		{"{{{A}}}\n{{{first name}}}", 2, 1, "{{{first name}}}", "other characters"},
+		{"{{{}}}", 1, 1, "{{{}}}", "no name"},
+		{"{{{ |x}}}", 1, 1, "{{{ |x}}}", "no name"},
+		{"{{{{{{A}}}}}}", 1, 1, "{{{", "is not closed"},
+		{"{{{" + strings.Repeat("n", 101) + "}}}", 1, 1, "{{{" + strings.Repeat("n", 37) + "…", "name of 101 octets"},
+		{"{{{A|" + strings.Repeat("f", 2001) + "}}}", 1, 1, "{{{A|" + strings.Repeat("f", 35) + "…",
+			"fallback of 2001 octets"},
+	} {
+		err := render.Check(c.text)
+		var e *render.SyntaxError
+		if c.line == 0 {
+			if err != nil {
+				t.Errorf("%.60q: %v", c.text, err)
+			}
+			continue
+		}
+		if !errors.As(err, &e) {
+			t.Errorf("%.60q: no error, but %v", c.text, err)
+			continue
+		}
+		if e.Line != c.line || e.Column != c.column || e.Near != c.near || !strings.Contains(e.Reason, c.reason) {
+			t.Errorf("%.60q: %v; want line %d, column %d, near %q, a reason with %q", c.text, e, c.line, c.column, c.near,
+				c.reason)
+		}
+		if !strings.HasPrefix(c.text[e.Offset:], "{{{") {
+			t.Errorf("%.60q: at offset %d there are no braces", c.text, e.Offset)
+		}
+	}
+}
+
+// FuzzEscape checks that an escaped value is text, whatever it is.
+func FuzzEscape(f *testing.F) {
+	f.Add(`"><script>alert(1)</script>`)
+	f.Add("&amp;lt;'`=")
+	f.Fuzz(func(t *testing.T, value string) {
+		if strings.ContainsAny(value, "\x00\r") {
+			return // a parser replaces these
+		}
+		h := render.CompileHTML(`<p title="{{{escape V}}}" lang='{{{escape V}}}'>.{{{escape V}}}.</p>`)
+		doc, err := html.Parse(strings.NewReader(h.Fill(render.Values{"V": value})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := doc.FirstChild.LastChild.FirstChild
+		if p.Data != "p" || p.NextSibling != nil || p.FirstChild == nil || p.FirstChild != p.LastChild {
+			t.Fatalf("%q is not text", value)
+		}
+		if got := p.FirstChild.Data; got != "."+value+"." {
+			t.Errorf("%q is the text %q", value, got)
+		}
+		for _, a := range p.Attr {
+			if a.Val != value {
+				t.Errorf("%q is the attribute %q", value, a.Val)
+			}
+		}
+		if len(p.Attr) != 2 {
+			t.Errorf("%q makes %d attributes", value, len(p.Attr))
+		}
+	})
+}
+
+// FuzzCheck checks that a text without a complaint has no opening braces left when it is filled.
+func FuzzCheck(f *testing.F) {
+	f.Add("{{{A|{{{b}}}")
+	f.Add("{{{A}} {{{B}}}")
+	f.Add("{{{{{{A}}}}}}")
+	f.Fuzz(func(t *testing.T, text string) {
+		err := render.Check(text)
+		tmpl := render.Compile(text)
+		values := render.Values{}
+		for _, name := range tmpl.Names() {
+			values[name] = "x"
+		}
+		filled := tmpl.Fill(values)
+		if err == nil && strings.Contains(filled, "{{{") {
+			t.Errorf("%q has braces left: %q", text, filled)
+		}
+		var e *render.SyntaxError
+		if err != nil && (!errors.As(err, &e) || !strings.HasPrefix(text[e.Offset:], "{{{")) {
+			t.Errorf("%q: %v", text, err)
+		}
+	})
+}

@@ -1,0 +1,134 @@
+package suppressions_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/erasure"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/suppressions"
+)
+
+// A verb of which any statement fails says so, and has changed nothing.
+func TestVerbsWithoutAStatement(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		ctx, recorder := t.Context(), &events.Recorder{}
+		s := suppressions.New(d, recorder)
+		recorder.Listen(s)
+		if _, err := s.Add(ctx, "team", []string{"ann@one.example", "bob@one.example"}); err != nil {
+			t.Fatal(err)
+		}
+		list := func() []suppressions.Suppression {
+			all, _, err := s.List(ctx, "team", "", page.Page{})
+			if err != nil {
+				t.Error(err)
+			}
+			return all
+		}
+		for _, c := range []struct {
+			name string
+			act  func() error
+		}{
+			{"Add", func() error {
+				_, err := s.Add(ctx, "team", []string{"ann@one.example", "carl@one.example"})
+				return err
+			}},
+			{"List", func() error { _, _, err := s.List(ctx, "team", "", page.Page{}); return err }},
+			{"Among", func() error { _, err := s.Among(ctx, d.Reader, "team", []string{"ann@one.example"}); return err }},
+			{"Get", func() error { _, err := s.Get(ctx, "team", "ann@one.example"); return err }},
+			{"Remove", func() error { _, err := s.Remove(ctx, "team", "ann@one.example"); return err }},
+			{"RemoveAll", func() error { _, err := s.RemoveAll(ctx, "team", []string{"bob@one.example"}); return err }},
+			{"Recorded", func() error {
+				return d.Update(ctx, func(tx *db.Tx) error {
+					return recorder.Record(ctx, tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailComplained,
+						Recipient: "dan@one.example", Data: &events.Complaint{}})
+				})
+			}},
+			{"EraseAddress", func() error { _, err := erase(t, d, "carl@one.example", false, "team"); return err }},
+		} {
+			before := list()
+			failed := trace.EachBroken(t, nil, c.act, func(err error) {
+				if err != nil && !slices.Equal(before, list()) {
+					t.Errorf("%s fails and has changed something: %v", c.name, err)
+				}
+			})
+			if failed < 1 {
+				t.Errorf("%s never fails", c.name)
+			}
+		}
+		if trace.EachBroken(t, nil, func() error { return s.EraseTeam(ctx, "team") }, nil) < 1 || len(list()) > 0 {
+			t.Errorf("erased is all but %+v", list())
+		}
+	})
+}
+
+// An address of which the database does not say whether it was entered is looked up: Add fails or the address is
+// listed, and not both. One that is listed already has nothing to look up.
+func TestAddWithoutAnswer(t *testing.T) {
+	d, proxy := dbtest.Proxied(t, 0)
+	s := suppressions.New(d, &events.Recorder{})
+	var n int
+	dbtest.EachTorn(t, proxy, func() { n++ }, func() error {
+		_, err := s.Add(t.Context(), "team", []string{fmt.Sprintf("to%d@one.example", n)})
+		return err
+	}, func(skip int, err error) {
+		_, missing := s.Get(t.Context(), "team", fmt.Sprintf("to%d@one.example", n))
+		if (err == nil) != (missing == nil) {
+			t.Errorf("answer %d torn: it is added: %v; it is listed: %v", skip, err, missing)
+		}
+	})
+	if n < 3 {
+		t.Errorf("%d addresses were added: the test reaches too little", n)
+	}
+}
+
+func erase(t *testing.T, d *db.DB, address string, dry bool, teamIDs ...string) (erasure.Report, error) {
+	t.Helper()
+	a, err := erasure.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return suppressions.EraseAddress(t.Context(), d, a, erasure.Scope{Teams: teamIDs, DryRun: dry})
+}
+
+// An address is taken off the lists of the teams that are named, however many they are and wherever they stand, and
+// what was found is counted. A dry run only counts.
+func TestEraseAddress(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s := suppressions.New(d, &events.Recorder{})
+		teamIDs := make([]string, 1600)
+		for i := range teamIDs {
+			teamIDs[i] = fmt.Sprintf("team %04d", i)
+		}
+		for _, teamID := range []string{teamIDs[0], teamIDs[1001], teamIDs[1599], "other"} { // none in the second 500
+			if _, err := s.Add(t.Context(), teamID, []string{"ann@one.example", "bob@one.example"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		left := func() (n int) {
+			t.Helper()
+			err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM suppressions WHERE address = 'ann@one.example'`).Scan(&n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		for _, c := range []struct {
+			dry  bool
+			want string
+			left int
+		}{{true, "[{suppressions deleted 3 }]", 4}, {false, "[{suppressions deleted 3 }]", 1}, {false, "[]", 1}} {
+			found, err := erase(t, d, "Ann@one.example", c.dry, teamIDs...)
+			if n := left(); err != nil || fmt.Sprint(found) != c.want || n != c.left {
+				t.Errorf("dry %v: found %v, %v; %d are left, want %s and %d", c.dry, found, err, n, c.want, c.left)
+			}
+		}
+		if _, err := s.Get(t.Context(), teamIDs[0], "bob@one.example"); err != nil {
+			t.Errorf("another address: %v", err)
+		}
+	})
+}

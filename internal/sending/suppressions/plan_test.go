@@ -1,0 +1,45 @@
+package suppressions_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/suppressions"
+)
+
+// The list of an origin that few entries have goes by an index, and does not pass over the others.
+func TestRareOriginGoesByIndex(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		s := suppressions.New(d, &events.Recorder{})
+		err := d.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `INSERT INTO suppressions (id, team_id, address, origin, source_id, created_at)
+				WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
+				SELECT 's' || i, 'team', 'to' || i, CASE WHEN i < 4 THEN 'complaint' ELSE 'bounce' END, '', 0 FROM n`)
+			if err == nil {
+				_, err = tx.Exec(t.Context(), `ANALYZE suppressions`)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range []page.Page{{Limit: 2}, {Limit: 2, After: "s3"}, {Limit: 2, Before: "s1"}, {}} {
+			trace.Take()
+			all, _, err := s.List(t.Context(), "team", suppressions.Complaint, p)
+			if err != nil || len(all) < 2 {
+				t.Errorf("%+v: %d, %v", p, len(all), err)
+			}
+			for _, asked := range trace.Take() {
+				plan := trace.Plan(t, asked)
+				if !strings.Contains(plan, "suppressions_origin") || strings.Contains(plan, "TEMP B-TREE") ||
+					strings.Contains(plan, "Sort") {
+					t.Errorf("%+v: %s\n%s", p, asked.SQL, plan)
+				}
+			}
+		}
+	})
+}

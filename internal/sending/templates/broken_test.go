@@ -1,0 +1,105 @@
+package templates_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/content"
+	"github.com/postrider/postrider/internal/sending/templates"
+)
+
+// state is all that is stored of templates, their versions and contents.
+func state(t *testing.T, d *db.DB) (all string) {
+	t.Helper()
+	for _, query := range []string{
+		`SELECT id || name || alias || current_id || published_id || versions || revision || deleted FROM templates
+			ORDER BY id`,
+		`SELECT id || number || content_id || published_at || variables FROM template_versions ORDER BY id`,
+		`SELECT id || kept FROM contents ORDER BY id`,
+	} {
+		rows, err := d.Query(t.Context(), query)
+		list, err := db.Collect(rows, err, func(r db.Row) (s string, err error) {
+			err = r.Scan(&s)
+			return s, err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all += fmt.Sprintln(list)
+	}
+	return all
+}
+
+// An operation of which any statement fails says so, and has changed nothing.
+func TestOperationsWithoutAStatement(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		ctx := t.Context()
+		s := templates.New(d, content.New(d), 1<<20)
+		if _, err := s.Create(ctx, "team", order()); err != nil {
+			t.Fatal(err)
+		}
+		other := order()
+		for i, c := range []struct {
+			name string
+			act  func() error
+		}{
+			{"Create", func() error {
+				other.Alias += "x"
+				_, err := s.Create(ctx, "team", other)
+				return err
+			}},
+			{"Get", func() error { _, _, err := s.Get(ctx, "team", "order"); return err }},
+			{"List", func() error { _, _, err := s.List(ctx, "team", page.Page{}); return err }},
+			{"Update", func() error {
+				_, err := s.Update(ctx, "team", "order", templates.Change{HTML: new("<b>"), Variables: &[]templates.Declared{}})
+				return err
+			}},
+			{"Restore", func() error { _, err := s.Restore(ctx, "team", "order", "1"); return err }},
+			{"Publish", func() error { _, err := s.Publish(ctx, "team", "order"); return err }},
+			{"Published", func() error {
+				_, err := templates.New(d, content.New(d), 1<<20).Published(ctx, "team", "order")
+				return err
+			}},
+			{"Versions", func() error { _, _, _, err := s.Versions(ctx, "team", "order", page.Page{}); return err }},
+			{"Version", func() error { _, _, err := s.Version(ctx, "team", "order", "1"); return err }},
+			{"Compare", func() error { _, err := s.Compare(ctx, "team", "order", "1", "2"); return err }},
+			{"Render", func() error {
+				_, err := s.Render(ctx, "team", "order", templates.Filling{
+					Variables: map[string]scalar.Value{"ITEM": scalar.OfText("x")}})
+				return err
+			}},
+			{"Duplicate", func() error { _, err := s.Duplicate(ctx, "team", "order"); return err }},
+			{"Delete", func() error { _, err := s.Delete(ctx, "team", "order"); return err }},
+		} {
+			before := state(t, d)
+			failed := trace.EachBroken(t, nil, c.act, func(err error) {
+				if err != nil && state(t, d) != before {
+					t.Errorf("%d, %s fails and has changed something: %v", i, c.name, err)
+				}
+			})
+			if failed < 1 {
+				t.Errorf("%s never fails", c.name)
+			}
+		}
+		if trace.EachBroken(t, nil, func() error { return s.Sweep(ctx) }, nil) < 1 {
+			t.Error("Sweep never fails")
+		}
+		var n int
+		err := d.QueryRow(ctx, `SELECT COUNT(*) FROM template_versions v WHERE NOT EXISTS (SELECT 1 FROM templates t
+			WHERE t.id = v.template_id AND NOT t.deleted)`).Scan(&n)
+		if err != nil || n != 0 {
+			t.Errorf("%d versions of deleted templates are left, %v", n, err)
+		}
+		if trace.EachBroken(t, nil, func() error { return s.EraseTeam(ctx, "team") }, nil) < 1 {
+			t.Error("EraseTeam never fails")
+		}
+		if _, _, err := s.Get(ctx, "team", "orderx"); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("after the team was erased: %v", err)
+		}
+	})
+}

@@ -1,0 +1,296 @@
+package templates
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/sending/content"
+	"github.com/postrider/postrider/internal/sending/render"
+)
+
+const (
+	hintTopic   = "templates"
+	cacheFor    = time.Second // the longest that another node's change goes unnoticed if its hint is lost
+	cacheCount  = 10_000      // names of templates
+	cacheOctets = 16 << 20
+)
+
+// Sendable is the published version of a template, ready to be filled.
+type Sendable struct {
+	TemplateID string
+	Content    *content.Compiled
+
+	variables []Variable
+}
+
+// Values returns what to put in the place of each variable that the version declares: the given value, or else the
+// fallback. A variable has neither if all its placeholders have fallbacks of their own. Further values are ignored. An
+// error names the member of template.variables at fault.
+func (s *Sendable) Values(given map[string]scalar.Value) (render.Values, error) {
+	return valuesFor(s.Content, s.variables, given, "template.variables")
+}
+
+// Lacks returns a variable that [Sendable.Values] refuses to do without, and that is none of some names; "" if there is
+// none.
+func (s *Sendable) Lacks(names []string) string {
+	for _, d := range s.variables {
+		if d.Fallback == (scalar.Value{}) && !s.Content.Optional(d.Key) && !slices.Contains(names, d.Key) {
+			return d.Key
+		}
+	}
+	return ""
+}
+
+// Published returns the version of a template that emails are sent with, by the template's id or alias. The error is a
+// NotFound fault if there is no such template, and an Invalid one if it was never published.
+func (s *Service) Published(ctx context.Context, teamID, idOrAlias string) (*Sendable, error) {
+	p, err := s.published(ctx, teamID, idOrAlias)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.contents.Get(ctx, teamID, p.contentID)
+	if fault.KindOf(err) == fault.NotFound {
+		return nil, notFound().Because(err) // the template was deleted long ago, and the cache not told
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Sendable{p.templateID, c, p.variables}, nil
+}
+
+func (s *Service) published(ctx context.Context, teamID, idOrAlias string) (published, error) {
+	if id.Valid(idOrAlias) {
+		idOrAlias = strings.ToLower(idOrAlias)
+	} else if !isAlias(idOrAlias) {
+		return published{}, notFound()
+	}
+	p, changes, ok := s.cache.get(teamID, idOrAlias)
+	if ok {
+		return p, nil
+	}
+	p, err := getPublished(ctx, s.d.Reader, teamID, idOrAlias)
+	if err != nil {
+		return p, err
+	}
+	if p.versionID == "" {
+		return p, unpublished()
+	}
+	s.cache.put(teamID, idOrAlias, p, changes)
+	return p, nil
+}
+
+func unpublished() error {
+	return fault.Invalidf("template.id",
+		"The template has not been published (`template.id`). Publish it first: POST /templates/{id}/publish.")
+}
+
+// changed drops what all nodes have cached of a team's templates, when the transaction commits.
+func (s *Service) changed(tx *db.Tx, teamID string) {
+	tx.AfterCommit(func() { s.d.Hint(hintTopic, teamID) })
+}
+
+// cache has what was published, by team and then by id or alias. What has expired is dropped once a second.
+type cache struct {
+	mu      sync.Mutex
+	teams   map[string]map[string]remembered
+	n       int
+	octets  int
+	swept   time.Time // when what had expired was dropped last
+	changes uint64    // how often something was forgotten
+}
+
+type remembered struct {
+	published
+	until time.Time
+}
+
+func (c *cache) clear() { c.teams, c.n, c.octets = map[string]map[string]remembered{}, 0, 0 }
+
+// get returns what is cached, and what put must be given if nothing is.
+func (c *cache) get(teamID, name string) (p published, changes uint64, ok bool) {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, ok := c.teams[teamID][name]
+	return r.published, c.changes, ok && now.Before(r.until)
+}
+
+// put caches what was read, unless something was changed since get was called: it may have been read before that.
+func (c *cache) put(teamID, name string, p published, changes uint64) {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.changes != changes {
+		return
+	}
+	if now.Sub(c.swept) >= cacheFor {
+		c.sweep(now)
+	}
+	c.drop(teamID, name)
+	if c.n++; c.n > cacheCount || c.octets+p.weight() > cacheOctets {
+		c.clear()
+		c.n = 1
+	}
+	c.octets += p.weight()
+	of := c.teams[teamID]
+	if of == nil {
+		of = map[string]remembered{}
+		c.teams[teamID] = of
+	}
+	of[name] = remembered{p, now.Add(cacheFor)}
+}
+
+// sweep drops what has expired.
+func (c *cache) sweep(now time.Time) {
+	c.swept = now
+	for teamID, of := range c.teams {
+		for name, r := range of {
+			if !now.Before(r.until) {
+				c.drop(teamID, name)
+			}
+		}
+	}
+}
+
+func (c *cache) drop(teamID, name string) {
+	of := c.teams[teamID]
+	r, ok := of[name]
+	if !ok {
+		return
+	}
+	c.n--
+	c.octets -= r.weight()
+	delete(of, name)
+	if len(of) == 0 {
+		delete(c.teams, teamID)
+	}
+}
+
+// forget drops what is cached of a team.
+func (c *cache) forget(teamID string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name := range c.teams[teamID] {
+		c.drop(teamID, name)
+	}
+	c.changes++
+}
+
+// weight estimates the memory that it takes in the cache, in octets. It is at most some 500 KB.
+func (p *published) weight() int {
+	n := 512
+	for i := range p.variables {
+		n += 256 + len(p.variables[i].Key) + len(p.variables[i].Fallback.Text)
+	}
+	return n
+}
+
+// Rendered is what an email with a template would say.
+type Rendered struct {
+	From    string // empty when the template has none
+	Subject string // empty when the template has none
+	ReplyTo []string
+	HTML    string
+	Text    string // as it is sent: made from the HTML if the template has none
+
+	held
+}
+
+// Filling says what of a template is filled, and how.
+type Filling struct {
+	Version   string // published or empty for the published version, draft for the newest, or the id or number of one
+	Variables map[string]scalar.Value
+	From      string // the sender of an email that has its own, which takes the place of the template's
+
+	UnsubscribeURL string // empty for none, as in an email without a topic
+}
+
+// Render fills a version of a template as an email that is sent with it is filled, and applies the rules that apply to
+// that. An error names a member of variables, or the field that is wrong once it is filled. HTML and given text
+// that would be larger than an email may be, or than 10 MB, are refused before they are made. The caller closes what is
+// returned.
+func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how Filling) (Rendered, error) {
+	t, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
+	if err != nil {
+		return Rendered{}, err
+	}
+	switch {
+	case how.Version == "" || how.Version == "published":
+		if !t.Published() {
+			return Rendered{}, fault.Invalidf("version",
+				"The template has not been published. Publish it first, or render the version `draft`.")
+		}
+		if v.ID != t.PublishedID {
+			v, err = getVersion(ctx, s.d.Reader, teamID, t.ID, t.PublishedID)
+		}
+	case how.Version == "draft":
+	default:
+		v, err = s.version(ctx, &t, how.Version)
+	}
+	if err == nil {
+		err = s.readOne(ctx, &v)
+	}
+	if err != nil {
+		return Rendered{}, err
+	}
+	defer v.Close()
+	if how.From != "" {
+		v.Text.From = ""
+	}
+	c := content.Compile(v.Text.content(teamID))
+	values, err := valuesFor(c, v.Variables, how.Variables, "variables")
+	if err != nil {
+		return Rendered{}, err
+	}
+	if how.UnsubscribeURL != "" {
+		values[render.UnsubscribeURL] = how.UnsubscribeURL
+	}
+	r, err := s.fill(ctx, c, values)
+	if how.From != "" {
+		r.From = how.From
+	}
+	return r, err
+}
+
+// fill fills a content and checks what depends on the values.
+func (s *Service) fill(ctx context.Context, c *content.Compiled, values render.Values) (r Rendered, err error) {
+	if err := c.CheckLines(values); err != nil {
+		return r, err
+	}
+	size := c.Size(values)
+	if size > s.maxRendered {
+		return r, fault.Invalidf("html", "The `html` and `text` fields would have %d bytes in all once they are filled; the "+
+			"limit is %d.", size, s.maxRendered)
+	}
+	if c.Empty(values) {
+		return r, fault.New(fault.Missing, "html", "Nothing is left of the `html` and `text` fields once the variables are "+
+			"filled in.")
+	}
+	r.From, r.Subject, r.ReplyTo = c.From(values), c.Subject(values), c.ReplyTo(values)
+	if r.From != "" {
+		if err := parseMailbox("from", r.From, message.ParseFrom); err != nil {
+			return r, err
+		}
+	}
+	if err := checkSubject(r.Subject); err != nil {
+		return r, err
+	}
+	for _, text := range r.ReplyTo {
+		if err := parseMailbox("reply_to", text, message.ParseAddress); err != nil {
+			return r, err
+		}
+	}
+	if r.held, err = reserve(ctx, s.memory.made, c.TeamID, size); err != nil {
+		return r, err
+	}
+	r.HTML, r.Text = c.Parts(values)
+	return r, nil
+}

@@ -1,0 +1,444 @@
+package templates
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/content"
+)
+
+// triesMax is how often a change is worked out again because others changed the template meanwhile. Of those that
+// change a template at the same time at least one succeeds each time.
+const triesMax = 100
+
+// Service implements the operations on templates.
+type Service struct {
+	d        *db.DB
+	contents *content.Service
+	cache    cache
+	memory   memory
+
+	maxRendered int64 // octets
+}
+
+// New returns a service that stores the contents of versions in contents. maxEmail is the size of the largest email, in
+// octets.
+func New(d *db.DB, contents *content.Service, maxEmail int64) *Service {
+	s := &Service{d: d, contents: contents, memory: newMemory(), maxRendered: min(maxEmail, maxRendered)}
+	s.cache.clear()
+	d.OnHint(hintTopic, s.cache.forget)
+	return s
+}
+
+// Create adds a template with a first version, which is not published.
+func (s *Service) Create(ctx context.Context, teamID string, n NewTemplate) (Template, error) {
+	if err := checkName(n.Name); err != nil {
+		return Template{}, err
+	}
+	if n.HTML == nil {
+		return Template{}, fault.MissingField("html")
+	}
+	if err := checkAlias(n.Alias); err != nil {
+		return Template{}, err
+	}
+	text := Text{From: n.From, Subject: n.Subject, ReplyTo: n.ReplyTo, HTML: *n.HTML, Plain: n.Text}
+	if err := text.check(); err != nil {
+		return Template{}, err
+	}
+	if err := checkDeclared(n.Variables); err != nil {
+		return Template{}, err
+	}
+	return s.create(ctx, Template{TeamID: teamID, Name: n.Name, Alias: n.Alias}, text, n.Variables)
+}
+
+func (s *Service) create(ctx context.Context, t Template, text Text, variables []Declared) (Template, error) {
+	err := s.d.Update(ctx, func(tx *db.Tx) error {
+		now := tx.Now()
+		t.ID, t.CreatedAt, t.UpdatedAt = id.At(now), now, now
+		t.versions, t.revision = 0, 1
+		v := Version{Variables: declare(nil, variables, now), Text: text}
+		if err := s.addVersion(ctx, tx, &t, &v); err != nil {
+			return err
+		}
+		insertTemplate(ctx, tx, &t)
+		audit.Target(ctx, t.ID)
+		s.changed(tx, t.TeamID)
+		return nil
+	})
+	return t, s.taken(err, t.Alias)
+}
+
+// addVersion inserts the next version of a template, and makes it the newest in t. The caller writes t.
+func (s *Service) addVersion(ctx context.Context, tx *db.Tx, t *Template, v *Version) error {
+	c := v.Text.content(t.TeamID)
+	if err := s.contents.Add(ctx, tx, c); err != nil {
+		return err
+	}
+	t.versions++
+	v.ID, v.TeamID, v.TemplateID, v.Number, v.contentID = id.At(tx.Now()), t.TeamID, t.ID, t.versions, c.ID
+	v.CreatedAt, t.CurrentID, t.UpdatedAt = tx.Now(), v.ID, tx.Now()
+	return insertVersion(ctx, tx, v)
+}
+
+// taken turns a violation of the index of aliases into the fault that says so.
+func (s *Service) taken(err error, alias string) error {
+	if s.d.Violates(err, aliasIndex) {
+		return fault.Invalidf("alias", "The `alias` %s is taken by another template. Choose another one.", alias).Because(err)
+	}
+	return err
+}
+
+// Get returns a template, by its id or alias, and its newest version, which the caller closes.
+func (s *Service) Get(ctx context.Context, teamID, idOrAlias string) (Template, Version, error) {
+	t, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
+	if err == nil {
+		err = s.readOne(ctx, &v)
+	}
+	return t, v, err
+}
+
+// read sets the texts of versions of a template. The memory for all of them is held by the first, which the caller
+// closes, also after an error.
+func (s *Service) read(ctx context.Context, all ...*Version) error {
+	ids := make([]string, len(all))
+	for i, v := range all {
+		ids[i] = v.contentID
+	}
+	size, err := content.Size(ctx, s.d.Reader, all[0].TeamID, ids...)
+	if err != nil {
+		return err
+	}
+	if all[0].held, err = reserve(ctx, s.memory.stored, all[0].TeamID, size); err != nil {
+		return err
+	}
+	for _, v := range all {
+		c, err := content.Read(ctx, s.d.Reader, v.TeamID, v.contentID)
+		if err != nil {
+			return err
+		}
+		v.Text = textOf(&c)
+	}
+	return nil
+}
+
+// readOne sets the text of a version. The caller closes the version unless there is an error.
+func (s *Service) readOne(ctx context.Context, v *Version) error {
+	err := s.read(ctx, v)
+	if err != nil {
+		v.Close()
+	}
+	return err
+}
+
+// List returns a page of the team's templates, newest first.
+func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Template, bool, error) {
+	return listTemplates(ctx, s.d.Reader, teamID, p)
+}
+
+// errChanged means that a template was changed since it was read.
+var errChanged = errors.New("the template was changed meanwhile")
+
+// change gets a template with its newest version and calls plan, which reads the texts that it needs, works out the
+// change and returns what writes it, or nil if nothing is to be written. What writes it runs in a transaction, once the
+// template was claimed, and changes t, which is then written. If the template was changed meanwhile, all of that is
+// done again. It returns the template as it is then.
+func (s *Service) change(ctx context.Context, teamID, idOrAlias string,
+	plan func(t *Template, v *Version) (write func(tx *db.Tx, t *Template) error, err error)) (Template, error) {
+	for range triesMax {
+		t, err := s.changeOnce(ctx, teamID, idOrAlias, plan)
+		if !errors.Is(err, errChanged) {
+			return t, s.taken(err, t.Alias)
+		}
+		idOrAlias = t.ID // the same template, also if its alias is another one now
+	}
+	return Template{}, fault.New(fault.Locked, "",
+		"The template is being changed by others all the time. Try again in a moment.")
+}
+
+// changeOnce is change without its repetition: the error is errChanged if the template was changed meanwhile.
+func (s *Service) changeOnce(ctx context.Context, teamID, idOrAlias string,
+	plan func(t *Template, v *Version) (write func(tx *db.Tx, t *Template) error, err error)) (Template, error) {
+	before, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
+	if err != nil {
+		return before, err
+	}
+	defer func() { v.Close() }() // what plan has read of it
+	write, err := plan(&before, &v)
+	if err != nil || write == nil {
+		return before, err
+	}
+	t := before
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		t = before
+		if claimed, err := claim(ctx, tx, &t); err != nil {
+			return err
+		} else if !claimed {
+			return errChanged
+		}
+		if err := write(tx, &t); err != nil {
+			return err
+		}
+		save(ctx, tx, &t)
+		audit.Target(ctx, t.ID)
+		s.changed(tx, teamID)
+		return nil
+	})
+	return t, err
+}
+
+// Update changes a template. A change of the text or of the variables makes a version, which is not published.
+func (s *Service) Update(ctx context.Context, teamID, idOrAlias string, c Change) (Template, error) {
+	if c.Name != nil {
+		if err := checkName(*c.Name); err != nil {
+			return Template{}, err
+		}
+	}
+	if c.Alias != nil {
+		if err := checkAlias(*c.Alias); err != nil {
+			return Template{}, err
+		}
+	}
+	if c.HTML != nil && *c.HTML == "" {
+		return Template{}, fault.MissingField("html")
+	}
+	if c.Variables != nil {
+		if err := checkDeclared(*c.Variables); err != nil {
+			return Template{}, err
+		}
+	}
+	return s.change(ctx, teamID, idOrAlias, func(t *Template, v *Version) (func(*db.Tx, *Template) error, error) {
+		if err := s.read(ctx, v); err != nil {
+			return nil, err
+		}
+		text, alike := c.apply(v.Text)
+		if !alike {
+			if err := text.check(); err != nil {
+				return nil, err
+			}
+		}
+		same := alike && (c.Variables == nil || sameVariables(v.Variables, declare(nil, *c.Variables, v.CreatedAt)))
+		if same && (c.Name == nil || *c.Name == t.Name) && (c.Alias == nil || *c.Alias == t.Alias) {
+			return nil, nil
+		}
+		return func(tx *db.Tx, t *Template) error {
+			if c.Name != nil {
+				t.Name = *c.Name
+			}
+			if c.Alias != nil {
+				t.Alias = *c.Alias
+			}
+			t.UpdatedAt = tx.Now()
+			if same {
+				return nil
+			}
+			next := Version{Variables: v.Variables, Text: text}
+			if c.Variables != nil {
+				next.Variables = declare(v.Variables, *c.Variables, tx.Now())
+			}
+			return s.addVersion(ctx, tx, t, &next)
+		}, nil
+	})
+}
+
+// apply returns a text with the change, and whether it is as before.
+func (c *Change) apply(t Text) (changed Text, same bool) {
+	changed, same = t, true
+	for _, f := range []struct {
+		to   *string
+		text *string
+	}{{c.From, &changed.From}, {c.Subject, &changed.Subject}, {c.HTML, &changed.HTML}} {
+		if f.to != nil && *f.to != *f.text {
+			*f.text, same = *f.to, false
+		}
+	}
+	if c.ReplyTo != nil && !slices.Equal(*c.ReplyTo, t.ReplyTo) {
+		changed.ReplyTo, same = *c.ReplyTo, false
+	}
+	if c.Text != nil && !sameText(*c.Text, t.Plain) {
+		changed.Plain, same = *c.Text, false
+	}
+	return changed, same
+}
+
+func sameText(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
+
+// Publish makes the newest version the one that emails are sent with. If it is that already, nothing changes.
+func (s *Service) Publish(ctx context.Context, teamID, idOrAlias string) (Template, error) {
+	return s.change(ctx, teamID, idOrAlias, func(t *Template, v *Version) (func(*db.Tx, *Template) error, error) {
+		if !t.HasUnpublished() {
+			return nil, nil
+		}
+		if err := s.read(ctx, v); err != nil {
+			return nil, err
+		}
+		if err := v.checkPublish(); err != nil {
+			return nil, err
+		}
+		return func(tx *db.Tx, t *Template) error {
+			t.PublishedID, t.PublishedAt = t.CurrentID, tx.Now()
+			setPublished(ctx, tx, teamID, t.CurrentID, tx.Now().UnixMicro())
+			return nil
+		}, nil
+	})
+}
+
+// Restore makes a version that is equal to an older one the newest. It is not published. If the newest version is equal
+// to it already, nothing changes.
+func (s *Service) Restore(ctx context.Context, teamID, idOrAlias, version string) (Template, error) {
+	return s.change(ctx, teamID, idOrAlias, func(t *Template, v *Version) (func(*db.Tx, *Template) error, error) {
+		old, err := s.version(ctx, t, version)
+		if err == nil {
+			err = s.read(ctx, v, &old)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if sameVariables(old.Variables, v.Variables) && old.Text.equal(&v.Text) {
+			return nil, nil
+		}
+		return func(tx *db.Tx, t *Template) error {
+			return s.addVersion(ctx, tx, t, &Version{Variables: old.Variables, Text: old.Text})
+		}, nil
+	})
+}
+
+func (t *Text) equal(u *Text) bool {
+	return t.From == u.From && t.Subject == u.Subject && slices.Equal(t.ReplyTo, u.ReplyTo) && t.HTML == u.HTML &&
+		sameText(t.Plain, u.Plain)
+}
+
+// Duplicate adds a copy of a template's newest version as a template that is not published and has no alias.
+func (s *Service) Duplicate(ctx context.Context, teamID, idOrAlias string) (Template, error) {
+	t, v, err := s.Get(ctx, teamID, idOrAlias)
+	if err != nil {
+		return t, err
+	}
+	defer v.Close()
+	variables := make([]Declared, len(v.Variables))
+	for i, d := range v.Variables {
+		variables[i] = Declared{d.Key, string(d.Type), d.Fallback}
+	}
+	return s.create(ctx, Template{TeamID: teamID, Name: copyName(t.Name)}, v.Text, variables)
+}
+
+// Delete deletes a template and returns its id. Emails that were accepted with it stay as they are. Its versions are
+// deleted by the next Sweep.
+func (s *Service) Delete(ctx context.Context, teamID, idOrAlias string) (templateID string, err error) {
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		t, err := getTemplate(ctx, tx.Reader, teamID, idOrAlias)
+		if err != nil {
+			return err
+		}
+		templateID = t.ID
+		audit.Target(ctx, t.ID)
+		marked, err := markDeleted(ctx, tx, teamID, t.ID)
+		if err != nil {
+			return fmt.Errorf("delete template %s: %w", t.ID, err)
+		}
+		if !marked {
+			return notFound() // somebody else has just deleted it
+		}
+		s.changed(tx, teamID)
+		return nil
+	})
+	return templateID, err
+}
+
+// Versions returns a page of a template's versions, newest first, without their variables and texts, and the
+// template.
+func (s *Service) Versions(ctx context.Context, teamID, idOrAlias string, p page.Page) (t Template, all []Version,
+	more bool, err error) {
+	if t, err = getTemplate(ctx, s.d.Reader, teamID, idOrAlias); err != nil {
+		return t, nil, false, err
+	}
+	all, more, err = listVersions(ctx, s.d.Reader, teamID, t.ID, p)
+	return t, all, more, err
+}
+
+// Version returns a version of a template by its id or number, which the caller closes, and the template.
+func (s *Service) Version(ctx context.Context, teamID, idOrAlias, version string) (Template, Version, error) {
+	t, err := getTemplate(ctx, s.d.Reader, teamID, idOrAlias)
+	if err != nil {
+		return t, Version{}, err
+	}
+	v, err := s.version(ctx, &t, version)
+	if err == nil {
+		err = s.readOne(ctx, &v)
+	}
+	return t, v, err
+}
+
+// version returns a version by its id or number, without its text.
+func (s *Service) version(ctx context.Context, t *Template, version string) (v Version, err error) {
+	if id.Valid(version) {
+		return getVersion(ctx, s.d.Reader, t.TeamID, t.ID, strings.ToLower(version))
+	}
+	number, bad := strconv.ParseInt(version, 10, 64)
+	if bad != nil || strconv.FormatInt(number, 10) != version || number < 0 {
+		return v, fault.New(fault.BadID, "version",
+			"The `version` must be the id of a version, a valid UUID, or its number.")
+	}
+	return getVersionByNumber(ctx, s.d.Reader, t.TeamID, t.ID, number)
+}
+
+// Sweep deletes the versions of deleted templates. The contents of those that were published are released, and deleted
+// after the last email that has them; no email has the others, which are deleted at once. It is called periodically.
+func (s *Service) Sweep(ctx context.Context) error {
+	for after := ""; ; {
+		some, err := deletedTemplates(ctx, s.d.Reader, after)
+		if err != nil || len(some) == 0 {
+			return err
+		}
+		for i := range some {
+			t := &some[i]
+			err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return s.clear(ctx, tx, t) })
+			if err != nil {
+				return fmt.Errorf("delete the versions of template %s: %w", t.ID, err)
+			}
+			after = t.ID
+		}
+	}
+}
+
+// clear deletes some versions of a deleted template, and the template once it has none. It returns how many versions it
+// deleted.
+func (s *Service) clear(ctx context.Context, tx *db.Tx, t *Template) (int64, error) {
+	all, err := someVersions(ctx, tx.Reader, t)
+	if err != nil {
+		return 0, err
+	}
+	if len(all) == 0 {
+		deleteTemplate(ctx, tx, t)
+		return 0, nil
+	}
+	ids := make([]string, len(all))
+	for i, v := range all {
+		ids[i] = v.ID
+		if v.PublishedAt.IsZero() {
+			s.contents.Delete(ctx, tx, t.TeamID, v.contentID)
+		} else {
+			s.contents.Release(ctx, tx, t.TeamID, v.contentID)
+		}
+	}
+	deleteVersions(ctx, tx, t.TeamID, ids)
+	return int64(len(ids)), nil
+}
+
+// EraseTeam deletes the templates of a team. Their contents are deleted with all others of the team.
+func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
+	for _, step := range []func(context.Context, *db.Tx, string) (int64, error){eraseVersions, eraseTemplates} {
+		if err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return step(ctx, tx, teamID) }); err != nil {
+			return fmt.Errorf("erase the templates of team %s: %w", teamID, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,655 @@
+package templates_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/templates"
+	"github.com/postrider/postrider/internal/testnode"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// office is a node with a team's templates.
+type office struct {
+	*templates.Service
+	node *testnode.Node
+	team string
+}
+
+func each(t *testing.T, f func(t *testing.T, o *office)) {
+	t.Helper()
+	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
+		f(t, &office{n.Templates, n, n.Acme.TeamID})
+	})
+}
+
+// order is a template with two variables, of which one has a fallback.
+func order() templates.NewTemplate {
+	return templates.NewTemplate{Name: "Order", Alias: "order", From: "Acme <orders@acme.example>",
+		Subject: "Your {{{ITEM}}}", ReplyTo: []string{"help@acme.example"},
+		HTML: new("<p>{{{ITEM}}} for {{{PRICE}}}</p>"), Variables: []templates.Declared{
+			{Key: "ITEM", Type: "string"}, {Key: "PRICE", Type: "number", Fallback: scalar.OfNumber(9.5)}}}
+}
+
+func (o *office) create(t *testing.T, n templates.NewTemplate) templates.Template {
+	t.Helper()
+	made, err := o.Create(t.Context(), o.team, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func (o *office) get(t *testing.T, name string) (templates.Template, templates.Version) {
+	t.Helper()
+	got, v, err := o.Get(t.Context(), o.team, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got, v
+}
+
+func (o *office) update(t *testing.T, name string, c templates.Change) {
+	t.Helper()
+	if _, err := o.Update(t.Context(), o.team, name, c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (o *office) publish(t *testing.T, name string) {
+	t.Helper()
+	if _, err := o.Publish(t.Context(), o.team, name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (o *office) count(t *testing.T, query string, args ...any) (n int) {
+	t.Helper()
+	if err := o.node.DB.QueryRow(t.Context(), query, args...).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// sentWith is the HTML that an email sent now would have.
+func (o *office) sentWith(t *testing.T, name string) string {
+	t.Helper()
+	p, err := o.Published(t.Context(), o.team, name)
+	if err != nil {
+		return err.Error()
+	}
+	values, err := p.Values(map[string]scalar.Value{"ITEM": scalar.OfText("tea")})
+	if err != nil {
+		return err.Error()
+	}
+	return *p.Content.HTML(values)
+}
+
+func wantFault(t *testing.T, what string, err error, kind fault.Kind, says string) {
+	t.Helper()
+	if err == nil || fault.KindOf(err) != kind || !strings.Contains(err.Error(), says) {
+		t.Errorf("%s: %v; want kind %d with %q", what, err, kind, says)
+	}
+}
+
+// A template goes from its first draft through being published, edited and published again; what is sent is always the
+// published version.
+func TestLifeOfATemplate(t *testing.T) {
+	each(t, func(t *testing.T, o *office) {
+		made := o.create(t, order())
+		draft, v := o.get(t, "order")
+		if draft.ID != made.ID || draft.Published() || !draft.HasUnpublished() || !draft.PublishedAt.IsZero() ||
+			v.ID != draft.CurrentID || v.Number != 1 || v.Subject != "Your {{{ITEM}}}" || v.Plain != nil ||
+			v.Shown() != "{{{ITEM}}} for {{{PRICE}}}" || len(v.Variables) != 2 {
+			t.Errorf("the draft is %+v, its version %+v, its text %q", draft, v, v.Shown())
+		}
+		if got := o.sentWith(t, "order"); !strings.Contains(got, "has not been published") {
+			t.Errorf("a draft is sent as %q", got)
+		}
+		o.publish(t, "order")
+		first, v := o.get(t, made.ID)
+		if !first.Published() || first.HasUnpublished() || first.PublishedAt.IsZero() || v.PublishedAt != first.PublishedAt {
+			t.Errorf("published, it is %+v, its version %+v", first, v)
+		}
+		if got := o.sentWith(t, strings.ToUpper(made.ID)); got != "<p>tea for 9.5</p>" {
+			t.Errorf("it is sent as %q", got)
+		}
+		o.update(t, "order", templates.Change{HTML: new("<b>{{{ITEM}}}</b>")})
+		if now, _ := o.get(t, "order"); !now.Published() || !now.HasUnpublished() || now.CurrentID == first.CurrentID ||
+			now.PublishedID != first.PublishedID || now.PublishedAt != first.PublishedAt {
+			t.Errorf("edited, it is %+v", now)
+		}
+		if got := o.sentWith(t, "order"); got != "<p>tea for 9.5</p>" {
+			t.Errorf("edited and not published, it is sent as %q", got)
+		}
+		o.publish(t, "order")
+		if got := o.sentWith(t, "order"); got != "<b>tea</b>" {
+			t.Errorf("published again, it is sent as %q", got)
+		}
+		before, _ := o.get(t, "order")
+		o.publish(t, "order")
+		if now, _ := o.get(t, "order"); now != before {
+			t.Errorf("publishing what is published makes %+v of %+v", now, before)
+		}
+		gone, err := o.Delete(t.Context(), o.team, "order")
+		if err != nil || gone != made.ID {
+			t.Errorf("deleted %s, %v", gone, err)
+		}
+		for what, do := range map[string]func() error{
+			"get":       func() error { _, _, err := o.Get(t.Context(), o.team, made.ID); return err },
+			"by alias":  func() error { _, _, err := o.Get(t.Context(), o.team, "order"); return err },
+			"update":    func() error { _, err := o.Update(t.Context(), o.team, made.ID, templates.Change{}); return err },
+			"publish":   func() error { _, err := o.Publish(t.Context(), o.team, made.ID); return err },
+			"duplicate": func() error { _, err := o.Duplicate(t.Context(), o.team, made.ID); return err },
+			"delete":    func() error { _, err := o.Delete(t.Context(), o.team, made.ID); return err },
+			"send":      func() error { _, err := o.Published(t.Context(), o.team, made.ID); return err },
+			"by alias, send": func() error {
+				_, err := o.Published(t.Context(), o.team, "order")
+				return err
+			},
+			"versions": func() error { _, _, _, err := o.Versions(t.Context(), o.team, made.ID, page.Page{}); return err },
+			"render": func() error {
+				_, err := o.Render(t.Context(), o.team, made.ID, templates.Filling{Version: "draft"})
+				return err
+			},
+		} {
+			wantFault(t, what, do(), fault.NotFound, "Template not found")
+		}
+		if list, _, err := o.List(t.Context(), o.team, page.Page{}); err != nil || len(list) != 0 {
+			t.Errorf("the list is %+v, %v", list, err)
+		}
+		o.create(t, order()) // the alias is free
+	})
+}
+
+// Only a change of the text or of the variables makes a version, and what does not change keeps its ids.
+func TestVersionsAreMadeByChanges(t *testing.T) {
+	each(t, func(t *testing.T, o *office) {
+		o.create(t, order())
+		_, first := o.get(t, "order")
+		for i, c := range []struct {
+			name   string
+			change templates.Change
+			makes  bool
+		}{
+			{"nothing", templates.Change{}, false},
+			{"the same", templates.Change{Name: new("Order"), Alias: new("order"), From: new(first.From),
+				Subject: new(first.Subject), ReplyTo: &first.ReplyTo, HTML: new(first.HTML), Text: new(first.Plain),
+				Variables: new(order().Variables)}, false},
+			{"the name", templates.Change{Name: new("Orders")}, false},
+			{"the subject", templates.Change{Subject: new("Your order")}, true},
+			{"no subject", templates.Change{Subject: new("")}, true},
+			{"the sender", templates.Change{From: new("a@acme.example")}, true},
+			{"the addresses for replies", templates.Change{ReplyTo: &[]string{"a@acme.example", "b@acme.example"}}, true},
+			{"none of them", templates.Change{ReplyTo: &[]string{}}, true},
+			{"the text", templates.Change{Text: new(new("text"))}, true},
+			{"the same text", templates.Change{Text: new(new("text"))}, false},
+			{"no text", templates.Change{Text: new(new(""))}, true},
+			{"the text from the HTML", templates.Change{Text: new((*string)(nil))}, true},
+			{"the HTML", templates.Change{HTML: new("<p>{{{PRICE}}}</p>")}, true},
+			{"a type", templates.Change{Variables: &[]templates.Declared{{Key: "ITEM", Type: "number"},
+				{Key: "PRICE", Type: "number", Fallback: scalar.OfNumber(9.5)}}}, true},
+			{"a variable more", templates.Change{Variables: &[]templates.Declared{{Key: "ITEM", Type: "number"},
+				{Key: "PRICE", Type: "number", Fallback: scalar.OfNumber(9.5)}, {Key: "MORE", Type: "string"}}}, true},
+			{"their order", templates.Change{Variables: &[]templates.Declared{{Key: "MORE", Type: "string"},
+				{Key: "PRICE", Type: "number", Fallback: scalar.OfNumber(9.5)}, {Key: "ITEM", Type: "number"}}}, true},
+			{"no variables", templates.Change{Variables: &[]templates.Declared{}}, true},
+		} {
+			before, v := o.get(t, "order")
+			o.update(t, "order", c.change)
+			after, w := o.get(t, "order")
+			if made := w.Number - v.Number; made != map[bool]int64{true: 1}[c.makes] || (w.ID != v.ID) != c.makes {
+				t.Errorf("%d, %s: version %d became %d", i, c.name, v.Number, w.Number)
+			}
+			if after.CreatedAt != before.CreatedAt || (after == before) == (c.makes || c.name == "the name") {
+				t.Errorf("%d, %s: %+v became %+v", i, c.name, before, after)
+			}
+		}
+		_, all, _, err := o.Versions(t.Context(), o.team, "order", page.Page{})
+		if err != nil || len(all) != 14 {
+			t.Fatalf("%d versions, %v", len(all), err)
+		}
+		of := func(number int) map[string]templates.Variable {
+			byKey := map[string]templates.Variable{}
+			_, v, err := o.Version(t.Context(), o.team, "order", fmt.Sprint(number))
+			if err != nil || v.ID != all[len(all)-number].ID {
+				t.Fatalf("version %d: %+v, %v", number, v, err)
+			}
+			for _, v := range v.Variables {
+				byKey[v.Key] = v
+			}
+			return byKey
+		}
+		one, retyped, more := of(1), of(11), of(12)
+		if one["PRICE"] != retyped["PRICE"] || one["PRICE"] != more["PRICE"] {
+			t.Errorf("a variable that was not changed was %+v and is %+v and %+v", one["PRICE"], retyped["PRICE"], more["PRICE"])
+		}
+		if a, b := one["ITEM"], retyped["ITEM"]; a.ID != b.ID || a.CreatedAt != b.CreatedAt || a.UpdatedAt == b.UpdatedAt ||
+			b.Type != scalar.Number {
+			t.Errorf("a variable whose type was changed was %+v and is %+v", a, b)
+		}
+		if n := o.count(t, `SELECT COUNT(*) FROM contents WHERE kept`); n != 14 {
+			t.Errorf("%d contents for 14 versions", n)
+		}
+	})
+}
+
+// Changes at the same time are all kept, and what is published is one of the versions that were made.
+func TestConcurrentChanges(t *testing.T) {
+	each(t, func(t *testing.T, o *office) {
+		o.create(t, order())
+		const n = 12
+		var wg sync.WaitGroup
+		errs := make([]error, 3*n)
+		for i := range n {
+			wg.Go(func() {
+				_, errs[3*i] = o.Update(t.Context(), o.team, "order", templates.Change{Subject: new(fmt.Sprint("subject ", i))})
+			})
+			wg.Go(func() {
+				_, errs[3*i+1] = o.Update(t.Context(), o.team, "order", templates.Change{HTML: new(fmt.Sprintf("<p>%d</p>", i))})
+			})
+			wg.Go(func() { _, errs[3*i+2] = o.Publish(t.Context(), o.team, "order") })
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		got, all, _, err := o.Versions(t.Context(), o.team, "order", page.Page{})
+		if err != nil || len(all) != 1+2*n {
+			t.Fatalf("%d versions after %d changes, %v", len(all), 2*n, err)
+		}
+		published := false
+		var last templates.Version
+		for i := range all {
+			_, v, err := o.Version(t.Context(), o.team, "order", fmt.Sprint(i+1))
+			if err != nil || v.Number != int64(i+1) {
+				t.Fatalf("version %d: %+v, %v", i+1, v, err)
+			}
+			published = published || v.ID == got.PublishedID
+			// Each version has one change more than the one before.
+			if i > 0 && (v.Subject != last.Subject) == (v.HTML != last.HTML) {
+				t.Errorf("version %d is %q, %q after %q, %q", v.Number, v.Subject, v.HTML, last.Subject, last.HTML)
+			}
+			last = v
+		}
+		if !published || last.ID != got.CurrentID {
+			t.Errorf("of these versions it has published %s and edits %s", got.PublishedID, got.CurrentID)
+		}
+	})
+}
+
+// A publication takes effect at once on the node that did it, whatever reads at the same time.
+func TestPublishedAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, o *office) {
+		o.create(t, order())
+		o.publish(t, "order")
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						o.Published(t.Context(), o.team, "order")
+					}
+				}
+			})
+		}
+		for i := range 20 {
+			want := fmt.Sprintf("<p>%d</p>", i)
+			o.update(t, "order", templates.Change{HTML: &want})
+			o.publish(t, "order")
+			if got := o.sentWith(t, "order"); got != want {
+				t.Errorf("after %s was published, %s is sent", want, got)
+			}
+		}
+		close(stop)
+		wg.Wait()
+		o.update(t, "order", templates.Change{Alias: new("renamed")})
+		if got := o.sentWith(t, "order"); got != "Template not found" {
+			t.Errorf("by the alias that it had: %s", got)
+		}
+		if got := o.sentWith(t, "renamed"); got != "<p>19</p>" {
+			t.Errorf("by its new alias: %s", got)
+		}
+	})
+}
+
+// What another service changes is noticed by its hint.
+func TestPublishedByAnother(t *testing.T) {
+	each(t, func(t *testing.T, o *office) {
+		o.create(t, order())
+		o.publish(t, "order")
+		other := templates.New(o.node.DB, o.node.Contents, 1<<20) // hears the hints of the same database
+		if _, err := other.Published(t.Context(), o.team, "order"); err != nil {
+			t.Fatal(err)
+		}
+		o.update(t, "order", templates.Change{HTML: new("<p>new</p>")})
+		o.publish(t, "order")
+		p, err := other.Published(t.Context(), o.team, "order")
+		if err != nil || *p.Content.HTML(nil) != "<p>new</p>" {
+			t.Errorf("%+v, %v", p, err)
+		}
+	})
+}
+
+func TestRestoreAndCompare(t *testing.T) {
+	each(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		n := order()
+		n.HTML = new("<p>one</p>\n<p>{{{ITEM}}}</p>\n")
+		o.create(t, n)
+		o.update(t, "order", templates.Change{HTML: new("<p>two</p>\n<p>{{{ITEM}}}</p>\n"), Subject: new("Two")})
+		c, err := o.Compare(ctx, o.team, "order", "1", "2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.From || c.ReplyTo || c.Variables || !c.Subject || !c.HTML || !c.Text || c.A.Number != 1 || c.B.Number != 2 {
+			t.Errorf("compared: %+v", c)
+		}
+		want := "--- version 1\n+++ version 2\n@@ -1,2 +1,2 @@\n-<p>one</p>\n+<p>two</p>\n <p>{{{ITEM}}}</p>\n"
+		if diff := cmp.Diff(want, c.HTMLDiff); diff != "" {
+			t.Errorf("the HTML, - as wanted: %s", diff)
+		}
+		if !strings.Contains(c.TextDiff, "\n-one\n") || !strings.Contains(c.TextDiff, "\n+two\n") {
+			t.Errorf("the text: %s", c.TextDiff)
+		}
+		same, err := o.Compare(ctx, o.team, "order", c.A.ID, "1")
+		if err != nil || same.HTML || same.Text || same.HTMLDiff != "" || same.TextDiff != "" {
+			t.Errorf("a version compared with itself: %+v, %v", same, err)
+		}
+		if _, err := o.Restore(ctx, o.team, "order", c.A.ID); err != nil {
+			t.Fatal(err)
+		}
+		got, v := o.get(t, "order")
+		if v.Number != 3 || v.ID == c.A.ID || got.Published() {
+			t.Errorf("restored: %+v, %+v", got, v)
+		}
+		if c, err := o.Compare(ctx, o.team, "order", "1", "3"); err != nil || c.HTML || c.Subject || c.Variables ||
+			c.B.Variables[0] != c.A.Variables[0] {
+			t.Errorf("the restored version differs: %+v, %v", c, err)
+		}
+		if _, err := o.Restore(ctx, o.team, "order", "1"); err != nil {
+			t.Fatal(err)
+		}
+		if _, v := o.get(t, "order"); v.Number != 3 {
+			t.Errorf("restoring what is there made version %d", v.Number)
+		}
+		for _, unknown := range []string{"4", "0", id.New()} {
+			_, err := o.Restore(ctx, o.team, "order", unknown)
+			wantFault(t, "restore "+unknown, err, fault.NotFound, "Template version not found")
+		}
+		for _, bad := range []string{"", "x", "1.5", "+1", "-1", "-0", "01", "00", "99999999999999999999", "draft"} {
+			_, _, err := o.Version(ctx, o.team, "order", bad)
+			wantFault(t, "version "+bad, err, fault.BadID, "`version`")
+		}
+		v3, _ := o.Compare(ctx, o.team, "order", "3", "3")
+		o.update(t, "order", templates.Change{Text: new(new(v3.A.Shown()))})
+		if c, err := o.Compare(ctx, o.team, "order", "3", "4"); err != nil || !c.Text || c.TextDiff != "" || c.HTML {
+			t.Errorf("a text that is no longer made from the HTML: %+v, %v", c, err)
+		}
+		// A version of another template is none of this one.
+		o.create(t, templates.NewTemplate{Name: "Other", Alias: "other", HTML: new("<p>")})
+		_, _, err = o.Version(ctx, o.team, "other", c.A.ID)
+		wantFault(t, "a version of another template", err, fault.NotFound, "Template version not found")
+	})
+}
+
+// What would take much memory to compare is refused, by lines and by octets.
+func TestCompareTooLarge(t *testing.T) {
+	each(t, func(t *testing.T, o *office) {
+		lines := func(n int) string { return strings.Repeat("<p>\n", n-1) + "<p>" }
+		line := "<p>" + strings.Repeat("x", 1<<20)
+		for i, c := range []struct {
+			a, b, textA, textB, fault string
+		}{
+			{a: lines(9_999), b: lines(10_001)},
+			{a: lines(9_999), b: lines(10_002), fault: "The `html` fields of the versions have 20001 lines"},
+			{a: "<p>", b: "<b>", textA: lines(10_000), textB: lines(10_000)},
+			{a: "<p>", b: "<b>", textA: lines(20_000), textB: "x",
+				fault: "The `text` fields of the versions have 20001 lines"},
+			{a: line, b: line[:1<<20]},
+			{a: line, b: line + "y", fault: "2097159 bytes in all; at most 2097152"},
+			{a: "<p>", b: "<b>", textA: line, textB: line, fault: "2097164 bytes"},
+		} {
+			if c.b == line[:1<<20] {
+				c.a = c.b // 2 MB in all
+			}
+			name := fmt.Sprintf("t%d", i)
+			o.create(t, templates.NewTemplate{Name: name, Alias: name, HTML: &c.a, Text: &c.textA})
+			o.update(t, name, templates.Change{HTML: &c.b, Text: new(&c.textB), Subject: new("changed")})
+			d, err := o.Compare(t.Context(), o.team, name, "1", "1")
+			d.Close()
+			if c.fault == "" && err != nil {
+				t.Errorf("%d: %v", i, err)
+			}
+			d, err = o.Compare(t.Context(), o.team, name, "1", "2")
+			d.Close()
+			if c.fault != "" {
+				wantFault(t, name, err, fault.Invalid, c.fault)
+			} else if err != nil {
+				t.Errorf("%d: %v", i, err)
+			}
+			if n := o.Held(o.team); n != 0 {
+				t.Errorf("%d: %d octets are held", i, n)
+			}
+		}
+	})
+}
+
+// Large texts are read and filled when there is memory for them, and every operation gives it back.
+func TestMemoryOfLargeTemplates(t *testing.T) {
+	each(t, func(t *testing.T, o *office) {
+		ctx := t.Context()
+		html := "<p>{{{ITEM}}}" + strings.Repeat("x", 300<<10)
+		n := order()
+		n.HTML = &html
+		o.create(t, n)
+		size := int64(len(html)) * templates.MemoryCost
+		_, v, err := o.Get(ctx, o.team, "order")
+		if held := o.Held(o.team); err != nil || held != size {
+			t.Errorf("%d octets are held, want %d; %v", held, size, err)
+		}
+		v.Close()
+		v.Close()
+		given := map[string]scalar.Value{"ITEM": scalar.OfText("tea")}
+		r, err := o.Render(ctx, o.team, "order", templates.Filling{Version: "draft", Variables: given})
+		if held := o.Held(o.team); err != nil || held != size {
+			t.Errorf("%d octets are held of something rendered, %v", held, err)
+		}
+		r.Close()
+		for name, act := range map[string]func() error{
+			"version": func() error { _, v, err := o.Version(ctx, o.team, "order", "1"); v.Close(); return err },
+			"compare": func() error { c, err := o.Compare(ctx, o.team, "order", "1", "1"); c.Close(); return err },
+			"update": func() error {
+				_, err := o.Update(ctx, o.team, "order", templates.Change{HTML: new(html + "y")})
+				return err
+			},
+			"a wrong update": func() error {
+				_, err := o.Update(ctx, o.team, "order", templates.Change{Subject: new("a\nb")})
+				wantFault(t, "subject", err, fault.Invalid, "`subject`")
+				return nil
+			},
+			"render without a variable": func() error {
+				_, err := o.Render(ctx, o.team, "order", templates.Filling{Version: "draft"})
+				wantFault(t, "variable", err, fault.Invalid, "`variables.ITEM`")
+				return nil
+			},
+			"publish":   func() error { _, err := o.Publish(ctx, o.team, "order"); return err },
+			"restore":   func() error { _, err := o.Restore(ctx, o.team, "order", "1"); return err },
+			"duplicate": func() error { _, err := o.Duplicate(ctx, o.team, "order"); return err },
+		} {
+			if err := act(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if held := o.Held(o.team); held != 0 {
+				t.Errorf("%s: %d octets are held", name, held)
+			}
+		}
+	})
+}
+
+// A list of versions does not read their variables, which it does not show.
+func TestVersionsAreListedWithoutVariables(t *testing.T) {
+	each(t, func(t *testing.T, o *office) {
+		o.create(t, order())
+		o.update(t, "order", templates.Change{Subject: new("Two")})
+		o.node.Update(func(tx *db.Tx) error {
+			tx.Queue(t.Context(), `UPDATE template_versions SET variables = 'x'`)
+			return nil
+		})
+		_, all, _, err := o.Versions(t.Context(), o.team, "order", page.Page{})
+		if err != nil || len(all) != 2 || all[0].Number != 2 || all[0].ID == "" || all[0].CreatedAt.IsZero() {
+			t.Errorf("%+v, %v", all, err)
+		}
+		if _, _, err := o.Version(t.Context(), o.team, "order", "1"); !fault.Ours(err) {
+			t.Errorf("a version of which the variables cannot be read: %v", err)
+		}
+	})
+}
+
+// Comparing hostile texts ends soon: no diff of lines that are all alike.
+func TestCompareHostile(t *testing.T) {
+	each(t, func(t *testing.T, o *office) {
+		a, b := strings.Repeat("a\n", 9_000), strings.Repeat("b\na\n", 5_000)
+		o.create(t, templates.NewTemplate{Name: "x", Alias: "x", HTML: &a, Text: new("")})
+		o.update(t, "x", templates.Change{HTML: &b})
+		c, err := o.Compare(t.Context(), o.team, "x", "1", "2")
+		if err != nil || !c.HTML || c.Text || len(c.HTMLDiff) > 4*(len(a)+len(b)) {
+			t.Errorf("%d octets, %v", len(c.HTMLDiff), err)
+		}
+	})
+}
+
+func TestDuplicate(t *testing.T) {
+	each(t, func(t *testing.T, o *office) {
+		made := o.create(t, order())
+		o.publish(t, "order")
+		o.update(t, "order", templates.Change{Subject: new("Newer")})
+		twin, err := o.Duplicate(t.Context(), o.team, "order")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, v := o.get(t, made.ID)
+		got, w := o.get(t, twin.ID)
+		if got.Name != "Order (Copy)" || got.Alias != "" || got.Published() || w.Number != 1 || w.Subject != "Newer" ||
+			w.HTML != v.HTML || len(w.Variables) != 2 || w.Variables[0].ID == v.Variables[0].ID ||
+			w.Variables[1].Fallback != v.Variables[1].Fallback {
+			t.Errorf("the copy is %+v, %+v", got, w)
+		}
+		if _, err := o.Delete(t.Context(), o.team, made.ID); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, w := o.get(t, twin.ID); w.Subject != "Newer" {
+			t.Error("the copy went with the original")
+		}
+		long := order()
+		long.Alias, long.Name = "long", strings.Repeat("é", templates.MaxName)
+		o.create(t, long)
+		if twin, err := o.Duplicate(t.Context(), o.team, "long"); err != nil ||
+			twin.Name != strings.Repeat("é", templates.MaxName-7)+" (Copy)" {
+			t.Errorf("the copy of a long name is called %q, %v", twin.Name, err)
+		}
+	})
+}
+
+// The versions of a deleted template go in steps, whatever interrupts them. Their contents are released if emails may
+// have them, and deleted if not.
+func TestSweep(t *testing.T) {
+	each(t, func(t *testing.T, o *office) {
+		o.create(t, order())
+		for i := range 45 {
+			o.update(t, "order", templates.Change{Subject: new(fmt.Sprint(i))})
+			if i == 7 || i == 30 {
+				o.publish(t, "order")
+			}
+		}
+		kept := order()
+		kept.Alias = "kept"
+		o.create(t, kept)
+		if _, err := o.Delete(t.Context(), o.team, "order"); err != nil {
+			t.Fatal(err)
+		}
+		if n := o.count(t, `SELECT COUNT(*) FROM contents WHERE kept`); n != 47 {
+			t.Errorf("%d contents are kept", n)
+		}
+		if err := o.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for query, want := range map[string]int{`SELECT COUNT(*) FROM templates`: 1,
+			`SELECT COUNT(*) FROM template_versions`: 1, `SELECT COUNT(*) FROM contents WHERE kept`: 1,
+			`SELECT COUNT(*) FROM contents`: 3} {
+			if n := o.count(t, query); n != want {
+				t.Errorf("%s: %d, want %d", query, n, want)
+			}
+		}
+		if err := o.node.DB.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE contents SET used_at = 0`)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.node.Emails.SweepContents(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := o.count(t, `SELECT COUNT(*) FROM contents`); n != 1 {
+			t.Errorf("%d contents are left", n)
+		}
+		if err := o.EraseTeam(t.Context(), o.team); err != nil {
+			t.Fatal(err)
+		}
+		if n := o.count(t, `SELECT COUNT(*) FROM templates`) + o.count(t, `SELECT COUNT(*) FROM template_versions`); n != 0 {
+			t.Errorf("%d rows of an erased team are left", n)
+		}
+	})
+}
+
+// A team sees and changes only what is its own; two teams may have the same alias.
+func TestOtherTeams(t *testing.T) {
+	each(t, func(t *testing.T, o *office) {
+		ctx, other := t.Context(), o.node.Other.TeamID
+		made := o.create(t, order())
+		o.publish(t, "order")
+		for _, name := range []string{made.ID, "order"} {
+			_, err := o.Published(ctx, other, name)
+			wantFault(t, "send", err, fault.NotFound, "Template not found")
+			_, err = o.Update(ctx, other, name, templates.Change{Name: new("x")})
+			wantFault(t, "update", err, fault.NotFound, "Template not found")
+			_, err = o.Delete(ctx, other, name)
+			wantFault(t, "delete", err, fault.NotFound, "Template not found")
+		}
+		if _, err := o.Create(ctx, other, order()); err != nil {
+			t.Error(err)
+		}
+		_, err := o.Create(ctx, o.team, order())
+		wantFault(t, "the same alias", err, fault.Invalid, "`alias` order is taken")
+		second := order()
+		second.Alias = "second"
+		o.create(t, second)
+		_, err = o.Update(ctx, o.team, "second", templates.Change{Alias: new("order"), Subject: new("x")})
+		wantFault(t, "the same alias by a change", err, fault.Invalid, "`alias` order is taken")
+		if _, v := o.get(t, "second"); v.Number != 1 {
+			t.Error("the refused change had an effect")
+		}
+		if n := o.count(t, `SELECT COUNT(*) FROM contents`); n != 3 {
+			t.Errorf("%d contents for three versions", n)
+		}
+	})
+}

@@ -1,0 +1,130 @@
+package tracking_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/sending/tracking"
+	"github.com/postrider/postrider/internal/testnode"
+)
+
+// recordedMax is how many hits of a kind are recorded.
+const recordedMax = 1000
+
+// repeat makes a hit again and again, and records it.
+func (c *counted) repeat(n int, h tracking.Hit) {
+	c.T.Helper()
+	for range n {
+		c.Hit(h)
+	}
+	c.flush()
+}
+
+// kinds are how many opens and clicks of whom are stored of an email.
+func (c *counted) kinds(emailID string) map[string]int {
+	c.T.Helper()
+	n := map[string]int{}
+	rows, err := c.DB.Query(c.T.Context(), `SELECT type, detail, recipient, COUNT(*) FROM email_events
+		WHERE email_id = $1 AND type IN ('opened', 'clicked') GROUP BY type, detail, recipient`, emailID)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var typ, detail, recipient string
+		var count int
+		err = r.Scan(&typ, &detail, &recipient, &count)
+		n[strings.Join(strings.Fields(typ+" "+detail+" "+recipient), " ")] = count
+		return none, err
+	})
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	return n
+}
+
+// Who follows a link without end makes so many events and no more, also after a restart. What others do is recorded,
+// and what the same recipient does otherwise.
+func TestHitsWithoutEnd(t *testing.T) {
+	each(t, func(t *testing.T, c *counted) {
+		emailID, other := c.delivered(time.Minute, "ann@one.example", "bob@one.example"), c.delivered(time.Minute,
+			"ann@one.example")
+		open := tracking.Hit{EmailID: emailID, Addr: home, UserAgent: firefox}
+		c.repeat(recordedMax-1, open)
+		c.repeat(2, open)
+		c.repeat(700, open)
+		want := map[string]int{"opened ann@one.example": recordedMax}
+		check := func(when string) {
+			t.Helper()
+			got := c.kinds(emailID)
+			for kind, n := range want {
+				if got[kind] != n {
+					t.Errorf("%s: %d %s are recorded, want %d", when, got[kind], kind, n)
+				}
+			}
+			if len(got) != len(want) {
+				t.Errorf("%s: %v", when, got)
+			}
+		}
+		check("without end")
+		c.Service = newCounted(c.Node).Service
+		c.repeat(10, open)
+		check("after a restart")
+
+		click, machine, bob, nobody, elsewhere := open, open, open, open, open
+		click.URL, machine.UserAgent, bob.Position, nobody.Position = target, "curl/8", 1, -1
+		elsewhere.EmailID = other
+		c.repeat(3, open)
+		c.Hit(click)
+		c.Hit(machine)
+		c.Hit(bob)
+		c.Hit(elsewhere)
+		c.repeat(recordedMax+3, nobody)
+		want["clicked ann@one.example"], want["opened machine ann@one.example"] = 1, 1
+		want["opened bob@one.example"], want["opened"] = 1, recordedMax
+		check("with others")
+		if n := c.kinds(other)["opened ann@one.example"]; n != 1 {
+			t.Errorf("%d opens of another email are recorded, want one", n)
+		}
+		if c.Dropped() != 0 || c.log.String() != "" {
+			t.Errorf("%d dropped, log %s", c.Dropped(), c.log.String())
+		}
+	})
+}
+
+// Hits that are not recorded write nothing, and what is stored is counted by the index, for a batch at once.
+func TestStatementsBeyondTheLimit(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		c := newCounted(testnode.New(t, d, testnode.Options{}))
+		open := tracking.Hit{EmailID: c.delivered(time.Minute, "ann@one.example"), Addr: home, UserAgent: firefox}
+		c.repeat(recordedMax, open)
+		trace.Take()
+		c.repeat(400, open)
+		all := trace.Take()
+		if len(all) > 3 {
+			t.Errorf("it takes %d statements", len(all))
+		}
+		counted := 0
+		for _, s := range all {
+			if !strings.HasPrefix(s.SQL, "SELECT") {
+				t.Errorf("this is written: %s", s.SQL)
+			}
+			if !strings.Contains(s.SQL, "email_events") {
+				continue
+			}
+			counted++
+			plan := trace.Plan(t, s)
+			at := strings.Index(plan, "email_events_hits")
+			if at < 0 {
+				t.Fatalf("it is not counted by the index:\n%s", plan)
+			}
+			for _, column := range []string{"email_id", "type", "recipient", "detail"} {
+				if !strings.Contains(plan[at:], column) {
+					t.Errorf("the index is not asked for the %s:\n%s", column, plan)
+				}
+			}
+		}
+		if counted != 1 {
+			t.Errorf("it is counted %d times", counted)
+		}
+	})
+}

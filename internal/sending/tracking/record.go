@@ -1,0 +1,156 @@
+package tracking
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/sending/emails"
+)
+
+// record records a batch. It may run several times.
+func (s *Service) record(ctx context.Context, tx *db.Tx, batch []*waiting) error {
+	var emailIDs []string
+	var positions []int
+	unsure := false
+	for _, w := range batch {
+		emailIDs, positions = append(emailIDs, w.EmailID), append(positions, w.Position)
+		unsure = unsure || w.unsure
+	}
+	emailIDs, positions = unique(emailIDs), unique(positions)
+	found, err := s.emails.Followed(ctx, tx.Reader, emailIDs, positions)
+	if err != nil {
+		return err
+	}
+	var before map[string]bool
+	if unsure {
+		if before, err = recorded(ctx, tx.Reader, emailIDs, batch); err != nil {
+			return err
+		}
+	}
+	var all []events.Event
+	of := briefs{ctx: ctx, r: tx.Reader, s: s.emails, teams: map[string]*team{}}
+	for _, w := range batch {
+		e := found[w.EmailID]
+		if e == nil || w.unsure && before[w.eventID] {
+			continue
+		}
+		if w.eventID == "" {
+			w.eventID = id.At(tx.Now())
+		}
+		all = append(all, s.event(tx.Now(), w, e))
+	}
+	if all, err = limited(ctx, tx.Reader, emailIDs, all); err != nil {
+		return err
+	}
+	for i := range all {
+		all[i].Email = of.brief(all[i].TeamID, all[i].EmailID)
+	}
+	// Listeners remember what they read of a team, and events of one email keep their order.
+	slices.SortStableFunc(all, func(a, b events.Event) int {
+		return cmp.Or(cmp.Compare(a.TeamID, b.TeamID), cmp.Compare(a.EmailID, b.EmailID))
+	})
+	return s.recorder.Record(ctx, tx, all...)
+}
+
+// limited returns the events of a batch that are recorded, in order: at most recordedMax of a kind, with those that are
+// stored. Nodes that record at the same time may exceed that by a batch each.
+func limited(ctx context.Context, r db.Reader, emailIDs []string, all []events.Event) ([]events.Event, error) {
+	var recipients []string
+	for i := range all {
+		recipients = append(recipients, all[i].Recipient)
+	}
+	n, err := stored(ctx, r, emailIDs, unique(recipients))
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(e events.Event) bool {
+		k := kind{e.EmailID, e.Recipient, strings.TrimPrefix(string(e.Type), "email."), e.Detail()}
+		n[k]++
+		return n[k] > recordedMax
+	}), nil
+}
+
+func unique[T cmp.Ordered](all []T) []T {
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// event returns the event of a hit on an email.
+func (s *Service) event(now time.Time, w *waiting, of *emails.Followed) events.Event {
+	to, known := of.Recipient(w.Position)
+	reason := w.reason
+	if known && s.early(now, w, &to) && reason == "" {
+		reason = ByTiming
+	}
+	e := events.Event{ID: w.eventID, TeamID: of.TeamID, EmailID: w.EmailID, DomainID: of.DomainID,
+		BroadcastID: of.BroadcastID, Recipient: to.Address, ContactID: of.ContactID, At: w.at}
+	machine, from := events.Machine{Is: reason != "", Reason: string(reason)}, ""
+	if w.Addr.IsValid() {
+		from = w.Addr.String()
+	}
+	if w.URL == "" {
+		e.Type = events.EmailOpened
+		e.Data = &events.Open{IPAddress: from, Timestamp: w.at, UserAgent: w.UserAgent, Machine: machine}
+	} else {
+		e.Type = events.EmailClicked
+		e.Data = &events.Click{IPAddress: from, Link: w.URL, Timestamp: w.at, UserAgent: w.UserAgent, Machine: machine}
+	}
+	return e
+}
+
+// early reports whether a hit came before its email was delivered to the recipient, or right after that.
+func (s *Service) early(now time.Time, w *waiting, to *emails.Follower) bool {
+	who := recipient{w.EmailID, w.Position}
+	if !to.Delivered() {
+		return now.Sub(w.at) < outcomeWithin
+	}
+	at, ok := to.Since, to.State == emails.Delivered
+	if ok {
+		s.delivered.set(who, at, now)
+	} else {
+		at, ok = s.delivered.get(who) // an earlier hit has changed the state, and its time
+	}
+	return ok && w.at.Sub(at) < deliveredWithin
+}
+
+// briefs reads what webhooks carry of emails, for all emails of a team at once when it is first asked for.
+type briefs struct {
+	ctx   context.Context
+	r     db.Reader
+	s     *emails.Service
+	teams map[string]*team
+}
+
+type team struct {
+	emailIDs []string
+	read     map[string]*events.Email
+}
+
+func (b *briefs) brief(teamID, emailID string) func() (*events.Email, error) {
+	t := b.teams[teamID]
+	if t == nil {
+		t = &team{}
+		b.teams[teamID] = t
+	}
+	t.emailIDs = append(t.emailIDs, emailID)
+	return func() (*events.Email, error) {
+		if t.read == nil {
+			read, err := b.s.Briefs(b.ctx, b.r, teamID, unique(t.emailIDs))
+			if err != nil {
+				return nil, err
+			}
+			t.read = read
+		}
+		if e := t.read[emailID]; e != nil {
+			return e, nil
+		}
+		return nil, fault.NotFoundf("Email not found")
+	}
+}

@@ -1,0 +1,82 @@
+package tracking_test
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/tracking"
+	"github.com/postrider/postrider/internal/testnode"
+	"github.com/postrider/postrider/internal/webhooks"
+)
+
+// Webhooks carry opens and clicks, and the emails of a batch are read by one query for them.
+func TestWebhooksOfHits(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		n := testnode.New(t, d, testnode.Options{})
+		hooks := webhooks.New(webhooks.Config{Schedule: []time.Duration{time.Hour}, Retention: time.Hour},
+			webhooks.Parts{DB: d, Queue: n.Queue, Keys: n.Keys, Guard: n.Guard, Domains: n.Domains,
+				Log: slog.New(slog.DiscardHandler)})
+		n.Recorder.Listen(hooks)
+		c := newCounted(n)
+		var all []string
+		for i := range 12 {
+			all = append(all, c.delivered(time.Hour, fmt.Sprintf("to%d@one.example", i)))
+		}
+		e, err := hooks.Create(t.Context(), c.Acme.TeamID, "https://hooks.example.org",
+			[]string{"email.opened", "email.clicked"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, emailID := range all {
+			agent := firefox
+			if i >= 6 {
+				agent = "curl/8"
+			}
+			c.Hit(tracking.Hit{EmailID: emailID, Addr: home, UserAgent: agent})
+			c.Hit(tracking.Hit{EmailID: emailID, URL: target, Addr: home, UserAgent: agent})
+		}
+		trace.Take()
+		c.flush()
+		read := 0
+		for _, s := range trace.Take() {
+			if strings.Contains(s.SQL, "email_bodies") {
+				read++
+			}
+		}
+		if read != 1 {
+			t.Errorf("emails are read %d times", read)
+		}
+		found, _, err := hooks.Messages(t.Context(), c.Acme.TeamID, e.ID, "", page.Page{Limit: 100})
+		if err != nil || len(found) != 2*len(all) {
+			t.Fatalf("%d messages, %v", len(found), err)
+		}
+		count := map[string]int{}
+		for _, m := range found {
+			one, err := hooks.Message(t.Context(), c.Acme.TeamID, e.ID, m.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, part := range []string{`"type":"email.opened"`, `"open":{"ipAddress":"203.0.113.9","timestamp":"`,
+				`"type":"email.clicked"`, `"click":{"ipAddress":"203.0.113.9","link":"` + target + `","timestamp":"`,
+				`"userAgent":"` + firefox + `"}`, `"userAgent":"curl/8","machine":true,"machineReason":"user_agent"}`} {
+				if strings.Contains(one.Payload, part) {
+					count[part]++
+				}
+			}
+		}
+		if len(count) != 6 {
+			t.Errorf("%v", count)
+		}
+		for part, n := range count {
+			if n != 12 {
+				t.Errorf("%d messages have %s", n, part)
+			}
+		}
+	})
+}

@@ -19,12 +19,12 @@ var layers = [][]string{
 	{"internal/api", "internal/dashboard", "internal/submission", "internal/links", "internal/signin", "internal/oauth",
 		"internal/mcp"},
 	{"internal/web"},
-	{"internal/sending/delivery", "internal/receiving", "internal/sending/tracking", "internal/webhooks", "internal/broadcasts",
-		"internal/automations", "internal/audience/imports", "internal/exports", "internal/privacy", "internal/live",
+	{"internal/sending/delivery", "internal/receiving", "internal/sending/tracking", "internal/webhooks", "internal/campaigns/broadcasts",
+		"internal/campaigns/automations", "internal/audience/imports", "internal/exports", "internal/privacy", "internal/live",
 		"internal/notices", "internal/retention"},
 	{"internal/testnode"},
 	resources,
-	{"internal/flow"},
+	{"internal/campaigns/automations/engine"},
 	{"internal/platform/events", "internal/platform/jobs", "internal/audience/filter", "internal/platform/nodelimits", "internal/platform/erasure", "internal/platform/audit"},
 	{"internal/platform/page"},
 	{"internal/platform/db/dbtest"},
@@ -40,7 +40,7 @@ var layers = [][]string{
 }
 
 // resources may import those named after them.
-var resources = []string{"internal/sending/approvals", "internal/sending/emails", "internal/sending/templates", "internal/customevents",
+var resources = []string{"internal/sending/approvals", "internal/sending/emails", "internal/sending/templates", "internal/campaigns/customevents",
 	"internal/sending/content", "internal/audience/contacts",
 	"internal/sending/domains", "internal/sending/suppressions", "internal/requestlog", "internal/sending/metrics", "internal/accounts/quotas",
 	"internal/accounts/grants", "internal/accounts/members", "internal/accounts/teams", "internal/accounts/users", "internal/sending/preflight"}

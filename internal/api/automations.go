@@ -9,8 +9,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/postrider/postrider/internal/automations"
-	"github.com/postrider/postrider/internal/flow"
+	"github.com/postrider/postrider/internal/campaigns/automations"
+	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
@@ -19,7 +19,7 @@ type stepList struct{ text jsontext.Value }
 
 // UnmarshalJSONFrom takes any value; null is absent.
 func (l *stepList) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
-	l.text, err = readPart(d, flow.MaxText)
+	l.text, err = readPart(d, engine.MaxText)
 	return err
 }
 
@@ -32,11 +32,11 @@ func (*stepList) elements() []reflect.Type { return nil }
 func (stepList) Schema(huma.Registry) *huma.Schema {
 	text := &huma.Schema{Type: huma.TypeString}
 	var types []any
-	for _, t := range []flow.Type{flow.Trigger, flow.SendEmail, flow.Delay, flow.WaitForEvent, flow.Condition,
-		flow.ContactUpdate, flow.ContactDelete, flow.AddToSegment, flow.Webhook, flow.Split, flow.WaitUntil} {
+	for _, t := range []engine.Type{engine.Trigger, engine.SendEmail, engine.Delay, engine.WaitForEvent, engine.Condition,
+		engine.ContactUpdate, engine.ContactDelete, engine.AddToSegment, engine.Webhook, engine.Split, engine.WaitUntil} {
 		types = append(types, string(t))
 	}
-	return &huma.Schema{Type: huma.TypeArray, MinItems: new(1), MaxItems: new(flow.MaxSteps),
+	return &huma.Schema{Type: huma.TypeArray, MinItems: new(1), MaxItems: new(engine.MaxSteps),
 		Items: &huma.Schema{Type: huma.TypeObject, Required: []string{"key", "type", "config"},
 			Properties: map[string]*huma.Schema{"key": text, "type": {Type: huma.TypeString, Enum: types},
 				"config": {Type: huma.TypeObject}}}}
@@ -47,7 +47,7 @@ type connectionList struct{ text jsontext.Value }
 
 // UnmarshalJSONFrom takes any value; null is absent.
 func (l *connectionList) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
-	l.text, err = readPart(d, flow.MaxText)
+	l.text, err = readPart(d, engine.MaxText)
 	return err
 }
 
@@ -59,10 +59,10 @@ func (*connectionList) elements() []reflect.Type { return nil }
 // Schema describes a connection. Its type may be the name of a branch.
 func (connectionList) Schema(huma.Registry) *huma.Schema {
 	text := &huma.Schema{Type: huma.TypeString}
-	return &huma.Schema{Type: huma.TypeArray, MaxItems: new(flow.MaxSteps * flow.MaxBranches),
+	return &huma.Schema{Type: huma.TypeArray, MaxItems: new(engine.MaxSteps * engine.MaxBranches),
 		Items: &huma.Schema{Type: huma.TypeObject, Required: []string{"from", "to"},
 			Properties: map[string]*huma.Schema{"from": text, "to": text, "type": {Type: huma.TypeString,
-				Default: flow.Default, Description: "default, condition_met, condition_not_met, event_received, " +
+				Default: engine.Default, Description: "default, condition_met, condition_not_met, event_received, " +
 					"timeout, or the name of a branch of a split."}}}}
 }
 
@@ -71,7 +71,7 @@ type scenarioPart struct{ text jsontext.Value }
 
 // UnmarshalJSONFrom takes any value; null is absent.
 func (p *scenarioPart) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
-	p.text, err = readPart(d, flow.MaxScenario)
+	p.text, err = readPart(d, engine.MaxScenario)
 	return err
 }
 
@@ -288,14 +288,14 @@ type stepError struct {
 }
 
 type runStepWire struct {
-	Key         string      `json:"key"`
-	Type        string      `json:"type"`
-	Status      string      `json:"status" enum:"pending,running,waiting,completed,failed,skipped"`
-	StartedAt   dbTime      `json:"started_at" nullable:"true"`
-	CompletedAt dbTime      `json:"completed_at" nullable:"true"`
-	Output      flow.Output `json:"output" nullable:"true" doc:"What came of it; of a skipped step the reason."`
-	Error       *stepError  `json:"error"`
-	CreatedAt   dbTime      `json:"created_at"`
+	Key         string        `json:"key"`
+	Type        string        `json:"type"`
+	Status      string        `json:"status" enum:"pending,running,waiting,completed,failed,skipped"`
+	StartedAt   dbTime        `json:"started_at" nullable:"true"`
+	CompletedAt dbTime        `json:"completed_at" nullable:"true"`
+	Output      engine.Output `json:"output" nullable:"true" doc:"What came of it; of a skipped step the reason."`
+	Error       *stepError    `json:"error"`
+	CreatedAt   dbTime        `json:"created_at"`
 }
 
 func runStepToWire(s automations.RunStep) runStepWire {
@@ -363,7 +363,7 @@ type simulateIn struct {
 
 type simulationWire struct {
 	Object string `json:"object"`
-	flow.Report
+	engine.Report
 }
 
 func (a *API) simulate(ctx context.Context, c *Call, automationID string, in *simulateIn) (simulationWire, error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/audience/contacts"
-	"github.com/postrider/postrider/internal/broadcasts"
-	"github.com/postrider/postrider/internal/customevents"
+	"github.com/postrider/postrider/internal/campaigns/broadcasts"
+	"github.com/postrider/postrider/internal/campaigns/customevents"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/suppressions"

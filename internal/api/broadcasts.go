@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/broadcasts"
+	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/page"
 )

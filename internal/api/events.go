@@ -5,7 +5,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/postrider/postrider/internal/customevents"
+	"github.com/postrider/postrider/internal/campaigns/customevents"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/emails"

@@ -15,7 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/broadcasts"
+	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 
 	_ "embed"
 )

@@ -13,7 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/postrider/postrider/internal/flow"
+	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 )
 
 const automationsUsage = `use
@@ -71,7 +71,7 @@ type graphFile struct {
 }
 
 // simulate reads a scenario, and the graph from the same file or from another one, and runs it.
-func simulate(path, graphPath string) (*flow.Report, error) {
+func simulate(path, graphPath string) (*engine.Report, error) {
 	text, err := readInput(path)
 	if err != nil {
 		return nil, err
@@ -99,15 +99,15 @@ func simulate(path, graphPath string) (*flow.Report, error) {
 	if file.Automation == nil || len(file.Scenario) == 0 {
 		return nil, fmt.Errorf("%s must have the members automation and scenario; or name a file by --automation", path)
 	}
-	g, err := flow.Parse(file.Automation.Steps, file.Automation.Connections)
+	g, err := engine.Parse(file.Automation.Steps, file.Automation.Connections)
 	if err != nil {
 		return nil, err
 	}
-	s, err := flow.ParseScenario(file.Scenario, time.Now())
+	s, err := engine.ParseScenario(file.Scenario, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	return flow.Simulate(g, s, nil)
+	return engine.Simulate(g, s, nil)
 }
 
 // readInput reads a file, or the standard input if it is -.
@@ -120,7 +120,7 @@ func readInput(path string) ([]byte, error) {
 		}
 		defer file.Close()
 	}
-	const limit = 2 * (flow.MaxScenario + flow.MaxText) // what is beside the members has room too
+	const limit = 2 * (engine.MaxScenario + engine.MaxText) // what is beside the members has room too
 	text, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err == nil && len(text) > limit {
 		err = fmt.Errorf("%s has more than %d octets", path, limit)
@@ -129,7 +129,7 @@ func readInput(path string) ([]byte, error) {
 }
 
 // printReport prints what happened as a table, the emails, and how the run ended.
-func printReport(w io.Writer, r *flow.Report) error {
+func printReport(w io.Writer, r *engine.Report) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, e := range r.Entries {
 		what := string(e.Step)
@@ -166,7 +166,7 @@ func printReport(w io.Writer, r *flow.Report) error {
 	}
 	if r.Omitted > 0 {
 		fmt.Fprintf(w, "%d outputs, variables and bodies are left out: the report would have more than %d octets\n",
-			r.Omitted, flow.MaxReport)
+			r.Omitted, engine.MaxReport)
 	}
 	_, err := fmt.Fprintf(w, "\n%s %s%s: %d emails, %d webhook calls; times are UTC\n", r.Status, took, reason,
 		len(r.Emails), len(r.Calls))

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/broadcasts"
+	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 	"github.com/postrider/postrider/internal/platform/db"
 )

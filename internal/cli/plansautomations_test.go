@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/automations"
-	"github.com/postrider/postrider/internal/customevents"
+	"github.com/postrider/postrider/internal/campaigns/automations"
+	"github.com/postrider/postrider/internal/campaigns/customevents"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/privacy"

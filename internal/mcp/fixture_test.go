@@ -17,7 +17,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/api"
-	"github.com/postrider/postrider/internal/broadcasts"
+	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"

@@ -24,7 +24,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/audience/contacts"
-	"github.com/postrider/postrider/internal/customevents"
+	"github.com/postrider/postrider/internal/campaigns/customevents"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/blob"

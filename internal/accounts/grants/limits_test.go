@@ -9,7 +9,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/broadcasts"
+	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/emails"

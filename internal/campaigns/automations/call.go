@@ -1,0 +1,183 @@
+package automations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/jobs"
+)
+
+// callKind is the kind of the jobs that do webhook steps. While a run has one it has no job of runKind, so that hosts
+// that answer late keep no other run waiting.
+const callKind = "automations.call"
+
+// callLease limits one call with what is written before and after it.
+const callLease = 2 * time.Minute
+
+// callWaits are those before further calls of a step whose host does not answer, or not as it should.
+var callWaits = []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 3 * time.Hour}
+
+// callLane is the lane of a team's calls to the host of an address.
+func callLane(teamID, address string) string {
+	host := ""
+	if u, err := url.Parse(address); err == nil {
+		host = strings.ToLower(u.Host)
+	}
+	return teamID + "|" + host
+}
+
+func callTeam(lane string) string {
+	teamID, _, _ := strings.Cut(lane, "|")
+	return teamID
+}
+
+// call is the handler of the jobs of callKind: it calls the address of the webhook step that a run is at.
+func (s *Service) call(ctx context.Context, j jobs.Job) error {
+	r, found, err := getRow(ctx, s.p.DB.Reader, j.TeamID, j.Payload)
+	if err != nil {
+		return err
+	}
+	if !found || r.status != Running {
+		return s.p.Queue.End(ctx, j)
+	}
+	at, err := s.look(ctx, &r)
+	if err != nil {
+		return err
+	}
+	if at.over != "" {
+		return s.cancelOne(ctx, j, &r, at.over)
+	}
+	team, err := s.p.Teams.Get(ctx, j.TeamID)
+	if err != nil {
+		return err
+	}
+	if team.Suspended {
+		return s.callLater(ctx, j, suspendedWait, "the team may not send at present")
+	}
+	facts := s.facts(ctx, s.p.DB.Reader, s.p.DB.Now(), at.contact)
+	a, err := at.version.Plan(at.run, facts)
+	if err != nil {
+		return err
+	}
+	var out engine.Outcome
+	if c, ok := a.Effect.(*engine.Call); ok {
+		if err := j.Sure(ctx); err != nil {
+			return err
+		}
+		status, err := s.p.Call(ctx, j.TeamID, fmt.Sprintf("%s_%d", r.id, r.steps-1), c.URL, c.Headers, c.Body)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if fault.KindOf(err) == fault.Unavailable {
+			return s.callLater(ctx, j, callWaits[0], err.Error())
+		}
+		verdict := judge(status, err)
+		if verdict.again && j.Tries < len(callWaits) {
+			return s.callAgain(ctx, j, at, &verdict)
+		}
+		out = verdict.outcome()
+	}
+	return s.answered(ctx, j, at, &a, out)
+}
+
+// verdict is what an answer means.
+type verdict struct {
+	again   bool // calling again may help
+	status  int  // 0 without an answer
+	failure *engine.Failure
+}
+
+func (v *verdict) outcome() engine.Outcome {
+	out := engine.Outcome{Failure: v.failure}
+	if v.status != 0 {
+		out.Output = map[string]any{"status": v.status}
+	}
+	return out
+}
+
+// judge says what an answer means, or the error of a call that had none.
+func judge(status int, err error) verdict {
+	v := verdict{status: status}
+	switch {
+	case err != nil && !fault.Ours(err):
+		v.failure = &engine.Failure{Reason: "webhook_refused", Message: err.Error()}
+	case err != nil:
+		v.again = true
+		v.failure = &engine.Failure{Reason: "webhook_failed",
+			Message: "There was no answer: " + db.Text(err.Error(), 500) + "."}
+	case status/100 == 2:
+	case status < 100:
+		v.again = true
+		v.failure = &engine.Failure{Reason: "webhook_failed", Message: "There was no answer."}
+	case status/100 == 5, status == 408, status == 425, status == 429:
+		v.again = true
+		fallthrough
+	default:
+		v.failure = &engine.Failure{Reason: "webhook_failed", Message: fmt.Sprintf("The address answered with the "+
+			"status %d. It must answer with one from 200 to 299.", status)}
+	}
+	return v
+}
+
+// callLater has a call wait that was not made.
+func (s *Service) callLater(ctx context.Context, j jobs.Job, wait time.Duration, why string) error {
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		s.p.Queue.Wait(ctx, tx, j, tx.Now().Add(jobs.Jitter(wait)), why)
+		return nil
+	})
+}
+
+// callAgain has a call repeated later, and notes at the step how the last one went.
+func (s *Service) callAgain(ctx context.Context, j jobs.Job, at *place, v *verdict) error {
+	wait := jobs.Jitter(callWaits[j.Tries])
+	return s.p.Queue.Record(ctx, func(tx *db.Tx) error {
+		noteTry(ctx, tx, &at.row, fmt.Sprintf("%s Call %d of %d failed; the next one is at %s.", v.failure.Message,
+			j.Tries+1, len(callWaits)+1, tx.Now().Add(wait).Format(time.RFC3339)))
+		s.p.Queue.Retry(ctx, tx, j, tx.Now().Add(wait), v.failure.Message)
+		return nil
+	})
+}
+
+// answered moves a run on from its webhook step. A run that was changed meanwhile has been cancelled.
+func (s *Service) answered(ctx context.Context, j jobs.Job, at *place, a *engine.Action, out engine.Outcome) error {
+	err := s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		w := at.walk(s, tx)
+		w.opened = true
+		rec := w.version.Done(w.run, *a, out, engine.Facts{Now: tx.Now()})
+		if err := w.record(ctx, &rec); err != nil {
+			return err
+		}
+		w.row.follow(w.run)
+		s.p.Queue.Finish(ctx, tx, j)
+		switch {
+		case rec.Status == engine.StepFailed:
+			endRow(ctx, tx, &w.row, Failed, Reason(rec.Failure.Reason))
+		case w.run.At == "":
+			endRow(ctx, tx, &w.row, Completed, "")
+		default:
+			saveRow(ctx, tx, &w.row)
+			s.p.Queue.Insert(ctx, tx, runJob(&w.row))
+		}
+		return nil
+	})
+	if !errors.Is(err, errMoved) {
+		return err
+	}
+	r, found, err := getRow(ctx, s.p.DB.Reader, j.TeamID, j.Payload)
+	switch {
+	case err != nil:
+		return err
+	case !found || r.status != Running:
+		return s.p.Queue.End(ctx, j)
+	case r.stale() != "":
+		return s.cancelOne(ctx, j, &r, r.stale())
+	}
+	return fmt.Errorf("run %s has left its webhook step", r.id)
+}

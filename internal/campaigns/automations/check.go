@@ -1,0 +1,144 @@
+package automations
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/mail/message"
+)
+
+// checkReferences refuses a graph that names what the team does not have, or what cannot be used as the graph means to.
+// What is deleted afterwards fails the steps that name it. It reads some rows for each reference, so it must not be
+// called in a transaction.
+func (s *Service) checkReferences(ctx context.Context, teamID string, g *engine.Graph) error {
+	all := g.References()
+	have, err := s.propertiesAmong(ctx, teamID, all)
+	if err != nil {
+		return err
+	}
+	checked := map[string]bool{} // many steps may name the same
+	for _, r := range all {
+		switch r.Kind {
+		case engine.NamesTemplate:
+			err = s.checkTemplate(ctx, teamID, &r)
+		case engine.NamesProperty:
+			err = checkProperty(have, &r)
+		case engine.NamesRule:
+			if err := s.checkRule(ctx, teamID, g, r); err != nil {
+				return err
+			}
+		default:
+			if key := r.Kind + " " + r.ID; !checked[key] {
+				checked[key] = true
+				err = s.checkNamed(ctx, teamID, &r)
+			}
+		}
+		if err != nil {
+			return g.Refused(r, err)
+		}
+	}
+	return nil
+}
+
+// propertiesAmong returns those of the properties that references name which the team has, by name.
+func (s *Service) propertiesAmong(ctx context.Context, teamID string, all []engine.Reference) (
+	map[string]contacts.Property, error) {
+	var names []string
+	for _, r := range all {
+		if r.Kind == engine.NamesProperty && !slices.Contains(names, r.ID) {
+			names = append(names, r.ID)
+		}
+	}
+	if names == nil {
+		return nil, nil
+	}
+	some, err := s.p.Contacts.PropertiesNamed(ctx, s.p.DB.Reader, teamID, names)
+	if err != nil {
+		return nil, fmt.Errorf("look for the properties that an automation names: %w", err)
+	}
+	have := map[string]contacts.Property{}
+	for _, p := range some {
+		have[p.Name] = p
+	}
+	return have, nil
+}
+
+func checkProperty(have map[string]contacts.Property, r *engine.Reference) error {
+	p, ok := have[r.ID]
+	if !ok {
+		return fault.Invalidf(r.Field, "The `%s` field names the contact property %.50s, which the team does not "+
+			"have. Create it first.", r.Field, r.ID)
+	}
+	if r.Value != "" && r.Value != string(p.Type) {
+		return fault.Invalidf(r.Field, "The `%s` field must be a %s, like all values of the contact property %s.",
+			r.Field, p.Type, p.Name)
+	}
+	return nil
+}
+
+// checkTemplate refuses a template that is not published, and one with a variable that would have no value.
+func (s *Service) checkTemplate(ctx context.Context, teamID string, r *engine.Reference) error {
+	t, err := s.p.Templates.Published(ctx, teamID, r.ID)
+	switch {
+	case fault.KindOf(err) == fault.NotFound:
+		return fault.Invalidf(r.Field, "The `%s` field names no template of this team. Give the id or the alias of "+
+			"one.", r.Field)
+	case err != nil && !fault.Ours(err):
+		return fault.Invalidf(r.Field, "The `%s` field names a template that has not been published. Publish it "+
+			"first: POST /templates/{id}/publish.", r.Field).Because(err)
+	case err != nil:
+		return fmt.Errorf("look for the template of a step: %w", err)
+	}
+	key := t.Lacks(r.Names)
+	if key == "" {
+		return nil
+	}
+	r.Field = strings.TrimSuffix(r.Field, "id") + "variables." + key
+	return fault.Invalidf(r.Field, "The variable %s of the template has no fallback: give it in `%s`.", key, r.Field)
+}
+
+func (s *Service) checkRule(ctx context.Context, teamID string, g *engine.Graph, r engine.Reference) error {
+	schema, err := s.p.Contacts.FilterSchema(ctx, s.p.DB.Reader, teamID, r.Rule)
+	if err != nil {
+		return fmt.Errorf("look up the fields of a condition: %w", err)
+	}
+	return g.CheckRule(r, schema)
+}
+
+// checkNamed checks what is named by an id or an address alone.
+func (s *Service) checkNamed(ctx context.Context, teamID string, r *engine.Reference) (err error) {
+	switch r.Kind {
+	case engine.NamesSegment:
+		var of contacts.Segment
+		of, err = s.p.Contacts.Segment(ctx, teamID, strings.ToLower(r.ID))
+		if err == nil && of.Filter != "" {
+			return fault.Invalidf(r.Field, "The `%s` field names a segment with a filter, which says who is in it. "+
+				"Name one without a filter.", r.Field)
+		}
+	case engine.NamesTopic:
+		_, err = s.p.Contacts.Topic(ctx, teamID, strings.ToLower(r.ID))
+	case engine.NamesURL:
+		_, err = s.p.CheckURL(r.Field, r.ID)
+	case engine.NamesSender:
+		return checkMailbox(r, message.ParseFrom)
+	case engine.NamesReplyTo:
+		return checkMailbox(r, message.ParseAddress)
+	}
+	if fault.KindOf(err) == fault.NotFound {
+		return fault.Invalidf(r.Field, "The `%s` field names no %s of this team. Create it first.", r.Field, r.Kind)
+	}
+	return err
+}
+
+func checkMailbox[T any](r *engine.Reference, parse func(string) (T, error)) error {
+	if _, err := parse(r.ID); err != nil {
+		return fault.Invalidf(r.Field, "The `%s` field must be an address such as Acme <hello@acme.example>: %s",
+			r.Field, err).Because(err)
+	}
+	return nil
+}

@@ -1,0 +1,346 @@
+package automations
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/platform/page"
+)
+
+const (
+	// triesMax is how often a change is worked out again because others changed the automation meanwhile. Of those that
+	// change one at the same time at least one succeeds each time.
+	triesMax   = 100
+	copySuffix = " (copy)" // ends the name of a duplicate
+)
+
+// NewAutomation is an automation to create.
+type NewAutomation struct {
+	Name        string
+	Status      Status  // "" is disabled
+	Reentry     Reentry // "" is always
+	Steps       []byte  // JSON, as flow.Parse reads it
+	Connections []byte  // JSON
+}
+
+// Create adds an automation.
+func (s *Service) Create(ctx context.Context, teamID string, n NewAutomation) (Automation, error) {
+	a := Automation{TeamID: teamID, Name: n.Name, Status: cmp.Or(n.Status, Disabled),
+		Reentry: cmp.Or(n.Reentry, Always)}
+	if err := a.check(); err != nil {
+		return a, err
+	}
+	var err error
+	if a.Graph, err = parse(n.Steps, n.Connections); err != nil {
+		return a, err
+	}
+	if err := s.checkReferences(ctx, teamID, a.Graph); err != nil {
+		return a, err
+	}
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.add(ctx, tx, &a) })
+	return a, err
+}
+
+// check applies the rules of what is not the graph.
+func (a *Automation) check() error {
+	switch {
+	case strings.TrimSpace(a.Name) == "":
+		return fault.MissingField("name")
+	case utf8.RuneCountInString(a.Name) > MaxName || hasControl(a.Name):
+		return fault.Invalidf("name", "The `name` field must have at most %d characters and no control "+
+			"characters.", MaxName)
+	case a.Status != Enabled && a.Status != Disabled:
+		return fault.Invalidf("status", "The `status` field must be `enabled` or `disabled`.")
+	case !slices.Contains([]Reentry{Always, OnceAtATime, Once}, a.Reentry):
+		return fault.Invalidf("reentry", "The `reentry` field must be `always`, `once_at_a_time` or `once`.")
+	}
+	return nil
+}
+
+func hasControl(text string) bool {
+	return !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// parse reads a graph of which both parts must be given.
+func parse(steps, connections []byte) (*engine.Graph, error) {
+	if absent(steps) {
+		return nil, fault.MissingField("steps")
+	}
+	if absent(connections) {
+		return nil, fault.MissingField("connections")
+	}
+	return engine.Parse(steps, connections)
+}
+
+// absent reports whether JSON is null or not there.
+func absent(text []byte) bool {
+	text = bytes.TrimSpace(text)
+	return len(text) == 0 || string(text) == "null"
+}
+
+// add inserts an automation with its first version. What it sets in a does not depend on what a had there, because the
+// transaction may run again.
+func (s *Service) add(ctx context.Context, tx *db.Tx, a *Automation) error {
+	if err := tx.Serialize(ctx, definitionsOf(a.TeamID)); err != nil {
+		return err
+	}
+	n, err := countAutomations(ctx, tx.Reader, a.TeamID)
+	if err != nil {
+		return err
+	}
+	if n >= MaxTeam {
+		return fault.Invalidf("", "A team has at most %d automations. Delete one that is not needed.", MaxTeam)
+	}
+	a.ID, a.CreatedAt, a.UpdatedAt, a.Version, a.epoch, a.revision = id.At(tx.Now()), tx.Now(), tx.Now(), 0, 1, 1
+	s.addVersion(ctx, tx, a)
+	insertAutomation(ctx, tx, a)
+	audit.Target(ctx, a.ID)
+	return s.writeTriggers(ctx, tx, a)
+}
+
+// definitionsOf is the name by which changes to what events begin in a team wait for each other: no index decides how
+// many automations a team may have, nor how many may begin with one event.
+func definitionsOf(teamID string) string { return "automations of " + teamID }
+
+// addVersion inserts the graph of a as its next version, with which runs begin once a is saved.
+func (s *Service) addVersion(ctx context.Context, tx *db.Tx, a *Automation) {
+	a.Version++
+	a.versionID = id.At(tx.Now())
+	insertVersion(ctx, tx, a)
+}
+
+// writeTriggers says anew which events begin runs of an automation: none if it is disabled. The caller has serialized
+// the transaction by definitionsOf.
+func (s *Service) writeTriggers(ctx context.Context, tx *db.Tx, a *Automation) error {
+	deleteTriggers(ctx, tx, a.TeamID, a.ID)
+	if a.Status != Enabled {
+		return nil
+	}
+	for _, event := range a.Graph.Triggers() {
+		n, err := countTriggers(ctx, tx.Reader, a.TeamID, event)
+		if err != nil {
+			return err
+		}
+		if n >= MaxEvent {
+			at := a.Graph.TriggerOf(event)
+			return a.Graph.Refused(at, fault.Invalidf(at.Field, "There are %d enabled automations already that the "+
+				"event `%s` triggers, as many as a team may have. Disable or delete one of them.", MaxEvent, event))
+		}
+		o, ok := a.Graph.Opening(event)
+		if !ok {
+			return fmt.Errorf("version %s has no trigger for the event %s", a.versionID, event)
+		}
+		insertTrigger(ctx, tx, a, event, o)
+	}
+	return nil
+}
+
+// Get returns an automation with its graph.
+func (s *Service) Get(ctx context.Context, teamID, automationID string) (Automation, error) {
+	return getWithGraph(ctx, s.p.DB.Reader, teamID, automationID)
+}
+
+// List returns a page of a team's automations, newest first, without their graphs. A status that is not "" selects
+// those that have it.
+func (s *Service) List(ctx context.Context, teamID string, status Status, p page.Page) ([]Automation, bool, error) {
+	if status != "" && status != Enabled && status != Disabled {
+		return nil, false, fault.Invalidf("status", "The `status` parameter must be `enabled` or `disabled`.")
+	}
+	return listAutomations(ctx, s.p.DB.Reader, teamID, status, p)
+}
+
+// Change is what to change in an automation. What is nil stays as it is.
+type Change struct {
+	Name        *string
+	Status      *Status
+	Reentry     *Reentry
+	Steps       []byte // JSON; together with Connections
+	Connections []byte
+}
+
+// Update changes an automation. Another graph makes a version, with which runs begin from then on; those that have
+// begun keep theirs. Runs go on when an automation is disabled; [Service.Stop] ends them.
+func (s *Service) Update(ctx context.Context, teamID, automationID string, c Change) (Automation, error) {
+	if absent(c.Steps) != absent(c.Connections) {
+		field, other := "connections", "steps"
+		if absent(c.Steps) {
+			field, other = other, field
+		}
+		return Automation{}, fault.New(fault.Missing, field, "Missing `%s` field: `steps` and `connections` are "+
+			"changed together, and the request has only `%s`.", field, other)
+	}
+	if c.Name == nil && c.Status == nil && c.Reentry == nil && absent(c.Steps) {
+		return Automation{}, fault.Invalidf("", "The request changes nothing. Give at least one of `name`, `status`, "+
+			"`reentry`, and `steps` with `connections`.")
+	}
+	var g *engine.Graph
+	if !absent(c.Steps) {
+		var err error
+		if g, err = engine.Parse(c.Steps, c.Connections); err != nil {
+			return Automation{}, err
+		}
+	}
+	for range triesMax {
+		a, err := s.changeOnce(ctx, teamID, automationID, c, g)
+		if !errors.Is(err, errChanged) {
+			return a, err
+		}
+	}
+	return Automation{}, fault.New(fault.Locked, "",
+		"The automation is being changed by others all the time. Try again in a moment.")
+}
+
+// errChanged means that an automation was changed since it was read.
+var errChanged = errors.New("the automation was changed meanwhile")
+
+// changeOnce changes an automation as it was read, or returns errChanged if others did so meanwhile. g is the graph
+// that it is to have, or nil.
+func (s *Service) changeOnce(ctx context.Context, teamID, automationID string, c Change, g *engine.Graph) (Automation,
+	error) {
+	before, err := getWithGraph(ctx, s.p.DB.Reader, teamID, automationID)
+	if err != nil {
+		return before, err
+	}
+	to := before
+	if c.Name != nil {
+		to.Name = *c.Name
+	}
+	if c.Status != nil {
+		to.Status = *c.Status
+	}
+	if c.Reentry != nil {
+		to.Reentry = *c.Reentry
+	}
+	if err := to.check(); err != nil {
+		return before, err
+	}
+	other := g != nil && !sameGraph(g, before.Graph)
+	if other {
+		to.Graph = g
+	}
+	enables := to.Status == Enabled && before.Status != Enabled
+	if g != nil || enables { // what the steps name may have been deleted since
+		if err := s.checkReferences(ctx, teamID, to.Graph); err != nil {
+			return before, err
+		}
+	}
+	if !other && to.Name == before.Name && to.Status == before.Status && to.Reentry == before.Reentry {
+		return before, nil
+	}
+	after := to
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		after = to
+		if err := tx.Serialize(ctx, definitionsOf(teamID)); err != nil {
+			return err
+		}
+		if claimed, err := claim(ctx, tx, &after); err != nil {
+			return err
+		} else if !claimed {
+			return errChanged
+		}
+		after.UpdatedAt = tx.Now()
+		if other {
+			if err := makeRoom(ctx, tx, &after); err != nil {
+				return err
+			}
+			s.addVersion(ctx, tx, &after)
+		} else if enables {
+			markUsed(ctx, tx, &after)
+		}
+		save(ctx, tx, &after)
+		return s.writeTriggers(ctx, tx, &after)
+	})
+	return after, err
+}
+
+// makeRoom deletes versions of an automation that are not needed when the one that it has is replaced, and refuses one
+// more if there still are too many.
+func makeRoom(ctx context.Context, tx *db.Tx, a *Automation) error {
+	deleteUnused(ctx, tx, a.TeamID, a.versionID)
+	if err := deleteWithoutRuns(ctx, tx, a); err != nil {
+		return err
+	}
+	n, err := countVersions(ctx, tx.Reader, a)
+	if err != nil {
+		return err
+	}
+	if n >= maxVersions {
+		return fault.Invalidf("steps", "The automation has %d versions with which runs can have begun, as many as it may "+
+			"have. Duplicate it by POST /automations/{id}/duplicate, and change the copy.", maxVersions)
+	}
+	return nil
+}
+
+// sameGraph compares graphs by what is stored of them.
+func sameGraph(a, b *engine.Graph) bool {
+	return bytes.Equal(a.StepsJSON(), b.StepsJSON()) && bytes.Equal(a.ConnectionsJSON(), b.ConnectionsJSON())
+}
+
+// Duplicate adds a disabled automation that is a copy of another. What the steps name is checked when it is enabled.
+func (s *Service) Duplicate(ctx context.Context, teamID, automationID string) (Automation, error) {
+	of, err := s.Get(ctx, teamID, automationID)
+	if err != nil {
+		return of, err
+	}
+	a := Automation{TeamID: teamID, Name: copyName(of.Name), Status: Disabled, Reentry: of.Reentry, Graph: of.Graph}
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.add(ctx, tx, &a) })
+	return a, err
+}
+
+// copyName returns the name of a duplicate, shortened to the limit.
+func copyName(name string) string {
+	runes := []rune(name)
+	if most := MaxName - len(copySuffix); len(runes) > most {
+		name = strings.TrimSpace(string(runes[:most]))
+	}
+	return name + copySuffix
+}
+
+// runKind is the kind of the jobs that carry out runs: a step of a run that is due. The lanes are teams.
+const runKind = "automations.run"
+
+// endKind is the kind of the jobs that end the runs of a stopped or deleted automation. There is one for each time that
+// it was stopped: a job that others share could have looked for runs just before.
+const endKind = "automations.end"
+
+// Stop disables an automation and cancels its runs. None of them does anything from then on; a job ends them.
+func (s *Service) Stop(ctx context.Context, teamID, automationID string) (a Automation, err error) {
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		a, err = markStopped(ctx, tx, teamID, automationID)
+		if err == nil {
+			s.endRuns(ctx, tx, &a)
+		}
+		return err
+	})
+	return a, err
+}
+
+// Delete deletes an automation and cancels its runs, as Stop does. Its rows are deleted by Sweep.
+func (s *Service) Delete(ctx context.Context, teamID, automationID string) error {
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		a, err := markDeleted(ctx, tx, teamID, automationID)
+		if err == nil {
+			s.endRuns(ctx, tx, &a)
+		}
+		return err
+	})
+}
+
+// endRuns has no event begin a run of an automation any more, and its runs ended by a job.
+func (s *Service) endRuns(ctx context.Context, tx *db.Tx, a *Automation) {
+	deleteTriggers(ctx, tx, a.TeamID, a.ID)
+	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: endKind, Lane: a.TeamID, TeamID: a.TeamID,
+		Dedupe: fmt.Sprintf("%s %d", a.ID, a.epoch), Payload: a.ID})
+}

@@ -1,0 +1,218 @@
+package automations
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+
+	"github.com/postrider/postrider/internal/accounts/quotas"
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/sending/emails"
+)
+
+// prepared is an email that a step may send: its mailing, or why it is not sent.
+type prepared struct {
+	email     engine.Email
+	mailing   *emails.Mailing
+	failure   *engine.Failure
+	suspended bool
+}
+
+// prepareAhead prepares the emails that a run may send next. What the transaction does not find prepared, because the
+// run took another way or its contact changed, ends the transaction, and is prepared for the next one.
+func (s *Service) prepareAhead(ctx context.Context, at *place) error {
+	at.prepared = map[string]*prepared{}
+	if at.contact == nil {
+		return nil
+	}
+	for _, key := range at.version.emails[at.run.At] {
+		run := *at.run
+		run.At, run.Waits = key, nil
+		a, err := at.version.Plan(&run, s.facts(ctx, s.p.DB.Reader, s.p.DB.Now(), at.contact))
+		if err != nil {
+			return err
+		}
+		if e, ok := a.Effect.(*engine.Email); ok {
+			if at.prepared[key], err = s.prepare(ctx, at.row.teamID, at.contact.Address, e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// prepare prepares an email for an address.
+func (s *Service) prepare(ctx context.Context, teamID, address string, e *engine.Email) (*prepared, error) {
+	p := &prepared{email: *e}
+	team, err := s.p.Teams.Get(ctx, teamID)
+	if err != nil {
+		return nil, err
+	}
+	if p.suspended = team.Suspended; p.suspended {
+		return p, nil
+	}
+	in := emails.ByTemplate{TemplateID: e.TemplateID, Variables: e.Variables, To: address, TopicID: e.TopicID,
+		From: e.From, Subject: e.Subject}
+	if e.ReplyTo != "" {
+		in.ReplyTo = []string{e.ReplyTo}
+	}
+	p.mailing, err = s.p.Emails.MailingByTemplate(ctx, teams.System(teamID), in)
+	if fault.Ours(err) {
+		return nil, err
+	}
+	if err != nil {
+		p.failure = failureOfEmail(err)
+	}
+	return p, nil
+}
+
+// failureOfEmail is why a step fails whose email is refused.
+func failureOfEmail(err error) *engine.Failure {
+	reason, field := "email_invalid", ""
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		field = f.Field
+	}
+	switch kind := fault.KindOf(err); {
+	case kind == fault.NotFound:
+		reason = "template_not_found"
+	case kind == fault.Forbidden:
+		reason = "sender_not_allowed"
+	case field == "template.id":
+		reason = "template_not_published"
+	case strings.HasPrefix(field, "template.variables"):
+		reason = "variable_missing"
+	case field == "topic_id":
+		reason = "topic_not_found"
+	case field == "to":
+		reason = "address_refused"
+	}
+	return &engine.Failure{Reason: reason, Message: err.Error()}
+}
+
+// do carries out the effect of a step. stops means that the step cannot be done in this transaction; then nothing was.
+// The contact is read again when the step has changed it.
+func (w *walk) do(ctx context.Context, a *engine.Action) (out engine.Outcome, stops bool, err error) {
+	switch e := a.Effect.(type) {
+	case *engine.Email:
+		return w.email(ctx, a.Step.Key, e)
+	case *engine.Call:
+		w.end, w.lane = calls, callLane(w.row.teamID, e.URL)
+		return out, true, insertStep(ctx, w.tx, &w.row, &engine.Record{Key: a.Step.Key, Type: a.Step.Type,
+			Status: engine.StepRunning, Output: a.Output, StartedAt: w.tx.Now()})
+	case *engine.Update:
+		out, err = w.update(ctx, e)
+	case engine.Deletion:
+		_, err = w.s.p.Contacts.DeleteIn(because(ctx, &w.row), w.tx, w.row.teamID, w.row.contactID)
+		if err == nil {
+			w.contact, w.row.gone = nil, true
+			return out, false, nil
+		}
+	case *engine.Addition:
+		out, err = w.addTo(ctx, e.SegmentID)
+	default:
+		return out, false, nil
+	}
+	if fault.KindOf(err) == fault.NotFound {
+		err = errMoved // the contact has just been deleted, which the next look finds
+	}
+	if err != nil || out.Failure != nil {
+		return out, false, err
+	}
+	m, err := w.s.p.Contacts.MemberIn(ctx, w.tx.Reader, w.row.teamID, w.row.contactID)
+	w.contact = &m
+	return out, false, err
+}
+
+// email enters the email of a step, if it is prepared and the contact may be mailed at this moment.
+func (w *walk) email(ctx context.Context, key string, e *engine.Email) (out engine.Outcome, stops bool, err error) {
+	p := w.ready[key]
+	if p == nil || !reflect.DeepEqual(p.email, *e) {
+		return out, true, nil
+	}
+	if p.suspended {
+		w.end = mayNot
+		return out, true, nil
+	}
+	if out.Failure = p.failure; out.Failure != nil {
+		return out, false, nil
+	}
+	s, teamID, contactID := w.s, w.row.teamID, w.row.contactID
+	all, err := s.p.Contacts.Current(ctx, w.tx.Reader, teamID, e.TopicID, []string{contactID})
+	if err != nil {
+		if !fault.Ours(err) {
+			out.Failure, err = failureOfEmail(err), nil
+		}
+		return out, false, err
+	}
+	now, ok := all[contactID]
+	switch {
+	case !ok:
+		return out, false, errMoved
+	case now.Refused != "":
+		out.Skipped = string(now.Refused)
+		return out, false, nil
+	}
+	done, err := s.p.Emails.Enqueue(because(ctx, &w.row), w.tx, p.mailing, []emails.To{{Address: now.Address,
+		ContactID: contactID}})
+	if quotas.Exceeded(err) {
+		w.end, w.quota = noQuota, fault.KindOf(err)
+		return out, true, nil
+	}
+	if err != nil {
+		return out, false, err
+	}
+	if err := done[0].Err; err != nil {
+		if fault.Ours(err) {
+			return out, false, err
+		}
+		out.Failure = failureOfEmail(err)
+		return out, false, nil
+	}
+	s.p.Contacts.Mailed(ctx, w.tx, teamID, []string{contactID})
+	out.Output = map[string]any{"email_id": done[0].ID}
+	return out, false, nil
+}
+
+// update changes the contact. What does not exist any more, or what a value breaks, fails the step.
+func (w *walk) update(ctx context.Context, e *engine.Update) (out engine.Outcome, err error) {
+	_, err = w.s.p.Contacts.UpdateIn(because(ctx, &w.row), w.tx, w.row.teamID, w.row.contactID, contacts.Change{
+		FirstName: e.FirstName, LastName: e.LastName, Unsubscribed: e.Unsubscribed, Properties: e.Properties})
+	if fault.KindOf(err) != fault.Invalid {
+		return out, err
+	}
+	out.Failure = &engine.Failure{Reason: "contact_invalid", Message: err.Error()}
+	if f, ok := errors.AsType[*fault.Error](err); ok && f.Field == "properties" {
+		out.Failure.Reason = "property_not_found"
+	}
+	return out, nil
+}
+
+// addTo adds the contact to a segment.
+func (w *walk) addTo(ctx context.Context, segmentID string) (out engine.Outcome, err error) {
+	contacts, teamID, contactID := w.s.p.Contacts, w.row.teamID, w.row.contactID
+	_, err = contacts.AddToSegmentIn(because(ctx, &w.row), w.tx, teamID, contactID, segmentID)
+	switch fault.KindOf(err) {
+	case fault.Invalid:
+		out.Failure = &engine.Failure{Reason: segmentFiltered, Message: err.Error()}
+	case fault.NotFound: // the segment, or the contact
+		if _, err := contacts.MemberIn(ctx, w.tx.Reader, teamID, contactID); err != nil {
+			return out, err
+		}
+		out.Failure = segmentGone(segmentID)
+	default:
+		return out, err
+	}
+	return out, nil
+}
+
+// segmentFiltered is why a step fails that adds to a segment with a filter.
+const segmentFiltered = "segment_filtered"
+
+func segmentGone(segmentID string) *engine.Failure {
+	return &engine.Failure{Reason: "segment_not_found", Message: "The segment " + segmentID + " was deleted. Change " +
+		"the step so that it names a segment that there is."}
+}

@@ -1,0 +1,237 @@
+package automations_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/campaigns/automations"
+	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/templates"
+)
+
+// Each type of step that changes something does so, and shows what it did.
+func TestEffects(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		ctx, team := t.Context(), s.Acme.TeamID
+		_, err := s.Contacts.CreateProperty(ctx, team, contacts.NewProperty{Name: "plan", Type: scalar.String,
+			Fallback: scalar.OfText("free")})
+		s.Must(err)
+		segment, err := s.Contacts.CreateSegment(ctx, team, contacts.NewSegment{Name: "Customers"})
+		s.Must(err)
+		s.template("receipt", "For {{{PLAN}}}", templates.Declared{Key: "PLAN", Type: "string"})
+		id := s.graph(automations.NewAutomation{}, links("start first", "first update", "update pro", "pro add condition_met",
+			"add mail", "mail call", "call delete", "delete after", "after rename", "rename end"), trigger("paid"),
+			step("first", engine.SendEmail, `{"template": {"id": "receipt", "variables": {"PLAN":
+				{"var": "contact.properties.plan"}}}}`),
+			step("update", engine.ContactUpdate, `{"first_name": {"var": "event.name"}, "properties": {"plan": "pro"}}`),
+			step("pro", engine.Condition, `{"type": "and", "rules": [
+				{"type": "rule", "field": "contact.properties.plan", "operator": "eq", "value": "pro"},
+				{"type": "rule", "field": "contact.first_name", "operator": "eq", "value": "Ann"}]}`),
+			step("add", engine.AddToSegment, `{"segment_id": "`+segment.ID+`"}`),
+			step("mail", engine.SendEmail, `{"template": {"id": "receipt", "variables": {"PLAN":
+				{"var": "contact.properties.plan"}}}, "subject": "Thank you", "reply_to": "help@acme.example"}`),
+			step("call", engine.Webhook, `{"url": "https://acme.example/hook", "payload": {"sum": {"var": "event.sum"}}}`),
+			step("delete", engine.ContactDelete, `{}`), sends("after"),
+			step("rename", engine.ContactUpdate, `{"first_name": "Nobody"}`),
+			step("end", engine.Webhook, `{"url": "https://acme.example/hook"}`))
+		s.happens("paid", ann, `{"name": "Ann", "sum": 5}`)
+		for len(s.due()) > 0 && len(s.called) == 0 {
+			s.work1()
+		}
+		at, err := s.Contacts.Member(ctx, team, segment.ID, ann)
+		if err != nil || at.FirstName != "Ann" || at.Properties["plan"] != scalar.OfText("pro") {
+			t.Errorf("the contact is %+v, %v", at, err)
+		}
+		call := s.runs(id)[0].Steps[6]
+		if call.Key != "call" || call.Output["status"] != 200.0 {
+			t.Errorf("the step of the call is %+v", call)
+		}
+		s.work()
+		s.mustRun(id, "completed: start first update pro add mail call delete after=skipped(contact_deleted) "+
+			"rename=skipped(contact_deleted) end")
+		if got := s.mailed(ann); !slices.Equal(got, []string{"For free", "Thank you"}) {
+			t.Errorf("the emails are %q", got)
+		}
+		if len(s.called) != 2 || !strings.Contains(s.called[0], `"sum":5`) || s.ids[0] == s.ids[1] {
+			t.Errorf("the calls are %q, %q", s.called, s.ids)
+		}
+		email := s.Email(s.text(`SELECT id FROM emails WHERE subject = 'Thank you'`))
+		if email.ContactID != at.ID || email.TemplateID == "" || !slices.Equal(email.ReplyTo, []string{"help@acme.example"}) {
+			t.Errorf("the email is %+v", email)
+		}
+	})
+}
+
+// work1 does the first job that is due.
+func (s *fixture) work1() {
+	s.T.Helper()
+	s.Must(s.handle(s.due()[0]))
+}
+
+// What is deleted, withdrawn or not allowed any more fails the step, and with it the run, with a reason.
+func TestStepsThatFail(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		ctx, team := t.Context(), s.Acme.TeamID
+		segment := func(filter string) string {
+			g, err := s.Contacts.CreateSegment(ctx, team, contacts.NewSegment{Name: "x", Filter: filter})
+			s.Must(err)
+			return g.ID
+		}
+		gone, topic := segment(""), s.topic("News", contacts.OptIn)
+		property, err := s.Contacts.CreateProperty(ctx, team, contacts.NewProperty{Name: "plan", Type: scalar.String})
+		s.Must(err)
+		_, err = s.Contacts.CreateProperty(ctx, team, contacts.NewProperty{Name: "city", Type: scalar.String})
+		s.Must(err)
+		s.template("gone", "x")
+		s.template("needs", "x", templates.Declared{Key: "NAME", Type: "string"})
+		cases := []struct {
+			name, step string
+			harm       func()
+			reason     string
+		}{
+			{"the template is deleted", step("x", engine.SendEmail, `{"template": {"id": "gone"}}`), func() {
+				_, err := s.Templates.Delete(ctx, team, "gone")
+				s.Must(err)
+			}, "template_not_found"},
+			{"a variable has no value", step("x", engine.SendEmail, `{"template": {"id": "needs", "variables":
+				{"NAME": {"var": "event.name"}}}}`), nil, "variable_missing"},
+			{"the topic is deleted", step("x", engine.SendEmail, `{"template": {"id": "hello"}, "topic_id": "`+topic+`"}`),
+				func() { s.Must(s.Contacts.DeleteTopic(ctx, team, topic)) }, "topic_not_found"},
+			{"the segment is deleted", step("x", engine.AddToSegment, `{"segment_id": "`+gone+`"}`),
+				func() { s.Must(s.Contacts.DeleteSegment(ctx, team, gone)) }, "segment_not_found"},
+			{"the property is deleted", step("x", engine.ContactUpdate, `{"properties": {"plan": "pro"}}`),
+				func() { s.Must(s.Contacts.DeleteProperty(ctx, team, property.ID)) }, "property_not_found"},
+			{"a value is of the wrong type", step("x", engine.ContactUpdate, `{"properties": {"city":
+				{"var": "event.sum"}}}`), nil, "contact_invalid"},
+			{"the domain is deleted", sends("x"), func() { s.Must(s.Domains.Delete(ctx, team, s.Sender.ID)) }, "sender_not_allowed"},
+		}
+		ids := make([]string, len(cases))
+		for i, c := range cases {
+			ids[i] = s.automation(trigger(fmt.Sprint("event", i)), c.step, step("never", engine.Delay, `{"duration": "1 day"}`))
+		}
+		for i, c := range cases {
+			if c.harm != nil {
+				c.harm()
+			}
+			s.pass(2 * time.Second) // what is cached of templates
+			s.happens(fmt.Sprint("event", i), ann, `{"sum": 5}`)
+			s.work()
+			got := s.runs(ids[i])[0]
+			if want := fmt.Sprintf("failed(%s): start x=failed(%[1]s)", c.reason); told(got) != want || got.Message == "" {
+				t.Errorf("%s: %s, %q", c.name, told(got), got.Message)
+			}
+		}
+		s.consistent()
+	})
+}
+
+func (s *fixture) topic(name string, byDefault contacts.Subscription) string {
+	s.T.Helper()
+	t, err := s.Contacts.CreateTopic(s.T.Context(), s.Acme.TeamID, contacts.NewTopic{Name: name, Default: byDefault,
+		Visibility: contacts.Public})
+	s.Must(err)
+	return t.ID
+}
+
+// Who does not want an email gets none, and the run goes on. To a suppressed address the email is entered as suppressed.
+func TestRefusedEmails(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		ctx, team := t.Context(), s.Acme.TeamID
+		topic := s.topic("News", contacts.OptOut)
+		id := s.automation(trigger("go"), sends("plain"),
+			step("news", engine.SendEmail, `{"template": {"id": "hello"}, "topic_id": "`+topic+`"}`))
+		left, _, err := s.Contacts.Upsert(ctx, team, "left@reader.example", contacts.Change{Unsubscribed: new(true)})
+		s.Must(err)
+		in, _, err := s.Contacts.Upsert(ctx, team, ann, contacts.Change{Topics: []contacts.Choice{{TopicID: topic,
+			Subscription: contacts.OptIn}}})
+		s.Must(err)
+		_, err = s.Suppressions.Add(ctx, team, []string{"dead@reader.example"})
+		s.Must(err)
+		for _, contact := range []string{left.ID, in.ID, s.contact("dead@reader.example")} {
+			s.happens("go", contact, "")
+			s.work()
+		}
+		s.mustRun(id, "completed: start plain=skipped(contact_unsubscribed) news=skipped(contact_unsubscribed)",
+			"completed: start plain news", "completed: start plain news=skipped(topic_not_opted_in)")
+		if e := s.Email(s.runs(id)[2].Steps[1].Output["email_id"].(string)); e.LastEvent != emails.Suppressed {
+			t.Errorf("the email to a suppressed address is %s", e.LastEvent)
+		}
+	})
+}
+
+// Whoever unsubscribes after the email was prepared gets none.
+func TestUnsubscribedMeanwhile(t *testing.T) {
+	t.Parallel()
+	eachTraced(t, func(t *testing.T, s *fixture) {
+		id := s.automation(trigger("go"), sends("mail"))
+		contact := s.contact(ann)
+		s.happens("go", contact, "")
+		s.between(func() {
+			_, err := s.Contacts.Update(t.Context(), s.Acme.TeamID, contact, contacts.Change{Unsubscribed: new(true)})
+			s.Must(err)
+		})
+		s.work()
+		s.mustRun(id, "completed: start mail=skipped(contact_unsubscribed)")
+		if got := s.mailed(ann); len(got) > 0 {
+			t.Errorf("the emails are %q", got)
+		}
+	})
+}
+
+// While its team is suspended, a run waits where it is.
+func TestSuspendedTeam(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		ctx, team := t.Context(), s.Acme.TeamID
+		id := s.automation(trigger("go"), sends("mail"), step("call", engine.Webhook, `{"url": "https://acme.example/hook"}`))
+		s.Must(s.Teams.SetSuspended(ctx, team, true))
+		s.happens("go", ann, "")
+		s.work()
+		s.mustRun(id, "running: start")
+		s.Must(s.Teams.SetSuspended(ctx, team, false))
+		s.pass(10 * time.Minute)
+		s.work1() // the email, behind which the call is entered
+		s.Must(s.Teams.SetSuspended(ctx, team, true))
+		s.work()
+		s.mustRun(id, "running: start mail call=running")
+		s.Must(s.Teams.SetSuspended(ctx, team, false))
+		s.pass(10 * time.Minute)
+		s.work()
+		s.mustRun(id, "completed: start mail call")
+		if n := s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`); n != 1 || len(s.called) != 1 {
+			t.Errorf("%d deliveries and %d calls", n, len(s.called))
+		}
+	})
+}
+
+// While its team's quota is used up, a run waits where it is.
+func TestQuotaUsedUp(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		id := s.automation(trigger("go"), sends("mail"), sends("again"))
+		quota := func(n int64) {
+			s.Must(s.Volume.Set(t.Context(), s.Teams, s.Acme.TeamID, func(q *teams.Quota) { q.Daily = n }))
+		}
+		quota(1)
+		s.happens("go", ann, "")
+		s.work()
+		s.mustRun(id, "running: start mail")
+		if n := s.Count(`SELECT COUNT(*) FROM emails`); n != 1 {
+			t.Errorf("%d emails within a quota of 1", n)
+		}
+		quota(2)
+		s.pass(2 * time.Hour)
+		s.work()
+		s.mustRun(id, "completed: start mail again")
+	})
+}

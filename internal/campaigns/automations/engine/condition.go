@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"strings"
+
+	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/lib/fault"
+)
+
+// condition goes one of two ways.
+type condition struct{ rule *filter.Rule }
+
+func readCondition(o object) (config, error) {
+	// The config is the rule itself; what was read is written again, because the members are in no order here.
+	rule, err := filter.ParseAt(o.place, encode(o.members))
+	return condition{rule}, err
+}
+
+func (c condition) exits() []string { return []string{ConditionMet, ConditionNotMet} }
+
+// check checks all but the fields of contacts, which are known to the caller of CheckRule alone.
+func (c condition) check(g *Graph, _ string) error {
+	return c.rule.Check(g.schema(filter.Schema{Open: []string{"contact."}, Unknown: func(string) string {
+		return "There are `event.KEY`, `wait_events.STEP.KEY` and fields of contacts, such as `contact.email` and " +
+			"`contact.properties.KEY`."
+	}}))
+}
+
+func (c condition) names(place string) []Reference {
+	return []Reference{{Field: place, Kind: NamesRule, Rule: c.rule}}
+}
+
+func (c condition) refers() []string { return c.rule.Fields() }
+
+func (c condition) plan(m *moment) (Action, error) {
+	contacts, get := filter.Schema{Open: []string{"contact."}}, func(string) filter.Value { return filter.Value{} }
+	if m.facts.Contact != nil && c.readsContact() {
+		var err error
+		if contacts, get, err = m.facts.Fields(c.rule); err != nil {
+			return refusedRule(err)
+		}
+	}
+	holds, err := c.rule.Match(m.g.schema(contacts), m.facts.Now, func(name string) filter.Value {
+		if strings.HasPrefix(name, "contact.") {
+			return get(name)
+		}
+		return fieldValue(m.lookUp(name))
+	})
+	if err != nil {
+		return refusedRule(err)
+	}
+	a := Action{Branch: ConditionNotMet, Output: map[string]any{"result": holds}}
+	if holds {
+		a.Branch = ConditionMet
+	}
+	return a, nil
+}
+
+// refusedRule fails the step if the error is a fault.
+func refusedRule(err error) (Action, error) {
+	if fault.Ours(err) {
+		return Action{}, err
+	}
+	return Action{Failure: &Failure{RuleRefused, err.Error()}}, nil
+}
+
+func (c condition) readsContact() bool {
+	for _, name := range c.rule.Fields() {
+		if strings.HasPrefix(name, "contact.") {
+			return true
+		}
+	}
+	return false
+}
+
+func (c condition) written() any { return c.rule }

@@ -1,0 +1,277 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/lib/id"
+)
+
+// maxContactName is the limit of a first or last name, in characters.
+const maxContactName = 255
+
+// contactUpdate changes the contact. What is nil stays as it is; null clears.
+type contactUpdate struct {
+	plain
+	firstName, lastName, unsubscribed *value
+	properties                        map[string]value
+}
+
+func readContactUpdate(o object) (config, error) {
+	c := contactUpdate{}
+	r := &valueReader{}
+	var err error
+	if c.firstName, err = readContactName(o, "first_name", r); err != nil {
+		return nil, err
+	}
+	if c.lastName, err = readContactName(o, "last_name", r); err != nil {
+		return nil, err
+	}
+	if o.has("unsubscribed") {
+		v, err := r.read(o.at("unsubscribed"), o.members["unsubscribed"], 0)
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := v.literal.(bool); !ok && v.ref == "" {
+			return nil, invalid(o.at("unsubscribed"), "must be true, false or {\"var\": \"event.KEY\"}.")
+		}
+		c.unsubscribed = &v
+	}
+	if err := c.readProperties(o, r); err != nil {
+		return nil, err
+	}
+	if c.firstName == nil && c.lastName == nil && c.unsubscribed == nil && len(c.properties) == 0 {
+		return nil, invalid(o.place, "must have one of `first_name`, `last_name`, `unsubscribed` and `properties`.")
+	}
+	return c, nil
+}
+
+func readContactName(o object, name string, r *valueReader) (*value, error) {
+	text, ok := o.members[name]
+	if !ok {
+		return nil, nil
+	}
+	v, err := r.read(o.at(name), text, 0)
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := v.literal.(string); v.literal != nil && (!ok || !isContactName(s)) {
+		return nil, invalid(o.at(name), "must be a text of at most %d characters without line breaks, null or "+
+			"{\"var\": \"event.KEY\"}.", maxContactName)
+	}
+	return &v, nil
+}
+
+// isContactName reports whether a text can be a first or last name: what package contacts would refuse fails the step
+// before.
+func isContactName(text string) bool {
+	return utf8.RuneCountInString(text) <= maxContactName && !strings.ContainsAny(text, "\r\n")
+}
+
+func (c *contactUpdate) readProperties(o object, r *valueReader) error {
+	if !o.has("properties") {
+		return nil
+	}
+	p, err := o.object("properties")
+	if err != nil {
+		return err
+	}
+	c.properties = map[string]value{}
+	for _, name := range slices.Sorted(maps.Keys(p.members)) {
+		v, err := r.read(p.at(name), p.members[name], 0)
+		if err != nil {
+			return err
+		}
+		if name == "" {
+			return invalid(p.place, "has a member without a name.")
+		}
+		if is, ok := v.literal.(bool); ok { // clients' types allow it, and no property is of it
+			v.literal = strconv.FormatBool(is)
+		}
+		c.properties[name] = v
+	}
+	return nil
+}
+
+// namedValue is a member of a config.
+type namedValue struct {
+	name string
+	v    *value
+}
+
+// own returns the members that are given besides properties.
+func (c contactUpdate) own() []namedValue {
+	all := []namedValue{{"first_name", c.firstName}, {"last_name", c.lastName}, {"unsubscribed", c.unsubscribed}}
+	return slices.DeleteFunc(all, func(m namedValue) bool { return m.v == nil })
+}
+
+func (c contactUpdate) check(g *Graph, place string) error {
+	for _, m := range c.own() {
+		if err := m.v.check(g, place+"."+m.name); err != nil {
+			return err
+		}
+	}
+	return checkValues(g, place+".properties", c.properties)
+}
+
+func (c contactUpdate) names(place string) (all []Reference) {
+	for _, name := range slices.Sorted(maps.Keys(c.properties)) {
+		r := Reference{Field: under(place+".properties", name), Kind: NamesProperty, ID: name}
+		switch c.properties[name].literal.(type) {
+		case string:
+			r.Value = string(scalar.String)
+		case float64:
+			r.Value = string(scalar.Number)
+		}
+		all = append(all, r)
+	}
+	for _, m := range c.own() {
+		all = append(all, m.v.properties(place+"."+m.name)...)
+	}
+	return append(all, propertiesOf(place+".properties", c.properties)...)
+}
+
+func (c contactUpdate) refers() []string {
+	names := referencesOf(c.properties)
+	for _, m := range c.own() {
+		names = append(names, m.v.references()...)
+	}
+	return names
+}
+
+func (c contactUpdate) plan(m *moment) (Action, error) {
+	if m.facts.Contact == nil {
+		return Action{Skipped: NoContact}, nil
+	}
+	u := &Update{Properties: map[string]scalar.Value{}}
+	var changed []any
+	failed := m.name(c.firstName, "first_name", &u.FirstName, &changed)
+	if failed == nil {
+		failed = m.name(c.lastName, "last_name", &u.LastName, &changed)
+	}
+	if failed == nil && c.unsubscribed != nil {
+		changed = append(changed, "unsubscribed")
+		u.Unsubscribed, failed = m.truth(*c.unsubscribed)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.properties)) {
+		if failed != nil {
+			break
+		}
+		changed = append(changed, under("properties", name))
+		u.Properties[name], failed = m.single(c.properties[name], under("properties", name))
+	}
+	if failed != nil {
+		return Action{Failure: failed}, nil
+	}
+	return Action{Effect: u, Output: map[string]any{"changed": changed}}, nil
+}
+
+// name resolves a first or last name, which null makes empty.
+func (m *moment) name(v *value, name string, to **string, changed *[]any) *Failure {
+	if v == nil {
+		return nil
+	}
+	*changed = append(*changed, name)
+	got, failed := m.single(*v, name)
+	if failed == nil && !isContactName(got.Text) {
+		failed = &Failure{WrongValue, fmt.Sprintf("The value for `%s` is longer than %d characters, or has line "+
+			"breaks.", name, maxContactName)}
+	}
+	*to = &got.Text
+	return failed
+}
+
+// single resolves a value to a text or a number, and null to none.
+func (m *moment) single(v value, what string) (scalar.Value, *Failure) {
+	got, ok := m.resolve(v)
+	if !ok {
+		return scalar.Value{}, missing(v.ref, what)
+	}
+	switch got := got.(type) {
+	case nil:
+		return scalar.Value{}, nil
+	case float64:
+		return scalar.OfNumber(got), nil
+	default:
+		text, ok := textOf(got)
+		if !ok {
+			return scalar.Value{}, &Failure{WrongValue, "The value `" + v.ref + "` for `" + what +
+				"` is an object, or a list of such. Name one of its members, as in `event.order.total`."}
+		}
+		return scalar.OfText(text), nil
+	}
+}
+
+// truth resolves a value to true or false, which may be written as a text.
+func (m *moment) truth(v value) (*bool, *Failure) {
+	got, ok := m.resolve(v)
+	if !ok {
+		return nil, missing(v.ref, "unsubscribed")
+	}
+	switch got {
+	case true, "true":
+		return new(true), nil
+	case false, "false":
+		return new(false), nil
+	}
+	return nil, &Failure{WrongValue, "The value `" + v.ref + "` for `unsubscribed` is neither true nor false."}
+}
+
+func missing(ref, what string) *Failure {
+	return &Failure{Unresolved, "There is no value `" + ref + "` for `" + what + "`. Ask for it in a condition before."}
+}
+
+func (c contactUpdate) written() any {
+	w := map[string]any{}
+	for _, m := range c.own() {
+		w[m.name] = m.v.written()
+	}
+	if c.properties != nil {
+		w["properties"] = writtenValues(c.properties)
+	}
+	return w
+}
+
+// contactDelete deletes the contact.
+type contactDelete struct{ plain }
+
+func (contactDelete) plan(m *moment) (Action, error) {
+	if m.facts.Contact == nil {
+		return Action{Skipped: NoContact}, nil
+	}
+	return Action{Effect: Deletion{}}, nil
+}
+
+func (contactDelete) written() any { return map[string]any{} }
+
+// addToSegment adds the contact to a segment.
+type addToSegment struct {
+	plain
+	segment string
+}
+
+func readAddToSegment(o object) (config, error) {
+	segment, err := o.required("segment_id", MaxKey)
+	if err == nil && !id.Valid(segment) {
+		err = invalid(o.at("segment_id"), "must be the id of a segment, which is a UUID.")
+	}
+	return addToSegment{segment: strings.ToLower(segment)}, err
+}
+
+func (c addToSegment) names(place string) []Reference {
+	return []Reference{{Field: place + ".segment_id", Kind: NamesSegment, ID: c.segment}}
+}
+
+func (c addToSegment) plan(m *moment) (Action, error) {
+	if m.facts.Contact == nil {
+		return Action{Skipped: NoContact}, nil
+	}
+	return Action{Effect: &Addition{c.segment}, Output: map[string]any{"segment_id": c.segment}}, nil
+}
+
+func (c addToSegment) written() any { return map[string]any{"segment_id": c.segment} }

@@ -1,0 +1,197 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/lib/id"
+)
+
+// Limits of the texts of an email. Templates have closer ones, by the octets of what is sent.
+const (
+	maxTemplate  = 255
+	maxSubject   = 998
+	maxMailbox   = 2000
+	maxVariables = 200       // after objects were taken apart
+	maxVariable  = 512 << 10 // octets of all variables with their names, as package emails has it
+)
+
+// email sends an email by a template.
+type email struct {
+	plain
+	template, topic        string
+	variables              map[string]value
+	from, subject, replyTo string
+}
+
+func readEmail(o object) (config, error) {
+	if err := o.renamed("template_id", "template.id"); err != nil {
+		return nil, err
+	}
+	t, err := o.object("template")
+	if err != nil {
+		return nil, err
+	}
+	c := email{}
+	if c.template, err = t.required("id", maxTemplate); err != nil {
+		return nil, err
+	}
+	if t.has("variables") {
+		if c.variables, err = readVariables(t.at("variables"), t.members["variables"]); err != nil {
+			return nil, err
+		}
+	}
+	for _, member := range []struct {
+		name  string
+		to    *string
+		limit int
+	}{{"from", &c.from, maxMailbox}, {"subject", &c.subject, maxSubject}, {"reply_to", &c.replyTo, maxMailbox},
+		{"topic_id", &c.topic, MaxKey}} {
+		if *member.to, err = o.optional(member.name, member.limit); err != nil {
+			return nil, err
+		}
+	}
+	if c.topic != "" && !id.Valid(c.topic) {
+		return nil, invalid(o.at("topic_id"), "must be the id of a topic, which is a UUID.")
+	}
+	c.topic = strings.ToLower(c.topic)
+	return c, nil
+}
+
+func readVariables(place string, text jsontext.Value) (map[string]value, error) {
+	o, err := readObject(place, text)
+	if err != nil {
+		return nil, err
+	}
+	all, r := map[string]value{}, &valueReader{}
+	for _, name := range slices.Sorted(maps.Keys(o.members)) {
+		if name == "" || len(name) > maxName {
+			return nil, invalid(place, "names a variable by %d octets; a name has 1 to %d.", len(name), maxName)
+		}
+		// A variable may be an object with lists; null is no variable.
+		v, err := r.read(o.at(name), o.members[name], 2)
+		if err != nil {
+			return nil, err
+		}
+		if o.has(name) {
+			all[name] = v
+		}
+	}
+	if len(given(all)) > maxVariables {
+		return nil, invalid(place, "gives %d variables; the limit is %d.", len(given(all)), maxVariables)
+	}
+	return all, nil
+}
+
+// given returns the names of variables as templates have them: members of objects have the name of the object and an
+// underscore before them, because a template cannot declare names with points.
+func given(variables map[string]value) (names []string) {
+	for name, v := range variables {
+		if v.object == nil {
+			names = append(names, name)
+		}
+		for _, sub := range given(v.object) {
+			names = append(names, name+"_"+sub)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (c email) check(g *Graph, place string) error {
+	return checkValues(g, place+".template.variables", c.variables)
+}
+
+func (c email) names(place string) []Reference {
+	all := []Reference{{Field: place + ".template.id", Kind: NamesTemplate, ID: c.template, Names: given(c.variables)}}
+	for _, r := range []Reference{
+		{Field: place + ".topic_id", Kind: NamesTopic, ID: c.topic},
+		{Field: place + ".from", Kind: NamesSender, ID: c.from},
+		{Field: place + ".reply_to", Kind: NamesReplyTo, ID: c.replyTo},
+	} {
+		if r.ID != "" {
+			all = append(all, r)
+		}
+	}
+	return append(all, propertiesOf(place+".template.variables", c.variables)...)
+}
+
+func (c email) refers() []string { return referencesOf(c.variables) }
+
+func (c email) plan(m *moment) (Action, error) {
+	switch {
+	case m.facts.Contact == nil:
+		return Action{Skipped: NoContact}, nil
+	case m.facts.Contact.Unsubscribed:
+		return Action{Skipped: IsUnsubscribed}, nil
+	}
+	all := variables{values: map[string]scalar.Value{}}
+	for _, name := range slices.Sorted(maps.Keys(c.variables)) {
+		// Without a value, the fallback of the template holds.
+		if v, ok := m.resolve(c.variables[name]); ok {
+			all.add(name, v)
+		}
+	}
+	switch {
+	case len(all.values) > maxVariables:
+		return Action{Failure: &Failure{TooLarge, "The objects that the variables name have too many members. Name " +
+			"what the template needs, as in `event.order.total`."}}, nil
+	case all.octets > maxVariable:
+		return Action{Failure: &Failure{TooLarge, fmt.Sprintf("The variables have more than %d octets together. Name "+
+			"what the template needs, as in `event.order.total`.", maxVariable)}}, nil
+	}
+	return Action{Effect: &Email{TemplateID: c.template, TopicID: c.topic, Variables: all.values, From: c.from,
+		Subject: c.subject, ReplyTo: c.replyTo}}, nil
+}
+
+// variables are those of an email, with their octets. Once they are too many or too long no more are added.
+type variables struct {
+	values map[string]scalar.Value
+	octets int
+}
+
+// add puts a value among the variables, and the members of an object each by itself. What is no text leaves the
+// variable out.
+func (all *variables) add(name string, v any) {
+	if len(all.values) > maxVariables || all.octets > maxVariable {
+		return
+	}
+	switch v := v.(type) {
+	case float64:
+		all.values[name] = scalar.OfNumber(v)
+		all.octets += len(name) + len(all.values[name].Text)
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			all.add(name+"_"+key, v[key])
+		}
+	default:
+		// Before it is made, since a list may be one text of a length of its own in each variable.
+		all.octets += len(name) + lengthOf(v, maxVariable)
+		if all.octets > maxVariable {
+			return
+		}
+		if text, ok := textOf(v); ok {
+			all.values[name] = scalar.OfText(text)
+		}
+	}
+}
+
+func (c email) written() any {
+	template := map[string]any{"id": c.template}
+	if c.variables != nil {
+		template["variables"] = writtenValues(c.variables)
+	}
+	w := map[string]any{"template": template}
+	for name, text := range map[string]string{"from": c.from, "subject": c.subject, "reply_to": c.replyTo,
+		"topic_id": c.topic} {
+		if text != "" {
+			w[name] = text
+		}
+	}
+	return w
+}

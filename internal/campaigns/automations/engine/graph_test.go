@@ -1,0 +1,90 @@
+package engine_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+)
+
+// What is stored of a graph has texts without needless escapes, so that whoever looks for an address finds it.
+func TestStoredWithoutEscapes(t *testing.T) {
+	t.Parallel()
+	const a = `"ann\u002Bshop\u0040x.example"`
+	g, err := engine.Parse([]byte(`[{"key":"start","type":"trigger","config":{"event_name":`+a+`}},
+		{"key":"wait","type":"wait_for_event","config":{"event_name":`+a+`,
+			"filter_rule":{"type":"rule","field":"event.by","operator":"eq","value":`+a+`}}},
+		{"key":"call","type":"webhook","config":{"url":"https://x.example/hook","headers":{"X-By":`+a+`},
+			"payload":{"b\u0079":[`+a+`]}}},
+		{"key":"is","type":"condition","config":{"type":"rule","field":"event.by","operator":"in","value":[`+a+`]}},
+		{"key":"mail","type":"send_email","config":{"template":{"id":"t","variables":{"BY":`+a+`}},"reply_to":`+a+`}},
+		{"key":"set","type":"contact_update","config":{"first_name":`+a+`,"properties":{"by":`+a+`}}}]`),
+		[]byte(`[{"from":"start","to":"wait"},{"from":"wait","to":"call","type":"event_received"},{"from":"call","to":"is"},
+		{"from":"is","to":"mail","type":"condition_met"},{"from":"mail","to":"set"}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(g.StepsJSON())
+	if strings.Contains(text, `\u`) || strings.Count(text, "ann+shop@x.example") != 10 || !strings.Contains(text, `"by":[`) {
+		t.Error(text)
+	}
+}
+
+// Of graphs made by chance those are accepted that have no circle and whose steps can all be reached. Their runs end.
+func TestGraphsByChance(t *testing.T) {
+	t.Parallel()
+	accepted := 0
+	for seed := range uint64(3000) {
+		chance := rand.New(rand.NewPCG(seed, 1))
+		n := 1 + chance.IntN(6)
+		var steps, links []string
+		steps = append(steps, start)
+		leads := make([][]int, n+1) // the trigger is 0
+		for i := 1; i <= n; i++ {
+			steps = append(steps, fmt.Sprintf(`{"key":"s%d","type":"split","config":{"branches":[{"name":"l","percent":50},
+				{"name":"r","percent":50}]}}`, i))
+		}
+		for from := range leads {
+			for _, by := range []string{"l", "r"} {
+				to, key := 1+chance.IntN(n), fmt.Sprintf("s%d", from)
+				if chance.IntN(3) > 0 && to <= from && from > 0 || from == 0 && by == "r" {
+					continue
+				}
+				if from == 0 {
+					key, by = "start", engine.Default
+				}
+				links = append(links, fmt.Sprintf(`{"from":"%s","to":"s%d","type":"%s"}`, key, to, by))
+				leads[from] = append(leads[from], to)
+			}
+		}
+		g, err := engine.Parse([]byte("["+strings.Join(steps, ",")+"]"), []byte("["+strings.Join(links, ",")+"]"))
+		if want := sound(leads); (err == nil) != want {
+			t.Fatalf("%v: sound is %v, and Parse says %v", leads, want, err)
+		}
+		if err == nil {
+			accepted++
+			walk(t, g, g, "user.created", chance)
+		}
+	}
+	if accepted < 100 || accepted > 2900 {
+		t.Errorf("%d of 3000 graphs are sound: the test tests little", accepted)
+	}
+}
+
+// sound reports whether a graph has no circle and nothing that the step 0 does not lead to, by going every way.
+func sound(leads [][]int) bool {
+	reached := map[int]bool{}
+	var visit func(at, depth int) bool
+	visit = func(at, depth int) bool {
+		reached[at] = true
+		for _, to := range leads[at] {
+			if depth > len(leads) || !visit(to, depth+1) {
+				return false
+			}
+		}
+		return true
+	}
+	return visit(0, 1) && len(reached) == len(leads)
+}

@@ -1,0 +1,235 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+)
+
+// readers read the configs of the types of steps.
+var readers = map[Type]func(object) (config, error){
+	Trigger:       readTrigger,
+	SendEmail:     readEmail,
+	Delay:         readDelay,
+	WaitForEvent:  readWaitForEvent,
+	WaitUntil:     readWaitUntil,
+	Condition:     readCondition,
+	Split:         readSplit,
+	ContactUpdate: readContactUpdate,
+	ContactDelete: func(object) (config, error) { return contactDelete{}, nil },
+	AddToSegment:  readAddToSegment,
+	Webhook:       readWebhook,
+}
+
+// types are the types of steps in the order in which errors list them.
+var types = []Type{Trigger, SendEmail, Delay, WaitForEvent, WaitUntil, Condition, Split, ContactUpdate, ContactDelete,
+	AddToSegment, Webhook}
+
+// Parse reads the JSON lists of steps and of connections, as a request or a stored version has them, and checks all
+// that needs no knowledge of the team. Members that it does not know are ignored. Its errors are Invalid and Missing
+// faults.
+func Parse(steps, connections []byte) (*Graph, error) {
+	if err := checkSize(steps, connections); err != nil {
+		return nil, err
+	}
+	g := &Graph{index: map[string]int{}, next: map[exit]string{}, heads: map[string]struct{}{}}
+	if err := g.readSteps(steps); err != nil {
+		return nil, err
+	}
+	if err := g.readConnections(connections); err != nil {
+		return nil, err
+	}
+	if err := g.check(); err != nil {
+		return nil, err
+	}
+	// What is stored must be read again, and JSON may be longer as it is written here.
+	if err := checkSize(g.StepsJSON(), g.ConnectionsJSON()); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+func checkSize(steps, connections []byte) error {
+	if n := len(steps) + len(connections); n > MaxText {
+		return invalid("steps", "and `connections` have %d octets of JSON together; the limit is %d.", n, MaxText)
+	}
+	return nil
+}
+
+func (g *Graph) readSteps(text []byte) error {
+	if len(text) == 0 || jsontext.Value(text).Kind() == jsontext.KindNull {
+		return fault.MissingField("steps")
+	}
+	items, err := readList("steps", text)
+	if err != nil {
+		return err
+	}
+	if len(items) == 0 || len(items) > MaxSteps {
+		return invalid("steps", "has %d steps; an automation has 1 to %d.", len(items), MaxSteps)
+	}
+	for i, item := range items {
+		s, err := readStep(fmt.Sprintf("steps[%d]", i), item)
+		if err != nil {
+			return err
+		}
+		if before, ok := g.index[s.Key]; ok {
+			place := fmt.Sprintf("steps[%d].key", i)
+			return inStep(s.Key, invalid(place, "is that of `steps[%d]` too. Give each step a key of its own.", before))
+		}
+		g.index[s.Key] = i
+		g.Steps = append(g.Steps, s)
+	}
+	return nil
+}
+
+func configPlace(i int) string { return fmt.Sprintf("steps[%d].config", i) }
+
+func readStep(place string, text jsontext.Value) (s Step, err error) {
+	o, err := readObject(place, text)
+	if err != nil {
+		return s, err
+	}
+	if err := o.renamed("ref", "key"); err != nil {
+		return s, err
+	}
+	if s.Key, err = o.required("key", MaxKey); err != nil {
+		return s, err
+	}
+	if strings.TrimSpace(s.Key) != s.Key || strings.Contains(s.Key, "`") {
+		return s, invalid(o.at("key"), "must not begin or end with spaces, or contain backticks.")
+	}
+	kind, err := o.required("type", MaxKey)
+	if err != nil {
+		return s, inStep(s.Key, err)
+	}
+	s.Type = Type(kind)
+	read, ok := readers[s.Type]
+	if !ok {
+		return s, inStep(s.Key, invalid(o.at("type"), "is %s, which is no type of step. Use one of `%s`.", quote(kind),
+			strings.Join(texts(types), "`, `")))
+	}
+	c := object{place: o.at("config"), members: map[string]jsontext.Value{}}
+	if s.Type != ContactDelete || o.has("config") {
+		if c, err = o.object("config"); err != nil {
+			return s, inStep(s.Key, err)
+		}
+	}
+	s.config, err = read(c)
+	return s, inStep(s.Key, err)
+}
+
+func texts(all []Type) []string {
+	out := make([]string, len(all))
+	for i, t := range all {
+		out[i] = string(t)
+	}
+	return out
+}
+
+func (g *Graph) readConnections(text []byte) error {
+	if len(text) == 0 || jsontext.Value(text).Kind() == jsontext.KindNull {
+		return fault.MissingField("connections")
+	}
+	items, err := readList("connections", text)
+	if err != nil {
+		return err
+	}
+	for i, item := range items {
+		c, err := g.readConnection(fmt.Sprintf("connections[%d]", i), item)
+		if err != nil {
+			return err
+		}
+		g.Connections = append(g.Connections, c)
+	}
+	return nil
+}
+
+// readConnection reads a connection and checks it by the steps that it connects.
+func (g *Graph) readConnection(place string, text jsontext.Value) (c Connection, err error) {
+	o, err := readObject(place, text)
+	if err != nil {
+		return c, err
+	}
+	if c.From, c.To, err = g.readEnds(o); err != nil {
+		return c, err
+	}
+	if c.Type, err = o.optional("type", MaxKey); err != nil {
+		return c, inStep(c.From, err)
+	}
+	from := g.step(c.From)
+	exits := from.config.exits()
+	if c.Type == "" {
+		c.Type = Default
+	}
+	if !slices.Contains(exits, c.Type) {
+		return c, inStep(c.From, invalid(o.at("type"), "is %s, but from a step of the type `%s` lead connections of "+
+			"the types `%s`.", quote(c.Type), from.Type, strings.Join(exits, "`, `")))
+	}
+	if g.step(c.To).Type == Trigger {
+		return c, inStep(c.To, invalid(o.at("to"), "names a trigger, where runs begin. Lead to the step after it."))
+	}
+	at := exit{c.From, c.Type}
+	if to, ok := g.next[at]; ok {
+		return c, inStep(c.From, invalid(place, "is a second connection of the type `%s`, to `%s` as well as to `%s`. "+
+			"Keep one.", c.Type, c.To, to))
+	}
+	g.next[at] = c.To
+	return c, nil
+}
+
+// readEnds reads the keys of the steps that a connection connects. An error names the one that there is.
+func (g *Graph) readEnds(o object) (from, to string, err error) {
+	from, err = g.readEnd(o, "from")
+	if err != nil {
+		if to, toErr := g.readEnd(o, "to"); toErr == nil {
+			err = inStep(to, err)
+		}
+		return from, to, err
+	}
+	if to, err = g.readEnd(o, "to"); err != nil {
+		err = inStep(from, err)
+	}
+	return from, to, err
+}
+
+func (g *Graph) readEnd(o object, name string) (string, error) {
+	key, err := o.required(name, MaxKey)
+	if err == nil && g.step(key) == nil {
+		err = invalid(o.at(name), "is %s, but no step has this key.", quote(key))
+	}
+	return key, err
+}
+
+// StepsJSON returns the steps as JSON, with durations in words, from which Parse makes the same steps.
+func (g *Graph) StepsJSON() []byte {
+	type step struct {
+		Key    string `json:"key"`
+		Type   Type   `json:"type"`
+		Config any    `json:"config"`
+	}
+	all := []step{}
+	for _, s := range g.Steps {
+		all = append(all, step{s.Key, s.Type, s.config.written()})
+	}
+	return encode(all)
+}
+
+// ConnectionsJSON returns the connections as JSON, each with its type.
+func (g *Graph) ConnectionsJSON() []byte {
+	return encode(append([]Connection{}, g.Connections...))
+}
+
+// encode returns JSON that is always the same for the same value. It is of what Parse has read, or of payloads, which
+// were read from JSON too, so it cannot fail.
+func encode(v any) []byte {
+	text, err := json.Marshal(v, json.Deterministic(true))
+	if err != nil {
+		panic("flow: encode what was decoded: " + err.Error())
+	}
+	return text
+}

@@ -1,0 +1,392 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/mail/message"
+)
+
+// Ids of a made-up contact whose scenario gives none, and of the email of a made-up event.
+const (
+	madeUp      = "00000000-0000-7000-8000-000000000001"
+	madeUpEmail = "00000000-0000-7000-8000-000000000002"
+)
+
+// person is a made-up contact. Its properties are those that it has itself.
+type person struct {
+	Contact
+	segments   []string
+	topics     map[string]string // opt_in or opt_out, by the id
+	engagement map[string]any    // a number or a time, by the name of the field
+}
+
+// change is what a scenario changes in a contact, or has it have. What is nil stays as it is.
+type change struct {
+	place                        string
+	address, firstName, lastName *string
+	unsubscribed                 *bool
+	properties                   map[string]scalar.Value // none removes the value
+	joins, leaves                []string                // segments
+	topics                       map[string]string
+	engagement                   map[string]any
+}
+
+// The members of what a scenario says of a contact.
+var (
+	contactMembers = []string{"email", "first_name", "last_name", "unsubscribed", "properties", "segments", "topics",
+		"engagement"}
+	personMembers = append(slices.Clone(contactMembers), "id", "created_at")
+	changeMembers = append(slices.Clone(contactMembers), "left_segments")
+	engagements   = []string{"mailed", "opened", "clicked"}
+)
+
+func readPerson(o object, start time.Time) (p *person, err error) {
+	if err := o.only(personMembers...); err != nil {
+		return nil, err
+	}
+	if _, err = o.required("email", maxMailbox); err != nil {
+		return nil, err
+	}
+	p = &person{Contact: Contact{ID: madeUp, Properties: map[string]scalar.Value{}}, topics: map[string]string{}}
+	if text, err := o.optional("id", MaxKey); err != nil {
+		return nil, err
+	} else if text != "" {
+		p.ID = text
+	}
+	if p.CreatedAt, err = o.time("created_at", start); err != nil {
+		return nil, err
+	}
+	c, err := readChange(o, start)
+	if err != nil {
+		return nil, err
+	}
+	p.apply(c)
+	return p, nil
+}
+
+// readChange reads what is given of a contact. Null clears names and properties. Phrases such as "in 2 days" are
+// reckoned from a time.
+func readChange(o object, from time.Time) (c *change, err error) {
+	c = &change{place: o.place}
+	if o.has("email") {
+		text, err := o.required("email", maxMailbox)
+		if err != nil {
+			return nil, err
+		}
+		a, err := message.ParseAddress(text)
+		if err != nil {
+			return nil, invalid(o.at("email"), "is no address such as `email@example.com`: %s.",
+				strings.TrimSuffix(err.Error(), "."))
+		}
+		c.address = new(a.Key())
+	}
+	for name, to := range map[string]**string{"first_name": &c.firstName, "last_name": &c.lastName} {
+		if _, ok := o.members[name]; ok {
+			text, err := o.optional(name, maxContactName)
+			if err != nil {
+				return nil, err
+			}
+			*to = &text
+		}
+	}
+	if o.has("unsubscribed") {
+		c.unsubscribed = new(bool)
+		if json.Unmarshal(o.members["unsubscribed"], c.unsubscribed) != nil {
+			return nil, invalid(o.at("unsubscribed"), "must be true or false.")
+		}
+	}
+	if err := c.readProperties(o); err != nil {
+		return nil, err
+	}
+	if c.joins, err = readSegments(o, "segments"); err != nil {
+		return nil, err
+	}
+	if c.leaves, err = readSegments(o, "left_segments"); err != nil {
+		return nil, err
+	}
+	if c.topics, err = readTopics(o); err != nil {
+		return nil, err
+	}
+	if len(c.properties) > maxMembers || len(c.joins) > maxMembers || len(c.topics) > maxMembers {
+		return nil, invalid(o.place, "has more than %d properties, segments or topics.", maxMembers)
+	}
+	return c, c.readEngagement(o, from)
+}
+
+func (c *change) readProperties(o object) error {
+	if !o.has("properties") {
+		return nil
+	}
+	members, err := o.object("properties")
+	if err != nil {
+		return err
+	}
+	c.properties = map[string]scalar.Value{}
+	for _, name := range slices.Sorted(maps.Keys(members.members)) {
+		if c.properties[name], err = readScalar(members.at(name), members.members[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readScalar reads a text, a number, or null for none.
+func readScalar(place string, text jsontext.Value) (v scalar.Value, err error) {
+	switch text.Kind() {
+	case jsontext.KindNull:
+		return v, nil
+	case jsontext.KindNumber:
+		n, err := readNumber(place, text)
+		return scalar.OfNumber(n), err
+	}
+	s, err := readText(place, text, scalar.MaxText)
+	return scalar.OfText(s), err
+}
+
+func readSegments(o object, name string) (all []string, err error) {
+	items, err := o.list(name)
+	if err != nil {
+		return nil, err
+	}
+	for i, text := range items {
+		segment, err := readLine(fmt.Sprintf("%s[%d]", o.at(name), i), text, MaxKey)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, strings.ToLower(segment))
+	}
+	return all, nil
+}
+
+// readTopics reads opt_in or opt_out by the ids of topics.
+func readTopics(o object) (map[string]string, error) {
+	if !o.has("topics") {
+		return nil, nil
+	}
+	members, err := o.object("topics")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, topic := range slices.Sorted(maps.Keys(members.members)) {
+		choice, err := members.required(topic, MaxKey)
+		if err != nil {
+			return nil, err
+		}
+		if !id.Valid(topic) || choice != "opt_in" && choice != "opt_out" {
+			return nil, invalid(members.at(topic), "must be `opt_in` or `opt_out` by the id of a topic.")
+		}
+		all[strings.ToLower(topic)] = choice
+	}
+	return all, nil
+}
+
+// readEngagement reads what is known of the mail that the contact got.
+func (c *change) readEngagement(o object, from time.Time) error {
+	if !o.has("engagement") {
+		return nil
+	}
+	members, err := o.object("engagement")
+	if err != nil {
+		return err
+	}
+	if err := members.only(engagements[0], engagements[1], engagements[2], "mailed_at", "opened_at",
+		"clicked_at"); err != nil {
+		return err
+	}
+	c.engagement = map[string]any{}
+	for _, name := range engagements {
+		if members.has(name) {
+			if c.engagement[name], err = readNumber(members.at(name), members.members[name]); err != nil {
+				return err
+			}
+		}
+		if name += "_at"; members.has(name) {
+			if c.engagement[name], err = members.time(name, from); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// apply changes the contact. It returns what that is for system events, nil if nothing but engagement has changed.
+func (p *person) apply(c *change) *Happening {
+	h, changed := &Happening{Topics: map[string]bool{}}, false
+	for _, f := range []struct{ of, to *string }{{&p.Address, c.address}, {&p.FirstName, c.firstName},
+		{&p.LastName, c.lastName}} {
+		if f.to != nil && *f.of != *f.to {
+			*f.of, changed = *f.to, true
+		}
+	}
+	if c.unsubscribed != nil && p.Unsubscribed != *c.unsubscribed {
+		p.Unsubscribed, h.Switched, changed = *c.unsubscribed, true, true
+	}
+	for name, v := range c.properties {
+		if p.Properties[name] == v {
+			continue
+		}
+		if changed = true; v == (scalar.Value{}) {
+			delete(p.Properties, name)
+		} else {
+			p.Properties[name] = v
+		}
+	}
+	for _, segment := range c.joins {
+		if !slices.Contains(p.segments, segment) {
+			p.segments, changed = append(p.segments, segment), true
+		}
+	}
+	for _, segment := range c.leaves {
+		if i := slices.Index(p.segments, segment); i >= 0 {
+			p.segments, changed = slices.Delete(p.segments, i, i+1), true
+		}
+	}
+	for topic, choice := range c.topics {
+		if p.topics[topic] != choice {
+			p.topics[topic], h.Topics[topic], changed = choice, choice == "opt_in", true
+		}
+	}
+	p.engage(c.engagement)
+	if !changed {
+		return nil
+	}
+	return h
+}
+
+func (p *person) engage(known map[string]any) {
+	all := maps.Clone(p.engagement)
+	if all == nil {
+		all = map[string]any{}
+	}
+	maps.Copy(all, known)
+	p.engagement = all
+}
+
+// counted counts one more of what is known of the mail that the contact got.
+func (p *person) counted(name string, at time.Time) {
+	n, _ := p.engagement[name].(float64)
+	p.engage(map[string]any{name: n + 1, name + "_at": at})
+}
+
+func (p *person) copy() *person {
+	c := *p
+	c.Properties, c.segments, c.topics = maps.Clone(p.Properties), slices.Clone(p.segments), maps.Clone(p.topics)
+	return &c
+}
+
+// shown returns the contact as reports have it.
+func (p *person) shown() *Person {
+	if p == nil {
+		return nil
+	}
+	return &Person{p.ID, p.Address, p.FirstName, p.LastName, p.Unsubscribed, plainValues(p.Properties),
+		append([]string{}, p.segments...), p.topics}
+}
+
+func plainValues(values map[string]scalar.Value) map[string]any {
+	all := map[string]any{}
+	for name, v := range values {
+		if all[name] = v.Text; v.Type == scalar.Number {
+			all[name] = v.Number()
+		}
+	}
+	return all
+}
+
+// Fields of contacts, as package contacts has them.
+var (
+	personFields = map[string]filter.Field{
+		"contact.email":        {Type: filter.TextField, Lower: true},
+		"contact.first_name":   {Type: filter.TextField},
+		"contact.last_name":    {Type: filter.TextField},
+		"contact.unsubscribed": {Type: filter.BoolField, Default: filter.BoolValue(false)},
+		"contact.created_at":   {Type: filter.TimeField},
+		"contact.segments":     {Type: filter.SetField, Lower: true},
+	}
+	count = filter.Field{Type: filter.NumberField, Default: filter.NumberValue(0)}
+)
+
+const (
+	contactTopic      = "contact.topics."
+	contactEngagement = "contact.engagement."
+)
+
+// schema returns the fields that a rule names where there is no team whose they are. A property that is not declared
+// has the type of its value; one without a value may be compared with anything.
+func (p *person) schema(w *World, rule *filter.Rule) filter.Schema {
+	schema := filter.Schema{Fields: maps.Clone(personFields)}
+	for _, name := range rule.Fields() {
+		if key, ok := strings.CutPrefix(name, contactProperty); ok {
+			kind := w.Properties[key].Type
+			if kind == "" {
+				kind = p.Properties[key].Type
+			}
+			schema.Fields[name] = propertyField(kind)
+		} else if key, ok := strings.CutPrefix(name, contactTopic); ok {
+			schema.Fields[name] = filter.Field{Type: filter.ChoiceField,
+				Default: filter.TextValue(w.Topics[strings.ToLower(key)])}
+		} else if key, ok := strings.CutPrefix(name, contactEngagement); ok {
+			if schema.Fields[name] = count; strings.HasSuffix(key, "_at") {
+				schema.Fields[name] = filter.Field{Type: filter.TimeField}
+			}
+		}
+	}
+	return schema
+}
+
+func propertyField(kind scalar.Type) filter.Field {
+	switch kind {
+	case scalar.Number:
+		return filter.Field{Type: filter.NumberField}
+	case scalar.String:
+		return filter.Field{Type: filter.TextField}
+	}
+	return filter.Field{Type: filter.AnyField}
+}
+
+// field returns what a field holds, by its name in rules.
+func (p *person) field(name string) filter.Value {
+	switch name {
+	case "contact.email":
+		return filter.TextValue(p.Address)
+	case "contact.first_name":
+		return filter.TextValue(p.FirstName)
+	case "contact.last_name":
+		return filter.TextValue(p.LastName)
+	case "contact.unsubscribed":
+		return filter.BoolValue(p.Unsubscribed)
+	case "contact.created_at":
+		return filter.TimeValue(p.CreatedAt)
+	case "contact.segments":
+		return filter.ListValue(p.segments)
+	}
+	if key, ok := strings.CutPrefix(name, contactProperty); ok {
+		switch v := p.Properties[key]; v.Type {
+		case scalar.Number:
+			return filter.NumberValue(v.Number())
+		case scalar.String:
+			return filter.TextValue(v.Text)
+		}
+	} else if key, ok := strings.CutPrefix(name, contactTopic); ok && p.topics[strings.ToLower(key)] != "" {
+		return filter.TextValue(p.topics[strings.ToLower(key)])
+	} else if key, ok := strings.CutPrefix(name, contactEngagement); ok {
+		switch v := p.engagement[key].(type) {
+		case float64:
+			return filter.NumberValue(v)
+		case time.Time:
+			return filter.TimeValue(v)
+		}
+	}
+	return filter.Value{}
+}

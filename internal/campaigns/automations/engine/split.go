@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+)
+
+// whole is all runs, in hundredths of a percent.
+const whole = 100 * 100
+
+// split spreads runs over branches.
+type split struct{ branches []branch }
+
+type branch struct {
+	name  string
+	share int // in hundredths of a percent
+}
+
+func readSplit(o object) (config, error) {
+	items, err := o.list("branches")
+	if err != nil {
+		return nil, err
+	}
+	place := o.at("branches")
+	if len(items) < 2 || len(items) > MaxBranches {
+		return nil, invalid(place, "has %d branches; a split has 2 to %d.", len(items), MaxBranches)
+	}
+	c := split{}
+	total := 0
+	for i, text := range items {
+		b, err := readBranch(fmt.Sprintf("%s[%d]", place, i), text, c.branches)
+		if err != nil {
+			return nil, err
+		}
+		c.branches = append(c.branches, b)
+		total += b.share
+	}
+	if total != whole {
+		return nil, invalid(place, "has percents that add up to %v. They must add up to 100.", float64(total)/100)
+	}
+	return c, nil
+}
+
+func readBranch(place string, text jsontext.Value, before []branch) (b branch, err error) {
+	o, err := readObject(place, text)
+	if err != nil {
+		return b, err
+	}
+	if b.name, err = o.required("name", MaxKey); err != nil {
+		return b, err
+	}
+	at := o.at("name")
+	if slices.Contains([]string{Default, ConditionMet, ConditionNotMet, EventReceived, TimedOut}, b.name) {
+		return b, invalid(at, "is %s, which is another type of connection. Choose another name.", quote(b.name))
+	}
+	if slices.ContainsFunc(before, func(other branch) bool { return other.name == b.name }) {
+		return b, invalid(at, "is %s, as that of another branch. Choose another name.", quote(b.name))
+	}
+	if !o.has("percent") {
+		return b, fault.MissingField(o.at("percent"))
+	}
+	n, err := readNumber(o.at("percent"), o.members["percent"])
+	if err != nil {
+		return b, err
+	}
+	if b.share = int(math.Round(n * 100)); b.share <= 0 || b.share > whole || math.Abs(n*100-float64(b.share)) > 1e-6 {
+		return b, invalid(o.at("percent"), "must be more than 0 and at most 100, with at most two decimals.")
+	}
+	return b, nil
+}
+
+func (c split) exits() (all []string) {
+	for _, b := range c.branches {
+		all = append(all, b.name)
+	}
+	return all
+}
+
+func (c split) check(*Graph, string) error { return nil }
+func (c split) names(string) []Reference   { return nil }
+
+// plan chooses the branch by the run and the step alone, so that it is the same however often the step is planned, and
+// splits one after the other are independent.
+func (c split) plan(m *moment) (Action, error) {
+	sum := sha256.Sum256([]byte(m.run.ID + "\x00" + m.step.Key))
+	at := int(binary.BigEndian.Uint64(sum[:8]) % whole)
+	for _, b := range c.branches {
+		if at -= b.share; at < 0 {
+			return Action{Branch: b.name, Output: map[string]any{"branch": b.name}}, nil
+		}
+	}
+	panic("flow: the branches of a split are not the whole")
+}
+
+func (c split) written() any {
+	type written struct {
+		Name    string  `json:"name"`
+		Percent float64 `json:"percent"`
+	}
+	all := []written{}
+	for _, b := range c.branches {
+		all = append(all, written{b.name, float64(b.share) / 100})
+	}
+	return map[string]any{"branches": all}
+}

@@ -1,0 +1,178 @@
+package engine
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/schedule"
+)
+
+// maxAhead is how far ahead the date may be for which a run waits.
+const maxAhead = 400 * 24 * time.Hour
+
+// waitUntil waits for a date that a property of the contact has, or for a time of day, or for both.
+type waitUntil struct {
+	plain
+	property string              // with the date; "" for the next day on which it is the time
+	time     *schedule.TimeOfDay // nil for midnight, and with a property that has a time itself
+	zone     string              // "" for UTC
+	zoneOf   string              // the property with the zone; zone is that of contacts without one
+}
+
+var timeOfDay = regexp.MustCompile(`^([01][0-9]|2[0-3]):([0-5][0-9])$`)
+
+func readWaitUntil(o object) (config, error) {
+	c := waitUntil{}
+	var err error
+	if c.property, err = o.optional("property", maxName); err != nil {
+		return nil, err
+	}
+	c.property = strings.TrimPrefix(strings.TrimPrefix(c.property, "contact."), "properties.")
+	text, err := o.optional("time", 100)
+	if err != nil {
+		return nil, err
+	}
+	if text == "" && c.property == "" {
+		return nil, fault.New(fault.Missing, o.at("property"), "Missing `%s` field. Name a property with a date, or a "+
+			"time of day as `%s`, or both.", o.at("property"), o.at("time"))
+	}
+	if text != "" {
+		m := timeOfDay.FindStringSubmatch(text)
+		if m == nil {
+			return nil, invalid(o.at("time"), "is %s, but must be a time of day from `00:00` to `23:59`.", quote(text))
+		}
+		hour, _ := strconv.Atoi(m[1])
+		minute, _ := strconv.Atoi(m[2])
+		c.time = &schedule.TimeOfDay{Hour: hour, Minute: minute}
+	}
+	return c, c.readZone(o)
+}
+
+// readZone reads the time zone: a name, or an object with the property that has one and the name of the fallback.
+func (c *waitUntil) readZone(o object) (err error) {
+	place := o.at("timezone")
+	switch {
+	case !o.has("timezone"):
+		return nil
+	case o.members["timezone"].Kind() != '{':
+		c.zone, err = o.optional("timezone", 100)
+	default:
+		var of object
+		if of, err = o.object("timezone"); err != nil {
+			return err
+		}
+		if c.zoneOf, err = of.required("property", maxName); err != nil {
+			return err
+		}
+		c.zoneOf = strings.TrimPrefix(strings.TrimPrefix(c.zoneOf, "contact."), "properties.")
+		place = of.at("fallback")
+		c.zone, err = of.optional("fallback", 100)
+	}
+	if err != nil || c.zone == "" {
+		return err
+	}
+	if _, err := schedule.Zone(c.zone); err != nil {
+		return invalid(place, "cannot be read: %v.", err)
+	}
+	return nil
+}
+
+func (c waitUntil) names(place string) (all []Reference) {
+	if c.property != "" {
+		all = append(all, Reference{Field: place + ".property", Kind: NamesProperty, ID: c.property})
+	}
+	if c.zoneOf != "" {
+		all = append(all, Reference{Field: place + ".timezone.property", Kind: NamesProperty, ID: c.zoneOf})
+	}
+	return all
+}
+
+func (c waitUntil) plan(m *moment) (Action, error) {
+	zone := c.location(m)
+	var t time.Time
+	switch {
+	case c.property == "":
+		t = c.time.Next(m.facts.Now, zone)
+	case m.facts.Contact == nil:
+		return Action{Skipped: NoContact}, nil
+	default:
+		v := m.facts.Contact.Properties[c.property]
+		if v.Text == "" {
+			return Action{Skipped: NoDate}, nil
+		}
+		var ok bool
+		if t, ok = c.date(v, zone); !ok {
+			return Action{Skipped: BadDate}, nil
+		}
+	}
+	if t.Sub(m.facts.Now) > maxAhead {
+		return Action{Failure: &Failure{TooFar, "The date to wait for is more than 400 days ahead."}}, nil
+	}
+	if !t.After(m.facts.Now) {
+		return Action{Output: until(t)}, nil
+	}
+	return waitTill(t), nil
+}
+
+func (c waitUntil) over(m *moment) Action { return Action{Output: until(m.run.Waits.Until)} }
+
+// location returns the zone of the contact, or else that of the step.
+func (c waitUntil) location(m *moment) *time.Location {
+	if m.facts.Contact != nil && c.zoneOf != "" {
+		if zone, err := schedule.Zone(m.facts.Contact.Properties[c.zoneOf].Text); err == nil {
+			return zone
+		}
+	}
+	if zone, err := schedule.Zone(c.zone); err == nil {
+		return zone
+	}
+	return time.UTC
+}
+
+// date returns the instant that a property means: a date at the step's time of day, or a date with a time.
+func (c waitUntil) date(v scalar.Value, zone *time.Location) (time.Time, bool) {
+	if v.Type != scalar.String {
+		return time.Time{}, false
+	}
+	text := strings.TrimSpace(v.Text)
+	at := schedule.TimeOfDay{}
+	if c.time != nil {
+		at = *c.time
+	}
+	if day, err := time.Parse(time.DateOnly, text); err == nil {
+		return at.On(day.Year(), day.Month(), day.Day(), zone), true
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t.UTC(), true
+	}
+	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, "2006-01-02 15:04"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			at = schedule.TimeOfDay{Hour: t.Hour(), Minute: t.Minute()}
+			return at.On(t.Year(), t.Month(), t.Day(), zone).Add(time.Duration(t.Second()) * time.Second), true
+		}
+	}
+	return time.Time{}, false
+}
+
+func (c waitUntil) written() any {
+	w := map[string]any{}
+	if c.property != "" {
+		w["property"] = c.property
+	}
+	if c.time != nil {
+		w["time"] = time.Date(0, 1, 1, c.time.Hour, c.time.Minute, 0, 0, time.UTC).Format("15:04")
+	}
+	switch {
+	case c.zoneOf != "" && c.zone != "":
+		w["timezone"] = map[string]string{"property": c.zoneOf, "fallback": c.zone}
+	case c.zoneOf != "":
+		w["timezone"] = map[string]string{"property": c.zoneOf}
+	case c.zone != "":
+		w["timezone"] = c.zone
+	}
+	return w
+}

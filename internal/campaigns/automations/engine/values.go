@@ -1,0 +1,439 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/audience/scalar"
+)
+
+// Limits of the values of a config.
+const (
+	maxValues     = 1000
+	maxReferences = 100 // each may stand for a whole payload
+	maxName       = 200 // characters of a reference
+)
+
+// waitEvents is the beginning of names of what events had that steps waited for.
+const waitEvents = "wait_events."
+
+// value is a value as a config gives it: of its members one is set, or none for null.
+type value struct {
+	literal any // a string, a float64 or a bool
+	ref     string
+	list    []value
+	object  map[string]value
+}
+
+// valueReader reads values and counts them.
+type valueReader struct{ values, references int }
+
+// read reads a value that may have so many levels of lists and objects in it.
+func (r *valueReader) read(place string, text jsontext.Value, levels int) (v value, err error) {
+	if r.values++; r.values > maxValues {
+		return v, invalid(place, "is one too many: a step has at most %d values.", maxValues)
+	}
+	switch text.Kind() {
+	case jsontext.KindNull:
+		return v, nil
+	case jsontext.KindTrue, jsontext.KindFalse:
+		v.literal = text.Kind() == jsontext.KindTrue
+	case jsontext.KindString:
+		v.literal, err = readText(place, text, scalar.MaxText)
+	case jsontext.KindNumber:
+		v.literal, err = readNumber(place, text)
+	case jsontext.KindBeginArray:
+		if levels == 0 {
+			return v, tooDeep(place)
+		}
+		var items []jsontext.Value
+		if items, err = readList(place, text); err != nil {
+			return v, err
+		}
+		v.list = []value{}
+		for i, text := range items {
+			item, err := r.read(fmt.Sprintf("%s[%d]", place, i), text, levels-1)
+			if err != nil {
+				return v, err
+			}
+			v.list = append(v.list, item)
+		}
+	case jsontext.KindBeginObject:
+		return r.object(place, text, levels)
+	}
+	return v, err
+}
+
+func tooDeep(place string) error {
+	return invalid(place, "is nested too deep: use a text, a number, true, false or {\"var\": \"event.KEY\"}.")
+}
+
+// object reads an object, which is a reference if it has the member var.
+func (r *valueReader) object(place string, text jsontext.Value, levels int) (v value, err error) {
+	o, err := readObject(place, text)
+	if err != nil {
+		return v, err
+	}
+	if _, ok := o.members["var"]; ok {
+		if len(o.members) > 1 {
+			return v, invalid(place, "must have no member beside `var`, which names another value.")
+		}
+		if r.references++; r.references > maxReferences {
+			return v, invalid(place, "is one too many: a step has at most %d references.", maxReferences)
+		}
+		v.ref, err = o.required("var", maxName)
+		return v, err
+	}
+	if levels == 0 {
+		return v, tooDeep(place)
+	}
+	v.object = map[string]value{}
+	for _, name := range slices.Sorted(maps.Keys(o.members)) {
+		member, err := r.read(o.at(name), o.members[name], levels-1)
+		if err != nil {
+			return v, err
+		}
+		v.object[name] = member
+	}
+	return v, nil
+}
+
+func (v value) written() any {
+	switch {
+	case v.ref != "":
+		return map[string]string{"var": v.ref}
+	case v.list != nil:
+		all := []any{}
+		for _, item := range v.list {
+			all = append(all, item.written())
+		}
+		return all
+	case v.object != nil:
+		return writtenValues(v.object)
+	}
+	return v.literal
+}
+
+func writtenValues(values map[string]value) map[string]any {
+	all := map[string]any{}
+	for name, v := range values {
+		all[name] = v.written()
+	}
+	return all
+}
+
+// check checks the references of a value.
+func (v value) check(g *Graph, place string) error {
+	if v.ref != "" {
+		return g.checkName(place+".var", v.ref)
+	}
+	for i, item := range v.list {
+		if err := item.check(g, fmt.Sprintf("%s[%d]", place, i)); err != nil {
+			return err
+		}
+	}
+	return checkValues(g, place, v.object)
+}
+
+func checkValues(g *Graph, place string, values map[string]value) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if err := values[name].check(g, under(place, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// properties returns the names of the properties of contacts that a value refers to.
+func (v value) properties(place string) (all []Reference) {
+	if name, ok := strings.CutPrefix(filter.FullName(v.ref), contactProperty); ok {
+		return []Reference{{Field: place + ".var", Kind: NamesProperty, ID: name}}
+	}
+	for i, item := range v.list {
+		all = append(all, item.properties(fmt.Sprintf("%s[%d]", place, i))...)
+	}
+	return append(all, propertiesOf(place, v.object)...)
+}
+
+func propertiesOf(place string, values map[string]value) (all []Reference) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		all = append(all, values[name].properties(under(place, name))...)
+	}
+	return all
+}
+
+// references returns the full names of the values that a value refers to.
+func (v value) references() (names []string) {
+	if v.ref != "" {
+		return []string{filter.FullName(v.ref)}
+	}
+	for _, item := range v.list {
+		names = append(names, item.references()...)
+	}
+	return append(names, referencesOf(v.object)...)
+}
+
+func referencesOf(values map[string]value) (names []string) {
+	for _, v := range values {
+		names = append(names, v.references()...)
+	}
+	return names
+}
+
+const contactProperty = "contact.properties."
+
+// contactFields are what references may name of a contact besides its properties.
+var contactFields = map[string]func(c *Contact) any{
+	"contact.id":           func(c *Contact) any { return c.ID },
+	"contact.email":        func(c *Contact) any { return c.Address },
+	"contact.first_name":   func(c *Contact) any { return orNone(c.FirstName) },
+	"contact.last_name":    func(c *Contact) any { return orNone(c.LastName) },
+	"contact.unsubscribed": func(c *Contact) any { return c.Unsubscribed },
+	"contact.created_at":   func(c *Contact) any { return stamp(c.CreatedAt) },
+}
+
+func orNone(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
+}
+
+// checkName checks what a reference names.
+func (g *Graph) checkName(place, name string) error {
+	name = filter.FullName(name)
+	if _, ok := contactFields[name]; ok {
+		return nil
+	}
+	for _, beginning := range []string{"event.", contactProperty} {
+		if rest, ok := strings.CutPrefix(name, beginning); ok && rest != "" {
+			return nil
+		}
+	}
+	why := g.unknown(name)
+	if why == "" && strings.HasPrefix(name, waitEvents) {
+		return nil
+	}
+	if why == "" {
+		why = "Name `event.KEY`, `wait_events.STEP.KEY`, `contact.email`, `contact.first_name`, `contact.last_name`, " +
+			"`contact.id`, `contact.unsubscribed`, `contact.created_at` or `contact.properties.KEY`."
+	}
+	return invalid(place, "is %s, which names no value. %s", quote(name), why)
+}
+
+// unknown says what to do about a name of what events had if nothing can have it, and "" otherwise.
+func (g *Graph) unknown(name string) string {
+	switch rest, ok := strings.CutPrefix(name, waitEvents); {
+	case name == "event" || name == "event.":
+		return "Name what the event has, as in `event.plan`."
+	case !ok:
+		return ""
+	default:
+		for i := range rest {
+			if _, known := g.heads[rest[:i]]; known && rest[i] == '.' && i+1 < len(rest) {
+				return ""
+			}
+		}
+		return "Name the key of a step of the type `wait_for_event`, and what its event has: `wait_events.STEP.plan`."
+	}
+}
+
+// moment is a run at a step and what is known then.
+type moment struct {
+	g     *Graph
+	step  *Step
+	run   *Run
+	facts Facts
+}
+
+// resolve returns a value without references: nil, a text, a number, true or false, a list or an object. It reports
+// false if it is a reference to a value that is not there. In lists and objects such values are left out.
+func (m *moment) resolve(v value) (any, bool) {
+	switch {
+	case v.ref != "":
+		found := m.lookUp(v.ref)
+		return found, found != nil
+	case v.list != nil:
+		all := []any{}
+		for _, item := range v.list {
+			if x, ok := m.resolve(item); ok {
+				all = append(all, x)
+			}
+		}
+		return all, true
+	case v.object != nil:
+		all := map[string]any{}
+		for name, item := range v.object {
+			if x, ok := m.resolve(item); ok {
+				all[name] = x
+			}
+		}
+		return all, true
+	}
+	return v.literal, true
+}
+
+// lookUp returns the value with a name, nil if there is none.
+func (m *moment) lookUp(name string) any {
+	name = filter.FullName(name)
+	if path, ok := strings.CutPrefix(name, "event."); ok {
+		return member(m.run.Event.Payload, path)
+	}
+	if path, ok := strings.CutPrefix(name, waitEvents); ok {
+		return m.received(path)
+	}
+	c := m.facts.Contact
+	if c == nil {
+		return nil
+	}
+	if get, ok := contactFields[name]; ok {
+		return get(c)
+	}
+	key, _ := strings.CutPrefix(name, contactProperty)
+	switch v := c.Properties[key]; v.Type {
+	case scalar.String:
+		return orNone(v.Text)
+	case scalar.Number:
+		return v.Number()
+	}
+	return nil
+}
+
+// received returns what an event had that a step waited for. The path begins with the key of the step, or with the name
+// of the event: then it is that which came last.
+func (m *moment) received(path string) any {
+	var best string
+	for key := range m.run.Received {
+		if strings.HasPrefix(path, key+".") && len(key) > len(best) {
+			best = key
+		}
+	}
+	if best != "" {
+		return member(m.run.Received[best].Payload, path[len(best)+1:])
+	}
+	var last *Event
+	var rest string
+	for _, key := range slices.Sorted(maps.Keys(m.run.Received)) {
+		e := m.run.Received[key]
+		step, _ := m.g.config(key).(waitForEvent)
+		for _, name := range []string{e.Name, step.event} {
+			if strings.HasPrefix(path, name+".") && (last == nil || e.At.After(last.At)) {
+				last, rest = &e, path[len(name)+1:]
+			}
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	return member(last.Payload, rest)
+}
+
+// config returns the config of a step, nil if there is no such step.
+func (g *Graph) config(key string) config {
+	if s := g.step(key); s != nil {
+		return s.config
+	}
+	return nil
+}
+
+// member returns what a payload has by a path such as user.name. Keys may have dots in them.
+func member(payload map[string]any, path string) any {
+	if v, ok := payload[path]; ok {
+		return v
+	}
+	for i := range path {
+		if path[i] != '.' {
+			continue
+		}
+		if sub, ok := payload[path[:i]].(map[string]any); ok {
+			if v := member(sub, path[i+1:]); v != nil {
+				return v
+			}
+		}
+	}
+	return nil
+}
+
+// fieldValue returns a value of a payload as rules compare it.
+func fieldValue(v any) filter.Value {
+	switch v := v.(type) {
+	case nil:
+		return filter.Value{}
+	case string:
+		return filter.TextValue(v)
+	case float64:
+		return filter.NumberValue(v)
+	case bool:
+		return filter.BoolValue(v)
+	}
+	return filter.OtherValue()
+}
+
+// textOf returns a single value, or a list of such, as it is written in a text. It reports false for others.
+func textOf(v any) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case float64:
+		return scalar.OfNumber(v).Text, true
+	case bool:
+		return strconv.FormatBool(v), true
+	case []any:
+		return joined(v)
+	}
+	return "", false
+}
+
+// joined returns the single values of a list, without those that are null, as one text. It reports false for a list
+// that has objects or lists in it.
+func joined(list []any) (string, bool) {
+	var all []string
+	for _, item := range list {
+		if item == nil {
+			continue
+		}
+		if _, nested := item.([]any); nested {
+			return "", false
+		}
+		text, ok := textOf(item)
+		if !ok {
+			return "", false
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", "), true
+}
+
+// lengthOf returns how many octets the texts of a value have together, or more than limit if it has more. Numbers count
+// as their JSON does at most.
+func lengthOf(v any, limit int) (n int) {
+	switch v := v.(type) {
+	case string:
+		return len(v)
+	case []any:
+		for _, item := range v {
+			if n += 2 + lengthOf(item, limit-n); n > limit {
+				break
+			}
+		}
+		return n
+	case map[string]any:
+		for name, item := range v {
+			if n += 2 + len(name) + lengthOf(item, limit-n); n > limit {
+				break
+			}
+		}
+		return n
+	}
+	return 24
+}
+
+// stamp returns a time as outputs and bodies have it.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -1,0 +1,162 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/schedule"
+)
+
+// trigger is where runs begin.
+type trigger struct {
+	plain
+	event string // as written
+}
+
+func readTrigger(o object) (config, error) {
+	event, err := o.eventName("event_name")
+	return trigger{event: event}, err
+}
+
+func (c trigger) plan(m *moment) (Action, error) {
+	return Action{Output: map[string]any{"event": m.run.Event.Name}}, nil
+}
+
+func (c trigger) written() any { return map[string]any{"event_name": c.event} }
+
+// delay waits for a time.
+type delay struct {
+	plain
+	length time.Duration
+}
+
+func readDelay(o object) (config, error) {
+	if err := o.renamed("seconds", "duration"); err != nil {
+		return nil, err
+	}
+	if !o.has("duration") {
+		return nil, fault.MissingField(o.at("duration"))
+	}
+	length, err := readWait(o, "duration")
+	return delay{length: length}, err
+}
+
+// readWait reads the length of a wait.
+func readWait(o object, name string) (time.Duration, error) {
+	text, err := o.required(name, 100)
+	if err != nil {
+		return 0, err
+	}
+	d, err := schedule.Duration(text)
+	switch place := o.at(name); {
+	case err != nil:
+		return 0, invalid(place, "cannot be read: %v.", err)
+	case d < time.Second || d > MaxWait:
+		return 0, invalid(place, "is %s; a wait lasts from 1 second to %d days.", quote(text), int(MaxWait.Hours()/24))
+	}
+	return d, nil
+}
+
+func (c delay) plan(m *moment) (Action, error) { return waitTill(m.facts.Now.Add(c.length)), nil }
+
+func (c delay) over(m *moment) Action { return Action{Output: until(m.run.Waits.Until)} }
+
+func (c delay) written() any { return map[string]any{"duration": schedule.Words(c.length)} }
+
+func waitTill(t time.Time) Action { return Action{Wait: &Wait{Until: t}, Output: until(t)} }
+
+func until(t time.Time) map[string]any { return map[string]any{"until": stamp(t)} }
+
+// waitForEvent waits until an event happens to the contact, or a time has passed.
+type waitForEvent struct {
+	event   string        // as written
+	timeout time.Duration // 0 for MaxWait
+	rule    *filter.Rule  // of the event; nil for every event
+}
+
+// eventFields are the fields that the rule of a wait may name: what the event has, and the one that began the run.
+var eventFields = filter.Schema{Open: []string{"event.", "trigger."}, References: true, Unknown: func(string) string {
+	return "Here there are `event.KEY`, what the event has, and `trigger.KEY`, what the event has that began the run."
+}}
+
+func readWaitForEvent(o object) (config, error) {
+	for _, old := range []string{"timeout_seconds", "seconds"} {
+		if err := o.renamed(old, "timeout"); err != nil {
+			return nil, err
+		}
+	}
+	c := waitForEvent{}
+	var err error
+	if c.event, err = o.eventName("event_name"); err != nil {
+		return nil, err
+	}
+	if o.has("timeout") {
+		if c.timeout, err = readWait(o, "timeout"); err != nil {
+			return nil, err
+		}
+	}
+	if !o.has("filter_rule") {
+		return c, nil
+	}
+	if c.rule, err = filter.ParseAt(o.at("filter_rule"), o.members["filter_rule"]); err != nil {
+		return nil, err
+	}
+	return c, c.rule.Check(eventFields)
+}
+
+func (c waitForEvent) exits() []string { return []string{EventReceived, TimedOut} }
+
+func (c waitForEvent) check(*Graph, string) error { return nil }
+
+func (c waitForEvent) names(string) []Reference { return nil }
+
+func (c waitForEvent) plan(m *moment) (Action, error) {
+	length := c.timeout
+	if length == 0 {
+		length = MaxWait
+	}
+	a := waitTill(m.facts.Now.Add(length))
+	a.Wait.Event = Canonical(c.event)
+	a.Output["event"] = c.event
+	return a, nil
+}
+
+func (c waitForEvent) over(*moment) Action {
+	return Action{Branch: TimedOut, Output: map[string]any{"event": c.event, "timed_out": true}}
+}
+
+// matches reports whether the rule holds for an event. A rule that cannot be evaluated holds for none.
+func (c waitForEvent) matches(r *Run, e Event) bool {
+	if c.rule == nil {
+		return true
+	}
+	here := &moment{run: &Run{Event: e}}
+	began := &moment{run: r}
+	ok, err := c.rule.Match(eventFields, e.At, func(name string) filter.Value {
+		if rest, ok := cutTrigger(name); ok {
+			return fieldValue(began.lookUp("event." + rest))
+		}
+		return fieldValue(here.lookUp(name))
+	})
+	return ok && err == nil
+}
+
+func cutTrigger(name string) (string, bool) {
+	const beginning = "trigger."
+	if len(name) <= len(beginning) || name[:len(beginning)] != beginning {
+		return "", false
+	}
+	return name[len(beginning):], true
+}
+
+func (c waitForEvent) written() any {
+	w := map[string]any{"event_name": c.event}
+	if c.timeout > 0 {
+		w["timeout"] = schedule.Words(c.timeout)
+	}
+	if c.rule != nil {
+		w["filter_rule"] = c.rule
+	}
+	return w
+}

@@ -1,0 +1,136 @@
+package automations
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/page"
+)
+
+// Runs returns a page of the runs of an automation that have one of some statuses, or of all when there are none,
+// newest first and without their steps. If very many rows were looked at and few of them found, the page is not full,
+// and next is the cursor from which to go on in the same direction; otherwise it is "".
+func (s *Service) Runs(ctx context.Context, teamID, automationID string, statuses []RunStatus, p page.Page) (all []Run,
+	more bool, next string, err error) {
+	known := []RunStatus{Running, Completed, Failed, Cancelled}
+	for _, status := range statuses {
+		if !slices.Contains(known, status) {
+			return nil, false, "", fault.Invalidf("status", "The `status` parameter must be a list of `running`, "+
+				"`completed`, `failed` and `cancelled`, with commas.")
+		}
+	}
+	of, err := getAutomation(ctx, s.p.DB.Reader, teamID, automationID)
+	if err != nil {
+		return nil, false, "", err
+	}
+	if p.Limit == 0 {
+		p.Limit = page.Most
+	}
+	lists := runLists(&of, statuses)
+	for i := range lists {
+		some, beyond, from, err := lists[i].search(ctx, s.p.DB.Reader, p)
+		if err != nil {
+			return nil, false, "", err
+		}
+		all, more = append(all, some...), more || beyond
+		if from != "" && (next == "" || closer(p, from, next)) {
+			next = from
+		}
+	}
+	all, more, next = mergeRuns(all, more, next, p)
+	for i := range all {
+		all[i].settle(of.epoch)
+	}
+	return all, more, next, nil
+}
+
+// closer reports whether the run a is nearer to the cursor of a page than b.
+func closer(p page.Page, a, b string) bool {
+	if p.Before != "" {
+		return a < b
+	}
+	return a > b
+}
+
+// mergeRuns makes one page of pages of several lists, of which one was read as far as next only, if that is not "".
+func mergeRuns(all []Run, more bool, next string, p page.Page) ([]Run, bool, string) {
+	slices.SortFunc(all, func(a, b Run) int {
+		if p.Before != "" {
+			return cmp.Compare(a.ID, b.ID)
+		}
+		return cmp.Compare(b.ID, a.ID)
+	})
+	if next != "" {
+		all = slices.DeleteFunc(all, func(r Run) bool { return closer(p, next, r.ID) })
+		more = true
+	}
+	if len(all) > p.Limit {
+		all, more = all[:p.Limit], true
+	}
+	if len(all) == p.Limit {
+		next = "" // the last run is a cursor that is nearer
+	}
+	if p.Before != "" {
+		slices.Reverse(all)
+	}
+	return all, more, next
+}
+
+// settle shows a run of an epoch before the automation's as cancelled, which it is, although the job that ends it has
+// not come to it yet.
+func (r *Run) settle(epoch int64) {
+	if r.Status == Running && r.epoch < epoch {
+		r.Status, r.Reason = Cancelled, Stopped
+		r.Step, r.WaitsFor, r.WaitsUntil = "", "", time.Time{}
+	}
+	r.Message = sentences[r.Reason]
+}
+
+// sentences say what the reasons mean that are not those of steps.
+var sentences = map[Reason]string{
+	Stopped:           "The automation was stopped.",
+	AutomationDeleted: "The automation was deleted.",
+	ContactDeleted:    "The contact was deleted.",
+	RunCancelled:      "The run was cancelled.",
+	TooDeep: "Too many automations each caused the event that began the next. Change one of them, so that they do " +
+		"not trigger each other.",
+	TooMany: fmt.Sprintf("A contact has at most %d runs of an automation at once, and begins at most %d within an hour. "+
+		"Events beyond that begin none, of which this run tells once in an hour.", maxActive, maxHourly),
+}
+
+// Run returns a run with those of its steps that were begun, in the order of the graph, which is that in which they
+// were begun: a graph has no way back.
+func (s *Service) Run(ctx context.Context, teamID, automationID, runID string) (Run, error) {
+	of, err := getAutomation(ctx, s.p.DB.Reader, teamID, automationID)
+	if err != nil {
+		return Run{}, err
+	}
+	r, g, err := getRun(ctx, s.p.DB.Reader, teamID, automationID, runID)
+	if err != nil {
+		return r, err
+	}
+	if r.Steps, err = stepsOf(ctx, s.p.DB.Reader, teamID, runID); err != nil {
+		return r, err
+	}
+	r.settle(of.epoch)
+	types := make(map[string]engine.Type, len(g.Steps))
+	for i := range g.Steps {
+		types[g.Steps[i].Key] = g.Steps[i].Type
+	}
+	for i := range r.Steps {
+		step := &r.Steps[i]
+		step.Type = types[step.Key]
+		if r.Status == Cancelled && step.CompletedAt.IsZero() {
+			step.Status, step.Failure = engine.StepSkipped, &engine.Failure{Reason: string(r.Reason), Message: r.Message}
+		}
+		if r.Status == Failed && r.Message == "" && step.Failure != nil {
+			r.Message = step.Failure.Message
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,81 @@
+package automations
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/page"
+)
+
+// Simulation is a graph and a scenario to go through it by made-up time.
+type Simulation struct {
+	AutomationID string // whose graph it is, "" for that of Steps and Connections alone
+	Steps        []byte // JSON; together with Connections. Nil for the automation's own
+	Connections  []byte
+	Scenario     []byte // JSON, as flow.ParseScenario reads it
+}
+
+// Simulate goes through a graph by made-up time. Nothing is sent, changed or called. Properties, topics and segments
+// are those of the team; templates and senders are taken to be there.
+func (s *Service) Simulate(ctx context.Context, teamID string, of Simulation) (*engine.Report, error) {
+	var g *engine.Graph
+	if of.AutomationID != "" {
+		a, err := s.Get(ctx, teamID, of.AutomationID)
+		if err != nil {
+			return nil, err
+		}
+		g = a.Graph
+	}
+	if g == nil || !absent(of.Steps) || !absent(of.Connections) {
+		var err error
+		if g, err = parse(of.Steps, of.Connections); err != nil {
+			return nil, err
+		}
+	}
+	if absent(of.Scenario) {
+		return nil, fault.MissingField("scenario")
+	}
+	scenario, err := engine.ParseScenario(of.Scenario, s.p.DB.Now())
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.world(ctx, teamID)
+	if err != nil {
+		return nil, fmt.Errorf("look up what a simulation needs of a team: %w", err)
+	}
+	return engine.Simulate(g, scenario, w)
+}
+
+// world is what a simulation knows of a team.
+func (s *Service) world(ctx context.Context, teamID string) (*engine.World, error) {
+	w := &engine.World{Complete: true, Properties: map[string]engine.Property{}, Topics: map[string]string{},
+		Segment: func(segmentID string) (*engine.Failure, error) {
+			of, err := s.p.Contacts.Segment(ctx, teamID, segmentID)
+			switch {
+			case fault.KindOf(err) == fault.NotFound:
+				return segmentGone(segmentID), nil
+			case err == nil && of.Filter != "":
+				return &engine.Failure{Reason: segmentFiltered, Message: "The segment " + segmentID + " has a filter, " +
+					"which says who is in it."}, nil
+			}
+			return nil, err
+		},
+		Fields: func(rule *filter.Rule) (filter.Schema, error) {
+			return s.p.Contacts.FilterSchema(ctx, s.p.DB.Reader, teamID, rule)
+		}}
+	properties, err := s.p.Contacts.PropertiesNamed(ctx, s.p.DB.Reader, teamID, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range properties {
+		w.Properties[p.Name] = engine.Property{Type: p.Type, Fallback: p.Fallback}
+	}
+	topics, _, err := s.p.Contacts.Topics(ctx, teamID, page.Page{})
+	for _, t := range topics {
+		w.Topics[t.ID] = string(t.Default)
+	}
+	return w, err
+}

@@ -1,0 +1,394 @@
+package automations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/platform/db"
+)
+
+// errMoved means that a run was changed since it was read: an event or a cancellation came first.
+var errMoved = errors.New("the run was changed meanwhile")
+
+// row is a run as it is stored.
+type row struct {
+	id, teamID, automationID, versionID, contactID string
+
+	gone      bool // the contact was deleted: by the run itself, if that goes on
+	epoch     int64
+	status    RunStatus
+	event     string
+	payload   string
+	received  string
+	receives  bool // whether received is another one than is stored
+	step      string
+	waitUntil time.Time
+	waitFor   string
+	depth     int64
+	revision  int64
+	steps     int64
+	eventAt   time.Time
+
+	// Of its automation, when the run was read.
+	current int64 // its epoch; -1 if there is no automation any more
+	deleted bool
+
+	locked bool // no other transaction changes it
+}
+
+// stale returns why a run that has not ended is not to go on, "" if it is.
+func (r *row) stale() Reason {
+	switch {
+	case r.deleted || r.current < 0:
+		return AutomationDeleted
+	case r.current != r.epoch:
+		return Stopped
+	}
+	return ""
+}
+
+// happened is an event as it is stored of a run that received it.
+type happened struct {
+	Name    string         `json:"name"`
+	Payload map[string]any `json:"payload,omitempty"`
+	At      time.Time      `json:"at"`
+}
+
+// run returns the run as the engine knows it.
+func (r *row) run() (*engine.Run, error) {
+	payload, err := decodePayload(r.payload)
+	if err != nil {
+		return nil, fmt.Errorf("read the payload of run %s: %w", r.id, err)
+	}
+	run := &engine.Run{ID: r.id, At: r.step, Event: engine.Event{Name: r.event, Payload: payload, At: r.eventAt},
+		Received: map[string]engine.Event{}}
+	if !r.waitUntil.IsZero() {
+		run.Waits = &engine.Wait{Until: r.waitUntil, Event: r.waitFor}
+	}
+	if r.received == "" {
+		return run, nil
+	}
+	var received map[string]happened
+	if err := json.Unmarshal([]byte(r.received), &received); err != nil {
+		return nil, fmt.Errorf("read what run %s received: %w", r.id, err)
+	}
+	for key, e := range received {
+		run.Received[key] = engine.Event(e)
+	}
+	return run, nil
+}
+
+// follow sets of the row how far the engine has moved the run.
+func (r *row) follow(run *engine.Run) {
+	r.step, r.waitUntil, r.waitFor = run.At, time.Time{}, ""
+	if run.Waits != nil {
+		r.waitUntil, r.waitFor = run.Waits.Until, run.Waits.Event
+	}
+}
+
+// keep sets of the row what the engine keeps of an event that the run has received.
+func (r *row) keep(run *engine.Run) error {
+	if len(run.Received) == 0 {
+		return nil
+	}
+	received := make(map[string]happened, len(run.Received))
+	for key, e := range run.Received {
+		received[key] = happened(e)
+	}
+	text, err := json.Marshal(received, json.Deterministic(true))
+	if err != nil {
+		return fmt.Errorf("encode what run %s received: %w", r.id, err)
+	}
+	r.receives = string(text) != r.received
+	r.received = string(text)
+	return nil
+}
+
+const rowColumns = headColumns + `, r.payload, r.received`
+
+// headColumns are those of a row without what events had, which may be large.
+const headColumns = `r.id, r.team_id, r.automation_id, r.version_id, r.contact_id, r.contact_gone, r.epoch, r.status, r.event,
+	r.step, r.waits_until, r.waits_for, r.depth, r.revision, r.steps, r.event_at, COALESCE(a.epoch, -1),
+	COALESCE(a.deleted_at, 0)`
+
+const fromRows = ` FROM automation_runs r LEFT JOIN automations a ON a.id = r.automation_id AND a.team_id = r.team_id`
+
+func scanRow(s db.Row) (r row, err error) {
+	err = r.scan(s, &r.payload, &r.received)
+	return r, err
+}
+
+func scanHead(s db.Row) (r row, err error) {
+	err = r.scan(s)
+	return r, err
+}
+
+// scan scans headColumns, and more behind them.
+func (r *row) scan(s db.Row, more ...any) error {
+	var gone, until, at, deleted int64
+	err := s.Scan(append([]any{&r.id, &r.teamID, &r.automationID, &r.versionID, &r.contactID, &gone, &r.epoch, &r.status, &r.event,
+		&r.step, &until, &r.waitFor, &r.depth, &r.revision, &r.steps, &at, &r.current, &deleted}, more...)...)
+	r.gone, r.waitUntil, r.eventAt, r.deleted = gone != 0, db.Time(until), db.Time(at), deleted != 0
+	return err
+}
+
+// getRow returns a run, and found false if there is none.
+func getRow(ctx context.Context, r db.Reader, teamID, runID string) (at row, found bool, err error) {
+	at, err = scanRow(r.QueryRow(ctx, `SELECT `+rowColumns+fromRows+` WHERE r.id = $1 AND r.team_id = $2`, runID, teamID))
+	if errors.Is(err, db.ErrNoRows) {
+		return at, false, nil
+	}
+	if err != nil {
+		return at, false, fmt.Errorf("read run %s: %w", runID, err)
+	}
+	return at, true, nil
+}
+
+// lockRows returns those of some runs that have not ended, in the order of their ids, and keeps other transactions from
+// changing them until this one ends.
+func lockRows(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) ([]row, error) {
+	return lock(ctx, tx, rowColumns, scanRow, teamID, runIDs)
+}
+
+// lockHeads is lockRows without what events had.
+func lockHeads(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) ([]row, error) {
+	return lock(ctx, tx, headColumns, scanHead, teamID, runIDs)
+}
+
+func lock(ctx context.Context, tx *db.Tx, columns string, scan func(db.Row) (row, error), teamID string,
+	runIDs []string) ([]row, error) {
+	text := `SELECT ` + columns + fromRows + ` WHERE r.id = ANY($2) AND r.team_id = $1 AND r.status = 'running'
+		ORDER BY r.id`
+	if !tx.OneWriter() {
+		text += ` FOR UPDATE OF r`
+	}
+	rows, err := tx.Query(ctx, text, teamID, runIDs)
+	all, err := db.Collect(rows, err, scan)
+	if err != nil {
+		return nil, fmt.Errorf("lock %d runs: %w", len(runIDs), err)
+	}
+	for i := range all {
+		all[i].locked = true
+	}
+	return all, nil
+}
+
+// insertRow adds a run as it begins.
+func insertRow(ctx context.Context, tx *db.Tx, r *row, reason Reason) {
+	ended := int64(0)
+	if r.status != Running {
+		ended = tx.Now().UnixMicro()
+	}
+	tx.Proof(`SELECT 1 FROM automation_runs WHERE id = $1`, r.id)
+	tx.Queue(ctx, `INSERT INTO automation_runs (id, team_id, automation_id, version_id, contact_id, contact_gone, epoch,
+		status, reason, event, payload, received, step, waits_until, waits_for, depth, revision, steps, event_at, created_at,
+		ended_at) VALUES ($1, $2, $3, $4, $5, 0, $6, $7, $8, $9, $10, '', $11, $12, $13, $14, 1, $15, $16, $17, $18)`, r.id, r.teamID,
+		r.automationID, r.versionID, r.contactID, r.epoch, string(r.status), string(reason), r.event, r.payload, r.step,
+		db.Micros(r.waitUntil), r.waitFor, r.depth, r.steps, r.eventAt.UnixMicro(), tx.Now().UnixMicro(), ended)
+}
+
+// fenced ends an update of a run as it was read.
+const fenced = `, revision = revision + 1 WHERE id = $1 AND team_id = $2 AND revision = $3 AND status = 'running'`
+
+// sameEpoch is the condition that an automation was not stopped since a run of it was read.
+const sameEpoch = ` AND epoch = (SELECT a.epoch FROM automations a WHERE a.id = automation_runs.automation_id
+	AND a.team_id = $2)`
+
+// saveRow writes how far a run is. The transaction fails with errMoved if the run was changed or its automation stopped
+// since the row was read. An event does not look at the latter again for a run that it has locked: its job does, before
+// the next step.
+func saveRow(ctx context.Context, tx *db.Tx, r *row) {
+	args := []any{r.id, r.teamID, r.revision, r.step, db.Micros(r.waitUntil), r.waitFor, r.steps, number(r.gone)}
+	text := `UPDATE automation_runs SET step = $4, waits_until = $5, waits_for = $6, steps = $7, contact_gone = $8`
+	if r.receives {
+		text, args = text+`, received = $9`, append(args, r.received)
+	}
+	text += fenced
+	if !r.locked {
+		text += sameEpoch
+	}
+	tx.QueueOne(ctx, errMoved, text, args...)
+}
+
+// endRow writes that a run has ended, and that its contact has one less in the automation. The transaction fails as that
+// of saveRow does; that the automation was stopped is no obstacle to cancelling the run. If the contact is gone, so is
+// what the run had of it.
+func endRow(ctx context.Context, tx *db.Tx, r *row, status RunStatus, reason Reason) {
+	args := []any{r.id, r.teamID, r.revision, string(status), string(reason), r.steps, tx.Now().UnixMicro(), number(r.gone)}
+	text := `UPDATE automation_runs SET status = $4, reason = $5, step = '', waits_until = 0, waits_for = '', steps = $6,
+		ended_at = $7, contact_gone = $8`
+	switch {
+	case r.gone:
+		text += `, payload = '', received = ''`
+		forgetSteps(ctx, tx, r.teamID, []string{r.id})
+	case r.receives:
+		text, args = text+`, received = $9`, append(args, r.received)
+	}
+	text += fenced
+	if status != Cancelled && !r.locked {
+		text += sameEpoch
+	}
+	tx.QueueOne(ctx, errMoved, text, args...)
+	noLonger(ctx, tx, r)
+}
+
+// noLonger counts that a run of a contact has ended. The row is not there any more if the contact was deleted, and does not
+// count the run any more if the contact has begun one since the automation was stopped.
+func noLonger(ctx context.Context, tx *db.Tx, r *row) {
+	tx.Queue(ctx, `UPDATE automation_contacts SET active = active - 1 WHERE automation_id = $1 AND contact_id = $2
+		AND team_id = $3 AND epoch = $4 AND active > 0`, r.automationID, r.contactID, r.teamID, r.epoch)
+}
+
+// insertStep adds what a step of a run did, or that it waits, behind the steps that the run has.
+func insertStep(ctx context.Context, tx *db.Tx, r *row, rec *engine.Record) error {
+	output, reason, message, err := encodeRecord(rec)
+	if err != nil {
+		return err
+	}
+	tx.Queue(ctx, `INSERT INTO automation_run_steps (run_id, position, team_id, step, status, output, reason, message,
+		started_at, completed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, r.id, r.steps, r.teamID, rec.Key,
+		string(rec.Status), output, reason, message, rec.StartedAt.UnixMicro(), db.Micros(rec.CompletedAt))
+	r.steps++
+	return nil
+}
+
+// updateStep writes what became of the last step that a run has a row of.
+func updateStep(ctx context.Context, tx *db.Tx, r *row, rec *engine.Record) error {
+	output, reason, message, err := encodeRecord(rec)
+	if err != nil {
+		return err
+	}
+	tx.Queue(ctx, `UPDATE automation_run_steps SET status = $4, output = $5, reason = $6, message = $7,
+		completed_at = $8 WHERE run_id = $1 AND position = $2 AND team_id = $3`, r.id, r.steps-1, r.teamID,
+		string(rec.Status), output, reason, message, db.Micros(rec.CompletedAt))
+	return nil
+}
+
+func encodeRecord(rec *engine.Record) (output, reason, message string, err error) {
+	if len(rec.Output) > 0 {
+		text, err := json.Marshal(rec.Output, json.Deterministic(true))
+		if err != nil {
+			return "", "", "", fmt.Errorf("encode the output of step %s: %w", rec.Key, err)
+		}
+		output = string(text)
+	}
+	if rec.Failure != nil {
+		reason, message = rec.Failure.Reason, rec.Failure.Message
+	}
+	return output, reason, message, nil
+}
+
+// skipSteps ends the steps of runs that were begun and not done.
+func skipSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string, reason Reason) {
+	tx.Queue(ctx, `UPDATE automation_run_steps SET status = 'skipped', reason = $3, message = $4, completed_at = $5
+		WHERE run_id = ANY($2) AND team_id = $1 AND status IN ('waiting', 'running')`, teamID, runIDs, string(reason),
+		sentences[reason], tx.Now().UnixMicro())
+}
+
+// forgottenMessage replaces what a step said that failed before its contact was deleted.
+const forgottenMessage = "The contact was deleted, and with it what the step said."
+
+// forgetSteps deletes what the steps of runs have of their contact. That they were done stays, and why they failed or
+// were skipped.
+func forgetSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) {
+	tx.Queue(ctx, `UPDATE automation_run_steps SET output = '', message = CASE WHEN status = 'failed' THEN $3 ELSE
+		message END WHERE run_id = ANY($2) AND team_id = $1 AND status <> 'skipped' AND (output <> '' OR
+		status = 'failed')`, teamID, runIDs,
+		forgottenMessage)
+}
+
+// forgetRuns deletes what runs that have ended have of their contact.
+func forgetRuns(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) {
+	tx.Queue(ctx, `UPDATE automation_runs SET payload = '', received = '', contact_gone = 1 WHERE id = ANY($2)
+		AND team_id || '' = $1 AND ended_at > 0 AND contact_gone = 0`, teamID, runIDs)
+	forgetSteps(ctx, tx, teamID, runIDs)
+}
+
+// number is how a bool is stored.
+func number(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// staleRuns returns runs of an automation that have not ended and are of an older epoch than the automation, limit at
+// most, in the order of their ids after the given one. done is the last run that was looked at, "" at the end.
+func staleRuns(ctx context.Context, r db.Reader, teamID, automationID, after string, limit int) (ids []string,
+	done string, err error) {
+	rows, err := r.Query(ctx, `SELECT r.id, r.epoch, COALESCE(a.epoch, -1) FROM automation_runs r
+		LEFT JOIN automations a ON a.id = r.automation_id AND a.team_id = r.team_id WHERE r.automation_id = $1
+		AND r.team_id = $2 AND r.status = 'running' AND r.id > $3 ORDER BY r.id LIMIT $4`, automationID, teamID, after,
+		limit)
+	n := 0
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var id string
+		var epoch, current int64
+		err = r.Scan(&id, &epoch, &current)
+		if n++; epoch != current {
+			ids = append(ids, id)
+		}
+		done = id
+		return none, err
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("look for runs of automation %s to end: %w", automationID, err)
+	}
+	if n < limit {
+		done = ""
+	}
+	return ids, done, nil
+}
+
+// liveRunsOf returns runs of a contact that have not ended, limit at most, without the one with the id except.
+func liveRunsOf(ctx context.Context, r db.Reader, teamID, contactID, except string, limit int) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT id FROM automation_runs /*sqlite: INDEXED BY automation_runs_live */
+		WHERE contact_id = $1 AND team_id = $2 AND ended_at = 0 AND id <> $3 ORDER BY id LIMIT $4`, contactID, teamID, except,
+		limit)
+	ids, err := db.Collect(rows, err, func(r db.Row) (id string, err error) {
+		err = r.Scan(&id)
+		return id, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for the runs of a contact: %w", err)
+	}
+	return ids, nil
+}
+
+// versionsOf returns which of some runs have not ended, in the order of their ids, by their versions.
+func versionsOf(ctx context.Context, r db.Reader, teamID string, runIDs []string) (map[string][]string, error) {
+	by := map[string][]string{}
+	rows, err := r.Query(ctx, `SELECT id, version_id FROM automation_runs WHERE id = ANY($2) AND team_id = $1
+		AND status = 'running' ORDER BY id`, teamID, runIDs)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var id, versionID string
+		err = r.Scan(&id, &versionID)
+		by[versionID] = append(by[versionID], id)
+		return none, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for the versions of %d runs: %w", len(runIDs), err)
+	}
+	return by, nil
+}
+
+// getVersion returns the graph of a version as JSON.
+func getVersion(ctx context.Context, r db.Reader, teamID, versionID string) (steps, connections string, err error) {
+	err = r.QueryRow(ctx, `SELECT steps, connections FROM automation_versions WHERE id = $1 AND team_id = $2`, versionID,
+		teamID).Scan(&steps, &connections)
+	if err != nil {
+		return "", "", fmt.Errorf("read version %s of an automation: %w", versionID, err)
+	}
+	return steps, connections, nil
+}
+
+// noteTry writes at the last step of a run, which is not done, how a try of it went.
+func noteTry(ctx context.Context, tx *db.Tx, r *row, message string) {
+	tx.Queue(ctx, `UPDATE automation_run_steps SET message = $4 WHERE run_id = $1 AND position = $2 AND team_id = $3
+		AND status = 'running'`, r.id, r.steps-1, r.teamID, message)
+}

@@ -1,0 +1,131 @@
+package automations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/page"
+)
+
+func runNotFound() error { return fault.NotFoundf("Automation run not found") }
+
+const (
+	shownColumns = `r.id, r.team_id, r.automation_id, r.contact_id, r.epoch, r.status, r.reason, r.event, r.step,
+		r.waits_until, r.waits_for, r.created_at, r.ended_at, v.number`
+	shownFrom = ` FROM automation_runs r JOIN automation_versions v ON v.id = r.version_id`
+)
+
+// shownRow is the destination of scanning shownColumns.
+type shownRow struct {
+	Run
+	waits, created, ended int64
+}
+
+func (r *shownRow) dest(more ...any) []any {
+	return append([]any{&r.ID, &r.TeamID, &r.AutomationID, &r.ContactID, &r.epoch, &r.Status, &r.Reason, &r.Event,
+		&r.Step, &r.waits, &r.WaitsFor, &r.created, &r.ended, &r.Version}, more...)
+}
+
+func (r *shownRow) run() Run {
+	one := r.Run
+	one.WaitsUntil, one.CreatedAt, one.EndedAt = db.Time(r.waits), db.Time(r.created), db.Time(r.ended)
+	return one
+}
+
+func scanShown(r db.Row) (Run, error) {
+	var row shownRow
+	err := r.Scan(row.dest()...)
+	return row.run(), err
+}
+
+// runList is the runs of an automation that one index has in the order of the list. If cond is not "", only those that
+// it selects are meant: runs of one epoch among those that are running, most of which are of it.
+type runList struct {
+	where, cond string
+	args        []any
+}
+
+// runLists returns the lists of which together a list by statuses consists.
+func runLists(of *Automation, statuses []RunStatus) (lists []runList) {
+	statuses = slices.Compact(slices.Sorted(slices.Values(statuses)))
+	has := func(status RunStatus) bool { return slices.Contains(statuses, status) }
+	if len(statuses) == 0 || len(statuses) == 4 {
+		return []runList{{where: ` WHERE r.automation_id = $1 AND r.team_id = $2`, args: []any{of.ID, of.TeamID}}}
+	}
+	by := func(status RunStatus, cond string, more ...any) {
+		lists = append(lists, runList{` WHERE r.automation_id = $1 AND r.team_id = $2 AND r.status = $3`, cond,
+			append([]any{of.ID, of.TeamID, string(status)}, more...)})
+	}
+	for _, status := range statuses {
+		if status != Running {
+			by(status, "")
+		}
+	}
+	switch {
+	case has(Running) && has(Cancelled):
+		by(Running, "")
+	case has(Running):
+		by(Running, ` AND r.epoch >= $4`, of.epoch)
+	case has(Cancelled):
+		by(Running, ` AND r.epoch < $4`, of.epoch)
+	}
+	return lists
+}
+
+func (l *runList) search(ctx context.Context, r db.Reader, p page.Page) ([]Run, bool, string, error) {
+	some := page.Select{Text: `SELECT ` + shownColumns + shownFrom + l.where + l.cond, ID: "r.id", Args: l.args}
+	if l.cond == "" {
+		all, more, err := page.Query(ctx, r, some, p, scanShown)
+		return all, more, "", err
+	}
+	all := page.Select{Text: `SELECT r.id FROM automation_runs r` + l.where, ID: "r.id", Args: l.args[:3]}
+	return page.Search(ctx, r, all, some, p, scanShown)
+}
+
+// getRun returns a run without its steps, and the graph of its version.
+func getRun(ctx context.Context, r db.Reader, teamID, automationID, runID string) (Run, *engine.Graph, error) {
+	var row shownRow
+	var versionID, steps, connections string
+	err := r.QueryRow(ctx, `SELECT `+shownColumns+`, v.id, v.steps, v.connections`+shownFrom+` WHERE r.id = $1
+		AND r.automation_id = $2 AND r.team_id = $3`, runID, automationID, teamID).
+		Scan(row.dest(&versionID, &steps, &connections)...)
+	if errors.Is(err, db.ErrNoRows) {
+		return Run{}, nil, runNotFound()
+	}
+	if err != nil {
+		return Run{}, nil, fmt.Errorf("read the run of an automation: %w", err)
+	}
+	g, err := storedGraph(versionID, steps, connections)
+	return row.run(), g, err
+}
+
+// stepsOf returns the steps of a run that were begun, in their order. A run has at most as many as a graph.
+func stepsOf(ctx context.Context, r db.Reader, teamID, runID string) ([]RunStep, error) {
+	rows, err := r.Query(ctx, `SELECT step, status, output, reason, message, started_at, completed_at
+		FROM automation_run_steps WHERE run_id = $1 AND team_id = $2 ORDER BY position`, runID, teamID)
+	all, err := db.Collect(rows, err, func(r db.Row) (step RunStep, err error) {
+		var output string
+		var failure engine.Failure
+		var started, completed int64
+		err = r.Scan(&step.Key, &step.Status, &output, &failure.Reason, &failure.Message, &started, &completed)
+		step.StartedAt, step.CompletedAt = db.Time(started), db.Time(completed)
+		if failure != (engine.Failure{}) {
+			step.Failure = &failure
+		}
+		if err == nil && output != "" {
+			err = json.Unmarshal([]byte(output), &step.Output)
+		}
+		return step, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the steps of run %s: %w", runID, err)
+	}
+	return all, nil
+}

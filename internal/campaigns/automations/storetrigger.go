@@ -1,0 +1,173 @@
+package automations
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/platform/db"
+)
+
+// insertWait adds what a run waits for.
+func insertWait(ctx context.Context, tx *db.Tx, r *row, event string) {
+	tx.Queue(ctx, `INSERT INTO automation_waits (team_id, event_name, contact_id, run_id) VALUES ($1, $2, $3, $4)
+		ON CONFLICT DO NOTHING`, r.teamID, event, r.contactID, r.id)
+}
+
+func deleteWait(ctx context.Context, tx *db.Tx, r *row, event string) {
+	tx.Queue(ctx, `DELETE FROM automation_waits WHERE team_id = $1 AND event_name = $2 AND contact_id = $3
+		AND run_id = $4`, r.teamID, event, r.contactID, r.id)
+}
+
+func deleteWaits(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) {
+	tx.Queue(ctx, `DELETE FROM automation_waits WHERE run_id = ANY($2) AND team_id || '' = $1`, teamID, runIDs)
+}
+
+// trigger is an automation that an event begins a run of.
+type trigger struct {
+	automationID, versionID string
+	epoch                   int64
+	reentry                 Reentry
+	opening                 engine.Opening
+}
+
+const triggerColumns = `automation_id, version_id, epoch, reentry, step, next_step, wait_event, wait_timeout`
+
+// noTrigger has the place of triggerColumns behind the first one.
+const noTrigger = `'', 0, '', '', '', '', 0`
+
+// dest is the destination of scanning triggerColumns, and of other columns before them.
+func (t *trigger) dest(timeout *int64, before ...any) []any {
+	return append(before, &t.automationID, &t.versionID, &t.epoch, &t.reentry, &t.opening.Trigger, &t.opening.Next,
+		&t.opening.Event, timeout)
+}
+
+// concerned returns what an event of a contact begins, in the order of the automations' ids, and the runs that wait for
+// it, in the order of theirs: at most one more than waitsMost, after the given one.
+func concerned(ctx context.Context, r db.Reader, teamID, event, contactID, after string) (begins []trigger,
+	waiting []string, err error) {
+	rows, err := r.Query(ctx, `SELECT 0, `+triggerColumns+` FROM automation_triggers
+		WHERE team_id = $1 AND event_name = $2
+		UNION ALL SELECT 1, w.run_id, `+noTrigger+` FROM (SELECT run_id FROM automation_waits WHERE team_id = $1
+		AND event_name = $2 AND contact_id = $3 AND run_id > $4 ORDER BY run_id LIMIT $5) w ORDER BY 1, 2`, teamID, event,
+		contactID, after, waitsMost+1)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var kind int
+		var timeout int64
+		var t trigger
+		if err = r.Scan(t.dest(&timeout, &kind)...); err != nil {
+			return none, err
+		}
+		t.opening.Timeout = time.Duration(timeout) * time.Microsecond
+		if kind == 0 {
+			begins = append(begins, t)
+		} else {
+			waiting = append(waiting, t.automationID)
+		}
+		return none, nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("look what the event %s of a contact concerns: %w", event, err)
+	}
+	return begins, waiting, nil
+}
+
+// eventsConcerned returns which of some events begin something, and which some run of the team waits for.
+func eventsConcerned(ctx context.Context, r db.Reader, teamID string, events []string) (begins map[string][]trigger,
+	awaited map[string]bool, err error) {
+	begins, awaited = map[string][]trigger{}, map[string]bool{}
+	rows, err := r.Query(ctx, `WITH n (name) AS (SELECT UNNEST(CAST($3 AS TEXT[])))
+		SELECT 0, event_name, `+triggerColumns+` FROM automation_triggers
+		WHERE team_id = $1 AND event_name = ANY($2)
+		UNION ALL SELECT 1, n.name, '', `+noTrigger+` FROM n WHERE EXISTS (SELECT 1 FROM automation_waits w
+		WHERE w.team_id = $1 AND w.event_name = n.name) ORDER BY 1, 2, 3`, teamID, events, events)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var kind int
+		var name string
+		var timeout int64
+		var t trigger
+		if err = r.Scan(t.dest(&timeout, &kind, &name)...); err != nil {
+			return none, err
+		}
+		t.opening.Timeout = time.Duration(timeout) * time.Microsecond
+		if kind == 0 {
+			begins[name] = append(begins[name], t)
+		} else {
+			awaited[name] = true
+		}
+		return none, nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("look which of %d events concern automations: %w", len(events), err)
+	}
+	return begins, awaited, nil
+}
+
+// entry says what an event begins.
+type entry int
+
+const (
+	entered entry = iota // a run
+	limited              // a run that fails at once, because it is the first within an hour that a limit refuses
+	refused              // nothing
+)
+
+// The conditions of an entry: $5 is the time, $6 that an hour before, $7 and $8 are the limits of runs at once and in all
+// by the rule of entry, $9 and $11 those of an hour and at once for any automation, and $12 the epoch of the run. One of an
+// older epoch than runs that have begun is of an automation that has just been stopped.
+const (
+	byRule   = `c.epoch <= $12 AND (c.epoch < $12 OR c.active < $7) AND c.begun < $8`
+	byLimits = `(c.epoch < $12 OR c.active < $11) AND (c.hour_from <= $6 OR c.hour_begun < $9)`
+	mayEnter = byRule + ` AND ` + byLimits
+	mayTell  = byRule + ` AND NOT (` + byLimits + `) AND c.limited_at <= $6`
+)
+
+// enter counts that a run of a contact begins, and returns whether it does. A run that has ended at once counts to the
+// limit of an hour alone. enter holds the contact's row of the automation until the transaction ends.
+func enter(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID string, ended bool) (entry, error) {
+	atOnce, ever := int64(1<<62), int64(1<<62)
+	switch t.reentry {
+	case OnceAtATime:
+		atOnce = 1
+	case Once:
+		ever = 1
+	}
+	counts := int64(1)
+	if ended {
+		counts = 0
+	}
+	now := tx.Now()
+	var last, lastLimited string
+	err := tx.QueryRow(ctx, `INSERT INTO automation_contacts AS c (automation_id, contact_id, team_id, active, begun,
+		hour_from, hour_begun, last_run_id, limited_at, limited_run_id, epoch)
+		VALUES ($1, $2, $3, $10, $10, $5, 1, $4, 0, '', $12)
+		ON CONFLICT (automation_id, contact_id) DO UPDATE SET
+		active = CASE WHEN `+mayEnter+` THEN $10 + CASE WHEN c.epoch < $12 THEN 0 ELSE c.active END ELSE c.active END,
+		epoch = CASE WHEN `+mayEnter+` THEN $12 ELSE c.epoch END,
+		begun = CASE WHEN `+mayEnter+` THEN c.begun + $10 ELSE c.begun END,
+		hour_from = CASE WHEN c.hour_from <= $6 THEN $5 ELSE c.hour_from END,
+		hour_begun = CASE WHEN c.hour_from <= $6 THEN CASE WHEN `+mayEnter+` THEN 1 ELSE 0 END
+			WHEN `+mayEnter+` THEN c.hour_begun + 1 ELSE c.hour_begun END,
+		last_run_id = CASE WHEN `+mayEnter+` THEN $4 ELSE c.last_run_id END,
+		limited_at = CASE WHEN `+mayTell+` THEN $5 ELSE c.limited_at END,
+		limited_run_id = CASE WHEN `+mayTell+` THEN $4 ELSE c.limited_run_id END
+		RETURNING last_run_id, limited_run_id`, t.automationID, contactID, teamID, runID, now.UnixMicro(),
+		now.Add(-time.Hour).UnixMicro(), atOnce, ever, int64(maxHourly), counts, int64(maxActive), t.epoch).
+		Scan(&last, &lastLimited)
+	if err != nil {
+		return refused, fmt.Errorf("count a run of automation %s: %w", t.automationID, err)
+	}
+	switch runID {
+	case last:
+		return entered, nil
+	case lastLimited:
+		return limited, nil
+	}
+	return refused, nil
+}
+
+// leave deletes what a contact has done in automations.
+func leave(ctx context.Context, tx *db.Tx, teamID, contactID string) {
+	tx.Queue(ctx, `DELETE FROM automation_contacts WHERE contact_id = $2 AND team_id = $1`, teamID, contactID)
+}

@@ -1,0 +1,105 @@
+package broadcasts_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/postrider/postrider/internal/campaigns/broadcasts"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/testnode"
+)
+
+// few is how many contacts a broadcast has of which each statement is broken: one is left out.
+const few = 4
+
+// begun makes a segment, sends a broadcast with an A/B test to it, and returns its id.
+func (s *sender) begun() (broadcastID string) {
+	s.T.Helper()
+	s.Update(func(tx *db.Tx) error {
+		for _, table := range []string{"contact_segments", "contacts", "jobs"} {
+			if _, err := tx.Exec(s.T.Context(), `DELETE FROM `+table); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	s.readers(few)
+	s.Update(func(tx *db.Tx) error {
+		_, err := tx.Exec(s.T.Context(), `UPDATE contacts SET unsubscribed = TRUE WHERE address = 'r2@reader.example'`)
+		return err
+	})
+	draft := s.news()
+	draft.Variants = []broadcasts.Variant{{}, {Subject: new("B")}}
+	id := s.draft(draft)
+	s.send(id)
+	return id
+}
+
+// work calls the handler of a broadcast's job as the runner would. It reports whether there is still a job.
+func (s *sender) work(broadcastID string) (left bool, err error) {
+	j := jobs.Job{Kind: broadcasts.Kind, TeamID: s.Acme.TeamID, Payload: broadcastID}
+	err = s.DB.QueryRow(s.T.Context(), `SELECT id, attempt FROM jobs WHERE kind = $1 AND dedupe = $2`, broadcasts.Kind,
+		broadcastID).Scan(&j.ID, &j.Attempt)
+	if errors.Is(err, db.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return true, err
+	}
+	return true, s.b.Kinds()[0].Handle(s.T.Context(), j)
+}
+
+// finished does what is left of a broadcast, and checks that each contact got one email or a row that says why not.
+func (s *sender) finished(broadcastID string) {
+	s.T.Helper()
+	testnode.Until(s.T, "the broadcast is entered", func() bool {
+		_, err := s.work(broadcastID)
+		s.Must(err)
+		return s.Count(`SELECT COUNT(*) FROM broadcasts WHERE id = $1 AND phase = 'settle'`, broadcastID) == 1
+	})
+	for query, want := range map[string]int{
+		`SELECT COUNT(*) FROM emails WHERE broadcast_id = $1`:                           few - 1,
+		`SELECT COUNT(DISTINCT recipients) FROM emails WHERE broadcast_id = $1`:         few - 1,
+		`SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1`:             few,
+		`SELECT entered FROM broadcasts WHERE id = $1`:                                  few - 1,
+		`SELECT left_out FROM broadcasts WHERE id = $1`:                                 1,
+		`SELECT COUNT(*) FROM broadcast_variants WHERE broadcast_id = $1`:               2,
+		`SELECT COUNT(*) FROM email_events WHERE broadcast_id = $1 AND type = 'queued'`: few - 1,
+	} {
+		s.mustCount(want, query, broadcastID)
+	}
+	s.mustCount(few-1, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`)
+}
+
+// Whatever statement of a run breaks, the run that follows neither misses nor repeats a contact.
+func TestBrokenStatements(t *testing.T) {
+	t.Parallel()
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		s := newSender(t, testnode.New(t, d, testnode.Options{}))
+		var id string
+		failed := trace.EachBroken(t, func() { id = s.begun() }, func() error {
+			_, err := s.work(id)
+			return err
+		}, func(error) { s.finished(id) })
+		if failed < 30 {
+			t.Errorf("%d statements were broken", failed)
+		}
+	})
+}
+
+// Wherever the answer of the database is lost, also that to a commit, no contact is missed or mailed twice.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	d, proxy := dbtest.Proxied(t, 0)
+	s := newSender(t, testnode.New(t, d, testnode.Options{}))
+	var id string
+	failed := dbtest.EachTorn(t, proxy, func() { id = s.begun() }, func() error {
+		_, err := s.work(id)
+		return err
+	}, func(int, error) { s.finished(id) })
+	if failed < 5 {
+		t.Errorf("%d runs failed: the test reaches too little", failed)
+	}
+}

@@ -1,0 +1,251 @@
+package broadcasts_test
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/campaigns/broadcasts"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/erasure"
+	"github.com/postrider/postrider/internal/testnode"
+)
+
+// contactOf is the id of Acme's contact with an address.
+func (s *sender) contactOf(address string) string {
+	s.T.Helper()
+	c, err := s.Contacts.Get(s.T.Context(), s.Acme.TeamID, address)
+	s.Must(err)
+	return c.ID
+}
+
+// change changes one of Acme's contacts.
+func (s *sender) change(contactID string, c contacts.Change) {
+	s.T.Helper()
+	_, err := s.Contacts.Update(s.T.Context(), s.Acme.TeamID, contactID, c)
+	s.Must(err)
+}
+
+// rename gives one of Acme's contacts another address.
+func (s *sender) rename(contactID, address string) {
+	s.T.Helper()
+	s.change(contactID, contacts.Change{Address: &address})
+}
+
+// newcomer makes a contact of Acme that is in no segment.
+func (s *sender) newcomer(address string, c contacts.Change) {
+	s.T.Helper()
+	_, created, err := s.Contacts.Upsert(s.T.Context(), s.Acme.TeamID, address, c)
+	s.Must(err)
+	if !created {
+		s.T.Fatalf("there is a contact %s already", address)
+	}
+}
+
+func (s *sender) remove(contactID string) {
+	s.T.Helper()
+	_, err := s.Contacts.Delete(s.T.Context(), s.Acme.TeamID, contactID)
+	s.Must(err)
+}
+
+// became is what became of the recipients of a broadcast, by their addresses: the state and the reason.
+func (s *sender) became(broadcastID string) map[string]string {
+	s.T.Helper()
+	rows, err := s.DB.Query(s.T.Context(), `SELECT address, state, reason FROM broadcast_recipients
+		WHERE broadcast_id = $1`, broadcastID)
+	found := map[string]string{}
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var address, state, reason string
+		err = r.Scan(&address, &state, &reason)
+		found[address] = strings.TrimSpace(state + " " + reason)
+		return none, err
+	})
+	s.Must(err)
+	return found
+}
+
+// While an email waits, the contact that it was made for decides whether it is sent, under whatever address, and so
+// does, if only to refuse it, who has the address now. The address alone decides for a contact that was deleted.
+func TestContactThatChangesWhileItsEmailWaits(t *testing.T) {
+	t.Parallel()
+	in, out := contacts.OptIn, contacts.OptOut
+	for _, topic := range []struct {
+		byDefault contacts.Subscription // "" for a broadcast without a topic
+		left      string                // why somebody who left is not mailed
+		nobody    string                // what becomes of an email to an address that is no contact's any more
+	}{
+		{"", "failed contact_unsubscribed", "delivered"},
+		{in, "failed topic_opted_out", "delivered"},
+		{out, "failed topic_opted_out", "failed topic_not_opted_in"},
+	} {
+		t.Run("default "+string(topic.byDefault), func(t *testing.T) {
+			t.Parallel()
+			each(t, func(t *testing.T, s *sender) {
+				to := s.readers(8)
+				at := make([]string, len(to))
+				draft, leave, none := s.news(), contacts.Change{Unsubscribed: new(true)}, contacts.Change{}
+				var join contacts.Change
+				if topic.byDefault != "" {
+					made, err := s.Contacts.CreateTopic(t.Context(), s.Acme.TeamID, contacts.NewTopic{Name: "News",
+						Default: topic.byDefault})
+					s.Must(err)
+					draft.TopicID = made.ID
+					leave = contacts.Change{Topics: []contacts.Choice{{TopicID: made.ID, Subscription: out}}}
+					join = contacts.Change{Topics: []contacts.Choice{{TopicID: made.ID, Subscription: in}}}
+				}
+				for i, address := range to {
+					at[i] = s.contactOf(address)
+					s.change(at[i], join)
+				}
+				id := s.draft(draft)
+				s.send(id)
+				stop := s.Run(s.b.Kinds()...)
+				s.walked(id, len(to))
+				stop()
+				s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id))
+				s.Run(append(s.b.Kinds(), s.delivery())...)
+				testnode.Until(t, "all are held", func() bool {
+					return s.Count(`SELECT COUNT(*) FROM jobs WHERE held = $1`, id) == len(to)
+				})
+
+				want := map[string]string{}
+				for i, change := range []struct {
+					do   func(contactID, address string)
+					want string
+				}{
+					{func(string, string) {}, "delivered"},
+					{func(c, a string) { s.rename(c, "new-"+a) }, "delivered"},
+					{func(c, a string) { s.rename(c, "new-"+a); s.change(c, leave) }, topic.left},
+					{func(c, a string) { s.rename(c, "new-"+a); s.newcomer(a, leave) }, topic.left},
+					{func(c, a string) { s.rename(c, "new-"+a); s.newcomer(a, none) }, "delivered"},
+					{func(c, _ string) { s.remove(c) }, topic.nobody},
+					{func(c, a string) { s.remove(c); s.newcomer(a, leave) }, topic.left},
+					{func(c, a string) { s.remove(c); s.newcomer(a, join) }, "delivered"},
+				} {
+					change.do(at[i], to[i])
+					want[to[i]] = change.want
+				}
+				s.Must(s.b.Resume(t.Context(), s.Acme, id))
+				s.until(id, broadcasts.Sent)
+				if diff := cmp.Diff(want, s.became(id)); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+// A page is entered for its contacts as they are then, though they were read before: one that was deleted gets no email
+// and no row, and one whose address changed is mailed there.
+func TestContactThatChangesAfterItsPageWasRead(t *testing.T) {
+	t.Parallel()
+	for _, withTopic := range []bool{false, true} {
+		t.Run(fmt.Sprint("topic ", withTopic), func(t *testing.T) {
+			t.Parallel()
+			dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+				s := newSender(t, testnode.New(t, d, testnode.Options{}))
+				_, err := s.Contacts.CreateProperty(t.Context(), s.Acme.TeamID, contacts.NewProperty{Name: "plan",
+					Type: scalar.String})
+				s.Must(err)
+				to := s.readers(8)
+				var at []string
+				for _, address := range to {
+					at = append(at, s.contactOf(address))
+				}
+				draft, leave, reason := s.news(), contacts.Change{Unsubscribed: new(true)}, "contact_unsubscribed"
+				draft.HTML = new(`<p>{{{plan}}} to {{{EMAIL}}}</p>`)
+				if withTopic {
+					made, err := s.Contacts.CreateTopic(t.Context(), s.Acme.TeamID, contacts.NewTopic{Name: "News",
+						Default: contacts.OptIn})
+					s.Must(err)
+					draft.TopicID, reason = made.ID, "topic_opted_out"
+					leave = contacts.Change{Topics: []contacts.Choice{{TopicID: made.ID, Subscription: contacts.OptOut}}}
+				}
+				id := s.draft(draft)
+				s.send(id)
+				trace.Before("FROM contact_texts v", func() { // who is mailed was read just before
+					s.remove(at[0])
+					a, err := erasure.Parse(to[1])
+					s.Must(err)
+					_, err = contacts.EraseAddress(t.Context(), d, a, erasure.Scope{Teams: []string{s.Acme.TeamID}}, true)
+					s.Must(err)
+					s.rename(at[2], "new-"+to[2])
+					s.rename(at[3], "new-"+to[3])
+					s.change(at[3], leave)
+					s.change(at[4], leave)
+					s.rename(at[5], "new-"+to[5])
+					_, err = s.Suppressions.Add(t.Context(), s.Acme.TeamID, []string{to[5], "new-" + to[6]})
+					s.Must(err)
+					s.rename(at[6], "new-"+to[6])
+				})
+				s.Run(s.b.Kinds()...)
+				testnode.Until(t, "all are entered", func() bool {
+					return s.Count(`SELECT COUNT(*) FROM broadcasts WHERE phase = 'settle'`) == 1
+				})
+				want := map[string]string{"new-" + to[2]: "waiting", "new-" + to[3]: "left_out " + reason,
+					to[4]: "left_out " + reason, "new-" + to[5]: "waiting", "new-" + to[6]: "left_out suppressed",
+					to[7]: "waiting"}
+				if diff := cmp.Diff(want, s.became(id)); diff != "" {
+					t.Error(diff)
+				}
+				s.mustCount(3, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1`, id)
+				s.mustCount(3, `SELECT COUNT(*) FROM contact_engagement WHERE mailed = 1`)
+				r, err := s.b.Results(t.Context(), s.Acme.TeamID, id)
+				s.Must(err)
+				if r.Entered != 3 || !maps.Equal(r.LeftOut, map[string]int64{reason: 2, "suppressed": 1}) {
+					t.Errorf("left out are %v", r.LeftOut)
+				}
+				var emailID string
+				s.Must(s.DB.QueryRow(t.Context(), `SELECT email_id FROM broadcast_recipients WHERE broadcast_id = $1
+					AND contact_id = $2`, id, at[2]).Scan(&emailID))
+				if e := s.Email(emailID); e.To[0] != "new-"+to[2] || !strings.Contains(*e.HTML, "to new-"+to[2]) {
+					t.Errorf("the email to who has another address is to %s: %s", e.To, *e.HTML)
+				}
+			})
+		})
+	}
+}
+
+// Who is held out, as others, gets no row after it was deleted, and one with its new address after that was changed.
+func TestHeldOutAfterItsPageWasRead(t *testing.T) {
+	t.Parallel()
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		s := newSender(t, testnode.New(t, d, testnode.Options{}))
+		_, err := s.Contacts.CreateProperty(t.Context(), s.Acme.TeamID, contacts.NewProperty{Name: "plan",
+			Type: scalar.String})
+		s.Must(err)
+		const n = 40
+		to := s.readers(n)
+		draft := s.news()
+		draft.HTML = new(`<p>{{{plan}}}`)
+		draft.Options.HoldOut = 50
+		id := s.draft(draft)
+		s.send(id)
+		trace.Before("FROM contact_texts v", func() {
+			for i, address := range to {
+				if at := s.contactOf(address); i%2 == 0 {
+					s.remove(at)
+				} else {
+					s.rename(at, "new-"+address)
+				}
+			}
+		})
+		s.Run(s.b.Kinds()...)
+		testnode.Until(t, "all are entered", func() bool {
+			return s.Count(`SELECT COUNT(*) FROM broadcasts WHERE phase = 'settle'`) == 1
+		})
+		s.mustCount(n/2, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND address LIKE 'new-%'`, id)
+		s.mustCount(n/2, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1`, id)
+		b := s.broadcast(id)
+		if held := s.Count(`SELECT COUNT(*) FROM broadcast_recipients WHERE reason = 'hold_out'`); held == 0 ||
+			b.LeftOut != int64(held) || b.Entered != int64(n/2-held) {
+			t.Errorf("%d are held out, and the broadcast has entered %d and left out %d", held, b.Entered, b.LeftOut)
+		}
+	})
+}

@@ -1,0 +1,200 @@
+package broadcasts_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/campaigns/broadcasts"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/erasure"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/testnode"
+)
+
+// An address is erased from the recipients, of the teams that are meant; old recipients go, and the broadcast keeps its
+// numbers; a team takes all of it along.
+func TestErasing(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		id := s.entered(700)
+		s.Happen(events.Event{TeamID: s.Acme.TeamID, EmailID: s.emailsOf(id)[1], BroadcastID: id, Type: events.EmailClicked,
+			Data: &events.Click{Link: "https://acme.example/"}})
+		a, err := erasure.Parse("R1@reader.example")
+		s.Must(err)
+		for _, c := range []struct {
+			scope       erasure.Scope
+			found, left int
+		}{{erasure.Scope{Teams: []string{s.Other.TeamID}}, 0, 1},
+			{erasure.Scope{Teams: []string{s.Acme.TeamID}, DryRun: true}, 1, 1},
+			{erasure.Scope{Teams: []string{s.Acme.TeamID}}, 1, 0}} {
+			found, err := broadcasts.EraseAddress(t.Context(), s.DB, a, c.scope)
+			s.Must(err)
+			n := 0
+			for _, f := range found {
+				n += f.N
+			}
+			if n != c.found {
+				t.Errorf("%+v: %d found, want %d", c.scope, n, c.found)
+			}
+			s.mustCount(c.left, `SELECT COUNT(*) FROM broadcast_recipients WHERE address = 'r1@reader.example'`)
+		}
+		s.mustCount(0, `SELECT COUNT(*) FROM broadcast_clicks`)
+		s.mustCount(700, `SELECT COUNT(*) FROM broadcast_recipients`)
+
+		remove := func(before time.Time) (steps int) {
+			for after := ""; ; steps++ {
+				after, err = s.b.RemoveRecipients(t.Context(), s.Acme.TeamID, before, after)
+				if s.Must(err); after == "" {
+					return steps
+				}
+			}
+		}
+		if steps := remove(s.DB.Now().Add(time.Hour)); steps != 0 {
+			t.Errorf("a broadcast that has not ended was taken in %d steps", steps)
+		}
+		_, err = s.b.Cancel(t.Context(), s.Acme.TeamID, id)
+		s.Must(err)
+		remove(s.DB.Now().Add(-time.Hour))
+		s.mustCount(700, `SELECT COUNT(*) FROM broadcast_recipients`)
+		if steps := remove(s.DB.Now().Add(time.Hour)); steps < 2 {
+			t.Errorf("700 recipients are deleted in %d steps", steps)
+		}
+		s.mustCount(0, `SELECT COUNT(*) FROM broadcast_recipients`)
+		if b := s.broadcast(id); b.Entered != 700 {
+			t.Errorf("the broadcast has %d", b.Entered)
+		}
+		s.Must(s.b.EraseTeam(t.Context(), s.Acme.TeamID))
+		for _, table := range []string{"broadcasts", "broadcast_variants", "broadcast_links"} {
+			s.mustCount(0, `SELECT COUNT(*) FROM `+table)
+		}
+	})
+}
+
+// What became of an address in broadcasts is read in parts, with what the address did, and only of its own team.
+func TestPartsToAnAddress(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		const n = 5100 // more than one part
+		first := s.entered(n)
+		s.Happen(s.event(first, s.emailsOf(first)[1], events.EmailClicked),
+			s.event(first, s.emailsOf(first)[1], events.EmailOpened))
+		leave := true
+		_, _, err := s.Contacts.Upsert(t.Context(), s.Acme.TeamID, "r1@reader.example", contacts.Change{Unsubscribed: &leave})
+		s.Must(err)
+		second := s.draft(s.news())
+		s.send(second)
+		s.draft(s.news())
+		stop := s.Run(s.b.Kinds()...)
+		s.walked(second, n-1)
+		stop()
+		a, err := erasure.Parse("R1@reader.example")
+		s.Must(err)
+		read := func(teamID string) (all []broadcasts.Addressed, parts int) {
+			for after := ""; ; parts++ {
+				var some []broadcasts.Addressed
+				some, after, err = s.b.PartTo(t.Context(), teamID, a, after)
+				s.Must(err)
+				if all = append(all, some...); after == "" {
+					return all, parts
+				}
+			}
+		}
+		all, parts := read(s.Acme.TeamID)
+		if len(all) != 2 || parts < 4 || all[0].BroadcastID != second || all[0].Reason != "contact_unsubscribed" ||
+			all[0].EmailID != "" || all[1].BroadcastID != first || all[1].Opens != 1 || all[1].Clicks != 1 {
+			t.Errorf("%d parts: %+v", parts, all)
+		}
+		if all, _ := read(s.Other.TeamID); len(all) > 0 {
+			t.Errorf("another team's: %+v", all)
+		}
+		found, err := broadcasts.EraseAddress(t.Context(), s.DB, a, erasure.Scope{Teams: []string{s.Acme.TeamID}})
+		s.Must(err)
+		if all, _ := read(s.Acme.TeamID); len(all) > 0 || len(found) != 1 || found[0].N != 2 {
+			t.Errorf("%+v were erased, %+v are left", found, all)
+		}
+	})
+}
+
+// What has nothing left is not written to again; what late clicks leave is deleted too.
+func TestRemovingAgain(t *testing.T) {
+	t.Parallel()
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		s := newSender(t, testnode.New(t, d, testnode.Options{}))
+		var clicks []events.Event
+		s.readers(2)
+		for range 3 {
+			id := s.draft(s.news())
+			s.send(id)
+			stop := s.Run(s.b.Kinds()...)
+			s.walked(id, 2)
+			stop()
+			_, err := s.b.Cancel(t.Context(), s.Acme.TeamID, id)
+			s.Must(err)
+			clicks = append(clicks, events.Event{TeamID: s.Acme.TeamID, EmailID: s.emailsOf(id)[0], BroadcastID: id,
+				Type: events.EmailClicked, Data: &events.Click{Link: "https://acme.example/"}})
+		}
+		remove := func() (deletes, steps int) {
+			trace.Take()
+			for after := ""; ; steps++ {
+				var err error
+				after, err = s.b.RemoveRecipients(t.Context(), s.Acme.TeamID, s.DB.Now().Add(time.Hour), after)
+				if s.Must(err); after == "" {
+					break
+				}
+			}
+			for _, made := range trace.Take() {
+				if strings.HasPrefix(made.SQL, "DELETE") {
+					deletes++
+				}
+			}
+			return deletes, steps
+		}
+		if deletes, _ := remove(); deletes != 9 {
+			t.Errorf("%d statements delete from 3 tables of 3 broadcasts", deletes)
+		}
+		s.mustCount(0, `SELECT COUNT(*) FROM broadcast_recipients`)
+		if deletes, steps := remove(); deletes != 0 || steps != 1 {
+			t.Errorf("nothing is left, and %d statements delete it in %d steps", deletes, steps)
+		}
+		s.Happen(clicks[1])
+		s.mustCount(1, `SELECT COUNT(*) FROM broadcast_clicks`)
+		if deletes, _ := remove(); deletes != 3 {
+			t.Errorf("%d statements delete what a late click left", deletes)
+		}
+		s.mustCount(0, `SELECT COUNT(*) FROM broadcast_clicks`)
+		s.mustCount(0, `SELECT COUNT(*) FROM broadcast_links`)
+	})
+}
+
+// Erasing an address for a team reads nothing of other teams, and recipients in steps.
+func TestErasingReadsParts(t *testing.T) {
+	t.Parallel()
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		s := newSender(t, testnode.New(t, d, testnode.Options{}))
+		s.entered(20)
+		a, err := erasure.Parse("r1@reader.example")
+		s.Must(err)
+		reads := func(teams ...string) (n int) {
+			trace.Take()
+			_, err := broadcasts.EraseAddress(t.Context(), s.DB, a, erasure.Scope{Teams: teams, DryRun: true})
+			s.Must(err)
+			for _, made := range trace.Take() {
+				if strings.Contains(made.SQL, "broadcast_recipients") {
+					if n++; !strings.Contains(made.SQL, "LIMIT") {
+						t.Errorf("a read without end: %s", made.SQL)
+					}
+				}
+			}
+			return n
+		}
+		if n := reads(s.Other.TeamID); n != 0 {
+			t.Errorf("the recipients of another team are read, %d times", n)
+		}
+		if n := reads(s.Acme.TeamID); n != 2 { // the end of the part, and the part
+			t.Errorf("%d reads, want 2", n)
+		}
+	})
+}

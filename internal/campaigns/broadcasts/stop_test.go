@@ -1,0 +1,359 @@
+package broadcasts_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/campaigns/broadcasts"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/sending/delivery"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/testnode"
+)
+
+// delivery is the kind of the jobs of delivery into an outbox.
+func (s *sender) delivery() jobs.Kind {
+	d := delivery.New(delivery.Config{Transport: delivery.Capture, Hostname: "mx.postrider.test", Unsigned: true,
+		LaneConnections: 5}, delivery.Parts{DB: s.DB, Queue: s.Queue, Recorder: s.Recorder, Emails: s.Emails,
+		Domains: s.Domains, Keys: s.Keys, DNS: s.DNS, Blobs: s.Blobs, Broadcasts: s.b, Log: s.Log})
+	return d.Kind()
+}
+
+// entered sends a broadcast to n contacts, and returns it when its emails wait for delivery.
+func (s *sender) entered(n int) (broadcastID string) {
+	s.T.Helper()
+	s.readers(n)
+	id := s.draft(s.news())
+	s.send(id)
+	stop := s.Run(s.b.Kinds()...)
+	s.walked(id, n)
+	stop()
+	return id
+}
+
+// What a paused broadcast has entered waits without being claimed again, and is delivered once it is resumed. Emails
+// besides it are delivered meanwhile.
+func TestPauseHoldsWhatIsEntered(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		const n = 60
+		id := s.entered(n)
+		s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id))
+		s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id)) // which changes nothing
+		other := s.Send(testnode.Hello("someone@elsewhere.example"))
+		s.Run(append(s.b.Kinds(), s.delivery())...)
+		testnode.Until(t, "all emails are held", func() bool {
+			return s.Count(`SELECT COUNT(*) FROM jobs WHERE held = $1`, id) == n
+		})
+		testnode.Until(t, "the other email is delivered", func() bool { return s.Email(other).LastEvent == emails.Delivered })
+		s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 'queued'`, id)
+		s.mustCount(n, `SELECT COUNT(*) FROM jobs WHERE held = $1 AND attempt = 1`, id)
+		s.Must(s.b.Resume(t.Context(), s.Acme, id))
+		s.until(id, broadcasts.Sent)
+		s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 'delivered'`, id)
+		s.mustCount(n, `SELECT COUNT(*) FROM email_attempts a JOIN emails e ON e.id = a.email_id
+			WHERE e.broadcast_id = $1`, id)
+		s.mustCount(n, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND state = 'delivered'`, id)
+		s.mustCount(0, `SELECT COUNT(*) FROM jobs WHERE kind IN ('delivery', 'broadcast', 'broadcast.release')`)
+		r, err := s.b.Results(t.Context(), s.Acme.TeamID, id)
+		s.Must(err)
+		if r.Sent != n || r.Delivered != n || r.Waiting != 0 {
+			t.Errorf("results %+v", r.Tally)
+		}
+	})
+}
+
+// A broadcast that is paused enters nobody else, and goes on where it was.
+func TestPauseStopsTheWalk(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		const n = 30
+		s.readers(n)
+		draft := s.news()
+		draft.Options.Pace = 3600 // one in four seconds or so
+		id := s.draft(draft)
+		s.send(id)
+		s.Run(s.b.Kinds()...)
+		testnode.Until(t, "it has begun", func() bool { return s.broadcast(id).Entered > 0 })
+		s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id))
+		entered := s.broadcast(id).Entered
+		if entered >= n {
+			t.Fatalf("%d were entered at once, in spite of the pace", entered)
+		}
+		// Its job ends when it finds the broadcast paused.
+		s.Update(func(tx *db.Tx) error {
+			_, err := s.Queue.Move(t.Context(), tx, broadcasts.Kind, s.Acme.TeamID, id, tx.Now())
+			return err
+		})
+		testnode.Until(t, "its job ends", func() bool {
+			return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast'`) == 0
+		})
+		if now := s.broadcast(id).Entered; now != entered {
+			t.Errorf("%d were entered after the pause", now-entered)
+		}
+		s.Update(func(tx *db.Tx) error { // without the pace it takes no time
+			_, err := tx.Exec(t.Context(), `UPDATE broadcasts SET options = '{}', next_at = 0`)
+			return err
+		})
+		s.Must(s.b.Resume(t.Context(), s.Acme, id))
+		s.walked(id, n)
+		s.mustCount(n, `SELECT COUNT(DISTINCT recipients) FROM emails`)
+	})
+}
+
+// A broadcast that is canceled while it is sent ends what no host was given yet as canceled, also what was held, and
+// says so in the timeline.
+func TestCancelEndsWhatIsEntered(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		const n = 40
+		id := s.entered(n)
+		s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id))
+		s.Run(append(s.b.Kinds(), s.delivery())...)
+		testnode.Until(t, "some emails are held", func() bool {
+			return s.Count(`SELECT COUNT(*) FROM jobs WHERE held = $1`, id) > 0
+		})
+		_, err := s.b.Cancel(t.Context(), s.Acme.TeamID, id)
+		s.Must(err)
+		testnode.Until(t, "no job is left", func() bool {
+			return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind IN ('delivery', 'broadcast', 'broadcast.release')`) == 0
+		})
+		s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 'canceled'`, id)
+		s.mustCount(n, `SELECT COUNT(*) FROM email_events WHERE broadcast_id = $1 AND type = 'canceled'`, id)
+		s.mustCount(n, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1 AND state = 'canceled'`, id)
+		s.mustCount(0, `SELECT COUNT(*) FROM email_attempts`)
+		if b := s.broadcast(id); b.Status != broadcasts.Canceled || b.SentAt.IsZero() {
+			t.Errorf("it is %s, sent at %s", b.Status, b.SentAt)
+		}
+		if _, err := s.b.Cancel(t.Context(), s.Acme.TeamID, id); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("canceled again: %v", err)
+		}
+	})
+}
+
+// A scheduled broadcast that is canceled is a draft again, can be sent at another time, and is sent once.
+func TestScheduled(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		s.readers(2)
+		id := s.draft(s.news())
+		_, err := s.b.Send(t.Context(), s.Acme, id, "in 1 hour")
+		s.Must(err)
+		s.Run(s.b.Kinds()...)
+		_, err = s.b.Cancel(t.Context(), s.Acme.TeamID, id)
+		s.Must(err)
+		if b := s.broadcast(id); b.Status != broadcasts.Draft || !b.ScheduledAt.IsZero() {
+			t.Fatalf("it is %s, at %s", b.Status, b.ScheduledAt)
+		}
+		s.mustCount(0, `SELECT COUNT(*) FROM jobs`)
+		_, err = s.b.Send(t.Context(), s.Acme, id, s.DB.Now().Add(300*time.Millisecond).Format(time.RFC3339Nano))
+		s.Must(err)
+		s.walked(id, 2)
+		s.mustCount(2, `SELECT COUNT(*) FROM emails`)
+	})
+}
+
+// What somebody can mend pauses a broadcast and is told; what nobody can ends it. Contacts that are added after the
+// start are not mailed.
+func TestItStopsByItself(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		harm   func(s *sender)
+		mend   func(s *sender)
+		reason broadcasts.Reason
+		status broadcasts.Status
+	}{
+		"suspended": {
+			harm:   func(s *sender) { s.Must(s.Teams.SetSuspended(s.T.Context(), s.Acme.TeamID, true)) },
+			mend:   func(s *sender) { s.Must(s.Teams.SetSuspended(s.T.Context(), s.Acme.TeamID, false)) },
+			reason: broadcasts.TeamSuspended, status: broadcasts.Paused,
+		},
+		"key deleted": {
+			harm:   func(s *sender) { s.Must(s.Teams.DeleteKey(s.T.Context(), s.Acme.TeamID, s.Acme.ID)) },
+			mend:   func(s *sender) { s.Acme.Kind, s.Acme.ID = "system", "" },
+			reason: broadcasts.KeyDeleted, status: broadcasts.Paused,
+		},
+		"segment deleted": {
+			harm:   func(s *sender) { s.Must(s.Contacts.DeleteSegment(s.T.Context(), s.Acme.TeamID, s.segment)) },
+			reason: broadcasts.SegmentDeleted, status: broadcasts.Failed,
+		},
+		"domain deleted": {
+			harm:   func(s *sender) { s.Must(s.Domains.Delete(s.T.Context(), s.Acme.TeamID, s.Sender.ID)) },
+			reason: broadcasts.NotAllowed, status: broadcasts.Paused,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			each(t, func(t *testing.T, s *sender) {
+				s.readers(3)
+				id := s.draft(s.news())
+				s.send(id)
+				c.harm(s)
+				s.Run(s.b.Kinds()...)
+				s.until(id, c.status)
+				b := s.broadcast(id)
+				if b.Reason != c.reason || b.Reason.Message() == "" || b.Entered != 0 {
+					t.Errorf("reason %q, %d entered", b.Reason, b.Entered)
+				}
+				testnode.Until(t, "the team is told", func() bool { return strings.Contains(s.told(), b.Reason.Message()) })
+				if c.mend == nil {
+					return
+				}
+				c.mend(s)
+				s.join("late@reader.example")
+				s.Must(s.b.Resume(t.Context(), s.Acme, id))
+				s.walked(id, 3)
+			})
+		})
+	}
+}
+
+// A broadcast that a quota has no room for enters what there is room for, and pauses; resumed with more room, it mails
+// the rest, and nobody twice.
+func TestQuotaUsedUp(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		quota := func(n int64) {
+			s.Must(s.Volume.Set(t.Context(), s.Teams, s.Acme.TeamID, func(q *teams.Quota) { q.Monthly = n }))
+		}
+		quota(5)
+		s.readers(12)
+		id := s.draft(s.news())
+		s.send(id)
+		s.Run(s.b.Kinds()...)
+		s.until(id, broadcasts.Paused)
+		if b := s.broadcast(id); b.Reason != broadcasts.MonthlyQuota || b.Entered != 5 {
+			t.Errorf("paused for %q with %d entered, want 5", b.Reason, b.Entered)
+		}
+		testnode.Until(t, "the team is told", func() bool {
+			return strings.Contains(s.told(), broadcasts.MonthlyQuota.Message())
+		})
+		quota(12)
+		s.Must(s.b.Resume(t.Context(), s.Acme, id))
+		s.walked(id, 12)
+		s.mustCount(12, `SELECT COUNT(DISTINCT contact_id) FROM emails`)
+	})
+}
+
+// Too many bounces pause a broadcast, which is told by a notice and an event; who resumes it decides that it goes on.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		var seen testnode.Seen
+		s.Recorder.Listen(&seen)
+		const n = 240
+		id := s.entered(n)
+		at := s.emailsOf(id)
+		happen := func(kind events.Type, ids []string) {
+			for some := range slices.Chunk(ids, 50) {
+				var all []events.Event
+				for _, emailID := range some {
+					e := events.Event{TeamID: s.Acme.TeamID, EmailID: emailID, BroadcastID: id, Type: kind,
+						Recipient: s.Email(emailID).To[0]}
+					if kind == events.EmailBounced {
+						e.Data = &events.Bounce{Type: "Permanent", SubType: "NoEmail", Suppress: true}
+					}
+					all = append(all, e)
+				}
+				s.Happen(all...)
+			}
+		}
+		happen(events.EmailDelivered, at[:200])
+		happen(events.EmailBounced, at[200:210]) // 10 of 210
+		s.Run(s.b.Kinds()...)
+		testnode.Until(t, "the guard has looked", func() bool {
+			return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast.guard'`) == 0
+		})
+		if b := s.broadcast(id); b.Status != broadcasts.Queued {
+			t.Fatalf("it is %s below the limit", b.Status)
+		}
+		happen(events.EmailBounced, at[210:215]) // 15 of 215
+		s.until(id, broadcasts.Paused)
+		if b := s.broadcast(id); b.Reason != broadcasts.TooManyBounces {
+			t.Errorf("paused for %q", b.Reason)
+		}
+		testnode.Until(t, "the team is told", func() bool { return strings.Contains(s.told(), "bounced") })
+		paused := 0
+		for _, e := range seen.Take() {
+			if e.Type == events.BroadcastPaused {
+				paused++
+				if d := e.Data.(*events.Broadcast); d.ID != id || d.Reason != "too_many_bounces" {
+					t.Errorf("the event says %+v", d)
+				}
+			}
+		}
+		if paused != 1 {
+			t.Errorf("%d events broadcast.paused, want 1", paused)
+		}
+		s.Must(s.b.Resume(t.Context(), s.Acme, id))
+		happen(events.EmailBounced, at[215:220])
+		testnode.Until(t, "the guard has looked again", func() bool {
+			return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast.guard'`) == 0
+		})
+		if b := s.broadcast(id); b.Status != broadcasts.Queued {
+			t.Errorf("it is %s again although it was resumed", b.Status)
+		}
+		all, _, _, err := s.b.Recipients(t.Context(), s.Acme.TeamID, id, broadcasts.RecipientQuery{Type: "bounced",
+			BounceType: "permanent"}, pageOf(100))
+		s.Must(err)
+		if len(all) != 20 || all[0].BounceType != "permanent" {
+			t.Errorf("%d bounced", len(all))
+		}
+	})
+}
+
+// Bounces that come while a broadcast is paused by hand pause it again when it is resumed, once.
+func TestGuardLooksWhenResumed(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		id := s.entered(210)
+		var delivered, bounced []events.Event
+		for i, emailID := range s.emailsOf(id) {
+			delivered = append(delivered, s.event(id, emailID, events.EmailDelivered))
+			if i < 50 {
+				e := s.event(id, emailID, events.EmailBounced)
+				e.Data = &events.Bounce{Type: "Permanent", SubType: "NoEmail"}
+				bounced = append(bounced, e)
+			}
+		}
+		s.Happen(delivered...)
+		s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id))
+		s.Happen(bounced...)
+		s.guard(id)
+		if b := s.broadcast(id); b.Status != broadcasts.Paused || b.Reason != "" {
+			t.Fatalf("it is %s for %q", b.Status, b.Reason)
+		}
+		s.Must(s.b.Resume(t.Context(), s.Acme, id))
+		s.guard(id)
+		if b := s.broadcast(id); b.Status != broadcasts.Paused || b.Reason != broadcasts.TooManyBounces {
+			t.Errorf("after it was resumed it is %s for %q", b.Status, b.Reason)
+		}
+		if !strings.Contains(s.told(), "bounced") {
+			t.Error("the team is not told")
+		}
+		s.Must(s.b.Resume(t.Context(), s.Acme, id)) // by somebody who was told
+		s.mustCount(0, `SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast.guard'`)
+		s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id))
+		s.Must(s.b.Resume(t.Context(), s.Acme, id))
+		s.mustCount(0, `SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast.guard'`)
+	})
+}
+
+// emailsOf are the ids of a broadcast's emails.
+func (s *sender) emailsOf(broadcastID string) []string {
+	s.T.Helper()
+	rows, err := s.DB.Query(s.T.Context(), `SELECT email_id FROM broadcast_recipients WHERE broadcast_id = $1
+		AND email_id <> '' ORDER BY contact_id`, broadcastID)
+	all, err := db.Collect(rows, err, func(r db.Row) (id string, err error) {
+		err = r.Scan(&id)
+		return id, err
+	})
+	s.Must(err)
+	return all
+}

@@ -19,9 +19,9 @@ var layers = [][]string{
 	{"internal/api", "internal/dashboard", "internal/submission", "internal/links", "internal/signin", "internal/oauth",
 		"internal/mcp"},
 	{"internal/web"},
-	{"internal/sending/delivery", "internal/receiving", "internal/sending/tracking", "internal/webhooks", "internal/campaigns/broadcasts",
-		"internal/campaigns/automations", "internal/audience/imports", "internal/exports", "internal/privacy", "internal/live",
-		"internal/notices", "internal/retention"},
+	{"internal/sending/delivery", "internal/outbound/receiving", "internal/sending/tracking", "internal/outbound/webhooks", "internal/campaigns/broadcasts",
+		"internal/campaigns/automations", "internal/audience/imports", "internal/outbound/exports", "internal/outbound/privacy", "internal/outbound/eventstream",
+		"internal/outbound/notifications", "internal/outbound/retention"},
 	{"internal/testnode"},
 	resources,
 	{"internal/campaigns/automations/engine"},
@@ -42,7 +42,7 @@ var layers = [][]string{
 // resources may import those named after them.
 var resources = []string{"internal/sending/approvals", "internal/sending/emails", "internal/sending/templates", "internal/campaigns/customevents",
 	"internal/sending/content", "internal/audience/contacts",
-	"internal/sending/domains", "internal/sending/suppressions", "internal/requestlog", "internal/sending/metrics", "internal/accounts/quotas",
+	"internal/sending/domains", "internal/sending/suppressions", "internal/outbound/requestlog", "internal/sending/metrics", "internal/accounts/quotas",
 	"internal/accounts/grants", "internal/accounts/members", "internal/accounts/teams", "internal/accounts/users", "internal/sending/preflight"}
 
 // exceptions are pairs of packages of one layer, with the reason.

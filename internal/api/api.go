@@ -73,24 +73,24 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 	"github.com/postrider/postrider/internal/campaigns/customevents"
-	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/lib/lograte"
-	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/outbound/eventstream"
+	"github.com/postrider/postrider/internal/outbound/exports"
+	"github.com/postrider/postrider/internal/outbound/privacy"
+	"github.com/postrider/postrider/internal/outbound/receiving"
+	"github.com/postrider/postrider/internal/outbound/requestlog"
+	"github.com/postrider/postrider/internal/outbound/webhooks"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/fairshare"
-	"github.com/postrider/postrider/internal/privacy"
-	"github.com/postrider/postrider/internal/receiving"
-	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/sending/approvals"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/metrics"
 	"github.com/postrider/postrider/internal/sending/suppressions"
 	"github.com/postrider/postrider/internal/sending/templates"
-	"github.com/postrider/postrider/internal/webhooks"
 )
 
 // Services are the resources that the API exposes.
@@ -108,7 +108,7 @@ type Services struct {
 	Logs         *requestlog.Service
 	Metrics      *metrics.Service
 	Webhooks     *webhooks.Service
-	Live         *live.Service
+	Live         *eventstream.Service
 	Receiving    *receiving.Service
 	Imports      *imports.Service
 	Exports      *exports.Service

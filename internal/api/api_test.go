@@ -29,21 +29,21 @@ import (
 	"github.com/postrider/postrider/internal/audience/imports"
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
-	"github.com/postrider/postrider/internal/exports"
-	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
+	"github.com/postrider/postrider/internal/outbound/eventstream"
+	"github.com/postrider/postrider/internal/outbound/exports"
+	"github.com/postrider/postrider/internal/outbound/privacy"
+	"github.com/postrider/postrider/internal/outbound/receiving"
+	"github.com/postrider/postrider/internal/outbound/requestlog"
+	"github.com/postrider/postrider/internal/outbound/webhooks"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/platform/events"
-	"github.com/postrider/postrider/internal/privacy"
-	"github.com/postrider/postrider/internal/receiving"
-	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/metrics"
 	"github.com/postrider/postrider/internal/testnode"
-	"github.com/postrider/postrider/internal/webhooks"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -78,7 +78,7 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 	s.Webhooks = webhooks.New(webhooks.Config{}, webhooks.Parts{DB: d, Queue: n.Queue, Keys: n.Keys, Guard: n.Guard,
 		Domains: n.Domains, Log: n.Log})
 	n.Recorder.Listen(s.Webhooks)
-	s.Live = live.New(d, n.Log, func(ctx context.Context, tx *db.Tx, e *events.Event) (m live.Message, err error) {
+	s.Live = eventstream.New(d, n.Log, func(ctx context.Context, tx *db.Tx, e *events.Event) (m eventstream.Message, err error) {
 		m.Type = e.Type
 		m.ID, m.Payload, err = s.Webhooks.Render(ctx, tx, e)
 		return m, err

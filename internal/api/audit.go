@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/outbound/exports"
 	"github.com/postrider/postrider/internal/platform/audit"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/outbound/exports"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )

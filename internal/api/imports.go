@@ -15,7 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/audience/imports"
-	"github.com/postrider/postrider/internal/exports"
+	"github.com/postrider/postrider/internal/outbound/exports"
 )
 
 const importsLimit = 10 // items of a list without a limit (specification, Limits)

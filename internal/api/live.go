@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/live"
+	"github.com/postrider/postrider/internal/outbound/eventstream"
+	"github.com/postrider/postrider/internal/outbound/webhooks"
 	"github.com/postrider/postrider/internal/platform/events"
-	"github.com/postrider/postrider/internal/webhooks"
 )
 
 const (
@@ -66,7 +66,7 @@ func (a *API) listen(rec *recorder, r *http.Request) {
 			return
 		}
 		switch {
-		case errors.Is(err, live.ErrClosed), r.Context().Err() != nil:
+		case errors.Is(err, eventstream.ErrClosed), r.Context().Err() != nil:
 			return
 		case err != nil:
 			rec.cause = err
@@ -88,7 +88,7 @@ func (a *API) listen(rec *recorder, r *http.Request) {
 }
 
 // openTail returns a tail with a place for its stream, which leave gives back.
-func (a *API) openTail(w *recorder, r *http.Request) (t *live.Tail, leave func(), err error) {
+func (a *API) openTail(w *recorder, r *http.Request) (t *eventstream.Tail, leave func(), err error) {
 	if err := w.actor.Require(listenScope); err != nil {
 		return nil, nil, err
 	}

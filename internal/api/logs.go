@@ -10,7 +10,7 @@ import (
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
-	"github.com/postrider/postrider/internal/requestlog"
+	"github.com/postrider/postrider/internal/outbound/requestlog"
 )
 
 // logsQuery are the filters of the list of logs, which the public API does not have.

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/privacy"
+	"github.com/postrider/postrider/internal/outbound/privacy"
 )
 
 type eraseIn struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/message"
-	"github.com/postrider/postrider/internal/receiving"
+	"github.com/postrider/postrider/internal/outbound/receiving"
 )
 
 // ReceivedItem is a received email in a list.

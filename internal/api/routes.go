@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/exports"
-	"github.com/postrider/postrider/internal/privacy"
+	"github.com/postrider/postrider/internal/outbound/exports"
+	"github.com/postrider/postrider/internal/outbound/privacy"
 )
 
 // operations returns all operations of the API, each with the scope that an actor needs for it. To retrieve one

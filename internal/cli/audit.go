@@ -11,7 +11,7 @@ import (
 	"unicode"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/exports"
+	"github.com/postrider/postrider/internal/outbound/exports"
 	"github.com/postrider/postrider/internal/platform/audit"
 )
 

@@ -16,17 +16,17 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/outbound/privacy"
+	"github.com/postrider/postrider/internal/outbound/receiving"
+	"github.com/postrider/postrider/internal/outbound/requestlog"
+	"github.com/postrider/postrider/internal/outbound/webhooks"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/platform/events"
-	"github.com/postrider/postrider/internal/privacy"
-	"github.com/postrider/postrider/internal/receiving"
-	"github.com/postrider/postrider/internal/requestlog"
 	"github.com/postrider/postrider/internal/sending/approvals"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/suppressions"
-	"github.com/postrider/postrider/internal/webhooks"
 )
 
 const emailsUsage = `use one of

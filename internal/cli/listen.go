@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/postrider/postrider/internal/webhooks"
+	"github.com/postrider/postrider/internal/outbound/webhooks"
 )
 
 const (

@@ -30,17 +30,22 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 	"github.com/postrider/postrider/internal/campaigns/customevents"
-	"github.com/postrider/postrider/internal/exports"
 	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/fileperm"
 	"github.com/postrider/postrider/internal/links"
-	"github.com/postrider/postrider/internal/live"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/mcp"
-	"github.com/postrider/postrider/internal/notices"
 	"github.com/postrider/postrider/internal/oauth"
+	"github.com/postrider/postrider/internal/outbound/eventstream"
+	"github.com/postrider/postrider/internal/outbound/exports"
+	"github.com/postrider/postrider/internal/outbound/notifications"
+	"github.com/postrider/postrider/internal/outbound/privacy"
+	"github.com/postrider/postrider/internal/outbound/receiving"
+	"github.com/postrider/postrider/internal/outbound/requestlog"
+	"github.com/postrider/postrider/internal/outbound/retention"
+	"github.com/postrider/postrider/internal/outbound/webhooks"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -49,10 +54,6 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/platform/netguard"
 	"github.com/postrider/postrider/internal/platform/nodelimits"
-	"github.com/postrider/postrider/internal/privacy"
-	"github.com/postrider/postrider/internal/receiving"
-	"github.com/postrider/postrider/internal/requestlog"
-	"github.com/postrider/postrider/internal/retention"
 	"github.com/postrider/postrider/internal/sending/approvals"
 	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/delivery"
@@ -64,7 +65,6 @@ import (
 	"github.com/postrider/postrider/internal/sending/tracking"
 	"github.com/postrider/postrider/internal/signin"
 	"github.com/postrider/postrider/internal/web"
-	"github.com/postrider/postrider/internal/webhooks"
 )
 
 // node is one running Postrider, with all parts built and connected.
@@ -97,7 +97,7 @@ type node struct {
 	automations *automations.Service
 	receiving   *receiving.Service
 	logs        *requestlog.Service
-	live        *live.Service
+	live        *eventstream.Service
 	imports     *imports.Service
 	tracking    *tracking.Service
 	privacy     *privacy.Service
@@ -284,7 +284,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	recorder.Listen(n.contacts)
 	counters := metrics.New(n.db)
 	recorder.Listen(counters)
-	notify := notices.New(notices.Config{From: c.NoticeFrom, OperatorTeam: c.OperatorTeam}, n.db, n.queue, n.emails,
+	notify := notifications.New(notifications.Config{From: c.NoticeFrom, OperatorTeam: c.OperatorTeam}, n.db, n.queue, n.emails,
 		n.teams, n.log)
 	n.domains.Notify, n.volume.Notify = notify.Tell, notify.Tell
 	if c.NoticeFrom != "" {
@@ -331,7 +331,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		return err
 	}
 
-	n.live = live.New(n.db, n.log, func(ctx context.Context, tx *db.Tx, e *events.Event) (m live.Message, err error) {
+	n.live = eventstream.New(n.db, n.log, func(ctx context.Context, tx *db.Tx, e *events.Event) (m eventstream.Message, err error) {
 		m.Type = e.Type
 		m.ID, m.Payload, err = hooks.Render(ctx, tx, e)
 		return m, err

@@ -7,9 +7,9 @@ import (
 	"net/http"
 
 	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/outbound/privacy"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
-	"github.com/postrider/postrider/internal/privacy"
 )
 
 // broadcast does what can be done with broadcasts.

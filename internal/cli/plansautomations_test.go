@@ -9,9 +9,9 @@ import (
 
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/customevents"
+	"github.com/postrider/postrider/internal/outbound/privacy"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
-	"github.com/postrider/postrider/internal/privacy"
 )
 
 // happens has an event happen to the contact with an address.

@@ -11,9 +11,9 @@ import (
 	"github.com/postrider/postrider/internal/mail/milter"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
+	"github.com/postrider/postrider/internal/outbound/receiving"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/keyring"
-	"github.com/postrider/postrider/internal/receiving"
 )
 
 // newReceiving builds the service for received mail: every node shows it, and those with the role receiving accept

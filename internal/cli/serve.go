@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/notices"
+	"github.com/postrider/postrider/internal/outbound/notifications"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
@@ -102,7 +102,7 @@ func newCommandNode(ctx context.Context, c config.Config, e *env) (*node, error)
 	})
 	n.grants = n.newGrants(nil) // for what commands end: they give no tokens
 	n.teams.Trial, n.volume = trial(c), newVolume(n.db)
-	n.volume.Notify = notices.New(notices.Config{}, n.db, n.queue, nil, n.teams, n.log).Tell
+	n.volume.Notify = notifications.New(notifications.Config{}, n.db, n.queue, nil, n.teams, n.log).Tell
 	return n, nil
 }
 

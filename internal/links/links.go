@@ -22,7 +22,7 @@ import (
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/lograte"
-	"github.com/postrider/postrider/internal/receiving"
+	"github.com/postrider/postrider/internal/outbound/receiving"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/postrider/postrider/internal/receiving"
+	"github.com/postrider/postrider/internal/outbound/receiving"
 )
 
 // give serves the file that the token of a link refers to.

@@ -10,9 +10,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"golang.org/x/net/html"
 
+	"github.com/postrider/postrider/internal/outbound/receiving"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
-	"github.com/postrider/postrider/internal/receiving"
 	"github.com/postrider/postrider/internal/testnode"
 )
 

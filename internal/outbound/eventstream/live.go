@@ -1,0 +1,252 @@
+// Package live shows a team its events while they happen, as the payloads that webhook endpoints receive, for people
+// who develop against them.
+//
+// # How it works
+//
+// A team is watched while a tail is open and for up to [lease] after the last one was closed. [Service.Recorded]
+// inserts the payloads of a watched team's events in the transaction that records them; for other teams it only
+// checks a map in memory. Tails read these rows when a hint wakes them, and otherwise every second. So a tail shows
+// what any node records, and one that was interrupted continues where it was, on any node.
+//
+// # Invariants
+//
+// A tail shows every event whose transaction takes less than [overlap] at least once, and roughly in order:
+// transactions may commit in another order than they began, so it reads the last [overlap] again. It holds at most one
+// batch for a slow reader. On one node, a team has at most [tailsMax] tails.
+//
+// # When it fails
+//
+// A lost hint costs a second. Events that other nodes record before they notice that a team is watched, within
+// [refresh], are missed; so are those after the lease has expired. [Tail.Missed] reports whether a tail continued
+// after its lease had expired. When rendering or inserting a payload fails, the transaction that records the event
+// fails.
+//
+// # What it does not do
+//
+// It delivers nothing and keeps no history: webhooks do.
+package eventstream
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+)
+
+const (
+	lease     = 5 * time.Minute
+	renew     = time.Minute // how often the lease is renewed while a tail is open
+	refresh   = 2 * time.Second
+	poll      = time.Second
+	pace      = 100 * time.Millisecond // least time between two reads of a tail
+	overlap   = 10 * time.Second
+	batch     = 100
+	tailsMax  = 5
+	hintTopic = "live"
+	newTail   = "watch " // prefix of a hint that a team is watched from now on
+	sweepRows = 500
+)
+
+// Message is an event as webhook endpoints receive it.
+type Message struct {
+	ID      string // of the webhook message
+	Type    events.Type
+	Payload string
+}
+
+// Render returns the message of an event, in the transaction that records it. A message without an id is not shown.
+type Render func(ctx context.Context, tx *db.Tx, e *events.Event) (Message, error)
+
+// Service manages the tails of this node.
+type Service struct {
+	d      *db.DB
+	log    *slog.Logger
+	render Render
+	closed chan struct{}
+	once   sync.Once
+
+	mu      sync.Mutex
+	learned bool                 // whether watched was read from the database
+	watched map[string]time.Time // team -> until when it is watched
+	tails   map[string][]*Tail
+}
+
+// New returns the service. It must be registered as a listener of the recorder, and run. Create it after the service
+// of teams: that service must get each hint of a change first, because the readers of tails query it.
+func New(d *db.DB, log *slog.Logger, render Render) *Service {
+	s := &Service{d: d, log: log, render: render, closed: make(chan struct{}), watched: map[string]time.Time{},
+		tails: map[string][]*Tail{}}
+	d.OnHint(hintTopic, s.hint)
+	d.OnHint(teams.HintTopic, func(string) { s.look() })
+	return s
+}
+
+// look makes Next of every tail return, because a team or a key has changed and its reader must check again whether
+// it may read the tail.
+func (s *Service) look() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, all := range s.tails {
+		for _, t := range all {
+			select {
+			case t.changed <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// hint wakes the tails of a team that has new messages, or notes that a team is watched.
+func (s *Service) hint(payload string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if team := payload[min(len(newTail), len(payload)):]; payload == newTail+team {
+		s.watched[team] = s.d.Now().Add(lease)
+		return
+	}
+	for _, t := range s.tails[payload] {
+		select {
+		case t.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Run reads which teams other nodes watch, until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	every := refresh
+	if s.d.Alone() {
+		every = time.Minute // tails of this node are known at once
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if err := s.learn(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("could not read which teams are watched; it is tried again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *Service) learn(ctx context.Context) error { return s.learnFrom(ctx, s.d.Reader) }
+
+func (s *Service) learnFrom(ctx context.Context, r db.Reader) error {
+	now := s.d.Now()
+	found, err := watchedTeams(ctx, r, now)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.learned = true
+	for team, until := range s.watched {
+		if until.Before(now) {
+			delete(s.watched, team)
+		}
+	}
+	for team, until := range found {
+		if s.watched[team].Before(until) {
+			s.watched[team] = until
+		}
+	}
+	return nil
+}
+
+// begun reads which teams are watched if this node was just started and has not yet.
+func (s *Service) begun(ctx context.Context, tx *db.Tx) error {
+	s.mu.Lock()
+	learned := s.learned
+	s.mu.Unlock()
+	if learned {
+		return nil
+	}
+	return s.learnFrom(ctx, tx.Reader)
+}
+
+func (s *Service) watches(teamID string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.watched[teamID].After(now)
+}
+
+// Recorded inserts the messages of events of watched teams.
+func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
+	if err := s.begun(ctx, tx); err != nil {
+		return fmt.Errorf("read which teams are watched: %w", err)
+	}
+	var hinted []string
+	for i := range all {
+		e := &all[i]
+		if !s.watches(e.TeamID, tx.Now()) {
+			continue
+		}
+		m, err := s.render(ctx, tx, e)
+		if err != nil {
+			return fmt.Errorf("show an event %s: %w", e.Type, err)
+		}
+		if m.ID == "" {
+			continue
+		}
+		insert(ctx, tx, e.TeamID, &m)
+		if !slices.Contains(hinted, e.TeamID) {
+			team := e.TeamID
+			hinted = append(hinted, team)
+			tx.AfterCommit(func() { s.d.Hint(hintTopic, team) })
+		}
+	}
+	return nil
+}
+
+// Close ends all tails of this node: their Next returns ErrClosed.
+func (s *Service) Close() { s.once.Do(func() { close(s.closed) }) }
+
+// Open opens a tail of a team's events of some types, or of all types if none are given. after is the id of the last
+// message that an interrupted tail showed, or empty. The caller must close the tail. When the team has too many tails
+// the error is a TooFast fault.
+func (s *Service) Open(ctx context.Context, teamID string, types []events.Type, after string) (*Tail, error) {
+	t := &Tail{s: s, team: teamID, types: types, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		seen: map[string]time.Time{}}
+	s.mu.Lock()
+	full := len(s.tails[teamID]) >= tailsMax
+	if !full {
+		s.tails[teamID] = append(s.tails[teamID], t)
+	}
+	s.mu.Unlock()
+	if full {
+		return nil, fault.New(fault.TooFast, "",
+			"This team watches its events %d times already. Close one of those and try again.", tailsMax)
+	}
+	if err := t.begin(ctx, after); err != nil {
+		t.Close()
+		return nil, fmt.Errorf("watch events: %w", err)
+	}
+	return t, nil
+}
+
+// Sweep deletes messages that no tail will show any more, and expired leases.
+func (s *Service) Sweep(ctx context.Context) error {
+	now := s.d.Now()
+	for more := true; more; {
+		err := s.d.Update(ctx, func(tx *db.Tx) error {
+			n, err := deleteOld(ctx, tx, firstAt(now.Add(-2*lease)), sweepRows)
+			deleteTails(ctx, tx, now.Add(-lease))
+			more = n == sweepRows
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("delete what was shown live: %w", err)
+		}
+	}
+	return nil
+}

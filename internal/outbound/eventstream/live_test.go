@@ -1,0 +1,306 @@
+package eventstream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/outbound/eventstream"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/events"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// node is a service with its database and its recorder.
+type node struct {
+	*eventstream.Service
+	d        *db.DB
+	recorder events.Recorder
+	rendered int
+}
+
+func newNode(d *db.DB) *node {
+	n := &node{d: d}
+	n.Service = eventstream.New(d, slog.New(slog.DiscardHandler), func(_ context.Context, _ *db.Tx,
+		e *events.Event) (eventstream.Message, error) {
+		n.rendered++
+		if e.Type == events.EmailQueued {
+			return eventstream.Message{}, nil
+		}
+		return eventstream.Message{ID: messageID(e.ID), Type: e.Type, Payload: `{"of":"` + e.EmailID + `"}`}, nil
+	})
+	n.recorder.Listen(n.Service)
+	return n
+}
+
+// made numbers ids.
+var made atomic.Int64
+
+// newID is an id of the present even if the time is simulated: those of package id never go back.
+func newID() string {
+	ms := time.Now().UnixMilli()
+	return fmt.Sprintf("%08x-%04x-7%03x-8000-%012x", ms>>16, ms&0xffff, made.Add(1)&0xfff, made.Load())
+}
+
+func messageID(eventID string) string { return "msg_" + strings.ReplaceAll(eventID, "-", "") }
+
+// happen records an event and returns the id of its message.
+func (n *node) happen(t *testing.T, team string, typ events.Type) string {
+	t.Helper()
+	e := events.Event{ID: newID(), TeamID: team, EmailID: "e1", Type: typ}
+	if err := n.d.Update(t.Context(), func(tx *db.Tx) error { return n.recorder.Record(t.Context(), tx, e) }); err != nil {
+		t.Fatal(err)
+	}
+	return messageID(e.ID)
+}
+
+func (n *node) open(t *testing.T, team, after string, types ...events.Type) *eventstream.Tail {
+	t.Helper()
+	tail, err := n.Open(t.Context(), team, types, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tail.Close)
+	return tail
+}
+
+// want reads from a tail until it has as many messages as expected, and compares ids.
+func want(t *testing.T, tail *eventstream.Tail, ids ...string) {
+	t.Helper()
+	var got []string
+	for len(got) < len(ids) {
+		all, err := tail.Next(t.Context(), 20*time.Second)
+		if err != nil || len(all) == 0 {
+			t.Fatalf("after %v: %v, %v", got, all, err)
+		}
+		for _, m := range all {
+			got = append(got, m.ID)
+		}
+	}
+	if !slices.Equal(got, ids) {
+		t.Errorf("got %v, want %v", got, ids)
+	}
+}
+
+func quiet(t *testing.T, tail *eventstream.Tail) {
+	t.Helper()
+	if all, err := tail.Next(t.Context(), time.Millisecond); err != nil || len(all) != 0 {
+		t.Errorf("it shows %v, %v", all, err)
+	}
+}
+
+func TestTail(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		n := newNode(d)
+		n.happen(t, "team", events.EmailSent)
+		if n.rendered != 0 {
+			t.Error("an event was rendered though nobody watches")
+		}
+		tail := n.open(t, "team", "")
+		some := n.open(t, "team", "", events.EmailDelivered, events.DomainCreated)
+		n.happen(t, "other", events.EmailSent)
+		n.happen(t, "team", events.EmailQueued)
+		a, b, c := n.happen(t, "team", events.EmailSent), n.happen(t, "team", events.EmailDelivered),
+			n.happen(t, "team", events.EmailOpened)
+		want(t, tail, a, b, c)
+		want(t, some, b)
+		quiet(t, tail)
+		var many []string
+		for range 250 {
+			many = append(many, n.happen(t, "team", events.EmailSent))
+		}
+		want(t, tail, many...)
+		quiet(t, some)
+		tail.Close()
+
+		t.Run("goes on where it was", func(t *testing.T) {
+			missed := n.happen(t, "team", events.EmailBounced)
+			tail := n.open(t, "team", many[len(many)-1])
+			var got []string
+			for !slices.Contains(got, missed) {
+				all, err := tail.Next(t.Context(), 20*time.Second)
+				if err != nil || len(all) == 0 {
+					t.Fatalf("%v, %v", got, err)
+				}
+				for _, m := range all {
+					got = append(got, m.ID)
+				}
+			}
+			if tail.Missed() {
+				t.Error("it says that something was missed")
+			}
+			if slices.Contains(got, many[len(many)-1]) {
+				t.Error("it shows the last one again")
+			}
+		})
+		t.Run("goes on at a node that was just started", func(t *testing.T) {
+			fresh := newNode(d)
+			x := fresh.happen(t, "team", events.EmailSent)
+			if fresh.rendered != 1 {
+				t.Error("it does not know that the team is watched")
+			}
+			tail := fresh.open(t, "team", x)
+			if all, err := tail.Next(t.Context(), time.Second); err != nil || tail.Missed() ||
+				slices.ContainsFunc(all, func(m eventstream.Message) bool { return m.ID == x }) {
+				t.Errorf("%v, %v", all, err)
+			}
+			tail.Close()
+		})
+		t.Run("many are too many", func(t *testing.T) {
+			var open []*eventstream.Tail
+			for {
+				tail, err := n.Open(t.Context(), "team", nil, "")
+				if err != nil {
+					if fault.KindOf(err) != fault.TooFast || len(open) != 4 {
+						t.Errorf("after %d: %v", len(open), err)
+					}
+					break
+				}
+				open = append(open, tail)
+			}
+			open[0].Close()
+			n.open(t, "team", "").Close()
+			for _, tail := range open {
+				tail.Close()
+			}
+		})
+		t.Run("ends with the node", func(t *testing.T) {
+			n.Close()
+			if _, err := n.open(t, "team", "").Next(t.Context(), time.Minute); !errors.Is(err, eventstream.ErrClosed) {
+				t.Errorf("%v", err)
+			}
+		})
+	})
+}
+
+// A message is shown even if its transaction ends after others that began later.
+func TestOutOfOrder(t *testing.T) {
+	d := dbtest.SQLite(t)
+	n := newNode(d)
+	tail := n.open(t, "team", "")
+	early := events.Event{ID: newID(), TeamID: "team", EmailID: "e1", Type: events.EmailSent}
+	want(t, tail, n.happen(t, "team", events.EmailDelivered))
+	if err := d.Update(t.Context(), func(tx *db.Tx) error {
+		return n.recorder.Record(t.Context(), tx,
+			early)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want(t, tail, messageID(early.ID))
+	quiet(t, tail)
+}
+
+// A tail on one node shows what another records.
+func TestTwoNodes(t *testing.T) {
+	url := dbtest.PostgresURL(t)
+	a, b := newNode(dbtest.Open(t, url)), newNode(dbtest.Open(t, url))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 4)
+	for _, f := range []func(context.Context) error{a.d.Run, a.Run, b.d.Run, b.Run} {
+		go func() { done <- f(ctx) }()
+	}
+	defer func() {
+		stop()
+		for range cap(done) {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	tail := a.open(t, "team", "")
+	for tries := 0; ; tries++ {
+		// The other node reads at an interval that the team is watched.
+		b.happen(t, "team", events.EmailSent)
+		all, err := tail.Next(t.Context(), 200*time.Millisecond)
+		if err != nil || tries > 200 {
+			t.Fatalf("nothing after %d events, %v", tries, err)
+		}
+		if len(all) > 0 {
+			return
+		}
+	}
+}
+
+// The team stays watched for the lease after its last tail, and no longer; a tail that continues later reports that
+// events may have been missed.
+func TestLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(dbtest.SQLite(t))
+		tail := n.open(t, "team", "")
+		first := n.happen(t, "team", events.EmailSent)
+		want(t, tail, first)
+		for range 20 { // an open tail keeps it watched
+			time.Sleep(time.Minute)
+			quiet(t, tail)
+		}
+		shown := n.happen(t, "team", events.EmailSent)
+		want(t, tail, shown)
+		tail.Close()
+		time.Sleep(3 * time.Minute)
+		while := n.happen(t, "team", events.EmailSent)
+		again := n.open(t, "team", shown)
+		if again.Missed() {
+			t.Error("after 3 minutes something was missed")
+		}
+		want(t, again, while)
+		again.Close()
+		time.Sleep(6 * time.Minute)
+		n.rendered = 0
+		n.happen(t, "team", events.EmailSent)
+		if n.rendered != 0 {
+			t.Error("the team is watched still")
+		}
+		if !n.open(t, "team", while).Missed() {
+			t.Error("after 6 minutes nothing was missed")
+		}
+		if err := n.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var left int
+		if err := n.d.QueryRow(t.Context(), `SELECT COUNT(*) FROM live_messages WHERE id = $1`,
+			first).Scan(&left); err != nil || left != 0 {
+			t.Errorf("%d old messages are left, %v", left, err)
+		}
+		if err := n.d.QueryRow(t.Context(), `SELECT COUNT(*) FROM live_messages WHERE id = $1`,
+			while).Scan(&left); err != nil || left != 1 {
+			t.Errorf("%d of a message of 6 minutes ago are left, %v", left, err)
+		}
+	})
+}
+
+// An event that cannot be rendered fails its transaction if the team is watched, and only then: nothing is shown that
+// did not happen.
+func TestRenderFails(t *testing.T) {
+	d := dbtest.SQLite(t)
+	var recorder events.Recorder
+	s := eventstream.New(d, slog.New(slog.DiscardHandler), func(context.Context, *db.Tx, *events.Event) (eventstream.Message, error) {
+		return eventstream.Message{}, fmt.Errorf("broken")
+	})
+	recorder.Listen(s)
+	record := func() error {
+		return d.Update(t.Context(), func(tx *db.Tx) error {
+			return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "e", Type: events.EmailSent})
+		})
+	}
+	if err := record(); err != nil {
+		t.Error(err)
+	}
+	tail, err := s.Open(t.Context(), "team", nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tail.Close()
+	if err := record(); err == nil || !strings.Contains(err.Error(), "broken") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,76 @@
+package eventstream
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+)
+
+func watchedTeams(ctx context.Context, r db.Reader, now time.Time) (map[string]time.Time, error) {
+	found := map[string]time.Time{}
+	rows, err := r.Query(ctx, `SELECT team_id, until FROM live_tails WHERE until > $1`, now.UnixMicro())
+	_, err = db.Collect(rows, err, func(r db.Row) (x struct{}, err error) {
+		var team string
+		var until int64
+		err = r.Scan(&team, &until)
+		found[team] = db.Time(until)
+		return x, err
+	})
+	return found, err
+}
+
+// leaseOf returns until when a team is watched, or the zero time if it is not.
+func leaseOf(ctx context.Context, r db.Reader, teamID string) (time.Time, error) {
+	var until int64
+	err := r.QueryRow(ctx, `SELECT until FROM live_tails WHERE team_id = $1`, teamID).Scan(&until)
+	if errors.Is(err, db.ErrNoRows) {
+		err = nil
+	}
+	return db.Time(until), err
+}
+
+func setLease(ctx context.Context, tx *db.Tx, teamID string, until time.Time) {
+	tx.Queue(ctx, `INSERT INTO live_tails (team_id, until) VALUES ($1, $2) ON CONFLICT (team_id) DO UPDATE
+		SET until = excluded.until`,
+		teamID, until.UnixMicro())
+}
+
+func insert(ctx context.Context, tx *db.Tx, teamID string, m *Message) {
+	tx.Queue(ctx, `INSERT INTO live_messages (team_id, id, type, payload) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+		teamID, m.ID, string(m.Type), m.Payload)
+}
+
+func idsAfter(ctx context.Context, r db.Reader, teamID, low string, limit int) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT id FROM live_messages WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`, teamID,
+		low, limit)
+	return db.Collect(rows, err, func(r db.Row) (x string, err error) {
+		err = r.Scan(&x)
+		return x, err
+	})
+}
+
+func messages(ctx context.Context, r db.Reader, teamID string, ids []string) ([]Message, error) {
+	rows, err := r.Query(ctx, `SELECT id, type, payload FROM live_messages WHERE team_id = $1 AND id = ANY($2)
+		ORDER BY id`, teamID, ids)
+	return db.Collect(rows, err, func(r db.Row) (m Message, err error) {
+		var typ string
+		err = r.Scan(&m.ID, &typ, &m.Payload)
+		m.Type = events.Type(typ)
+		return m, err
+	})
+}
+
+const deleteOldest = `DELETE FROM live_messages WHERE id IN (SELECT id FROM live_messages WHERE id < $1 ORDER BY id
+	LIMIT $2)`
+
+// deleteOld deletes up to limit messages of all teams whose ids are before the given one.
+func deleteOld(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
+	return tx.Exec(ctx, deleteOldest, before, limit)
+}
+
+func deleteTails(ctx context.Context, tx *db.Tx, before time.Time) {
+	tx.Queue(ctx, `DELETE FROM live_tails WHERE until < $1`, before.UnixMicro())
+}

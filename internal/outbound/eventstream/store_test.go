@@ -1,0 +1,24 @@
+package eventstream
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+)
+
+// A step of the sweep reads what it deletes and no more, however much other teams have.
+func TestSweepByTheIndex(t *testing.T) {
+	d := dbtest.SQLite(t)
+	rows, err := d.Query(t.Context(), `EXPLAIN QUERY PLAN `+deleteOldest, "msg_0", 500)
+	plan, err := db.Collect(rows, err, func(r db.Row) (text string, err error) {
+		var id, parent, unused int
+		err = r.Scan(&id, &parent, &unused, &text)
+		return text, err
+	})
+	got := strings.Join(plan, "\n")
+	if err != nil || strings.Count(got, "INDEX live_messages_id (id") != 2 || strings.Contains(got, "SCAN") {
+		t.Errorf("%s, %v", got, err)
+	}
+}

@@ -1,0 +1,196 @@
+package eventstream
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+)
+
+// ErrClosed means that this node stops. The tail can be continued on another node, or later.
+var ErrClosed = errors.New("the node stops")
+
+// Tail shows the events of a team. It must be used by one goroutine only.
+type Tail struct {
+	s       *Service
+	team    string
+	types   []events.Type
+	wake    chan struct{} // there are new messages
+	changed chan struct{} // a team or a key has changed
+
+	from    string               // the least id to show
+	seen    map[string]time.Time // messages shown recently, with the times of their ids
+	newest  time.Time            // of them
+	renewed time.Time
+	read    time.Time // when messages were last read
+	missed  bool
+}
+
+// begin takes the lease and determines where to continue.
+func (t *Tail) begin(ctx context.Context, after string) error {
+	now := t.s.d.Now()
+	t.from = firstAt(now)
+	resume, ok := messageTime(after)
+	if ok && resume.Before(now) {
+		t.from = firstAt(resume.Add(-overlap))
+		t.seen[after], t.newest = resume, resume
+	}
+	until, err := t.renew(ctx, now)
+	t.missed = ok && until.Before(now)
+	return err
+}
+
+// renew extends the lease and returns until when it was valid before.
+func (t *Tail) renew(ctx context.Context, now time.Time) (before time.Time, err error) {
+	err = t.s.d.Update(ctx, func(tx *db.Tx) error {
+		if before, err = leaseOf(ctx, tx.Reader, t.team); err != nil {
+			return err
+		}
+		setLease(ctx, tx, t.team, now.Add(lease))
+		return nil
+	})
+	if err == nil {
+		t.renewed = now
+		t.s.d.Hint(hintTopic, newTail+t.team)
+	}
+	return before, err
+}
+
+// Missed reports whether events may have been missed before this tail continued.
+func (t *Tail) Missed() bool { return t.missed }
+
+// Next waits for messages and returns them in the order of their ids. It returns none when there were none for the
+// time idle, and when a team or a key has changed. After each call, the caller must check whether the messages may
+// still be shown.
+func (t *Tail) Next(ctx context.Context, idle time.Duration) ([]Message, error) {
+	over := time.NewTimer(idle)
+	defer over.Stop()
+	for {
+		if now := t.s.d.Now(); now.Sub(t.renewed) > renew {
+			if _, err := t.renew(ctx, now); err != nil {
+				return nil, err
+			}
+		}
+		if all, err := t.take(ctx); err != nil || len(all) > 0 {
+			return all, err
+		}
+		again := time.NewTimer(poll)
+		select {
+		case <-ctx.Done():
+			again.Stop()
+			return nil, ctx.Err()
+		case <-t.s.closed:
+			again.Stop()
+			return nil, ErrClosed
+		case <-over.C:
+			again.Stop()
+			return nil, nil
+		case <-t.changed:
+			again.Stop()
+			return nil, nil
+		case <-t.wake:
+		case <-again.C:
+		}
+		again.Stop()
+		// A busy team wakes its tails often; reading every pace is enough.
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Until(t.read.Add(pace))):
+		}
+	}
+}
+
+// take reads new messages. It reads the ids of the last overlap again, because a transaction may end after one that
+// began later.
+func (t *Tail) take(ctx context.Context) ([]Message, error) {
+	t.read = time.Now()
+	low := t.from
+	if recent := firstAt(t.newest.Add(-overlap)); recent > low {
+		low = recent
+		for x, at := range t.seen {
+			if at.Before(t.newest.Add(-overlap)) {
+				delete(t.seen, x)
+			}
+		}
+	}
+	for {
+		fresh, err := t.fresh(ctx, low)
+		if err != nil || len(fresh) == 0 {
+			return nil, err
+		}
+		all, err := messages(ctx, t.s.d.Reader, t.team, fresh)
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range fresh {
+			at, _ := messageTime(x)
+			t.seen[x] = at
+			if at.After(t.newest) {
+				t.newest = at
+			}
+		}
+		all = slices.DeleteFunc(all, func(m Message) bool { return len(t.types) > 0 && !slices.Contains(t.types, m.Type) })
+		if len(all) > 0 || len(fresh) < batch {
+			return all, nil
+		}
+	}
+}
+
+// fresh returns the first ids after low that were not shown.
+func (t *Tail) fresh(ctx context.Context, low string) (fresh []string, err error) {
+	for {
+		ids, err := idsAfter(ctx, t.s.d.Reader, t.team, low, 10*batch)
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range ids {
+			if _, ok := t.seen[x]; !ok {
+				if fresh = append(fresh, x); len(fresh) == batch {
+					return fresh, nil
+				}
+			}
+		}
+		if len(ids) < 10*batch {
+			return fresh, nil
+		}
+		low = ids[len(ids)-1]
+	}
+}
+
+// Close closes the tail. The team stays watched for the rest of the lease, for a tail that continues.
+func (t *Tail) Close() {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	left := slices.DeleteFunc(t.s.tails[t.team], func(x *Tail) bool { return x == t })
+	if t.s.tails[t.team] = left; len(left) == 0 {
+		delete(t.s.tails, t.team)
+	}
+}
+
+const prefix = "msg_"
+
+// firstAt is the least id of a message that happened at or after a time.
+func firstAt(at time.Time) string {
+	const digits = "0123456789abcdef"
+	ms := uint64(max(0, at.UnixMilli()))
+	b := make([]byte, 12)
+	for i := range b {
+		b[i] = digits[ms>>(44-4*i)&15]
+	}
+	return prefix + string(b)
+}
+
+// messageTime returns when a message happened, by its id.
+func messageTime(messageID string) (time.Time, bool) {
+	hex, ok := strings.CutPrefix(messageID, prefix)
+	if !ok || len(hex) != 32 {
+		return time.Time{}, false
+	}
+	return id.Time(hex[:8] + "-" + hex[8:12] + "-" + hex[12:16] + "-" + hex[16:20] + "-" + hex[20:])
+}

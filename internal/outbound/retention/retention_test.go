@@ -1,0 +1,131 @@
+package retention_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/outbound/retention"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+const day = 24 * time.Hour
+
+// A team keeps rows as long as the installation, or shorter; teams take turns, and an error for one delays no other.
+func TestRun(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		ctx, now := t.Context(), time.Now()
+		all := teams.New(d, slog.New(slog.DiscardHandler), nil)
+		names := map[string]string{}
+		most := teams.Retention{Emails: 30 * day, Events: 0}
+		for name, own := range map[string]teams.Retention{"none": {}, "shorter": {Emails: 2 * day, Received: 9 * day},
+			"broken": {}, "gone": {}} {
+			team, err := all.Create(ctx, name, "")
+			if err == nil {
+				names[team.ID] = name
+				err = all.SetRetention(ctx, team.ID, most, func(r *teams.Retention) { *r = own })
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "gone" {
+				err = d.Update(ctx, func(tx *db.Tx) error {
+					_, err := tx.Exec(ctx, `UPDATE teams SET deleted_at = 1 WHERE id = $1`, team.ID)
+					return err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		var steps []string
+		failed := errors.New("not this one")
+		step := func(what string) retention.Step {
+			left := map[string]int{"none": 120, "shorter": 70, "broken": 10}
+			return func(_ context.Context, teamID string, before time.Time, after string) (string, error) {
+				name := names[teamID]
+				steps = append(steps, fmt.Sprintf("%s of %s from before %d days", what, name, now.Sub(before)/day))
+				if (after == "") != (len(steps) == 1 || !slices.Contains(steps[:len(steps)-1], steps[len(steps)-1])) {
+					t.Errorf("step %d of %s goes on at %q", len(steps), name, after)
+				}
+				if name == "broken" {
+					return "", failed
+				}
+				if left[name]--; left[name] == 0 {
+					return "", nil
+				}
+				return "more", nil
+			}
+		}
+		s := retention.New(most, all, func() time.Time { return now },
+			retention.Rule{Name: "emails", Kept: func(r teams.Retention) time.Duration { return r.Emails },
+				Step: step("emails")},
+			retention.Rule{Name: "received", Kept: func(r teams.Retention) time.Duration { return r.Received },
+				Step: step("received")},
+			retention.Rule{Name: "events", Kept: func(r teams.Retention) time.Duration { return r.Events },
+				Step: step("events")})
+		if err := s.Run(ctx); !errors.Is(err, failed) || strings.Count(err.Error(), "\n") > 0 {
+			t.Errorf("it ended with %v", err)
+		}
+		counts := map[string]int{}
+		longest, run := 0, 0
+		for i, what := range steps {
+			counts[what]++
+			if run++; i > 0 && steps[i-1] != what {
+				run = 1
+			}
+			if counts["emails of shorter from before 2 days"] < 70 {
+				longest = max(longest, run)
+			}
+		}
+		want := map[string]int{"emails of none from before 30 days": 120, "emails of shorter from before 2 days": 70,
+			"received of shorter from before 9 days": 70, "emails of broken from before 30 days": 1}
+		if fmt.Sprint(counts) != fmt.Sprint(want) {
+			t.Errorf("it did %v, want %v", counts, want)
+		}
+		if longest > 50 {
+			t.Errorf("another had %d batches before the team had its turn", longest)
+		}
+		stopped, stop := context.WithCancel(ctx)
+		stop()
+		if err := s.Run(stopped); !errors.Is(err, context.Canceled) {
+			t.Errorf("stopped, it ended with %v", err)
+		}
+	})
+}
+
+// At most half of the time is spent deleting, also when each team has only one batch.
+func TestPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := dbtest.SQLite(t)
+		all := teams.New(d, slog.New(slog.DiscardHandler), nil)
+		for range 5 {
+			if _, err := all.Create(t.Context(), "team", ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := retention.New(teams.Retention{Emails: day}, all, time.Now, retention.Rule{Name: "emails",
+			Kept: func(r teams.Retention) time.Duration { return r.Emails },
+			Step: func(context.Context, string, time.Time, string) (string, error) {
+				time.Sleep(time.Second)
+				return "", nil
+			}})
+		start := time.Now()
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took != 10*time.Second {
+			t.Errorf("five batches of a second took %v", took)
+		}
+	})
+}

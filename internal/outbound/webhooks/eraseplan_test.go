@@ -1,0 +1,53 @@
+package webhooks_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/postrider/postrider/internal/outbound/webhooks"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/erasure"
+)
+
+// What is erased for one team goes by an index through its messages, and not through those of all teams.
+func TestErasingReadsOneTeamsMessages(t *testing.T) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+		f := newFixture(t, d, config(), loopbackOnly)
+		team := f.Acme.TeamID
+		must(t, d.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `INSERT INTO webhook_messages (id, team_id, type, payload, created_at)
+				WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
+				SELECT 'msg_' || i, CASE WHEN i % 1000 = 1 THEN CAST($1 AS TEXT) ELSE 'other' END, 'email.sent',
+				'"ann@one.example"', 0 FROM n`, team)
+			if err == nil {
+				_, err = tx.Exec(t.Context(), `ANALYZE webhook_messages`)
+			}
+			return err
+		}))
+		a, err := erasure.Parse("ann@one.example")
+		must(t, err)
+		trace.Take()
+		found, err := webhooks.EraseAddress(t.Context(), d, a, erasure.Scope{Teams: []string{team}})
+		if err != nil || len(found) != 1 || found[0].N != 5 {
+			t.Errorf("%+v, %v", found, err)
+		}
+		must(t, f.EraseTeam(t.Context(), team))
+		looked := 0
+		for _, s := range trace.Take() {
+			if !strings.Contains(s.SQL, "FROM webhook_messages WHERE team_id = ") {
+				continue
+			}
+			looked++
+			if plan := trace.Plan(t, s); !strings.Contains(plan, "webhook_messages_team") {
+				t.Errorf("%s\n%s", s.SQL, plan)
+			}
+		}
+		if looked < 4 {
+			t.Errorf("%d statements read messages", looked)
+		}
+		if n := f.Count(`SELECT COUNT(*) FROM webhook_messages`); n != 4995 {
+			t.Errorf("%d messages are left", n)
+		}
+	})
+}

@@ -16,9 +16,9 @@ const module = "github.com/postrider/postrider/"
 var layers = [][]string{
 	{"cmd/postrider", "e2e", "scripts/mutants"},
 	{"internal/cli"},
-	{"internal/api", "internal/dashboard", "internal/submission", "internal/links", "internal/signin", "internal/oauth",
-		"internal/mcp"},
-	{"internal/web"},
+	{"internal/front/api", "internal/dashboard", "internal/front/submission", "internal/front/links", "internal/front/signin", "internal/front/oauth",
+		"internal/front/mcp"},
+	{"internal/front/web"},
 	{"internal/sending/delivery", "internal/outbound/receiving", "internal/sending/tracking", "internal/outbound/webhooks", "internal/campaigns/broadcasts",
 		"internal/campaigns/automations", "internal/audience/imports", "internal/outbound/exports", "internal/outbound/privacy", "internal/outbound/eventstream",
 		"internal/outbound/notifications", "internal/outbound/retention"},

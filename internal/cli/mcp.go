@@ -1,8 +1,8 @@
 package cli
 
 import (
-	"github.com/postrider/postrider/internal/api"
-	"github.com/postrider/postrider/internal/mcp"
+	"github.com/postrider/postrider/internal/front/api"
+	"github.com/postrider/postrider/internal/front/mcp"
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 

@@ -4,10 +4,10 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/accounts/grants"
-	"github.com/postrider/postrider/internal/mcp"
-	"github.com/postrider/postrider/internal/oauth"
+	"github.com/postrider/postrider/internal/front/mcp"
+	"github.com/postrider/postrider/internal/front/oauth"
+	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/platform/keyring"
-	"github.com/postrider/postrider/internal/web"
 )
 
 // newGrants returns the service of grants, whose tokens then work wherever API keys do.

@@ -8,10 +8,10 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
+	"github.com/postrider/postrider/internal/front/signin"
+	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/signin"
-	"github.com/postrider/postrider/internal/web"
 )
 
 // developer is the address of the user who is signed in by itself in development. No mail is sent there.

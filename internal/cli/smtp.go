@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/postrider/postrider/internal/front/submission"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
-	"github.com/postrider/postrider/internal/submission"
 )
 
 // Names of the listeners, in logs and for port.

@@ -33,7 +33,7 @@ import (
 
 // carriers are the packages that carry mail.
 var carriers = []string{"./internal/platform/jobs", "./internal/sending/emails", "./internal/sending/delivery", "./internal/sending/suppressions",
-	"./internal/sending/domains", "./internal/platform/page", "./internal/platform/events", "./internal/outbound/receiving", "./internal/submission",
+	"./internal/sending/domains", "./internal/platform/page", "./internal/platform/events", "./internal/outbound/receiving", "./internal/front/submission",
 	"./internal/outbound/webhooks", "./internal/mail/..."}
 
 // memory bounds the address space of each program that is started, in bytes: a mutant may allocate without end.

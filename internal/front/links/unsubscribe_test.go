@@ -18,8 +18,8 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/front/links"
 	"github.com/postrider/postrider/internal/lib/id"
-	"github.com/postrider/postrider/internal/links"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/testnode"

@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/accounts/users"
-	"github.com/postrider/postrider/internal/web"
+	"github.com/postrider/postrider/internal/front/web"
 )
 
 // asked is what a script needs to ask the browser's authenticator.

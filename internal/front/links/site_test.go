@@ -13,8 +13,8 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/api"
-	"github.com/postrider/postrider/internal/links"
+	"github.com/postrider/postrider/internal/front/api"
+	"github.com/postrider/postrider/internal/front/links"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 	"github.com/postrider/postrider/internal/outbound/receiving"
 	"github.com/postrider/postrider/internal/platform/db"

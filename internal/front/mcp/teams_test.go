@@ -20,12 +20,12 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
-	"github.com/postrider/postrider/internal/oauth"
+	"github.com/postrider/postrider/internal/front/oauth"
+	"github.com/postrider/postrider/internal/front/signin"
+	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/domains"
-	"github.com/postrider/postrider/internal/signin"
 	"github.com/postrider/postrider/internal/testnode"
-	"github.com/postrider/postrider/internal/web"
 )
 
 // Two people in two teams work at the same time, with browsers, with programs that they let act for their teams, and

@@ -7,9 +7,9 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/members"
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/web"
 )
 
 var peoplePage = pageOf("people.html")

@@ -6,7 +6,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
-	"github.com/postrider/postrider/internal/web"
+	"github.com/postrider/postrider/internal/front/web"
 )
 
 var (

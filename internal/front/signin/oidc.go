@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/users"
+	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/web"
 )
 
 var leavePage = pageOf("leave.html")

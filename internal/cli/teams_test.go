@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 const hello = `{"from":"a@resend.dev","to":"b@one.example","subject":"s","text":"t"}`

@@ -8,9 +8,9 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 func TestRegisterRefused(t *testing.T) {

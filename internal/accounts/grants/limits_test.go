@@ -11,9 +11,9 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/emails"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // limited lets the client send within limits, and returns it as an actor.

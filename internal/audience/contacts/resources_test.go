@@ -16,11 +16,11 @@ import (
 	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // What happens to a contact is told with the segments that it is in then, the first one first.

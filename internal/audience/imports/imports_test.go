@@ -15,12 +15,12 @@ import (
 	"github.com/postrider/postrider/internal/audience/imports"
 	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }

@@ -12,9 +12,9 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/campaigns/customevents"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // trip is an automation with two emails, a change of the contact, a webhook, and an event that another run waits for.

@@ -10,10 +10,10 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // runs is a page of the runs of an automation of Acme.

@@ -10,10 +10,10 @@ import (
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/jobs"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // The rule of entry says which events begin a run; the others leave nothing.

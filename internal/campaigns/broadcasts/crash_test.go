@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/jobs"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // few is how many contacts a broadcast has of which each statement is broken: one is left out.

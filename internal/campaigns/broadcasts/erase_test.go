@@ -7,11 +7,11 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/platform/events"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // An address is erased from the recipients, of the teams that are meant; old recipients go, and the broadcast keeps its

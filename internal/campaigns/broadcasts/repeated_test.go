@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // A draft is changed although its transaction is repeated because of a deadlock, and its former text does not stay

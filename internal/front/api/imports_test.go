@@ -15,10 +15,10 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/audience/imports"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // part is a part of a form.

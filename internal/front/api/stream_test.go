@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // streaming is a fixture with an operation whose stream a test makes, on a server.

@@ -10,10 +10,10 @@ import (
 	"github.com/go-json-experiment/json"
 	"golang.org/x/net/html"
 
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/outbound/receiving"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // hostile is HTML that would run, go elsewhere, or leave its frame, if it could.

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/sending/metrics"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // BenchmarkHits sends 2,000 hits a second, opens and clicks in turn, of a thousand emails, over kept connections to a

@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/postrider/postrider/internal/front/links"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
@@ -26,7 +27,6 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/tracking"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 const (

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 func hello() with {

@@ -23,9 +23,9 @@ import (
 	"github.com/postrider/postrider/internal/front/oauth"
 	"github.com/postrider/postrider/internal/front/signin"
 	"github.com/postrider/postrider/internal/front/web"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/domains"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // Two people in two teams work at the same time, with browsers, with programs that they let act for their teams, and

@@ -10,7 +10,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/testnode"
+	"github.com/postrider/postrider/internal/node/testnode"
 )
 
 // A person reads what is asked for and allows it; the program gets tokens that work, and renews and revokes them.

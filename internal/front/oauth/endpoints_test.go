@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 func TestMetadata(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/sending/approvals"
 	"github.com/postrider/postrider/internal/sending/emails"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // A person sees all of an email, of which nothing runs or is hidden, and decides.

@@ -16,6 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/outbound/privacy"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
@@ -24,7 +25,6 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/suppressions"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }

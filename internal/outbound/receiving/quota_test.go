@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // Two messages to two teams, named in different orders, do not wait for each other's counts in a circle.

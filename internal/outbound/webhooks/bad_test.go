@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/outbound/webhooks"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/netguard"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // rude is a TCP server that answers as it likes. It reads a little of the request first.

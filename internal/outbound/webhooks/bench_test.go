@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/sending/suppressions"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 func eachEngine(b *testing.B, f func(b *testing.B, d *db.DB)) {

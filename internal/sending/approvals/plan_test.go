@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/approvals"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // What a program asked for is found by the program, however much others of the team have asked for since.

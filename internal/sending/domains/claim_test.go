@@ -12,10 +12,10 @@ import (
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/sending/domains"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // contest is a domain of the team "team" that another team claims.

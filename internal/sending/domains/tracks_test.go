@@ -3,9 +3,9 @@ package domains_test
 import (
 	"testing"
 
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/domains"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // A domain that is added verified tracks at once, also one that was there without a tracking subdomain.

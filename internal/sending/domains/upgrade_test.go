@@ -6,10 +6,10 @@ import (
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/sending/domains"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // upgrade runs the migrations anew that changed what is known of domains, over rows as they were before.

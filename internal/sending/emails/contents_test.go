@@ -11,12 +11,12 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/render"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // Whatever the values: an email that was entered can be composed, and is not larger than the limit.

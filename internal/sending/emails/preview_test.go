@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
@@ -19,7 +20,6 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/render"
 	"github.com/postrider/postrider/internal/sending/templates"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // fullEmail is an email with everything that a preview shows.

@@ -14,13 +14,13 @@ import (
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/emails"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // topical is a node of a team with a topic that one gets by default, and one that one does not.

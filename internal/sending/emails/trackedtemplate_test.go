@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/templates"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // An email by a template from a domain that tracks is composed for each recipient, also when two share a destination.

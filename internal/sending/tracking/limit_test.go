@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/sending/tracking"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // recordedMax is how many hits of a kind are recorded.

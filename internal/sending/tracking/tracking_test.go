@@ -15,6 +15,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
@@ -22,7 +23,6 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/tracking"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }

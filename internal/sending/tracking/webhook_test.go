@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/outbound/webhooks"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/tracking"
-	"github.com/postrider/postrider/internal/testnode"
 )
 
 // Webhooks carry opens and clicks, and the emails of a batch are read by one query for them.

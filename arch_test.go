@@ -3,8 +3,11 @@ package postrider
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,94 +15,108 @@ import (
 
 const module = "github.com/postrider/postrider/"
 
-// layers are the packages from the top down. A package imports packages of lower layers only; ARCHITECTURE.md says why.
+// layers are the groups of packages from the top down. A package imports packages of its own group and of lower ones
+// only; ARCHITECTURE.md gives the reason. Each group below internal is a folder, whose doc.go says what belongs there.
 var layers = [][]string{
-	{"cmd/postrider", "e2e", "scripts/mutants"},
-	{"internal/cli"},
-	{"internal/front/api", "internal/dashboard", "internal/front/submission", "internal/front/links", "internal/front/signin", "internal/front/oauth",
-		"internal/front/mcp"},
-	{"internal/front/web"},
-	{"internal/sending/delivery", "internal/outbound/receiving", "internal/sending/tracking", "internal/outbound/webhooks", "internal/campaigns/broadcasts",
-		"internal/campaigns/automations", "internal/audience/imports", "internal/outbound/exports", "internal/outbound/privacy", "internal/outbound/eventstream",
-		"internal/outbound/notifications", "internal/outbound/retention"},
-	{"internal/testnode"},
-	resources,
-	{"internal/campaigns/automations/engine"},
-	{"internal/platform/events", "internal/platform/jobs", "internal/audience/filter", "internal/platform/nodelimits", "internal/platform/erasure", "internal/platform/audit"},
-	{"internal/platform/page"},
-	{"internal/platform/db/dbtest"},
-	{"internal/platform/db"},
-	{"internal/mail/smtpclient", "internal/mail/smtpserver", "internal/mail/dkim", "internal/mail/resolve",
-		"internal/mail/report", "internal/mail/authres", "internal/mail/milter", "internal/mail/smtpsink",
-		"internal/mail/smtptest", "internal/mail/linear", "internal/platform/blob", "internal/platform/keyring", "internal/platform/netguard",
-		"internal/lib/config", "internal/platform/schedule", "internal/sending/render"},
-	{"internal/mail/mailparse"},
-	{"internal/mail/message", "internal/audience/csvfile", "internal/audience/scalar"},
-	{"internal/mail/htmltext", "internal/mail/decode", "internal/mail/mailtest", "internal/lib/fault", "internal/lib/id",
-		"internal/platform/fairshare", "internal/lib/fileperm", "internal/lib/lograte", "internal/platform/db/dbtest/pgproxy", "internal/platform/blob/blobtest"},
+	{"cmd", "e2e", "scripts", "internal/cli", "internal/bench", "internal/node"},
+	{"internal/front"},
+	{"internal/outbound"},
+	{"internal/campaigns"},
+	{"internal/sending"},
+	{"internal/audience"},
+	{"internal/accounts"},
+	{"internal/platform"},
+	{"internal/mail"},
+	{"internal/lib"},
 }
 
-// resources may import those named after them.
-var resources = []string{"internal/sending/approvals", "internal/sending/emails", "internal/sending/templates", "internal/campaigns/customevents",
-	"internal/sending/content", "internal/audience/contacts",
-	"internal/sending/domains", "internal/sending/suppressions", "internal/outbound/requestlog", "internal/sending/metrics", "internal/accounts/quotas",
-	"internal/accounts/grants", "internal/accounts/members", "internal/accounts/teams", "internal/accounts/users", "internal/sending/preflight"}
-
-// exceptions are pairs of packages of one layer, with the reason.
-var exceptions = map[string]string{
-	"internal/mail/smtptest internal/mail/dkim": "fixtures may use what they test",
+// shared lists, for the groups whose packages must not know each other, those that the others may import all the same.
+var shared = map[string][]string{
+	"internal/front":    {"internal/front/web", "internal/front/api/wire"},
+	"internal/outbound": {"internal/outbound/requestlog"},
 }
 
-func place(pkg string) (layer, within int) {
-	for l, pkgs := range layers {
-		for i, p := range pkgs {
-			if p == pkg {
-				return l, i
+// layerOf returns the number of the layer of a package, counted from the top, and its group. The number is -1 if no
+// layer has the package.
+func layerOf(pkg string) (layer int, group string) {
+	for l, groups := range layers {
+		for _, g := range groups {
+			if pkg == g || strings.HasPrefix(pkg, g+"/") {
+				return l, g
 			}
 		}
 	}
-	return -1, -1
+	return -1, ""
 }
 
-func TestImportsRunDownward(t *testing.T) {
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
+// mayImport reports whether the law of imports lets a package import another one. Both are paths within the module.
+func mayImport(pkg, other string) bool {
+	from, group := layerOf(pkg)
+	to, otherGroup := layerOf(other)
+	if from != to || group != otherGroup {
+		return to >= from
+	}
+	within, apart := shared[group]
+	return !apart || slices.Contains(within, other) || strings.HasPrefix(other, pkg+"/")
+}
+
+type goPackage struct {
+	ImportPath string
+	Dir        string
+	GoFiles    []string
+	Imports    []string
+}
+
+// packages returns every package of the module, as `go list` shows them.
+func packages(t *testing.T) (all []goPackage) {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,GoFiles,Imports", "./...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	seen := 0
-	for dec := json.NewDecoder(strings.NewReader(string(out))); ; seen++ {
-		var p struct {
-			ImportPath string
-			Imports    []string
-		}
-		if err := dec.Decode(&p); err == io.EOF {
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatal(err)
 		}
+		all = append(all, p)
+	}
+	if len(all) < 50 {
+		t.Fatalf("go list showed %d packages: the test looks at the wrong place", len(all))
+	}
+	return all
+}
+
+func TestImportsRunDownward(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
 		pkg, ok := strings.CutPrefix(p.ImportPath, module)
 		if !ok {
 			continue // this package
 		}
-		layer, within := place(pkg)
-		if layer < 0 {
-			t.Errorf("%s is in no layer: give it one in arch_test.go and a line in ARCHITECTURE.md", pkg)
+		if l, _ := layerOf(pkg); l < 0 {
+			t.Errorf("%s is in no group: move it into a folder of a group", pkg)
 			continue
 		}
 		for _, path := range p.Imports {
-			other, ok := strings.CutPrefix(path, module)
-			if !ok || exceptions[pkg+" "+other] != "" {
-				continue
+			if other, ok := strings.CutPrefix(path, module); ok && !mayImport(pkg, other) {
+				t.Errorf("%s imports %s, which is not below it: pass what is needed in, or use an event listener or a job",
+					pkg, other)
 			}
-			l, w := place(other)
-			if l > layer || l == layer && slices.Contains(resources, pkg) && w > within {
-				continue
-			}
-			t.Errorf("%s imports %s, which is not below it: pass what is needed in, or use an event listener or a job",
-				pkg, other)
 		}
 	}
-	if seen < 10 {
-		t.Errorf("go list showed %d packages: the test looks at the wrong place", seen)
+}
+
+// Each group says in its doc.go what belongs there and what it may import.
+func TestGroupsHaveADoc(t *testing.T) {
+	t.Parallel()
+	for _, groups := range layers[1:] {
+		for _, g := range groups {
+			if _, err := os.Stat(filepath.Join(filepath.FromSlash(g), "doc.go")); err != nil {
+				t.Errorf("%s has no doc.go: %v", g, err)
+			}
+		}
 	}
 }

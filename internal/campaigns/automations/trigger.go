@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/customevents"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
@@ -45,7 +46,7 @@ func causing(ctx context.Context) string {
 // trigger for it, in the transaction that stores the event. If the contact has only an address, and the event begins
 // something, it is created. What the rules of entry and the limits do not let begin is no error.
 func (s *Service) Happened(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error {
-	o.Name = engine.Canonical(o.Name)
+	o.Name = events.CanonicalName(o.Name)
 	begins, waiting, err := concerned(ctx, tx.Reader, o.TeamID, o.Name, o.ContactID, "")
 	if err != nil || len(begins) == 0 && len(waiting) == 0 {
 		return err

@@ -33,17 +33,17 @@ package customevents
 import (
 	"time"
 
-	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // Limits of custom events.
 const (
-	MaxName   = engine.MaxEvent // characters of a name
-	MaxFields = 100             // of a schema
-	MaxTeam   = 1000            // definitions of a team
-	MaxDepth  = 10              // objects and lists within each other in a payload, itself included
-	maxKey    = 100             // characters of the name of a schema's field
+	MaxName   = events.MaxName // characters of a name
+	MaxFields = 100            // of a schema
+	MaxTeam   = 1000           // definitions of a team
+	MaxDepth  = 10             // objects and lists within each other in a payload, itself included
+	maxKey    = 100            // characters of the name of a schema's field
 )
 
 // Type is the type of a member of a payload.
@@ -82,10 +82,10 @@ type Occurrence struct {
 
 // CheckName refuses what cannot be the name of a custom event. field is that of the request.
 func CheckName(field, name string) error {
-	if err := engine.CheckName(field, name); err != nil {
+	if err := events.CheckName(field, name); err != nil {
 		return err
 	}
-	if prefix := engine.Reserved(name); prefix != "" {
+	if prefix := events.ReservedPrefix(name); prefix != "" {
 		return fault.Invalidf(field, "The `%s` field begins with `%s`, which is reserved for system events. Choose "+
 			"another name.", field, prefix)
 	}

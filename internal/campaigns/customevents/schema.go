@@ -16,6 +16,7 @@ import (
 
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // check applies the rules of a schema.
@@ -53,9 +54,9 @@ func checkPayload(text []byte, event string, schema Schema) (string, error) {
 	if text = bytes.TrimSpace(text); len(text) == 0 || string(text) == "null" {
 		return "", nil
 	}
-	if len(text) > engine.MaxPayload {
+	if len(text) > events.MaxPayload {
 		return "", fault.Invalidf("payload", "The `payload` field has %d octets; the limit is %d.", len(text),
-			engine.MaxPayload)
+			events.MaxPayload)
 	}
 	if err := checkShape(text); err != nil {
 		return "", err

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 func TestCheckName(t *testing.T) {
@@ -63,7 +63,7 @@ func TestCheckSchema(t *testing.T) {
 func TestCheckPayload(t *testing.T) {
 	t.Parallel()
 	schema := Schema{"plan": String, "seats": Number, "trial": Boolean, "until": Date}
-	largest := `{"a":"` + strings.Repeat("x", engine.MaxPayload-8) + `"}`
+	largest := `{"a":"` + strings.Repeat("x", events.MaxPayload-8) + `"}`
 	nested := func(n int) string {
 		return strings.Repeat(`{"a":`, n-1) + "[]" + strings.Repeat("}", n-1)
 	}

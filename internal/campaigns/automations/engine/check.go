@@ -5,30 +5,32 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // check applies the rules of whole graphs.
 func (g *Graph) check() error {
-	events := map[string]string{}
+	triggers := map[string]string{}
 	for i, s := range g.Steps {
 		switch c := s.config.(type) {
 		case trigger:
-			place, name := configPlace(i)+".event_name", Canonical(c.event)
-			if other, ok := events[name]; ok {
+			place, name := configPlace(i)+".event_name", events.CanonicalName(c.event)
+			if other, ok := triggers[name]; ok {
 				return inStep(s.Key, invalid(place, "names the event of the trigger `%s` too. Keep one.", other))
 			}
-			events[name] = s.Key
+			triggers[name] = s.Key
 		case waitForEvent:
 			g.heads[s.Key] = struct{}{}
 			g.heads[c.event] = struct{}{}
-			g.heads[Canonical(c.event)] = struct{}{}
+			g.heads[events.CanonicalName(c.event)] = struct{}{}
 		}
 	}
 	g.open = []string{"event."}
 	for _, head := range slices.Sorted(maps.Keys(g.heads)) {
 		g.open = append(g.open, waitEvents+head+".")
 	}
-	if len(events) == 0 {
+	if len(triggers) == 0 {
 		return invalid("steps", "has no step of the type `trigger`. Add one, which names the event that begins a run.")
 	}
 	if len(g.Connections) == 0 && len(g.Steps) > 1 {

@@ -40,7 +40,6 @@ const (
 	MaxWait     = 30 * 24 * time.Hour // of a delay, and of a wait for an event
 	MaxBranches = 10                  // of a split
 	MaxText     = 256 << 10           // octets of JSON of all steps and connections
-	MaxPayload  = 32 << 10            // octets of JSON of the payload of an event
 	MaxReceived = 128 << 10           // octets of JSON of what a run keeps of the events that its waits received
 )
 

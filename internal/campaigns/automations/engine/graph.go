@@ -7,6 +7,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/filter"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // Graph is a checked graph of steps. It never changes and is safe for concurrent use.
@@ -78,11 +79,11 @@ func (g *Graph) step(key string) *Step {
 	return nil
 }
 
-// Triggers returns the names of the events that begin runs, each once, by the function [Canonical].
+// Triggers returns the names of the events that begin runs, each once, by the function [events.CanonicalName].
 func (g *Graph) Triggers() (names []string) {
 	for _, s := range g.Steps {
 		if t, ok := s.config.(trigger); ok {
-			names = append(names, Canonical(t.event))
+			names = append(names, events.CanonicalName(t.event))
 		}
 	}
 	return names
@@ -91,7 +92,7 @@ func (g *Graph) Triggers() (names []string) {
 // TriggerOf returns where the graph names an event that begins runs, by its name from Triggers.
 func (g *Graph) TriggerOf(event string) Reference {
 	for i, s := range g.Steps {
-		if t, ok := s.config.(trigger); ok && Canonical(t.event) == event {
+		if t, ok := s.config.(trigger); ok && events.CanonicalName(t.event) == event {
 			return Reference{Step: s.Key, Field: configPlace(i) + ".event_name"}
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // Reasons for which steps fail. Those of effects are the caller's.
@@ -26,7 +28,7 @@ const (
 // Begin returns the run that an event begins: it is at the trigger with the event's name. It is nil if there is none.
 func (g *Graph) Begin(id string, e Event) *Run {
 	for _, s := range g.Steps {
-		if t, ok := s.config.(trigger); ok && Canonical(t.event) == Canonical(e.Name) {
+		if t, ok := s.config.(trigger); ok && events.CanonicalName(t.event) == events.CanonicalName(e.Name) {
 			return &Run{ID: id, At: s.Key, Event: e}
 		}
 	}
@@ -96,7 +98,7 @@ func (g *Graph) Done(r *Run, a Action, o Outcome, f Facts) Record {
 // run keeps of the event what some step refers to. If that is too much with what it has kept before, the step fails.
 func (g *Graph) Receive(r *Run, e Event) (rec Record, ok bool) {
 	s := g.step(r.At)
-	if s == nil || r.Waits == nil || r.Waits.Event == "" || r.Waits.Event != Canonical(e.Name) ||
+	if s == nil || r.Waits == nil || r.Waits.Event == "" || r.Waits.Event != events.CanonicalName(e.Name) ||
 		!e.At.Before(r.Waits.Until) {
 		return rec, false
 	}

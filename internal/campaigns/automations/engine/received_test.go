@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // Of what a step received, a run keeps the members that some step refers to, by the key of the step or the event's name.
@@ -77,7 +78,7 @@ func TestTooMuchReceived(t *testing.T) {
 	links = append(links, fmt.Sprintf(`{"from":%q,"to":"post","type":"event_received"}`, before))
 	g := parse(t, "["+strings.Join(steps, ",")+"]", "["+strings.Join(links, ",")+"]")
 	r := &engine.Run{ID: "run", At: "w0"}
-	e := engine.Event{Name: "e", Payload: map[string]any{"x": strings.Repeat("y", engine.MaxPayload-20)}, At: noon}
+	e := engine.Event{Name: "e", Payload: map[string]any{"x": strings.Repeat("y", events.MaxPayload-20)}, At: noon}
 	for i := range 4 {
 		r.Waits = &engine.Wait{Until: noon.Add(time.Hour), Event: "e"}
 		if rec, ok := g.Receive(r, e); !ok || rec.Failure != nil {
@@ -91,7 +92,7 @@ func TestTooMuchReceived(t *testing.T) {
 		t.Errorf("%+v, at %q with %d events", rec.Failure, r.At, len(r.Received))
 	}
 	var timetable []string
-	text := strings.Repeat("y", engine.MaxPayload-20)
+	text := strings.Repeat("y", events.MaxPayload-20)
 	for i := range waits {
 		timetable = append(timetable, fmt.Sprintf(`{"at":"in %d minutes","event":"e","payload":{"x":%q}}`, i+1, text))
 	}

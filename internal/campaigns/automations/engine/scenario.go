@@ -13,6 +13,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
@@ -134,8 +135,8 @@ func (e *Event) read(o object, member string) (err error) {
 		return nil
 	}
 	place := o.at("payload")
-	if n := len(o.members["payload"]); n > MaxPayload {
-		return invalid(place, "has %d octets of JSON; the limit is %d.", n, MaxPayload)
+	if n := len(o.members["payload"]); n > events.MaxPayload {
+		return invalid(place, "has %d octets of JSON; the limit is %d.", n, events.MaxPayload)
 	}
 	if err := json.Unmarshal(o.members["payload"], &e.Payload); err != nil || e.Payload == nil {
 		return invalid(place, "must be an object, with each member once and in UTF-8.")

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // Simulate runs a graph against a scenario, with made-up time, in a world: nil is that of which the scenario speaks.
@@ -182,11 +183,11 @@ func (s *simulation) after() string { return since(s.s.start, s.now) }
 
 // real returns a system event with what it really has; what the scenario says comes first. Others stay as they are.
 func (s *simulation) real(e Event) Event {
-	e.Name = Canonical(e.Name)
+	e.Name = events.CanonicalName(e.Name)
 	switch {
-	case strings.HasPrefix(e.Name, System+"email."):
+	case strings.HasPrefix(e.Name, events.SystemPrefix+"email."):
 		e.Payload = EmailPayload(madeUpEmail, "", e.Payload)
-	case Reserved(e.Name) != "":
+	case events.ReservedPrefix(e.Name) != "":
 		e.Payload = s.contact.payload(e.Payload)
 	}
 	return e
@@ -198,7 +199,7 @@ func (s *simulation) happen(h happening) error {
 	case h.event != nil && s.contact == nil:
 		s.note(h.event.Name, "An event, which happens to nobody: the contact was deleted.")
 	case h.event != nil:
-		switch Canonical(h.event.Name) {
+		switch events.CanonicalName(h.event.Name) {
 		case EmailOpened:
 			s.contact.counted("opened", s.now)
 		case EmailClicked:

@@ -5,6 +5,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/filter"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
@@ -117,7 +118,7 @@ func (c waitForEvent) plan(m *moment) (Action, error) {
 		length = MaxWait
 	}
 	a := waitTill(m.facts.Now.Add(length))
-	a.Wait.Event = Canonical(c.event)
+	a.Wait.Event = events.CanonicalName(c.event)
 	a.Output["event"] = c.event
 	return a, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // Limits of webhook steps.
@@ -46,8 +47,8 @@ func readWebhook(o object) (config, error) {
 		return c, nil
 	}
 	place := o.at("payload")
-	if n := len(o.members["payload"]); n > MaxPayload {
-		return nil, invalid(place, "has %d octets of JSON; the limit is %d.", n, MaxPayload)
+	if n := len(o.members["payload"]); n > events.MaxPayload {
+		return nil, invalid(place, "has %d octets of JSON; the limit is %d.", n, events.MaxPayload)
 	}
 	v, err := (&valueReader{}).read(place, o.members["payload"], maxLevels)
 	if err != nil {

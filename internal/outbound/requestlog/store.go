@@ -25,34 +25,25 @@ func scan(r db.Row, more ...any) (e Entry, err error) {
 	return e, err
 }
 
-// rowsMax is how many entries one statement inserts: each number of rows is another statement to prepare.
-const rowsMax = 8
-
+// insert adds entries. It skips those that exist: the transaction of an earlier attempt may have been committed although
+// its connection broke before the answer came.
 func insert(ctx context.Context, tx *db.Tx, all []Entry) {
-	const width = 13
-	for len(all) > 0 {
-		n := min(rowsMax, len(all))
-		var text strings.Builder
-		args := make([]any, 0, n*width)
-		text.WriteString(`INSERT INTO request_logs (` + columns + `, request_body, response_body) VALUES `)
-		for i := range all[:n] {
-			e := &all[i]
-			if i > 0 {
-				text.WriteString(", ")
-			}
-			for c := range width {
-				text.WriteByte("(,"[min(c, 1)])
-				fmt.Fprintf(&text, "$%d", i*width+c+1)
-			}
-			text.WriteByte(')')
-			args = append(args, e.ID, e.TeamID, e.Actor.ID, e.RequestID, e.Method, e.Endpoint, e.Status, e.UserAgent,
-				e.Duration.Microseconds(), e.CreatedAt.UnixMicro(), string(e.Actor.Kind), e.RequestBody, e.ResponseBody)
-		}
-		// The entries of a batch that was committed although the connection broke are there already.
-		text.WriteString(` ON CONFLICT DO NOTHING`)
-		tx.Queue(ctx, text.String(), args...)
-		all = all[n:]
+	ids, teamIDs := make([]string, len(all)), make([]string, len(all))
+	actorIDs, actorKinds := make([]string, len(all)), make([]string, len(all))
+	requestIDs, methods := make([]string, len(all)), make([]string, len(all))
+	endpoints, userAgents := make([]string, len(all)), make([]string, len(all))
+	statuses, durations, times := make([]int64, len(all)), make([]int64, len(all)), make([]int64, len(all))
+	requests, responses := make([]string, len(all)), make([]string, len(all))
+	for i := range all {
+		e := &all[i]
+		ids[i], teamIDs[i], requestIDs[i] = e.ID, e.TeamID, e.RequestID
+		actorIDs[i], actorKinds[i] = e.Actor.ID, string(e.Actor.Kind)
+		methods[i], endpoints[i], userAgents[i] = e.Method, e.Endpoint, e.UserAgent
+		statuses[i], durations[i], times[i] = int64(e.Status), e.Duration.Microseconds(), e.CreatedAt.UnixMicro()
+		requests[i], responses[i] = e.RequestBody, e.ResponseBody
 	}
+	tx.QueueRows(ctx, `request_logs (`+columns+`, request_body, response_body)`, `ON CONFLICT DO NOTHING`, ids, teamIDs,
+		actorIDs, requestIDs, methods, endpoints, statuses, userAgents, durations, times, actorKinds, requests, responses)
 }
 
 func get(ctx context.Context, r db.Reader, teamID, entryID string) (Entry, error) {

@@ -1,344 +1,568 @@
 package signin
 
 import (
-	"context"
 	"io"
 	"net/http"
-	"net/http/cookiejar"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/net/html"
+	"github.com/pquerna/otp/totp"
 
-	"github.com/postrider/postrider/internal/accounts/members"
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/accounts/users"
-	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/node/testnode"
-	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
-
-// password is that of everybody here.
-const password = "correct horse battery"
-
-// mail is an email that was sent to somebody.
-type mail struct{ to, text string }
-
-// fixture is the pages on a database of their own.
-type fixture struct {
-	*testnode.Node
-	users   *users.Service
-	members *members.Service
-	mails   []mail
-	mux     *http.ServeMux
-	second  int64 // of the clock that limits go by; a second passes with each page
-	stopped bool  // it does not
-}
-
-func each(t *testing.T, f func(t *testing.T, x *fixture)) {
-	t.Helper()
-	dbtest.Each(t, func(t *testing.T, d *db.DB) { f(t, newFixture(t, d, users.OIDCConfig{})) })
-}
-
-func newFixture(t *testing.T, d *db.DB, provider users.OIDCConfig) *fixture {
-	n := testnode.New(t, d, testnode.Options{})
-	x := &fixture{Node: n, mux: http.NewServeMux()}
-	x.users = users.New(users.Config{PublicURL: testnode.PublicURL, OIDC: provider, HashMemory: 64}, d, n.Keys, n.Log)
-	log := audit.New(d, 0)
-	x.users.Audit, x.members = log, members.New(d, x.users, log)
-	send := func(_ context.Context, tx *db.Tx, to, _, text string) error {
-		tx.AfterCommit(func() { x.mails = append(x.mails, mail{to, text}) })
-		return nil
-	}
-	x.users.Mail, x.members.Mail = send, send
-	x.members.Link = func(token string) string { return testnode.PublicURL + invitationPath + token }
-	site := web.New(web.Config{PublicURL: testnode.PublicURL, Limits: &teams.Limiter{Now: x.tick}}, x.users, x.members,
-		n.Log)
-	New(Parts{Site: site, DB: d, Users: x.users, Members: x.members, Teams: n.Teams, Audit: log, Grants: n.Grants,
-		Approvals: n.Approvals}).Register(x.mux)
-	return x
-}
-
-func (x *fixture) tick() time.Time {
-	if !x.stopped {
-		x.second++
-	}
-	return time.Unix(x.second, 0)
-}
-
-// person makes a user who is a member of Acme, unless the role is "".
-func (x *fixture) person(email string, role teams.Role) users.User {
-	x.T.Helper()
-	u, err := x.users.Create(x.T.Context(), users.NewUser{Email: email, Name: strings.Split(email, "@")[0],
-		Password: password})
-	x.Must(err)
-	if role != "" {
-		x.Must(x.DB.Update(x.T.Context(), func(tx *db.Tx) error {
-			return x.members.AddIn(x.T.Context(), tx, x.Acme.TeamID, u.ID, role)
-		}))
-	}
-	return u
-}
-
-// work does what the users' service does apart from requests.
-func (x *fixture) work() {
-	ended, end := context.WithCancel(x.T.Context())
-	end()
-	x.Must(x.users.Run(ended))
-}
-
-// lastLink returns the path of the link in the last email.
-func (x *fixture) lastLink(to string) string {
-	x.T.Helper()
-	x.work()
-	if len(x.mails) == 0 || x.mails[len(x.mails)-1].to != to {
-		x.T.Fatalf("no email was sent to %s: %+v", to, x.mails)
-	}
-	text := x.mails[len(x.mails)-1].text
-	i := strings.LastIndex(text, testnode.PublicURL+"/")
-	if i < 0 {
-		x.T.Fatalf("the email has no link: %s", text)
-	}
-	return strings.Fields(text[i+len(testnode.PublicURL):])[0]
-}
-
-// browser is somebody with a browser: it keeps cookies, and sends forms as they stand in pages.
-type browser struct {
-	*fixture
-	t       *testing.T
-	c       *http.Client
-	address string
-	headers http.Header // of each request
-
-	status int
-	path   string // with its query, after redirects
-	body   string
-	header http.Header
-}
-
-func (x *fixture) browser(t *testing.T) *browser {
-	jar, err := cookiejar.New(nil)
-	x.Must(err)
-	b := &browser{fixture: x, t: t, address: "192.0.2.1:4711",
-		headers: http.Header{"User-Agent": {"Firefox/140.0 (Linux)"}}}
-	b.c = &http.Client{Jar: jar, Transport: b}
-	return b
-}
-
-// RoundTrip asks the pages.
-func (b *browser) RoundTrip(r *http.Request) (*http.Response, error) {
-	for name, values := range b.headers {
-		r.Header[name] = values
-	}
-	r.RemoteAddr = b.address
-	r.RequestURI = r.URL.RequestURI()
-	r.Host = r.URL.Host
-	if r.Body == nil {
-		r.Body = http.NoBody
-	}
-	w := httptest.NewRecorder()
-	b.mux.ServeHTTP(w, r)
-	answer := w.Result()
-	answer.Request = r
-	// What browsers do not keep (RFC 6265bis section 5.7).
-	answer.Header["Set-Cookie"] = slices.DeleteFunc(answer.Header["Set-Cookie"], func(line string) bool {
-		pair, _, _ := strings.Cut(line, ";")
-		return len(pair) > 4097 // with the =
-	})
-	return answer, nil
-}
-
-func (b *browser) do(r *http.Request) *browser {
-	b.t.Helper()
-	answer, err := b.c.Do(r)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.status, b.path, b.body, b.header = answer.StatusCode, answer.Request.URL.RequestURI(), string(text), answer.Header
-	if strings.HasPrefix(answer.Header.Get("Content-Type"), "text/html") {
-		b.checkPage()
-	}
-	return b
-}
-
-func (b *browser) get(path string) *browser {
-	b.t.Helper()
-	r, err := http.NewRequestWithContext(b.t.Context(), "GET", testnode.PublicURL+path, nil)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return b.do(r)
-}
-
-// post sends a form that need not stand in the page.
-func (b *browser) post(path string, form url.Values) *browser {
-	b.t.Helper()
-	return b.do(b.posting(path, form))
-}
-
-func (b *browser) posting(path string, form url.Values) *http.Request {
-	r, err := http.NewRequestWithContext(b.t.Context(), "POST", testnode.PublicURL+path,
-		strings.NewReader(form.Encode()))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Sec-Fetch-Site", "same-origin")
-	return r
-}
-
-// submit fills the page's form with an action, and sends it. typed are names and values in turns.
-func (b *browser) submit(action string, typed ...string) *browser {
-	b.t.Helper()
-	form := b.form(action)
-	if form == nil {
-		b.t.Fatalf("the page %s has no form for %s:\n%s", b.path, action, b.body)
-	}
-	for i := 0; i < len(typed); i += 2 {
-		if !form.Has(typed[i]) {
-			b.t.Fatalf("the form for %s has no field %s", action, typed[i])
+// The first owner comes by a link, which works once.
+func TestSetUp(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		link, err := x.users.SetupLink(t.Context())
+		x.Must(err)
+		path, ok := strings.CutPrefix(link, testnode.PublicURL)
+		if !ok {
+			t.Fatalf("the link is %s", link)
 		}
-		form.Set(typed[i], typed[i+1])
-	}
-	return b.post(action, form)
+		other := x.browser(t).get(path).want(200, "Set up Postrider")
+		b := x.browser(t).get(path).want(200, "A new team")
+		b.submit("/setup", "email", "ada@acme.example", "name", "Ada", "password", "short").want(422, "password")
+		if form := b.form("/setup"); form.Get("email") != "ada@acme.example" || form.Get("password") != "" {
+			t.Errorf("the form has %v", form)
+		}
+		b.submit("/setup", "password", password, "team", "", "new_team", "").want(422)
+		b.submit("/setup", "password", password, "team", x.Acme.TeamID).want(200, "Your account",
+			"ada@acme.example", "Acme")
+		ada, err := x.users.ByEmail(t.Context(), "ada@acme.example")
+		x.Must(err)
+		if m, err := x.members.Of(t.Context(), ada.ID); err != nil || len(m) != 1 || m[0].Role != teams.Owner ||
+			m[0].TeamID != x.Acme.TeamID {
+			t.Errorf("%+v, error %v", m, err)
+		}
+		if n := x.Count(`SELECT COUNT(*) FROM audit_log WHERE team_id = $1 AND action = 'member.joined'
+			AND actor_id = $2 AND address = '192.0.2.1'`, x.Acme.TeamID, ada.ID); n != 1 {
+			t.Errorf("the audit log tells of the first owner %d times", n)
+		}
+		other.submit("/setup", "email", "eve@acme.example", "password", password).want(404, "does not work any more")
+		other.get(path).want(404)
+		other.get("/setup").want(404)
+		if all, err := x.users.List(t.Context(), "", 10); err != nil || len(all) != 1 {
+			t.Errorf("%d users, error %v", len(all), err)
+		}
+	})
 }
 
-// form returns what the page's form with an action would send; nil if there is none.
-func (b *browser) form(action string) url.Values {
-	var form url.Values
-	for n := range elements(b.t, b.body) {
-		if n.Data == "form" && attr(n, "action") == action {
-			form = url.Values{}
-			for x := range n.Descendants() {
-				switch {
-				case x.Data == "input":
-					form.Set(attr(x, "name"), attr(x, "value"))
-				case x.Data == "select":
-					for o := range x.Descendants() {
-						if o.Data == "option" && (has(o, "selected") || !form.Has(attr(x, "name"))) {
-							form.Set(attr(x, "name"), attr(o, "value"))
-						}
+// Answers to wrong passwords and to addresses without an account are the same, octet for octet.
+func TestSignIn(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		x.person("ada@acme.example", teams.Owner)
+		b := x.browser(t)
+		b.get("/account").want(200, "Sign in")
+		if b.path != "/sign-in?next=%2Faccount" {
+			t.Errorf("a visitor of /account is led to %s", b.path)
+		}
+		wrong := b.submit("/sign-in", "email", "ada@acme.example", "password", "wrong password").body
+		b.want(401)
+		unknown := b.get("/sign-in?next=%2Faccount").submit("/sign-in", "email", "eve@acme.example", "password",
+			"wrong password").body
+		if b.want(401); strings.ReplaceAll(unknown, "eve@", "ada@") != wrong {
+			t.Errorf("the answers differ:\n%s\n%s", wrong, unknown)
+		}
+		if b.form("/sign-in").Get("email") != "eve@acme.example" {
+			t.Error("the address is not kept")
+		}
+
+		// A session that somebody else planted in the browser is neither used nor does it become the visitor's.
+		planted := &http.Cookie{Name: "__Host-postrider", Value: strings.Repeat("A", 43), Path: "/", Secure: true}
+		base, _ := url.Parse(testnode.PublicURL)
+		b.c.Jar.SetCookies(base, []*http.Cookie{planted})
+		b.get("/account").want(200, "Sign in").submit("/sign-in", "email", "ADA@acme.example", "password", password)
+		b.want(200, "Your account")
+		first := b.c.Jar.Cookies(base)[0].Value
+		if first == planted.Value {
+			t.Error("the planted session is the visitor's now")
+		}
+
+		// Signing in again makes another session, and ends that one.
+		b.post("/sign-in", url.Values{"email": {"ada@acme.example"}, "password": {password}}).want(200, "Your account")
+		second := b.c.Jar.Cookies(base)[0].Value
+		if _, _, err := x.users.Session(t.Context(), first); err == nil || second == first {
+			t.Error("the session before goes on")
+		}
+
+		b.submit("/sign-out").want(200, "You are signed out")
+		if _, _, err := x.users.Session(t.Context(), second); err == nil {
+			t.Error("the session goes on after signing out")
+		}
+		if len(b.c.Jar.Cookies(base)) != 0 {
+			t.Errorf("the browser keeps %v", b.c.Jar.Cookies(base))
+		}
+		b.submit("/sign-in", "email", "ada@acme.example", "password", password).want(200)
+	})
+}
+
+// The cookie goes to this host alone, over TLS alone, and not to scripts or with requests of other sites.
+func TestCookie(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		x.person("ada@acme.example", "")
+		b := x.browser(t)
+		b.c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		b.post("/sign-in", url.Values{"email": {"ada@acme.example"}, "password": {password}})
+		cookie := b.header.Get("Set-Cookie")
+		for _, part := range []string{"__Host-postrider=", "; Path=/;", "; HttpOnly", "; Secure", "; SameSite=Lax"} {
+			if !strings.Contains(cookie, part) {
+				t.Errorf("the cookie is %s", cookie)
+			}
+		}
+		if strings.Contains(cookie, "Domain=") || b.status != http.StatusSeeOther {
+			t.Errorf("%d with %s", b.status, cookie)
+		}
+	})
+}
+
+// Who asks for more pages than a person can is told to wait, whatever the page, and nothing is done; others are served.
+func TestTooManyPages(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		x.person("ada@acme.example", teams.Owner)
+		x.person("bob@acme.example", teams.Owner)
+		ada, other, bob := x.browser(t).signIn("ada@acme.example"), x.browser(t).signIn("ada@acme.example"),
+			x.browser(t).signIn("bob@acme.example")
+		x.stopped = true
+		x.second++
+		for range 10 {
+			ada.get("/account").want(200)
+			other.get("/people").want(200)
+		}
+		ada.get("/account").want(429, "Too many requests", "Wait a second")
+		if wait := ada.header.Get("Retry-After"); wait != "1" {
+			t.Errorf("told to wait for %q", wait)
+		}
+		other.post("/account/name", url.Values{"name": {"Other"}}).want(429, "nothing was done")
+		bob.get("/account").want(200)
+		x.second++
+		if ada.get("/account").want(200); strings.Contains(ada.body, "Other") {
+			t.Error("what was refused was done")
+		}
+	})
+}
+
+// No address that is given as the next page leads to another site.
+func TestOpenRedirects(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		x.person("ada@acme.example", teams.Owner)
+		b := x.browser(t)
+		b.c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		for next, want := range map[string]string{"/people": "/people", "//evil.example": "/account"} {
+			b.post("/sign-in", url.Values{"email": {"ada@acme.example"}, "password": {password}, "next": {next}})
+			if got := b.header.Get("Location"); got != want {
+				t.Errorf("signing in with the next page %q leads to %q", next, got)
+			}
+			b.post("/account/prove", url.Values{"password": {password}, "next": {next}})
+			if got := b.header.Get("Location"); got != want {
+				t.Errorf("a proof with the next page %q leads to %q", next, got)
+			}
+		}
+		for next, want := range map[string]string{"/people": "/people", "//evil.example": "/account",
+			"https://evil.example/": "/account", `/\evil.example`: "/account", "/\t/evil.example": "/account",
+			"javascript:alert(1)": "/account", "": "/account", "people": "/account"} {
+			b.get("/sign-in?" + url.Values{"next": {next}}.Encode())
+			if got := b.header.Get("Location"); got != want {
+				t.Errorf("the page of sign-in with the next page %q leads to %q", next, got)
+			}
+			b.post("/account/team", url.Values{"team": {x.Acme.TeamID}, "next": {next}})
+			if got := b.header.Get("Location"); got != want && got != "/people" {
+				t.Errorf("choosing a team with the next page %q leads to %q", next, got)
+			}
+		}
+	})
+}
+
+// Codes of an app and recovery codes are asked for after the password, and each is taken once.
+func TestCodes(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		x.person("ada@acme.example", "")
+		clock := time.Now()
+		x.users.Now = func() time.Time { return clock }
+		b := x.browser(t).signIn("ada@acme.example")
+		b.get("/account/totp").want(200).submit("/account/totp/begin").want(200, "Scan this")
+		_, rest, _ := strings.Cut(b.body, `<code id="secret">`)
+		secret, _, _ := strings.Cut(rest, "<")
+		secret = strings.ReplaceAll(secret, " ", "")
+		code := func() string {
+			clock = clock.Add(time.Minute)
+			c, err := totp.GenerateCode(secret, clock)
+			x.Must(err)
+			return c
+		}
+		b.submit("/account/totp/confirm", "code", "000000").want(422).
+			submit("/account/totp/confirm", "code", code()).want(200, "Recovery codes")
+		var recovery []string
+		for _, part := range strings.Split(b.body, "<li><code>")[1:] {
+			text, _, _ := strings.Cut(part, "<")
+			recovery = append(recovery, text)
+		}
+		if len(recovery) != 10 {
+			t.Fatalf("recovery codes: %v", recovery)
+		}
+
+		c := x.browser(t).get("/sign-in?next=%2Faccount%2Fteam")
+		c.submit("/sign-in", "email", "ada@acme.example", "password", password).want(200, "Enter your code")
+		if strings.Contains(c.path, "token") || c.get("/account").path != "/sign-in?next=%2Faccount" {
+			t.Errorf("the password alone leads to %s", c.path)
+		}
+		once := code()
+		c.get("/sign-in/code?next=%2Faccount%2Fteam").submit("/sign-in/code", "code", "000000").want(422)
+		c.submit("/sign-in/code", "code", once)
+		if c.path != "/account/team" {
+			t.Fatalf("the code leads to %s: %s", c.path, c.body)
+		}
+		c.submit("/sign-out").submit("/sign-in", "email", "ada@acme.example", "password", password)
+		c.submit("/sign-in/code", "code", once).want(422)
+		c.submit("/sign-in/code", "code", recovery[3]).want(200, "Your account", "9 recovery codes")
+		c.submit("/sign-out").submit("/sign-in", "email", "ada@acme.example", "password", password)
+		c.submit("/sign-in/code", "code", recovery[3]).want(422)
+
+		// After too many tries the password is asked for again.
+		for range 10 {
+			if c.form("/sign-in/code") == nil {
+				break
+			}
+			c.submit("/sign-in/code", "code", "000000")
+		}
+		c.want(200, "Begin again")
+		if c.get("/sign-in/code").path != "/sign-in" {
+			t.Errorf("the page of codes is still there: %s", c.path)
+		}
+
+		b.get("/account").submit("/account/recovery-codes").want(200, "Recovery codes")
+		if strings.Contains(b.body, recovery[0]) {
+			t.Error("the new recovery codes are the old ones")
+		}
+		b.get("/account").submit("/account/totp/remove").want(200, "switched off")
+	})
+}
+
+// Asking for a new password is answered the same for every address; the link works once, and ends all sessions.
+func TestForgottenPassword(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		x.person("ada@acme.example", "")
+		signedIn := x.browser(t).signIn("ada@acme.example")
+		b := x.browser(t)
+		unknown := b.get("/password/forgot").submit("/password/forgot", "email", "eve@acme.example").body
+		b.want(200, "If there is an account")
+		known := b.get("/password/forgot").submit("/password/forgot", "email", "ada@acme.example").body
+		if b.want(200); known != unknown {
+			t.Errorf("the answers differ:\n%s\n%s", known, unknown)
+		}
+		x.work()
+		for _, m := range x.mails {
+			if m.to != "ada@acme.example" {
+				t.Errorf("an email was sent to %s", m.to)
+			}
+		}
+		link := x.lastLink("ada@acme.example")
+		other := x.browser(t).get(link).want(200)
+		b.get(link).submit("/password/reset", "password", "short").want(422)
+		b.submit("/password/reset", "password", "another horse battery").want(200, "Your new password is saved")
+		other.submit("/password/reset", "password", "what a thief wants").want(404, "does not work any more")
+		signedIn.get("/account").want(200, "Sign in")
+		b.submit("/sign-in", "email", "ada@acme.example", "password", password).want(401)
+		b.submit("/sign-in", "email", "ada@acme.example", "password", "another horse battery").want(200, "Your account")
+
+		// Where nothing can be mailed, nobody waits for a link.
+		x.users.Mail = nil
+		for _, email := range []string{"ada@acme.example", "eve@acme.example"} {
+			x.browser(t).get("/password/forgot").submit("/password/forgot", "email", email).
+				want(403, "Ask the operator for a link")
+		}
+	})
+}
+
+// An invitation is accepted by its address alone, once.
+func TestInvitations(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		ada := x.person("ada@acme.example", teams.Owner)
+		x.person("bob@acme.example", "")
+		x.person("eve@acme.example", "")
+		owner := x.browser(t).signIn("ada@acme.example")
+		invite := func(email string, role teams.Role) string {
+			t.Helper()
+			owner.get("/people").submit("/people/invite", "email", email, "role", string(role)).
+				want(200, "on its way", email)
+			return x.lastLink(email)
+		}
+
+		// Somebody new.
+		link := invite("new@acme.example", teams.Viewer)
+		b := x.browser(t).get(link).want(200, "Join Acme", "ada (ada@acme.example)", "new@acme.example", "viewer")
+		b.submit(link, "name", "Nora", "password", "short").want(422)
+		if b.form(link).Get("name") != "Nora" {
+			t.Error("the name is not kept")
+		}
+		again := x.browser(t).get(link)
+		b.submit(link, "password", password).want(200, "You have joined the team", "Nora")
+		again.submit(link, "password", password).want(404, "does not work any more")
+		again.get(link).want(404)
+
+		// Somebody with an account signs in first. Another who got the link forwarded is refused.
+		link = invite("bob@acme.example", teams.Member)
+		b = x.browser(t).get(link).want(200, "There is an account for this address")
+		if b.form(link) != nil {
+			t.Error("the page makes another account")
+		}
+		b.post(link, url.Values{"password": {password}}).want(200, "Sign in")
+		eve := x.browser(t).signIn("eve@acme.example")
+		eve.get(link).want(200, "You are signed in as eve@acme.example")
+		eve.post(link, nil).want(403, "You are signed in as eve@acme.example")
+		b.submit("/sign-in", "email", "bob@acme.example", "password", password).want(200, "Join Acme").
+			submit(link).want(200, "You have joined the team")
+
+		// Revoked, replaced and expired ones.
+		link = invite("carol@acme.example", teams.Member)
+		second := invite("carol@acme.example", teams.Member)
+		x.browser(t).get(link).want(404, "does not work any more")
+		all, _, err := x.members.Invitations(t.Context(), x.Acme.TeamID, page.Page{})
+		x.Must(err)
+		owner.get("/people").submit("/people/invitations/"+all[0].ID+"/resend").want(200, "sent again")
+		third := x.lastLink("carol@acme.example")
+		x.browser(t).get(second).want(404)
+		x.browser(t).get(third).want(200)
+		owner.get("/people").submit("/people/invitations/"+all[0].ID+"/revoke").want(200, "revoked")
+		x.browser(t).get(third).want(404)
+		link = invite("carol@acme.example", teams.Member)
+		x.members.Now = func() time.Time { return x.DB.Now().Add(8 * 24 * time.Hour) }
+		x.browser(t).get(link).want(404)
+		owner.get("/people").want(200, "member, not valid any more")
+		x.members.Now = nil
+		owner.get("/people").want(200, "member, valid until")
+		all, _, err = x.members.Invitations(t.Context(), x.Acme.TeamID, page.Page{})
+		x.Must(err)
+		x.Update(func(tx *db.Tx) error { // as if a key that is no more had sent it
+			_, err := tx.Exec(t.Context(), `UPDATE invitations SET actor_kind = 'key' WHERE id = $1`, all[0].ID)
+			return err
+		})
+		owner.get("/people").want(200, "member, not valid any more")
+
+		m, _, err := x.members.List(t.Context(), x.Acme.TeamID, page.Page{})
+		x.Must(err)
+		roles := map[string]teams.Role{}
+		for _, m := range m {
+			roles[m.Email] = m.Role
+		}
+		if len(roles) != 3 || roles["new@acme.example"] != teams.Viewer || roles["bob@acme.example"] != teams.Member ||
+			roles[ada.Email] != teams.Owner {
+			t.Errorf("the team has %v", roles)
+		}
+	})
+}
+
+// What protects an account is only changed by who has just given a password, or gives it again.
+func TestProof(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		x.person("ada@acme.example", "")
+		b := x.browser(t).signIn("ada@acme.example")
+		other := x.browser(t).signIn("ada@acme.example")
+		x.Update(func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE user_sessions SET proved_at = proved_at - 3600000000`)
+			return err
+		})
+		x.DB.Hint("users", "all")
+		b.get("/account/totp").want(200, "Confirm that it is you")
+		b.submit("/account/prove", "password", "wrong password").want(422)
+		b.submit("/account/prove", "password", password).want(200, "Codes from an app")
+		other.get("/account").submit("/account/sessions/end").want(200, "Confirm that it is you")
+		b.get("/account").want(200, "Sign out everywhere else").submit("/account/sessions/end").want(200, "signed out")
+		other.get("/account").want(200, "Sign in")
+		b.get("/account/password").submit("/account/password", "current", "wrong password", "password",
+			"another horse battery").want(422)
+		b.submit("/account/password", "current", password, "password", "another horse battery").want(200,
+			"Your password is saved")
+		b.submit("/account/name", "name", "Ada Lovelace").want(200, "Your name is saved", "Ada Lovelace")
+		b.submit("/account/name", "name", strings.Repeat("x", 101)).want(422, "at most 100")
+	})
+}
+
+// Who guesses is stopped, in the same words whether or not there is an account; others sign in meanwhile.
+func TestGuessing(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		x.person("ada@acme.example", "")
+		x.person("bob@acme.example", "")
+		clock := x.DB.Now()
+		x.users.Now = func() time.Time { return clock } // answers say how long to wait
+		var answers [2][]string
+		for i, email := range []string{"ada@acme.example", "eve@acme.example"} {
+			b := x.browser(t).get("/sign-in")
+			for b.status != http.StatusTooManyRequests && len(answers[i]) < 100 {
+				b.submit("/sign-in", "email", email, "password", "a wrong guess")
+				answers[i] = append(answers[i], strings.ReplaceAll(b.body, email, "ADDRESS"))
+			}
+		}
+		if !slices.Equal(answers[0], answers[1]) || len(answers[0]) > 50 {
+			t.Errorf("%d and %d answers, or they differ", len(answers[0]), len(answers[1]))
+		}
+		x.browser(t).get("/sign-in").submit("/sign-in", "email", "ada@acme.example", "password", password).
+			want(429, "too many attempts")
+		x.browser(t).signIn("bob@acme.example")
+	})
+}
+
+// Nobody sees or changes anything of a team that they are not in.
+func TestTwoTeams(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		ada, eve := x.person("ada@acme.example", teams.Owner), x.person("eve@other.example", "")
+		x.Update(func(tx *db.Tx) error {
+			return x.members.AddIn(t.Context(), tx, x.Other.TeamID, eve.ID, teams.Owner)
+		})
+		mine, theirs := x.browser(t).signIn(eve.Email), x.browser(t).signIn(ada.Email)
+		theirs.get("/people").submit("/people/invite", "email", "bob@acme.example", "role", "viewer").want(200)
+		all, _, err := x.members.Invitations(t.Context(), x.Acme.TeamID, page.Page{})
+		x.Must(err)
+		mine.get("/people").want(200, "People of Other")
+		for _, text := range []string{"Acme", ada.Email, "bob@acme.example"} {
+			if strings.Contains(mine.body, text) {
+				t.Errorf("the page of the other team says %s", text)
+			}
+		}
+		for _, path := range []string{"/people/" + ada.ID + "/role", "/people/" + ada.ID + "/remove", "/people/invite",
+			"/people/leave", "/people/invitations/" + all[0].ID + "/resend",
+			"/people/invitations/" + all[0].ID + "/revoke",
+			"/account/team"} {
+			form := url.Values{"team": {x.Acme.TeamID}, "role": {"owner"}, "email": {"x@acme.example"}}
+			mine.post(path, form).want(403, "not a member of this team")
+			form.Del("team")
+			mine.post(path, form).want(403)
+			if strings.Count(path, "/") > 2 {
+				form.Set("team", x.Other.TeamID)
+				mine.post(path, form).want(404)
+			}
+		}
+		theirs.get("/people").want(200, ada.Email, "bob@acme.example")
+
+		// What a role does not allow is said in words of people.
+		adam := x.person("adam@acme.example", teams.Admin)
+		admin := x.browser(t).signIn(adam.Email)
+		for _, path := range []string{"/people/" + ada.ID + "/role", "/people/" + ada.ID + "/remove",
+			"/people/" + adam.ID + "/role", "/people/invite"} {
+			admin.post(path, url.Values{"team": {x.Acme.TeamID}, "role": {"owner"}, "email": {"x@acme.example"}}).
+				want(403, "Your role in this team does not allow this")
+		}
+
+		// The team is chosen for the session, and named on the page.
+		x.Update(func(tx *db.Tx) error {
+			return x.members.AddIn(t.Context(), tx, x.Acme.TeamID, eve.ID, teams.Viewer)
+		})
+		mine.get("/account/team").want(200, "Acme", "Other")
+		first := mine.get("/people").body
+		mine.get("/account/team").submit("/account/team")
+		if strings.Contains(first, "People of Acme") == strings.Contains(mine.body, "People of Acme") {
+			t.Errorf("the other team is not shown: %s", mine.body)
+		}
+	})
+}
+
+// Sessions are shown with where they are, and ended one by one.
+func TestSessions(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		x.person("ada@acme.example", "")
+		x.person("eve@acme.example", "")
+		b := x.browser(t).signIn("ada@acme.example")
+		other := x.browser(t)
+		other.address = "198.51.100.7:99"
+		other.headers.Set("User-Agent", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) "+
+			"Version/18.0 Safari/604.1")
+		other.signIn("ada@acme.example")
+		b.get("/account").want(200, "Firefox on Linux (this browser)", "Safari on iPhone", "198.51.100.7")
+		var end string
+		for n := range elements(t, b.body) {
+			if action := attr(n, "action"); strings.HasSuffix(action, "/end") && strings.Count(action, "/") == 4 {
+				end = action
+			}
+		}
+		eve := x.browser(t).signIn("eve@acme.example")
+		eve.post(end, nil).want(404)
+		other.get("/account").want(200, "Your account")
+		b.submit(end).want(200, "The other browser is signed out")
+		other.get("/account").want(200, "Sign in")
+	})
+}
+
+// Requests that another site made a browser send are refused, on every page that changes something.
+func TestForeignRequests(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		x.person("ada@acme.example", teams.Owner)
+		b := x.browser(t).signIn("ada@acme.example")
+		n := 0
+		for _, o := range (&Pages{}).routes() {
+			path, ok := strings.CutPrefix(o.pattern, "POST ")
+			if !ok {
+				continue
+			}
+			n++
+			path = strings.NewReplacer("{id}", "x", "{token}", "x").Replace(path)
+			for _, header := range []http.Header{{"Sec-Fetch-Site": {"cross-site"}}, {"Sec-Fetch-Site": {"same-site"}},
+				{"Origin": {"https://evil.example"}}, {"Origin": {"null"}}} {
+				r := b.posting(path, nil)
+				r.Header.Del("Sec-Fetch-Site")
+				for name, values := range header {
+					r.Header[name] = values
+				}
+				b.do(r).want(403, "came from another site")
+			}
+		}
+		if n < 20 {
+			t.Errorf("only %d pages were asked", n)
+		}
+		b.get("/account").want(200, "Your account") // and nobody was signed out
+	})
+}
+
+// Odd requests are refused, and never a failure of the server.
+func TestBadRequests(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		x.person("ada@acme.example", teams.Owner)
+		b := x.browser(t).signIn("ada@acme.example")
+		for _, o := range (&Pages{}).routes() {
+			method, path, _ := strings.Cut(o.pattern, " ")
+			if path == "/sign-out" {
+				continue
+			}
+			path = strings.NewReplacer("{id}", "%00", "{token}", "%00%ff").Replace(path)
+			for _, body := range []string{"", "%00", "a=%00&team=%ff", "{", `{"token":"\u0000"}`,
+				strings.Repeat("x", 70<<10)} {
+				for _, kind := range []string{"application/x-www-form-urlencoded", "application/json", ""} {
+					r := b.posting(path+"?token=%00&next=%00", nil)
+					r.Method = method
+					r.Body = http.NoBody
+					if method == "POST" {
+						r = b.posting(path, nil)
+						r.Body = io.NopCloser(strings.NewReader(body))
+						r.ContentLength = -1
+					}
+					r.Header.Set("Content-Type", kind)
+					b.do(r)
+					if b.status >= 500 {
+						t.Fatalf("%s with %.20q as %q is answered with %d: %s", o.pattern, body, kind, b.status, b.body)
 					}
 				}
 			}
 		}
-	}
-	return form
-}
-
-// want fails the test unless the page has the status and each of the texts.
-func (b *browser) want(status int, texts ...string) *browser {
-	b.t.Helper()
-	plain := html.UnescapeString(b.body)
-	for _, text := range texts {
-		if !strings.Contains(plain, text) {
-			b.t.Fatalf("%s does not say %q:\n%d %s", b.path, text, b.status, plain)
-		}
-	}
-	if b.status != status {
-		b.t.Fatalf("%s was answered with %d, want %d:\n%s", b.path, b.status, status, plain)
-	}
-	return b
-}
-
-// signIn gives the browser a session, as a password would; TestSignIn gives that.
-func (b *browser) signIn(email string) *browser {
-	b.t.Helper()
-	var token string
-	u, err := b.users.ByEmail(b.t.Context(), email)
-	b.Must(err)
-	b.Update(func(tx *db.Tx) error {
-		token, err = b.users.StartIn(b.t.Context(), tx, u, "test", users.Client{
-			Address: strings.Split(b.address, ":")[0], UserAgent: b.headers.Get("User-Agent")})
-		return err
+		b.get("/people/nothing/here").want(404)
+		b.post("/people", nil).want(404)
 	})
-	b.c.Jar.SetCookies(&url.URL{Scheme: "https", Host: strings.TrimPrefix(testnode.PublicURL, "https://"), Path: "/"},
-		[]*http.Cookie{{Name: "__Host-postrider", Value: token, Path: "/", Secure: true}})
-	return b.get("/account").want(200, "Your account")
-}
-
-// checkPage checks what holds for every page: its headers, a label for each input, and that what describes an input is
-// there.
-func (b *browser) checkPage() {
-	b.t.Helper()
-	policy := b.header.Get("Content-Security-Policy")
-	for _, part := range []string{"default-src 'none'", "form-action 'self'", "frame-ancestors 'none'"} {
-		if !strings.Contains(policy, part) {
-			b.t.Errorf("%s has the policy %q", b.path, policy)
-		}
-	}
-	if b.header.Get("Cache-Control") != "no-store" || b.header.Get("X-Content-Type-Options") != "nosniff" ||
-		b.header.Get("Referrer-Policy") != "same-origin" {
-		b.t.Errorf("%s has the headers %v", b.path, b.header)
-	}
-	ids, labels, headings := map[string]bool{}, map[string]bool{}, 0
-	for n := range elements(b.t, b.body) {
-		if id := attr(n, "id"); id != "" {
-			if ids[id] {
-				b.t.Errorf("%s has the id %s twice", b.path, id)
-			}
-			ids[id] = true
-		}
-		if n.Data == "label" {
-			labels[attr(n, "for")] = true
-		}
-		if n.Data == "h1" {
-			headings++
-		}
-		if n.Data == "form" && (attr(n, "method") != "post" || attr(n, "action") == "") {
-			b.t.Errorf("%s has a form with the method %q for %q", b.path, attr(n, "method"), attr(n, "action"))
-		}
-	}
-	for n := range elements(b.t, b.body) {
-		if (n.Data == "input" && attr(n, "type") != "hidden" || n.Data == "select") && !labels[attr(n, "id")] {
-			b.t.Errorf("%s: the input %s has no label", b.path, attr(n, "name"))
-		}
-		for id := range strings.FieldsSeq(attr(n, "aria-describedby")) {
-			if !ids[id] {
-				b.t.Errorf("%s: the input %s is described by %s, which is not there", b.path, attr(n, "name"), id)
-			}
-		}
-	}
-	if headings != 1 {
-		b.t.Errorf("%s has %d first headings", b.path, headings)
-	}
-}
-
-func elements(t *testing.T, page string) func(yield func(*html.Node) bool) {
-	root, err := html.Parse(strings.NewReader(page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func(yield func(*html.Node) bool) {
-		for n := range root.Descendants() {
-			if n.Type == html.ElementNode && !yield(n) {
-				return
-			}
-		}
-	}
-}
-
-func attr(n *html.Node, name string) string {
-	i := slices.IndexFunc(n.Attr, func(a html.Attribute) bool { return a.Key == name })
-	if i < 0 {
-		return ""
-	}
-	return n.Attr[i].Val
-}
-
-func has(n *html.Node, name string) bool {
-	return slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == name })
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-var programsPage = pageOf("programs.html")
+var programsPage = pageOf("connected_apps.html")
 
 const programsShown = 20 // on one page
 

@@ -32,9 +32,9 @@ func (b *benchRun) enqueue(ctx context.Context, c config.Config, recipients int)
 	idle, start, cpu := self.memoryMB("VmRSS"), time.Now(), self.cpu()
 	var took []time.Duration
 	for from := 0; from < recipients; from += emails.MaxEnqueue {
-		to := make([]emails.To, min(emails.MaxEnqueue, recipients-from))
+		to := make([]emails.MailingRecipient, min(emails.MaxEnqueue, recipients-from))
 		for i := range to {
-			to[i] = emails.To{Address: fmt.Sprintf("r%d@d%d.example", from+i, (from+i)%5000),
+			to[i] = emails.MailingRecipient{Address: fmt.Sprintf("r%d@d%d.example", from+i, (from+i)%5000),
 				Values: render.Values{"contact.first_name": fmt.Sprintf("Reader %d", from+i)}}
 		}
 		began := time.Now()

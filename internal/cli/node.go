@@ -278,7 +278,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 	n.emails.Budget, n.emails.Affords = n.grants.Spend, n.grants.Affords
 	n.approvals = approvals.New(c.PublicURL, approvals.Parts{DB: n.db, Recorder: recorder, Emails: n.emails,
 		Grants: n.grants, Members: n.members, Teams: n.teams, Audit: n.audit})
-	n.domains.PendingScheduled = n.emails.WaitingFrom
+	n.domains.PendingScheduled = n.emails.HasScheduledFrom
 	recorder.Listen(n.emails)
 	recorder.Listen(suppressed)
 	recorder.Listen(n.contacts)
@@ -493,7 +493,7 @@ func (n *node) retention(now func() time.Time) *retention.Service {
 	return retention.New(keeps(n.c), n.teams, now,
 		retention.Rule{Name: "emails", Kept: emails, Step: n.emails.RemoveBefore},
 		retention.Rule{Name: "bodies", Kept: bodies, Step: n.emails.RemoveBodies},
-		retention.Rule{Name: "bodies", Kept: bodies, Step: n.emails.RemoveBodiesLeft},
+		retention.Rule{Name: "bodies", Kept: bodies, Step: n.emails.RemoveSkippedBodies},
 		retention.Rule{Name: "received emails", Kept: received, Step: n.receiving.RemoveBefore},
 		retention.Rule{Name: "recipients of broadcasts", Kept: events, Step: n.broadcasts.RemoveRecipients},
 		retention.Rule{Name: "runs of automations", Kept: events, Step: n.automations.RemoveRuns},

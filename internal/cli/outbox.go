@@ -51,7 +51,7 @@ func (n *node) serveOutbox() {
 		fmt.Fprint(w, waiting)
 	})
 	n.mux.HandleFunc("GET /dev/outbox/{id}", func(w http.ResponseWriter, r *http.Request) {
-		message, err := n.delivery.CapturedMessage(r.Context(), r.PathValue("id"))
+		message, err := n.delivery.OpenCaptured(r.Context(), r.PathValue("id"))
 		if err != nil {
 			http.NotFound(w, r)
 			return

@@ -219,7 +219,7 @@ func (d *driver) everything(otherKey string) {
 	}
 	waits := func(want bool) {
 		t.Helper()
-		if waiting, err := d.emails.WaitingFrom(t.Context(), d.team, domain); waiting != want || err != nil {
+		if waiting, err := d.emails.HasScheduledFrom(t.Context(), d.team, domain); waiting != want || err != nil {
 			t.Errorf("emails of the domain wait: %v, %v", waiting, err)
 		}
 	}

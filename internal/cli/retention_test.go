@@ -201,7 +201,7 @@ func (d *driver) removals(teamID string) {
 		d.t.Error(err)
 	}
 	for _, do := range []func(ctx context.Context, teamID string, before time.Time, after string) (string, error){
-		d.emails.RemoveBodies, d.emails.RemoveBodiesLeft, d.emails.RemoveTimelines, d.emails.RemoveBefore,
+		d.emails.RemoveBodies, d.emails.RemoveSkippedBodies, d.emails.RemoveTimelines, d.emails.RemoveBefore,
 		d.receiving.RemoveBefore} {
 		if _, err := do(d.t.Context(), teamID, time.Now().Add(48*time.Hour), ""); err != nil {
 			d.t.Error(err)
@@ -235,9 +235,9 @@ func (d *driver) contentsOf(teamID string) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	var entered []emails.Entered
+	var entered []emails.EnqueueResult
 	if err := d.db.Update(ctx, func(tx *db.Tx) (err error) {
-		entered, err = d.emails.Enqueue(ctx, tx, m, []emails.To{{Address: "delivered@resend.dev"}})
+		entered, err = d.emails.Enqueue(ctx, tx, m, []emails.MailingRecipient{{Address: "delivered@resend.dev"}})
 		return err
 	}); err != nil || entered[0].Err != nil {
 		d.t.Fatal(err, entered)

@@ -58,7 +58,7 @@ func TestUnsubscribingByTheHeaderAlone(t *testing.T) {
 		if err != nil || len(all) != 1 {
 			t.Fatalf("%d messages, %v", len(all), err)
 		}
-		opened, err := n.delivery.CapturedMessage(t.Context(), all[0].ID)
+		opened, err := n.delivery.OpenCaptured(t.Context(), all[0].ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func TestSubmittedMessageHasATopic(t *testing.T) {
 		if err != nil || len(all) != 1 || all[0].To[0] != "in@one.example" {
 			t.Fatalf("%+v, %v", all, err)
 		}
-		opened, err := n.delivery.CapturedMessage(t.Context(), all[0].ID)
+		opened, err := n.delivery.OpenCaptured(t.Context(), all[0].ID)
 		if err != nil {
 			t.Fatal(err)
 		}

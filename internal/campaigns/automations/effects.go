@@ -156,7 +156,7 @@ func (w *walk) email(ctx context.Context, key string, e *engine.Email) (out engi
 		out.Skipped = string(now.Refused)
 		return out, false, nil
 	}
-	done, err := s.p.Emails.Enqueue(because(ctx, &w.row), w.tx, p.mailing, []emails.To{{Address: now.Address,
+	done, err := s.p.Emails.Enqueue(because(ctx, &w.row), w.tx, p.mailing, []emails.MailingRecipient{{Address: now.Address,
 		ContactID: contactID}})
 	if quotas.Exceeded(err) {
 		w.end, w.quota = noQuota, fault.KindOf(err)

@@ -177,7 +177,7 @@ func (h *happening) addSubject(ctx context.Context, r db.Reader, teamID string) 
 	}
 	read := h.of.Email
 	if read == nil {
-		read = func() (*events.Email, error) { return emails.Brief(ctx, r, teamID, h.of.EmailID) }
+		read = func() (*events.Email, error) { return emails.EventSummary(ctx, r, teamID, h.of.EmailID) }
 	}
 	e, err := read()
 	if fault.KindOf(err) == fault.NotFound {

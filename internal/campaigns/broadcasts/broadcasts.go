@@ -15,7 +15,7 @@
 // the start are not mailed. What a broadcast sends never changes after its start.
 //
 // Each change of the status locks the row, as each page does. So a broadcast that is paused or canceled enters nothing
-// from the moment on at which the operation returns. Delivery asks before each attempt ([Service.Decide]): an email
+// from the moment on at which the operation returns. Delivery asks before each attempt ([Service.CachedDecision]): an email
 // that no host was given yet waits, or ends as canceled, within seconds.
 //
 // A contact's part in an A/B test depends only on its id and the broadcast's.

@@ -36,8 +36,8 @@ func (d *decisions) forget(broadcastID string) {
 	delete(d.known, broadcastID)
 }
 
-// Decide returns what becomes of those emails of a broadcast that no host was given yet. It may be some seconds old.
-func (s *Service) Decide(ctx context.Context, broadcastID string) (emails.Decision, error) {
+// CachedDecision returns what becomes of those emails of a broadcast that no host was given yet. It may be some seconds old.
+func (s *Service) CachedDecision(ctx context.Context, broadcastID string) (emails.Decision, error) {
 	d := &s.decided
 	d.mu.Lock()
 	k, ok := d.known[broadcastID]
@@ -62,8 +62,8 @@ func (s *Service) Decide(ctx context.Context, broadcastID string) (emails.Decisi
 	return k.Decision, nil
 }
 
-// Decided is Decide for a transaction: it is exact, and holds until the transaction ends.
-func (s *Service) Decided(ctx context.Context, tx *db.Tx, broadcastID string) (emails.Decision, error) {
+// LockDecision is CachedDecision for a transaction: it is exact, and holds until the transaction ends.
+func (s *Service) LockDecision(ctx context.Context, tx *db.Tx, broadcastID string) (emails.Decision, error) {
 	return s.decide(ctx, tx, broadcastID)
 }
 

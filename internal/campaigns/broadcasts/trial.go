@@ -65,9 +65,9 @@ func (s *Service) Try(ctx context.Context, by teams.Actor, broadcastID string, t
 		return nil, err
 	}
 	m.Tags = []emails.Tag{{Name: trialTag, Value: b.ID}}
-	to := make([]emails.To, len(t.To))
+	to := make([]emails.MailingRecipient, len(t.To))
 	for i, address := range t.To {
-		to[i] = emails.To{Address: address, Values: values}
+		to[i] = emails.MailingRecipient{Address: address, Values: values}
 	}
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		ids = nil

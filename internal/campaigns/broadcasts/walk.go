@@ -236,7 +236,7 @@ func (r *run) load(ctx context.Context, b *Broadcast) (Reason, error) {
 		if err != nil {
 			return whyRefused(err), err
 		}
-		m.BroadcastID, m.TopicID, m.LeaveOut = b.ID, b.TopicID, true
+		m.BroadcastID, m.TopicID, m.SkipUnmailable = b.ID, b.TopicID, true
 		r.mailings = append(r.mailings, m)
 		c, err := s.p.Contents.Get(ctx, b.TeamID, v.contentID)
 		if err != nil {
@@ -340,7 +340,7 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 		}
 		began := time.Now()
 		defer func() { took = max(1, time.Since(began)) }()
-		p := parts{b: b, to: make([][]emails.To, len(r.mailings)), of: make([][]*contacts.Member, len(r.mailings))}
+		p := parts{b: b, to: make([][]emails.MailingRecipient, len(r.mailings)), of: make([][]*contacts.Member, len(r.mailings))}
 		used := p.divide(members, most, r.placeholders)
 		if err := r.enter(ctx, tx, b, &p); err != nil {
 			return false, err
@@ -369,7 +369,7 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 
 // fits has the next page enter no more emails than the team's quota has room for. It reports false if that is none.
 func (r *run) fits(ctx context.Context, teamID string) (bool, error) {
-	left, limited, err := r.s.p.Emails.Left(ctx, teamID)
+	left, limited, err := r.s.p.Emails.RemainingQuota(ctx, teamID)
 	if err != nil || limited && left == 0 {
 		return false, err
 	}
@@ -399,7 +399,7 @@ type parts struct {
 	b       *Broadcast
 	n       int // that get an email, unless they are left out then
 	entered int // that got one
-	to      [][]emails.To
+	to      [][]emails.MailingRecipient
 	of      [][]*contacts.Member // whom to is for
 	held    []*contacts.Member   // held out
 }
@@ -416,7 +416,7 @@ func (p *parts) divide(members []contacts.Member, most int, placeholders []strin
 		case held && now:
 			p.held = append(p.held, m)
 		case now:
-			p.to[variant] = append(p.to[variant], emails.To{Address: m.Address, ContactID: m.ID,
+			p.to[variant] = append(p.to[variant], emails.MailingRecipient{Address: m.Address, ContactID: m.ID,
 				Values: valuesOf(m, placeholders)})
 			p.of[variant] = append(p.of[variant], m)
 			p.n++
@@ -445,7 +445,7 @@ func (r *run) enter(ctx context.Context, tx *db.Tx, b *Broadcast, p *parts) erro
 			row := recipient{broadcastID: b.ID, contactID: to[i].ContactID, emailID: one.ID, address: to[i].Address,
 				variant: variant, state: waiting}
 			if one.ID == "" {
-				row.state, row.reason = leftOut, one.LeftOut
+				row.state, row.reason = leftOut, one.SkipReason
 				if one.Err != nil {
 					if fault.Ours(one.Err) {
 						return one.Err

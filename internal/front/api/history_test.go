@@ -108,7 +108,7 @@ func TestAttemptsInPages(t *testing.T) {
 		f.Update(func(tx *db.Tx) error {
 			for i := range tries {
 				err := emails.RecordAttempt(t.Context(), tx, emails.Attempt{TeamID: f.Acme.TeamID, EmailID: emailID,
-					Destination: "example.net", Outcome: emails.Unsure, Reply: strconv.Itoa(i), StartedAt: tx.Now()})
+					Destination: "example.net", Outcome: emails.OutcomeUnknown, Reply: strconv.Itoa(i), StartedAt: tx.Now()})
 				if err != nil {
 					return err
 				}

@@ -157,7 +157,7 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	n.Emails.Budget, n.Emails.Affords = n.Grants.Spend, n.Grants.Affords
 	n.Approvals = approvals.New(PublicURL, approvals.Parts{DB: d, Recorder: n.Recorder, Emails: n.Emails,
 		Grants: n.Grants, Members: n.Members, Teams: n.Teams, Audit: n.Audit})
-	n.Domains.PendingScheduled = n.Emails.WaitingFrom
+	n.Domains.PendingScheduled = n.Emails.HasScheduledFrom
 	n.Recorder.Listen(n.Emails)
 	n.Recorder.Listen(n.Suppressions)
 	n.Recorder.Listen(n.Contacts)
@@ -241,7 +241,7 @@ func (n *Node) SendToContact(address string) (contactID, emailID string) {
 	m, err := n.Emails.Mailing(n.context(), n.Acme, of.ID, false)
 	n.Must(err)
 	n.Update(func(tx *db.Tx) error {
-		entered, err := n.Emails.Enqueue(n.context(), tx, m, []emails.To{{Address: at.Address, ContactID: at.ID}})
+		entered, err := n.Emails.Enqueue(n.context(), tx, m, []emails.MailingRecipient{{Address: at.Address, ContactID: at.ID}})
 		if err == nil {
 			emailID, err = entered[0].ID, entered[0].Err
 		}

@@ -165,12 +165,12 @@ func (s *Service) Emails(teamID string, within emails.Span) *Export {
 		"recipient_kind", "recipient_state", "recipient_updated_at", "subject", "last_event", "tags", "topic_id",
 		"template_id", "broadcast_id", "message_id", "id"},
 		part: func(ctx context.Context, after string) ([]row, string, error) {
-			some, next, err := s.emails.Part(ctx, teamID, within, after)
+			some, next, err := s.emails.ListPage(ctx, teamID, within, after)
 			return rowsOf(some, next, err, emailRow)
 		}}
 }
 
-func emailRow(e *emails.Listed) row {
+func emailRow(e *emails.EmailWithRecipients) row {
 	to := make([]RecipientRow, len(e.Recipients))
 	for i, r := range e.Recipients {
 		to[i] = RecipientRow{r.Address, r.Kind, string(r.State), stamp(r.UpdatedAt)}

@@ -170,7 +170,7 @@ func TestMailAndSuppressions(t *testing.T) {
 			}
 			o, err := n.Emails.Outgoing(ctx, emails.Delivery{EmailID: e.ID, To: e.To, First: true})
 			n.Must(err)
-			if skipped, err := n.Emails.Sift(ctx, o); err != nil || (len(skipped) == 0) != goes {
+			if skipped, err := n.Emails.DropSuppressed(ctx, o); err != nil || (len(skipped) == 0) != goes {
 				t.Errorf("looked up again: %v, %v", skipped, err)
 			}
 		}

@@ -250,7 +250,7 @@ func (s *Service) suppressedPart(ctx context.Context, teamID, address string) (*
 
 func (s *Service) sentParts(ctx context.Context, teamID string, a erasure.Address, after string) ([]SentPart, string,
 	error) {
-	some, next, err := s.p.Emails.PartTo(ctx, teamID, a, after)
+	some, next, err := s.p.Emails.ListPageTo(ctx, teamID, a, after)
 	if err != nil {
 		return nil, "", err
 	}

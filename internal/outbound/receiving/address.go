@@ -21,9 +21,9 @@ type place struct {
 	address  string
 	teamID   string
 	domainID string
-	report   *emails.Reported // if a return path: the email that was sent with it
-	local    string           // if a return path: its local part
-	feedback bool             // it is an address for complaints
+	report   *emails.BounceTarget // if a return path: the email that was sent with it
+	local    string               // if a return path: its local part
+	feedback bool                 // it is an address for complaints
 }
 
 // distinct removes repeated recipients. A return path is the same at all hosts.
@@ -129,7 +129,7 @@ func split(to string) (local, host string, err error) {
 }
 
 func (s *Service) returned(ctx context.Context, p place, emailID, local string) (place, error) {
-	e, err := s.p.Emails.Reported(ctx, emailID)
+	e, err := s.p.Emails.BounceTarget(ctx, emailID)
 	if err != nil {
 		return p, missing(err)
 	}

@@ -73,7 +73,7 @@ func TestLabelsOfTeams(t *testing.T) {
 
 // Recipients that were named before are left out, and a return path counts once however its host is written.
 func TestDistinct(t *testing.T) {
-	r := &emails.Reported{}
+	r := &emails.BounceTarget{}
 	all := []place{{address: "a"}, {address: "b"}, {address: "a"}, {address: "r@one", report: r, local: "r"},
 		{address: "r@two", report: r, local: "r"},
 		{address: "s@one", report: r, local: "s"}, {address: "c", local: "r"}}
@@ -166,7 +166,7 @@ func TestHopsAtTheirEdge(t *testing.T) {
 	for n, circle := range map[int]bool{0: false, hopsMax: false, hopsMax + 1: true} {
 		p := &mailparse.Parsed{Header: append(slices.Repeat([]message.Field{{Name: "RECEIVED"}}, n),
 			message.Field{Name: "Subject"})}
-		err := s.judge(t.Context(), &incoming{parsed: p, to: []place{{report: &emails.Reported{}}}})
+		err := s.judge(t.Context(), &incoming{parsed: p, to: []place{{report: &emails.BounceTarget{}}}})
 		if r, ok := err.(*smtpserver.Refusal); ok != circle || ok && r.Code != 554 {
 			t.Errorf("%d hosts: %v", n, err)
 		}

@@ -56,7 +56,7 @@ func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error)
 			return err
 		}
 		for _, e := range reported(outcomes) {
-			before, err := emails.ReportedBefore(ctx, tx, e.TeamID, e.ID, addressesIn(outcomes, e.ID))
+			before, err := emails.LockReportHistory(ctx, tx, e.TeamID, e.ID, addressesIn(outcomes, e.ID))
 			if err != nil {
 				return err
 			}

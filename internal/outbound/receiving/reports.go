@@ -16,16 +16,16 @@ import (
 
 // outcome is the statement of a report about one recipient of an email.
 type outcome struct {
-	email   *emails.Reported
+	email   *emails.BounceTarget
 	address string
 	typ     events.Type
 	data    any
 }
 
 // reported returns the emails of the outcomes, each once.
-func reported(all []outcome) (list []*emails.Reported) {
+func reported(all []outcome) (list []*emails.BounceTarget) {
 	for _, o := range all {
-		if !slices.ContainsFunc(list, func(e *emails.Reported) bool { return e.ID == o.email.ID }) {
+		if !slices.ContainsFunc(list, func(e *emails.BounceTarget) bool { return e.ID == o.email.ID }) {
 			list = append(list, o.email)
 		}
 	}
@@ -172,7 +172,7 @@ func named(near []string, names ...string) string {
 // complaint returns the outcome of an abuse report about one of the recipients near. Reports that a message is not
 // spam, or about its authentication, are no complaints. The message's To field does not count: another recipient may
 // have complained.
-func complaint(e *emails.Reported, near []string, r *report.Report) []outcome {
+func complaint(e *emails.BounceTarget, near []string, r *report.Report) []outcome {
 	if !r.Complains() {
 		return nil
 	}
@@ -208,7 +208,7 @@ func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report)
 	if !ok || !s.fromProvider(m) {
 		return nil, nil
 	}
-	e, err := s.p.Emails.Reported(ctx, emailID)
+	e, err := s.p.Emails.BounceTarget(ctx, emailID)
 	switch {
 	case err != nil && missing(err) != unknown:
 		return nil, err
@@ -224,7 +224,7 @@ func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report)
 
 // proved returns the email that a return path or a feedback token was made for, and the recipients at its destination.
 // The email is nil if the text is neither.
-func (s *Service) proved(ctx context.Context, text string) (e *emails.Reported, near []string, err error) {
+func (s *Service) proved(ctx context.Context, text string) (e *emails.BounceTarget, near []string, err error) {
 	made := emails.ReturnPath
 	emailID, ok := emails.ParseReturnPath(s.p.Keys, text)
 	if !ok {
@@ -234,7 +234,7 @@ func (s *Service) proved(ctx context.Context, text string) (e *emails.Reported, 
 	if !ok {
 		return nil, nil, nil
 	}
-	found, err := s.p.Emails.Reported(ctx, emailID)
+	found, err := s.p.Emails.BounceTarget(ctx, emailID)
 	if err != nil {
 		if missing(err) == unknown {
 			err = nil

@@ -208,7 +208,7 @@ func (w *writer) email(ctx context.Context, tx *db.Tx, e *events.Event) (*events
 	}
 	read := e.Email
 	if read == nil {
-		read = func() (*events.Email, error) { return emails.Brief(ctx, tx.Reader, e.TeamID, e.EmailID) }
+		read = func() (*events.Email, error) { return emails.EventSummary(ctx, tx.Reader, e.TeamID, e.EmailID) }
 	}
 	b, err := read()
 	if fault.KindOf(err) == fault.NotFound {

@@ -63,7 +63,7 @@ func (s *Service) Request(ctx context.Context, by teams.Actor, in emails.Send, k
 	if by.Kind == teams.GrantActor {
 		key.Scope += " " + by.ID // a program sees only what it asked for itself
 	}
-	approvalID, err := s.emails.OnceMade(ctx, by, key, func(remember remember) error {
+	approvalID, err := s.emails.OnceWithID(ctx, by, key, func(remember remember) error {
 		a, err = s.request(ctx, by, in, remember)
 		return err
 	})
@@ -77,7 +77,7 @@ func (s *Service) Request(ctx context.Context, by teams.Actor, in emails.Send, k
 type remember = func(ctx context.Context, tx *db.Tx, id string) error
 
 func (s *Service) request(ctx context.Context, by teams.Actor, in emails.Send, remember remember) (a Approval, err error) {
-	fixed, recipients, err := s.emails.Fix(ctx, by, in)
+	fixed, recipients, err := s.emails.Snapshot(ctx, by, in)
 	if err == nil {
 		err = s.grants.Fits(ctx, by, recipients)
 	}

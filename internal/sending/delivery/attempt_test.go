@@ -40,9 +40,9 @@ func TestAttempt(t *testing.T) {
 		{[]state{delayed, bounced, delayed, delivered}, -1, "mixed", "200", 3 * time.Minute},
 		{[]state{delayed, delayed}, -1, "delayed", "200", 2 * time.Minute},
 		{[]state{bounced, bounced}, -1, "bounced", "200", 0},
-		{[]state{delayed, delayed}, 0, emails.Unsure, "200", 2 * time.Minute},
-		{[]state{delayed, bounced}, 0, emails.Unsure, "200", time.Minute},
-		{[]state{bounced, delayed}, 1, emails.Unsure, "200", 2 * time.Minute},
+		{[]state{delayed, delayed}, 0, emails.OutcomeUnknown, "200", 2 * time.Minute},
+		{[]state{delayed, bounced}, 0, emails.OutcomeUnknown, "200", time.Minute},
+		{[]state{bounced, delayed}, 1, emails.OutcomeUnknown, "200", 2 * time.Minute},
 	} {
 		out, verdicts := of(c.states...)
 		if c.unknown >= 0 {

@@ -11,10 +11,10 @@ import (
 // Broadcasts decides about the emails of broadcasts before each attempt, so that one which is paused or canceled also
 // stops what it has entered.
 type Broadcasts interface {
-	// Decide answers at once. The answer may be some seconds old.
-	Decide(ctx context.Context, broadcastID string) (emails.Decision, error)
-	// Decided answers exactly, and the answer holds until the transaction ends.
-	Decided(ctx context.Context, tx *db.Tx, broadcastID string) (emails.Decision, error)
+	// CachedDecision answers at once. The answer may be some seconds old.
+	CachedDecision(ctx context.Context, broadcastID string) (emails.Decision, error)
+	// LockDecision answers exactly, and the answer holds until the transaction ends.
+	LockDecision(ctx context.Context, tx *db.Tx, broadcastID string) (emails.Decision, error)
 }
 
 // released reports whether the broadcast of an email, if it has one, lets it be sent now. If not, the job waits for the
@@ -24,12 +24,12 @@ func (s *Service) released(ctx context.Context, t *try) (bool, error) {
 	if id == "" || s.p.Broadcasts == nil {
 		return true, nil
 	}
-	decision, err := s.p.Broadcasts.Decide(ctx, id)
+	decision, err := s.p.Broadcasts.CachedDecision(ctx, id)
 	if err != nil || decision == emails.Deliver {
 		return err == nil, err
 	}
 	err = s.p.Queue.Record(ctx, func(tx *db.Tx) (err error) {
-		decision, err = s.p.Broadcasts.Decided(ctx, tx, id)
+		decision, err = s.p.Broadcasts.LockDecision(ctx, tx, id)
 		switch {
 		case err != nil, decision == emails.Deliver:
 			return err

@@ -23,8 +23,8 @@ const (
 	capturedMax = 1000 // messages that are kept
 )
 
-// Captured is a message that the capture transport stored instead of sending.
-type Captured struct {
+// CapturedMessage is a message that the capture transport stored instead of sending.
+type CapturedMessage struct {
 	ID      string    `json:"id"`
 	EmailID string    `json:"email_id"`
 	TeamID  string    `json:"team_id"`
@@ -46,7 +46,7 @@ type outbox struct {
 // keep stores a message instead of sending it. Its recipients count as delivered.
 func (b *outbox) keep(ctx context.Context, o *emails.Outgoing, env smtpclient.Envelope, msg [][]byte) (outcome, error) {
 	raw := bytes.Join(msg, nil)
-	c := Captured{ID: id.New(), EmailID: o.ID, TeamID: o.TeamID, From: env.From, To: env.To, Size: len(raw),
+	c := CapturedMessage{ID: id.New(), EmailID: o.ID, TeamID: o.TeamID, From: env.From, To: env.To, Size: len(raw),
 		At: time.Now().UTC()}
 	envelope, err := json.Marshal(c)
 	if err != nil {
@@ -106,7 +106,7 @@ func (b *outbox) ids(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-func (b *outbox) envelope(ctx context.Context, captureID string) (c Captured, err error) {
+func (b *outbox) envelope(ctx context.Context, captureID string) (c CapturedMessage, err error) {
 	r, err := b.blobs.Get(ctx, captured+captureID+".json")
 	if err != nil {
 		return c, fmt.Errorf("read a captured envelope: %w", err)
@@ -119,13 +119,13 @@ func (b *outbox) envelope(ctx context.Context, captureID string) (c Captured, er
 }
 
 // Outbox returns the captured messages, newest first, at most 1,000.
-func (s *Service) Outbox(ctx context.Context) ([]Captured, error) {
+func (s *Service) Outbox(ctx context.Context) ([]CapturedMessage, error) {
 	ids, err := s.outbox.ids(ctx)
 	if err != nil {
 		return nil, err
 	}
 	slices.Reverse(ids)
-	all := make([]Captured, 0, min(len(ids), capturedMax))
+	all := make([]CapturedMessage, 0, min(len(ids), capturedMax))
 	for _, x := range ids[:min(len(ids), capturedMax)] {
 		c, err := s.outbox.envelope(ctx, x)
 		if err != nil {
@@ -136,9 +136,9 @@ func (s *Service) Outbox(ctx context.Context) ([]Captured, error) {
 	return all, nil
 }
 
-// CapturedMessage opens a captured message as it would have been sent, or returns blob.ErrNotFound. The caller closes
+// OpenCaptured opens a captured message as it would have been sent, or returns blob.ErrNotFound. The caller closes
 // it.
-func (s *Service) CapturedMessage(ctx context.Context, captureID string) (io.ReadCloser, error) {
+func (s *Service) OpenCaptured(ctx context.Context, captureID string) (io.ReadCloser, error) {
 	if !id.Valid(captureID) {
 		return nil, blob.ErrNotFound
 	}

@@ -65,7 +65,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	if d.First {
 		t.looked = j.CreatedAt
 	}
-	if o.Lost {
+	if o.ContentMissing {
 		s.p.Log.Error("the content of an email that waits is missing; the email fails", "email", o.ID, "team", o.TeamID)
 		return s.fail(ctx, t, reasonLost)
 	}
@@ -102,7 +102,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	o.Forget()
+	o.ReleaseContent()
 	size = s.keep(j.TeamID, size, msg)
 	return s.hand(ctx, t, r, s.group(j.Lane), from, msg)
 }
@@ -285,5 +285,5 @@ func (s *Service) fail(ctx context.Context, t *try, reason string) error {
 
 func (t *try) event(kind events.Type, to string, data any) events.Event {
 	return events.Event{TeamID: t.o.TeamID, EmailID: t.o.ID, DomainID: t.o.DomainID, BroadcastID: t.o.BroadcastID,
-		Type: kind, Recipient: to, ContactID: t.o.ContactID, Email: t.o.Brief, Data: data}
+		Type: kind, Recipient: to, ContactID: t.o.ContactID, Email: t.o.EventSummary, Data: data}
 }

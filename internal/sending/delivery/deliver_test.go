@@ -258,7 +258,7 @@ func TestDeliverIntoTheOutbox(t *testing.T) {
 		all[0].TeamID != f.Acme.TeamID {
 		t.Fatalf("outbox %+v, %v", all, err)
 	}
-	r, err := f.service.CapturedMessage(t.Context(), all[0].ID)
+	r, err := f.service.OpenCaptured(t.Context(), all[0].ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +269,7 @@ func TestDeliverIntoTheOutbox(t *testing.T) {
 		t.Errorf("captured %q, %v", b.String(), err)
 	}
 	for _, wrong := range []string{"", "../secret.key", "x"} {
-		if _, err := f.service.CapturedMessage(t.Context(), wrong); err == nil {
+		if _, err := f.service.OpenCaptured(t.Context(), wrong); err == nil {
 			t.Errorf("message %q is there", wrong)
 		}
 	}

@@ -81,7 +81,7 @@ func (f *fixture) checkEmail(ctx context.Context, tx *db.Tx, e *events.Event) {
 		return
 	}
 	said, err := e.Email()
-	stored, err2 := emails.Brief(ctx, tx.Reader, e.TeamID, e.EmailID)
+	stored, err2 := emails.EventSummary(ctx, tx.Reader, e.TeamID, e.EmailID)
 	if err := errors.Join(err, err2); err != nil {
 		f.T.Errorf("read the email of an event %s: %v", e.Type, err)
 	} else if diff := cmp.Diff(stored, said); diff != "" {

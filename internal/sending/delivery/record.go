@@ -77,10 +77,10 @@ func (t *try) attempt(out outcome, verdicts []verdict, now time.Time) emails.Att
 		}
 		switch name := v.name(); {
 		case out.answers[i].unknown:
-			a.Outcome = emails.Unsure
+			a.Outcome = emails.OutcomeUnknown
 		case a.Outcome == "":
 			a.Outcome = name
-		case a.Outcome != name && a.Outcome != emails.Unsure:
+		case a.Outcome != name && a.Outcome != emails.OutcomeUnknown:
 			a.Outcome = "mixed"
 		}
 	}

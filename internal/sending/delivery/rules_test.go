@@ -292,7 +292,7 @@ func TestOutboxOfBefore(t *testing.T) {
 		t.Fatalf("%d are listed, %v", len(all), err)
 	}
 	newest := all[0]
-	want := Captured{ID: newest.ID, EmailID: "email", TeamID: "team", From: "f@a.example", To: []string{"a@b.example",
+	want := CapturedMessage{ID: newest.ID, EmailID: "email", TeamID: "team", From: "f@a.example", To: []string{"a@b.example",
 		"c@b.example"}, Size: 7, At: newest.At}
 	if diff := cmp.Diff(want, newest); diff != "" {
 		t.Error(diff)
@@ -300,7 +300,7 @@ func TestOutboxOfBefore(t *testing.T) {
 	if ids, err := s.outbox.ids(t.Context()); err != nil || len(ids) != capturedMax || slices.Contains(ids, oldest) {
 		t.Errorf("%d are kept, %v", len(ids), err)
 	}
-	r, err := s.CapturedMessage(t.Context(), newest.ID)
+	r, err := s.OpenCaptured(t.Context(), newest.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +309,7 @@ func TestOutboxOfBefore(t *testing.T) {
 	}
 	r.Close()
 	for _, x := range []string{oldest, "../secret", ""} {
-		if _, err := s.CapturedMessage(t.Context(), x); !errors.Is(err, blob.ErrNotFound) {
+		if _, err := s.OpenCaptured(t.Context(), x); !errors.Is(err, blob.ErrNotFound) {
 			t.Errorf("%q: %v", x, err)
 		}
 	}

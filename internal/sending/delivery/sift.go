@@ -24,7 +24,7 @@ func (s *Service) sift(ctx context.Context, t *try) (left bool, err error) {
 	if age := now.Sub(t.looked); age >= 0 && age < s.trusted { // a time from another node's clock may be in the future
 		return true, nil
 	}
-	skipped, err := s.p.Emails.Sift(ctx, t.o)
+	skipped, err := s.p.Emails.DropSuppressed(ctx, t.o)
 	if err != nil {
 		return false, err
 	}

@@ -35,7 +35,7 @@ func (s *Service) hold(ctx context.Context, t *try, out *outcome) time.Duration 
 	if !slices.ContainsFunc(out.answers, func(a answer) bool { return a.unknown }) {
 		return 0
 	}
-	before, err := emails.UnsureAttempts(ctx, s.p.DB.Reader, t.o.TeamID, t.o.ID, t.d.Domain, t.o.To...)
+	before, err := emails.UnknownAttempts(ctx, s.p.DB.Reader, t.o.TeamID, t.o.ID, t.d.Domain, t.o.To...)
 	if err != nil { // an outcome must be recorded, and a copy is worse than a delay
 		s.p.Log.Warn("cannot count the tries of an email whose outcome is not known; it is held back", "email", t.o.ID,
 			"error", err)

@@ -16,19 +16,19 @@ import (
 )
 
 // automated is what a step of an automation does: it prepares an email by a template and enters it for a contact.
-func (s *stencil) automated(contactID string, in emails.ByTemplate) emails.Entered {
+func (s *stencil) automated(contactID string, in emails.ByTemplate) emails.EnqueueResult {
 	s.t.Helper()
 	ctx := s.t.Context()
 	m, err := s.Emails.MailingByTemplate(ctx, s.Acme, in)
 	s.Must(err)
-	var entered []emails.Entered
+	var entered []emails.EnqueueResult
 	s.Must(s.DB.Update(ctx, func(tx *db.Tx) error {
 		now, err := s.Contacts.Current(ctx, tx.Reader, s.Acme.TeamID, in.TopicID, []string{contactID})
 		if err != nil {
 			return err
 		}
-		to := emails.To{Address: now[contactID].Address, ContactID: contactID, Refused: now[contactID].Refused}
-		entered, err = s.Emails.Enqueue(ctx, tx, m, []emails.To{to})
+		to := emails.MailingRecipient{Address: now[contactID].Address, ContactID: contactID, Refused: now[contactID].Refused}
+		entered, err = s.Emails.Enqueue(ctx, tx, m, []emails.MailingRecipient{to})
 		return err
 	}))
 	return entered[0]
@@ -90,7 +90,7 @@ func TestEmailOfAnAutomation(t *testing.T) {
 		s.Must(err)
 		o, err := s.Emails.Outgoing(ctx, emails.Delivery{EmailID: waiting.ID, To: []string{rita.Address}, First: true})
 		s.Must(err)
-		skipped, err := s.Emails.Sift(ctx, o)
+		skipped, err := s.Emails.DropSuppressed(ctx, o)
 		if err != nil || len(o.To) != 0 || len(skipped) != 1 ||
 			skipped[0].Data.(*events.Failed).Reason != string(contacts.Unsubscribed) {
 			t.Errorf("one that waited goes to %v, %+v, %v", o.To, skipped, err)

@@ -11,9 +11,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Brief returns the summary of an email that its events carry. It sees the writes of r's own transaction, so event
+// EventSummary returns the summary of an email that its events carry. It sees the writes of r's own transaction, so event
 // listeners may call it for an email that is being accepted.
-func Brief(ctx context.Context, r db.Reader, teamID, emailID string) (*events.Email, error) {
+func EventSummary(ctx context.Context, r db.Reader, teamID, emailID string) (*events.Email, error) {
 	var row emailRow
 	var f fields
 	err := r.QueryRow(ctx, `SELECT `+emailColumns+`, `+fieldColumns+` FROM emails e`+fieldTables+`
@@ -32,11 +32,11 @@ func Brief(ctx context.Context, r db.Reader, teamID, emailID string) (*events.Em
 	if err != nil {
 		return nil, fmt.Errorf("read the headers of email %s: %w", emailID, err)
 	}
-	return e.brief(headers), nil
+	return e.eventSummary(headers), nil
 }
 
-// brief returns the summary of the email that its events carry.
-func (e *Email) brief(headers []message.Field) *events.Email {
+// eventSummary returns the summary of the email that its events carry.
+func (e *Email) eventSummary(headers []message.Field) *events.Email {
 	b := &events.Email{ID: e.ID, MessageID: e.MessageID, From: e.From, To: e.To, Subject: e.Subject,
 		BroadcastID: e.BroadcastID, TemplateID: e.TemplateID, CreatedAt: e.CreatedAt}
 	for _, t := range e.Tags {
@@ -48,8 +48,8 @@ func (e *Email) brief(headers []message.Field) *events.Email {
 	return b
 }
 
-// Brief returns the summary of the email that the events of its delivery carry.
-func (o *Outgoing) Brief() (*events.Email, error) {
+// EventSummary returns the summary of the email that the events of its delivery carry.
+func (o *Outgoing) EventSummary() (*events.Email, error) {
 	e, err := o.row.email()
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (o *Outgoing) Brief() (*events.Email, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.brief(headers), nil
+	return e.eventSummary(headers), nil
 }
 
 // headers returns the header fields that the email was given: those of its shared content, filled in, and then its own.

@@ -75,7 +75,7 @@ func TestReadsWithoutAStatement(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if _, err := f.Emails.Sift(ctx, o); err != nil {
+			if _, err := f.Emails.DropSuppressed(ctx, o); err != nil {
 				return err
 			}
 			text, err := f.Emails.Compose(ctx, o)
@@ -104,13 +104,13 @@ func TestReadsWithoutAStatement(t *testing.T) {
 			"Compose":     func() error { return compose(id) },
 			"Compose raw": func() error { return compose(raw) },
 			"Size":        func() error { _, err := f.Emails.Size(ctx, id); return err },
-			"Reported":    func() error { _, err := f.Emails.Reported(ctx, id); return err },
+			"Reported":    func() error { _, err := f.Emails.BounceTarget(ctx, id); return err },
 			"TeamsOf":     func() error { _, err := f.Emails.TeamsOf(ctx, []string{team}, []string{id}); return err },
 			"References":  func() error { _, err := f.Emails.References(ctx, team, id); return err },
-			"WaitingFrom": func() error { _, err := f.Emails.WaitingFrom(ctx, team, f.Sender.ID); return err },
-			"Brief":       func() error { _, err := emails.Brief(ctx, f.DB.Reader, team, id); return err },
+			"WaitingFrom": func() error { _, err := f.Emails.HasScheduledFrom(ctx, team, f.Sender.ID); return err },
+			"Brief":       func() error { _, err := emails.EventSummary(ctx, f.DB.Reader, team, id); return err },
 			"how often": func() error {
-				_, err := emails.UnsureAttempts(ctx, f.DB.Reader, team, id,
+				_, err := emails.UnknownAttempts(ctx, f.DB.Reader, team, id,
 					"one.example")
 				return err
 			},
@@ -185,7 +185,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			{"a fetch that fails", held(emails.FetchKind, path), func() error { return f.Emails.Kinds()[1].Handle(ctx, j) }},
 			{"ReportedBefore", send(full), func() error {
 				return f.DB.Update(ctx, func(tx *db.Tx) error {
-					before, err := emails.ReportedBefore(ctx, tx, team, id, []string{"a@one.example"})
+					before, err := emails.LockReportHistory(ctx, tx, team, id, []string{"a@one.example"})
 					if err == nil && !before.First("a@one.example", events.EmailBounced) {
 						err = errors.New("the recipient is unknown")
 					}
@@ -275,7 +275,7 @@ func TestRemovalsWithoutAStatement(t *testing.T) {
 			{"RemoveBefore", one, func() error { _, err := f.Emails.RemoveBefore(ctx, team, later(), ""); return err }},
 			{"RemoveBodies", shared, func() error { _, err := f.Emails.RemoveBodies(ctx, team, later(), ""); return err }},
 			{"RemoveBodiesLeft", waiting, func() error {
-				_, err := f.Emails.RemoveBodiesLeft(ctx, team, later(),
+				_, err := f.Emails.RemoveSkippedBodies(ctx, team, later(),
 					"")
 				return err
 			}},

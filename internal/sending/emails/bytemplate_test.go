@@ -70,7 +70,7 @@ func (s *stencil) composed(emailID string, to ...string) string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if o.Lost {
+	if o.ContentMissing {
 		s.t.Errorf("the content of email %s is lost", emailID)
 	}
 	text, err := s.Emails.Compose(s.t.Context(), o)

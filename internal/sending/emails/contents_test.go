@@ -27,7 +27,7 @@ func TestEnqueueValuesOfAHeader(t *testing.T) {
 		Headers: []message.Field{{Name: "List-Unsubscribe", Value: "<https://acme.example/u/{{{TOKEN|x}}}>"}}}
 	m := f.mailing(t, f.add(t, c))
 	for _, n := range []int{1000, 17_000, 3 << 20} {
-		e := f.enqueue(t, m, emails.To{Address: "ann@one.example", Values: render.Values{"TOKEN": strings.Repeat("t", n)}})[0]
+		e := f.enqueue(t, m, emails.MailingRecipient{Address: "ann@one.example", Values: render.Values{"TOKEN": strings.Repeat("t", n)}})[0]
 		if e.Err != nil {
 			continue
 		}
@@ -49,7 +49,7 @@ func TestContentsAfterBodyRetention(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	ctx := t.Context()
 	used := f.add(t, news())
-	got := f.enqueue(t, f.mailing(t, used), emails.To{Address: "ann@one.example"})
+	got := f.enqueue(t, f.mailing(t, used), emails.MailingRecipient{Address: "ann@one.example"})
 	f.Counted(later())
 	f.all(t, f.Emails.RemoveBodies, func() {}) // it waits
 	emailID := f.older(t, got[0].ID, 3*time.Hour)
@@ -87,7 +87,7 @@ func TestMailingOfManyPlaceholders(t *testing.T) {
 	if err != nil {
 		return
 	}
-	e := f.enqueue(t, m, emails.To{Address: "ann@one.example"})[0]
+	e := f.enqueue(t, m, emails.MailingRecipient{Address: "ann@one.example"})[0]
 	size, err := f.Emails.Size(t.Context(), e.ID)
 	if e.Err != nil || err != nil {
 		t.Fatal(e.Err, err)
@@ -104,7 +104,7 @@ func TestContentsAfterAClockSetBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	var acme teams.Actor
 	var used string
-	var before, got []emails.Entered
+	var before, got []emails.EnqueueResult
 	deliver := func(t *testing.T, f *fixture, emailID string) {
 		t.Helper()
 		f.end(t, emailID, "email.delivered", "ann@one.example")
@@ -123,7 +123,7 @@ func TestContentsAfterAClockSetBack(t *testing.T) {
 		f := newFixture(t, dbtest.Open(t, path))
 		acme, used = f.Acme, f.add(t, news())
 		time.Sleep(50 * time.Minute)
-		before = f.enqueue(t, f.mailing(t, used), emails.To{Address: "ann@one.example"})
+		before = f.enqueue(t, f.mailing(t, used), emails.MailingRecipient{Address: "ann@one.example"})
 		sweep(t, f)
 		if n := f.Count(`SELECT COUNT(*) FROM contents WHERE from_id = $1`, before[0].ID); n != 1 {
 			t.Error("the sweep did not note with which email those of the content begin")
@@ -132,7 +132,7 @@ func TestContentsAfterAClockSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // again from midnight on
 		f := &fixture{Node: testnode.Bare(t, dbtest.Open(t, path), testnode.Options{})}
 		f.Acme = acme
-		got = f.enqueue(t, f.mailing(t, used), emails.To{Address: "ann@one.example"})
+		got = f.enqueue(t, f.mailing(t, used), emails.MailingRecipient{Address: "ann@one.example"})
 		if got[0].ID > before[0].ID {
 			t.Fatal("the clock is not set back")
 		}
@@ -156,9 +156,9 @@ func TestSweepContentsInSteps(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)
 		used, others := f.add(t, news()), f.mailing(t, f.add(t, news()))
-		var to []emails.To
+		var to []emails.MailingRecipient
 		for i := range emails.MaxEnqueue {
-			to = append(to, emails.To{Address: fmt.Sprintf("r%d@one.example", i)})
+			to = append(to, emails.MailingRecipient{Address: fmt.Sprintf("r%d@one.example", i)})
 		}
 		for range 3 {
 			f.enqueue(t, others, to...)

@@ -29,7 +29,7 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 				func(tx *db.Tx) error { tx.Queue(t.Context(), text, id); return nil }); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := emails.Brief(t.Context(), f.DB.Reader, f.Acme.TeamID, id); !fault.Ours(err) {
+			if _, err := emails.EventSummary(t.Context(), f.DB.Reader, f.Acme.TeamID, id); !fault.Ours(err) {
 				t.Errorf("%s: brief: %v", name, err)
 			}
 			if name == "headers" {

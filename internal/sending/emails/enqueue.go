@@ -38,7 +38,7 @@ type Mailing struct {
 	Tags        []Tag
 
 	// LeaveOut has Enqueue enter no email for a recipient that is suppressed or may not be mailed, and say why.
-	LeaveOut bool
+	SkipUnmailable bool
 
 	by      teams.Actor
 	content *content.Compiled
@@ -48,8 +48,8 @@ type Mailing struct {
 	single  *draft // of MailingByTemplate, nil for others: what was filled in already
 }
 
-// To is the recipient of one of many emails, and the values for the placeholders of the content.
-type To struct {
+// MailingRecipient is the recipient of one of many emails, and the values for the placeholders of the content.
+type MailingRecipient struct {
 	Address string        // with or without a display name
 	Values  render.Values // ignored by a Mailing that has its variables already
 
@@ -59,11 +59,11 @@ type To struct {
 	Refused   contacts.Refusal
 }
 
-// Entered is the outcome for one recipient of Enqueue.
-type Entered struct {
-	ID      string // empty when it was refused or left out
-	Err     error  // why it was refused
-	LeftOut string // why it was left out: AddressSuppressed, or a [contacts.Refusal]
+// EnqueueResult is the outcome for one recipient of Enqueue.
+type EnqueueResult struct {
+	ID         string // empty when it was refused or left out
+	Err        error  // why it was refused
+	SkipReason string // why it was left out: AddressSuppressed, or a [contacts.Refusal]
 }
 
 // AddressSuppressed is why a recipient is left out whose address is suppressed.
@@ -120,14 +120,14 @@ func (s *Service) MailingOf(ctx context.Context, by teams.Actor, c *content.Comp
 // them. What they share is not copied. It returns the outcome for each recipient, in the order of to. An error means
 // that the transaction must fail, but for a quota that does not have room for all of them: then nothing was written. A
 // suppressed recipient gets an email in the state suppressed.
-func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) ([]Entered, error) {
+func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []MailingRecipient) ([]EnqueueResult, error) {
 	if len(to) > MaxEnqueue {
 		return nil, fmt.Errorf("enter %d emails at once: the limit is %d", len(to), MaxEnqueue)
 	}
 	if err := checkTags(m.Tags); err != nil {
 		return nil, err
 	}
-	entered := make([]Entered, len(to))
+	entered := make([]EnqueueResult, len(to))
 	list := make([]recipient, len(to))
 	var keys, unknown []string
 	for i, one := range to {
@@ -158,10 +158,10 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 		if one.ContactID == "" {
 			why = refused[key]
 		}
-		if m.LeaveOut && entered[i].Err == nil {
-			entered[i].LeftOut = leftOut(key, blocked, why)
+		if m.SkipUnmailable && entered[i].Err == nil {
+			entered[i].SkipReason = leftOut(key, blocked, why)
 		}
-		if entered[i].Err != nil || entered[i].LeftOut != "" {
+		if entered[i].Err != nil || entered[i].SkipReason != "" {
 			continue
 		}
 		if m.single != nil {
@@ -202,7 +202,7 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []To) (
 			to, failed = nil, []events.Event{refusedEvent(e, list[i].Addr(), one.refused)}
 		}
 		for _, skipped := range append(failed, s.dispatch(ctx, tx, e, memory, to, blocked)...) {
-			skipped.Email = func() (*events.Email, error) { return e.brief(m.content.Headers(e.shared.values)), nil }
+			skipped.Email = func() (*events.Email, error) { return e.eventSummary(m.content.Headers(e.shared.values)), nil }
 			all = append(all, skipped)
 		}
 		entered[i].ID = e.ID
@@ -264,7 +264,7 @@ func (s *Service) Mailable(ctx context.Context, teamID, from string) (func(addre
 
 // emailOf makes one email, whose texts have size octets, with sender, reply-to and subject filled in, as lists show
 // them.
-func (s *Service) emailOf(tx *db.Tx, m *Mailing, to To, size int64) (*Email, error) {
+func (s *Service) emailOf(tx *db.Tx, m *Mailing, to MailingRecipient, size int64) (*Email, error) {
 	c, values := m.content, m.content.Used(to.Values)
 	octets := 0
 	for name, value := range values {

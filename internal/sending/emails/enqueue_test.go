@@ -47,7 +47,7 @@ func (f *fixture) mailing(t testing.TB, contentID string) *emails.Mailing {
 	return m
 }
 
-func (f *fixture) enqueue(t testing.TB, m *emails.Mailing, to ...emails.To) (entered []emails.Entered) {
+func (f *fixture) enqueue(t testing.TB, m *emails.Mailing, to ...emails.MailingRecipient) (entered []emails.EnqueueResult) {
 	t.Helper()
 	err := f.DB.Update(t.Context(), func(tx *db.Tx) (err error) {
 		entered, err = f.Emails.Enqueue(t.Context(), tx, m, to)
@@ -66,10 +66,10 @@ func TestEnqueue(t *testing.T) {
 		m := f.mailing(t, f.add(t, news()))
 		m.Tags, m.BroadcastID = []emails.Tag{{Name: "kind", Value: "news"}}, "broadcast"
 		got := f.enqueue(t, m,
-			emails.To{Address: "Ann <Ann@one.example>", Values: render.Values{"NAME": "Ann", "CODE": "a1", "OTHER": "unused"}},
-			emails.To{Address: "bob@two.example"},
-			emails.To{Address: "nobody"},
-			emails.To{Address: "eve@one.example", Values: render.Values{"NAME": "Eve\r\nBcc: x@one.example"}})
+			emails.MailingRecipient{Address: "Ann <Ann@one.example>", Values: render.Values{"NAME": "Ann", "CODE": "a1", "OTHER": "unused"}},
+			emails.MailingRecipient{Address: "bob@two.example"},
+			emails.MailingRecipient{Address: "nobody"},
+			emails.MailingRecipient{Address: "eve@one.example", Values: render.Values{"NAME": "Eve\r\nBcc: x@one.example"}})
 		for i, e := range got {
 			if (e.ID == "") != (i == 2) || (e.Err == nil) != (i != 2) {
 				t.Errorf("recipient %d: %+v", i, e)
@@ -102,7 +102,7 @@ func TestEnqueue(t *testing.T) {
 		if head, _, _ := strings.Cut(f.compose(t, got[3].ID), "\r\n\r\n"); strings.Contains(head, "\nBcc:") {
 			t.Errorf("a value began a field:\n%s", head)
 		}
-		brief, err := emails.Brief(ctx, f.DB.Reader, team, ann.ID)
+		brief, err := emails.EventSummary(ctx, f.DB.Reader, team, ann.ID)
 		if err != nil || len(brief.Headers) != 1 || brief.Headers[0].Value != "spring a1" {
 			t.Errorf("what is told of it is %+v, %v", brief, err)
 		}
@@ -136,7 +136,7 @@ func TestEnqueueSuppressed(t *testing.T) {
 		if _, err := f.Suppressions.Add(t.Context(), f.Acme.TeamID, []string{"ann@one.example"}); err != nil {
 			t.Fatal(err)
 		}
-		got := f.enqueue(t, f.mailing(t, f.add(t, news())), emails.To{Address: "Ann@one.example"})
+		got := f.enqueue(t, f.mailing(t, f.add(t, news())), emails.MailingRecipient{Address: "Ann@one.example"})
 		if s := f.state(got[0].ID); s != emails.Suppressed || f.Count(`SELECT COUNT(*) FROM jobs`) != 0 {
 			t.Errorf("the email is %s, and there are %d jobs", s, f.Count(`SELECT COUNT(*) FROM jobs`))
 		}
@@ -192,7 +192,7 @@ func TestEnqueueRefused(t *testing.T) {
 		c.From = "Acme <news@{{{HOST|acme.example}}}>"
 		c.Subject = "{{{SUBJECT|News}}}"
 		m := f.mailing(t, f.add(t, c))
-		var to []emails.To
+		var to []emails.MailingRecipient
 		for _, one := range []struct {
 			to     string
 			values render.Values
@@ -206,10 +206,10 @@ func TestEnqueueRefused(t *testing.T) {
 			{"ann@one.example", render.Values{"NAME": "\xff"}},
 			{"ann@one.example", render.Values{"NAME": strings.Repeat("x", 1<<20)}},
 		} {
-			to = append(to, emails.To{Address: one.to, Values: one.values})
+			to = append(to, emails.MailingRecipient{Address: one.to, Values: one.values})
 		}
 		refused := len(to)
-		to = append(to, emails.To{Address: "ann@one.example", Values: render.Values{"UNUSED": "\x00"}})
+		to = append(to, emails.MailingRecipient{Address: "ann@one.example", Values: render.Values{"UNUSED": "\x00"}})
 		for i, e := range f.enqueue(t, m, to...) {
 			if i < refused && (e.ID != "" || fault.KindOf(e.Err) != fault.Invalid) || i == refused && e.Err != nil {
 				t.Errorf("recipient %d: %+v", i, e)
@@ -219,7 +219,7 @@ func TestEnqueueRefused(t *testing.T) {
 			t.Errorf("there are %d emails", n)
 		}
 		err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
-			_, err := f.Emails.Enqueue(t.Context(), tx, m, make([]emails.To, emails.MaxEnqueue+1))
+			_, err := f.Emails.Enqueue(t.Context(), tx, m, make([]emails.MailingRecipient, emails.MaxEnqueue+1))
 			return err
 		})
 		if err == nil {
@@ -233,7 +233,7 @@ func TestEnqueueWholly(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		m, failed := f.mailing(t, f.add(t, news())), errors.New("failed")
 		err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
-			if _, err := f.Emails.Enqueue(t.Context(), tx, m, []emails.To{{Address: "ann@one.example"}}); err != nil {
+			if _, err := f.Emails.Enqueue(t.Context(), tx, m, []emails.MailingRecipient{{Address: "ann@one.example"}}); err != nil {
 				return err
 			}
 			return failed
@@ -271,7 +271,7 @@ func TestContentsGo(t *testing.T) {
 		kept := news()
 		kept.Kept = true
 		used, unused, keptID := f.add(t, news()), f.add(t, news()), f.add(t, kept)
-		got := f.enqueue(t, f.mailing(t, used), emails.To{Address: "ann@one.example"}, emails.To{Address: "bob@one.example"})
+		got := f.enqueue(t, f.mailing(t, used), emails.MailingRecipient{Address: "ann@one.example"}, emails.MailingRecipient{Address: "bob@one.example"})
 		left := func() string {
 			t.Helper()
 			if err := f.Emails.SweepContents(t.Context()); err != nil {
@@ -300,7 +300,7 @@ func TestContentsGo(t *testing.T) {
 			e.Subject != "News for you" {
 			t.Errorf("an email whose content was deleted is %+v, %v", e, err)
 		}
-		if o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: got[0].ID}); err != nil || !o.Lost ||
+		if o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: got[0].ID}); err != nil || !o.ContentMissing ||
 			len(o.To) > 0 {
 			t.Errorf("an email whose content was deleted can be sent: %+v, %v", o, err)
 		}
@@ -312,7 +312,7 @@ func TestContentsGo(t *testing.T) {
 			t.Errorf("while an email waits there are %q", s)
 		}
 		f.end(t, got[1].ID, "email.delivered", "bob@one.example")
-		f.all(t, f.Emails.RemoveBodiesLeft, func() {})
+		f.all(t, f.Emails.RemoveSkippedBodies, func() {})
 		if s := left(); s != "kept " {
 			t.Errorf("without emails there are %q", s)
 		}
@@ -337,7 +337,7 @@ func TestEnqueueWithoutContent(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
-			_, err := f.Emails.Enqueue(t.Context(), tx, m, []emails.To{{Address: "ann@one.example"}})
+			_, err := f.Emails.Enqueue(t.Context(), tx, m, []emails.MailingRecipient{{Address: "ann@one.example"}})
 			return err
 		})
 		if n := f.Count(`SELECT COUNT(*) FROM emails`); fault.KindOf(err) != fault.NotFound || err == nil || n != 0 {
@@ -354,10 +354,10 @@ func BenchmarkEnqueue(b *testing.B) {
 			m := f.mailing(b, f.add(b, news()))
 			n := 0
 			for b.Loop() {
-				to := make([]emails.To, emails.MaxEnqueue)
+				to := make([]emails.MailingRecipient, emails.MaxEnqueue)
 				for i := range to {
 					n++
-					to[i] = emails.To{Address: fmt.Sprintf("r%d@d%d.example", n, n%1000),
+					to[i] = emails.MailingRecipient{Address: fmt.Sprintf("r%d@d%d.example", n, n%1000),
 						Values: render.Values{"NAME": fmt.Sprint("Reader ", n), "CODE": fmt.Sprint(n)}}
 				}
 				if err := f.DB.Update(context.Background(), func(tx *db.Tx) error {

@@ -100,9 +100,9 @@ func TestTooLongToEnqueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Update(func(tx *db.Tx) error {
-			var entered []emails.Entered
+			var entered []emails.EnqueueResult
 			made := octets(func() {
-				entered, err = s.Emails.Enqueue(t.Context(), tx, m, []emails.To{{Address: "bob@one.example",
+				entered, err = s.Emails.Enqueue(t.Context(), tx, m, []emails.MailingRecipient{{Address: "bob@one.example",
 					Values: render.Values{"A": strings.Repeat("x", 2000)}}})
 			})
 			if err != nil || !strings.Contains(fmt.Sprint(entered[0].Err), "`reply_to`") || made > 4<<20 {

@@ -9,10 +9,10 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// Fix applies the rules of Send, sends nothing, and returns the email as it would be sent at any later time, and how
+// Snapshot applies the rules of Send, sends nothing, and returns the email as it would be sent at any later time, and how
 // many addresses it goes to: its template is filled in and the time to send it at is one of the calendar. The placeholder
 // of the link to unsubscribe stays, because the link is made for each recipient.
-func (s *Service) Fix(ctx context.Context, by teams.Actor, in Send) (fixed Send, recipients int, err error) {
+func (s *Service) Snapshot(ctx context.Context, by teams.Actor, in Send) (fixed Send, recipients int, err error) {
 	d, err := s.draft(ctx, by.TeamID, in, false)
 	if err == nil {
 		_, err = s.sender(ctx, by, d)

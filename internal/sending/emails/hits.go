@@ -9,28 +9,28 @@ import (
 )
 
 // Followed is what is recorded of a sent email with its opens and clicks.
-type Followed struct {
+type TrackedEmail struct {
 	TeamID, DomainID, BroadcastID string
 
 	ContactID string // for whom it was entered; "" for none
 
 	// To are the recipients that were asked for, by position.
-	To map[int]Follower
+	To map[int]TrackedRecipient
 }
 
-// Follower is a recipient whose pixel was loaded, or whose link was followed.
-type Follower struct {
+// TrackedRecipient is a recipient whose pixel was loaded, or whose link was followed.
+type TrackedRecipient struct {
 	Address string
 	State   State
 	Since   time.Time // when it came to this state
 }
 
 // Delivered reports whether the email was delivered to the recipient, as far as is known.
-func (f *Follower) Delivered() bool { return rank[f.State] >= settled }
+func (f *TrackedRecipient) Delivered() bool { return rank[f.State] >= settled }
 
 // Recipient returns the recipient at a position of [Tracked]. If that is -1, it is the only recipient of the email;
 // ok is false if there are several, or if there is none at that position.
-func (f *Followed) Recipient(position int) (to Follower, ok bool) {
+func (f *TrackedEmail) Recipient(position int) (to TrackedRecipient, ok bool) {
 	if position < 0 {
 		if _, several := f.To[1]; several {
 			return to, false
@@ -41,9 +41,9 @@ func (f *Followed) Recipient(position int) (to Follower, ok bool) {
 	return to, ok
 }
 
-// Followed returns those emails, of any team that was not deleted, that exist, by id, with their recipients at some
+// TrackedEmails returns those emails, of any team that was not deleted, that exist, by id, with their recipients at some
 // positions. It takes no team, because the token of a link names only the email.
-func (s *Service) Followed(ctx context.Context, r db.Reader, emailIDs []string, positions []int) (map[string]*Followed,
+func (s *Service) TrackedEmails(ctx context.Context, r db.Reader, emailIDs []string, positions []int) (map[string]*TrackedEmail,
 	error) {
 	asked := make([]int64, 0, len(positions)+2)
 	for _, p := range positions {
@@ -53,11 +53,11 @@ func (s *Service) Followed(ctx context.Context, r db.Reader, emailIDs []string, 
 			asked = append(asked, int64(p))
 		}
 	}
-	return followed(ctx, r, emailIDs, asked)
+	return trackedEmails(ctx, r, emailIDs, asked)
 }
 
-// Briefs returns what the events of some emails carry of them, by id. Emails that do not exist are left out.
-func (s *Service) Briefs(ctx context.Context, r db.Reader, teamID string, emailIDs []string) (map[string]*events.Email,
+// EventSummaries returns what the events of some emails carry of them, by id. Emails that do not exist are left out.
+func (s *Service) EventSummaries(ctx context.Context, r db.Reader, teamID string, emailIDs []string) (map[string]*events.Email,
 	error) {
-	return briefs(ctx, r, teamID, emailIDs)
+	return eventSummaries(ctx, r, teamID, emailIDs)
 }

@@ -80,9 +80,9 @@ func (s *Service) Once(ctx context.Context, by teams.Actor, key Idempotency,
 	return err
 }
 
-// OnceMade is Once for requests that make something: remember takes the id of what was made, and the result is the id of
+// OnceWithID is Once for requests that make something: remember takes the id of what was made, and the result is the id of
 // what the first request made.
-func (s *Service) OnceMade(ctx context.Context, by teams.Actor, key Idempotency,
+func (s *Service) OnceWithID(ctx context.Context, by teams.Actor, key Idempotency,
 	do func(remember func(ctx context.Context, tx *db.Tx, id string) error) error) (string, error) {
 	r, err := s.once(ctx, by, key, func(a *answer) error {
 		return do(func(ctx context.Context, tx *db.Tx, id string) error {
@@ -134,9 +134,9 @@ func deref(a *answer) answer {
 	return *a
 }
 
-// Answered returns the id of the first thing that a request with an idempotency key has made in the last 24 hours,
+// EarlierResult returns the id of the first thing that a request with an idempotency key has made in the last 24 hours,
 // whatever its payload was; "" if there is none.
-func (s *Service) Answered(ctx context.Context, teamID, scope, key string) (string, error) {
+func (s *Service) EarlierResult(ctx context.Context, teamID, scope, key string) (string, error) {
 	a, err := s.stored(ctx, teamID, scope, key)
 	if err != nil || a == nil || len(a.IDs) == 0 {
 		return "", err

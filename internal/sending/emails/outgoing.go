@@ -37,7 +37,7 @@ type Delivery struct {
 	First bool     `json:"-"`
 
 	// Place is the place of the only recipient in the envelope, from 1; 0 if it is not known. Only tracking needs it.
-	Place int `json:"place,omitempty"`
+	Ordinal int `json:"place,omitempty"`
 
 	// Size is the memory in octets that composing takes, as [Service.Size] estimates it; 0 when it is not known.
 	Size int64 `json:"size,omitempty"`
@@ -95,16 +95,16 @@ func LaneTeam(lane string) string {
 
 // Outgoing is what delivery needs of an email to send it to one destination.
 type Outgoing struct {
-	ID          string
-	TeamID      string
-	DomainID    string
-	BroadcastID string
-	ContactID   string // that it was entered for; "" for none
-	CreatedAt   time.Time
-	LastEvent   State
-	To          []string // envelope addresses at the destination that are not settled
-	UTF8        bool     // an address needs SMTPUTF8
-	Lost        bool     // its content is not there, although it is not settled
+	ID             string
+	TeamID         string
+	DomainID       string
+	BroadcastID    string
+	ContactID      string // that it was entered for; "" for none
+	CreatedAt      time.Time
+	LastEvent      State
+	To             []string // envelope addresses at the destination that are not settled
+	UTF8           bool     // an address needs SMTPUTF8
+	ContentMissing bool     // its content is not there, although it is not settled
 
 	row         emailRow
 	body        bodies
@@ -148,7 +148,7 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 		return nil, fmt.Errorf("load email %s: %w", d.EmailID, err)
 	}
 	r.complete()
-	o.Lost = r.shared.contentID != "" && o.body.shared == nil || r.shared.contentID == "" && !own
+	o.ContentMissing = r.shared.contentID != "" && o.body.shared == nil || r.shared.contentID == "" && !own
 	o.ID, o.TeamID, o.DomainID, o.BroadcastID, o.ContactID = r.ID, r.TeamID, r.DomainID, r.BroadcastID, r.ContactID
 	o.CreatedAt, o.LastEvent = db.Time(r.created), State(r.last)
 	if o.body.parts&hasFiles != 0 {
@@ -162,8 +162,8 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 		if err := s.stillPending(ctx, d, o); err != nil {
 			return nil, err
 		}
-	case d.Place > 0 && len(d.To) == 1:
-		o.positions = map[string]int{d.To[0]: d.Place - 1}
+	case d.Ordinal > 0 && len(d.To) == 1:
+		o.positions = map[string]int{d.To[0]: d.Ordinal - 1}
 	}
 	o.UTF8 = o.needsUTF8()
 	return o, nil
@@ -193,10 +193,10 @@ func (o *Outgoing) needsUTF8() bool {
 		})
 }
 
-// Sift removes the addresses that the team has suppressed from o.To, and those that may no longer be mailed about the
+// DropSuppressed removes the addresses that the team has suppressed from o.To, and those that may no longer be mailed about the
 // email's topic; see [Private] for one that it keeps. It returns the events to record for them.
-func (s *Service) Sift(ctx context.Context, o *Outgoing) (skipped []events.Event, err error) {
-	if skipped, err = s.siftTopic(ctx, o); err != nil {
+func (s *Service) DropSuppressed(ctx context.Context, o *Outgoing) (skipped []events.Event, err error) {
+	if skipped, err = s.dropTopicRefusals(ctx, o); err != nil {
 		return nil, err
 	}
 	keys, err := o.keys()
@@ -245,7 +245,7 @@ func removeAddresses[R any](o *Outgoing, keys []string, reasons map[string]R,
 			continue
 		}
 		e := event(&o.row.Email, o.To[i], why)
-		e.Email = o.Brief
+		e.Email = o.EventSummary
 		removed = append(removed, e)
 	}
 	o.To = left
@@ -310,8 +310,8 @@ func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
 	return memoryForRaw(z.texts, rawInRow), nil
 }
 
-// Forget releases the content once it is composed. The header fields are kept for [Outgoing.Brief].
-func (o *Outgoing) Forget() {
+// ReleaseContent releases the content once it is composed. The header fields are kept for [Outgoing.EventSummary].
+func (o *Outgoing) ReleaseContent() {
 	if o.body.shared != nil {
 		fields, err := o.headers(&o.row.Email)
 		o.fields = func() ([]message.Field, error) { return fields, err }

@@ -11,8 +11,8 @@ import (
 // partRows is how many emails one call of Part reads. With their recipients they may be a hundred times as many rows.
 const partRows = 250
 
-// Listed is an email without its content, with the states of its recipients.
-type Listed struct {
+// EmailWithRecipients is an email without its content, with the states of its recipients.
+type EmailWithRecipients struct {
 	Email
 	Recipients []Recipient
 }
@@ -20,9 +20,9 @@ type Listed struct {
 // Span is a span of time. From is included, To is not; zero means no bound.
 type Span struct{ From, To time.Time }
 
-// Part reads a part of a team's emails after a cursor: the next 250 that were accepted within the span, newest first.
+// ListPage reads a part of a team's emails after a cursor: the next 250 that were accepted within the span, newest first.
 // next is the cursor of the part that follows, "" after the last.
-func (s *Service) Part(ctx context.Context, teamID string, within Span, after string) (some []Listed,
+func (s *Service) ListPage(ctx context.Context, teamID string, within Span, after string) (some []EmailWithRecipients,
 	next string, err error) {
 	all, next, err := partOfEmails(ctx, s.d.Reader, teamID, within, after)
 	if err != nil || len(all) == 0 {
@@ -36,17 +36,17 @@ func (s *Service) Part(ctx context.Context, teamID string, within Span, after st
 	if err != nil {
 		return nil, "", fmt.Errorf("read the recipients of %d emails: %w", len(ids), err)
 	}
-	some = make([]Listed, len(all))
+	some = make([]EmailWithRecipients, len(all))
 	for i := range all {
-		some[i] = Listed{all[i], to[all[i].ID]}
+		some[i] = EmailWithRecipients{all[i], to[all[i].ID]}
 	}
 	return some, next, nil
 }
 
-// PartTo reads a part of what a team sent to an address: of its next 2,000 emails after a cursor those that have the
+// ListPageTo reads a part of what a team sent to an address: of its next 2,000 emails after a cursor those that have the
 // address among their recipients, newest first, with that recipient alone. next is the cursor of the part that follows,
 // "" after the last.
-func (s *Service) PartTo(ctx context.Context, teamID string, a erasure.Address, after string) (some []Listed,
+func (s *Service) ListPageTo(ctx context.Context, teamID string, a erasure.Address, after string) (some []EmailWithRecipients,
 	next string, err error) {
 	return partTo(ctx, s.d.Reader, teamID, a, after)
 }

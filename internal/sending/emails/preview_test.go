@@ -131,9 +131,9 @@ func TestPreviewOfOtherEmails(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.BroadcastID = "broadcast"
-		var entered []emails.Entered
+		var entered []emails.EnqueueResult
 		n.Update(func(tx *db.Tx) (err error) {
-			entered, err = n.Emails.Enqueue(ctx, tx, m, []emails.To{{Address: "ann@one.example",
+			entered, err = n.Emails.Enqueue(ctx, tx, m, []emails.MailingRecipient{{Address: "ann@one.example",
 				Values: render.Values{"NAME": "Ann", "CODE": "a1"}}})
 			return err
 		})

@@ -33,7 +33,7 @@ func TestFieldsOfRawAreBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			brief, err := emails.Brief(t.Context(), f.DB.Reader, f.Acme.TeamID, id)
+			brief, err := emails.EventSummary(t.Context(), f.DB.Reader, f.Acme.TeamID, id)
 			if err != nil {
 				t.Fatal(err)
 			}

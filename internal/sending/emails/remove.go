@@ -99,7 +99,7 @@ func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.T
 // RemoveBodies deletes the content of settled emails that were accepted before a time: texts, headers, attachments and
 // messages that callers composed. Each call deletes a batch of the oldest that still have theirs. It returns "" at the
 // end, and otherwise the value to call it with again. Emails that are not settled are recorded for
-// [Service.RemoveBodiesLeft].
+// [Service.RemoveSkippedBodies].
 func (s *Service) RemoveBodies(ctx context.Context, teamID string, before time.Time, _ string) (next string,
 	err error) {
 	until, err := bodiesUntil(ctx, s.d.Reader, teamID)
@@ -117,9 +117,9 @@ func (s *Service) RemoveBodies(ctx context.Context, teamID string, before time.T
 	return next, nil
 }
 
-// RemoveBodiesLeft deletes the content of emails that were not settled when RemoveBodies passed them, and are now: a
+// RemoveSkippedBodies deletes the content of emails that were not settled when RemoveBodies passed them, and are now: a
 // batch with ids greater than after. It returns the id to pass as the next after, "" at the end.
-func (s *Service) RemoveBodiesLeft(ctx context.Context, teamID string, before time.Time, after string) (next string,
+func (s *Service) RemoveSkippedBodies(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := between(ctx, s.d.Reader, selectLeft, teamID, after, id.First(before))
 	b := fill(some)

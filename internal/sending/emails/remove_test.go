@@ -182,7 +182,7 @@ func TestRemoveBefore(t *testing.T) {
 			if _, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: emailID}); err != emails.ErrGone {
 				t.Errorf("deliver email %s: %v", emailID, err)
 			}
-			if _, err := f.Emails.Reported(ctx, emailID); fault.KindOf(err) != fault.NotFound {
+			if _, err := f.Emails.BounceTarget(ctx, emailID); fault.KindOf(err) != fault.NotFound {
 				t.Errorf("a report about email %s: %v", emailID, err)
 			}
 		}
@@ -246,7 +246,7 @@ func TestRemoveBodies(t *testing.T) {
 			t.Errorf("left are the files %v, %d recipients, %d events", f.keys(t), rows("email_recipients"),
 				rows("email_events"))
 		}
-		f.all(t, f.Emails.RemoveBodiesLeft, func() {})
+		f.all(t, f.Emails.RemoveSkippedBodies, func() {})
 		if rows("email_bodies") != len(waiting) || rows("email_bodies_left") != len(waiting) {
 			t.Errorf("%d bodies and %d notes are left, want %d", rows("email_bodies"), rows("email_bodies_left"), len(waiting))
 		}
@@ -258,7 +258,7 @@ func TestRemoveBodies(t *testing.T) {
 		if asked := trace.Take(); len(asked) != 2 {
 			t.Errorf("%d statements when nothing is new", len(asked))
 		}
-		f.all(t, f.Emails.RemoveBodiesLeft, func() {})
+		f.all(t, f.Emails.RemoveSkippedBodies, func() {})
 		if rows("email_bodies") > 0 || rows("email_messages") > 0 || rows("email_bodies_left") > 0 || len(f.keys(t)) > 0 {
 			t.Errorf("left are %d bodies, %d messages, %d notes and the files %v", rows("email_bodies"), rows("email_messages"),
 				rows("email_bodies_left"), f.keys(t))

@@ -11,20 +11,20 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Reported is what the handling of bounces and complaints needs of an email.
-type Reported struct {
+// BounceTarget is what the handling of bounces and complaints needs of an email.
+type BounceTarget struct {
 	ID, TeamID, DomainID, BroadcastID string
 	ContactID                         string // that it was entered for; "" for none
 	MessageID                         string
-	To                                []Destined
+	To                                []BounceRecipient
 }
 
-// Destined is an envelope address with its destination.
-type Destined struct{ Address, Domain string }
+// BounceRecipient is an envelope address with its destination.
+type BounceRecipient struct{ Address, Domain string }
 
-// Reported returns the email that a report is about, of any team, or a fault of kind NotFound when there is none.
-func (s *Service) Reported(ctx context.Context, emailID string) (Reported, error) {
-	return reported(ctx, s.d.Reader, emailID)
+// BounceTarget returns the email that a report is about, of any team, or a fault of kind NotFound when there is none.
+func (s *Service) BounceTarget(ctx context.Context, emailID string) (BounceTarget, error) {
+	return bounceTarget(ctx, s.d.Reader, emailID)
 }
 
 // TeamsOf returns the team of each of the emails that belongs to one of the teams, by the email's id.
@@ -45,12 +45,12 @@ func FromMessageID(messageID string) (emailID string, ok bool) {
 	return strings.ToLower(local), true
 }
 
-// Before holds the types of the events that were recorded before, by the recipient of one email.
-type Before map[string][]events.Type
+// ReportHistory holds the types of the events that were recorded before, by the recipient of one email.
+type ReportHistory map[string][]events.Type
 
 // First reports whether an event of this type would be the first of its type for a recipient, and adds it. It is false
 // for an address that is not a recipient.
-func (b Before) First(address string, t events.Type) bool {
+func (b ReportHistory) First(address string, t events.Type) bool {
 	types, known := b[address]
 	if !known || slices.Contains(types, t) {
 		return false
@@ -59,10 +59,10 @@ func (b Before) First(address string, t events.Type) bool {
 	return true
 }
 
-// ReportedBefore returns the types of the events recorded so far for some recipients of an email. It is called in the
+// LockReportHistory returns the types of the events recorded so far for some recipients of an email. It is called in the
 // transaction that is about to record more: another transaction that calls it for one of them waits until this one
 // ends.
-func ReportedBefore(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (Before, error) {
+func LockReportHistory(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (ReportHistory, error) {
 	before, err := lockRecipients(ctx, tx, teamID, emailID, addresses)
 	if err == nil {
 		err = before.read(ctx, tx.Reader, teamID, emailID)

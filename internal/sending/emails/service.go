@@ -363,8 +363,8 @@ func (s *Service) spend(ctx context.Context, tx *db.Tx, by teams.Actor, drafts [
 	return s.Budget(ctx, tx, by, countEach(drafts))
 }
 
-// Left returns how many emails a team may still send in this day and month, and false if it has no quota.
-func (s *Service) Left(ctx context.Context, teamID string) (n int64, limited bool, err error) {
+// RemainingQuota returns how many emails a team may still send in this day and month, and false if it has no quota.
+func (s *Service) RemainingQuota(ctx context.Context, teamID string) (n int64, limited bool, err error) {
 	u, err := s.volume.Usage(ctx, teamID)
 	n, limited = u.Left()
 	return n, limited, err
@@ -480,7 +480,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 		all = append(all, s.dispatch(ctx, tx, &e, memory, to, blocked)...)
 	}
 	for i := range all {
-		all[i].Email = func() (*events.Email, error) { return e.brief(d.Headers), nil }
+		all[i].Email = func() (*events.Email, error) { return e.eventSummary(d.Headers), nil }
 	}
 	return s.recorder.Record(ctx, tx, all...)
 }
@@ -503,7 +503,7 @@ func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int6
 		at[r.Domain] = len(all)
 		j := Delivery{EmailID: e.ID, Domain: r.Domain, To: []string{r.Addr()}, Size: memory}
 		if e.eachAlone {
-			j.Place = r.position + 1
+			j.Ordinal = r.position + 1
 		}
 		all = append(all, j)
 	}
@@ -650,8 +650,8 @@ func (s *Service) notScheduled(ctx context.Context, tx *db.Tx, teamID, emailID, 
 	return fault.Invalidf("", "Only a scheduled email can be %s; this one is %s.", what, e.LastEvent)
 }
 
-// WaitingFrom reports whether the team has scheduled emails from the domain.
-func (s *Service) WaitingFrom(ctx context.Context, teamID, domainID string) (bool, error) {
+// HasScheduledFrom reports whether the team has scheduled emails from the domain.
+func (s *Service) HasScheduledFrom(ctx context.Context, teamID, domainID string) (bool, error) {
 	return anyScheduled(ctx, s.d.Reader, teamID, domainID)
 }
 

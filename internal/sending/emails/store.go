@@ -469,15 +469,15 @@ func scanAttempt(r db.Row) (a Attempt, err error) {
 	return a, err
 }
 
-// Unsure is the outcome of an attempt in which the host did not say whether it accepted the message.
-const Unsure = "unknown"
+// OutcomeUnknown is the outcome of an attempt in which the host did not say whether it accepted the message.
+const OutcomeUnknown = "unknown"
 
-// UnsureAttempts counts the attempts at a destination that ended as Unsure; with addresses, only those that had one of
+// UnknownAttempts counts the attempts at a destination that ended as Unsure; with addresses, only those that had one of
 // them as a recipient.
-func UnsureAttempts(ctx context.Context, r db.Reader, teamID, emailID, destination string, to ...string,
+func UnknownAttempts(ctx context.Context, r db.Reader, teamID, emailID, destination string, to ...string,
 ) (n int, err error) {
 	rows, err := r.Query(ctx, `SELECT recipients FROM email_attempts WHERE email_id = $1 AND team_id = $2
-		AND destination = $3 AND outcome = $4 ORDER BY id DESC LIMIT $5`, emailID, teamID, destination, Unsure, attemptsMax)
+		AND destination = $3 AND outcome = $4 ORDER BY id DESC LIMIT $5`, emailID, teamID, destination, OutcomeUnknown, attemptsMax)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var text string
 		if err := r.Scan(&text); err != nil {
@@ -495,10 +495,10 @@ func UnsureAttempts(ctx context.Context, r db.Reader, teamID, emailID, destinati
 	return n, nil
 }
 
-// reported reads an email and its recipients for a report about it. It takes no team: a report has only the signed
+// bounceTarget reads an email and its recipients for a report about it. It takes no team: a report has only the signed
 // return path or the Message-ID, and the email determines the team.
-func reported(ctx context.Context, r db.Reader, emailID string) (Reported, error) {
-	e := Reported{ID: emailID}
+func bounceTarget(ctx context.Context, r db.Reader, emailID string) (BounceTarget, error) {
+	e := BounceTarget{ID: emailID}
 	var from string
 	err := r.QueryRow(ctx, `SELECT team_id, domain_id, broadcast_id, contact_id, message_id, sender FROM emails
 		WHERE id = $1`, emailID).Scan(&e.TeamID, &e.DomainID, &e.BroadcastID, &e.ContactID, &e.MessageID, &from)
@@ -514,7 +514,7 @@ func reported(ctx context.Context, r db.Reader, emailID string) (Reported, error
 	rows, err := r.Query(ctx, `SELECT address, domain FROM email_recipients WHERE email_id = $1 AND team_id = $2
 		ORDER BY position`,
 		emailID, e.TeamID)
-	e.To, err = db.Collect(rows, err, func(r db.Row) (to Destined, err error) {
+	e.To, err = db.Collect(rows, err, func(r db.Row) (to BounceRecipient, err error) {
 		err = r.Scan(&to.Address, &to.Domain)
 		return to, err
 	})
@@ -585,11 +585,11 @@ func (f *fields) decode() ([]message.Field, error) {
 
 // lockRecipients blocks other transactions that report on one of the addresses until this one ends. It returns the
 // addresses that are recipients.
-func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (Before, error) {
+func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (ReportHistory, error) {
 	rows, err := tx.Query(ctx, `UPDATE email_recipients SET state = state WHERE email_id = $1 AND team_id = $2
 		AND address = ANY($3)
 		RETURNING address`, emailID, teamID, addresses)
-	known := Before{}
+	known := ReportHistory{}
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var address string
 		err = r.Scan(&address)
@@ -604,7 +604,7 @@ const selectBefore = `SELECT DISTINCT recipient, type FROM email_events WHERE em
 	AND recipient = ANY($3)`
 
 // read adds the types of the events recorded for each recipient.
-func (b Before) read(ctx context.Context, r db.Reader, teamID, emailID string) error {
+func (b ReportHistory) read(ctx context.Context, r db.Reader, teamID, emailID string) error {
 	rows, err := r.Query(ctx, selectBefore, emailID, teamID, slices.Collect(maps.Keys(b)))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var address, typ string

@@ -30,7 +30,7 @@ func TestAttemptIsKept(t *testing.T) {
 		at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 		want := emails.Attempt{TeamID: f.Acme.TeamID, EmailID: emailID, Destination: "one.example",
 			Recipients: []string{"a@one.example"},
-			Host:       "mx.one.example", TLS: "TLS 1.3", Outcome: emails.Unsure, Reply: "451", Conversation: "> QUIT",
+			Host:       "mx.one.example", TLS: "TLS 1.3", Outcome: emails.OutcomeUnknown, Reply: "451", Conversation: "> QUIT",
 			StartedAt: at,
 			Duration:  1500 * time.Millisecond, NextAt: at.Add(time.Hour)}
 		err := f.DB.Update(t.Context(), func(tx *db.Tx) error { return emails.RecordAttempt(t.Context(), tx, want) })
@@ -46,7 +46,7 @@ func TestAttemptIsKept(t *testing.T) {
 			t.Errorf("%+v has become %+v", want, all[0])
 		}
 		for destination, want := range map[string]int{"one.example": 1, "two.example": 0} {
-			if n, err := emails.UnsureAttempts(t.Context(), f.DB.Reader, f.Acme.TeamID, emailID, destination); err != nil ||
+			if n, err := emails.UnknownAttempts(t.Context(), f.DB.Reader, f.Acme.TeamID, emailID, destination); err != nil ||
 				n != want {
 				t.Errorf("%d attempts at %s are unsure, %v", n, destination, err)
 			}
@@ -73,12 +73,12 @@ func TestWhatIsAskedOfEmails(t *testing.T) {
 		if _, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: nobody}); !errors.Is(err, emails.ErrGone) {
 			t.Errorf("what is not there goes out: %v", err)
 		}
-		if _, err := f.Emails.Reported(ctx, nobody); fault.KindOf(err) != fault.NotFound {
+		if _, err := f.Emails.BounceTarget(ctx, nobody); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("what is not there was reported: %v", err)
 		}
-		r, err := f.Emails.Reported(ctx, emailID)
+		r, err := f.Emails.BounceTarget(ctx, emailID)
 		if err != nil || r.TeamID != team ||
-			!slices.Equal(r.To, []emails.Destined{{Address: "a@one.example", Domain: "one.example"},
+			!slices.Equal(r.To, []emails.BounceRecipient{{Address: "a@one.example", Domain: "one.example"},
 				{Address: "b@two.example", Domain: "two.example"}}) {
 			t.Errorf("%+v, %v", r, err)
 		}
@@ -126,9 +126,9 @@ func TestToldBefore(t *testing.T) {
 		emailID := f.Send(hello("a@one.example", "b@one.example"))
 		f.Happen(events.Event{TeamID: f.Acme.TeamID, EmailID: emailID, Type: events.EmailBounced,
 			Recipient: "a@one.example"})
-		var before emails.Before
+		var before emails.ReportHistory
 		err := f.DB.Update(ctx, func(tx *db.Tx) (err error) {
-			before, err = emails.ReportedBefore(ctx, tx, f.Acme.TeamID, emailID, []string{"a@one.example", "b@one.example",
+			before, err = emails.LockReportHistory(ctx, tx, f.Acme.TeamID, emailID, []string{"a@one.example", "b@one.example",
 				"c@one.example"})
 			return err
 		})
@@ -468,7 +468,7 @@ func TestNothingToRemove(t *testing.T) {
 		check := func(what string) {
 			t.Helper()
 			for name, do := range map[string]step{"RemoveBefore": f.Emails.RemoveBefore,
-				"RemoveBodiesLeft": f.Emails.RemoveBodiesLeft,
+				"RemoveBodiesLeft": f.Emails.RemoveSkippedBodies,
 				"RemoveTimelines":  f.Emails.RemoveTimelines} {
 				trace.Take()
 				f.all(t, do, func() {})
@@ -574,7 +574,7 @@ func TestNumbersThatCannotBeRead(t *testing.T) {
 		t.Errorf("what cannot be composed has become %q, %v", text, err)
 	}
 	o := &emails.Outgoing{To: []string{"nobody"}}
-	if _, err := f.Emails.Sift(ctx, o); !fault.Ours(err) {
+	if _, err := f.Emails.DropSuppressed(ctx, o); !fault.Ours(err) {
 		t.Errorf("a recipient that is none is sifted: %v", err)
 	}
 }

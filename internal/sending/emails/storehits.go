@@ -8,13 +8,13 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-func followed(ctx context.Context, r db.Reader, emailIDs []string, positions []int64) (map[string]*Followed, error) {
-	found := make(map[string]*Followed, len(emailIDs))
+func trackedEmails(ctx context.Context, r db.Reader, emailIDs []string, positions []int64) (map[string]*TrackedEmail, error) {
+	found := make(map[string]*TrackedEmail, len(emailIDs))
 	rows, err := r.Query(ctx, `SELECT e.id, e.team_id, e.domain_id, e.broadcast_id, e.contact_id FROM emails e
 		JOIN teams t ON t.id = e.team_id WHERE e.id = ANY($1) AND t.deleted_at = 0`, emailIDs)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var emailID string
-		f := &Followed{To: map[int]Follower{}}
+		f := &TrackedEmail{To: map[int]TrackedRecipient{}}
 		err = r.Scan(&emailID, &f.TeamID, &f.DomainID, &f.BroadcastID, &f.ContactID)
 		found[emailID] = f
 		return none, err
@@ -28,7 +28,7 @@ func followed(ctx context.Context, r db.Reader, emailIDs []string, positions []i
 		var emailID, state string
 		var position int
 		var since int64
-		var to Follower
+		var to TrackedRecipient
 		err = r.Scan(&emailID, &position, &to.Address, &state, &since)
 		if f := found[emailID]; f != nil {
 			to.State, to.Since = State(state), db.Time(since)
@@ -42,7 +42,7 @@ func followed(ctx context.Context, r db.Reader, emailIDs []string, positions []i
 	return found, nil
 }
 
-func briefs(ctx context.Context, r db.Reader, teamID string, emailIDs []string) (map[string]*events.Email, error) {
+func eventSummaries(ctx context.Context, r db.Reader, teamID string, emailIDs []string) (map[string]*events.Email, error) {
 	all := make(map[string]*events.Email, len(emailIDs))
 	rows, err := r.Query(ctx, `SELECT `+emailColumns+`, `+fieldColumns+` FROM emails e`+fieldTables+`
 		WHERE e.id = ANY($1) AND e.team_id || '' = $2`, emailIDs, teamID)
@@ -60,7 +60,7 @@ func briefs(ctx context.Context, r db.Reader, teamID string, emailIDs []string) 
 		if err != nil {
 			return none, fmt.Errorf("read the headers of email %s: %w", e.ID, err)
 		}
-		all[e.ID] = e.brief(headers)
+		all[e.ID] = e.eventSummary(headers)
 		return none, nil
 	})
 	if err != nil {

@@ -66,7 +66,7 @@ func recipientsOf(ctx context.Context, r db.Reader, teamID string, emailIDs []st
 
 const partToRows = 2000 // that one call of PartTo looks at
 
-func partTo(ctx context.Context, r db.Reader, teamID string, a erasure.Address, after string) (some []Listed,
+func partTo(ctx context.Context, r db.Reader, teamID string, a erasure.Address, after string) (some []EmailWithRecipients,
 	next string, err error) {
 	all := emailsWithin(teamID, Span{})
 	to := page.Select{Text: all.Text + ` AND (SELECT COUNT(*) FROM email_recipients r WHERE r.email_id = e.id
@@ -87,7 +87,7 @@ func partTo(ctx context.Context, r db.Reader, teamID string, a erasure.Address, 
 		for _, e := range part { // It may have the address twice, or only one that is like it.
 			is := func(to Recipient) bool { return a.Is(to.Address) }
 			if i := slices.IndexFunc(of[e.ID], is); i >= 0 {
-				some = append(some, Listed{e, of[e.ID][i : i+1]})
+				some = append(some, EmailWithRecipients{e, of[e.ID][i : i+1]})
 			}
 		}
 	}

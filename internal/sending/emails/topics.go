@@ -100,9 +100,9 @@ func refusedEvent(e *Email, to string, why contacts.Refusal) events.Event {
 		Type: events.EmailFailed, Recipient: to, Data: &events.Failed{Reason: string(why), Unmailed: true}}
 }
 
-// siftTopic removes the addresses from o.To that may no longer be mailed about the email's topic, or by a broadcast or
+// dropTopicRefusals removes the addresses from o.To that may no longer be mailed about the email's topic, or by a broadcast or
 // an automation, and returns the events to record for them.
-func (s *Service) siftTopic(ctx context.Context, o *Outgoing) (failed []events.Event, err error) {
+func (s *Service) dropTopicRefusals(ctx context.Context, o *Outgoing) (failed []events.Event, err error) {
 	if !o.row.canBeLeft() || len(o.To) == 0 {
 		return nil, nil
 	}

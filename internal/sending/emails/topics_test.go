@@ -320,7 +320,7 @@ func TestSiftKeepsToTheTopic(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			skipped, err := w.Emails.Sift(t.Context(), o)
+			skipped, err := w.Emails.DropSuppressed(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -523,9 +523,9 @@ func TestSharedContentSaysHowToLeave(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.TopicID = w.news.ID
-		var entered []emails.Entered
+		var entered []emails.EnqueueResult
 		w.Update(func(tx *db.Tx) (err error) {
-			entered, err = w.Emails.Enqueue(ctx, tx, m, []emails.To{{Address: "ann@x.example",
+			entered, err = w.Emails.Enqueue(ctx, tx, m, []emails.MailingRecipient{{Address: "ann@x.example",
 				Values: map[string]string{"NAME": "Ann"}}, {Address: "out@x.example"}, {Address: "bob@x.example"}})
 			return err
 		})
@@ -548,7 +548,7 @@ func TestSharedContentSaysHowToLeave(t *testing.T) {
 		}
 		m.TopicID = id.New()
 		err = w.DB.Update(ctx, func(tx *db.Tx) error {
-			_, err := w.Emails.Enqueue(ctx, tx, m, []emails.To{{Address: "a@x.example"}})
+			_, err := w.Emails.Enqueue(ctx, tx, m, []emails.MailingRecipient{{Address: "a@x.example"}})
 			return err
 		})
 		if fault.KindOf(err) != fault.Invalid {
@@ -599,9 +599,9 @@ func TestUnsubscribeLinksAreNotTracked(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.TopicID = w.news.ID
-		var entered []emails.Entered
+		var entered []emails.EnqueueResult
 		w.Update(func(tx *db.Tx) (err error) {
-			entered, err = w.Emails.Enqueue(ctx, tx, m, []emails.To{{Address: "a@x.example"}})
+			entered, err = w.Emails.Enqueue(ctx, tx, m, []emails.MailingRecipient{{Address: "a@x.example"}})
 			return err
 		})
 		check("a shared body", entered[0].ID, 1)

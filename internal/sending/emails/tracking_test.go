@@ -188,7 +188,7 @@ func TestNotTracked(t *testing.T) {
 		elsewhere.From = "a@" + testnode.Domain
 		for name, s := range map[string]emails.Send{"a text": plain, "of another domain": elsewhere} {
 			jobs := deliveries(t, n, n.Send(s))
-			if len(jobs) != 1 || len(jobs[0].To) != 2 || !jobs[0].Only || jobs[0].Place != 0 {
+			if len(jobs) != 1 || len(jobs[0].To) != 2 || !jobs[0].Only || jobs[0].Ordinal != 0 {
 				t.Errorf("%s: the jobs are %+v", name, jobs)
 				continue
 			}
@@ -271,7 +271,7 @@ func TestTrackedAtItsTime(t *testing.T) {
 		n.Run(n.Emails.Kinds()...)
 		testnode.Until(t, "the email is released", func() bool { return len(deliveries(t, n, emailID)) > 0 })
 		jobs := deliveries(t, n, emailID)
-		if len(jobs) != 2 || jobs[0].Place != 1 || jobs[1].Place != 2 || jobs[0].Size < int64(3*len(trackedBody)) {
+		if len(jobs) != 2 || jobs[0].Ordinal != 1 || jobs[1].Ordinal != 2 || jobs[0].Size < int64(3*len(trackedBody)) {
 			t.Errorf("the jobs are %+v", jobs)
 		}
 	})
@@ -290,14 +290,14 @@ func TestTrackedContent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got []emails.Entered
+		var got []emails.EnqueueResult
 		n.Update(func(tx *db.Tx) (err error) {
-			got, err = n.Emails.Enqueue(t.Context(), tx, m, []emails.To{{Address: "a@one.example", Values: render.Values{
+			got, err = n.Emails.Enqueue(t.Context(), tx, m, []emails.MailingRecipient{{Address: "a@one.example", Values: render.Values{
 				"NAME": "<Ann>", "CODE": "1\" x", render.UnsubscribeURL: "https://unsubscribe.example/1"}}})
 			return err
 		})
 		jobs := deliveries(t, n, got[0].ID)
-		if len(jobs) != 1 || jobs[0].Place != 1 || !jobs[0].Only {
+		if len(jobs) != 1 || jobs[0].Ordinal != 1 || !jobs[0].Only {
 			t.Fatalf("the jobs are %+v", jobs)
 		}
 		jobs[0].First = true
@@ -376,7 +376,7 @@ func TestUnsureAttemptsOfARecipient(t *testing.T) {
 		for _, to := range [][]string{{"a@one.example"}, {"a@one.example", "b@one.example"}, {"c@one.example"}} {
 			n.Update(func(tx *db.Tx) error {
 				return emails.RecordAttempt(t.Context(), tx, emails.Attempt{TeamID: n.Acme.TeamID, EmailID: emailID,
-					Destination: "one.example", Recipients: to, Outcome: emails.Unsure, StartedAt: tx.Now()})
+					Destination: "one.example", Recipients: to, Outcome: emails.OutcomeUnknown, StartedAt: tx.Now()})
 			})
 		}
 		for _, c := range []struct {
@@ -384,7 +384,7 @@ func TestUnsureAttemptsOfARecipient(t *testing.T) {
 			want int
 		}{{nil, 3}, {[]string{"a@one.example"}, 2}, {[]string{"b@one.example"}, 1},
 			{[]string{"b@one.example", "c@one.example"}, 2}, {[]string{"d@one.example"}, 0}} {
-			got, err := emails.UnsureAttempts(t.Context(), n.DB.Reader, n.Acme.TeamID, emailID, "one.example", c.to...)
+			got, err := emails.UnknownAttempts(t.Context(), n.DB.Reader, n.Acme.TeamID, emailID, "one.example", c.to...)
 			if err != nil || got != c.want {
 				t.Errorf("of %q there are %d, %v; want %d", c.to, got, err, c.want)
 			}

@@ -74,19 +74,19 @@ func TestVerbsWithoutDatabase(t *testing.T) {
 			return err
 		},
 		"Outgoing":    func() error { _, err := f.Emails.Outgoing(ctx, delivery); return err },
-		"Sift":        func() error { _, err := f.Emails.Sift(ctx, out); return err },
+		"Sift":        func() error { _, err := f.Emails.DropSuppressed(ctx, out); return err },
 		"Size":        func() error { _, err := f.Emails.Size(ctx, id); return err },
-		"Reported":    func() error { _, err := f.Emails.Reported(ctx, id); return err },
+		"Reported":    func() error { _, err := f.Emails.BounceTarget(ctx, id); return err },
 		"TeamsOf":     func() error { _, err := f.Emails.TeamsOf(ctx, []string{team}, []string{id}); return err },
 		"References":  func() error { _, err := f.Emails.References(ctx, team, id); return err },
 		"Reschedule":  func() error { return f.Emails.Reschedule(ctx, team, id, "in 1 hour") },
 		"Cancel":      func() error { return f.Emails.Cancel(ctx, team, id) },
-		"WaitingFrom": func() error { _, err := f.Emails.WaitingFrom(ctx, team, f.Sender.ID); return err },
+		"WaitingFrom": func() error { _, err := f.Emails.HasScheduledFrom(ctx, team, f.Sender.ID); return err },
 		"Sweep":       func() error { return f.Emails.Sweep(ctx) },
 		"EraseTeam":   func() error { return f.Emails.EraseTeam(ctx, team) },
-		"Brief":       func() error { _, err := emails.Brief(ctx, d.Reader, team, id); return err },
+		"Brief":       func() error { _, err := emails.EventSummary(ctx, d.Reader, team, id); return err },
 		"how often it was unsure": func() error {
-			_, err := emails.UnsureAttempts(ctx, d.Reader, team, id,
+			_, err := emails.UnknownAttempts(ctx, d.Reader, team, id,
 				"one.example")
 			return err
 		},

@@ -24,7 +24,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, batch []*waiting) error
 		unsure = unsure || w.unsure
 	}
 	emailIDs, positions = unique(emailIDs), unique(positions)
-	found, err := s.emails.Followed(ctx, tx.Reader, emailIDs, positions)
+	found, err := s.emails.TrackedEmails(ctx, tx.Reader, emailIDs, positions)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func unique[T cmp.Ordered](all []T) []T {
 }
 
 // event returns the event of a hit on an email.
-func (s *Service) event(now time.Time, w *waiting, of *emails.Followed) events.Event {
+func (s *Service) event(now time.Time, w *waiting, of *emails.TrackedEmail) events.Event {
 	to, known := of.Recipient(w.Position)
 	reason := w.reason
 	if known && s.early(now, w, &to) && reason == "" {
@@ -106,7 +106,7 @@ func (s *Service) event(now time.Time, w *waiting, of *emails.Followed) events.E
 }
 
 // early reports whether a hit came before its email was delivered to the recipient, or right after that.
-func (s *Service) early(now time.Time, w *waiting, to *emails.Follower) bool {
+func (s *Service) early(now time.Time, w *waiting, to *emails.TrackedRecipient) bool {
 	who := recipient{w.EmailID, w.Position}
 	if !to.Delivered() {
 		return now.Sub(w.at) < outcomeWithin
@@ -142,7 +142,7 @@ func (b *briefs) brief(teamID, emailID string) func() (*events.Email, error) {
 	t.emailIDs = append(t.emailIDs, emailID)
 	return func() (*events.Email, error) {
 		if t.read == nil {
-			read, err := b.s.Briefs(b.ctx, b.r, teamID, unique(t.emailIDs))
+			read, err := b.s.EventSummaries(b.ctx, b.r, teamID, unique(t.emailIDs))
 			if err != nil {
 				return nil, err
 			}

@@ -167,9 +167,9 @@ func TestHitsAreOfTheContact(t *testing.T) {
 		c.Update(func(tx *db.Tx) error { return c.Contents.Add(ctx, tx, &text) })
 		m, err := c.Emails.Mailing(ctx, c.Acme, text.ID, true)
 		c.Must(err)
-		var entered []emails.Entered
+		var entered []emails.EnqueueResult
 		c.Update(func(tx *db.Tx) (err error) {
-			entered, err = c.Emails.Enqueue(ctx, tx, m, []emails.To{{Address: of.Address, ContactID: of.ID}})
+			entered, err = c.Emails.Enqueue(ctx, tx, m, []emails.MailingRecipient{{Address: of.Address, ContactID: of.ID}})
 			return err
 		})
 		_, err = c.Contacts.Update(ctx, c.Acme.TeamID, of.ID, contacts.Change{Address: new("ann@two.example")})

@@ -221,7 +221,7 @@ func second[T any](_ T, err error) error { return err }
 // What a process beside a node changes is noticed by the node before it would look again.
 func TestCommandReachesTheNode(t *testing.T) {
 	t.Parallel()
-	for engine, url := range map[string]string{"sqlite": t.TempDir() + "/test.db", "postgres": dbtest.PostgresURL(t)} {
+	for engine, url := range map[string]string{"sqlite": dbtest.SQLiteFile(t), "postgres": dbtest.PostgresURL(t)} {
 		t.Run(engine, func(t *testing.T) {
 			d := dbtest.Open(t, url)
 			s, team := oneTeam(t, d)

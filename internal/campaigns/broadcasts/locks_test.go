@@ -58,7 +58,8 @@ func TestCountsDoNotDeadlock(t *testing.T) {
 		begin()
 		for deadline := time.Now().Add(20 * time.Second); second.Load() == 0; { // or it waits for this transaction
 			waiting := 0
-			err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_locks WHERE NOT granted`).Scan(&waiting)
+			err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+				AND datname = current_database()`).Scan(&waiting)
 			if err != nil || waiting > 0 {
 				break
 			}

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -121,7 +120,7 @@ func TestEveryOperationWithoutDatabase(t *testing.T) {
 
 // While the disk fails, every operation that reads answers 503, and none calls it a failure of its own.
 func TestEveryOperationWithABadDisk(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "test.db")
+	path := dbtest.SQLiteFile(t)
 	d := dbtest.Open(t, path)
 	f := newFixture(t, d, Options{Ready: d.Ready})
 	asked := 0

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,7 +14,7 @@ import (
 
 // Reads that fail because of the disk are outages, wherever they fail, and work again when the disk does.
 func TestReadsOfABadDisk(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "test.db")
+	path := dbtest.SQLiteFile(t)
 	d := dbtest.Open(t, path)
 	makeTable(t, d)
 	for i := range 100 {

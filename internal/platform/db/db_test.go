@@ -328,7 +328,7 @@ func TestMigrateTwice(t *testing.T) {
 }
 
 func TestNodesMigrateTogether(t *testing.T) {
-	url := dbtest.PostgresURL(t)
+	url := dbtest.EmptyPostgresURL(t)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() { dbtest.Open(t, url) })

@@ -21,6 +21,23 @@ func (d *DB) Migrate(ctx context.Context) ([]string, error) {
 	return d.migrateFrom(ctx, migrations)
 }
 
+// MigrationsChecksum returns a checksum of the names and texts of all migrations.
+func MigrationsChecksum() (string, error) {
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	for _, name := range names {
+		text, err := fs.ReadFile(migrations, name)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(sum, "%s %d\n%s", name, len(text), text)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
 func (d *DB) migrateFrom(ctx context.Context, files fs.FS) ([]string, error) {
 	names, err := fs.Glob(files, "migrations/*.sql") // sorted by name
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // A node of the release before accepts an email while a node of this one starts and migrates: the email keeps its body.
 func TestMigrateBesideANodeOfTheReleaseBefore(t *testing.T) {
 	ctx := t.Context()
-	url := dbtest.PostgresURL(t)
+	url := dbtest.EmptyPostgresURL(t)
 	open := func() *db.DB {
 		d, err := db.Open(context.Background(), db.Options{URL: url, MaxConns: 4})
 		if err != nil {
@@ -39,7 +39,8 @@ func TestMigrateBesideANodeOfTheReleaseBefore(t *testing.T) {
 		}()
 		for until := time.Now().Add(8 * time.Second); time.Now().Before(until); { // until the migration waits for this
 			var n int
-			if err := before.QueryRow(ctx, `SELECT COUNT(*) FROM pg_locks WHERE NOT granted`).Scan(&n); err != nil || n > 0 {
+			if err := before.QueryRow(ctx, `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+				AND datname = current_database()`).Scan(&n); err != nil || n > 0 {
 				return err
 			}
 			time.Sleep(5 * time.Millisecond)
@@ -63,7 +64,7 @@ func TestMigrateBesideANodeOfTheReleaseBefore(t *testing.T) {
 // email has yet from its own id on.
 func TestMigrateContents(t *testing.T) {
 	for engine, url := range map[string]string{"sqlite": filepath.Join(t.TempDir(), "test.db"),
-		"postgres": dbtest.PostgresURL(t)} {
+		"postgres": dbtest.EmptyPostgresURL(t)} {
 		ctx := t.Context()
 		d, err := db.Open(context.Background(), db.Options{URL: url, MaxConns: 4})
 		if err != nil {
@@ -99,7 +100,7 @@ func TestMigrateContents(t *testing.T) {
 // What waits for approval, and what was decided, is there afterwards, each in its columns.
 func TestMigrateApprovals(t *testing.T) {
 	for engine, url := range map[string]string{"sqlite": filepath.Join(t.TempDir(), "test.db"),
-		"postgres": dbtest.PostgresURL(t)} {
+		"postgres": dbtest.EmptyPostgresURL(t)} {
 		ctx := t.Context()
 		d, err := db.Open(context.Background(), db.Options{URL: url, MaxConns: 4})
 		if err != nil {

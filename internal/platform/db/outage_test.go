@@ -372,8 +372,8 @@ func TestTransactionThatStandsStill(t *testing.T) {
 			}
 			var left int
 			for left = 1; left > 0; {
-				if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE state = 'idle in transaction'`).Scan(
-					&left); err != nil {
+				if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE state = 'idle in transaction'
+					AND datname = current_database()`).Scan(&left); err != nil {
 					return err
 				}
 				if time.Since(began) > 10*time.Second {

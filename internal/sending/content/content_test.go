@@ -2,7 +2,6 @@ package content
 
 import (
 	"context"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -53,7 +52,7 @@ func TestUsedWhileItIsSwept(t *testing.T) {
 		for { // until the sweep waits for this transaction
 			var n int
 			if err := d.QueryRow(ctx, `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
-				AND query LIKE '%DELETE FROM contents%'`).Scan(&n); err != nil {
+				AND datname = current_database() AND query LIKE '%DELETE FROM contents%'`).Scan(&n); err != nil {
 				return err
 			}
 			if n > 0 {
@@ -82,7 +81,7 @@ func TestUsedWhileItIsSwept(t *testing.T) {
 // A use is noted once an hour, also while the clock stands before the last that was noted; and by each process, whatever
 // others have noted.
 func TestUsesAreNoted(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "test.db")
+	path := dbtest.SQLiteFile(t)
 	c := Content{TeamID: "team", From: "a@b.example", Subject: "s", HTML: new("<p>hello</p>")}
 	row := func(t *testing.T, d *db.DB) (used int64, from string) {
 		t.Helper()

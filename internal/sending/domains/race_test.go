@@ -3,7 +3,6 @@ package domains_test
 import (
 	"context"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -58,7 +57,7 @@ func meanwhile(t *testing.T, asks string, f func(t *testing.T, d *db.DB,
 			}
 		})
 	}
-	t.Run("sqlite", func(t *testing.T) { run(t, filepath.Join(t.TempDir(), "test.db")) })
+	t.Run("sqlite", func(t *testing.T) { run(t, dbtest.SQLiteFile(t)) })
 	t.Run("postgres", func(t *testing.T) { run(t, dbtest.PostgresURL(t)) })
 }
 

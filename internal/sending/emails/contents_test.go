@@ -2,7 +2,6 @@ package emails_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -101,7 +100,7 @@ func TestMailingOfManyPlaceholders(t *testing.T) {
 // After the clock was set back, a content stays for the emails that are accepted then and wait, although a sweep had
 // found before that none was as old.
 func TestContentsAfterAClockSetBack(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "test.db")
+	path := dbtest.SQLiteFile(t)
 	var acme teams.Actor
 	var used string
 	var before, got []emails.EnqueueResult

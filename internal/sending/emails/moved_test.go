@@ -3,7 +3,6 @@ package emails_test
 import (
 	"context"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,7 +19,7 @@ import (
 func eachArmed(t *testing.T, asks string, run func(t *testing.T, f *fixture, arm func(func()) func() bool)) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		o := db.Options{URL: filepath.Join(t.TempDir(), "test.db"), MaxConns: 6, Log: slog.New(slog.DiscardHandler)}
+		o := db.Options{URL: dbtest.SQLiteFile(t), MaxConns: 6, Log: slog.New(slog.DiscardHandler)}
 		if d.Engine() == "postgres" {
 			o.URL = dbtest.PostgresURL(t)
 		}

@@ -1,16 +1,16 @@
-// Package dbtest runs tests on both engines: on a new SQLite file, and on a new schema of a temporary PostgreSQL
-// server.
+// Package dbtest runs tests on both engines. Each test has a new SQLite file, or a new database on a temporary
+// PostgreSQL server. Both are copies of an empty database to which all migrations were applied before.
 //
 // A package whose tests use it has
 //
 //	func TestMain(m *testing.M) { dbtest.Main(m) }
 //
-// which stops the server that the first test started. When POSTRIDER_TEST_POSTGRES is the URL of a superuser of a
-// server, that server is used instead. When PostgreSQL's programs are missing, tests fail and say how to get them; no
-// test is skipped.
+// which stops the server that the first test started. If POSTRIDER_TEST_POSTGRES is the URL of a superuser of a
+// server, tests use that server instead: `make test` starts one server for all packages. If PostgreSQL's programs are
+// missing, tests fail and say how to install them; no test is skipped.
 //
-// When POSTRIDER_TEST_ENGINE is sqlite or postgres, tests that would run on each engine run on that one only, for
-// tools that run the tests very often. The output says so.
+// If POSTRIDER_TEST_ENGINE is sqlite or postgres, tests of both engines run on that engine only. `make race` and tools
+// that run the tests very often set it. The output says so.
 package dbtest
 
 import (
@@ -18,16 +18,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
@@ -44,7 +39,7 @@ func Main(m *testing.M) {
 	}
 	code := m.Run()
 	if shared.server != nil {
-		shared.server.remove()
+		shared.server.Remove()
 	}
 	for _, f := range shared.after {
 		f()
@@ -75,8 +70,14 @@ func each(t *testing.T, sqlite, postgres func(t *testing.T)) {
 	}
 }
 
-// SQLite opens a new database in a temporary folder of the test.
+// SQLite opens a new migrated database in a temporary folder of the test.
 func SQLite(t testing.TB) *db.DB {
+	t.Helper()
+	return Open(t, SQLiteFile(t))
+}
+
+// SQLiteFile creates a migrated database in a temporary folder of the test and returns its path.
+func SQLiteFile(t testing.TB) string {
 	t.Helper()
 	file, err := migratedFile()
 	if err != nil {
@@ -86,11 +87,11 @@ func SQLite(t testing.TB) *db.DB {
 	if err := os.WriteFile(path, file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return Open(t, path)
+	return path
 }
 
-// migratedFile is an SQLite file without rows. Each test begins with a copy of it, because to write a file costs little
-// of what the migrations cost.
+// migratedFile returns an SQLite file to which all migrations were applied. Each test gets a copy, because writing a
+// file takes a small part of the time that the migrations take.
 var migratedFile = sync.OnceValues(func() (_ []byte, err error) {
 	dir, err := os.MkdirTemp("", "dbtest")
 	if err != nil {
@@ -110,12 +111,6 @@ var migratedFile = sync.OnceValues(func() (_ []byte, err error) {
 	return os.ReadFile(path)
 })
 
-// Postgres opens a new schema on the temporary server.
-func Postgres(t testing.TB) *db.DB {
-	t.Helper()
-	return Open(t, PostgresURL(t))
-}
-
 // Open opens and migrates the database at url and closes it with the test.
 func Open(t testing.TB, url string) *db.DB {
 	t.Helper()
@@ -133,64 +128,4 @@ func open(t testing.TB, o db.Options) *db.DB {
 		t.Fatal(err)
 	}
 	return d
-}
-
-// PostgresURL creates an empty schema and returns a URL whose search path it is. The schema is dropped when the test
-// ends.
-func PostgresURL(t testing.TB) string {
-	t.Helper()
-	base := start(t)
-	ctx := context.Background()
-	c, err := pgx.Connect(ctx, base)
-	if err != nil {
-		t.Fatalf("connect to the test's PostgreSQL: %v", err)
-	}
-	defer c.Close(ctx)
-	schema := "t_" + strings.ReplaceAll(id.New(), "-", "")
-	if _, err := c.Exec(ctx, "CREATE SCHEMA "+schema); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if c, err := pgx.Connect(ctx, base); err == nil {
-			c.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE")
-			c.Close(ctx)
-		}
-	})
-	u, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("search_path", schema)
-	u.RawQuery = q.Encode()
-	return u.String()
-}
-
-// shared is the one server of a test binary.
-var shared struct {
-	ready  bool
-	once   sync.Once
-	url    string
-	err    error
-	server *Server
-	after  []func()
-}
-
-func start(t testing.TB) string {
-	t.Helper()
-	if !shared.ready {
-		t.Fatal("dbtest: the package needs func TestMain(m *testing.M) { dbtest.Main(m) }")
-	}
-	shared.once.Do(func() {
-		if shared.url = os.Getenv("POSTRIDER_TEST_POSTGRES"); shared.url == "" {
-			if shared.server, shared.err = launch(""); shared.err == nil {
-				shared.url = shared.server.URL
-			}
-		}
-	})
-	if shared.err != nil {
-		t.Fatalf("%v\nInstall PostgreSQL's server (`make deps` does), or set POSTRIDER_TEST_POSTGRES to a server's URL.",
-			shared.err)
-	}
-	return shared.url
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
 
-// Proxy starts a proxy in front of a new schema of PostgreSQL. Its URL names that schema.
+// Proxy starts a proxy in front of a new migrated database of PostgreSQL. Its URL names that database.
 func Proxy(t testing.TB) *pgproxy.Proxy {
 	t.Helper()
 	p, err := pgproxy.Start(PostgresURL(t))
@@ -20,7 +20,7 @@ func Proxy(t testing.TB) *pgproxy.Proxy {
 	return p
 }
 
-// Proxied opens a new schema of PostgreSQL through a proxy. A patience of 0 is the default.
+// Proxied opens a new migrated database of PostgreSQL through a proxy. A patience of 0 is the default.
 func Proxied(t testing.TB, patience time.Duration) (*db.DB, *pgproxy.Proxy) {
 	t.Helper()
 	p := Proxy(t)

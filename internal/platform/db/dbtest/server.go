@@ -1,6 +1,7 @@
 package dbtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,36 +26,74 @@ type Server struct {
 
 	bin, dir string
 	port     int
+	lock     *os.File // held while the folder is in use
 	attr     *syscall.SysProcAttr
 	cmd      *exec.Cmd
 }
 
 // NewServer starts a server for this test alone, which the test may stop and start. Its data is in a new folder in
-// dir, or in the system's folder for temporary files when dir is empty.
+// dir. If dir is empty, that is in the system's folder for temporary files.
 func NewServer(t testing.TB, dir string) *Server {
 	t.Helper()
-	s, err := launch(dir)
+	s, err := Launch(dir)
 	if err != nil {
 		t.Fatalf("%v\nInstall PostgreSQL's server (`make deps` does).", err)
 	}
-	t.Cleanup(s.remove)
+	t.Cleanup(s.Remove)
 	return s
 }
 
-// launch creates a cluster in a temporary folder and starts its server.
-func launch(in string) (_ *Server, err error) {
+// MemoryFolder returns a folder whose files are kept in memory, or "" if the system has none with enough space. A
+// database is created there in a tenth of the time.
+func MemoryFolder() string {
+	const folder, space = "/dev/shm", 2 << 30
+	var fs syscall.Statfs_t
+	if syscall.Statfs(folder, &fs) != nil || fs.Bavail*uint64(fs.Bsize) < space {
+		return ""
+	}
+	return folder
+}
+
+const prefix = "postrider-pg-" // of the folders of servers
+
+// removeOld removes the folders of servers whose test was killed.
+func removeOld(in string) {
+	old, _ := filepath.Glob(filepath.Join(in, prefix+"*", "lock"))
+	for _, path := range old {
+		f, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			os.RemoveAll(filepath.Dir(path))
+		}
+		f.Close()
+	}
+}
+
+// Launch creates a cluster in a new folder in dir and starts its server. If dir is empty, the folder is in the system's
+// folder for temporary files.
+func Launch(dir string) (_ *Server, err error) {
+	dir = cmp.Or(dir, os.TempDir())
+	removeOld(dir)
 	s := &Server{attr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}}
 	if s.bin, err = binaries(); err != nil {
 		return nil, err
 	}
-	if s.dir, err = os.MkdirTemp(in, "postrider-pg-"); err != nil {
+	if s.dir, err = os.MkdirTemp(dir, prefix); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			s.remove()
+			s.Remove()
 		}
 	}()
+	if s.lock, err = os.Create(filepath.Join(s.dir, "lock")); err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, err
+	}
 	if os.Getuid() == 0 {
 		uid, gid, err := unprivileged()
 		if err != nil {
@@ -84,8 +123,9 @@ func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 // Start starts the server and waits until it accepts connections, for half a minute at most.
 func (s *Server) Start() error {
 	s.cmd = exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.data(), "-p", strconv.Itoa(s.port), "-k", s.dir,
-		"-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "max_connections=200", "-c", "shared_buffers=64MB",
-		"-c", "log_min_messages=fatal")
+		"-c", "listen_addresses=127.0.0.1", "-c", "max_connections=400", "-c", "shared_buffers=64MB",
+		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "wal_level=minimal", "-c", "max_wal_senders=0",
+		"-c", "max_wal_size=256MB", "-c", "log_min_messages=fatal")
 	s.cmd.SysProcAttr = s.attr
 	s.cmd.Dir = s.dir
 	var log strings.Builder
@@ -122,9 +162,10 @@ func (s *Server) Stop(how os.Signal) {
 	}
 }
 
-// remove stops the server and deletes its folder.
-func (s *Server) remove() {
+// Remove stops the server and deletes its folder.
+func (s *Server) Remove() {
 	s.Stop(syscall.SIGQUIT)
+	s.lock.Close()
 	os.RemoveAll(s.dir)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -35,8 +34,7 @@ func EachTraced(t *testing.T, f func(t *testing.T, d *db.DB, trace *Trace)) {
 		d, trace := traced(t, url)
 		f(t, d, trace)
 	}
-	each(t, func(t *testing.T) { run(t, filepath.Join(t.TempDir(), "test.db")) },
-		func(t *testing.T) { run(t, PostgresURL(t)) })
+	each(t, func(t *testing.T) { run(t, SQLiteFile(t)) }, func(t *testing.T) { run(t, PostgresURL(t)) })
 }
 
 // PostgresTraced is Postgres with a trace of the statements.

@@ -1,0 +1,175 @@
+package dbtest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/db"
+)
+
+// Postgres opens a new migrated database on the shared server.
+func Postgres(t testing.TB) *db.DB {
+	t.Helper()
+	return Open(t, PostgresURL(t))
+}
+
+// PostgresURL creates a migrated database on the shared server and returns its URL. The database is dropped when the
+// test ends.
+func PostgresURL(t testing.TB) string {
+	t.Helper()
+	start(t)
+	template, err := migratedTemplate()
+	if err != nil {
+		t.Fatalf("migrate a database of the test's PostgreSQL: %v", err)
+	}
+	return createDatabase(t, template)
+}
+
+// EmptyPostgresURL creates a database without tables on the shared server and returns its URL. The database is dropped
+// when the test ends.
+func EmptyPostgresURL(t testing.TB) string {
+	t.Helper()
+	start(t)
+	return createDatabase(t, "template0")
+}
+
+// createDatabase creates a database with a random name as a copy of template.
+func createDatabase(t testing.TB, template string) string {
+	t.Helper()
+	name := "t_" + strings.ReplaceAll(id.New(), "-", "")
+	if err := control(func(ctx context.Context, c *pgx.Conn) error { return copyDatabase(ctx, c, name, template) }); err != nil {
+		t.Fatalf("create a database: %v", err)
+	}
+	t.Cleanup(func() {
+		err := control(func(ctx context.Context, c *pgx.Conn) error {
+			_, err := c.Exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)")
+			return err
+		})
+		if err != nil {
+			t.Logf("drop the database: %v", err)
+		}
+	})
+	return databaseURL(name)
+}
+
+// copyDatabase copies the files of the template. From version 15 on, PostgreSQL copies pages through its log by default,
+// which takes twice as long for small databases.
+func copyDatabase(ctx context.Context, c *pgx.Conn, name, template string) error {
+	query := "CREATE DATABASE " + name + " TEMPLATE " + template
+	if c.PgConn().ParameterStatus("server_version") >= "15" {
+		query += " STRATEGY FILE_COPY"
+	}
+	_, err := c.Exec(ctx, query)
+	return err
+}
+
+// migratedTemplate returns the name of a database to which all migrations were applied. The first process that needs it
+// creates it; the others wait for that process.
+var migratedTemplate = sync.OnceValues(func() (name string, err error) {
+	sum, err := db.MigrationsChecksum()
+	if err != nil {
+		return "", err
+	}
+	name = "postrider_test_" + sum[:16]
+	err = control(func(ctx context.Context, c *pgx.Conn) error {
+		const lock = 7_245_110_001
+		if _, err := c.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(lock)); err != nil {
+			return err
+		}
+		defer c.Exec(ctx, "SELECT pg_advisory_unlock($1)", int64(lock))
+		var exists bool
+		err := c.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&exists)
+		if err != nil || exists {
+			return err
+		}
+		unfinished := name + "_unfinished" // by a process that was killed, or by this one
+		if _, err := c.Exec(ctx, "DROP DATABASE IF EXISTS "+unfinished+" WITH (FORCE)"); err != nil {
+			return err
+		}
+		if err := copyDatabase(ctx, c, unfinished, "template0"); err != nil {
+			return err
+		}
+		if err := migrateDatabase(ctx, databaseURL(unfinished)); err != nil {
+			return err
+		}
+		_, err = c.Exec(ctx, "ALTER DATABASE "+unfinished+" RENAME TO "+name)
+		return err
+	})
+	return name, err
+})
+
+func migrateDatabase(ctx context.Context, url string) error {
+	d, err := db.Open(ctx, db.Options{URL: url, MaxConns: 2})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	_, err = d.Migrate(ctx)
+	return err
+}
+
+// databaseURL returns the URL of a database on the shared server.
+func databaseURL(name string) string {
+	u, err := url.Parse(shared.url)
+	if err != nil {
+		panic(err) // a connection was made with it before
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+// controlConn is the connection that creates and drops databases.
+var controlConn struct {
+	mu   sync.Mutex
+	conn *pgx.Conn
+}
+
+// control calls f with the connection that creates and drops databases, one call at a time.
+func control(f func(ctx context.Context, c *pgx.Conn) error) (err error) {
+	ctx := context.Background()
+	controlConn.mu.Lock()
+	defer controlConn.mu.Unlock()
+	if controlConn.conn == nil || controlConn.conn.IsClosed() {
+		if controlConn.conn, err = pgx.Connect(ctx, shared.url); err != nil {
+			return fmt.Errorf("connect to the test's PostgreSQL: %w", err)
+		}
+	}
+	return f(ctx, controlConn.conn)
+}
+
+// shared is the one server of a test binary.
+var shared struct {
+	ready  bool
+	once   sync.Once
+	url    string
+	err    error
+	server *Server
+	after  []func()
+}
+
+// start starts the shared server unless it runs.
+func start(t testing.TB) {
+	t.Helper()
+	if !shared.ready {
+		t.Fatal("dbtest: the package needs func TestMain(m *testing.M) { dbtest.Main(m) }")
+	}
+	shared.once.Do(func() {
+		if shared.url = os.Getenv("POSTRIDER_TEST_POSTGRES"); shared.url == "" {
+			if shared.server, shared.err = Launch(MemoryFolder()); shared.err == nil {
+				shared.url = shared.server.URL
+			}
+		}
+	})
+	if shared.err != nil {
+		t.Fatalf("%v\nInstall PostgreSQL's server (`make deps` does), or set POSTRIDER_TEST_POSTGRES to a server's URL.",
+			shared.err)
+	}
+}

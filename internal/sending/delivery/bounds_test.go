@@ -22,26 +22,26 @@ func TestFailureAtItsEdges(t *testing.T) {
 	t.Parallel()
 	var f failure
 	now := time.Now()
-	f.again(answer{}, time.Second, time.Hour, now)
+	f.add(answer{}, time.Second, time.Hour, now)
 	first := f
-	f.again(answer{unknown: true}, time.Second, time.Hour, now.Add(time.Second-1)) // one that was under way
+	f.add(answer{unknown: true}, time.Second, time.Hour, now.Add(time.Second-1)) // one that was under way
 	if f.times != 1 || !f.until.Equal(first.until) || !f.at.Equal(now) || !f.why.unknown {
 		t.Errorf("%+v", f)
 	}
-	f.again(answer{}, time.Second, time.Hour, now.Add(time.Second))
+	f.add(answer{}, time.Second, time.Hour, now.Add(time.Second))
 	if f.times != 2 || f.until.Sub(now) != 3*time.Second || !f.at.Equal(now.Add(time.Second)) {
 		t.Errorf("%+v", f)
 	}
-	if !f.failed(f.until.Add(deadFor)) || f.failed(f.until.Add(deadFor+1)) {
+	if !f.failed(f.until.Add(demotedFor)) || f.failed(f.until.Add(demotedFor+1)) {
 		t.Error("it is held against the address for too short or too long")
 	}
 	for range 100 {
-		f.again(answer{}, time.Second, time.Hour, f.until)
+		f.add(answer{}, time.Second, time.Hour, f.until)
 	}
 	if f.until.Sub(f.at) != time.Hour {
 		t.Errorf("after 100 failures it is left alone for %v", f.until.Sub(f.at))
 	}
-	f.again(answer{}, time.Second, time.Hour, f.until.Add(deadFor+1))
+	f.add(answer{}, time.Second, time.Hour, f.until.Add(demotedFor+1))
 	if f.times != 1 || f.until.Sub(f.at) != time.Second {
 		t.Errorf("after a long time: %+v", f)
 	}
@@ -51,29 +51,29 @@ func TestFailureAtItsEdges(t *testing.T) {
 func TestHostsAtTheirEdges(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(20), time.Now()
-	h.claim("a", now)
-	h.arrived("a", silent, answer{}, now)
-	h.stalled("b", "team", answer{}, now)
-	until := now.Add(silentFor)
+	h.claimDial("a", now)
+	h.endDial("a", noGreeting, answer{}, now)
+	h.recordStall("b", "team", answer{}, now)
+	until := now.Add(backoffFirst)
 	for _, addr := range []string{"a", "b"} {
-		if _, ok := h.silence(addr, "team", until.Add(-1)); !ok {
+		if _, ok := h.backoff(addr, "team", until.Add(-1)); !ok {
 			t.Errorf("%s is not left alone", addr)
 		}
-		if _, ok := h.silence(addr, "team", until); ok {
+		if _, ok := h.backoff(addr, "team", until); ok {
 			t.Errorf("%s is left alone for too long", addr)
 		}
 	}
 	if h.failed("never", now) {
 		t.Error("an address that nobody knows has failed")
 	}
-	if may, _, _ := h.claim("a", until); !may {
+	if may, _, _ := h.claimDial("a", until); !may {
 		t.Error("nobody may dial when the time has come")
 	}
-	h.arrived("a", answered, answer{}, until)
-	for at, want := range map[time.Time]int{until.Add(goodFor - 1): dialsMax, until.Add(goodFor): 1} {
+	h.endDial("a", greeted, answer{}, until)
+	for at, want := range map[time.Time]int{until.Add(reachableFor - 1): dialsMax, until.Add(reachableFor): 1} {
 		n := 0
 		for ; n < 2*dialsMax; n++ {
-			if may, _, _ := h.claim("a", at); !may {
+			if may, _, _ := h.claimDial("a", at); !may {
 				break
 			}
 		}
@@ -81,11 +81,11 @@ func TestHostsAtTheirEdges(t *testing.T) {
 			t.Errorf("%d may dial %v after it answered, want %d", n, at.Sub(until), want)
 		}
 		for range n {
-			h.arrived("a", unheard, answer{}, at)
+			h.endDial("a", inconclusive, answer{}, at)
 		}
 	}
 	h.rememberPlain("a", now)
-	if !h.plainOnly("a", now.Add(plainFor-1)) || h.plainOnly("a", now.Add(plainFor)) {
+	if !h.plainOnly("a", now.Add(plaintextFor-1)) || h.plainOnly("a", now.Add(plaintextFor)) {
 		t.Error("broken TLS is remembered for too short or too long")
 	}
 }
@@ -94,39 +94,39 @@ func TestHostsAtTheirEdges(t *testing.T) {
 func TestWhatHostsForget(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(20), time.Now()
-	for i := range hostsKept {
+	for i := range hostsMax {
 		addr := address(i)
-		h.claim(addr, now)
-		h.arrived(addr, map[bool]arrival{true: silent, false: answered}[i%2 == 0], answer{}, now)
+		h.claimDial(addr, now)
+		h.endDial(addr, map[bool]dialResult{true: noGreeting, false: greeted}[i%2 == 0], answer{}, now)
 		if i%2 == 0 {
-			h.stalled(addr, "team", answer{}, now)
+			h.recordStall(addr, "team", answer{}, now)
 		} else {
-			h.moved(addr, "team", now)
+			h.recordAnswer(addr, "team", now)
 		}
 	}
-	if len(h.known) != hostsKept || len(h.lines) != hostsKept {
-		t.Fatalf("%d and %d are known", len(h.known), len(h.lines))
+	if len(h.entries) != hostsMax || len(h.conversations) != hostsMax {
+		t.Fatalf("%d and %d are known", len(h.entries), len(h.conversations))
 	}
-	h.lines[pair{address(1), "team"}].talking = 1
-	h.known[address(1)].talking, h.known[address(3)].dialing, h.known[address(5)].waiting = 1, 1, []waiter{{}}
+	h.conversations[connKey{address(1), "team"}].talking = 1
+	h.entries[address(1)].talking, h.entries[address(3)].dialing, h.entries[address(5)].waiting = 1, 1, []waiter{{}}
 	h.begin("new", "team", now)
-	for i := range hostsKept {
-		if used := i == 1 || i == 3 || i == 5; i%2 == 1 && (h.known[address(i)] != nil) != used {
+	for i := range hostsMax {
+		if used := i == 1 || i == 3 || i == 5; i%2 == 1 && (h.entries[address(i)] != nil) != used {
 			t.Fatalf("address %d, which answers, is known: %v", i, !used)
 		}
-		if used := i == 1; i%2 == 1 && (h.lines[pair{address(i), "team"}] != nil) != used {
+		if used := i == 1; i%2 == 1 && (h.conversations[connKey{address(i), "team"}] != nil) != used {
 			t.Fatalf("the line of address %d, which answers, is known: %v", i, !used)
 		}
 	}
-	for what, n := range map[string]int{"addresses": len(h.known), "lines": len(h.lines)} {
-		if n < hostsKept/5 || n > hostsKept*3/10 { // half of those that are left alone, by chance
+	for what, n := range map[string]int{"addresses": len(h.entries), "lines": len(h.conversations)} {
+		if n < hostsMax/5 || n > hostsMax*3/10 { // half of those that are left alone, by chance
 			t.Errorf("%d %s are known", n, what)
 		}
 	}
-	for i := range hostsKept {
+	for i := range hostsMax {
 		h.rememberPlain(address(i), now)
 	}
-	if len(h.plain) != hostsKept {
+	if len(h.plain) != hostsMax {
 		t.Errorf("of %d addresses broken TLS is remembered", len(h.plain))
 	}
 	if h.rememberPlain("new", now); len(h.plain) != 1 {
@@ -150,11 +150,11 @@ func TestConversationsWithAnAddress(t *testing.T) {
 		}
 		use := func(want, held int) {
 			t.Helper()
-			if gotWant, gotHeld := h.use("a"); gotWant != want || gotHeld != held {
+			if gotWant, gotHeld := h.demand("a"); gotWant != want || gotHeld != held {
 				t.Errorf("%d are wanted and %d held, want %d and %d", gotWant, gotHeld, want, held)
 			}
 		}
-		if w, held := h.use("a"); w != 0 || held != 0 {
+		if w, held := h.demand("a"); w != 0 || held != 0 {
 			t.Errorf("of an address that nobody knows %d are wanted and %d held", w, held)
 		}
 		if begins("one") != nil {
@@ -176,7 +176,7 @@ func TestConversationsWithAnAddress(t *testing.T) {
 		if closed(second) {
 			t.Error("the second is woken early")
 		}
-		h.end("a", "one", heard, time.Second, now) // it has earned a second place
+		h.end("a", "one", replied, time.Second, now) // it has earned a second place
 		if !closed(second) {
 			t.Error("nobody hears that a conversation ended")
 		}
@@ -187,7 +187,7 @@ func TestConversationsWithAnAddress(t *testing.T) {
 			t.Error("there are more than the limit")
 		}
 		for _, team := range []string{"two", "three"} {
-			h.end("a", team, heard, time.Second, now)
+			h.end("a", team, replied, time.Second, now)
 		}
 		if begins("one") != nil {
 			t.Error("a flow with two places has one conversation")
@@ -200,7 +200,7 @@ func TestConversationsWithAnAddress(t *testing.T) {
 		if busy := h.busy(); len(busy) != 0 {
 			t.Errorf("there are conversations with %q after all", busy)
 		}
-		h.makeRoom("nobody knows it")
+		h.closeExcess("nobody knows it")
 	})
 }
 
@@ -229,7 +229,7 @@ func TestThoseWhoWaitAreAwoken(t *testing.T) {
 		if may || news != nil || f.times != 1 || !f.at.Equal(began) || f.why.stage != smtpclient.StageConnect {
 			t.Errorf("%v, %v, %+v", may, news, f)
 		}
-		h.end("a", "team", heard, time.Minute, time.Now())
+		h.end("a", "team", replied, time.Minute, time.Now())
 		if may, _, _ := h.begin("a", "team", time.Now()); !may {
 			t.Error("nothing is sent after it answered")
 		}
@@ -241,45 +241,45 @@ func TestThoseWhoWaitAreAwoken(t *testing.T) {
 func TestShapeAtItsEdges(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]int{1: 0, 3: 0, 4: 1, 20: 1} {
-		if kept(n) != want {
-			t.Errorf("of %d connections %d are kept", n, kept(n))
+		if reservedConnections(n) != want {
+			t.Errorf("of %d connections %d are kept", n, reservedConnections(n))
 		}
 	}
 	now := time.Now()
 	s := newShaper(10, 0)
-	if want, held := s.use("d"); want != 0 || held != 0 {
+	if want, held := s.demand("d"); want != 0 || held != 0 {
 		t.Errorf("of a destination that nobody knows %d are wanted and %d held", want, held)
 	}
-	h := s.of("d")
+	h := s.entry("d")
 	for _, c := range []struct{ entered, share, allowed, want int }{{0, 4, 10, 0}, {4, 4, 10, 4}, {5, 4, 10, 8},
 		{9, 4, 10, 9},
 		{20, 4, 10, 10}, {1, 0, 10, 1}, {3, 4, 2, 2}} {
-		h.entered, h.share, h.allowed = c.entered, c.share, c.allowed
-		if want, _ := s.use("d"); want != c.want {
+		h.inProgress, h.share, h.allowed = c.entered, c.share, c.allowed
+		if want, _ := s.demand("d"); want != c.want {
 			t.Errorf("with %d messages, a share of %d and %d allowed %d are wanted", c.entered, c.share, c.allowed, want)
 		}
 	}
-	h.entered, h.share, h.allowed = 0, 10, 10
+	h.inProgress, h.share, h.allowed = 0, 10, 10
 	if share := s.share("d", "team", now); share != (jobs.Share{Most: 1, Doubt: jobs.Unknown}) {
 		t.Errorf("a team that has sent nothing there: %+v", share)
 	}
-	f := h.flow("team")
+	f := h.window("team")
 	for _, c := range []struct {
 		window int
 		quick  bool
 		most   int
-	}{{0, false, 1}, {0, true, 1}, {9, true, 9}, {10, true, 10 * ahead}, {10, false, 10}, {12, true, 12 * ahead}} {
-		f.window, h.quick = c.window, c.quick
+	}{{0, false, 1}, {0, true, 1}, {9, true, 9}, {10, true, 10 * prefetch}, {10, false, 10}, {12, true, 12 * prefetch}} {
+		f.limit, h.quick = c.window, c.quick
 		if share := s.share("d", "team", now); share.Most != c.most {
 			t.Errorf("a team with %d places, quick %v: %+v", c.window, c.quick, share)
 		}
 	}
-	f.window, f.talking, f.since = 5, 1, now.Add(-stallAfter)
+	f.limit, f.talking, f.lastProgress = 5, 1, now.Add(-stallAfter)
 	if share := s.share("d", "team", now); share != (jobs.Share{Most: 1, Doubt: jobs.Stuck}) {
 		t.Errorf("a team whose mail stalls: %+v", share)
 	}
 	for long, want := range map[time.Duration]bool{quick - 1: true, quick: false} {
-		if s.heard("e", took, long, now); s.of("e").quick != want {
+		if s.recordVerdicts("e", took, long, now); s.entry("e").quick != want {
 			t.Errorf("%v is quick: %v", long, !want)
 		}
 	}
@@ -315,14 +315,14 @@ func TestStrikes(t *testing.T) {
 		{"once more", [][]verdict{throttled, throttled}, 6, 2 * pauseMin, 2, 8, true},
 	} {
 		s := newShaper(8, 0)
-		h := s.of("d")
+		h := s.entry("d")
 		h.share = c.share
 		for _, v := range c.heard {
-			s.heard("d", v, time.Second, now)
+			s.recordVerdicts("d", v, time.Second, now)
 		}
 		if c.reopened {
-			s.heard("d", throttled, time.Second, h.until.Add(-1)) // of what was under way
-			s.heard("d", throttled, time.Second, h.until)
+			s.recordVerdicts("d", throttled, time.Second, h.until.Add(-1)) // of what was under way
+			s.recordVerdicts("d", throttled, time.Second, h.until)
 		}
 		if h.strikes != c.strikes || h.pause != c.pause || h.allowed != c.allowed {
 			t.Errorf("%s: %d strikes, a pause of %v, %d connections", c.name, h.strikes, h.pause, h.allowed)
@@ -334,21 +334,21 @@ func TestStrikes(t *testing.T) {
 func TestConnectionsComeBack(t *testing.T) {
 	t.Parallel()
 	s, now := newShaper(3, 0), time.Now()
-	h := s.of("d")
-	h.allow(1)
+	h := s.entry("d")
+	h.setAllowed(1)
 	for n, want := range []int{1, 2, 2, 2, 2, 3, 3, 3} {
-		s.heard("d", took, time.Second, now)
+		s.recordVerdicts("d", took, time.Second, now)
 		if h.allowed != want {
 			t.Errorf("after %d messages there are %d connections, want %d", n+1, h.allowed, want)
 		}
 	}
-	h.allow(2)
-	h.taken = 3
+	h.setAllowed(2)
+	h.deliveries = 3
 	for range 2 {
-		s.heard("d", throttled, time.Second, now)
+		s.recordVerdicts("d", throttled, time.Second, now)
 	}
-	if h.allowed != 1 || h.taken != 0 {
-		t.Errorf("%d connections, %d messages count after a pause", h.allowed, h.taken)
+	if h.allowed != 1 || h.deliveries != 0 {
+		t.Errorf("%d connections, %d messages count after a pause", h.allowed, h.deliveries)
 	}
 }
 
@@ -359,28 +359,28 @@ func TestWhatShaperForgets(t *testing.T) {
 	now := time.Now()
 	s := newShaper(1, 0)
 	for i := range 100 {
-		h := s.of(fmt.Sprintf("paused%d", i))
+		h := s.entry(fmt.Sprintf("paused%d", i))
 		h.pause, h.until = pauseMin, now.Add(-pauseMax)
 	}
-	s.of("busy").entered = 1
-	s.of("fresh")
-	long := s.of("long ago")
+	s.entry("busy").inProgress = 1
+	s.entry("fresh")
+	long := s.entry("long ago")
 	long.pause, long.until = pauseMin, now.Add(-pauseMax-1)
 	s.forget(now)
 	if n := len(s.shapes) - 1; s.shapes["busy"] == nil || s.shapes["fresh"] != nil || s.shapes["long ago"] != nil ||
 		n < 49 || n > 52 {
 		t.Errorf("%d of 100 that are paused are known: busy %v", n, s.shapes["busy"] != nil)
 	}
-	h := s.of("d")
-	for i := range flowsKept {
-		h.flow(fmt.Sprint(i))
+	h := s.entry("d")
+	for i := range windowsMax {
+		h.window(fmt.Sprint(i))
 	}
-	h.flows["7"].talking = 1
-	if len(h.flows) != flowsKept {
-		t.Errorf("%d flows are known", len(h.flows))
+	h.windows["7"].talking = 1
+	if len(h.windows) != windowsMax {
+		t.Errorf("%d flows are known", len(h.windows))
 	}
-	if h.flow("new"); len(h.flows) != 2 || h.flows["7"] == nil {
-		t.Errorf("%d flows are known with one more", len(h.flows))
+	if h.window("new"); len(h.windows) != 2 || h.windows["7"] == nil {
+		t.Errorf("%d flows are known with one more", len(h.windows))
 	}
 }
 
@@ -393,13 +393,13 @@ func TestRateAtItsEdges(t *testing.T) {
 			t.Errorf("%d at first, and more in %v", n, time.Until(again))
 		}
 		for range 4 {
-			at, err := s.enter(t.Context(), "d", "team", "team")
+			at, err := s.acquire(t.Context(), "d", "team", "team")
 			if err != nil {
 				t.Fatal(err)
 			}
-			at.leave(true, heard)
+			at.release(true, replied)
 		}
-		if begun := s.of("d").begun; begun != 4 {
+		if begun := s.entry("d").started; begun != 4 {
 			t.Errorf("%d messages were begun", begun)
 		}
 		if n, again = s.limit("d", time.Now()); n != 0 || time.Until(again) != 250*time.Millisecond {
@@ -413,14 +413,14 @@ func TestRateAtItsEdges(t *testing.T) {
 		if n, _ = s.limit("d", time.Now()); n != 4 {
 			t.Errorf("a minute later %d", n)
 		}
-		at, err := s.enter(t.Context(), "d", "team", "team")
+		at, err := s.acquire(t.Context(), "d", "team", "team")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if n, _ = s.limit("d", time.Now()); n != 4 { // one of them is in hand
 			t.Errorf("with one in hand %d", n)
 		}
-		at.leave(false, untried) // it was not sent
+		at.release(false, untried) // it was not sent
 		if n, _ = s.limit("d", time.Now()); n != 4 {
 			t.Errorf("after one that was not sent %d", n)
 		}
@@ -457,14 +457,14 @@ func TestEndedConnectionsAreCounted(t *testing.T) {
 		return all
 	}
 	all := sockets(3)
-	p.ends(nil)
-	p.ends(all[0])
-	p.ends(all[0])
-	p.ends(all[1])
+	p.markEnded(nil)
+	p.markEnded(all[0])
+	p.markEnded(all[0])
+	p.markEnded(all[1])
 	for i, want := range []int{1, 0, 0} {
 		if i == 2 {
 			all[2].Close() // it was not ended
-			p.ends(all[2])
+			p.markEnded(all[2])
 		} else {
 			all[i].Close()
 			all[i].Close()
@@ -481,7 +481,7 @@ func TestTrim(t *testing.T) {
 	mx := smtptest.NewServer(t, smtptest.Config{})
 	for keep, want := range map[int]int{-1: 0, 0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 9: 4} {
 		p := newPool(10, 10)
-		var latest *link
+		var latest *pooledConn
 		for _, mode := range []smtpclient.TLSMode{smtpclient.TLSOpportunistic, smtpclient.TLSNone} {
 			for range 2 {
 				k := poolKey{mx.Addr, mode}
@@ -513,7 +513,7 @@ func TestTrim(t *testing.T) {
 func TestIdleConnectionsAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, k := newPool(10, 10), poolKey{addr: "a"}
-		p.idle[k] = []*link{{key: k, since: time.Now()}}
+		p.idle[k] = []*pooledConn{{key: k, since: time.Now()}}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { p.run(ctx); close(ended) }()
@@ -572,7 +572,7 @@ func TestKeepReleasesMemory(t *testing.T) {
 			t.Fatal("there is no memory")
 		}
 		msg := [][]byte{make([]byte, 100), make([]byte, c.message-100)}
-		if left := s.keep("team", c.size, msg); left != c.want || s.memory.Held("team") != c.want {
+		if left := s.shrinkReservation("team", c.size, msg); left != c.want || s.memory.Held("team") != c.want {
 			t.Errorf("of %d octets %d are left and %d held, want %d", c.size, left, s.memory.Held("team"), c.want)
 		}
 	}
@@ -584,13 +584,13 @@ func TestStopWhileWaitingForAPlace(t *testing.T) {
 	cfg := n.config(1)
 	cfg.LaneConnections = 1
 	f := newFixture(t, dbtest.SQLite(t), cfg, n.dns)
-	if _, err := f.service.shape.enter(t.Context(), destination, "other", "other"); err != nil {
+	if _, err := f.service.shape.acquire(t.Context(), destination, "other", "other"); err != nil {
 		t.Fatal(err)
 	}
 	stopped, cancel := context.WithCancelCause(t.Context())
 	stopping := errors.New("stopping")
 	cancel(stopping)
-	_, err := f.service.seated(stopped, &try{job: jobs.Job{Lane: emails.Lane(destination, f.Acme.TeamID, false)}},
+	_, err := f.service.withConnection(stopped, &try{job: jobs.Job{Lane: emails.Lane(destination, f.Acme.TeamID, false)}},
 		&route{team: f.Acme.TeamID}, destination, smtpclient.Envelope{}, nil)
 	if !errors.Is(err, stopping) {
 		t.Errorf("without a place: %v", err)

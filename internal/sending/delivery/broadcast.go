@@ -17,9 +17,9 @@ type Broadcasts interface {
 	LockDecision(ctx context.Context, tx *db.Tx, broadcastID string) (emails.Decision, error)
 }
 
-// released reports whether the broadcast of an email, if it has one, lets it be sent now. If not, the job waits for the
+// broadcastAllows reports whether the broadcast of an email, if it has one, lets it be sent now. If not, the job waits for the
 // broadcast to go on, or has ended with the email.
-func (s *Service) released(ctx context.Context, t *try) (bool, error) {
+func (s *Service) broadcastAllows(ctx context.Context, t *try) (bool, error) {
 	id := t.o.BroadcastID
 	if id == "" || s.p.Broadcasts == nil {
 		return true, nil

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	captured    = "captured/"
-	capturedMax = 1000 // messages that are kept
+	capturedPrefix = "captured/"
+	capturedMax    = 1000 // messages that are kept
 )
 
 // CapturedMessage is a message that the capture transport stored instead of sending.
@@ -39,12 +39,12 @@ type CapturedMessage struct {
 type outbox struct {
 	blobs *blob.Store
 
-	mu   sync.Mutex
-	kept []string // ids, oldest first; nil until the stored ones are listed
+	mu     sync.Mutex
+	stored []string // ids, oldest first; nil until the stored ones are listed
 }
 
-// keep stores a message instead of sending it. Its recipients count as delivered.
-func (b *outbox) keep(ctx context.Context, o *emails.Outgoing, env smtpclient.Envelope, msg [][]byte) (outcome, error) {
+// store stores a message instead of sending it. Its recipients count as delivered.
+func (b *outbox) store(ctx context.Context, o *emails.Outgoing, env smtpclient.Envelope, msg [][]byte) (outcome, error) {
 	raw := bytes.Join(msg, nil)
 	c := CapturedMessage{ID: id.New(), EmailID: o.ID, TeamID: o.TeamID, From: env.From, To: env.To, Size: len(raw),
 		At: time.Now().UTC()}
@@ -52,10 +52,10 @@ func (b *outbox) keep(ctx context.Context, o *emails.Outgoing, env smtpclient.En
 	if err != nil {
 		return outcome{}, fmt.Errorf("encode an envelope: %w", err)
 	}
-	if _, err := b.blobs.Put(ctx, captured+c.ID+".eml", bytes.NewReader(raw)); err != nil {
+	if _, err := b.blobs.Put(ctx, capturedPrefix+c.ID+".eml", bytes.NewReader(raw)); err != nil {
 		return outcome{}, fmt.Errorf("keep a captured message: %w", err)
 	}
-	if _, err := b.blobs.Put(ctx, captured+c.ID+".json", bytes.NewReader(envelope)); err != nil {
+	if _, err := b.blobs.Put(ctx, capturedPrefix+c.ID+".json", bytes.NewReader(envelope)); err != nil {
 		return outcome{}, fmt.Errorf("keep a captured envelope: %w", err)
 	}
 	if err := b.prune(ctx, c.ID); err != nil {
@@ -63,7 +63,7 @@ func (b *outbox) keep(ctx context.Context, o *emails.Outgoing, env smtpclient.En
 	}
 	a := answer{stage: smtpclient.StageFinal, reply: smtpclient.Reply{Code: 250, Enhanced: "2.0.0", Text: "captured as " +
 		c.ID, Local: true}}
-	return outcome{host: "outbox", answers: repeat(a, len(env.To)), conversation: "* kept in the outbox and not sent\n"},
+	return outcome{host: "outbox", answers: repeatAnswer(a, len(env.To)), conversation: "* kept in the outbox and not sent\n"},
 		nil
 }
 
@@ -71,21 +71,21 @@ func (b *outbox) keep(ctx context.Context, o *emails.Outgoing, env smtpclient.En
 func (b *outbox) prune(ctx context.Context, newest string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.kept == nil {
+	if b.stored == nil {
 		var err error
-		if b.kept, err = b.ids(ctx); err != nil {
+		if b.stored, err = b.ids(ctx); err != nil {
 			return err
 		}
 	} else {
-		b.kept = append(b.kept, newest)
+		b.stored = append(b.stored, newest)
 	}
-	for len(b.kept) > capturedMax {
+	for len(b.stored) > capturedMax {
 		for _, part := range []string{".json", ".eml"} {
-			if err := b.blobs.Delete(ctx, captured+b.kept[0]+part); err != nil {
+			if err := b.blobs.Delete(ctx, capturedPrefix+b.stored[0]+part); err != nil {
 				return fmt.Errorf("remove an old captured message: %w", err)
 			}
 		}
-		b.kept = b.kept[1:]
+		b.stored = b.stored[1:]
 	}
 	return nil
 }
@@ -93,8 +93,8 @@ func (b *outbox) prune(ctx context.Context, newest string) error {
 // ids lists the stored messages, oldest first: ids sort by time.
 func (b *outbox) ids(ctx context.Context) ([]string, error) {
 	ids := []string{}
-	err := b.blobs.List(ctx, captured, func(f blob.Info) error {
-		if x, ok := strings.CutSuffix(strings.TrimPrefix(f.Key, captured), ".json"); ok {
+	err := b.blobs.List(ctx, capturedPrefix, func(f blob.Info) error {
+		if x, ok := strings.CutSuffix(strings.TrimPrefix(f.Key, capturedPrefix), ".json"); ok {
 			ids = append(ids, x)
 		}
 		return nil
@@ -107,7 +107,7 @@ func (b *outbox) ids(ctx context.Context) ([]string, error) {
 }
 
 func (b *outbox) envelope(ctx context.Context, captureID string) (c CapturedMessage, err error) {
-	r, err := b.blobs.Get(ctx, captured+captureID+".json")
+	r, err := b.blobs.Get(ctx, capturedPrefix+captureID+".json")
 	if err != nil {
 		return c, fmt.Errorf("read a captured envelope: %w", err)
 	}
@@ -142,5 +142,5 @@ func (s *Service) OpenCaptured(ctx context.Context, captureID string) (io.ReadCl
 	if !id.Valid(captureID) {
 		return nil, blob.ErrNotFound
 	}
-	return s.p.Blobs.Get(ctx, captured+captureID+".eml")
+	return s.p.Blobs.Get(ctx, capturedPrefix+captureID+".eml")
 }

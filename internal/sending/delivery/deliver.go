@@ -31,8 +31,8 @@ type try struct {
 	o       *emails.Outgoing
 	started time.Time // when the conversation began
 
-	looked  time.Time      // when the suppressions were last looked up; zero for never
-	skipped []events.Event // of recipients that were suppressed since, recorded with the outcome
+	suppressionsReadAt time.Time      // when the suppressions were last looked up; zero for never
+	skipped            []events.Event // of recipients that were suppressed since, recorded with the outcome
 }
 
 // deliver handles one job.
@@ -48,7 +48,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 		size, err = s.p.Emails.Size(ctx, d.EmailID)
 	}
 	if err == nil {
-		size, err = s.room(ctx, j.TeamID, size)
+		size, err = s.reserveMemory(ctx, j.TeamID, size)
 	}
 	if err != nil && !errors.Is(err, emails.ErrGone) {
 		return err
@@ -63,13 +63,13 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	}
 	t := &try{job: j, d: d, o: o, started: s.p.DB.Now()}
 	if d.First {
-		t.looked = j.CreatedAt
+		t.suppressionsReadAt = j.CreatedAt
 	}
 	if o.ContentMissing {
 		s.p.Log.Error("the content of an email that waits is missing; the email fails", "email", o.ID, "team", o.TeamID)
 		return s.fail(ctx, t, reasonLost)
 	}
-	if left, err := s.sift(ctx, t); err != nil || !left {
+	if left, err := s.dropSuppressed(ctx, t); err != nil || !left {
 		return err
 	}
 	if s.isSandbox(d.Domain) {
@@ -85,7 +85,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	}
 	r := &route{team: j.TeamID}
 	if s.c.Transport != Capture {
-		out, ok, err := s.way(ctx, t, r, from.TLS)
+		out, ok, err := s.chooseRoute(ctx, t, r, from.TLS)
 		if err != nil {
 			return err
 		}
@@ -103,12 +103,12 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 		return err
 	}
 	o.ReleaseContent()
-	size = s.keep(j.TeamID, size, msg)
-	return s.hand(ctx, t, r, s.group(j.Lane), from, msg)
+	size = s.shrinkReservation(j.TeamID, size, msg)
+	return s.transmit(ctx, t, r, s.group(j.Lane), from, msg)
 }
 
-// room waits until a team may use size octets of memory, and returns how much it acquired.
-func (s *Service) room(ctx context.Context, team string, size int64) (int64, error) {
+// reserveMemory waits until a team may use size octets of memory, and returns how much it acquired.
+func (s *Service) reserveMemory(ctx context.Context, team string, size int64) (int64, error) {
 	size = min(size, memory)
 	if err := s.memory.Acquire(ctx, team, size); err != nil {
 		return 0, err
@@ -117,7 +117,7 @@ func (s *Service) room(ctx context.Context, team string, size int64) (int64, err
 }
 
 // keep releases the memory that only composing needed, if it is at least 1 MiB, and returns what remains acquired.
-func (s *Service) keep(team string, size int64, msg [][]byte) int64 {
+func (s *Service) shrinkReservation(team string, size int64, msg [][]byte) int64 {
 	left := int64(0)
 	for _, part := range msg {
 		left += int64(len(part))
@@ -129,27 +129,27 @@ func (s *Service) keep(team string, size int64, msg [][]byte) int64 {
 	return left
 }
 
-// way finds the hosts of a try. ok is false when no host can be tried now; out then has the reason.
-func (s *Service) way(ctx context.Context, t *try, r *route, tls string) (out outcome, ok bool, err error) {
+// chooseRoute finds the hosts of a try. ok is false when no host can be tried now; out then has the reason.
+func (s *Service) chooseRoute(ctx context.Context, t *try, r *route, tls string) (out outcome, ok bool, err error) {
 	if r.hops, err = s.plan(ctx, t.d.Domain, tls); err != nil {
 		if ctx.Err() != nil {
 			return out, false, context.Cause(ctx)
 		}
-		a := unplanned(err)
-		return outcome{answers: repeat(a, len(t.o.To)), conversation: "* " + a.reply.Text + "\n"}, false, nil
+		a := answerForPlanError(err)
+		return outcome{answers: repeatAnswer(a, len(t.o.To)), conversation: "* " + a.reply.Text + "\n"}, false, nil
 	}
 	if len(r.hops) > 0 {
-		s.hosts.prepare(r.hops[0].addr)
+		s.hosts.requestShare(r.hops[0].addr)
 	}
-	out, silent := s.silence(r, len(t.o.To))
+	out, silent := s.allInBackoff(r, len(t.o.To))
 	return out, !silent, nil
 }
 
-// errLate means that a job waited so long for its turn that its lease might end during a conversation.
-var errLate = errors.New("no connection came free in time")
+// errLeaseTooShort means that a job waited so long for its turn that its lease might end during a conversation.
+var errLeaseTooShort = errors.New("no connection came free in time")
 
-// hand gives a message to the transport and records the outcome.
-func (s *Service) hand(ctx context.Context, t *try, r *route, destination string, from domains.Signing,
+// transmit gives a message to the transport and records the outcome.
+func (s *Service) transmit(ctx context.Context, t *try, r *route, destination string, from domains.Signing,
 	msg [][]byte) error {
 	host := from.ReturnPathHost
 	if host == "" {
@@ -164,7 +164,7 @@ func (s *Service) hand(ctx context.Context, t *try, r *route, destination string
 		if err := t.job.Sure(ctx); err != nil {
 			return err
 		}
-		out, err := s.outbox.keep(ctx, t.o, env, msg)
+		out, err := s.outbox.store(ctx, t.o, env, msg)
 		if err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (s *Service) hand(ctx context.Context, t *try, r *route, destination string
 		return err
 	}
 	for {
-		news, err := s.seated(ctx, t, r, destination, env, msg)
+		news, err := s.withConnection(ctx, t, r, destination, env, msg)
 		if err != nil {
 			return err
 		}
@@ -190,29 +190,29 @@ func (s *Service) hand(ctx context.Context, t *try, r *route, destination string
 	}
 	took := time.Since(t.started)
 	verdicts, err := s.record(ctx, t, r.out)
-	s.shape.heard(destination, verdicts, took, time.Now())
+	s.shape.recordVerdicts(destination, verdicts, took, time.Now())
 	return err
 }
 
-// seated calls talk with what a conversation needs: first a seat, of which every team has its share, and then a place
+// withConnection calls talk with what a conversation needs: first a seat, of which every team has its share, and then a place
 // at the destination, where teams take turns. A message that has a place waits for nothing but the host, so a team
 // never blocks another at a destination because of what it does elsewhere. While a message is being signed, or waits
 // for the disk or for another connection's result at a host, other messages can use the seat and the place. A news that
 // is not nil has the meaning that it has for talk.
-func (s *Service) seated(ctx context.Context, t *try, r *route, destination string, env smtpclient.Envelope,
+func (s *Service) withConnection(ctx context.Context, t *try, r *route, destination string, env smtpclient.Envelope,
 	msg [][]byte) (
 	news <-chan struct{}, err error) {
 	if err := s.pool.seats.Acquire(ctx, r.team, 1); err != nil {
 		return nil, err
 	}
 	defer s.pool.seats.Release(r.team, 1)
-	at, err := s.shape.enter(ctx, destination, r.team, emails.LaneTurn(t.job.Lane))
+	at, err := s.shape.acquire(ctx, destination, r.team, emails.LaneTurn(t.job.Lane))
 	if err != nil {
 		return nil, err
 	}
 	what := untried
-	defer func() { at.leave(news == nil, what) }()
-	if left, err := s.sift(ctx, t); err != nil || !left {
+	defer func() { at.release(news == nil, what) }()
+	if left, err := s.dropSuppressed(ctx, t); err != nil || !left {
 		return nil, err
 	}
 	env.To, env.UTF8 = t.o.To, t.o.UTF8
@@ -220,14 +220,14 @@ func (s *Service) seated(ctx context.Context, t *try, r *route, destination stri
 		return nil, err
 	}
 	if until, ok := ctx.Deadline(); ok && time.Until(until) < talkMax {
-		return nil, errLate
+		return nil, errLeaseTooShort
 	}
 	if r.next == 0 {
 		t.started = s.p.DB.Now()
 		s.prefer(r.hops)
 	}
 	if news, err = s.talk(ctx, r, env, msg); err == nil && news == nil {
-		what = r.out.heard
+		what = r.out.response
 	}
 	return news, err
 }

@@ -380,7 +380,7 @@ func TestOutboxIsBounded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Capture}, resolve.Fake{})
 	for i := range capturedMax + 3 {
-		if _, err := f.service.outbox.keep(t.Context(), &emails.Outgoing{ID: strconv.Itoa(i)},
+		if _, err := f.service.outbox.store(t.Context(), &emails.Outgoing{ID: strconv.Itoa(i)},
 			smtpclient.Envelope{To: []string{"a@b.c"}}, [][]byte{[]byte("x")}); err != nil {
 			t.Fatal(err)
 		}

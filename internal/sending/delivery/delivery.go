@@ -122,7 +122,7 @@ const (
 	// ahead is how many jobs of a fast destination are claimed for each connection: while one message is being sent,
 	// others are composed and signed, and outcomes are written. A destination that is not fast gets one for each, so that
 	// its waiting messages use little memory.
-	ahead = 4
+	prefetch = 4
 )
 
 // Parts are the dependencies of a Service.
@@ -147,19 +147,19 @@ type Parts struct {
 
 // Service delivers emails.
 type Service struct {
-	c         Config
-	p         Parts
-	pool      *pool
-	hosts     *hosts
-	shape     *shaper
-	outbox    *outbox
-	guard     *netguard.Guard
-	memory    *fairshare.Pool // octets
-	preparing *fairshare.Turns
-	signing   *fairshare.Turns
-	hurried   time.Duration
-	trusted   time.Duration
-	ipv6      atomic.Int64 // when IPv6 was last looked for, in Unix seconds; negative if there was none
+	c                  Config
+	p                  Parts
+	pool               *pool
+	hosts              *hosts
+	shape              *shaper
+	outbox             *outbox
+	guard              *netguard.Guard
+	memory             *fairshare.Pool // octets
+	preparing          *fairshare.Turns
+	signing            *fairshare.Turns
+	shortGreeting      time.Duration
+	suppressionsMaxAge time.Duration
+	ipv6               atomic.Int64 // when IPv6 was last looked for, in Unix seconds; negative if there was none
 }
 
 // New returns the service.
@@ -193,15 +193,15 @@ func New(c Config, p Parts) *Service {
 	}
 	connections, known, shape := newPool(c.MaxConnections, c.ConnectionMessages), newHosts(c.LaneConnections),
 		newShaper(c.LaneConnections, c.LaneRate)
-	known.keepTo(p.Shares, connections)
-	shape.keepTo(p.Shares, p.Grown)
+	known.useShares(p.Shares, connections)
+	shape.useShares(p.Shares, p.Grown)
 	if c.Transport == Relay {
-		known.silentMax = silentFor // All mail waits for the relay: there is no other host to try meanwhile.
+		known.backoffMax = backoffFirst // All mail waits for the relay: there is no other host to try meanwhile.
 	}
 	return &Service{c: c, p: p, pool: connections, hosts: known,
 		shape: shape, outbox: &outbox{blobs: p.Blobs}, guard: netguard.New(o),
 		memory: fairshare.New(memory, memoryGreed), preparing: fairshare.NewTurns(c.Workers, c.Workers/8),
-		signing: fairshare.NewTurns(c.Signers, 0), hurried: hurried, trusted: trusted}
+		signing: fairshare.NewTurns(c.Signers, 0), shortGreeting: shortGreeting, suppressionsMaxAge: suppressionsMaxAge}
 }
 
 // Kind returns how delivery jobs are handled. All lanes to one destination share its limits; with a relay there is only
@@ -210,8 +210,8 @@ func (s *Service) Kind() jobs.Kind {
 	// Jobs in progress mostly wait for a host, which costs next to nothing. If there were few, a handful of stalling hosts
 	// would block all other mail.
 	return jobs.Kind{Name: emails.DeliveryKind, Handle: s.deliver, Workers: max(s.c.MaxConnections, s.c.Workers,
-		ahead*s.c.LaneConnections),
-		PerLane: ahead * s.c.LaneConnections, Group: s.group, Owner: emails.LaneTeam, Bulk: emails.IsBulk, Limit: s.limit,
+		prefetch*s.c.LaneConnections),
+		PerLane: prefetch * s.c.LaneConnections, Group: s.group, Owner: emails.LaneTeam, Bulk: emails.IsBulk, Limit: s.limit,
 		Share: s.share, Lease: lease, Schedule: errorSchedule()}
 }
 
@@ -240,22 +240,22 @@ func (s *Service) group(lane string) string {
 }
 
 func (s *Service) limit(group string) (int, time.Time) {
-	if s.asksNobody(group) {
+	if s.contactsNoHost(group) {
 		return s.c.LaneConnections, time.Time{}
 	}
 	return s.shape.limit(group, time.Now())
 }
 
-// asksNobody reports whether mail for a group is settled without contacting a host.
-func (s *Service) asksNobody(group string) bool {
+// contactsNoHost reports whether mail for a group is settled without contacting a host.
+func (s *Service) contactsNoHost(group string) bool {
 	return s.c.Transport == Capture || s.isSandbox(group)
 }
 
 // share returns how much of a destination's mail a team may have in progress. Where no host is contacted nothing can
 // stall, so there is no limit beyond the connections.
 func (s *Service) share(group, team string) jobs.Share {
-	if s.asksNobody(group) {
-		return jobs.Share{Most: ahead * s.c.LaneConnections}
+	if s.contactsNoHost(group) {
+		return jobs.Share{Most: prefetch * s.c.LaneConnections}
 	}
 	return s.shape.share(group, team, time.Now())
 }

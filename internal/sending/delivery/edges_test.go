@@ -27,7 +27,7 @@ func TestNextTry(t *testing.T) {
 		{1, 180 * time.Minute, 19 * time.Minute, false},
 		{1, 180*time.Minute + 1, 19 * time.Minute, true},
 	} {
-		wait, over := next(schedule, jobs.Job{Tries: c.tries, CreatedAt: now.Add(-c.age)}, now)
+		wait, over := nextWait(schedule, jobs.Job{Tries: c.tries, CreatedAt: now.Add(-c.age)}, now)
 		if wait != c.wait || over != c.over {
 			t.Errorf("after %d tries in %v: again in %v, over %v", c.tries, c.age, wait, over)
 		}
@@ -58,7 +58,7 @@ func TestNextAttemptWaitsForTheLast(t *testing.T) {
 // Where no host is contacted, a team may have as many jobs in progress as its connections allow.
 func TestShareWithoutHosts(t *testing.T) {
 	s := &Service{c: Config{Transport: Capture, LaneConnections: 7}}
-	if share := s.share("one.example", "team"); share.Most != 7*ahead || share.Doubt != jobs.Sure {
+	if share := s.share("one.example", "team"); share.Most != 7*prefetch || share.Doubt != jobs.Sure {
 		t.Errorf("it may have %+v", share)
 	}
 }

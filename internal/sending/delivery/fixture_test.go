@@ -104,7 +104,7 @@ func newFixture(t testing.TB, d *db.DB, c Config, dns resolve.Resolver) *fixture
 	c.AllowPrivate = true
 	f.service = New(c, Parts{DB: d, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Domains: n.Domains,
 		Keys: n.Keys, DNS: dns, Blobs: n.Blobs, Log: n.Log})
-	f.service.hosts.silent = 0
+	f.service.hosts.backoffFirst = 0
 	f.runner = jobs.NewRunner(d, n.Queue, n.Log, time.Second)
 	f.runner.Handle(f.service.Kind())
 	return f

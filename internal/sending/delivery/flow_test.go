@@ -34,7 +34,7 @@ func TestStallingHostsHoldUpNoOtherMailOfTheirTeam(t *testing.T) {
 				cfg.Timeouts.Connect, cfg.Timeouts.Greeting, cfg.Timeouts.Command, cfg.Timeouts.Final = time.Hour, time.Hour,
 					time.Hour, time.Hour
 				f := newFixture(t, d, cfg, n.dns)
-				f.service.hurried = time.Hour
+				f.service.shortGreeting = time.Hour
 				f.flood(f.Acme, from, 600, func(i int) string { return fmt.Sprintf("a%d@%s", i, domainOf(i%30)) })
 				f.run()
 				g.full(t, 30)
@@ -103,9 +103,9 @@ func TestDestinationsThatBeginToStall(t *testing.T) {
 
 func TestFlow(t *testing.T) {
 	t.Parallel()
-	var f flow
+	var f window
 	now := time.Now()
-	talk := func(n int, what hearing, took time.Duration) {
+	talk := func(n int, what response, took time.Duration) {
 		for range n {
 			f.begin(now)
 		}
@@ -115,19 +115,19 @@ func TestFlow(t *testing.T) {
 		}
 	}
 	for round, want := range []int{1, 2, 4, 8, 16, 20, 20} {
-		if f.places() != want || f.doubt(now, stallAfter) != map[bool]jobs.Doubt{true: jobs.Unknown,
+		if f.allowed() != want || f.doubt(now, stallAfter) != map[bool]jobs.Doubt{true: jobs.Unknown,
 			false: jobs.Sure}[round == 0] {
-			t.Fatalf("round %d: %d places, doubt %d", round, f.places(), f.doubt(now, stallAfter))
+			t.Fatalf("round %d: %d places, doubt %d", round, f.allowed(), f.doubt(now, stallAfter))
 		}
-		talk(want, heard, time.Second)
+		talk(want, replied, time.Second)
 	}
 	talk(1, unanswered, time.Second)
-	if f.places() != 10 || f.doubt(now, stallAfter) != jobs.Sure {
-		t.Errorf("%d places after a connection broke", f.places())
+	if f.allowed() != 10 || f.doubt(now, stallAfter) != jobs.Sure {
+		t.Errorf("%d places after a connection broke", f.allowed())
 	}
 	talk(3, untried, time.Hour)
-	if f.places() != 10 {
-		t.Errorf("%d places after nothing was tried", f.places())
+	if f.allowed() != 10 {
+		t.Errorf("%d places after nothing was tried", f.allowed())
 	}
 	for range 10 {
 		f.begin(now)
@@ -136,7 +136,7 @@ func TestFlow(t *testing.T) {
 	if f.stalls(now, stallAfter) {
 		t.Error("it stalls too early")
 	}
-	f.end(heard, stallAfter-1, stallAfter, 20, now)
+	f.end(replied, stallAfter-1, stallAfter, 20, now)
 	if now = now.Add(stallAfter - 1); f.stalls(now, stallAfter) {
 		t.Error("it stalls although something moves")
 	}
@@ -146,19 +146,19 @@ func TestFlow(t *testing.T) {
 	for range 9 {
 		f.end(unanswered, 2*stallAfter, stallAfter, 20, now)
 	}
-	if f.places() != 1 || f.doubt(now, stallAfter) != jobs.Stuck || f.stalls(now, stallAfter) {
-		t.Errorf("%d places after it stalled, doubt %d", f.places(), f.doubt(now, stallAfter))
+	if f.allowed() != 1 || f.doubt(now, stallAfter) != jobs.Stuck || f.stalls(now, stallAfter) {
+		t.Errorf("%d places after it stalled, doubt %d", f.allowed(), f.doubt(now, stallAfter))
 	}
 	for range 10 {
-		talk(f.places(), heard, stallAfter)
+		talk(f.allowed(), replied, stallAfter)
 	}
-	if f.places() != slowMax || f.doubt(now, stallAfter) != jobs.Stuck {
-		t.Errorf("%d places where answers take long", f.places())
+	if f.allowed() != slowMax || f.doubt(now, stallAfter) != jobs.Stuck {
+		t.Errorf("%d places where answers take long", f.allowed())
 	}
-	talk(1, heard, time.Second)
-	if f.places() != slowMax+1 || f.doubt(now, stallAfter) != jobs.Sure ||
-		f.doubt(now.Add(goodFor), stallAfter) != jobs.Unknown {
-		t.Errorf("%d places once answers come soon", f.places())
+	talk(1, replied, time.Second)
+	if f.allowed() != slowMax+1 || f.doubt(now, stallAfter) != jobs.Sure ||
+		f.doubt(now.Add(reachableFor), stallAfter) != jobs.Unknown {
+		t.Errorf("%d places once answers come soon", f.allowed())
 	}
 }
 
@@ -176,10 +176,10 @@ func TestStallUntilTheLimitOfATry(t *testing.T) {
 			time.AfterFunc(2*time.Second, cancel)
 		}
 		to := smtpclient.Envelope{To: []string{address(1)}}
-		out, _, _ := s.say(ctx, hop{name: "mx.test", addr: p.Addr}, "team", to, [][]byte{[]byte("Subject: x\r\n\r\nx\r\n")})
+		out, _, _ := s.tryHost(ctx, hop{name: "mx.test", addr: p.Addr}, "team", to, [][]byte{[]byte("Subject: x\r\n\r\nx\r\n")})
 		cancel()
-		if _, ok := s.hosts.silence(p.Addr, "team", time.Now()); ok != limit || (out.heard == unanswered) != limit {
-			t.Errorf("by our limit %v: left alone %v, heard %d", limit, ok, out.heard)
+		if _, ok := s.hosts.backoff(p.Addr, "team", time.Now()); ok != limit || (out.response == unanswered) != limit {
+			t.Errorf("by our limit %v: left alone %v, heard %d", limit, ok, out.response)
 		}
 	}
 }

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	silentFor = 20 * time.Second // that an address is left alone after a first failure; doubled with each
-	silentMax = 10 * time.Minute
-	deadFor   = 5 * time.Minute  // how long after that it is tried only after others
-	goodFor   = 10 * time.Minute // how long an address that answered is expected to answer again
-	plainFor  = time.Hour        // how long a host's broken TLS is remembered
-	hostsKept = 10_000
+	backoffFirst = 20 * time.Second // that an address is left alone after a first failure; doubled with each
+	backoffMax   = 10 * time.Minute
+	demotedFor   = 5 * time.Minute  // how long after that it is tried only after others
+	reachableFor = 10 * time.Minute // how long an address that answered is expected to answer again
+	plaintextFor = time.Hour        // how long a host's broken TLS is remembered
+	hostsMax     = 10_000
 	// dialsMax is how many connections may be being opened at once to an address that answered recently. To any other
 	// address it is one: further messages wait for its result, and hold no connection meanwhile.
 	dialsMax = 8
@@ -32,43 +32,43 @@ const (
 // with it as its flow allows. All teams together have as many as one destination may have, except that each team may
 // have one. This node uses its share of these.
 type hosts struct {
-	silent, silentMax time.Duration
-	patience          time.Duration      // stallAfter
-	full              int                // limit of conversations with an address
-	shares            *nodelimits.Shares // nil when this node has the limits to itself
-	pool              *pool              // its connections count against the limits
+	backoffFirst, backoffMax time.Duration
+	patience                 time.Duration      // stallAfter
+	full                     int                // limit of conversations with an address
+	shares                   *nodelimits.Shares // nil when this node has the limits to itself
+	pool                     *pool              // its connections count against the limits
 
-	mu    sync.Mutex
-	known map[string]*host
-	lines map[pair]*line
-	plain map[string]time.Time // addresses whose TLS handshake fails, and until when that is remembered
+	mu            sync.Mutex
+	entries       map[string]*host
+	conversations map[connKey]*conversations
+	plain         map[string]time.Time // addresses whose TLS handshake fails, and until when that is remembered
 }
 
 // host is what is known about one address.
 type host struct {
 	failure
-	reached time.Time     // when it last greeted
-	dialing int           // connections that are being opened
-	news    chan struct{} // closed when the next of them opens or fails; nil when nothing waits
-	talking int           // conversations in progress
-	share   int           // conversations that this node may have
-	waiting []waiter      // for a conversation to end, the longest first
-	awaking bool          // a timer is set to check whether they wait for stalled conversations
+	reached       time.Time     // when it last greeted
+	dialing       int           // connections that are being opened
+	dialDone      chan struct{} // closed when the next of them opens or fails; nil when nothing waits
+	talking       int           // conversations in progress
+	share         int           // conversations that this node may have
+	waiting       []waiter      // for a conversation to end, the longest first
+	wakeScheduled bool          // a timer is set to check whether they wait for stalled conversations
 }
 
-// pair is an address and a team.
-type pair struct{ addr, team string }
+// connKey is an address and a team.
+type connKey struct{ addr, team string }
 
-// line is the state of a team's conversations with an address after the greeting.
-type line struct {
+// conversations is the state of a team's conversations with an address after the greeting.
+type conversations struct {
 	failure
-	flow
+	window
 }
 
 // waiter is a message that waits for its turn at an address.
 type waiter struct {
-	line *line
-	turn chan struct{} // closed when it should call begin again
+	conversations *conversations
+	turn          chan struct{} // closed when it should call begin again
 }
 
 // failure records why, since when and how often an address has failed.
@@ -81,61 +81,61 @@ type failure struct {
 
 // newHosts returns hosts without entries. full is the limit of conversations with an address.
 func newHosts(full int) *hosts {
-	return &hosts{silent: silentFor, silentMax: silentMax, patience: stallAfter, full: full, known: map[string]*host{},
-		lines: map[pair]*line{}, plain: map[string]time.Time{}}
+	return &hosts{backoffFirst: backoffFirst, backoffMax: backoffMax, patience: stallAfter, full: full, entries: map[string]*host{},
+		conversations: map[connKey]*conversations{}, plain: map[string]time.Time{}}
 }
 
-// keepTo limits this node to its shares of the limits. p is the pool whose connections count. It must be called before
+// useShares limits this node to its shares of the limits. p is the pool whose connections count. It must be called before
 // any other method.
-func (h *hosts) keepTo(shares *nodelimits.Shares, p *pool) {
+func (h *hosts) useShares(shares *nodelimits.Shares, p *pool) {
 	h.shares, h.pool = shares, p
 	limit := func(string) int { return h.full }
-	shares.Keep(addressShares, nodelimits.Places{Limit: limit, Use: h.use, Changed: h.changed, Busy: h.busy})
+	shares.Keep(addressShares, nodelimits.Places{Limit: limit, Use: h.demand, Changed: h.shareChanged, Busy: h.busy})
 }
 
-// prepare requests this node's share of the connections to an address, so that it is known when the address is dialed.
-func (h *hosts) prepare(addr string) {
+// requestShare requests this node's share of the connections to an address, so that it is known when the address is dialed.
+func (h *hosts) requestShare(addr string) {
 	h.shares.Places(nodelimits.Key{Kind: addressShares, Name: addr}, h.full)
 }
 
-// use returns how many connections to an address this node could use, and how many it has, including unused ones.
-func (h *hosts) use(addr string) (want, held int) {
+// demand returns how many connections to an address this node could use, and how many it has, including unused ones.
+func (h *hosts) demand(addr string) (want, held int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	held = h.pool.unused(addr)
-	one := h.known[addr]
+	one := h.entries[addr]
 	if one == nil {
 		return 0, held
 	}
 	want = one.talking
-	next := map[*line]int{}
+	next := map[*conversations]int{}
 	for _, w := range one.waiting {
-		if w.line.talking+next[w.line] < w.line.places() {
-			next[w.line]++
+		if w.conversations.talking+next[w.conversations] < w.conversations.allowed() {
+			next[w.conversations]++
 			want++
 		}
 	}
 	return min(want, h.full), one.talking + held
 }
 
-// changed records this node's new share of the connections to an address. Kept connections beyond it are closed,
+// shareChanged records this node's new share of the connections to an address. Kept connections beyond it are closed,
 // because another node may now use that part of the limit.
-func (h *hosts) changed(addr string, n int) {
+func (h *hosts) shareChanged(addr string, n int) {
 	h.mu.Lock()
 	talking := 0
-	if one := h.known[addr]; one != nil {
+	if one := h.entries[addr]; one != nil {
 		one.share, talking = n, one.talking
-		h.wake(one, time.Now())
+		h.wakeWaiters(one, time.Now())
 	}
 	h.mu.Unlock()
 	h.pool.trim(addr, n-talking)
 }
 
-// makeRoom closes kept connections to an address that, together with a new one, would exceed this node's share. They
+// closeExcess closes kept connections to an address that, together with a new one, would exceed this node's share. They
 // have another TLS mode than the message needs.
-func (h *hosts) makeRoom(addr string) {
+func (h *hosts) closeExcess(addr string) {
 	h.mu.Lock()
-	one := h.known[addr]
+	one := h.entries[addr]
 	if one == nil {
 		h.mu.Unlock()
 		return
@@ -150,7 +150,7 @@ func (h *hosts) busy() []string {
 	all := h.pool.addresses()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for addr, one := range h.known {
+	for addr, one := range h.entries {
 		if one.talking > 0 {
 			all[addr] = true
 		}
@@ -159,10 +159,10 @@ func (h *hosts) busy() []string {
 }
 
 // failed reports whether the last failure still counts against an address.
-func (f *failure) failed(now time.Time) bool { return f.times > 0 && now.Sub(f.until) <= deadFor }
+func (f *failure) failed(now time.Time) bool { return f.times > 0 && now.Sub(f.until) <= demotedFor }
 
-// again records another failure. Failures of connections that began before the first failure was known count as one.
-func (f *failure) again(why answer, first, most time.Duration, now time.Time) {
+// add records another failure. Failures of connections that began before the first failure was known count as one.
+func (f *failure) add(why answer, first, most time.Duration, now time.Time) {
 	if !f.failed(now) {
 		f.times = 0
 	}
@@ -175,21 +175,21 @@ func (f *failure) again(why answer, first, most time.Duration, now time.Time) {
 	f.times++
 }
 
-// of returns the entry of an address, and makes one if there is none.
-func (h *hosts) of(addr string, now time.Time) *host {
-	one := h.known[addr]
+// entry returns the entry of an address, and makes one if there is none.
+func (h *hosts) entry(addr string, now time.Time) *host {
+	one := h.entries[addr]
 	if one == nil {
-		if len(h.known) >= hostsKept {
+		if len(h.entries) >= hostsMax {
 			n := 0
-			for a, old := range h.known {
+			for a, old := range h.entries {
 				// Entries of failing addresses are the most useful, yet half of them are deleted too, to keep the bound.
 				if n++; old.unused() && (n%2 == 0 || !now.Before(old.until)) {
-					delete(h.known, a)
+					delete(h.entries, a)
 				}
 			}
 		}
 		one = &host{share: h.full}
-		h.known[addr] = one
+		h.entries[addr] = one
 	}
 	return one
 }
@@ -200,35 +200,35 @@ func (one *host) unused() bool { return one.dialing == 0 && one.talking == 0 && 
 func (h *hosts) failed(addr string, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	one := h.known[addr]
+	one := h.entries[addr]
 	return one != nil && one.failed(now)
 }
 
 // silence returns the failure for which an address is left alone now, either by all or by one team.
-func (h *hosts) silence(addr, team string, now time.Time) (failure, bool) {
+func (h *hosts) backoff(addr, team string, now time.Time) (failure, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if one := h.known[addr]; one != nil && now.Before(one.until) {
+	if one := h.entries[addr]; one != nil && now.Before(one.until) {
 		return one.failure, true
 	}
-	if l := h.lines[pair{addr, team}]; l != nil && now.Before(l.until) {
+	if l := h.conversations[connKey{addr, team}]; l != nil && now.Before(l.until) {
 		return l.failure, true
 	}
 	return failure{}, false
 }
 
-// claim requests permission to dial an address. A caller that may dial must call arrived once. If other connections are
+// claimDial requests permission to dial an address. A caller that may dial must call arrived once. If other connections are
 // finding out whether the address answers, news is closed when they know. Otherwise f is the failure because of which
 // the address should not be waited for.
-func (h *hosts) claim(addr string, now time.Time) (may bool, news <-chan struct{}, f failure) {
+func (h *hosts) claimDial(addr string, now time.Time) (may bool, news <-chan struct{}, f failure) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	one := h.of(addr, now)
+	one := h.entry(addr, now)
 	if now.Before(one.until) {
 		return false, nil, one.failure
 	}
 	suspect, most := one.failed(now), 1
-	if !suspect && now.Sub(one.reached) < goodFor {
+	if !suspect && now.Sub(one.reached) < reachableFor {
 		most = dialsMax
 	}
 	switch {
@@ -238,70 +238,70 @@ func (h *hosts) claim(addr string, now time.Time) (may bool, news <-chan struct{
 	case suspect:
 		return false, nil, one.failure
 	}
-	if one.news == nil {
-		one.news = make(chan struct{})
+	if one.dialDone == nil {
+		one.dialDone = make(chan struct{})
 	}
-	return false, one.news, failure{}
+	return false, one.dialDone, failure{}
 }
 
-// arrival is the result of opening a connection.
-type arrival uint8
+// dialResult is the result of opening a connection.
+type dialResult uint8
 
 const (
-	unheard  arrival = iota // given up for a reason that does not concern the address
-	answered                // it greeted us, or refused with a reply
-	silent                  // it did not answer
+	inconclusive dialResult = iota // given up for a reason that does not concern the address
+	greeted                        // it greeted us, or refused with a reply
+	noGreeting                     // it did not answer
 )
 
-// arrived records the result of a claim. why is the answer for recipients if the connection was not opened.
-func (h *hosts) arrived(addr string, what arrival, why answer, now time.Time) {
+// endDial records the result of a claim. why is the answer for recipients if the connection was not opened.
+func (h *hosts) endDial(addr string, what dialResult, why answer, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	one := h.of(addr, now)
+	one := h.entry(addr, now)
 	one.dialing--
 	switch what {
-	case answered:
+	case greeted:
 		one.failure, one.reached = failure{}, now
-	case silent:
-		one.again(why, h.silent, h.silentMax, now)
+	case noGreeting:
+		one.add(why, h.backoffFirst, h.backoffMax, now)
 	}
-	if one.news != nil {
-		close(one.news)
-		one.news = nil
+	if one.dialDone != nil {
+		close(one.dialDone)
+		one.dialDone = nil
 	}
 }
 
 // line returns the entry of a team's conversations with an address, and makes one if there is none.
-func (h *hosts) line(addr, team string, now time.Time) *line {
-	k := pair{addr, team}
-	l := h.lines[k]
+func (h *hosts) conversationsOf(addr, team string, now time.Time) *conversations {
+	k := connKey{addr, team}
+	l := h.conversations[k]
 	if l == nil {
-		if len(h.lines) >= hostsKept {
+		if len(h.conversations) >= hostsMax {
 			n := 0
-			for old, l := range h.lines {
+			for old, l := range h.conversations {
 				if n++; l.talking == 0 && (n%2 == 0 || !now.Before(l.until)) {
-					delete(h.lines, old)
+					delete(h.conversations, old)
 				}
 			}
 		}
-		l = &line{}
-		h.lines[k] = l
+		l = &conversations{}
+		h.conversations[k] = l
 	}
 	return l
 }
 
-// stalled records that an address did not answer a team's message in time.
-func (h *hosts) stalled(addr, team string, why answer, now time.Time) {
+// recordStall records that an address did not answer a team's message in time.
+func (h *hosts) recordStall(addr, team string, why answer, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.line(addr, team, now).again(why, h.silent, h.silentMax, now)
+	h.conversationsOf(addr, team, now).add(why, h.backoffFirst, h.backoffMax, now)
 }
 
-// moved records that an address answered a team's message.
-func (h *hosts) moved(addr, team string, now time.Time) {
+// recordAnswer records that an address answered a team's message.
+func (h *hosts) recordAnswer(addr, team string, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.line(addr, team, now).failure = failure{}
+	h.conversationsOf(addr, team, now).failure = failure{}
 }
 
 // begin requests permission to talk to an address. A caller that may talk must call end. One that may not calls begin
@@ -309,41 +309,41 @@ func (h *hosts) moved(addr, team string, now time.Time) {
 func (h *hosts) begin(addr, team string, now time.Time) (may bool, news <-chan struct{}, f failure) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	one, l := h.of(addr, now), h.line(addr, team, now)
+	one, l := h.entry(addr, now), h.conversationsOf(addr, team, now)
 	one.share, _ = h.shares.Places(nodelimits.Key{Kind: addressShares, Name: addr}, h.full)
 	switch {
 	case l.stalls(now, h.patience):
-		why := local(451, "4.4.2", "the host leaves other messages without an answer at present")
-		return false, nil, failure{times: 1, at: l.since, until: now, why: answer{stage: smtpclient.StageConnect, reply: why}}
-	case l.talking < l.places() && (one.talking < one.share || l.talking == 0 && one.share > 0):
+		why := ownReply(451, "4.4.2", "the host leaves other messages without an answer at present")
+		return false, nil, failure{times: 1, at: l.lastProgress, until: now, why: answer{stage: smtpclient.StageConnect, reply: why}}
+	case l.talking < l.allowed() && (one.talking < one.share || l.talking == 0 && one.share > 0):
 		l.begin(now)
 		one.talking++
 		return true, nil, failure{}
 	}
 	w := waiter{l, make(chan struct{})}
 	one.waiting = append(one.waiting, w)
-	h.awake(one)
+	h.scheduleWake(one)
 	return false, w.turn, failure{}
 }
 
 // end records the end of a conversation that begin permitted.
-func (h *hosts) end(addr, team string, what hearing, took time.Duration, now time.Time) {
+func (h *hosts) end(addr, team string, what response, took time.Duration, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	one := h.of(addr, now)
+	one := h.entry(addr, now)
 	one.talking--
-	h.line(addr, team, now).end(what, took, h.patience, h.full, now)
-	h.wake(one, now)
+	h.conversationsOf(addr, team, now).end(what, took, h.patience, h.full, now)
+	h.wakeWaiters(one, now)
 }
 
-// wake wakes the waiters that may talk now, in the order in which they came, and those that wait for stalled
+// wakeWaiters wakes the waiters that may talk now, in the order in which they came, and those that wait for stalled
 // conversations.
-func (h *hosts) wake(one *host, now time.Time) {
-	free, woken := one.share-one.talking, map[*line]int{}
+func (h *hosts) wakeWaiters(one *host, now time.Time) {
+	free, woken := one.share-one.talking, map[*conversations]int{}
 	one.waiting = slices.DeleteFunc(one.waiting, func(w waiter) bool {
-		l, more := w.line, woken[w.line]
+		l, more := w.conversations, woken[w.conversations]
 		if !l.stalls(now, h.patience) {
-			if l.talking+more >= l.places() || free <= 0 && (l.talking+more > 0 || one.share == 0) {
+			if l.talking+more >= l.allowed() || free <= 0 && (l.talking+more > 0 || one.share == 0) {
 				return false
 			}
 			woken[l]++
@@ -354,18 +354,18 @@ func (h *hosts) wake(one *host, now time.Time) {
 	})
 }
 
-// awake makes sure that waiters do not wait forever for conversations that stall.
-func (h *hosts) awake(one *host) {
-	if one.awaking || len(one.waiting) == 0 {
+// scheduleWake makes sure that waiters do not wait forever for conversations that stall.
+func (h *hosts) scheduleWake(one *host) {
+	if one.wakeScheduled || len(one.waiting) == 0 {
 		return
 	}
-	one.awaking = true
+	one.wakeScheduled = true
 	time.AfterFunc(h.patience, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		one.awaking = false
-		h.wake(one, time.Now())
-		h.awake(one)
+		one.wakeScheduled = false
+		h.wakeWaiters(one, time.Now())
+		h.scheduleWake(one)
 	})
 }
 
@@ -379,8 +379,8 @@ func (h *hosts) plainOnly(addr string, now time.Time) bool {
 func (h *hosts) rememberPlain(addr string, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.plain) >= hostsKept {
+	if len(h.plain) >= hostsMax {
 		clear(h.plain)
 	}
-	h.plain[addr] = now.Add(plainFor)
+	h.plain[addr] = now.Add(plaintextFor)
 }

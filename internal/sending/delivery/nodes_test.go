@@ -121,7 +121,7 @@ func join(t *testing.T, f *fixture, c Config, nodes int) *member {
 	parts.Shares = m.shares
 	parts.Grown = func(group string) { runner.Grown(emails.DeliveryKind, group) }
 	m.service = New(c, parts)
-	m.service.hosts.silent = 0
+	m.service.hosts.backoffFirst = 0
 	runner.Handle(m.service.Kind())
 	all := make(chan struct{})
 	once := sync.OnceFunc(func() { close(all) })
@@ -190,7 +190,7 @@ func TestShareOfConnections(t *testing.T) {
 	shares := nodelimits.New(d, "node", slog.New(slog.DiscardHandler), time.Hour)
 	shares.Live(2)
 	s, now := newShaper(8, 0), time.Now()
-	s.keepTo(shares, func(string) {})
+	s.useShares(shares, func(string) {})
 	expect := func(what string, n int, wait time.Duration) {
 		t.Helper()
 		got, again := s.limit("d", now)
@@ -199,46 +199,46 @@ func TestShareOfConnections(t *testing.T) {
 		}
 	}
 	expect("before the share is known", 1, 0)
-	s.changed("d", 0)
-	h := s.of("d")
+	s.shareChanged("d", 0)
+	h := s.entry("d")
 	if h.connections() != 0 || h.unknown {
 		t.Errorf("without a share: %+v", h)
 	}
-	entered := make(chan place)
+	entered := make(chan slot)
 	go func() {
-		at, err := s.enter(context.WithoutCancel(t.Context()), "d", "team", "team")
+		at, err := s.acquire(context.WithoutCancel(t.Context()), "d", "team", "team")
 		if err != nil {
 			t.Error(err)
 		}
 		entered <- at
 	}()
 	for want := 0; want == 0; { // until it waits
-		want, _ = s.use("d")
+		want, _ = s.demand("d")
 	}
-	if _, held := s.use("d"); held != 0 {
+	if _, held := s.demand("d"); held != 0 {
 		t.Errorf("%d connections without a share", held)
 	}
-	s.changed("d", 2)
+	s.shareChanged("d", 2)
 	at := <-entered
-	if want, held := s.use("d"); want != 1 || held != 1 {
+	if want, held := s.demand("d"); want != 1 || held != 1 {
 		t.Errorf("with one message under way %d are wanted and %d held", want, held)
 	}
 	if busy := s.busy(); len(busy) != 1 || busy[0] != "d" {
 		t.Errorf("there are connections to %q", busy)
 	}
-	s.changed("d", 0)
-	if want, held := s.use("d"); want != 1 || held != 1 {
+	s.shareChanged("d", 0)
+	if want, held := s.demand("d"); want != 1 || held != 1 {
 		t.Errorf("the share is gone, and %d are wanted and %d held", want, held)
 	}
-	at.leave(true, heard)
-	if want, held := s.use("d"); want != 0 || held != 0 {
+	at.release(true, replied)
+	if want, held := s.demand("d"); want != 0 || held != 0 {
 		t.Errorf("after all %d are wanted and %d held", want, held)
 	}
 	for range 2 {
-		s.heard("d", throttled, time.Second, now)
+		s.recordVerdicts("d", throttled, time.Second, now)
 	}
-	s.changed("d", 8)
-	if got := s.of("d").connections(); got != 4 {
+	s.shareChanged("d", 8)
+	if got := s.entry("d").connections(); got != 4 {
 		t.Errorf("a host that asks for less gets %d connections", got)
 	}
 }
@@ -249,30 +249,30 @@ func TestShareOfAnAddress(t *testing.T) {
 	shares := nodelimits.New(dbtest.Postgres(t), "node", slog.New(slog.DiscardHandler), time.Hour)
 	shares.Live(2)
 	h, p, now := newHosts(8), newPool(10, 10), time.Now()
-	h.keepTo(shares, p)
+	h.useShares(shares, p)
 	may, news, _ := h.begin("a", "team", now)
 	if may || news == nil {
 		t.Fatal("a conversation began before the share was known")
 	}
-	if want, held := h.use("a"); want != 1 || held != 0 {
+	if want, held := h.demand("a"); want != 1 || held != 0 {
 		t.Errorf("%d are wanted and %d held", want, held)
 	}
-	h.changed("a", 0)
+	h.shareChanged("a", 0)
 	select {
 	case <-news:
 		t.Fatal("it is to ask again, without a share")
 	default:
 	}
-	h.changed("a", 1)
+	h.shareChanged("a", 1)
 	<-news
-	h.known["a"].talking++
+	h.entries["a"].talking++
 	if busy := h.busy(); len(busy) != 1 || busy[0] != "a" {
 		t.Errorf("there are connections to %q", busy)
 	}
-	if want, held := h.use("a"); want != 1 || held != 1 {
+	if want, held := h.demand("a"); want != 1 || held != 1 {
 		t.Errorf("in a conversation %d are wanted and %d held", want, held)
 	}
-	h.end("a", "team", heard, 0, now)
+	h.end("a", "team", replied, 0, now)
 }
 
 // A node that has half of a rate sends half as much, and asks again soon, because its share may grow.
@@ -281,7 +281,7 @@ func TestShareOfTheRate(t *testing.T) {
 	shares := nodelimits.New(dbtest.Postgres(t), "node", slog.New(slog.DiscardHandler), time.Hour)
 	shares.Live(2)
 	s, now := newShaper(10, .5), time.Now()
-	s.keepTo(shares, func(string) {})
+	s.useShares(shares, func(string) {})
 	began := 0
 	for tick := range 400 { // of 100 ms
 		at := now.Add(time.Duration(tick) * 100 * time.Millisecond)
@@ -293,9 +293,9 @@ func TestShareOfTheRate(t *testing.T) {
 			continue
 		}
 		s.mu.Lock() // a message comes and goes
-		h := s.of("d")
+		h := s.entry("d")
 		h.tokens--
-		h.begun++
+		h.started++
 		s.mu.Unlock()
 		began++
 	}

@@ -60,8 +60,8 @@ func TestPlan(t *testing.T) {
 			}
 			s.ipv6.Store(known)
 			if c.dead != "" {
-				s.hosts.claim(c.dead, time.Now())
-				s.hosts.arrived(c.dead, silent, answer{}, time.Now())
+				s.hosts.claimDial(c.dead, time.Now())
+				s.hosts.endDial(c.dead, noGreeting, answer{}, time.Now())
 			}
 			hops, err := s.plan(t.Context(), c.domain, domains.Opportunistic)
 			if !errors.Is(err, c.err) {
@@ -127,7 +127,7 @@ func TestNext(t *testing.T) {
 		{49, time.Minute, time.Hour, false},
 		{0, 4 * time.Hour, time.Minute, true}, // could seldom be tried
 	} {
-		wait, over := next(schedule, jobs.Job{Tries: c.tries, CreatedAt: now.Add(-c.age)}, now)
+		wait, over := nextWait(schedule, jobs.Job{Tries: c.tries, CreatedAt: now.Add(-c.age)}, now)
 		if wait != c.wait || over != c.over {
 			t.Errorf("%d tries after %v: %v, %v", c.tries, c.age, wait, over)
 		}
@@ -141,7 +141,7 @@ func TestBounded(t *testing.T) {
 		limit int
 		want  string
 	}{{"short", 10, "short"}, {"0123456789abcdef", 11, "012\n…\ndef"}, {"ÄÄÄÄÄÄÄÄ", 12, "Ä\n…\nÄÄ"}} {
-		if got := bounded(c.text, c.limit); got != c.want || len(got) > c.limit {
+		if got := elideMiddle(c.text, c.limit); got != c.want || len(got) > c.limit {
 			t.Errorf("%q: %q", c.text, got)
 		}
 	}

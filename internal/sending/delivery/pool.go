@@ -20,8 +20,8 @@ type poolKey struct {
 	mode smtpclient.TLSMode
 }
 
-// link is a connection of the pool.
-type link struct {
+// pooledConn is a connection of the pool.
+type pooledConn struct {
 	*smtpclient.Conn
 	key     poolKey
 	opening string // the transcript before the first message
@@ -31,7 +31,7 @@ type link struct {
 
 // conversation returns the transcript of the last message. For a kept connection it leaves out the opening, which is
 // shown with the first message.
-func (l *link) conversation(host, tls string, kept bool) string {
+func (l *pooledConn) conversation(host, tls string, kept bool) string {
 	all := l.Transcript()
 	rest, ok := strings.CutPrefix(all, l.opening)
 	if !kept || !ok {
@@ -55,13 +55,13 @@ type pool struct {
 	seats    *fairshare.Pool
 
 	mu     sync.Mutex
-	idle   map[poolKey][]*link // the first are the oldest; never an empty list
-	open   int                 // connections, including kept ones
-	ending map[string]int      // connections that were ended but are not closed yet, by address
+	idle   map[poolKey][]*pooledConn // the first are the oldest; never an empty list
+	open   int                       // connections, including kept ones
+	ending map[string]int            // connections that were ended but are not closed yet, by address
 }
 
 func newPool(limit, messages int) *pool {
-	return &pool{limit: limit, messages: messages, seats: fairshare.New(int64(limit), fairshare.Greed), idle: map[poolKey][]*link{},
+	return &pool{limit: limit, messages: messages, seats: fairshare.New(int64(limit), fairshare.Greed), idle: map[poolKey][]*pooledConn{},
 		ending: map[string]int{}}
 }
 
@@ -73,7 +73,7 @@ func (p *pool) has(k poolKey) bool {
 }
 
 // get returns the most recently used kept connection, or nil.
-func (p *pool) get(k poolKey) *link {
+func (p *pool) get(k poolKey) *pooledConn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := p.idle[k]
@@ -90,10 +90,10 @@ func (p *pool) get(k poolKey) *link {
 }
 
 // dial opens a new connection and counts it, closing the oldest kept one if there are too many.
-func (p *pool) dial(k poolKey, dial func() (*smtpclient.Conn, error)) (l *link, err error) {
+func (p *pool) dial(k poolKey, dial func() (*smtpclient.Conn, error)) (l *pooledConn, err error) {
 	p.mu.Lock()
 	p.open++
-	var oldest *link
+	var oldest *pooledConn
 	if p.open > p.limit {
 		oldest = p.takeOldest()
 	}
@@ -110,11 +110,11 @@ func (p *pool) dial(k poolKey, dial func() (*smtpclient.Conn, error)) (l *link, 
 	if err != nil {
 		return nil, err
 	}
-	return &link{Conn: c, key: k, opening: c.Transcript()}, nil
+	return &pooledConn{Conn: c, key: k, opening: c.Transcript()}, nil
 }
 
 // put keeps a connection for the next message, or ends it if it is not usable or has carried enough messages.
-func (p *pool) put(l *link) {
+func (p *pool) put(l *pooledConn) {
 	if !l.Usable() || l.Messages() >= p.messages {
 		p.end(l)
 		return
@@ -125,8 +125,8 @@ func (p *pool) put(l *link) {
 	p.idle[l.key] = append(p.idle[l.key], l)
 }
 
-func (p *pool) end(l *link) {
-	p.ends(l.socket)
+func (p *pool) end(l *pooledConn) {
+	p.markEnded(l.socket)
 	l.Close()
 	p.closed()
 }
@@ -138,8 +138,8 @@ func (p *pool) closed() {
 }
 
 // takeOldest removes and returns the connection that has been idle longest, or nil.
-func (p *pool) takeOldest() *link {
-	var oldest *link
+func (p *pool) takeOldest() *pooledConn {
+	var oldest *pooledConn
 	for _, all := range p.idle {
 		if oldest == nil || all[0].since.Before(oldest.since) {
 			oldest = all[0]
@@ -173,7 +173,7 @@ func (p *pool) run(ctx context.Context) {
 
 // prune ends the connections that have been idle since before a time.
 func (p *pool) prune(before time.Time) {
-	var old []*link
+	var old []*pooledConn
 	p.mu.Lock()
 	for k, all := range p.idle {
 		n := 0 // the first are the oldest

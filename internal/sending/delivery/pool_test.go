@@ -15,7 +15,7 @@ func TestPool(t *testing.T) {
 	mx := smtptest.NewServer(t, smtptest.Config{})
 	p := newPool(2, 2)
 	dial := func() (*smtpclient.Conn, error) { return smtpclient.Dial(t.Context(), mx.Addr, smtpclient.Options{}) }
-	get := func(name string) (*link, bool) {
+	get := func(name string) (*pooledConn, bool) {
 		t.Helper()
 		if l := p.get(poolKey{addr: name}); l != nil {
 			return l, true
@@ -26,7 +26,7 @@ func TestPool(t *testing.T) {
 		}
 		return l, false
 	}
-	send := func(l *link) {
+	send := func(l *pooledConn) {
 		t.Helper()
 		if _, err := l.Send(t.Context(), smtpclient.Envelope{To: []string{"a@example.net"}},
 			[]byte("Subject: x\r\n\r\nx\r\n")); err != nil {

@@ -17,15 +17,15 @@ type outcome struct {
 	conversation string
 	answers      []answer // one for each recipient
 	withheld     error    // why the end of the message was not sent although the host was waiting for it
-	heard        hearing
+	response     response
 }
 
 // record judges an outcome. In one transaction it finishes or reschedules the job and records the result for each
 // recipient.
 func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, error) {
 	now := s.p.DB.Now()
-	wait, exhausted := next(s.c.Schedule, t.job, now)
-	wait = max(jobs.Jitter(wait), s.hold(ctx, t, &out))
+	wait, exhausted := nextWait(s.c.Schedule, t.job, now)
+	wait = max(jobs.Jitter(wait), s.holdUnknown(ctx, t, &out))
 	verdicts := make([]verdict, len(out.answers))
 	for i, a := range out.answers {
 		verdicts[i] = judge(a, wait, exhausted, now)
@@ -48,11 +48,11 @@ func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, e
 	})
 }
 
-// next returns the wait before a job's next try, and whether the schedule is exhausted. The number of tries does not
+// nextWait returns the wait before a job's next try, and whether the schedule is exhausted. The number of tries does not
 // decide that alone, because a try counts even if its hosts were left alone: at least three quarters of the schedule's
 // time must have passed. A job that is tried rarely ends when one and a half times the schedule's time, and an hour,
 // have passed.
-func next(schedule []time.Duration, j jobs.Job, now time.Time) (wait time.Duration, exhausted bool) {
+func nextWait(schedule []time.Duration, j jobs.Job, now time.Time) (wait time.Duration, exhausted bool) {
 	var total time.Duration
 	for _, d := range schedule {
 		total += d
@@ -65,7 +65,7 @@ func next(schedule []time.Duration, j jobs.Job, now time.Time) (wait time.Durati
 // attempt returns the attempt as it is stored.
 func (t *try) attempt(out outcome, verdicts []verdict, now time.Time) emails.Attempt {
 	a := emails.Attempt{TeamID: t.o.TeamID, EmailID: t.o.ID, Destination: t.d.Domain, Recipients: t.o.To, Host: out.host,
-		TLS: out.tls, Conversation: bounded(out.conversation, conversationMax), StartedAt: t.started,
+		TLS: out.tls, Conversation: elideMiddle(out.conversation, conversationMax), StartedAt: t.started,
 		Duration: now.Sub(t.started)}
 	deciding := 0
 	for i, v := range verdicts {
@@ -84,7 +84,7 @@ func (t *try) attempt(out outcome, verdicts []verdict, now time.Time) emails.Att
 			a.Outcome = "mixed"
 		}
 	}
-	a.Reply = bounded(out.answers[deciding].reply.String(), replyMax)
+	a.Reply = elideMiddle(out.answers[deciding].reply.String(), replyMax)
 	return a
 }
 
@@ -104,8 +104,8 @@ const (
 	replyMax        = 1000
 )
 
-// bounded cuts the middle out of a text that is longer than limit: its beginning and its end are the most useful.
-func bounded(s string, limit int) string {
+// elideMiddle cuts the middle out of a text that is longer than limit: its beginning and its end are the most useful.
+func elideMiddle(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}

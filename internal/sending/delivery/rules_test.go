@@ -46,7 +46,7 @@ func TestDecided(t *testing.T) {
 			[2]smtpclient.Stage{smtpclient.StageData, smtpclient.StageRcpt}, [2]int{451, 550}},
 	} {
 		for i := range c.want {
-			a := decided(c.result, i)
+			a := answerFor(c.result, i)
 			local := c.name == "no answer to DATA" && i == 0
 			if a.stage != c.want[i] || a.reply.Code != c.reply[i] || a.unknown || a.reply.Local != local {
 				t.Errorf("%s, recipient %d: %+v", c.name, i, a)
@@ -91,7 +91,7 @@ func TestBroken(t *testing.T) {
 			"451 4.4.2", true, false},
 	} {
 		var out outcome
-		_, again := out.broken(c.err, smtpclient.Envelope{To: []string{"a", "b"}}, smtpclient.Result{})
+		_, again := out.interrupt(c.err, smtpclient.Envelope{To: []string{"a", "b"}}, smtpclient.Result{})
 		if again != c.again || len(out.answers) != 2 || out.conversation == "" {
 			t.Errorf("%s: again %v, %d answers, %q", c.name, again, len(out.answers), out.conversation)
 		}
@@ -110,7 +110,7 @@ func TestBroken(t *testing.T) {
 		decided    bool
 	}{{ok, no, true}, {no, no, false}, {ok, later, false}, {ok, ok, false}} {
 		out := outcome{conversation: "before"}
-		_, again := out.broken(e, smtpclient.Envelope{To: []string{"a"}}, smtpclient.Result{Mail: c.mail,
+		_, again := out.interrupt(e, smtpclient.Envelope{To: []string{"a"}}, smtpclient.Result{Mail: c.mail,
 			Rcpt: []smtpclient.Reply{c.rcpt}})
 		if again == c.decided || (out.answers[0].reply.Code == 550) != c.decided || out.conversation != "what was said" {
 			t.Errorf("%d after %d: again %v, %+v, %q", c.rcpt.Code, c.mail.Code, again, out.answers, out.conversation)
@@ -125,7 +125,7 @@ func TestUnplanned(t *testing.T) {
 		resolve.ErrNoHost: "550 5.1.2",
 		errOurselves:      "554 5.4.6", errPrivate: "550 5.4.4", resolve.ErrTemporary: "451 4.4.3",
 		errors.New("x"): "451 4.4.3"} {
-		a := unplanned(fmt.Errorf("plan: %w", err))
+		a := answerForPlanError(fmt.Errorf("plan: %w", err))
 		if !strings.HasPrefix(a.reply.String(), want+" plan: ") || a.stage != smtpclient.StageConnect || !a.reply.Local {
 			t.Errorf("%v: %+v", err, a)
 		}
@@ -188,11 +188,11 @@ func TestPreference(t *testing.T) {
 	hops := []hop{{name: "a", addr: "a:25", pref: 10}, {name: "b", addr: "b:25", pref: 10},
 		{name: "c", addr: "c:25", pref: 10},
 		{name: "d", addr: "d:25", pref: 11}}
-	s.hosts.claim("a:25", time.Now())
-	s.hosts.arrived("a:25", silent, answer{}, time.Now())
+	s.hosts.claimDial("a:25", time.Now())
+	s.hosts.endDial("a:25", noGreeting, answer{}, time.Now())
 	for _, kept := range []string{"c:25", "d:25"} {
 		k := poolKey{addr: kept}
-		s.pool.idle[k] = []*link{{key: k}}
+		s.pool.idle[k] = []*pooledConn{{key: k}}
 	}
 	s.prefer(hops)
 	got := ""
@@ -234,21 +234,21 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	for _, c := range []struct{ size, parts, want int64 }{{3 << 20, 2 << 20, 2 << 20}, {3<<20 - 1, 2 << 20, 3<<20 - 1},
 		{1 << 20, 2 << 20, 1 << 20}} {
 		s := New(Config{}, Parts{})
-		if _, err := s.room(t.Context(), "team", c.size); err != nil {
+		if _, err := s.reserveMemory(t.Context(), "team", c.size); err != nil {
 			t.Fatal(err)
 		}
 		msg := [][]byte{make([]byte, c.parts/2), make([]byte, c.parts/2)}
-		if left := s.keep("team", c.size, msg); left != c.want || s.memory.Held("team") != c.want {
+		if left := s.shrinkReservation("team", c.size, msg); left != c.want || s.memory.Held("team") != c.want {
 			t.Errorf("of %d for a message of %d %d are kept, and %d held", c.size, c.parts, left, s.memory.Held("team"))
 		}
 	}
 	s := New(Config{}, Parts{})
-	if size, err := s.room(t.Context(), "team", memory+1); err != nil || size != memory {
+	if size, err := s.reserveMemory(t.Context(), "team", memory+1); err != nil || size != memory {
 		t.Errorf("a message larger than all memory takes %d, %v", size, err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if size, err := s.room(gone, "other", 1); err == nil || size != 0 {
+	if size, err := s.reserveMemory(gone, "other", 1); err == nil || size != 0 {
 		t.Errorf("while there is no memory %d is taken, %v", size, err)
 	}
 }
@@ -273,15 +273,15 @@ func TestOutboxOfBefore(t *testing.T) {
 		if i == 0 {
 			x = oldest
 		}
-		put(captured+x+".eml", "raw")
-		put(captured+x+".json", "{}")
+		put(capturedPrefix+x+".eml", "raw")
+		put(capturedPrefix+x+".json", "{}")
 	}
 	s := New(Config{Transport: Capture}, Parts{Blobs: blobs})
 	if all, err := s.Outbox(t.Context()); err != nil || len(all) != capturedMax {
 		t.Errorf("%d are listed, %v", len(all), err)
 	}
 	o := &emails.Outgoing{ID: "email", TeamID: "team"}
-	out, err := s.outbox.keep(t.Context(), o, smtpclient.Envelope{From: "f@a.example", To: []string{"a@b.example",
+	out, err := s.outbox.store(t.Context(), o, smtpclient.Envelope{From: "f@a.example", To: []string{"a@b.example",
 		"c@b.example"}},
 		[][]byte{[]byte("one "), []byte("two")})
 	if err != nil || len(out.answers) != 2 || !out.answers[1].reply.Positive() {
@@ -313,7 +313,7 @@ func TestOutboxOfBefore(t *testing.T) {
 			t.Errorf("%q: %v", x, err)
 		}
 	}
-	put(captured+newest.ID+".json", "junk")
+	put(capturedPrefix+newest.ID+".json", "junk")
 	if all, err := s.Outbox(t.Context()); err == nil {
 		t.Errorf("an envelope that cannot be read is one of %d", len(all))
 	}
@@ -323,11 +323,11 @@ func TestOutboxOfBefore(t *testing.T) {
 	if err := blobs.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s.outbox.kept = make([]string, capturedMax)
+	s.outbox.stored = make([]string, capturedMax)
 	if err := s.outbox.prune(t.Context(), "newest"); err == nil {
 		t.Error("nobody hears that the oldest cannot be removed")
 	}
-	s.outbox.kept = nil
+	s.outbox.stored = nil
 	if err := s.outbox.prune(t.Context(), "newest"); err == nil {
 		t.Error("nobody hears that the outbox cannot be listed")
 	}
@@ -346,11 +346,11 @@ func TestGroups(t *testing.T) {
 			t.Errorf("%s to %s: %q", c.transport, c.domain, got)
 		}
 		nobody := c.transport == Capture || c.domain == "sandbox.example"
-		if share := s.share(c.want, "team"); (share == jobs.Share{Most: ahead * 3}) != nobody {
+		if share := s.share(c.want, "team"); (share == jobs.Share{Most: prefetch * 3}) != nobody {
 			t.Errorf("%s to %s: %+v", c.transport, c.domain, share)
 		}
 		for range 2 {
-			s.shape.heard(c.want, throttled, time.Second, time.Now())
+			s.shape.recordVerdicts(c.want, throttled, time.Second, time.Now())
 		}
 		if n, again := s.limit(c.want); again.IsZero() != nobody || nobody && n != 3 {
 			t.Errorf("%s to %s: %d, again at %v", c.transport, c.domain, n, again)

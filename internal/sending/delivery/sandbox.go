@@ -28,13 +28,13 @@ func simulate(to []string) outcome {
 	out := outcome{host: "test addresses", answers: make([]answer, len(to)),
 		conversation: "* a test address: its outcome is acted out here, and no host is asked\n"}
 	for i, address := range to {
-		out.answers[i] = act(address)
+		out.answers[i] = simulateAddress(address)
 		out.conversation += "* " + address + ": " + out.answers[i].reply.String() + "\n"
 	}
 	return out
 }
 
-func act(address string) answer {
+func simulateAddress(address string) answer {
 	local := strings.ToLower(address[:max(strings.LastIndexByte(address, '@'), 0)])
 	name, _, labelled := strings.Cut(local, "+")
 	a := answer{stage: smtpclient.StageFinal, reply: smtpclient.Reply{Code: 250, Enhanced: "2.0.0", Text: "simulated",

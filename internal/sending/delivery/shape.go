@@ -17,9 +17,9 @@ const (
 	// troubled is the sum of strikes, with no delivery in between, at which a destination is paused. A refusal that asks
 	// for less mail counts 2, another temporary refusal that may concern us counts 1, so a single refusal never pauses it,
 	// unless it says how long to wait.
-	troubled   = 3
-	shapesKept = 50_000
-	flowsKept  = 1000 // for one destination
+	pauseThreshold = 3
+	shapesMax      = 50_000
+	windowsMax     = 1000 // for one destination
 	// quick is the longest time of a conversation for a destination to have more jobs claimed than connections.
 	quick = 200 * time.Millisecond
 	// shareWait is the wait before asking again for a destination whose connections all belong to other nodes.
@@ -37,11 +37,11 @@ const (
 // less gets half as many connections and a pause, which doubles each time. Later deliveries restore the connections
 // slowly. Of the limits that the nodes divide, it gives out this node's share.
 type shaper struct {
-	connections int
-	rate        float64            // messages a second; 0 is no limit
-	shares      *nodelimits.Shares // nil when this node has the limits to itself
-	grown       func(destination string)
-	patience    time.Duration // stallAfter
+	connections   int
+	rate          float64            // messages a second; 0 is no limit
+	shares        *nodelimits.Shares // nil when this node has the limits to itself
+	onShareRaised func(destination string)
+	patience      time.Duration // stallAfter
 
 	mu     sync.Mutex
 	shapes map[string]*shape
@@ -49,87 +49,87 @@ type shaper struct {
 
 // shape is the state of one destination.
 type shape struct {
-	allowed int              // connections that the host accepts, as far as this node knows
-	share   int              // connections that this node may have
-	unknown bool             // the share is not known yet, but will be soon
-	places  *fairshare.Turns // the smaller of allowed and share, in turns of teams
-	entered int              // jobs that have a place or wait for one
+	allowed    int              // connections that the host accepts, as far as this node knows
+	share      int              // connections that this node may have
+	unknown    bool             // the share is not known yet, but will be soon
+	turns      *fairshare.Turns // the smaller of allowed and share, in turns of teams
+	inProgress int              // jobs that have a place or wait for one
 
-	flows map[string]*flow // by team
+	windows map[string]*window // by team
 
-	quick    bool // the last conversation was quick
-	strikes  int  // the sum since the last delivery
-	pause    time.Duration
-	until    time.Time // of the pause
-	taken    int       // deliveries since a connection was last restored
-	rate     float64   // this node's share of the rate
-	tokens   float64   // of the rate
-	filledAt time.Time
-	begun    int       // messages begun in this second
-	second   time.Time // when this second began
+	quick      bool // the last conversation was quick
+	strikes    int  // the sum since the last delivery
+	pause      time.Duration
+	until      time.Time // of the pause
+	deliveries int       // deliveries since a connection was last restored
+	rate       float64   // this node's share of the rate
+	tokens     float64   // of the rate
+	filledAt   time.Time
+	started    int       // messages begun in this second
+	second     time.Time // when this second began
 }
 
 func newShaper(connections int, rate float64) *shaper {
 	return &shaper{connections: connections, rate: rate, patience: stallAfter, shapes: map[string]*shape{}}
 }
 
-// keepTo limits this node to its shares of the limits. It must be called before any other method. grown is called when
+// useShares limits this node to its shares of the limits. It must be called before any other method. grown is called when
 // the share of a destination has grown.
-func (s *shaper) keepTo(shares *nodelimits.Shares, grown func(destination string)) {
-	s.shares, s.grown = shares, grown
+func (s *shaper) useShares(shares *nodelimits.Shares, grown func(destination string)) {
+	s.shares, s.onShareRaised = shares, grown
 	limit := func(string) int { return s.connections }
-	shares.Keep(connectionShares, nodelimits.Places{Limit: limit, Use: s.use, Changed: s.changed, Busy: s.busy})
+	shares.Keep(connectionShares, nodelimits.Places{Limit: limit, Use: s.demand, Changed: s.shareChanged, Busy: s.busy})
 }
 
-func (s *shaper) of(destination string) *shape {
+func (s *shaper) entry(destination string) *shape {
 	h := s.shapes[destination]
 	if h == nil {
-		if len(s.shapes) >= shapesKept {
+		if len(s.shapes) >= shapesMax {
 			s.forget(time.Now())
 		}
-		h = &shape{allowed: s.connections, share: s.connections, places: fairshare.NewTurns(s.connections, kept(s.connections)),
-			flows: map[string]*flow{}}
+		h = &shape{allowed: s.connections, share: s.connections, turns: fairshare.NewTurns(s.connections, reservedConnections(s.connections)),
+			windows: map[string]*window{}}
 		s.shapes[destination] = h
 	}
 	return h
 }
 
-// ask updates a destination's share of the connections, and reports to shares that there is mail for it.
-func (s *shaper) ask(destination string) *shape {
-	h := s.of(destination)
+// refreshShare updates a destination's share of the connections, and reports to shares that there is mail for it.
+func (s *shaper) refreshShare(destination string) *shape {
+	h := s.entry(destination)
 	n, known := s.shares.Places(nodelimits.Key{Kind: connectionShares, Name: destination}, s.connections)
 	h.unknown = !known
-	h.divide(n)
+	h.setShare(n)
 	return h
 }
 
-// use returns how many connections to a destination this node could use, and how many it has.
-func (s *shaper) use(destination string) (want, held int) {
+// demand returns how many connections to a destination this node could use, and how many it has.
+func (s *shaper) demand(destination string) (want, held int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.shapes[destination]
 	if h == nil {
 		return 0, 0
 	}
-	want = h.entered
+	want = h.inProgress
 	if want > h.share {
 		want = max(want, 2*h.share)
 	}
-	return min(want, h.allowed), h.places.Busy()
+	return min(want, h.allowed), h.turns.Busy()
 }
 
-// changed records this node's new share of the connections to a destination.
-func (s *shaper) changed(destination string, n int) {
+// shareChanged records this node's new share of the connections to a destination.
+func (s *shaper) shareChanged(destination string, n int) {
 	s.mu.Lock()
 	h := s.shapes[destination]
 	more := h != nil && (h.unknown || n > h.share)
 	if h != nil {
 		h.unknown = false
-		h.divide(n)
+		h.setShare(n)
 	}
 	s.mu.Unlock()
 	if more {
-		s.grown(destination)
+		s.onShareRaised(destination)
 	}
 }
 
@@ -138,7 +138,7 @@ func (s *shaper) busy() (all []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for destination, h := range s.shapes {
-		if h.places.Busy() > 0 {
+		if h.turns.Busy() > 0 {
 			all = append(all, destination)
 		}
 	}
@@ -150,7 +150,7 @@ func (s *shaper) busy() (all []string) {
 func (s *shaper) forget(now time.Time) {
 	n := 0
 	for d, old := range s.shapes {
-		if n++; old.entered == 0 && (n%2 == 0 || old.pause == 0 || now.After(old.until.Add(pauseMax))) {
+		if n++; old.inProgress == 0 && (n%2 == 0 || old.pause == 0 || now.After(old.until.Add(pauseMax))) {
 			delete(s.shapes, d)
 		}
 	}
@@ -160,7 +160,7 @@ func (s *shaper) forget(now time.Time) {
 func (s *shaper) limit(destination string, now time.Time) (n int, again time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.ask(destination)
+	h := s.refreshShare(destination)
 	if now.Before(h.until) {
 		return 0, h.until
 	}
@@ -170,14 +170,14 @@ func (s *shaper) limit(destination string, now time.Time) (n int, again time.Tim
 	case n == 0: // the share will be known before the message is ready
 		n = 1
 	case h.quick:
-		n *= ahead
+		n *= prefetch
 	case h.share < h.allowed: // a job that waits shows that this node could use more
 		n++
 	}
 	if s.rate > 0 {
 		s.fill(destination, h, now)
 		// Jobs that are claimed but have not entered are not known here; the caller counts them as in progress.
-		if may := h.entered + max(int(h.tokens), 0); may < n {
+		if may := h.inProgress + max(int(h.tokens), 0); may < n {
 			s.rateShare(destination, s.rate) // it could use all of it
 			missing := 1 - (h.tokens - float64(max(int(h.tokens), 0)))
 			wait := time.Duration(missing / max(h.rate, s.rate/1000) * float64(time.Second))
@@ -200,17 +200,17 @@ func (s *shaper) rateShare(destination string, want float64) float64 {
 func (s *shaper) share(destination, team string, now time.Time) jobs.Share {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.of(destination)
-	f := h.flows[team]
+	h := s.entry(destination)
+	f := h.windows[team]
 	if f == nil {
 		return jobs.Share{Most: 1, Doubt: jobs.Unknown}
 	}
 	if f.stalls(now, s.patience) {
 		return jobs.Share{Most: 1, Doubt: jobs.Stuck}
 	}
-	n := f.places()
+	n := f.allowed()
 	if h.quick && n >= h.connections() {
-		n *= ahead
+		n *= prefetch
 	}
 	return jobs.Share{Most: n, Doubt: f.doubt(now, s.patience)}
 }
@@ -219,9 +219,9 @@ func (s *shaper) share(destination, team string, now time.Time) jobs.Share {
 // It is at least one, so that the first message does not wait.
 func (s *shaper) fill(destination string, h *shape, now time.Time) {
 	if now.Sub(h.second) >= time.Second {
-		h.begun, h.second = 0, now
+		h.started, h.second = 0, now
 	}
-	h.rate = s.rateShare(destination, float64(h.begun))
+	h.rate = s.rateShare(destination, float64(h.started))
 	if h.filledAt.IsZero() {
 		h.tokens += max(h.rate, 1)
 	} else {
@@ -230,17 +230,17 @@ func (s *shaper) fill(destination string, h *shape, now time.Time) {
 	h.filledAt = now
 }
 
-// kept returns how many of a destination's connections are reserved for teams that have none. Without it, the messages
+// reservedConnections returns how many of a destination's connections are reserved for teams that have none. Without it, the messages
 // of one team could occupy all, each for as long as the host likes.
-func kept(connections int) int {
+func reservedConnections(connections int) int {
 	if connections < 4 {
 		return 0 // reserving one would cost too much
 	}
 	return 1
 }
 
-// place is a team's place at a destination.
-type place struct {
+// slot is a team's place at a destination.
+type slot struct {
 	s     *shaper
 	h     *shape
 	team  string
@@ -248,51 +248,51 @@ type place struct {
 	since time.Time
 }
 
-// enter waits for a place at a destination. Teams take turns, and so do the bulk mail and the other mail of a team:
+// acquire waits for a place at a destination. Teams take turns, and so do the bulk mail and the other mail of a team:
 // turn is a key for each.
-func (s *shaper) enter(ctx context.Context, destination, team, turn string) (place, error) {
+func (s *shaper) acquire(ctx context.Context, destination, team, turn string) (slot, error) {
 	s.mu.Lock()
-	h := s.ask(destination)
-	h.entered++
+	h := s.refreshShare(destination)
+	h.inProgress++
 	h.tokens--
-	h.begun++
+	h.started++
 	s.mu.Unlock()
-	if err := h.places.Enter(ctx, turn); err != nil {
+	if err := h.turns.Enter(ctx, turn); err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		h.entered--
-		return place{}, err
+		h.inProgress--
+		return slot{}, err
 	}
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h.flow(team).begin(now)
-	return place{s, h, team, turn, now}, nil
+	h.window(team).begin(now)
+	return slot{s, h, team, turn, now}, nil
 }
 
 // leave gives the place back and reports the kind of answer. used means that a message was sent; otherwise the place
 // does not count against the rate.
-func (p place) leave(used bool, what hearing) {
+func (p slot) release(used bool, what response) {
 	now := time.Now()
-	p.h.places.Leave(p.turn)
+	p.h.turns.Leave(p.turn)
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	p.h.entered--
-	p.h.flow(p.team).end(what, now.Sub(p.since), p.s.patience, p.s.connections, now)
+	p.h.inProgress--
+	p.h.window(p.team).end(what, now.Sub(p.since), p.s.patience, p.s.connections, now)
 	if !used {
 		p.h.tokens++
 	}
 }
 
-// flow returns the flow of a team's mail to the destination.
-func (h *shape) flow(team string) *flow {
-	f := h.flows[team]
+// window returns the flow of a team's mail to the destination.
+func (h *shape) window(team string) *window {
+	f := h.windows[team]
 	if f == nil {
-		if len(h.flows) >= flowsKept {
-			maps.DeleteFunc(h.flows, func(_ string, old *flow) bool { return old.talking == 0 })
+		if len(h.windows) >= windowsMax {
+			maps.DeleteFunc(h.windows, func(_ string, old *window) bool { return old.talking == 0 })
 		}
-		f = &flow{}
-		h.flows[team] = f
+		f = &window{}
+		h.windows[team] = f
 	}
 	return f
 }
@@ -300,26 +300,26 @@ func (h *shape) flow(team string) *flow {
 // connections returns how many connections are allowed.
 func (h *shape) connections() int { return min(h.allowed, h.share) }
 
-// allow sets how many connections the host accepts.
-func (h *shape) allow(n int) {
+// setAllowed sets how many connections the host accepts.
+func (h *shape) setAllowed(n int) {
 	h.allowed = n
-	h.places.SetLimit(h.connections(), kept(h.connections()))
+	h.turns.SetLimit(h.connections(), reservedConnections(h.connections()))
 }
 
-// divide sets this node's share of the connections.
-func (h *shape) divide(n int) {
+// setShare sets this node's share of the connections.
+func (h *shape) setShare(n int) {
 	if n == h.share {
 		return
 	}
 	h.share = n
-	h.places.SetLimit(h.connections(), kept(h.connections()))
+	h.turns.SetLimit(h.connections(), reservedConnections(h.connections()))
 }
 
 // heard records the verdicts of a conversation with a destination.
-func (s *shaper) heard(destination string, verdicts []verdict, took time.Duration, now time.Time) {
+func (s *shaper) recordVerdicts(destination string, verdicts []verdict, took time.Duration, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.of(destination)
+	h := s.entry(destination)
 	h.quick = took < quick
 	strike, hint, took1 := 0, time.Duration(0), false
 	for _, v := range verdicts {
@@ -347,9 +347,9 @@ func (h *shape) recover(full int) {
 	if h.allowed >= full {
 		return
 	}
-	if h.taken++; h.taken >= 2*h.allowed {
-		h.allow(h.allowed + 1)
-		h.taken = 0
+	if h.deliveries++; h.deliveries >= 2*h.allowed {
+		h.setAllowed(h.allowed + 1)
+		h.deliveries = 0
 	}
 }
 
@@ -358,15 +358,15 @@ func (h *shape) strike(weight int, hint time.Duration, now time.Time) {
 	if now.Before(h.until) {
 		return // an answer to a message sent before the pause began
 	}
-	if h.strikes += weight; h.strikes < troubled && hint == 0 {
+	if h.strikes += weight; h.strikes < pauseThreshold && hint == 0 {
 		return
 	}
 	n := h.allowed
 	if h.share > 0 {
 		n = h.connections()
 	}
-	h.allow(max(1, n/2))
-	h.taken = 0
+	h.setAllowed(max(1, n/2))
+	h.deliveries = 0
 	h.pause = min(max(2*h.pause, pauseMin, hint), pauseMax)
 	h.until = now.Add(h.pause)
 }

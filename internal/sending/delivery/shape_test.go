@@ -27,35 +27,35 @@ func TestShaperBacksOff(t *testing.T) {
 		}
 	}
 	expect(8, 0)
-	s.heard("d", throttled, slow, now)
+	s.recordVerdicts("d", throttled, slow, now)
 	expect(8, 0) // one is no sign
-	s.heard("d", throttled, slow, now)
+	s.recordVerdicts("d", throttled, slow, now)
 	expect(0, pauseMin)
 	for range 5 {
-		s.heard("d", throttled, slow, now) // what was under way
+		s.recordVerdicts("d", throttled, slow, now) // what was under way
 	}
 	expect(0, pauseMin)
 	now = now.Add(pauseMin)
 	expect(4, 0)
-	s.heard("d", throttled, slow, now)
+	s.recordVerdicts("d", throttled, slow, now)
 	expect(0, 2*pauseMin) // the pause grows, and does not wait for another sign
 	for range 10 {
 		now = now.Add(pauseMax)
-		s.heard("d", throttled, slow, now)
+		s.recordVerdicts("d", throttled, slow, now)
 	}
 	expect(0, pauseMax)
 	now = now.Add(pauseMax)
 	expect(1, 0)
-	s.heard("d", took, slow, now)
-	s.heard("d", throttled, slow, now)
-	s.heard("d", throttled, slow, now)
+	s.recordVerdicts("d", took, slow, now)
+	s.recordVerdicts("d", throttled, slow, now)
+	s.recordVerdicts("d", throttled, slow, now)
 	expect(0, pauseMin) // a message that was taken makes the pause short again
 	now = now.Add(pauseMin)
 	for n, given := 0, 1; given < 8; n++ {
 		if n > 200 {
 			t.Fatal("connections do not come back")
 		}
-		s.heard("d", took, slow, now)
+		s.recordVerdicts("d", took, slow, now)
 		got, _ := s.limit("d", now)
 		if got > given+1 {
 			t.Fatalf("from %d connections to %d at once", given, got)
@@ -84,7 +84,7 @@ func TestShaperSigns(t *testing.T) {
 	} {
 		s, now := newShaper(4, 0), time.Now()
 		for _, v := range c.heard {
-			s.heard("d", v, time.Second, now)
+			s.recordVerdicts("d", v, time.Second, now)
 		}
 		if n, _ := s.limit("d", now); n == 0 != c.paused {
 			t.Errorf("%s: %d jobs may be in hand", c.name, n)
@@ -106,12 +106,12 @@ func TestShaperRate(t *testing.T) {
 				}
 				break
 			}
-			at, err := s.enter(t.Context(), "d", "team", "team")
+			at, err := s.acquire(t.Context(), "d", "team", "team")
 			if err != nil {
 				t.Fatal(err)
 			}
 			began++
-			at.leave(true, heard)
+			at.release(true, replied)
 		}
 	}
 	if began < 20 || began > 23 {
@@ -122,34 +122,34 @@ func TestShaperRate(t *testing.T) {
 func TestShaperPlaces(t *testing.T) {
 	t.Parallel()
 	s := newShaper(1, 0)
-	first, err := s.enter(t.Context(), "d", "team", "team")
+	first, err := s.acquire(t.Context(), "d", "team", "team")
 	if err != nil {
 		t.Fatal(err)
 	}
 	gone, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("stopping"))
-	if _, err := s.enter(gone, "d", "team", "team"); err == nil || err.Error() != "stopping" {
+	if _, err := s.acquire(gone, "d", "team", "team"); err == nil || err.Error() != "stopping" {
 		t.Errorf("entered a full destination: %v", err)
 	}
-	second := make(chan place)
+	second := make(chan slot)
 	go func() {
-		at, err := s.enter(context.WithoutCancel(t.Context()), "d", "team", "team")
+		at, err := s.acquire(context.WithoutCancel(t.Context()), "d", "team", "team")
 		if err != nil {
 			t.Error(err)
 		}
 		second <- at
 	}()
-	first.leave(true, heard)
-	(<-second).leave(true, heard)
-	h := s.of("d")
-	if h.entered != 0 || !h.places.Unused() {
+	first.release(true, replied)
+	(<-second).release(true, replied)
+	h := s.entry("d")
+	if h.inProgress != 0 || !h.turns.Unused() {
 		t.Errorf("places are lost: %+v", h)
 	}
-	s.heard("d", took, time.Millisecond, time.Now())
-	if n, _ := s.limit("d", time.Now()); n != ahead {
+	s.recordVerdicts("d", took, time.Millisecond, time.Now())
+	if n, _ := s.limit("d", time.Now()); n != prefetch {
 		t.Errorf("%d jobs in hand for a quick destination", n)
 	}
-	s.heard("d", took, time.Minute, time.Now())
+	s.recordVerdicts("d", took, time.Minute, time.Now())
 	if n, _ := s.limit("d", time.Now()); n != 1 {
 		t.Errorf("%d jobs in hand for a slow destination", n)
 	}
@@ -159,12 +159,12 @@ func TestShaperPlaces(t *testing.T) {
 func TestShaperForgets(t *testing.T) {
 	t.Parallel()
 	s, now := newShaper(20, 0), time.Now()
-	for i := range shapesKept + 500 {
+	for i := range shapesMax + 500 {
 		for range 2 {
-			s.heard(fmt.Sprintf("d%d.example", i), throttled, time.Second, now)
+			s.recordVerdicts(fmt.Sprintf("d%d.example", i), throttled, time.Second, now)
 		}
 	}
-	if n := len(s.shapes); n > shapesKept {
-		t.Errorf("%d destinations are kept, at most %d may be", n, shapesKept)
+	if n := len(s.shapes); n > shapesMax {
+		t.Errorf("%d destinations are kept, at most %d may be", n, shapesMax)
 	}
 }

@@ -146,7 +146,7 @@ func TestSuppressionsOfAFirstTry(t *testing.T) {
 		late := f.send(address(1), address(2))
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `UPDATE jobs SET created_at = created_at - $1`,
-				(trusted + time.Second).Microseconds())
+				(suppressionsMaxAge + time.Second).Microseconds())
 			return err
 		}); err != nil {
 			t.Fatal(err)
@@ -210,7 +210,7 @@ func TestSuppressedWhileItWaitsForATurn(t *testing.T) {
 		cfg.Dial = refuseDial(t)
 		dns := told{n.dns, make(chan struct{}, 1)}
 		f := newFixture(t, d, cfg, dns)
-		f.service.trusted = 0
+		f.service.suppressionsMaxAge = 0
 		seats := int64(f.service.c.MaxConnections)
 		if err := f.service.pool.seats.Acquire(t.Context(), "another", seats); err != nil {
 			t.Fatal(err)

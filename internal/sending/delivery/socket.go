@@ -21,21 +21,21 @@ func (s *socket) Close() error {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	if s.ended && !s.closed {
-		s.pool.leave(s.addr)
+		s.pool.uncountEnded(s.addr)
 	}
 	s.closed = true
 	return err
 }
 
-// leave stops counting an ended connection, because it was closed.
-func (p *pool) leave(addr string) {
+// uncountEnded stops counting an ended connection, because it was closed.
+func (p *pool) uncountEnded(addr string) {
 	if p.ending[addr]--; p.ending[addr] == 0 {
 		delete(p.ending, addr)
 	}
 }
 
-// ends counts a connection as ended.
-func (p *pool) ends(s *socket) {
+// markEnded counts a connection as ended.
+func (p *pool) markEnded(s *socket) {
 	if s == nil {
 		return
 	}
@@ -94,7 +94,7 @@ func (p *pool) addresses() map[string]bool {
 
 // trim ends the oldest kept connections to an address beyond n.
 func (p *pool) trim(addr string, n int) {
-	var ended []*link
+	var ended []*pooledConn
 	p.mu.Lock()
 	for _, mode := range modes {
 		k := poolKey{addr, mode}

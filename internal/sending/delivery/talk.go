@@ -30,7 +30,7 @@ func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope,
 	limited, cancel := context.WithTimeout(ctx, talkMax)
 	defer cancel()
 	for r.next < len(r.hops) {
-		out, news, again := s.say(limited, r.hops[r.next], r.team, env, msg)
+		out, news, again := s.tryHost(limited, r.hops[r.next], r.team, env, msg)
 		if news != nil {
 			return news, nil
 		}
@@ -54,30 +54,30 @@ func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope,
 	return nil, nil
 }
 
-// silence returns the outcome of a route whose hosts are all left alone now, so that no message need be composed.
-func (s *Service) silence(r *route, recipients int) (out outcome, ok bool) {
+// allInBackoff returns the outcome of a route whose hosts are all left alone now, so that no message need be composed.
+func (s *Service) allInBackoff(r *route, recipients int) (out outcome, ok bool) {
 	now := time.Now()
 	for _, h := range r.hops {
-		f, ok := s.hosts.silence(h.addr, r.team, now)
+		f, ok := s.hosts.backoff(h.addr, r.team, now)
 		if !ok || s.pool.has(h.key()) {
 			return outcome{}, false
 		}
 		conversation := out.conversation
-		out = leftAlone(h, f, recipients, now)
+		out = inBackoff(h, f, recipients, now)
 		out.conversation = conversation + out.conversation
 	}
 	return out, true
 }
 
-func leftAlone(h hop, f failure, recipients int, now time.Time) outcome {
-	return outcome{host: h.String(), answers: repeat(f.why, recipients),
+func inBackoff(h hop, f failure, recipients int, now time.Time) outcome {
+	return outcome{host: h.String(), answers: repeatAnswer(f.why, recipients),
 		conversation: fmt.Sprintf("* %s failed %d s ago and is not tried again so soon: %s\n", h,
 			int(now.Sub(f.at).Seconds()), f.why.reply)}
 }
 
-// say sends the message to one address, over a kept connection or a new one. again reports that this host was not given
+// tryHost sends the message to one address, over a kept connection or a new one. again reports that this host was not given
 // the recipients, so that the next host may be tried; news is as in talk.
-func (s *Service) say(ctx context.Context, h hop, team string, env smtpclient.Envelope, msg [][]byte) (out outcome,
+func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclient.Envelope, msg [][]byte) (out outcome,
 	news <-chan struct{}, again bool) {
 	began := time.Now()
 	may, news, f := s.hosts.begin(h.addr, team, began)
@@ -85,24 +85,24 @@ func (s *Service) say(ctx context.Context, h hop, team string, env smtpclient.En
 		return out, news, true
 	}
 	if !may {
-		return leftAlone(h, f, len(env.To), began), nil, true
+		return inBackoff(h, f, len(env.To), began), nil, true
 	}
-	defer func() { s.hosts.end(h.addr, team, out.heard, time.Since(began), time.Now()) }()
+	defer func() { s.hosts.end(h.addr, team, out.response, time.Since(began), time.Now()) }()
 	for {
 		l := s.pool.get(h.key())
 		kept := l != nil
 		if now := time.Now(); !kept {
-			if f, ok := s.hosts.silence(h.addr, team, now); ok {
-				return leftAlone(h, f, len(env.To), now), nil, true
+			if f, ok := s.hosts.backoff(h.addr, team, now); ok {
+				return inBackoff(h, f, len(env.To), now), nil, true
 			}
-			may, news, f := s.hosts.claim(h.addr, now)
+			may, news, f := s.hosts.claimDial(h.addr, now)
 			if news != nil {
 				return out, news, true
 			}
 			if !may {
-				return leftAlone(h, f, len(env.To), now), nil, true
+				return inBackoff(h, f, len(env.To), now), nil, true
 			}
-			s.hosts.makeRoom(h.addr)
+			s.hosts.closeExcess(h.addr)
 			if l, out, again = s.open(ctx, h, team, env); l == nil {
 				return out, nil, again
 			}
@@ -113,18 +113,18 @@ func (s *Service) say(ctx context.Context, h hop, team string, env smtpclient.En
 		out.conversation = l.conversation(out.host, out.tls, kept)
 		s.pool.put(l)
 		if err == nil {
-			s.hosts.moved(h.addr, team, time.Now())
-			out.heard = heard
+			s.hosts.recordAnswer(h.addr, team, time.Now())
+			out.response = replied
 			out.answers = make([]answer, len(env.To))
 			for i := range out.answers {
-				out.answers[i] = decided(result, i)
+				out.answers[i] = answerFor(result, i)
 			}
 			return out, nil, false
 		}
 		if e, ok := errors.AsType[*smtpclient.Error](err); ok && e.Stale && kept && ctx.Err() == nil {
 			continue // The host had closed the kept connection and read nothing of this message.
 		}
-		e, again := out.broken(err, env, result)
+		e, again := out.interrupt(err, env, result)
 		if e.Stage == smtpclient.StageBody && (errors.Is(e, jobs.ErrStopping) || errors.Is(e, jobs.ErrLost) ||
 			errors.Is(e, jobs.ErrUnsure)) {
 			out.withheld = e
@@ -133,9 +133,9 @@ func (s *Service) say(ctx context.Context, h hop, team string, env smtpclient.En
 		if stopped(ctx) {
 			return out, nil, again
 		}
-		out.judgeHearing(e)
+		out.setResponse(e)
 		if e.Timeout() {
-			s.hosts.stalled(h.addr, team, out.answers[0], time.Now())
+			s.hosts.recordStall(h.addr, team, out.answers[0], time.Now())
 		}
 		return out, nil, again
 	}
@@ -144,45 +144,45 @@ func (s *Service) say(ctx context.Context, h hop, team string, env smtpclient.En
 // stopped reports whether we canceled the conversation. Reaching talkMax does not count.
 func stopped(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
-// judgeHearing sets the kind of answer of a conversation that broke off.
-func (o *outcome) judgeHearing(e *smtpclient.Error) {
-	if o.heard = unanswered; e.Reply != nil {
-		o.heard = heard
+// setResponse sets the kind of answer of a conversation that broke off.
+func (o *outcome) setResponse(e *smtpclient.Error) {
+	if o.response = unanswered; e.Reply != nil {
+		o.response = replied
 	}
 }
 
 // open opens a connection to an address that claim permitted. If it fails, out is complete.
 func (s *Service) open(ctx context.Context, h hop, team string,
-	env smtpclient.Envelope) (l *link, out outcome, again bool) {
-	what, why := unheard, answer{}
-	defer func() { s.hosts.arrived(h.addr, what, why, time.Now()) }()
+	env smtpclient.Envelope) (l *pooledConn, out outcome, again bool) {
+	what, why := inconclusive, answer{}
+	defer func() { s.hosts.endDial(h.addr, what, why, time.Now()) }()
 	var counted *socket
 	l, err := s.pool.dial(h.key(), func() (*smtpclient.Conn, error) { return s.dial(ctx, h, team, &counted) })
 	if err == nil {
-		what, l.socket = answered, counted
+		what, l.socket = greeted, counted
 		return l, out, false
 	}
 	out.host = h.String()
-	e, again := out.broken(err, env, smtpclient.Result{})
+	e, again := out.interrupt(err, env, smtpclient.Result{})
 	if !stopped(ctx) {
-		out.judgeHearing(e)
+		out.setResponse(e)
 	}
 	switch why = out.answers[0]; {
 	case stopped(ctx):
 	case e.Stage == smtpclient.StageConnect, e.Stage == smtpclient.StageGreeting && e.Reply == nil,
 		e.Stage == smtpclient.StageHello && e.Timeout():
-		what = silent
+		what = noGreeting
 	case e.Timeout(): // The TLS handshake, whose mode the team chose.
-		what = answered
-		s.hosts.stalled(h.addr, team, why, time.Now())
+		what = greeted
+		s.hosts.recordStall(h.addr, team, why, time.Now())
 	default:
-		what = answered
+		what = greeted
 	}
 	return nil, out, again
 }
 
 // send calls Send of the connection. If that panics, the connection is closed, so that it is not counted forever.
-func (s *Service) send(ctx context.Context, l *link, env smtpclient.Envelope,
+func (s *Service) send(ctx context.Context, l *pooledConn, env smtpclient.Envelope,
 	msg [][]byte) (r smtpclient.Result, err error) {
 	done := false
 	defer func() {
@@ -195,8 +195,8 @@ func (s *Service) send(ctx context.Context, l *link, env smtpclient.Envelope,
 	return r, err
 }
 
-// decided returns the answer for recipient i.
-func decided(r smtpclient.Result, i int) answer {
+// answerFor returns the answer for recipient i.
+func answerFor(r smtpclient.Result, i int) answer {
 	a := answer{stage: smtpclient.StageFinal, reply: r.Recipient(i)}
 	switch {
 	case !r.Mail.Positive():
@@ -206,20 +206,20 @@ func decided(r smtpclient.Result, i int) answer {
 	case r.Data.Code != 354:
 		a.stage = smtpclient.StageData
 		if r.Data.Code == 0 { // The host accepted recipients but never answered DATA.
-			a.reply = local(451, "4.4.2", "the host did not answer to the message")
+			a.reply = ownReply(451, "4.4.2", "the host did not answer to the message")
 		}
 	}
 	return a
 }
 
-// broken sets the answers of a conversation that broke off or never began. Refusals of recipients before the break are
+// interrupt sets the answers of a conversation that broke off or never began. Refusals of recipients before the break are
 // kept. It reports whether the next host may be tried.
-func (o *outcome) broken(err error, env smtpclient.Envelope, r smtpclient.Result) (e *smtpclient.Error, again bool) {
+func (o *outcome) interrupt(err error, env smtpclient.Envelope, r smtpclient.Result) (e *smtpclient.Error, again bool) {
 	e, ok := errors.AsType[*smtpclient.Error](err)
 	if !ok {
 		e = &smtpclient.Error{Stage: smtpclient.StageConnect, Temporary: true, Err: err}
 	}
-	o.answers = repeat(interrupted(e), len(env.To))
+	o.answers = repeatAnswer(answerForError(e), len(env.To))
 	decidedFew := false
 	for i := range r.Rcpt {
 		if r.Mail.Positive() && r.Rcpt[i].Permanent() {
@@ -241,56 +241,56 @@ func (o *outcome) broken(err error, env smtpclient.Envelope, r smtpclient.Result
 	return e, false
 }
 
-// interrupted returns the answer that stands for an error.
-func interrupted(e *smtpclient.Error) answer {
+// answerForError returns the answer that stands for an error.
+func answerForError(e *smtpclient.Error) answer {
 	a := answer{stage: e.Stage, unknown: e.Sent}
 	switch why := e.Error(); {
 	case e.Sent:
 		a.stage = smtpclient.StageFinal
-		a.reply = local(451, "4.4.2", "the connection ended before the host said whether it took the message; it is sent "+
+		a.reply = ownReply(451, "4.4.2", "the connection ended before the host said whether it took the message; it is sent "+
 			"again with "+
 			"the same Message-ID: "+why)
 	case e.Reply != nil && (e.Reply.Temporary() || e.Reply.Permanent()):
 		a.reply = *e.Reply
 	case errors.Is(e, smtpclient.ErrNoTLS):
-		a.reply = local(454, "4.7.4", "the sending domain's setting `tls` is `enforced`, and the host offers no TLS")
+		a.reply = ownReply(454, "4.7.4", "the sending domain's setting `tls` is `enforced`, and the host offers no TLS")
 	case e.Stage == smtpclient.StageTLS:
-		a.reply = local(454, "4.7.5", "no secure connection: "+why)
+		a.reply = ownReply(454, "4.7.5", "no secure connection: "+why)
 	case e.Stage == smtpclient.StageAuth:
-		a.reply = local(454, "4.7.8", why)
+		a.reply = ownReply(454, "4.7.8", why)
 	case e.Stage == smtpclient.StageConnect:
-		a.reply = local(451, "4.4.1", "the host cannot be reached: "+why)
+		a.reply = ownReply(451, "4.4.1", "the host cannot be reached: "+why)
 	default:
-		a.reply = local(451, "4.4.2", "the conversation broke off: "+why)
+		a.reply = ownReply(451, "4.4.2", "the conversation broke off: "+why)
 	}
 	return a
 }
 
-// unplanned returns the answer when there is no host to try.
-func unplanned(err error) answer {
+// answerForPlanError returns the answer when there is no host to try.
+func answerForPlanError(err error) answer {
 	a := answer{stage: smtpclient.StageConnect}
 	switch {
 	case errors.Is(err, resolve.ErrNullMX):
-		a.reply = local(556, "5.1.10", err.Error())
+		a.reply = ownReply(556, "5.1.10", err.Error())
 	case errors.Is(err, resolve.ErrNoDomain), errors.Is(err, resolve.ErrNoHost):
-		a.reply = local(550, "5.1.2", err.Error())
+		a.reply = ownReply(550, "5.1.2", err.Error())
 	case errors.Is(err, errOurselves):
-		a.reply = local(554, "5.4.6", err.Error())
+		a.reply = ownReply(554, "5.4.6", err.Error())
 	case errors.Is(err, errPrivate):
-		a.reply = local(550, "5.4.4", err.Error())
+		a.reply = ownReply(550, "5.4.4", err.Error())
 	default:
-		a.reply = local(451, "4.4.3", err.Error())
+		a.reply = ownReply(451, "4.4.3", err.Error())
 	}
 	return a
 }
 
-// local returns a reply of our own in place of a host's.
-func local(code int, enhanced, text string) smtpclient.Reply {
-	return smtpclient.Reply{Code: code, Enhanced: enhanced, Text: bounded(strings.ToValidUTF8(text, "?"), replyMax/2),
+// ownReply returns a reply of our own in place of a host's.
+func ownReply(code int, enhanced, text string) smtpclient.Reply {
+	return smtpclient.Reply{Code: code, Enhanced: enhanced, Text: elideMiddle(strings.ToValidUTF8(text, "?"), replyMax/2),
 		Local: true}
 }
 
-func repeat(a answer, n int) []answer {
+func repeatAnswer(a answer, n int) []answer {
 	all := make([]answer, n)
 	for i := range all {
 		all[i] = a
@@ -298,8 +298,8 @@ func repeat(a answer, n int) []answer {
 	return all
 }
 
-// hurried is how long a team that holds more than an eighth of all connections waits for a greeting.
-const hurried = 30 * time.Second
+// shortGreeting is how long a team that holds more than an eighth of all connections waits for a greeting.
+const shortGreeting = 30 * time.Second
 
 // dial opens a connection. In opportunistic mode it falls back to an unencrypted one if the TLS handshake fails.
 //
@@ -313,7 +313,7 @@ func (s *Service) dial(ctx context.Context, h hop, team string, counted **socket
 		o.Username, o.Password = s.c.RelayUsername, s.c.RelayPassword
 	}
 	if s.pool.seats.Held(team) > int64(s.c.MaxConnections/8) {
-		o.Timeouts.Greeting = atMost(o.Timeouts.Greeting, s.hurried)
+		o.Timeouts.Greeting = atMost(o.Timeouts.Greeting, s.shortGreeting)
 	}
 	if h.mode == smtpclient.TLSOpportunistic && s.hosts.plainOnly(h.addr, time.Now()) {
 		o.TLS = smtpclient.TLSNone

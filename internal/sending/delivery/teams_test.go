@@ -196,7 +196,7 @@ func TestSilentHostsHoldUpTheirTeamAlone(t *testing.T) {
 				cfg.MaxConnections, cfg.Workers, cfg.LaneConnections = 40, 40, 1
 				cfg.Timeouts.Connect, cfg.Timeouts.Greeting, cfg.Timeouts.Final = time.Hour, time.Hour, time.Hour
 				f := newFixture(t, d, cfg, n.dns)
-				f.service.hurried = time.Hour
+				f.service.shortGreeting = time.Hour
 				f.flood(f.TeamOf("evil.dev"), "evil.dev", 400, func(i int) string { return fmt.Sprintf("a%d@%s", i, domainOf(i)) })
 				f.run()
 				g.full(t, 26) // 7/8 of all connections, and three quarters of these as no host has answered yet
@@ -226,7 +226,7 @@ func TestSilentHostsAreFoundOutOnce(t *testing.T) {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: context.DeadlineExceeded}
 	}
 	f := newFixture(t, dbtest.SQLite(t), cfg, n.dns)
-	f.service.hosts.silent = silentFor
+	f.service.hosts.backoffFirst = backoffFirst
 	f.flood(f.TeamOf("evil.dev"), "evil.dev", 400, func(i int) string { return fmt.Sprintf("a%d@%s", i, domainOf(i)) })
 	f.run()
 	f.await(events.EmailDelayed, 400)

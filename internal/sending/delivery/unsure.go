@@ -13,25 +13,25 @@ const (
 	// unsureTries is how many tries of an email may end without an answer to a message that the host has read in full.
 	// Once may be an accident. After two it is likely that the host accepts the message each time, and every try is a
 	// copy.
-	unsureTries = 2
+	unknownTries = 2
 	// unsureMin is the wait after that many tries; it doubles with each further one. A host that was restarted, or
 	// overloaded for an hour, has recovered by then, and a broken one is noticed by its operators within a day. With the
 	// default schedule an email makes at most 7 copies in three days, instead of 13.
-	unsureMin = 4 * time.Hour
-	unsureMax = 24 * time.Hour
+	unknownWaitMin = 4 * time.Hour
+	unknownWaitMax = 24 * time.Hour
 )
 
-// unsureWait returns the least wait after that many tries with an unknown outcome.
-func unsureWait(times int) time.Duration {
-	if times < unsureTries {
+// unknownWait returns the least wait after that many tries with an unknown outcome.
+func unknownWait(times int) time.Duration {
+	if times < unknownTries {
 		return 0
 	}
-	return min(unsureMin<<min(times-unsureTries, 10), unsureMax)
+	return min(unknownWaitMin<<min(times-unknownTries, 10), unknownWaitMax)
 }
 
-// hold returns how long an email must wait after an outcome because its host may already have accepted the message. It
+// holdUnknown returns how long an email must wait after an outcome because its host may already have accepted the message. It
 // then adds a note to the conversation.
-func (s *Service) hold(ctx context.Context, t *try, out *outcome) time.Duration {
+func (s *Service) holdUnknown(ctx context.Context, t *try, out *outcome) time.Duration {
 	if !slices.ContainsFunc(out.answers, func(a answer) bool { return a.unknown }) {
 		return 0
 	}
@@ -39,14 +39,14 @@ func (s *Service) hold(ctx context.Context, t *try, out *outcome) time.Duration 
 	if err != nil { // an outcome must be recorded, and a copy is worse than a delay
 		s.p.Log.Warn("cannot count the tries of an email whose outcome is not known; it is held back", "email", t.o.ID,
 			"error", err)
-		before = unsureTries
+		before = unknownTries
 	}
-	wait := unsureWait(before + 1)
+	wait := unknownWait(before + 1)
 	if wait > 0 {
 		note := fmt.Sprintf("* %d tries have ended like this: the host read the whole message and did not say whether it "+
 			"took it, so each may have delivered a copy. The next try, with the same Message-ID, waits for at least %d hours.\n",
 			before+1, int(wait.Hours()))
-		out.conversation = bounded(out.conversation, conversationMax-len(note)) + note
+		out.conversation = elideMiddle(out.conversation, conversationMax-len(note)) + note
 	}
 	return wait
 }

@@ -34,7 +34,7 @@ func TestHeldBackWhenNobodyKnows(t *testing.T) {
 				if len(all) != 3 {
 					t.Fatalf("%d attempts", len(all))
 				}
-				for i, hold := range []time.Duration{0, unsureMin, 2 * unsureMin} {
+				for i, hold := range []time.Duration{0, unknownWaitMin, 2 * unknownWaitMin} {
 					a := all[i]
 					wait := a.NextAt.Sub(a.StartedAt.Add(a.Duration))
 					if a.Outcome != "unknown" || wait < hold || wait > hold+time.Minute {
@@ -61,19 +61,19 @@ func TestUnsureWaits(t *testing.T) {
 	t.Parallel()
 	var got []time.Duration
 	for n := range 8 {
-		got = append(got, unsureWait(n))
+		got = append(got, unknownWait(n))
 	}
-	if diff := cmp.Diff([]time.Duration{0, 0, unsureMin, 2 * unsureMin, 4 * unsureMin, unsureMax, unsureMax, unsureMax},
+	if diff := cmp.Diff([]time.Duration{0, 0, unknownWaitMin, 2 * unknownWaitMin, 4 * unknownWaitMin, unknownWaitMax, unknownWaitMax, unknownWaitMax},
 		got); diff != "" {
 		t.Error(diff)
 	}
 	accepted, now, copies := time.Now(), time.Now(), 1
 	for {
-		wait, over := next(defaultSchedule, jobs.Job{Tries: copies - 1, CreatedAt: accepted}, now)
+		wait, over := nextWait(defaultSchedule, jobs.Job{Tries: copies - 1, CreatedAt: accepted}, now)
 		if over {
 			break
 		}
-		now = now.Add(max(wait, unsureWait(copies)))
+		now = now.Add(max(wait, unknownWait(copies)))
 		copies++
 	}
 	if copies != 7 {

@@ -59,9 +59,9 @@ func advance(ctx context.Context, tx *db.Tx, all []events.Event) {
 	}
 }
 
-// tracked reports whether a state is by opens and clicks. These advance only what was delivered, so they make no event
+// isTrackingState reports whether a state is by opens and clicks. These advance only what was delivered, so they make no event
 // of a delivery redundant.
-func tracked(to State) bool { return to == Opened || to == Clicked }
+func isTrackingState(to State) bool { return to == Opened || to == Clicked }
 
 // outranked reports whether another event of the same email makes event i redundant. With sameRecipient, only events of
 // the same recipient are compared.
@@ -70,7 +70,7 @@ func outranked(all []events.Event, i, r int, sameRecipient bool) bool {
 		e := &all[k]
 		to := stateOf[e.Type] // rank 0 if the event has no state
 		if unmailed(e) || e.EmailID != all[i].EmailID || sameRecipient && e.Recipient != all[i].Recipient ||
-			tracked(to) && !tracked(stateOf[all[i].Type]) {
+			isTrackingState(to) && !isTrackingState(stateOf[all[i].Type]) {
 			continue
 		}
 		if rank[to] > r || rank[to] == r && k < i {
@@ -87,14 +87,14 @@ func outranked(all []events.Event, i, r int, sameRecipient bool) bool {
 // message was for several, advances none of them.
 func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 	switch {
-	case e.Recipient != "" && tracked(to):
+	case e.Recipient != "" && isTrackingState(to):
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $3, rank = $4, updated_at = $5
 			WHERE email_id = $1 AND address = $2 AND rank < $4 AND rank >= $6`, e.EmailID, e.Recipient, string(to), rank[to],
 			e.At.UnixMicro(), settled)
 	case e.Recipient != "":
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $3, rank = $4, updated_at = $5
 			WHERE email_id = $1 AND address = $2 AND rank < $4`, e.EmailID, e.Recipient, string(to), rank[to], e.At.UnixMicro())
-	case to != Sent && !tracked(to):
+	case to != Sent && !isTrackingState(to):
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4
 			WHERE email_id = $1 AND rank < $3`, e.EmailID, string(to), rank[to], e.At.UnixMicro())
 	}
@@ -105,7 +105,7 @@ func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 		advanceUnmailed(ctx, tx, e)
 		return
 	}
-	if tracked(to) {
+	if isTrackingState(to) {
 		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3 AND rank >= $4`, e.EmailID,
 			string(to), rank[to], settled)
 		return

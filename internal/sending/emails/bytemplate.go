@@ -9,9 +9,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 )
 
-// pinned is the version of a template that an email is sent with. The drafts of a batch wait for each other, so it
+// templateVersion is the version of a template that an email is sent with. The drafts of a batch wait for each other, so it
 // holds what is needed of the content, and not its text.
-type pinned struct {
+type templateVersion struct {
 	templateID string
 	content    content.Ref
 	hasHTML    bool
@@ -22,17 +22,17 @@ type pinned struct {
 // draft applies the rules of an email after what it takes from its template was filled in.
 func (s *Service) draft(ctx context.Context, teamID string, in Send, batch bool) (*draft, error) {
 	if len(in.To) > 0 { // otherwise check reports that, and no look-up is needed
-		if _, err := s.byTemplate(ctx, teamID, &in); err != nil {
+		if _, err := s.resolveTemplate(ctx, teamID, &in); err != nil {
 			return nil, err
 		}
 	}
 	return s.check(in, s.d.Now(), batch)
 }
 
-// byTemplate finds the template of an email, pins its published version, and sets the sender, the subject and the
+// resolveTemplate finds the template of an email, pins its published version, and sets the sender, the subject and the
 // addresses for replies where the caller gives none. It does nothing if the email has no template, or if check will
 // report an error for which no look-up is needed. It returns the content of the version, nil without a template.
-func (s *Service) byTemplate(ctx context.Context, teamID string, in *Send) (*content.Compiled, error) {
+func (s *Service) resolveTemplate(ctx context.Context, teamID string, in *Send) (*content.Compiled, error) {
 	if !in.HasTemplate || in.TemplateID == "" || in.Broken != nil || in.HTML != nil || in.Text != nil {
 		return nil, nil
 	}
@@ -46,7 +46,7 @@ func (s *Service) byTemplate(ctx context.Context, teamID string, in *Send) (*con
 	}
 	c := t.Content
 	in.values = c.Used(all)
-	in.template = &pinned{t.TemplateID, c.Ref, c.HasHTML(), c.Size(in.values), c.Empty(in.values)}
+	in.template = &templateVersion{t.TemplateID, c.Ref, c.HasHTML(), c.Size(in.values), c.Empty(in.values)}
 	// Only what is taken is checked: a subject of the request's own makes the template's harmless.
 	if in.From == "" {
 		if err := c.CheckFrom(in.values); err != nil {
@@ -106,7 +106,7 @@ type ByTemplate struct {
 func (s *Service) MailingByTemplate(ctx context.Context, by teams.Actor, in ByTemplate) (*Mailing, error) {
 	send := Send{From: in.From, To: []string{in.To}, ReplyTo: in.ReplyTo, Subject: in.Subject, Tags: in.Tags,
 		TopicID: in.TopicID, TemplateID: in.TemplateID, HasTemplate: true, Variables: in.Variables}
-	c, err := s.byTemplate(ctx, by.TeamID, &send)
+	c, err := s.resolveTemplate(ctx, by.TeamID, &send)
 	if err != nil {
 		return nil, err
 	}

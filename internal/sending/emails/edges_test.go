@@ -48,9 +48,9 @@ func TestFill(t *testing.T) {
 		for i := range c.some {
 			c.some[i].id = fmt.Sprint(i)
 		}
-		b := fill(c.some)
-		if len(b.ids) != c.ids || len(b.left) != c.left || b.last != c.last || b.more != c.more {
-			t.Errorf("%s: %d are deleted and %d left, up to %q, more %v", c.name, len(b.ids), len(b.left), b.last, b.more)
+		b := fillBatch(c.some)
+		if len(b.ids) != c.ids || len(b.unsettled) != c.left || b.last != c.last || b.more != c.more {
+			t.Errorf("%s: %d are deleted and %d left, up to %q, more %v", c.name, len(b.ids), len(b.unsettled), b.last, b.more)
 		}
 		if next := b.next(); c.more && next != c.last || !c.more && next != "" {
 			t.Errorf("%s: it goes on behind %q", c.name, next)
@@ -127,11 +127,11 @@ func TestUnread(t *testing.T) {
 		{"a row that is lost", t.Context(), fmt.Errorf("read: %w", db.ErrNoRows), fault.Internal},
 		{"a mistake", t.Context(), mistake, fault.Invalid},
 	} {
-		if err := unread(c.ctx, c.err); fault.KindOf(err) != c.want || c.want != fault.Unavailable && !errors.Is(err, c.err) {
+		if err := unreadable(c.ctx, c.err); fault.KindOf(err) != c.want || c.want != fault.Unavailable && !errors.Is(err, c.err) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	if err := unread(t.Context(), nil); err != nil {
+	if err := unreadable(t.Context(), nil); err != nil {
 		t.Errorf("nothing: %v", err)
 	}
 	if isLost(fs.ErrPermission) {
@@ -151,7 +151,7 @@ func TestMaybe(t *testing.T) {
 		{1, "k", []string{"The email may", "same idempotency key"}},
 	} {
 		a := &answer{IDs: make([]string, c.ids), key: Idempotency{Key: c.key}}
-		err := a.maybe(fmt.Errorf("commit: %w", db.ErrUnknown))
+		err := a.unknownError(fmt.Errorf("commit: %w", db.ErrUnknown))
 		for _, text := range c.says {
 			if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), text) {
 				t.Errorf("%d emails, key %q: %v, want %q", c.ids, c.key, err, text)
@@ -206,11 +206,11 @@ func TestFromMessageID(t *testing.T) {
 // A text is stored without its NULs, which PostgreSQL does not take, and as it is otherwise.
 func TestShown(t *testing.T) {
 	for in, want := range map[string]string{"": "", "a": "a", "\x00a": "a", "a\x00b\x00": "ab"} {
-		if got := shown(&in); got == nil || *got != want {
+		if got := stripNUL(&in); got == nil || *got != want {
 			t.Errorf("%q is shown as %v", in, got)
 		}
 	}
-	if shown(nil) != nil {
+	if stripNUL(nil) != nil {
 		t.Error("no text is shown as one")
 	}
 }
@@ -219,14 +219,14 @@ func TestShown(t *testing.T) {
 func TestRunningKeys(t *testing.T) {
 	r := running{m: map[string]bool{}}
 	for i, enters := range []bool{true, false, false} {
-		if r.enter("a") != enters {
+		if r.acquire("a") != enters {
 			t.Errorf("request %d is carried out: %v", i, !enters)
 		}
 	}
-	if !r.enter("b") {
+	if !r.acquire("b") {
 		t.Error("another key waits")
 	}
-	if r.leave("a"); !r.enter("a") || r.enter("b") {
+	if r.release("a"); !r.acquire("a") || r.acquire("b") {
 		t.Error("not the key that was left is free")
 	}
 }

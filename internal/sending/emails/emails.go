@@ -122,10 +122,10 @@ func isPrivate(by teams.ActorKind, tags []Tag) bool {
 	return by == teams.SystemActor && slices.Contains(tags, Private)
 }
 
-// heeded returns those of the suppressions of its recipients that keep an email from being sent. One that is private is
+// blocking returns those of the suppressions of its recipients that keep an email from being sent. One that is private is
 // sent despite a bounce: whoever asks for a link to a new password would wait for it in vain, as nobody but the operator
 // sees that the address is suppressed. What its owner reported as spam, and what was added by hand, holds for it too.
-func heeded(blocked map[string]suppressions.Suppression, private bool) map[string]suppressions.Suppression {
+func blocking(blocked map[string]suppressions.Suppression, private bool) map[string]suppressions.Suppression {
 	if private {
 		maps.DeleteFunc(blocked, func(_ string, b suppressions.Suppression) bool {
 			return b.Origin == suppressions.Bounce
@@ -163,8 +163,8 @@ type Send struct {
 	HasTemplate bool
 	Variables   map[string]scalar.Value // of the template
 
-	template *pinned       // set by byTemplate
-	values   render.Values // of the template's placeholders
+	template *templateVersion // set by byTemplate
+	values   render.Values    // of the template's placeholders
 
 	// Broken is the error of a rule that was already found broken while the request was decoded. The email is refused with
 	// it.
@@ -200,13 +200,15 @@ type Email struct {
 	isRaw  bool // its caller composed it
 	shared shared
 
-	hasHTML   bool // in a body of its own that we compose
-	eachAlone bool // each recipient gets a message of its own
+	hasHTML         bool // in a body of its own that we compose
+	onePerRecipient bool // each recipient gets a message of its own
 }
 
-// canBeLeft reports whether the recipients of an email have a link to leave: its topic, or all that has one and all
+// canUnsubscribe reports whether the recipients of an email have a link to leave: its topic, or all that has one and all
 // broadcasts and automations, if it has none itself.
-func (e *Email) canBeLeft() bool { return e.TopicID != "" || e.BroadcastID != "" || e.ContactID != "" }
+func (e *Email) canUnsubscribe() bool {
+	return e.TopicID != "" || e.BroadcastID != "" || e.ContactID != ""
+}
 
 // Recipient is one envelope address of an email, with its state.
 type Recipient struct {

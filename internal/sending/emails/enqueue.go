@@ -151,7 +151,7 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 	if err != nil {
 		return nil, err
 	}
-	var some []*entry
+	var some []*enqueueItem
 	n := 0
 	for i, one := range to {
 		key, why := list[i].Key(), one.Refused
@@ -159,7 +159,7 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 			why = refused[key]
 		}
 		if m.SkipUnmailable && entered[i].Err == nil {
-			entered[i].SkipReason = leftOut(key, blocked, why)
+			entered[i].SkipReason = skipReason(key, blocked, why)
 		}
 		if entered[i].Err != nil || entered[i].SkipReason != "" {
 			continue
@@ -173,7 +173,7 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 			entered[i].Err = err
 			continue
 		}
-		some = append(some, &entry{e, i, size, why})
+		some = append(some, &enqueueItem{e, i, size, why})
 		if _, suppressed := blocked[key]; !suppressed && why == "" {
 			n++
 		}
@@ -190,11 +190,11 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 		}
 		insertRecipient(ctx, tx, e, 0, &list[i])
 		memory := memoryFor(size, 0)
-		tracked := tracks(m.from.Tracking) && m.content.HasHTML()
+		tracked := isTracking(m.from.Tracking) && m.content.HasHTML()
 		if tracked {
 			memory += memoryOfTracking(size)
 		}
-		e.eachAlone = tracked || e.TopicID != ""
+		e.onePerRecipient = tracked || e.TopicID != ""
 		all = append(all, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
 			Type: events.EmailQueued})
 		to, failed := list[i:i+1], []events.Event(nil)
@@ -210,16 +210,16 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 	return entered, s.recorder.Record(ctx, tx, all...)
 }
 
-// entry is an email that Enqueue enters.
-type entry struct {
+// enqueueItem is an email that Enqueue enters.
+type enqueueItem struct {
 	*Email
 	at      int   // in the list of recipients
 	size    int64 // octets of its texts
 	refused contacts.Refusal
 }
 
-// leftOut returns why an address is not mailed, "" if it is.
-func leftOut(key string, blocked map[string]suppressions.Suppression, refused contacts.Refusal) string {
+// skipReason returns why an address is not mailed, "" if it is.
+func skipReason(key string, blocked map[string]suppressions.Suppression, refused contacts.Refusal) string {
 	if _, ok := blocked[key]; ok {
 		return AddressSuppressed
 	}
@@ -255,7 +255,7 @@ func (s *Service) Mailable(ctx context.Context, teamID, from string) (func(addre
 			return nil, err
 		}
 	}
-	writesTo, err := s.writesTo(ctx, teamID, of)
+	writesTo, err := s.recipientFilter(ctx, teamID, of)
 	return func(address string) bool {
 		a, err := s.mailable(address)
 		return err == nil && writesTo(a)

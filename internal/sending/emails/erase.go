@@ -16,8 +16,8 @@ const (
 	erasedEmails  = "sent emails to nobody else, deleted"
 	erasedNames   = "sent emails to others too, in which it was replaced"
 	erasedBodies  = "of these, contents deleted because they name it"
-	leftUnsettled = "sent emails LEFT, still to be delivered"
-	leftUncounted = "sent emails LEFT, too recent"
+	keptUnsettled = "sent emails LEFT, still to be delivered"
+	keptUncounted = "sent emails LEFT, too recent"
 )
 
 // EraseAddress erases an address from sent emails. An email to that address alone is deleted with everything that
@@ -26,7 +26,7 @@ const (
 // composed it, because its header may contain the address. Emails that are not settled are left, and counted.
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
-	erase := func(some []addressed, err error) error {
+	erase := func(some []matchedEmail, err error) error {
 		for i := range some {
 			if err := s.eraseIn(ctx, a, &some[i], scope.DryRun, &found); err != nil {
 				return fmt.Errorf("in email %s: %w", some[i].id, err)
@@ -36,14 +36,14 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 	}
 	if scope.All {
 		err = db.Walk(ctx, s.d.Reader, "email_recipients WHERE TRUE", "email_id", nil, func(after, upTo string) error {
-			return erase(emailsTo(ctx, s.d.Reader, a, ofAll(after, upTo)))
+			return erase(emailsTo(ctx, s.d.Reader, a, scopeAll(after, upTo)))
 		})
 	} else {
 		// A team pays for its own emails, not for those of all.
 		for _, teamID := range scope.Teams {
 			if err == nil {
 				err = db.Walk(ctx, s.d.Reader, "emails WHERE team_id = $1", "id", []any{teamID}, func(after, upTo string) error {
-					return erase(emailsTo(ctx, s.d.Reader, a, ofTeam(teamID, after, upTo)))
+					return erase(emailsTo(ctx, s.d.Reader, a, scopeTeam(teamID, after, upTo)))
 				})
 			}
 		}
@@ -54,11 +54,11 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 	return found, nil
 }
 
-func (s *Service) eraseIn(ctx context.Context, a erasure.Address, e *addressed, dryRun bool,
+func (s *Service) eraseIn(ctx context.Context, a erasure.Address, e *matchedEmail, dryRun bool,
 	found *erasure.Report) error {
 	switch {
 	case !e.settled:
-		found.Leave(leftUnsettled, erasure.LeftLater, 1)
+		found.Leave(keptUnsettled, erasure.LeftLater, 1)
 		return nil
 	case e.others > 0:
 		return s.replaceIn(ctx, a, e, dryRun, found)
@@ -70,13 +70,13 @@ func (s *Service) eraseIn(ctx context.Context, a erasure.Address, e *addressed, 
 	if len(gone) > 0 {
 		found.Add(erasedEmails, 1)
 	} else if err == nil {
-		found.Leave(leftUncounted, erasure.LeftSoon, 1)
+		found.Leave(keptUncounted, erasure.LeftSoon, 1)
 	}
 	return err
 }
 
 // replaceIn replaces the address in an email that has other recipients too.
-func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *addressed, dryRun bool,
+func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *matchedEmail, dryRun bool,
 	found *erasure.Report) error {
 	named, err := contentNames(ctx, s.d.Reader, a, e.id)
 	if err != nil {
@@ -114,9 +114,9 @@ func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *addressed
 	})
 }
 
-// without returns the stored recipients of an email with the address replaced by the placeholder.
-func without(a erasure.Address, text string) (string, error) {
-	var to stored
+// replaceInLists returns the stored recipients of an email with the address replaced by the placeholder.
+func replaceInLists(a erasure.Address, text string) (string, error) {
+	var to recipientLists
 	if err := json.Unmarshal([]byte(text), &to); err != nil {
 		return "", fmt.Errorf("read recipients: %w", err)
 	}
@@ -134,5 +134,5 @@ func without(a erasure.Address, text string) (string, error) {
 	return string(encoded), nil
 }
 
-// namesIt reports whether one of the texts contains the address.
-func namesIt(a erasure.Address, texts ...string) bool { return slices.ContainsFunc(texts, a.In) }
+// anyContains reports whether one of the texts contains the address.
+func anyContains(a erasure.Address, texts ...string) bool { return slices.ContainsFunc(texts, a.In) }

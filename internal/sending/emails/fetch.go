@@ -55,25 +55,25 @@ func (s *Service) fetchAndRelease(ctx context.Context, j jobs.Job) error {
 	}
 	fetched, err := s.fetch(ctx, &e, files)
 	if _, ours := errors.AsType[*storeError](err); ours {
-		s.forget(ctx, fetched...) // keep no files for later tries: a full store would fill further with each
+		s.discardFiles(ctx, fetched...) // keep no files for later tries: a full store would fill further with each
 		return err
 	}
 	if err != nil {
-		return s.fetchAgain(ctx, j, &e, fetched, err)
+		return s.retryFetch(ctx, j, &e, fetched, err)
 	}
 	var octets int64
 	for _, a := range fetched {
 		octets += a.Size
 	}
-	return s.handOver(ctx, j, &e, octets, func(tx *db.Tx) {
+	return s.enqueueDeliveries(ctx, j, &e, octets, func(tx *db.Tx) {
 		for _, a := range fetched {
 			setFetched(ctx, tx, a)
 		}
 	})
 }
 
-// unfetched reports whether the attachment's path is still to be fetched.
-func (a *Attachment) unfetched() bool { return a.path != "" && a.blobKey == "" }
+// needsFetch reports whether the attachment's path is still to be fetched.
+func (a *Attachment) needsFetch() bool { return a.path != "" && a.blobKey == "" }
 
 // fetch downloads the attachments that were given by path and stores them, so that later tries send the same content. A
 // path that occurs twice is fetched once. It returns the attachments that it fetched, also when it fails.
@@ -90,7 +90,7 @@ func (s *Service) fetch(ctx context.Context, e *Email, files []Attachment) (fetc
 	}
 	for i := range files {
 		a := &files[i]
-		if !a.unfetched() {
+		if !a.needsFetch() {
 			continue
 		}
 		if from := same[a.path]; from != nil {
@@ -158,13 +158,13 @@ type storeError struct{ err error }
 func (e *storeError) Error() string { return "store it: " + e.err.Error() }
 func (e *storeError) Unwrap() error { return e.err }
 
-// source remembers the error of reading, to distinguish it from one of storing.
-type source struct {
+// errorReader remembers the error of reading, to distinguish it from one of storing.
+type errorReader struct {
 	io.Reader
 	err error
 }
 
-func (r *source) Read(p []byte) (int, error) {
+func (r *errorReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		r.err = err
@@ -174,7 +174,7 @@ func (r *source) Read(p []byte) (int, error) {
 
 func (s *Service) storeFetched(ctx context.Context, a *Attachment, content io.Reader) error {
 	key := newFileKey()
-	from := &source{Reader: content}
+	from := &errorReader{Reader: content}
 	n, err := s.blobs.Put(ctx, key, from)
 	if err != nil && from.err == nil {
 		return &storeError{err}
@@ -186,11 +186,11 @@ func (s *Service) storeFetched(ctx context.Context, a *Attachment, content io.Re
 	return nil
 }
 
-// fetchAgain stores what was fetched and schedules another try, or fails the email after the last one. A host that is
+// retryFetch stores what was fetched and schedules another try, or fails the email after the last one. A host that is
 // busy with other emails does not count as a try; nor does a crash or a failure of our own.
-func (s *Service) fetchAgain(ctx context.Context, j jobs.Job, e *Email, fetched []*Attachment, cause error) error {
+func (s *Service) retryFetch(ctx context.Context, j jobs.Job, e *Email, fetched []*Attachment, cause error) error {
 	if ctx.Err() != nil {
-		s.forget(ctx, fetched...)
+		s.discardFiles(ctx, fetched...)
 		return ctx.Err()
 	}
 	wait := fetchWaits[min(j.Tries, len(fetchWaits)-1)]
@@ -199,7 +199,7 @@ func (s *Service) fetchAgain(ctx context.Context, j jobs.Job, e *Email, fetched 
 		last, again = s.d.Now().Sub(j.CreatedAt) > busyMax, s.q.Wait
 	}
 	if last {
-		s.forget(ctx, fetched...)
+		s.discardFiles(ctx, fetched...)
 		s.log.Warn("an attachment could not be fetched, and its email fails", "email", e.ID, "team", e.TeamID,
 			"tries", j.Tries+1, "error", cause)
 		return s.fail(ctx, j, e, "attachment_fetch_failed")
@@ -215,24 +215,24 @@ func (s *Service) fetchAgain(ctx context.Context, j jobs.Job, e *Email, fetched 
 	})
 }
 
-// toFetch finishes a release job and enters the fetch job of its email. From here on the email counts in its team's
+// scheduleFetch finishes a release job and enters the fetch job of its email. From here on the email counts in its team's
 // quota, with all of its recipients: who is suppressed is looked up when the files are there.
-func (s *Service) toFetch(ctx context.Context, j jobs.Job, e *Email) error {
+func (s *Service) scheduleFetch(ctx context.Context, j jobs.Job, e *Email) error {
 	to, err := pending(ctx, s.d.Reader, e.ID, "")
 	if err != nil {
 		return err
 	}
-	return s.within(ctx, j, e, len(to), func(tx *db.Tx) error {
+	return s.beginCounted(ctx, j, e, len(to), func(tx *db.Tx) error {
 		s.q.Insert(ctx, tx, fetchJob(e))
 		if e.LastEvent != Scheduled {
 			return nil
 		}
-		return s.recorder.Record(ctx, tx, queuedNow(e))
+		return s.recorder.Record(ctx, tx, queuedEvent(e))
 	})
 }
 
-// queuedNow is the event of a scheduled email that becomes queued because its time has come.
-func queuedNow(e *Email) events.Event {
+// queuedEvent is the event of a scheduled email that becomes queued because its time has come.
+func queuedEvent(e *Email) events.Event {
 	return events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
 		Type: events.EmailQueued}
 }

@@ -50,7 +50,7 @@ func TestFetchAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := d.Now()
-			if err := s.fetchAgain(t.Context(), j, e, c.fetched, c.cause); err != nil {
+			if err := s.retryFetch(t.Context(), j, e, c.fetched, c.cause); err != nil {
 				t.Fatal(err)
 			}
 			var left, counted int

@@ -29,10 +29,10 @@ type answer struct {
 	then func(ctx context.Context, tx *db.Tx, emailID string) error // of the one email; see SendThen
 }
 
-// maybe returns the error of a request of which it is unknown whether it was accepted, or still will be. With a key it
+// unknownError returns the error of a request of which it is unknown whether it was accepted, or still will be. With a key it
 // can be repeated safely: the key either was stored with the email or is free, and until that is decided, a transaction
 // that inserts the same key waits.
-func (a *answer) maybe(err error) error {
+func (a *answer) unknownError(err error) error {
 	what, advice := "The email", "Repeat the request with the same idempotency key: it is not sent twice."
 	if len(a.IDs) > 1 {
 		what = "The emails"
@@ -52,7 +52,7 @@ type running struct {
 	m  map[string]bool
 }
 
-func (r *running) enter(k string) bool {
+func (r *running) acquire(k string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.m[k] {
@@ -62,7 +62,7 @@ func (r *running) enter(k string) bool {
 	return true
 }
 
-func (r *running) leave(k string) {
+func (r *running) release(k string) {
 	r.mu.Lock()
 	delete(r.m, k)
 	r.mu.Unlock()
@@ -107,12 +107,12 @@ func (s *Service) once(ctx context.Context, by teams.Actor, key Idempotency, do 
 		return a, fault.New(fault.BadIdempotencyKey, "Idempotency-Key", "The idempotency key must have 1 to 256 characters.")
 	}
 	token := by.TeamID + "\x00" + key.Scope + "\x00" + key.Key
-	if !s.running.enter(token) {
+	if !s.running.acquire(token) {
 		return a, fault.New(fault.InFlight, "Idempotency-Key",
 			"A request with this idempotency key is still being carried out. "+
 				"Try again in a moment.")
 	}
-	defer s.running.leave(token)
+	defer s.running.release(token)
 	if old, err := s.recall(ctx, by.TeamID, key); err != nil || old != nil {
 		return deref(old), err
 	}
@@ -137,7 +137,7 @@ func deref(a *answer) answer {
 // EarlierResult returns the id of the first thing that a request with an idempotency key has made in the last 24 hours,
 // whatever its payload was; "" if there is none.
 func (s *Service) EarlierResult(ctx context.Context, teamID, scope, key string) (string, error) {
-	a, err := s.stored(ctx, teamID, scope, key)
+	a, err := s.storedAnswer(ctx, teamID, scope, key)
 	if err != nil || a == nil || len(a.IDs) == 0 {
 		return "", err
 	}
@@ -146,7 +146,7 @@ func (s *Service) EarlierResult(ctx context.Context, teamID, scope, key string) 
 
 // recall returns the stored answer of the key, nil if it has none.
 func (s *Service) recall(ctx context.Context, teamID string, key Idempotency) (*answer, error) {
-	a, err := s.stored(ctx, teamID, key.Scope, key.Key)
+	a, err := s.storedAnswer(ctx, teamID, key.Scope, key.Key)
 	if err == nil && a != nil && a.key.Hash != key.Hash {
 		return nil, fault.New(fault.IdempotencyMismatch, "Idempotency-Key",
 			"This idempotency key was used with another payload. "+
@@ -155,8 +155,8 @@ func (s *Service) recall(ctx context.Context, teamID string, key Idempotency) (*
 	return a, err
 }
 
-// stored returns the answer that is stored for a key, nil if there is none.
-func (s *Service) stored(ctx context.Context, teamID, scope, key string) (*answer, error) {
+// storedAnswer returns the answer that is stored for a key, nil if there is none.
+func (s *Service) storedAnswer(ctx context.Context, teamID, scope, key string) (*answer, error) {
 	a := answer{key: Idempotency{Scope: scope, Key: key}}
 	var response string
 	var created int64

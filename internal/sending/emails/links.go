@@ -67,14 +67,14 @@ func (s *Service) Download(ctx context.Context, token string) (Attachment, io.Re
 			return a, nil, gone
 		}
 	}
-	return a, content, unread(ctx, err)
+	return a, content, unreadable(ctx, err)
 }
 
 func isLost(err error) bool { return errors.Is(err, blob.ErrNotFound) || errors.Is(err, db.ErrNoRows) }
 
-// unread converts an error of reading content: to a fault of kind Unavailable where trying again may help. Lost
+// unreadable converts an error of reading content: to a fault of kind Unavailable where trying again may help. Lost
 // content, cancellation and other faults are returned unchanged.
-func unread(ctx context.Context, err error) error {
+func unreadable(ctx context.Context, err error) error {
 	if err == nil || isLost(err) || ctx.Err() != nil || fault.KindOf(err) != fault.Internal {
 		return err
 	}

@@ -19,18 +19,18 @@ var unsubscribePlaceholder = regexp.MustCompile(
 	`\{\{\{\s*(?:escape\s+)?(?:POSTRIDER_|RESEND_)?UNSUBSCRIBE_URL\s*(?:\|[^{}]*)?\}\}\}` +
 		`|\{\{\s*(?:POSTRIDER_|RESEND_)?UNSUBSCRIBE_URL\s*\}\}`)
 
-// listing is what a message says to its one recipient of how to leave the topic of its email, or all broadcasts and
+// unsubscribeInfo is what a message says to its one recipient of how to leave the topic of its email, or all broadcasts and
 // automations of the team if it is of one that has no topic. It is the zero listing, which says nothing, for other
 // emails without a topic and for a message to several.
-type listing struct {
+type unsubscribeInfo struct {
 	url string // of the page of the recipient's subscriptions, which also takes the POST of RFC 8058
 	id  string // of the list, by RFC 2919
 }
 
-// listing returns what the message to o.To says of how to leave. It is the same each time.
-func (s *Service) listing(o *Outgoing) (l listing) {
+// unsubscribeInfo returns what the message to o.To says of how to leave. It is the same each time.
+func (s *Service) unsubscribeInfo(o *Outgoing) (l unsubscribeInfo) {
 	e := &o.row.Email
-	if !e.canBeLeft() || len(o.To) != 1 || s.c.PublicURL == "" {
+	if !e.canUnsubscribe() || len(o.To) != 1 || s.c.PublicURL == "" {
 		return l
 	}
 	to, err := message.ParseAddress(o.To[0])
@@ -51,7 +51,7 @@ const maxListID = 255
 
 // fields are the fields that are added: what the sender gave itself stays. The post field says what the link of the
 // other does, so it is added only together with that; our link also does what a sender's own post field says.
-func (l listing) fields(has func(name string) bool) (all []message.Field) {
+func (l unsubscribeInfo) fields(has func(name string) bool) (all []message.Field) {
 	if l.url == "" {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (l listing) fields(has func(name string) bool) (all []message.Field) {
 }
 
 // add returns the header fields of a message with those of the listing.
-func (l listing) add(given []message.Field) []message.Field {
+func (l unsubscribeInfo) add(given []message.Field) []message.Field {
 	added := l.fields(func(name string) bool {
 		return slices.ContainsFunc(given, func(f message.Field) bool { return strings.EqualFold(f.Name, name) })
 	})
@@ -77,7 +77,7 @@ func (l listing) add(given []message.Field) []message.Field {
 
 // before returns a message that its caller composed, with the fields of the listing before its own. Its text is not
 // changed.
-func (l listing) before(text []byte) []byte {
+func (l unsubscribeInfo) before(text []byte) []byte {
 	var added bytes.Buffer
 	for _, f := range l.fields(func(name string) bool { return hasField(text, name) }) {
 		added.WriteString(f.Name + ": " + f.Value + "\r\n")
@@ -104,7 +104,7 @@ func hasField(text []byte, name string) bool {
 }
 
 // fill returns a text that is no template with the recipient's link in its places.
-func (l listing) fill(text string) string {
+func (l unsubscribeInfo) fill(text string) string {
 	if l.url == "" || !strings.Contains(text, "UNSUBSCRIBE_URL") {
 		return text
 	}
@@ -112,7 +112,7 @@ func (l listing) fill(text string) string {
 }
 
 // values returns the values of a template's placeholders with the recipient's link among them.
-func (l listing) values(v render.Values) render.Values {
+func (l unsubscribeInfo) values(v render.Values) render.Values {
 	if l.url == "" {
 		return v
 	}

@@ -212,9 +212,9 @@ func (s *Service) DropSuppressed(ctx context.Context, o *Outgoing) (skipped []ev
 		if err != nil {
 			return nil, err
 		}
-		blocked = heeded(blocked, isPrivate(e.Actor.Kind, e.Tags))
+		blocked = blocking(blocked, isPrivate(e.Actor.Kind, e.Tags))
 	}
-	return append(skipped, removeAddresses(o, keys, blocked, skip)...), nil
+	return append(skipped, removeAddresses(o, keys, blocked, suppressedEvent)...), nil
 }
 
 // keys returns the keys of the addresses in o.To, in order; see [message.Address.Key].
@@ -300,7 +300,7 @@ func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
 			return 0, fmt.Errorf("look up the size of email %s: %w", emailID, err)
 		}
 		n := memoryFor(z.texts, z.attachments)
-		if tracks(on) {
+		if isTracking(on) {
 			n += memoryOfTracking(z.texts)
 		}
 		return n, nil
@@ -335,7 +335,7 @@ func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
 func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	if o.body.parts&isRaw != 0 {
 		text, err := s.raw(ctx, o.TeamID, o.ID)
-		return s.listing(o).before(text), err
+		return s.unsubscribeInfo(o).before(text), err
 	}
 	e, err := o.row.email()
 	if err != nil {
@@ -359,7 +359,7 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	if m.Headers, err = o.headers(&e); err != nil {
 		return nil, err
 	}
-	l := s.listing(o)
+	l := s.unsubscribeInfo(o)
 	m.Headers = l.add(m.Headers)
 	t, err := s.tracker(ctx, o, m.Headers)
 	if err != nil {
@@ -368,13 +368,13 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	if t != nil && l.url != "" {
 		t.own = append(t.own, l.url)
 	}
-	m.HTML, m.Text = o.parts(e.shared.values, l, t)
+	m.HTML, m.Text = o.bodyParts(e.shared.values, l, t)
 	if t != nil {
 		t.tokens.release()
 	}
 	for i := range o.attachments {
 		a := &o.attachments[i]
-		octets, err := s.octets(ctx, a)
+		octets, err := s.readContent(ctx, a)
 		if err != nil {
 			return nil, err
 		}
@@ -388,9 +388,9 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	return composed, nil
 }
 
-// parts returns the HTML and the text as they are sent. With a tracker, the links of the HTML are tracked, and not
+// bodyParts returns the HTML and the text as they are sent. With a tracker, the links of the HTML are tracked, and not
 // those of the text. What they say of how to leave is from the listing, and is not tracked.
-func (o *Outgoing) parts(values render.Values, l listing, t *tracker) (html, text string) {
+func (o *Outgoing) bodyParts(values render.Values, l unsubscribeInfo, t *tracker) (html, text string) {
 	values = l.values(values)
 	switch c := o.body.shared; {
 	case c != nil && t != nil:
@@ -408,8 +408,8 @@ func (o *Outgoing) parts(values render.Values, l listing, t *tracker) (html, tex
 	return html, text
 }
 
-// octets reads the content of an attachment.
-func (s *Service) octets(ctx context.Context, a *Attachment) ([]byte, error) {
+// readContent reads the content of an attachment.
+func (s *Service) readContent(ctx context.Context, a *Attachment) ([]byte, error) {
 	r, err := s.open(ctx, a)
 	if err != nil {
 		return nil, fmt.Errorf("open attachment %s: %w", a.ID, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// partRows is how many emails one call of Part reads. With their recipients they may be a hundred times as many rows.
-const partRows = 250
+// pageRows is how many emails one call of Part reads. With their recipients they may be a hundred times as many rows.
+const pageRows = 250
 
 // EmailWithRecipients is an email without its content, with the states of its recipients.
 type EmailWithRecipients struct {
@@ -24,7 +24,7 @@ type Span struct{ From, To time.Time }
 // next is the cursor of the part that follows, "" after the last.
 func (s *Service) ListPage(ctx context.Context, teamID string, within Span, after string) (some []EmailWithRecipients,
 	next string, err error) {
-	all, next, err := partOfEmails(ctx, s.d.Reader, teamID, within, after)
+	all, next, err := emailsPage(ctx, s.d.Reader, teamID, within, after)
 	if err != nil || len(all) == 0 {
 		return nil, next, err
 	}
@@ -48,5 +48,5 @@ func (s *Service) ListPage(ctx context.Context, teamID string, within Span, afte
 // "" after the last.
 func (s *Service) ListPageTo(ctx context.Context, teamID string, a erasure.Address, after string) (some []EmailWithRecipients,
 	next string, err error) {
-	return partTo(ctx, s.d.Reader, teamID, a, after)
+	return emailsPageTo(ctx, s.d.Reader, teamID, a, after)
 }

@@ -27,7 +27,7 @@ type Preview struct {
 // subject may be missing, that files given by their address are not fetched, and that the sender's domain is not
 // looked up. Nothing is stored.
 func (s *Service) PreviewDraft(ctx context.Context, teamID string, in Send) (Preview, error) {
-	c, err := s.byTemplate(ctx, teamID, &in)
+	c, err := s.resolveTemplate(ctx, teamID, &in)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -39,7 +39,7 @@ func (s *Service) PreviewDraft(ctx context.Context, teamID string, in Send) (Pre
 		return Preview{}, err
 	}
 	p := Preview{From: d.from, ReplyTo: d.ReplyTo, Subject: d.Subject, Headers: d.Headers, Bulk: isBulk(d.Headers)}
-	l := s.exampleListing(&Email{TopicID: d.TopicID})
+	l := s.exampleUnsubscribeInfo(&Email{TopicID: d.TopicID})
 	if c != nil {
 		p.HTML, p.Text = c.Parts(l.values(d.values))
 	} else {
@@ -110,7 +110,7 @@ func (s *Service) PreviewSent(ctx context.Context, teamID, emailID string) (Prev
 		}
 	}
 	p.Bulk = e.bulk || e.BroadcastID != "" || isBulk(p.Headers)
-	l := s.exampleListing(&e)
+	l := s.exampleUnsubscribeInfo(&e)
 	shared, err := s.content(ctx, teamID, &e.shared)
 	switch {
 	case err != nil:
@@ -133,16 +133,16 @@ func (s *Service) ExampleUnsubscribeURL() string {
 	return s.c.PublicURL + "/unsubscribe/example"
 }
 
-// exampleListing is what a message of an email says of how to leave, with an address that leads nowhere.
-func (s *Service) exampleListing(e *Email) listing {
-	if !e.canBeLeft() || s.c.PublicURL == "" {
-		return listing{}
+// exampleUnsubscribeInfo is what a message of an email says of how to leave, with an address that leads nowhere.
+func (s *Service) exampleUnsubscribeInfo(e *Email) unsubscribeInfo {
+	if !e.canUnsubscribe() || s.c.PublicURL == "" {
+		return unsubscribeInfo{}
 	}
-	return listing{s.ExampleUnsubscribeURL(), cmp.Or(e.TopicID, e.TeamID)}
+	return unsubscribeInfo{s.ExampleUnsubscribeURL(), cmp.Or(e.TopicID, e.TeamID)}
 }
 
 // addTopic adds what the message of an email says of how to leave.
-func (p *Preview) addTopic(l listing) {
+func (p *Preview) addTopic(l unsubscribeInfo) {
 	if l.url != "" {
 		p.Headers, p.Bulk = l.add(p.Headers), true
 	}
@@ -150,9 +150,9 @@ func (p *Preview) addTopic(l listing) {
 
 // setBodies sets the parts. In a message that we compose the links to leave are filled in, and the text is made from
 // the HTML if none was given.
-func (p *Preview) setBodies(html, text *string, l listing, composed bool) {
+func (p *Preview) setBodies(html, text *string, l unsubscribeInfo, composed bool) {
 	if !composed {
-		l = listing{}
+		l = unsubscribeInfo{}
 	}
 	if html != nil {
 		p.HTML = l.fill(*html)

@@ -26,7 +26,7 @@ import (
 // its key precedes partMark.
 const (
 	rawPrefix = "submitted/"
-	partMark  = "#"
+	fileMark  = "#"
 	rawInRow  = 64 << 10 // octets of a message up to which it is kept in a row
 	// noID is a placeholder of the same length for the email's id in a message, until there is one.
 	noID = "00000000-0000-0000-0000-000000000000"
@@ -78,7 +78,7 @@ func (s *Service) SendRaw(ctx context.Context, by teams.Actor, in Raw, key Idemp
 // recipients in the header may be missing.
 func (s *Service) checkRaw(in Raw) (*draft, error) {
 	d := &draft{Send: in.Send, raw: &in}
-	d.HTML, d.Text = shown(d.HTML), shown(d.Text)
+	d.HTML, d.Text = stripNUL(d.HTML), stripNUL(d.Text)
 	d.Bcc, d.HasTemplate, d.ScheduledAt = nil, false, ""
 	if d.From == "" {
 		return nil, fault.MissingField("from")
@@ -115,8 +115,8 @@ func (s *Service) checkRaw(in Raw) (*draft, error) {
 	return d, nil
 }
 
-// shown returns a text without NUL characters, which cannot be stored.
-func shown(text *string) *string {
+// stripNUL returns a text without NUL characters, which cannot be stored.
+func stripNUL(text *string) *string {
 	if text == nil || strings.IndexByte(*text, 0) < 0 {
 		return text
 	}
@@ -174,9 +174,9 @@ func (d *draft) keepHeaders() {
 	d.Headers = kept
 }
 
-// keepRaw stores a large message durably before the email is accepted, and returns the attachments. It adds the fields
+// storeRaw stores a large message durably before the email is accepted, and returns the attachments. It adds the fields
 // that the message lacks; the email's id in them is set later by name.
-func (s *Service) keepRaw(ctx context.Context, teamID string, d *draft) ([]Attachment, error) {
+func (s *Service) storeRaw(ctx context.Context, teamID string, d *draft) ([]Attachment, error) {
 	d.raw.at = s.d.Now().UTC()
 	added := d.added(noID)
 	if len(added)+len(d.raw.Header)+len(d.raw.Body) <= rawInRow {
@@ -192,7 +192,7 @@ func (s *Service) keepRaw(ctx context.Context, teamID string, d *draft) ([]Attac
 	var files []Attachment
 	for i, u := range d.Attachments {
 		files = append(files, Attachment{ID: id.New(), TeamID: teamID, Filename: u.Filename, ContentType: u.ContentType,
-			ContentID: u.ContentID, Size: int64(len(u.Content)), blobKey: partMark + strconv.Itoa(i)})
+			ContentID: u.ContentID, Size: int64(len(u.Content)), blobKey: fileMark + strconv.Itoa(i)})
 	}
 	return files, nil
 }
@@ -242,7 +242,7 @@ func (s *Service) raw(ctx context.Context, teamID, emailID string) ([]byte, erro
 
 // open opens the content of an attachment.
 func (s *Service) open(ctx context.Context, a *Attachment) (io.ReadCloser, error) {
-	_, part, within := strings.Cut(a.blobKey, partMark)
+	_, part, within := strings.Cut(a.blobKey, fileMark)
 	if !within {
 		return s.blobs.Get(ctx, a.blobKey)
 	}

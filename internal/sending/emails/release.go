@@ -63,21 +63,21 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	if err != nil {
 		return fmt.Errorf("look up the attachments of email %s: %w", e.ID, err)
 	}
-	if slices.ContainsFunc(files, func(a Attachment) bool { return a.unfetched() }) {
-		return s.toFetch(ctx, j, &e)
+	if slices.ContainsFunc(files, func(a Attachment) bool { return a.needsFetch() }) {
+		return s.scheduleFetch(ctx, j, &e)
 	}
-	return s.handOver(ctx, j, &e, 0, func(*db.Tx) {})
+	return s.enqueueDeliveries(ctx, j, &e, 0, func(*db.Tx) {})
 }
 
-// handOver finishes a job and enters the delivery jobs of its email. also runs in the same transaction. fetched is the
+// enqueueDeliveries finishes a job and enters the delivery jobs of its email. also runs in the same transaction. fetched is the
 // size of the attachments, in octets, that also enters.
-func (s *Service) handOver(ctx context.Context, j jobs.Job, e *Email, fetched int64, also func(*db.Tx)) error {
+func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, fetched int64, also func(*db.Tx)) error {
 	memory, err := s.Size(ctx, e.ID)
 	if err != nil && !errors.Is(err, ErrGone) { // ErrGone: there is nothing to compose
 		return err
 	}
 	memory += memoryOfFiles(fetched)
-	if e.eachAlone, err = s.eachAlone(ctx, e); err != nil {
+	if e.onePerRecipient, err = s.onePerRecipient(ctx, e); err != nil {
 		return err
 	}
 	to, err := pending(ctx, s.d.Reader, e.ID, "")
@@ -92,26 +92,26 @@ func (s *Service) handOver(ctx context.Context, j jobs.Job, e *Email, fetched in
 	if err != nil {
 		return fmt.Errorf("look up suppressions: %w", err)
 	}
-	blocked = heeded(blocked, isPrivate(e.Actor.Kind, e.Tags))
-	nowRefused, err := s.refusalsLater(ctx, e, keys)
+	blocked = blocking(blocked, isPrivate(e.Actor.Kind, e.Tags))
+	nowRefused, err := s.currentRefusals(ctx, e, keys)
 	if err != nil {
 		return err
 	}
-	to, failed := leaveOut(e, to, nowRefused)
-	return s.within(ctx, j, e, mailed(to, nil, blocked), func(tx *db.Tx) error {
+	to, failed := splitRefused(e, to, nowRefused)
+	return s.beginCounted(ctx, j, e, countMailed(to, nil, blocked), func(tx *db.Tx) error {
 		also(tx)
 		var all []events.Event
 		if e.LastEvent == Scheduled {
-			all = append(all, queuedNow(e))
+			all = append(all, queuedEvent(e))
 		}
 		all = append(append(all, failed...), s.dispatch(ctx, tx, e, memory, to, blocked)...)
 		return s.recorder.Record(ctx, tx, all...)
 	})
 }
 
-// within begins an email and runs do, in one transaction. A scheduled email counts in its team's quota as n; if there
+// beginCounted begins an email and runs do, in one transaction. A scheduled email counts in its team's quota as n; if there
 // is no room, it ends as failed.
-func (s *Service) within(ctx context.Context, j jobs.Job, e *Email, n int, do func(tx *db.Tx) error) error {
+func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int, do func(tx *db.Tx) error) error {
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
 		due, err := s.begin(ctx, tx, j, e)
 		if err != nil || !due {

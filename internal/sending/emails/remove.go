@@ -21,12 +21,12 @@ import (
 // EraseTeam deletes the emails of a team with their files and events, and its idempotency keys.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for {
-		some, err := between(ctx, s.d.Reader, selectEmails, teamID, "", lastID)
+		some, err := readRemovable(ctx, s.d.Reader, selectEmails, teamID, "", lastID)
 		if err == nil && len(some) > 0 {
 			for i := range some {
 				some[i].settled = true // counts as settled: nothing of a deleted team is sent any more
 			}
-			_, err = s.removeEmails(ctx, teamID, fill(some).ids, false)
+			_, err = s.removeEmails(ctx, teamID, fillBatch(some).ids, false)
 		}
 		if err != nil {
 			return fmt.Errorf("erase the emails of team %s: %w", teamID, err)
@@ -36,7 +36,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 		}
 	}
 	for _, step := range []func(context.Context, *db.Tx, string) (int64, error){deleteLooseEvents, deleteSomeKeys,
-		deleteSomeLeft} {
+		deleteSomeSkipped} {
 		err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return step(ctx, tx, teamID) })
 		if err != nil {
 			return fmt.Errorf("erase what belongs to the emails of team %s: %w", teamID, err)
@@ -47,14 +47,14 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 
 // batch is the set of emails that one transaction deletes.
 type batch struct {
-	ids  []string
-	left []string // not settled
-	last string   // the last email considered for the batch
-	more bool     // there may be emails after last
+	ids       []string
+	unsettled []string // not settled
+	last      string   // the last email considered for the batch
+	more      bool     // there may be emails after last
 }
 
-// fill returns a batch of as many emails as one transaction may delete.
-func fill(some []removable) (b batch) {
+// fillBatch returns a batch of as many emails as one transaction may delete.
+func fillBatch(some []removable) (b batch) {
 	rows := 0
 	for i, e := range some {
 		if rows += 1 + e.rows; e.settled && len(b.ids) > 0 && rows > removeRows {
@@ -65,7 +65,7 @@ func fill(some []removable) (b batch) {
 			b.ids = append(b.ids, e.id)
 		} else {
 			rows -= e.rows
-			b.left = append(b.left, e.id)
+			b.unsettled = append(b.unsettled, e.id)
 		}
 		b.last, b.more = e.id, i+1 == removeEmails
 	}
@@ -85,8 +85,8 @@ func (b *batch) next() string {
 // after, "" at the end.
 func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
-	some, err := between(ctx, s.d.Reader, selectEmails, teamID, after, id.First(before))
-	b := fill(some)
+	some, err := readRemovable(ctx, s.d.Reader, selectEmails, teamID, after, id.First(before))
+	b := fillBatch(some)
 	if err == nil && len(b.ids) > 0 {
 		_, err = s.removeEmails(ctx, teamID, b.ids, true)
 	}
@@ -105,11 +105,11 @@ func (s *Service) RemoveBodies(ctx context.Context, teamID string, before time.T
 	until, err := bodiesUntil(ctx, s.d.Reader, teamID)
 	var some []removable
 	if err == nil {
-		some, err = between(ctx, s.d.Reader, selectContents, teamID, until, id.First(before))
+		some, err = readRemovable(ctx, s.d.Reader, selectContents, teamID, until, id.First(before))
 	}
-	if b := fill(some); err == nil && b.last != "" {
+	if b := fillBatch(some); err == nil && b.last != "" {
 		next = b.next()
-		err = s.removeContents(ctx, teamID, b.ids, func(tx *db.Tx) { setBodiesUntil(ctx, tx, teamID, b.last, b.left) })
+		err = s.removeContents(ctx, teamID, b.ids, func(tx *db.Tx) { setBodiesUntil(ctx, tx, teamID, b.last, b.unsettled) })
 	}
 	if err != nil {
 		return "", fmt.Errorf("delete the bodies of old emails of team %s: %w", teamID, err)
@@ -121,10 +121,10 @@ func (s *Service) RemoveBodies(ctx context.Context, teamID string, before time.T
 // batch with ids greater than after. It returns the id to pass as the next after, "" at the end.
 func (s *Service) RemoveSkippedBodies(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
-	some, err := between(ctx, s.d.Reader, selectLeft, teamID, after, id.First(before))
-	b := fill(some)
+	some, err := readRemovable(ctx, s.d.Reader, selectSkipped, teamID, after, id.First(before))
+	b := fillBatch(some)
 	if err == nil && len(b.ids) > 0 {
-		err = s.removeContents(ctx, teamID, b.ids, func(tx *db.Tx) { deleteLeft(ctx, tx, teamID, b.ids) })
+		err = s.removeContents(ctx, teamID, b.ids, func(tx *db.Tx) { deleteSkipped(ctx, tx, teamID, b.ids) })
 	}
 	if err != nil {
 		return "", fmt.Errorf("delete the bodies of old emails of team %s that were not settled: %w", teamID, err)
@@ -159,7 +159,7 @@ func (s *Service) removeTimelines(ctx context.Context, teamID string, before, af
 	if err != nil {
 		return "", err
 	}
-	b := fill(some)
+	b := fillBatch(some)
 	var gone []string
 	if len(b.ids) > 0 {
 		err = s.d.Update(ctx, func(tx *db.Tx) (err error) {
@@ -190,7 +190,7 @@ func (s *Service) DeleteContent(ctx context.Context, teamID, emailID string) err
 				"or when it is canceled.", len(to))
 	}
 	return s.removeContents(ctx, teamID, []string{emailID}, func(tx *db.Tx) {
-		deleteLeft(ctx, tx, teamID,
+		deleteSkipped(ctx, tx, teamID,
 			[]string{emailID})
 	})
 }

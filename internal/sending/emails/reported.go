@@ -65,7 +65,7 @@ func (b ReportHistory) First(address string, t events.Type) bool {
 func LockReportHistory(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (ReportHistory, error) {
 	before, err := lockRecipients(ctx, tx, teamID, emailID, addresses)
 	if err == nil {
-		err = before.read(ctx, tx.Reader, teamID, emailID)
+		err = before.load(ctx, tx.Reader, teamID, emailID)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look for earlier reports on email %s: %w", emailID, err)

@@ -183,20 +183,20 @@ func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, perm
 			}
 		}
 		if permissive && by.Limited && s.Affords != nil {
-			return s.acceptAfforded(ctx, by, drafts, places, a)
+			return s.acceptWithinLimits(ctx, by, drafts, places, a)
 		}
 		return s.accept(ctx, by, drafts, a)
 	})
 	return Batch{IDs: r.IDs, Errors: r.Errors}, err
 }
 
-// acceptAfforded accepts the drafts that are within the limits of an actor. While others of its requests use up what
+// acceptWithinLimits accepts the drafts that are within the limits of an actor. While others of its requests use up what
 // was left, fewer are tried.
-func (s *Service) acceptAfforded(ctx context.Context, by teams.Actor, drafts []*draft, places []int, a *answer) error {
+func (s *Service) acceptWithinLimits(ctx context.Context, by teams.Actor, drafts []*draft, places []int, a *answer) error {
 	broken := a.Errors
 	for tried := len(drafts) + 1; ; {
 		a.Errors = slices.Clone(broken)
-		some, err := s.afforded(ctx, by, drafts, places, a)
+		some, err := s.withinLimits(ctx, by, drafts, places, a)
 		if err != nil {
 			return err
 		}
@@ -207,8 +207,8 @@ func (s *Service) acceptAfforded(ctx context.Context, by teams.Actor, drafts []*
 	}
 }
 
-// afforded returns the drafts that are within the limits of an actor, and adds the others to the errors of the answer.
-func (s *Service) afforded(ctx context.Context, by teams.Actor, drafts []*draft, places []int, a *answer) ([]*draft,
+// withinLimits returns the drafts that are within the limits of an actor, and adds the others to the errors of the answer.
+func (s *Service) withinLimits(ctx context.Context, by teams.Actor, drafts []*draft, places []int, a *answer) ([]*draft,
 	error) {
 	faults, err := s.Affords(ctx, by, countEach(drafts))
 	if err != nil {
@@ -270,7 +270,7 @@ func (s *Service) sender(ctx context.Context, by teams.Actor, d *draft) (domains
 // that is restricted to them.
 func (s *Service) mayWriteTo(ctx context.Context, teamID string, from domains.Sender, sender message.Address,
 	to []recipient) error {
-	mayWriteTo, err := s.writesTo(ctx, teamID, from)
+	mayWriteTo, err := s.recipientFilter(ctx, teamID, from)
 	if err != nil {
 		return err
 	}
@@ -283,8 +283,8 @@ func (s *Service) mayWriteTo(ctx context.Context, teamID string, from domains.Se
 	return nil
 }
 
-// writesTo returns what says whether a sender may write to an address.
-func (s *Service) writesTo(ctx context.Context, teamID string, from domains.Sender) (func(message.Address) bool, error) {
+// recipientFilter returns what says whether a sender may write to an address.
+func (s *Service) recipientFilter(ctx context.Context, teamID string, from domains.Sender) (func(message.Address) bool, error) {
 	if !from.Sandbox || !from.OwnerOnly {
 		return func(message.Address) bool { return true }, nil
 	}
@@ -311,19 +311,19 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 	if err != nil {
 		return fmt.Errorf("look up suppressions: %w", err)
 	}
-	blocked = heeded(blocked, len(drafts) == 1 && isPrivate(by.Kind, drafts[0].Tags))
+	blocked = blocking(blocked, len(drafts) == 1 && isPrivate(by.Kind, drafts[0].Tags))
 	if err := s.lookUpTopics(ctx, by.TeamID, drafts); err != nil {
 		return err
 	}
 	files := make([][]Attachment, len(drafts))
 	for i, d := range drafts {
-		if files[i], err = s.keep(ctx, by.TeamID, d); err != nil {
+		if files[i], err = s.storeAttachments(ctx, by.TeamID, d); err != nil {
 			return err
 		}
 	}
 	// Files are not deleted when this fails, because the commit may have succeeded; the sweep deletes them if not.
 	write := func(tx *db.Tx) error {
-		if err := s.spend(ctx, tx, by, drafts); err != nil {
+		if err := s.consumeLimit(ctx, tx, by, drafts); err != nil {
 			return err
 		}
 		a.IDs = a.IDs[:0]
@@ -344,19 +344,19 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 		}
 		return s.remember(ctx, tx, by.TeamID, a)
 	}
-	if n := counted(drafts, blocked); by.Limited || a.then != nil {
+	if n := countQuota(drafts, blocked); by.Limited || a.then != nil {
 		err = s.volume.UpdateAlone(ctx, by.TeamID, n, write) // it locks a row of its own, which others would wait for
 	} else {
 		err = s.volume.Update(ctx, by.TeamID, n, write)
 	}
 	if errors.Is(err, db.ErrUnknown) {
-		return a.maybe(err)
+		return a.unknownError(err)
 	}
 	return err
 }
 
-// spend counts emails of an actor with limits, all that they are addressed to: also those that are scheduled or suppressed.
-func (s *Service) spend(ctx context.Context, tx *db.Tx, by teams.Actor, drafts []*draft) error {
+// consumeLimit counts emails of an actor with limits, all that they are addressed to: also those that are scheduled or suppressed.
+func (s *Service) consumeLimit(ctx context.Context, tx *db.Tx, by teams.Actor, drafts []*draft) error {
 	if !by.Limited || s.Budget == nil {
 		return nil
 	}
@@ -370,20 +370,20 @@ func (s *Service) RemainingQuota(ctx context.Context, teamID string) (n int64, l
 	return n, limited, err
 }
 
-// counted returns how many emails of a quota drafts are: one for each recipient that is mailed. Those that are
+// countQuota returns how many emails of a quota drafts are: one for each recipient that is mailed. Those that are
 // scheduled count when their time has come.
-func counted(drafts []*draft, blocked map[string]suppressions.Suppression) (n int) {
+func countQuota(drafts []*draft, blocked map[string]suppressions.Suppression) (n int) {
 	for _, d := range drafts {
 		if !d.at.IsZero() {
 			continue
 		}
-		n += mailed(d.recipients, d.refused, blocked)
+		n += countMailed(d.recipients, d.refused, blocked)
 	}
 	return n
 }
 
-// mailed returns how many recipients are mailed.
-func mailed(to []recipient, refused refusals, blocked map[string]suppressions.Suppression) (n int) {
+// countMailed returns how many recipients are mailed.
+func countMailed(to []recipient, refused refusals, blocked map[string]suppressions.Suppression) (n int) {
 	for _, r := range to {
 		_, no := refused[r.Key()]
 		if _, suppressed := blocked[r.Key()]; !no && !suppressed {
@@ -394,14 +394,14 @@ func mailed(to []recipient, refused refusals, blocked map[string]suppressions.Su
 }
 
 // keep stores the content of attachments durably, before the email that needs it is accepted.
-func (s *Service) keep(ctx context.Context, teamID string, d *draft) (kept []Attachment, err error) {
+func (s *Service) storeAttachments(ctx context.Context, teamID string, d *draft) (kept []Attachment, err error) {
 	if d.raw != nil {
-		return s.keepRaw(ctx, teamID, d)
+		return s.storeRaw(ctx, teamID, d)
 	}
 	defer func() {
 		if err != nil {
 			for i := range kept {
-				s.forget(ctx, &kept[i])
+				s.discardFiles(ctx, &kept[i])
 			}
 		}
 	}()
@@ -428,8 +428,8 @@ func (s *Service) keep(ctx context.Context, teamID string, d *draft) (kept []Att
 	return kept, nil
 }
 
-// forget deletes content that no row refers to. What it fails to delete is deleted by the sweep.
-func (s *Service) forget(ctx context.Context, list ...*Attachment) {
+// discardFiles deletes content that no row refers to. What it fails to delete is deleted by the sweep.
+func (s *Service) discardFiles(ctx context.Context, list ...*Attachment) {
 	for _, a := range list {
 		if a.blobKey != "" {
 			s.blobs.Delete(context.WithoutCancel(ctx), a.blobKey)
@@ -462,21 +462,21 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 		files[i].EmailID = e.ID
 		insertAttachment(ctx, tx, &files[i])
 	}
-	to, refused := leaveOut(&e, d.recipients, d.refused)
+	to, refused := splitRefused(&e, d.recipients, d.refused)
 	all := append([]events.Event{first}, refused...)
 	switch {
 	case len(to) == 0: // nothing is left to do
 	case !d.at.IsZero():
 		s.q.Insert(ctx, tx, releaseJob(e.TeamID, e.ID, d.at))
-	case slices.ContainsFunc(files, func(a Attachment) bool { return a.unfetched() }):
+	case slices.ContainsFunc(files, func(a Attachment) bool { return a.needsFetch() }):
 		s.q.Insert(ctx, tx, fetchJob(&e))
 	default:
 		memory := d.memory()
-		tracked := tracks(from.Tracking) && d.raw == nil && d.hasHTML()
+		tracked := isTracking(from.Tracking) && d.raw == nil && d.hasHTML()
 		if tracked {
 			memory += memoryOfTracking(d.texts())
 		}
-		e.eachAlone = tracked || e.TopicID != ""
+		e.onePerRecipient = tracked || e.TopicID != ""
 		all = append(all, s.dispatch(ctx, tx, &e, memory, to, blocked)...)
 	}
 	for i := range all {
@@ -493,16 +493,16 @@ func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int6
 	at := map[string]int{} // destination -> index of its job
 	for _, r := range to {
 		if b, ok := blocked[r.Key()]; ok {
-			skipped = append(skipped, skip(e, r.Addr(), b))
+			skipped = append(skipped, suppressedEvent(e, r.Addr(), b))
 			continue
 		}
-		if i, ok := at[r.Domain]; ok && !e.eachAlone {
+		if i, ok := at[r.Domain]; ok && !e.onePerRecipient {
 			all[i].To = append(all[i].To, r.Addr())
 			continue
 		}
 		at[r.Domain] = len(all)
 		j := Delivery{EmailID: e.ID, Domain: r.Domain, To: []string{r.Addr()}, Size: memory}
-		if e.eachAlone {
+		if e.onePerRecipient {
 			j.Ordinal = r.position + 1
 		}
 		all = append(all, j)
@@ -515,8 +515,8 @@ func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int6
 	return skipped
 }
 
-// skip returns the event of a recipient that is not mailed because of an entry of the suppression list.
-func skip(e *Email, to string, b suppressions.Suppression) events.Event {
+// suppressedEvent returns the event of a recipient that is not mailed because of an entry of the suppression list.
+func suppressedEvent(e *Email, to string, b suppressions.Suppression) events.Event {
 	return events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
 		Type: events.EmailSuppressed, Recipient: to, Data: suppressedBy(b)}
 }
@@ -540,11 +540,11 @@ func (s *Service) Get(ctx context.Context, teamID, emailID string) (Email, error
 	if err != nil {
 		return e, err
 	}
-	return e, s.shown(ctx, &e)
+	return e, s.loadBodies(ctx, &e)
 }
 
 // shown gives an email the bodies that its team may read.
-func (s *Service) shown(ctx context.Context, e *Email) error {
+func (s *Service) loadBodies(ctx context.Context, e *Email) error {
 	if isPrivate(e.Actor.Kind, e.Tags) {
 		e.HTML, e.Text = nil, new("The text of this email is for its recipient alone.")
 		return nil
@@ -559,7 +559,7 @@ func (s *Service) GetWithin(ctx context.Context, teamID, emailID string, most in
 	if err != nil || size > int64(most) {
 		return e, size, err
 	}
-	return e, size, s.shown(ctx, &e)
+	return e, size, s.loadBodies(ctx, &e)
 }
 
 // TextSize returns how many octets the bodies of an email have, which it does not share with others.

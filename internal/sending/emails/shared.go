@@ -45,9 +45,9 @@ func (s *Service) fill(ctx context.Context, e *Email) error {
 		return err
 	}
 	values := e.shared.values
-	if e.canBeLeft() {
+	if e.canUnsubscribe() {
 		// Each recipient has another link, so there stands what stands in an email with a body of its own.
-		values = listing{url: "{{{" + render.UnsubscribeURL + "}}}"}.values(values)
+		values = unsubscribeInfo{url: "{{{" + render.UnsubscribeURL + "}}}"}.values(values)
 	}
 	e.HTML, e.Text = c.HTML(values), c.Text(values)
 	return nil

@@ -30,7 +30,7 @@ const (
 )
 
 // stored is the JSON in the recipients column: it is read whole and never queried.
-type stored struct {
+type recipientLists struct {
 	To      []string `json:"to"`
 	Cc      []string `json:"cc,omitempty"`
 	Bcc     []string `json:"bcc,omitempty"`
@@ -39,7 +39,7 @@ type stored struct {
 
 // insertRow inserts an email's row into the table emails.
 func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
-	to, err := json.Marshal(stored{e.To, e.Cc, e.Bcc, e.ReplyTo})
+	to, err := json.Marshal(recipientLists{e.To, e.Cc, e.Bcc, e.ReplyTo})
 	if err != nil {
 		return fmt.Errorf("encode recipients: %w", err)
 	}
@@ -154,7 +154,7 @@ func (r *emailRow) complete() {
 }
 
 func (r *emailRow) email() (Email, error) {
-	var to stored
+	var to recipientLists
 	if err := json.Unmarshal([]byte(r.to), &to); err != nil {
 		return Email{}, fmt.Errorf("read the recipients of email %s: %w", r.ID, err)
 	}
@@ -603,8 +603,8 @@ func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addr
 const selectBefore = `SELECT DISTINCT recipient, type FROM email_events WHERE email_id = $1 AND team_id || '' = $2
 	AND recipient = ANY($3)`
 
-// read adds the types of the events recorded for each recipient.
-func (b ReportHistory) read(ctx context.Context, r db.Reader, teamID, emailID string) error {
+// load adds the types of the events recorded for each recipient.
+func (b ReportHistory) load(ctx context.Context, r db.Reader, teamID, emailID string) error {
 	rows, err := r.Query(ctx, selectBefore, emailID, teamID, slices.Collect(maps.Keys(b)))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var address, typ string

@@ -10,31 +10,31 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// addressed is an email with an erased address among its recipients.
-type addressed struct {
+// matchedEmail is an email with an erased address among its recipients.
+type matchedEmail struct {
 	id, teamID string
 	others     int // recipients with other addresses
 	settled    bool
 }
 
-// among are the recipients of the emails between two ids, of all teams or of one.
-type among struct {
+// recipientScope are the recipients of the emails between two ids, of all teams or of one.
+type recipientScope struct {
 	from string
 	args []any // from $2 on
 }
 
-func ofAll(after, upTo string) among {
-	return among{`email_recipients p WHERE p.email_id > $2 AND p.email_id <= $3`, []any{after, upTo}}
+func scopeAll(after, upTo string) recipientScope {
+	return recipientScope{`email_recipients p WHERE p.email_id > $2 AND p.email_id <= $3`, []any{after, upTo}}
 }
 
-func ofTeam(teamID, after, upTo string) among {
-	return among{`emails e JOIN email_recipients p ON p.email_id = e.id WHERE e.id > $2 AND e.id <= $3 AND e.team_id = $4`,
+func scopeTeam(teamID, after, upTo string) recipientScope {
+	return recipientScope{`emails e JOIN email_recipients p ON p.email_id = e.id WHERE e.id > $2 AND e.id <= $3 AND e.team_id = $4`,
 		[]any{after, upTo, teamID}}
 }
 
 // emailsTo returns the emails that have an address among some recipients. How it is written there is looked for first,
 // because the engines have small letters of their own.
-func emailsTo(ctx context.Context, r db.Reader, a erasure.Address, of among) ([]addressed, error) {
+func emailsTo(ctx context.Context, r db.Reader, a erasure.Address, of recipientScope) ([]matchedEmail, error) {
 	rows, err := r.Query(ctx, `SELECT DISTINCT p.address FROM `+of.from+` AND LOWER(p.address) LIKE $1 ESCAPE '\'`,
 		append([]any{a.Like()}, of.args...)...)
 	all, err := db.Collect(rows, err, scanText)
@@ -53,7 +53,7 @@ func emailsTo(ctx context.Context, r db.Reader, a erasure.Address, of among) ([]
 	return db.Collect(rows, err, scanAddressed)
 }
 
-func scanAddressed(r db.Row) (e addressed, err error) {
+func scanAddressed(r db.Row) (e matchedEmail, err error) {
 	err = r.Scan(&e.id, &e.teamID, &e.others, &e.settled)
 	return e, err
 }
@@ -72,7 +72,7 @@ func contentNames(ctx context.Context, r db.Reader, a erasure.Address, emailID s
 	if err != nil {
 		return false, fmt.Errorf("read the content of email %s: %w", emailID, err)
 	}
-	return parts&isRaw != 0 || namesIt(a, variables, html, text, headers), nil
+	return parts&isRaw != 0 || anyContains(a, variables, html, text, headers), nil
 }
 
 // replaceInEmail replaces an address in the recipients, the subject and the tags of an email.
@@ -87,7 +87,7 @@ func replaceInEmail(ctx context.Context, tx *db.Tx, a erasure.Address, teamID, e
 	if err != nil {
 		return fmt.Errorf("read the recipients of email %s: %w", emailID, err)
 	}
-	if recipients, err = without(a, recipients); err != nil {
+	if recipients, err = replaceInLists(a, recipients); err != nil {
 		return err
 	}
 	tx.Queue(ctx, `UPDATE emails SET recipients = $3, subject = $4, tags = $5 WHERE id = $1 AND team_id = $2`, emailID,
@@ -114,7 +114,7 @@ func replaceInRows(ctx context.Context, tx *db.Tx, a erasure.Address, emailID, t
 		return fmt.Errorf("read %s of email %s: %w", table, emailID, err)
 	}
 	for _, texts := range all {
-		if !namesIt(a, texts[1:]...) {
+		if !anyContains(a, texts[1:]...) {
 			continue
 		}
 		args := []any{emailID, texts[0]}

@@ -15,7 +15,7 @@ const (
 	eraseRows    = 500     // rows of a team that one transaction deletes
 	removeEmails = 100     // the most emails that one transaction deletes
 	removeRows   = 500     // and the most rows of theirs, unless a single email has more
-	pageSize     = 8 << 10 // octets of content that count as a row
+	bytesPerRow  = 8 << 10 // octets of content that count as a row
 	lastID       = "g"     // sorts after all ids
 )
 
@@ -39,7 +39,7 @@ func contentRows(column string) string {
 		+ COALESCE((SELECT (OCTET_LENGTH(b.html) + OCTET_LENGTH(b.body_text)) / %[2]d
 			FROM email_bodies b WHERE b.email_id = %[1]s), 0)
 		+ COALESCE((SELECT OCTET_LENGTH(m.content) / %[2]d
-			FROM email_messages m WHERE m.email_id = %[1]s), 0))`, column, pageSize)
+			FROM email_messages m WHERE m.email_id = %[1]s), 0))`, column, bytesPerRow)
 }
 
 // timelineRows is an expression that counts the rows of the email's events and attempts.
@@ -54,7 +54,7 @@ var (
 		FROM emails e WHERE e.team_id = $1 AND e.id > $2 AND e.id < $3 ORDER BY e.id LIMIT $4`
 	selectContents = `SELECT e.id, ` + isSettled("e.id") + `, ` + contentRows("e.id") + `
 		FROM emails e WHERE e.team_id = $1 AND e.id > $2 AND e.id < $3 ORDER BY e.id LIMIT $4`
-	selectLeft = `SELECT l.email_id, ` + isSettled("l.email_id") + `, ` + contentRows("l.email_id") + `
+	selectSkipped = `SELECT l.email_id, ` + isSettled("l.email_id") + `, ` + contentRows("l.email_id") + `
 		FROM email_bodies_left l WHERE l.team_id = $1 AND l.email_id > $2 AND l.email_id < $3 ORDER BY l.email_id LIMIT $4`
 	// selectTimelines finds the emails of some events that have no event since a time.
 	selectTimelines = `SELECT o.email_id, ` + isSettled("o.email_id") + `, ` + timelineRows("o.email_id") + `
@@ -71,8 +71,8 @@ type removable struct {
 	rows    int // rows that are deleted with it
 }
 
-// between returns some of a team's emails between two ids, oldest first, by one of the queries above.
-func between(ctx context.Context, r db.Reader, query, teamID, after, before string) ([]removable, error) {
+// readRemovable returns some of a team's emails between two ids, oldest first, by one of the queries above.
+func readRemovable(ctx context.Context, r db.Reader, query, teamID, after, before string) ([]removable, error) {
 	rows, err := r.Query(ctx, query, teamID, after, before, removeEmails)
 	return db.Collect(rows, err, scanRemovable)
 }
@@ -116,7 +116,7 @@ func setBodiesUntil(ctx context.Context, tx *db.Tx, teamID, emailID string, left
 	}
 }
 
-func deleteLeft(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
+func deleteSkipped(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
 	tx.Queue(ctx, `DELETE FROM email_bodies_left WHERE team_id = $1 AND email_id = ANY($2)`, teamID, emailIDs)
 }
 
@@ -128,7 +128,7 @@ func filesOf(ctx context.Context, r db.Reader, emailIDs []string) ([]string, err
 		return nil, err
 	}
 	for i, key := range keys {
-		keys[i], _, _ = strings.Cut(key, partMark)
+		keys[i], _, _ = strings.Cut(key, fileMark)
 	}
 	rows, err = r.Query(ctx, fmt.Sprintf(`SELECT COALESCE(m.blob_key, '%s' || b.email_id) FROM email_bodies b
 		LEFT JOIN email_messages m ON m.email_id = b.email_id WHERE b.parts & %d <> 0 AND b.email_id
@@ -199,7 +199,7 @@ func seekContent(ctx context.Context, r db.Reader, u content.Unused, from string
 
 func deleteEmails(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
 	deleteIn(ctx, tx, emailTables, teamID, emailIDs)
-	deleteLeft(ctx, tx, teamID, emailIDs)
+	deleteSkipped(ctx, tx, teamID, emailIDs)
 	tx.Queue(ctx, `DELETE FROM emails WHERE team_id = $1 AND id = ANY($2)`, teamID, emailIDs)
 }
 
@@ -215,8 +215,8 @@ func deleteSomeKeys(ctx context.Context, tx *db.Tx, teamID string) (int64, error
 		teamID, eraseRows)
 }
 
-// deleteSomeLeft deletes the records of how far a team's bodies were deleted.
-func deleteSomeLeft(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
+// deleteSomeSkipped deletes the records of how far a team's bodies were deleted.
+func deleteSomeSkipped(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 	tx.Queue(ctx, `DELETE FROM email_bodies_until WHERE team_id = $1`, teamID)
 	return tx.Exec(ctx, `DELETE FROM email_bodies_left WHERE team_id = $1 AND email_id <= (SELECT MAX(email_id) FROM
 		(SELECT email_id FROM email_bodies_left WHERE team_id = $1 ORDER BY email_id LIMIT $2) x)`, teamID, eraseRows)

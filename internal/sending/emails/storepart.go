@@ -34,9 +34,9 @@ func emailsWithin(teamID string, within Span) page.Select {
 	return s
 }
 
-func partOfEmails(ctx context.Context, r db.Reader, teamID string, within Span, after string) ([]Email, string, error) {
+func emailsPage(ctx context.Context, r db.Reader, teamID string, within Span, after string) ([]Email, string, error) {
 	s := emailsWithin(teamID, within)
-	return page.Part(ctx, r, s, s, after, partRows, scanEmail, func(e Email) string { return e.ID })
+	return page.Part(ctx, r, s, s, after, pageRows, scanEmail, func(e Email) string { return e.ID })
 }
 
 func scanEmail(r db.Row) (Email, error) {
@@ -64,18 +64,18 @@ func recipientsOf(ctx context.Context, r db.Reader, teamID string, emailIDs []st
 	return of, err
 }
 
-const partToRows = 2000 // that one call of PartTo looks at
+const pageToRows = 2000 // that one call of PartTo looks at
 
-func partTo(ctx context.Context, r db.Reader, teamID string, a erasure.Address, after string) (some []EmailWithRecipients,
+func emailsPageTo(ctx context.Context, r db.Reader, teamID string, a erasure.Address, after string) (some []EmailWithRecipients,
 	next string, err error) {
 	all := emailsWithin(teamID, Span{})
 	to := page.Select{Text: all.Text + ` AND (SELECT COUNT(*) FROM email_recipients r WHERE r.email_id = e.id
 		AND LOWER(r.address) LIKE $2 ESCAPE '\') > 0`, ID: all.ID, Args: []any{teamID, a.Like()}}
-	found, next, err := page.Part(ctx, r, all, to, after, partToRows, scanEmail, func(e Email) string { return e.ID })
+	found, next, err := page.Part(ctx, r, all, to, after, pageToRows, scanEmail, func(e Email) string { return e.ID })
 	if err != nil {
 		return nil, "", err
 	}
-	for part := range slices.Chunk(found, partRows) {
+	for part := range slices.Chunk(found, pageRows) {
 		ids := make([]string, len(part))
 		for i := range part {
 			ids[i] = part[i].ID

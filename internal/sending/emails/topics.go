@@ -22,7 +22,7 @@ type refusals map[string]contacts.Refusal
 // is none. Of the email only the ids of these and of its team are used. An unknown topic is an Invalid fault.
 func (s *Service) refusals(ctx context.Context, r db.Reader, e *Email, keys []string) (refusals, error) {
 	switch {
-	case !e.canBeLeft():
+	case !e.canUnsubscribe():
 		return nil, nil
 	case e.TopicID != "" && e.ContactID == "":
 		return s.contacts.Refused(ctx, r, e.TeamID, e.TopicID, keys)
@@ -30,8 +30,8 @@ func (s *Service) refusals(ctx context.Context, r db.Reader, e *Email, keys []st
 	return s.contacts.RefusedContact(ctx, r, e.TeamID, e.TopicID, e.ContactID, keys)
 }
 
-// refusalsLater is refusals for an email that was accepted: if its topic was deleted since, nobody may be mailed.
-func (s *Service) refusalsLater(ctx context.Context, e *Email, keys []string) (refusals, error) {
+// currentRefusals is refusals for an email that was accepted: if its topic was deleted since, nobody may be mailed.
+func (s *Service) currentRefusals(ctx context.Context, e *Email, keys []string) (refusals, error) {
 	refused, err := s.refusals(ctx, s.d.Reader, e, keys)
 	if fault.KindOf(err) == fault.Invalid {
 		refused, err = refusals{}, nil
@@ -80,8 +80,8 @@ func (s *Service) lookUpTopics(ctx context.Context, teamID string, drafts []*dra
 	return nil
 }
 
-// leaveOut returns the recipients that may be mailed, and the events of the others.
-func leaveOut(e *Email, to []recipient, refused refusals) (left []recipient, failed []events.Event) {
+// splitRefused returns the recipients that may be mailed, and the events of the others.
+func splitRefused(e *Email, to []recipient, refused refusals) (left []recipient, failed []events.Event) {
 	if len(refused) == 0 {
 		return to, nil
 	}
@@ -103,14 +103,14 @@ func refusedEvent(e *Email, to string, why contacts.Refusal) events.Event {
 // dropTopicRefusals removes the addresses from o.To that may no longer be mailed about the email's topic, or by a broadcast or
 // an automation, and returns the events to record for them.
 func (s *Service) dropTopicRefusals(ctx context.Context, o *Outgoing) (failed []events.Event, err error) {
-	if !o.row.canBeLeft() || len(o.To) == 0 {
+	if !o.row.canUnsubscribe() || len(o.To) == 0 {
 		return nil, nil
 	}
 	keys, err := o.keys()
 	if err != nil {
 		return nil, err
 	}
-	refused, err := s.refusalsLater(ctx, &o.row.Email, keys)
+	refused, err := s.currentRefusals(ctx, &o.row.Email, keys)
 	if err != nil {
 		return nil, fmt.Errorf("look up the topic of email %s: %w", o.ID, err)
 	}

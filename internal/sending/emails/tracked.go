@@ -105,8 +105,8 @@ func (s *Service) ReadTracked(token, host string) (Tracked, error) {
 		URL: string(rest[16:])}, nil
 }
 
-// tracks reports whether anything is tracked.
-func tracks(t domains.Tracking) bool { return t.Host != "" && (t.Opens || t.Clicks) }
+// isTracking reports whether anything is tracked.
+func isTracking(t domains.Tracking) bool { return t.Host != "" && (t.Opens || t.Clicks) }
 
 // trackingOf returns what is tracked of a domain's emails at present; nothing if the domain was deleted.
 func (s *Service) trackingOf(ctx context.Context, domainID string) (domains.Tracking, error) {
@@ -120,9 +120,9 @@ func (s *Service) trackingOf(ctx context.Context, domainID string) (domains.Trac
 	return d.Tracking, nil
 }
 
-// eachAlone reports whether each recipient of an email gets a message of its own, so that its links tell who followed
+// onePerRecipient reports whether each recipient of an email gets a message of its own, so that its links tell who followed
 // them, or who unsubscribes.
-func (s *Service) eachAlone(ctx context.Context, e *Email) (bool, error) {
+func (s *Service) onePerRecipient(ctx context.Context, e *Email) (bool, error) {
 	if e.TopicID != "" {
 		return true, nil
 	}
@@ -138,7 +138,7 @@ func (s *Service) eachAlone(ctx context.Context, e *Email) (bool, error) {
 		return false, nil
 	}
 	t, err := s.trackingOf(ctx, e.DomainID)
-	return tracks(t), err
+	return isTracking(t), err
 }
 
 // memoryOfTracking estimates the memory in octets that composing takes in addition when an email with texts of this
@@ -171,7 +171,7 @@ func (s *Service) tracker(ctx context.Context, o *Outgoing, header []message.Fie
 		return nil, nil
 	}
 	on, err := s.trackingOf(ctx, o.DomainID)
-	if err != nil || !tracks(on) {
+	if err != nil || !isTracking(on) {
 		return nil, err
 	}
 	position := -1

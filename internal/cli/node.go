@@ -275,7 +275,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		TrackingURL: c.TrackingURL}, emails.Parts{DB: n.db, Queue: n.queue, Recorder: recorder, Blobs: n.blobs, Keys: keys,
 		Guard: guard, Domains: n.domains, Suppressions: suppressed, Teams: n.teams, Contents: n.contents,
 		Contacts: n.contacts, Templates: n.templates, Volume: n.volume, Log: n.log})
-	n.emails.Budget, n.emails.Affords = n.grants.Spend, n.grants.Affords
+	n.emails.Budget, n.emails.Affords = n.grants.ConsumeLimits, n.grants.CheckEach
 	n.approvals = approvals.New(c.PublicURL, approvals.Parts{DB: n.db, Recorder: recorder, Emails: n.emails,
 		Grants: n.grants, Members: n.members, Teams: n.teams, Audit: n.audit})
 	n.domains.PendingScheduled = n.emails.HasScheduledFrom

@@ -56,10 +56,10 @@ func (d *driver) audience() {
 			must(err)
 			members, _, err = d.contacts.Walk(ctx, d.team, a, members[0].ID, 1)
 			must(err)
-			_, err = d.contacts.Current(ctx, d.db.Reader, d.team, "", []string{id, members[0].ID})
+			_, err = d.contacts.AudienceMembers(ctx, d.db.Reader, d.team, "", []string{id, members[0].ID})
 			must(err)
 			must(d.db.Update(ctx, func(tx *db.Tx) error {
-				d.contacts.Mailed(ctx, tx, d.team, []string{id, members[0].ID})
+				d.contacts.RecordMailed(ctx, tx, d.team, []string{id, members[0].ID})
 				return nil
 			}))
 		}

@@ -34,7 +34,7 @@ func (d *driver) memberships() {
 	d.do("PATCH", "/team/members/"+member, `{"role":"viewer"}`)
 	_, err := d.members.Actor(ctx, member, team)
 	must(err)
-	_, err = d.members.Of(ctx, member)
+	_, err = d.members.ListByUser(ctx, member)
 	must(err)
 	must(d.members.Leave(ctx, team, member))
 

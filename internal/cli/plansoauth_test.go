@@ -28,13 +28,13 @@ func (d *driver) authorize() {
 	_, err = d.grants.Register(ctx, grants.NewClient{Name: "x", RedirectURIs: []string{redirect}, Address: "192.0.2.1"})
 	must(err)
 	hash := sha256.Sum256([]byte(verifier))
-	give := func(by teams.Actor) (grants.Exchanged, grants.Tokens) {
-		r, err := d.grants.Ask(ctx, grants.Params{ClientID: grants.CLI, ResponseType: "code", RedirectURI: redirect,
+	give := func(by teams.Actor) (grants.ExchangeParams, grants.Tokens) {
+		r, err := d.grants.CheckRequest(ctx, grants.Params{ClientID: grants.CLI, ResponseType: "code", RedirectURI: redirect,
 			Challenge: base64.RawURLEncoding.EncodeToString(hash[:]), ChallengeMethod: "S256"})
 		must(err)
 		code, _, err := d.grants.Approve(ctx, r, by)
 		must(err)
-		x := grants.Exchanged{ClientID: grants.CLI, Code: code, RedirectURI: redirect, Verifier: verifier}
+		x := grants.ExchangeParams{ClientID: grants.CLI, Code: code, RedirectURI: redirect, Verifier: verifier}
 		tokens, err := d.grants.Exchange(ctx, x)
 		must(err)
 		return x, tokens
@@ -44,7 +44,7 @@ func (d *driver) authorize() {
 	if _, err := d.grants.Exchange(ctx, code); err == nil {
 		d.t.Error("a code works twice")
 	}
-	next, err := d.grants.Refresh(ctx, grants.Refreshed{ClientID: grants.CLI, Token: second.Refresh})
+	next, err := d.grants.Refresh(ctx, grants.RefreshParams{ClientID: grants.CLI, Token: second.Refresh})
 	must(err)
 	if status, text := d.ask(next.Access, "GET", "/domains", ""); status != 200 {
 		d.t.Errorf("%d %s", status, text)

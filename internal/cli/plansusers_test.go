@@ -70,7 +70,7 @@ func (d *driver) people() {
 	_, err = d.users.RecoveryCodesLeft(ctx, s.UserID)
 	must(err)
 	must(d.users.DisableTOTP(ctx, s))
-	must(d.users.AskReset(ctx, "ada@example.com", from))
+	must(d.users.RequestReset(ctx, "ada@example.com", from))
 	eventually(t, "the link was mailed", func() bool {
 		return d.count(`SELECT COUNT(*) FROM user_tokens WHERE kind = 'reset'`) > 0
 	})

@@ -295,7 +295,7 @@ func (n *node) showRetention(ctx context.Context, e *env, teamID string) error {
 	if err != nil {
 		return err
 	}
-	holds := own.Within(keeps(n.c))
+	holds := own.Effective(keeps(n.c))
 	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
 	for _, x := range []struct {
 		name       string

@@ -50,7 +50,7 @@ func TestUsersCommandEndsGrants(t *testing.T) {
 				t.Fatal(err)
 			}
 			hash := sha256.Sum256([]byte(strings.Repeat("v", 43)))
-			q, err := n.grants.Ask(ctx, grants.Params{ClientID: grants.CLI, ResponseType: "code",
+			q, err := n.grants.CheckRequest(ctx, grants.Params{ClientID: grants.CLI, ResponseType: "code",
 				RedirectURI: "http://127.0.0.1:1/oauth/callback", ChallengeMethod: "S256",
 				Challenge: base64.RawURLEncoding.EncodeToString(hash[:])})
 			if err != nil {
@@ -58,7 +58,7 @@ func TestUsersCommandEndsGrants(t *testing.T) {
 			}
 			code, _, err := n.grants.Approve(ctx, q, by)
 			if err == nil {
-				_, err = n.grants.Exchange(ctx, grants.Exchanged{ClientID: grants.CLI, Code: code,
+				_, err = n.grants.Exchange(ctx, grants.ExchangeParams{ClientID: grants.CLI, Code: code,
 					RedirectURI: "http://127.0.0.1:1/oauth/callback", Verifier: strings.Repeat("v", 43)})
 			}
 			if err != nil {
@@ -132,7 +132,7 @@ func TestUsersCommand(t *testing.T) {
 		} else if _, err := n.members.Accept(ctx, link[strings.LastIndex(link, "/")+1:], out.User.ID); err != nil {
 			t.Fatal(err)
 		}
-		if all, err := n.members.Of(ctx, out.User.ID); err != nil || len(all) != 1 || all[0].Role != teams.Owner {
+		if all, err := n.members.ListByUser(ctx, out.User.ID); err != nil || len(all) != 1 || all[0].Role != teams.Owner {
 			t.Errorf("memberships %+v, %v", all, err)
 		}
 		p.refused("add --yes", "users", "delete", "ada@example.com")

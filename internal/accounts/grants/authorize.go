@@ -40,10 +40,10 @@ type Request struct {
 // challenge is what S256 makes: a SHA-256 in base64url without padding.
 var challenge = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
-// Ask checks a request for authorization. If the error is an [Error] and the result has a RedirectURI, the client is to
+// CheckRequest checks a request for authorization. If the error is an [Error] and the result has a RedirectURI, the client is to
 // be told by a redirect there; otherwise nobody knows where the browser may be sent, and the person is told (RFC 6749
 // section 4.1.2.1).
-func (s *Service) Ask(ctx context.Context, p Params) (r Request, err error) {
+func (s *Service) CheckRequest(ctx context.Context, p Params) (r Request, err error) {
 	if p.ClientID == "" {
 		return r, refuse(InvalidRequest, "client_id is missing.")
 	}
@@ -98,8 +98,8 @@ func (s *Service) resource(text string) (string, error) {
 	return text, nil
 }
 
-// firstUse keeps a client, and records its registration when it is consented to for the first time.
-func (s *Service) firstUse(ctx context.Context, tx *db.Tx, c *Client) error {
+// recordFirstUse keeps a client, and records its registration when it is consented to for the first time.
+func (s *Service) recordFirstUse(ctx context.Context, tx *db.Tx, c *Client) error {
 	address, err := markUsed(ctx, tx, c.ID)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil
@@ -130,7 +130,7 @@ func covers(granted, asked string) bool { return asked == "" || granted == "" ||
 // is the person who consents, as a member of the team, or a key. The client gets those of the scopes that the actor
 // has; if it has none of them, or the team has 1,000 active grants, the consent is refused with a fault.
 func (s *Service) Approve(ctx context.Context, r Request, by teams.Actor) (code string, granted Scopes, err error) {
-	granted = r.Scopes.Within(by.Scopes)
+	granted = r.Scopes.Intersect(by.Scopes)
 	if granted.Empty() {
 		return "", granted, fault.New(fault.OutOfScope, "",
 			"You have none of the rights in this team that %s asks for.",
@@ -166,7 +166,7 @@ func (s *Service) Approve(ctx context.Context, r Request, by teams.Actor) (code 
 			return fault.Forbiddenf("", "The team has %d active grants. Revoke some before you grant more.", grantsMax)
 		}
 		insertCode(ctx, tx, &c, tx.Now().Add(codeLife))
-		if err := s.firstUse(ctx, tx, &r.Client); err != nil {
+		if err := s.recordFirstUse(ctx, tx, &r.Client); err != nil {
 			return err
 		}
 		s.Audit.Record(ctx, tx, audit.Entry{TeamID: by.TeamID, ActorKind: string(by.Kind), ActorID: by.ID,

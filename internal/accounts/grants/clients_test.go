@@ -135,7 +135,7 @@ func TestAskRefused(t *testing.T) {
 			p := f.params()
 			c.wrong(&p)
 			t.Run(name, func(t *testing.T) {
-				r, err := f.Ask(f.T.Context(), p)
+				r, err := f.CheckRequest(f.T.Context(), p)
 				wantCode(t, err, c.want)
 				if (r.RedirectURI != "") != c.redirect || len(r.State) > 1024 {
 					t.Errorf("redirected to %q", r.RedirectURI)
@@ -146,18 +146,18 @@ func TestAskRefused(t *testing.T) {
 		for resource, want := range map[string]string{"http://127.0.0.1:3000/": testnode.PublicURL,
 			"http://127.0.0.1:3000/mcp": mcp, "http://127.0.0.1:30001": "", "http://127.0.0.1:3000mcp": ""} {
 			p.Resource = resource
-			if r, err := f.Ask(t.Context(), p); r.Resource != want || (err == nil) != (want != "") {
+			if r, err := f.CheckRequest(t.Context(), p); r.Resource != want || (err == nil) != (want != "") {
 				t.Errorf("%s: %q, %v", resource, r.Resource, err)
 			}
 		}
 		p.Scope, p.Resource, p.State = "", mcp+"/", strings.Repeat("x", 1024)
-		r, err := f.Ask(t.Context(), p)
+		r, err := f.CheckRequest(t.Context(), p)
 		if err != nil || r.Scopes.String() != "emails:send emails:read" || r.Resource != mcp {
 			t.Errorf("%+v, error %v", r, err)
 		}
 		code, _, err := f.Approve(t.Context(), r, f.Acme)
 		f.Must(err)
-		tokens, err := f.Exchange(t.Context(), grants.Exchanged{ClientID: f.client.ID, Code: code,
+		tokens, err := f.Exchange(t.Context(), grants.ExchangeParams{ClientID: f.client.ID, Code: code,
 			RedirectURI: redirect,
 			Verifier:    verifier, Resource: mcp})
 		f.Must(err)
@@ -178,7 +178,7 @@ func TestCLI(t *testing.T) {
 			"http://localhost:51234/oauth/callback": false, "http://127.0.0.1:51234/oauth": false,
 			"https://127.0.0.1:51234/oauth/callback": false, "http://127.0.0.1.a.example/oauth/callback": false} {
 			p.RedirectURI = uri
-			if r, err := f.Ask(t.Context(), p); (err == nil) != ok || ok && (r.Client.Name != "Resend CLI" ||
+			if r, err := f.CheckRequest(t.Context(), p); (err == nil) != ok || ok && (r.Client.Name != "Resend CLI" ||
 				r.Client.Registered) {
 				t.Errorf("%s: %+v, error %v", uri, r.Client, err)
 			}

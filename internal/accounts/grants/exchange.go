@@ -21,18 +21,18 @@ type Tokens struct {
 	Scopes  Scopes
 }
 
-// Exchanged is what a client presents for its first tokens (RFC 6749 section 4.1.3).
-type Exchanged struct{ ClientID, Code, RedirectURI, Verifier, Resource string }
+// ExchangeParams is what a client presents for its first tokens (RFC 6749 section 4.1.3).
+type ExchangeParams struct{ ClientID, Code, RedirectURI, Verifier, Resource string }
 
 var verifier = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`) // RFC 7636 section 4.1
 
-// errSpent is the one answer to codes that do not work, whatever is wrong with them.
-var errSpent = refuse(InvalidGrant,
+// errInvalidCode is the one answer to codes that do not work, whatever is wrong with them.
+var errInvalidCode = refuse(InvalidGrant,
 	"The code is unknown, has expired, was used before, or was made for another client, "+
 		"redirect_uri or code_verifier. Ask for authorization again.")
 
 // Exchange gives the first tokens for a code, and makes the grant. A code that was used before revokes what it gave.
-func (s *Service) Exchange(ctx context.Context, x Exchanged) (Tokens, error) {
+func (s *Service) Exchange(ctx context.Context, x ExchangeParams) (Tokens, error) {
 	client, err := s.Client(ctx, x.ClientID)
 	if err != nil {
 		return Tokens{}, err
@@ -64,14 +64,14 @@ func (s *Service) Exchange(ctx context.Context, x Exchanged) (Tokens, error) {
 		c, err := useCode(ctx, tx, hash)
 		switch {
 		case errors.Is(err, db.ErrNoRows):
-			refused = errSpent
-			return s.spent(ctx, tx, hash)
+			refused = errInvalidCode
+			return s.revokeReused(ctx, tx, hash)
 		case err != nil:
 			return err
 		}
 		if c.ClientID != client.ID || c.RedirectURI != x.RedirectURI || !tx.Now().Before(c.ExpiresAt) ||
 			subtle.ConstantTimeCompare([]byte(c.Challenge), []byte(challenge)) != 1 || !covers(c.Resource, resource) {
-			refused = errSpent
+			refused = errInvalidCode
 			return nil // and the code stays used
 		}
 		// Without it, codes that are used at the same time would not count each other's grants.
@@ -99,9 +99,9 @@ func (s *Service) Exchange(ctx context.Context, x Exchanged) (Tokens, error) {
 	return s.tokens(ctx, &g, 1, g.Scopes)
 }
 
-// spent revokes what a code gave that is presented once more: one of the two has it from somewhere else (RFC 6749
+// revokeReused revokes what a code gave that is presented once more: one of the two has it from somewhere else (RFC 6749
 // section 4.1.2).
-func (s *Service) spent(ctx context.Context, tx *db.Tx, hash string) error {
+func (s *Service) revokeReused(ctx context.Context, tx *db.Tx, hash string) error {
 	c, err := getCode(ctx, tx.Reader, hash)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil

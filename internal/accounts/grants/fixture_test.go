@@ -46,7 +46,7 @@ func serve(n *testnode.Node) *grants.Service {
 		Aliases: []string{"http://127.0.0.1:3000"}},
 		grants.Parts{DB: n.DB, Keys: n.Keys, Teams: n.Teams, Members: n.Members, Audit: n.Audit})
 	s.Connect(n.Users)
-	n.Emails.Budget, n.Emails.Affords = s.Spend, s.Affords
+	n.Emails.Budget, n.Emails.Affords = s.ConsumeLimits, s.CheckEach
 	return s
 }
 
@@ -81,15 +81,15 @@ func (f *fixture) params() grants.Params {
 }
 
 // code returns a code for scopes to which somebody has consented, and what it takes to use it.
-func (f *fixture) code(by teams.Actor, scopes string) grants.Exchanged {
+func (f *fixture) code(by teams.Actor, scopes string) grants.ExchangeParams {
 	f.T.Helper()
 	p := f.params()
 	p.Scope = scopes
-	r, err := f.Ask(f.T.Context(), p)
+	r, err := f.CheckRequest(f.T.Context(), p)
 	f.Must(err)
 	code, _, err := f.Approve(f.T.Context(), r, by)
 	f.Must(err)
-	return grants.Exchanged{ClientID: f.client.ID, Code: code, RedirectURI: redirect, Verifier: verifier}
+	return grants.ExchangeParams{ClientID: f.client.ID, Code: code, RedirectURI: redirect, Verifier: verifier}
 }
 
 // granted lets the client act.
@@ -101,7 +101,7 @@ func (f *fixture) granted(by teams.Actor, scopes string) grants.Tokens {
 }
 
 func (f *fixture) refresh(token string) (grants.Tokens, error) {
-	return f.Refresh(f.T.Context(), grants.Refreshed{ClientID: f.client.ID, Token: token})
+	return f.Refresh(f.T.Context(), grants.RefreshParams{ClientID: f.client.ID, Token: token})
 }
 
 // only returns the one grant of Acme.

@@ -4,7 +4,7 @@
 // # Shape
 //
 // A client registers ([Service.Register]) or is known from the start. It asks for scopes by way of a person's browser
-// ([Service.Ask]); the person consents ([Service.Approve]), which gives a code; the client exchanges the code for an
+// ([Service.CheckRequest]); the person consents ([Service.Approve]), which gives a code; the client exchanges the code for an
 // access token, which works for a quarter of an hour, and a refresh token, which gives both anew ([Service.Exchange],
 // [Service.Refresh]). The first exchange makes the grant, which is what teams see and revoke.
 //

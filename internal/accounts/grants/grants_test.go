@@ -200,7 +200,7 @@ func TestNothingToGrant(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		p := f.params()
 		p.Scope = "emails:send members:write"
-		r, err := f.Ask(t.Context(), p)
+		r, err := f.CheckRequest(t.Context(), p)
 		f.Must(err)
 		if _, _, err := f.Approve(t.Context(), r, f.member("ann@acme.example",
 			teams.Viewer)); fault.KindOf(err) != fault.OutOfScope {
@@ -271,15 +271,15 @@ func atOnce(n int, f func() (grants.Tokens, error)) (all []grants.Tokens) {
 func TestWrongCodes(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		other := f.register(grants.NewClient{RedirectURIs: []string{redirect, "https://a.example/"}})
-		for name, wrong := range map[string]func(x *grants.Exchanged){
-			"another client":   func(x *grants.Exchanged) { x.ClientID = other.ID },
-			"another redirect": func(x *grants.Exchanged) { x.RedirectURI = "http://127.0.0.1:4712/callback" },
-			"another verifier": func(x *grants.Exchanged) { x.Verifier = strings.Repeat("x", 43) },
-			"another resource": func(x *grants.Exchanged) {
+		for name, wrong := range map[string]func(x *grants.ExchangeParams){
+			"another client":   func(x *grants.ExchangeParams) { x.ClientID = other.ID },
+			"another redirect": func(x *grants.ExchangeParams) { x.RedirectURI = "http://127.0.0.1:4712/callback" },
+			"another verifier": func(x *grants.ExchangeParams) { x.Verifier = strings.Repeat("x", 43) },
+			"another resource": func(x *grants.ExchangeParams) {
 				f.exec(`UPDATE oauth_codes SET resource = $1`, testnode.PublicURL)
 				x.Resource = mcp
 			},
-			"too late": func(x *grants.Exchanged) {
+			"too late": func(x *grants.ExchangeParams) {
 				f.exec(`UPDATE oauth_codes SET expires_at = $1`, time.Now().Add(-time.Second).UnixMicro())
 			},
 		} {
@@ -297,20 +297,20 @@ func TestWrongCodes(t *testing.T) {
 		}
 		x := f.code(f.Acme, "full_access")
 		for name, c := range map[string]struct {
-			wrong func(x *grants.Exchanged)
+			wrong func(x *grants.ExchangeParams)
 			want  grants.Code
 		}{
-			"no client":   {func(x *grants.Exchanged) { x.ClientID = "x" }, grants.InvalidClient},
-			"no code":     {func(x *grants.Exchanged) { x.Code = "" }, grants.InvalidRequest},
-			"no redirect": {func(x *grants.Exchanged) { x.RedirectURI = "" }, grants.InvalidRequest},
-			"no verifier": {func(x *grants.Exchanged) { x.Verifier = "" }, grants.InvalidRequest},
-			"short verifier": {func(x *grants.Exchanged) { x.Verifier = strings.Repeat("x", 42) },
+			"no client":   {func(x *grants.ExchangeParams) { x.ClientID = "x" }, grants.InvalidClient},
+			"no code":     {func(x *grants.ExchangeParams) { x.Code = "" }, grants.InvalidRequest},
+			"no redirect": {func(x *grants.ExchangeParams) { x.RedirectURI = "" }, grants.InvalidRequest},
+			"no verifier": {func(x *grants.ExchangeParams) { x.Verifier = "" }, grants.InvalidRequest},
+			"short verifier": {func(x *grants.ExchangeParams) { x.Verifier = strings.Repeat("x", 42) },
 				grants.InvalidRequest},
-			"long verifier": {func(x *grants.Exchanged) { x.Verifier = strings.Repeat("x", 129) },
+			"long verifier": {func(x *grants.ExchangeParams) { x.Verifier = strings.Repeat("x", 129) },
 				grants.InvalidRequest},
-			"foreign target":  {func(x *grants.Exchanged) { x.Resource = "https://a.example" }, grants.InvalidTarget},
-			"a made-up code":  {func(x *grants.Exchanged) { x.Code = "x" }, grants.InvalidGrant},
-			"made-up, others": {func(x *grants.Exchanged) { x.Code = f.Token }, grants.InvalidGrant},
+			"foreign target":  {func(x *grants.ExchangeParams) { x.Resource = "https://a.example" }, grants.InvalidTarget},
+			"a made-up code":  {func(x *grants.ExchangeParams) { x.Code = "x" }, grants.InvalidGrant},
+			"made-up, others": {func(x *grants.ExchangeParams) { x.Code = f.Token }, grants.InvalidGrant},
 		} {
 			y := x
 			c.wrong(&y)
@@ -375,7 +375,7 @@ func TestRefreshManyTimesAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		first := f.granted(f.Acme, "full_access")
 		got := atOnce(6, func() (grants.Tokens, error) {
-			return f.Refresh(context.Background(), grants.Refreshed{ClientID: f.client.ID, Token: first.Refresh})
+			return f.Refresh(context.Background(), grants.RefreshParams{ClientID: f.client.ID, Token: first.Refresh})
 		})
 		if len(got) != 6 {
 			t.Fatalf("%d of 6 got tokens", len(got))
@@ -388,7 +388,7 @@ func TestRefreshManyTimesAtOnce(t *testing.T) {
 			t.Error("two got the same refresh token")
 		}
 		again := atOnce(6, func() (grants.Tokens, error) {
-			return f.Refresh(context.Background(), grants.Refreshed{ClientID: f.client.ID, Token: take(seen)})
+			return f.Refresh(context.Background(), grants.RefreshParams{ClientID: f.client.ID, Token: take(seen)})
 		})
 		if len(again) > 1 {
 			t.Errorf("%d lines of tokens went on", len(again))
@@ -420,25 +420,25 @@ func TestRefreshRefused(t *testing.T) {
 		foreign, err := f.Keys.JWT("x", map[string]any{}, time.Now(), time.Hour)
 		f.Must(err)
 		for name, c := range map[string]struct {
-			x    grants.Refreshed
+			x    grants.RefreshParams
 			want grants.Code
 		}{
-			"no client":       {grants.Refreshed{ClientID: "x", Token: tokens.Refresh}, grants.InvalidClient},
-			"no token":        {grants.Refreshed{ClientID: f.client.ID}, grants.InvalidRequest},
-			"another client":  {grants.Refreshed{ClientID: other.ID, Token: tokens.Refresh}, grants.InvalidGrant},
-			"an access token": {grants.Refreshed{ClientID: f.client.ID, Token: tokens.Access}, grants.InvalidGrant},
-			"another token":   {grants.Refreshed{ClientID: f.client.ID, Token: foreign}, grants.InvalidGrant},
-			"altered": {grants.Refreshed{ClientID: f.client.ID, Token: "A" + tokens.Refresh},
+			"no client":       {grants.RefreshParams{ClientID: "x", Token: tokens.Refresh}, grants.InvalidClient},
+			"no token":        {grants.RefreshParams{ClientID: f.client.ID}, grants.InvalidRequest},
+			"another client":  {grants.RefreshParams{ClientID: other.ID, Token: tokens.Refresh}, grants.InvalidGrant},
+			"an access token": {grants.RefreshParams{ClientID: f.client.ID, Token: tokens.Access}, grants.InvalidGrant},
+			"another token":   {grants.RefreshParams{ClientID: f.client.ID, Token: foreign}, grants.InvalidGrant},
+			"altered": {grants.RefreshParams{ClientID: f.client.ID, Token: "A" + tokens.Refresh},
 				grants.InvalidGrant},
-			"another purpose": {grants.Refreshed{ClientID: f.client.ID, Token: f.Keys.Sign("other", time.Time{},
+			"another purpose": {grants.RefreshParams{ClientID: f.client.ID, Token: f.Keys.Sign("other", time.Time{},
 				f.Acme.TeamID, f.only().ID, "1")}, grants.InvalidGrant},
-			"more scopes": {grants.Refreshed{ClientID: f.client.ID, Token: tokens.Refresh, Scope: "emails:read"},
+			"more scopes": {grants.RefreshParams{ClientID: f.client.ID, Token: tokens.Refresh, Scope: "emails:read"},
 				grants.InvalidScope},
-			"full access": {grants.Refreshed{ClientID: f.client.ID, Token: tokens.Refresh, Scope: "full_access"},
+			"full access": {grants.RefreshParams{ClientID: f.client.ID, Token: tokens.Refresh, Scope: "full_access"},
 				grants.InvalidScope},
-			"no such scope": {grants.Refreshed{ClientID: f.client.ID, Token: tokens.Refresh, Scope: "x"},
+			"no such scope": {grants.RefreshParams{ClientID: f.client.ID, Token: tokens.Refresh, Scope: "x"},
 				grants.InvalidScope},
-			"another resource": {grants.Refreshed{ClientID: f.client.ID, Token: tokens.Refresh, Resource: mcp},
+			"another resource": {grants.RefreshParams{ClientID: f.client.ID, Token: tokens.Refresh, Resource: mcp},
 				grants.InvalidTarget},
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -446,7 +446,7 @@ func TestRefreshRefused(t *testing.T) {
 				wantCode(t, err, c.want)
 			})
 		}
-		less, err := f.Refresh(t.Context(), grants.Refreshed{ClientID: f.client.ID, Token: tokens.Refresh,
+		less, err := f.Refresh(t.Context(), grants.RefreshParams{ClientID: f.client.ID, Token: tokens.Refresh,
 			Scope: "domains:read"})
 		f.Must(err)
 		if a := f.works(less.Access, true); a.Scopes != teams.NewScopes(teams.DomainsRead) {
@@ -512,7 +512,7 @@ func TestRevokedOnAnotherNode(t *testing.T) {
 	})
 	tokens := f.granted(f.Acme, "full_access")
 	other.works(tokens.Access, true)
-	if !far.Teams.Knows(tokens.Access) {
+	if !far.Teams.IsCached(tokens.Access) {
 		t.Fatal("the other node does not remember the token, so the test shows nothing")
 	}
 	_, err = f.Revoke(t.Context(), f.Acme.TeamID, f.only().ID, grants.FromAPI)
@@ -533,14 +533,14 @@ func TestTooManyGrants(t *testing.T) {
 			created_at, used_at, expires_at, generation, retried, rotated_at, revoked_at, revoked_reason, 0, 0, FALSE, key_id
 			FROM oauth_grants, (WITH RECURSIVE
 			numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 999) SELECT n FROM numbers) x`)
-		r, err := f.Ask(t.Context(), f.params())
+		r, err := f.CheckRequest(t.Context(), f.params())
 		f.Must(err)
 		if _, _, err := f.Approve(t.Context(), r, f.Acme); fault.KindOf(err) != fault.Forbidden {
 			t.Errorf("the grant after 1,000 active ones: %v", err)
 		}
 		f.Must(f.RevokeToken(t.Context(), f.client.ID, g.Refresh, ""))
 		// There is room for one, which several have consented to, and all of them are collected at once.
-		var codes [4]grants.Exchanged
+		var codes [4]grants.ExchangeParams
 		for i := range codes {
 			codes[i] = f.code(f.Acme, "full_access")
 		}
@@ -655,7 +655,7 @@ func TestNothingIsSigned(t *testing.T) {
 		tokens, err := f.Exchange(t.Context(), code)
 		f.Must(err)
 		without(func(s *grants.Service) error {
-			_, err := s.Refresh(t.Context(), grants.Refreshed{ClientID: f.client.ID, Token: tokens.Refresh})
+			_, err := s.Refresh(t.Context(), grants.RefreshParams{ClientID: f.client.ID, Token: tokens.Refresh})
 			return err
 		})
 		f.exec(`UPDATE oauth_grants SET rotated_at = rotated_at - 60000000 WHERE rotated_at > 0`)
@@ -698,7 +698,7 @@ func TestConsentAfterLeaving(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ann := f.member("ann@acme.example", teams.Admin)
 		f.Must(f.Members.Remove(t.Context(), teams.System(f.Acme.TeamID), ann.ID))
-		r, err := f.Ask(t.Context(), f.params())
+		r, err := f.CheckRequest(t.Context(), f.params())
 		f.Must(err)
 		_, _, err = f.Approve(t.Context(), r, ann)
 		if fault.KindOf(err) != fault.Forbidden {

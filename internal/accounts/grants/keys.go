@@ -26,8 +26,8 @@ const (
 	keyLife    = 90 * 24 * time.Hour // for which a key signs
 	keyAhead   = 24 * time.Hour      // for which it is published before it signs, so that copies of the set have it
 	keyAfter   = 24 * time.Hour      // and after it has signed; access tokens live shorter
-	keysFor    = time.Minute         // for which a node remembers the keys
-	keysAgain  = time.Second         // between look-ups for tokens with an unknown key
+	keysCached = time.Minute         // for which a node remembers the keys
+	keysRetry  = time.Second         // between look-ups for tokens with an unknown key
 )
 
 // key signs access tokens.
@@ -87,7 +87,7 @@ func (s *Service) keys(ctx context.Context, within time.Duration) ([]key, error)
 
 // signer returns the key that signs at a time, and makes the first one.
 func (s *Service) signer(ctx context.Context, now time.Time) (key, error) {
-	for _, within := range []time.Duration{keysFor, 0} {
+	for _, within := range []time.Duration{keysCached, 0} {
 		all, err := s.keys(ctx, within)
 		if err != nil {
 			return key{}, err
@@ -110,7 +110,7 @@ func (s *Service) signer(ctx context.Context, now time.Time) (key, error) {
 // verifier returns the public key with an id, or nil if there is none. Tokens with made-up ids cost a query a second at
 // most.
 func (s *Service) verifier(ctx context.Context, keyID string) (crypto.PublicKey, error) {
-	for _, within := range []time.Duration{keysFor, keysAgain} {
+	for _, within := range []time.Duration{keysCached, keysRetry} {
 		all, err := s.keys(ctx, within)
 		if err != nil {
 			return nil, err
@@ -129,7 +129,7 @@ func (s *Service) PublicKeys(ctx context.Context) (jose.JSONWebKeySet, error) {
 	if _, err := s.signer(ctx, s.DB.Now()); err != nil {
 		return jose.JSONWebKeySet{}, err
 	}
-	all, err := s.keys(ctx, keysFor)
+	all, err := s.keys(ctx, keysCached)
 	set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
 	for _, k := range all {
 		set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.private.Public(), KeyID: k.id, Algorithm: string(jose.ES256),
@@ -149,7 +149,7 @@ func (s *Service) rotateKeys(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("read the signing keys: %w", err)
 	}
-	if _, due := nextKey(s.ours(all), now); !due && len(unneeded(all, now)) == 0 {
+	if _, due := nextKey(s.openableKeys(all), now); !due && len(expiredKeys(all, now)) == 0 {
 		return nil
 	}
 	made, err := s.newKey()
@@ -165,11 +165,11 @@ func (s *Service) rotateKeys(ctx context.Context, now time.Time) error {
 		if err != nil {
 			return fmt.Errorf("read the signing keys: %w", err)
 		}
-		if at, due := nextKey(s.ours(all), now); due {
+		if at, due := nextKey(s.openableKeys(all), now); due {
 			made.signsAt = at
 			insertKey(ctx, tx, &made)
 		}
-		for _, k := range unneeded(all, now) {
+		for _, k := range expiredKeys(all, now) {
 			deleteKey(ctx, tx, k.id)
 		}
 		tx.AfterCommit(func() { s.DB.Hint(keysTopic, "") })
@@ -177,8 +177,8 @@ func (s *Service) rotateKeys(ctx context.Context, now time.Time) error {
 	})
 }
 
-// ours returns the keys that can be opened. Others were sealed with another secret key.
-func (s *Service) ours(all []storedKey) []storedKey {
+// openableKeys returns the keys that can be opened. Others were sealed with another secret key.
+func (s *Service) openableKeys(all []storedKey) []storedKey {
 	return slices.DeleteFunc(slices.Clone(all), func(k storedKey) bool {
 		_, err := s.Keys.Open(keyPurpose, k.private, []byte(k.id))
 		return errors.Is(err, keyring.ErrUnsealable)
@@ -197,8 +197,8 @@ func nextKey(all []storedKey, now time.Time) (signsAt time.Time, due bool) {
 	return now.Add(keyAhead), true
 }
 
-// unneeded returns the keys that were followed by another so long ago that no token of theirs is left.
-func unneeded(all []storedKey, now time.Time) []storedKey {
+// expiredKeys returns the keys that were followed by another so long ago that no token of theirs is left.
+func expiredKeys(all []storedKey, now time.Time) []storedKey {
 	n := 0
 	for n+1 < len(all) && all[n+1].signsAt.Add(keyAfter).Before(now) {
 		n++

@@ -29,8 +29,8 @@ type Limits struct {
 // Any reports whether there is any limit.
 func (l Limits) Any() bool { return l != Limits{} }
 
-// Proposed returns the limits that a person is shown at first. Programs that have registered themselves have some.
-func (c *Client) Proposed() Limits {
+// DefaultLimits returns the limits that a person is shown at first. Programs that have registered themselves have some.
+func (c *Client) DefaultLimits() Limits {
 	if !c.Registered {
 		return Limits{}
 	}
@@ -70,18 +70,18 @@ func (l Limits) check() error {
 	return nil
 }
 
-// around are the scopes by which a program could get round its limits: by a key or a person or a webhook of its own
+// bypassScopes are the scopes by which a program could get round its limits: by a key or a person or a webhook of its own
 // making, by lifting them, by approving itself, or by an automation that sends what it has not counted.
-var around = teams.NewScopes(teams.KeysWrite, teams.MembersWrite, teams.GrantsWrite, teams.ApprovalsWrite,
+var bypassScopes = teams.NewScopes(teams.KeysWrite, teams.MembersWrite, teams.GrantsWrite, teams.ApprovalsWrite,
 	teams.WebhooksWrite, teams.AutomationsWrite, teams.EventsSend)
 
-// within returns what is left of scopes under the limits. Who needs an approval may not send, but ask for it and see
+// restrict returns what is left of scopes under the limits. Who needs an approval may not send, but ask for it and see
 // what has become of it. That broadcasts are not sent either, package emails sees to: see [teams.Actor.Limited].
-func (l Limits) within(set teams.Scopes) teams.Scopes {
+func (l Limits) restrict(set teams.Scopes) teams.Scopes {
 	if !l.Any() {
 		return set
 	}
-	set &^= around
+	set &^= bypassScopes
 	if l.Approval {
 		set &^= teams.NewScopes(teams.EmailsWrite) // the time, too, was approved
 	}
@@ -92,11 +92,13 @@ func (l Limits) within(set teams.Scopes) teams.Scopes {
 	return set
 }
 
-// Lost returns what a program with the scopes may not do any more under the limits.
-func (l Limits) Lost(set teams.Scopes) teams.Scopes { return set &^ l.within(set) }
+// RemovedScopes returns what a program with the scopes may not do any more under the limits.
+func (l Limits) RemovedScopes(set teams.Scopes) teams.Scopes { return set &^ l.restrict(set) }
 
-// May returns what the grant lets its program do, if whoever let it may do all of the given.
-func (g *Grant) May(of teams.Scopes) teams.Scopes { return g.Limits.within(of & g.Scopes.All()) }
+// AllowedScopes returns what the grant lets its program do, if whoever let it may do all of the given.
+func (g *Grant) AllowedScopes(of teams.Scopes) teams.Scopes {
+	return g.Limits.restrict(of & g.Scopes.All())
+}
 
 // SetLimits changes the limits of an active grant, at once on this node and on others when the hint arrives. The caller
 // checks that the actor may; a grant never may.
@@ -108,7 +110,7 @@ func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string,
 	}
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		// It takes the lock of the row: of two changes at the same time the later is made to what the earlier has left.
-		_, err := lockLine(ctx, tx, by.TeamID, grantID)
+		_, err := lockRefreshState(ctx, tx, by.TeamID, grantID)
 		if errors.Is(err, db.ErrNoRows) {
 			return fault.NotFoundf("OAuth grant not found")
 		}
@@ -132,16 +134,16 @@ func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string,
 	return g, err
 }
 
-// Acting returns a grant as an actor, with all that it may do now: for what a person decides that it asked for. It may
+// CurrentActor returns a grant as an actor, with all that it may do now: for what a person decides that it asked for. It may
 // send, although it needs an approval. A fault of kind NotFound means that it may nothing any more.
-func (s *Service) Acting(ctx context.Context, teamID, grantID string) (teams.Actor, error) {
+func (s *Service) CurrentActor(ctx context.Context, teamID, grantID string) (teams.Actor, error) {
 	g, err := getGrant(ctx, s.DB.Reader, teamID, grantID)
 	if err == nil && !g.RevokedAt.IsZero() {
 		err = fault.NotFoundf("OAuth grant not found")
 	}
 	var a teams.Actor
 	if err == nil {
-		a, err = s.may(ctx, &g)
+		a, err = s.grantorActor(ctx, &g)
 	}
 	if fault.KindOf(err) == fault.NotFound && err != nil {
 		return a, fault.NotFoundf("The program may not act for the team any more.").Because(err)
@@ -179,11 +181,11 @@ func (s *Service) Usage(ctx context.Context, teamID, grantID string) (u Usage, e
 	return u, err
 }
 
-// Spend counts emails that an actor sends, in the transaction that accepts them; recipients is how many addresses each
+// ConsumeLimits counts emails that an actor sends, in the transaction that accepts them; recipients is how many addresses each
 // of them goes to. Actors other than grants, and grants without limits, send as they like. Beyond the limit of a day it
 // returns a fault of the kind DailyQuota, which clients do not repeat before the next day as they repeat one of the
 // rate; too many recipients are a fault of the email.
-func (s *Service) Spend(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error {
+func (s *Service) ConsumeLimits(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error {
 	if by.Kind != teams.GrantActor {
 		return nil
 	}
@@ -192,7 +194,7 @@ func (s *Service) Spend(ctx context.Context, tx *db.Tx, by teams.Actor, recipien
 	if err != nil {
 		return err
 	}
-	sum, err := l.add(used, recipients)
+	sum, err := l.consume(used, recipients)
 	if err != nil || l.Emails == 0 {
 		return err
 	}
@@ -203,21 +205,21 @@ func (s *Service) Spend(ctx context.Context, tx *db.Tx, by teams.Actor, recipien
 	return err
 }
 
-// Fits returns the fault that Spend would return if the emails were sent now. It counts nothing.
-func (s *Service) Fits(ctx context.Context, by teams.Actor, recipients ...int) error {
+// CheckLimits returns the fault that Spend would return if the emails were sent now. It counts nothing.
+func (s *Service) CheckLimits(ctx context.Context, by teams.Actor, recipients ...int) error {
 	if by.Kind != teams.GrantActor {
 		return nil
 	}
 	l, used, err := limitsOf(ctx, s.DB.Reader, by.TeamID, by.ID, dayOf(s.DB.Now()))
 	if err == nil {
-		_, err = l.add(used, recipients)
+		_, err = l.consume(used, recipients)
 	}
 	return err
 }
 
-// Affords returns for each of some emails, of which recipients says how many addresses each goes to, the fault for which
+// CheckEach returns for each of some emails, of which recipients says how many addresses each goes to, the fault for which
 // it could not be sent now beside those before it that could, or nil. It counts nothing.
-func (s *Service) Affords(ctx context.Context, by teams.Actor, recipients []int) ([]error, error) {
+func (s *Service) CheckEach(ctx context.Context, by teams.Actor, recipients []int) ([]error, error) {
 	faults := make([]error, len(recipients))
 	if by.Kind != teams.GrantActor {
 		return faults, nil
@@ -225,14 +227,14 @@ func (s *Service) Affords(ctx context.Context, by teams.Actor, recipients []int)
 	l, used, err := limitsOf(ctx, s.DB.Reader, by.TeamID, by.ID, dayOf(s.DB.Now()))
 	for i := range recipients {
 		if err == nil {
-			used, faults[i] = l.add(used, recipients[i:i+1])
+			used, faults[i] = l.consume(used, recipients[i:i+1])
 		}
 	}
 	return faults, err
 }
 
-// add returns how much is used when emails are added to it.
-func (l Limits) add(used int64, recipients []int) (int64, error) {
+// consume returns how much is used when emails are added to it.
+func (l Limits) consume(used int64, recipients []int) (int64, error) {
 	sum := used
 	for _, n := range recipients {
 		if l.Recipients > 0 && int64(n) > l.Recipients {

@@ -21,12 +21,12 @@ func (f *fixture) limited(l grants.Limits) teams.Actor {
 	f.T.Helper()
 	p := f.params()
 	p.Scope = "full_access"
-	r, err := f.Ask(f.T.Context(), p)
+	r, err := f.CheckRequest(f.T.Context(), p)
 	f.Must(err)
 	r.Limits = l
 	code, _, err := f.Approve(f.T.Context(), r, f.Acme)
 	f.Must(err)
-	tokens, err := f.Exchange(f.T.Context(), grants.Exchanged{ClientID: f.client.ID, Code: code, RedirectURI: redirect,
+	tokens, err := f.Exchange(f.T.Context(), grants.ExchangeParams{ClientID: f.client.ID, Code: code, RedirectURI: redirect,
 		Verifier: verifier})
 	f.Must(err)
 	by, err := f.Teams.Authenticate(f.T.Context(), tokens.Access)
@@ -70,8 +70,8 @@ func TestLimits(t *testing.T) {
 		if u, err := f.Usage(ctx, f.Acme.TeamID, by.ID); err != nil || u.Sent != 3 || u.Emails != 5 {
 			t.Errorf("used %+v, error %v", u, err)
 		}
-		f.Must(f.Fits(ctx, by, 2))
-		wantLimit(t, f.Fits(ctx, by, 2, 1), fault.DailyQuota, "has sent 3 today")
+		f.Must(f.CheckLimits(ctx, by, 2))
+		wantLimit(t, f.CheckLimits(ctx, by, 2, 1), fault.DailyQuota, "has sent 3 today")
 		_, err = f.Emails.SendBatch(ctx, by, batch[:1], false, emails.Idempotency{})
 		f.Must(err)
 		f.Must(f.sendBy(by, "a@reader.example"))

@@ -25,7 +25,7 @@ func checkRedirect(uri string) (problem string) {
 	switch {
 	case len(uri) > uriMax:
 		return "must have at most 2048 characters"
-	case err != nil || !plain(uri) || u.Scheme == "":
+	case err != nil || !isURIText(uri) || u.Scheme == "":
 		return "must be an absolute URI in ASCII"
 	case strings.Contains(uri, "#"):
 		return "must not have a fragment"
@@ -43,9 +43,9 @@ func checkRedirect(uri string) (problem string) {
 	return ""
 }
 
-// plain reports whether a text has only characters that an URI may have (RFC 3986 appendix A). It has no spaces, by
+// isURIText reports whether a text has only characters that an URI may have (RFC 3986 appendix A). It has no spaces, by
 // which redirect addresses are separated where they are stored.
-func plain(uri string) bool {
+func isURIText(uri string) bool {
 	return !strings.ContainsFunc(uri, func(r rune) bool {
 		return r <= ' ' || r > '~' || strings.ContainsRune("\"<>\\^`{|}", r)
 	})

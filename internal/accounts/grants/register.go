@@ -84,7 +84,7 @@ func (n *NewClient) check() (c Client, err error) {
 	case c.Name == "":
 		return c, refuse(InvalidRequest, "client_name is missing.")
 	case utf8.RuneCountInString(c.Name) > clientNameMax || !utf8.ValidString(c.Name) || strings.ContainsFunc(c.Name,
-		hidden):
+		isInvisible):
 		return c, refuse(InvalidMetadata, "client_name must have at most %d characters, and none that cannot be seen.",
 			clientNameMax)
 	case len(n.RedirectURIs) == 0:
@@ -130,15 +130,15 @@ func scopesOf(text string, otherwise Scopes) (Scopes, error) {
 	return set, nil
 }
 
-// hidden reports whether a character could make a name look like another: it is not shown, or turns the direction.
-func hidden(r rune) bool {
+// isInvisible reports whether a character could make a name look like another: it is not shown, or turns the direction.
+func isInvisible(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError
 }
 
 // isPage reports whether a text is an address that may be shown as a link.
 func isPage(uri string) bool {
 	u, err := url.Parse(uri)
-	return err == nil && len(uri) <= uriMax && plain(uri) && u.Scheme == "https" && u.Hostname() != "" && u.User == nil
+	return err == nil && len(uri) <= uriMax && isURIText(uri) && u.Scheme == "https" && u.Hostname() != "" && u.User == nil
 }
 
 // Network returns what counts as one address: an IPv4 address, or the /64 that one IPv6 connection has.

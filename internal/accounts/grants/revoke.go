@@ -144,7 +144,7 @@ func (s *Service) programs(ctx context.Context, r db.Reader, teamID string, by t
 		if g.UserID != "" {
 			may, err = s.Members.Scopes(ctx, r, teamID, teams.ActorRef{Kind: teams.UserActor, ID: g.UserID})
 		}
-		return g.May(may), err
+		return g.AllowedScopes(may), err
 	}
 	return 0, fmt.Errorf("this release knows no actor of the kind %q", by.Kind)
 }
@@ -190,7 +190,7 @@ func (s *Service) RevokeToken(ctx context.Context, clientID, token, hint string)
 func (s *Service) Active(ctx context.Context, teamID, grantID string) (bool, error) {
 	g, err := getGrant(ctx, s.DB.Reader, teamID, grantID)
 	if err == nil && g.RevokedAt.IsZero() {
-		_, err = s.may(ctx, &g)
+		_, err = s.grantorActor(ctx, &g)
 	}
 	if fault.KindOf(err) == fault.NotFound && err != nil {
 		return false, nil

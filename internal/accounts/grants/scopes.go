@@ -71,9 +71,9 @@ func (set Scopes) Covers(other Scopes) bool {
 	return other.All()&^set.All() == 0 && (set.Full || !other.Full)
 }
 
-// Within returns those of the scopes that somebody may do. Full access remains what it is only if all of it remains:
+// Intersect returns those of the scopes that somebody may do. Full access remains what it is only if all of it remains:
 // otherwise it would grow with the person's role.
-func (set Scopes) Within(may teams.Scopes) Scopes {
+func (set Scopes) Intersect(may teams.Scopes) Scopes {
 	if set.All()&^may == 0 {
 		return set
 	}

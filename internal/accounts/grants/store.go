@@ -94,7 +94,7 @@ func countDay(ctx context.Context, tx *db.Tx, teamID, grantID string, day, n, li
 	return changed > 0, nil
 }
 
-func eraseVolumes(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64, error) {
+func eraseUsage(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM grant_volumes WHERE team_id = $1 AND grant_id IN (SELECT grant_id
 		FROM grant_volumes WHERE team_id = $1 ORDER BY grant_id LIMIT $2)`, teamID, limit)
 }
@@ -117,9 +117,9 @@ func setRevokedOfKey(ctx context.Context, tx *db.Tx, teamID, keyID string) (int6
 		teamID, keyID, tx.Now().UnixMicro(), string(KeyDeleted))
 }
 
-// lockLine reads the refresh tokens of an active grant. The update changes nothing, but takes the row's lock on
+// lockRefreshState reads the refresh tokens of an active grant. The update changes nothing, but takes the row's lock on
 // PostgreSQL, so that of two uses the second sees the first.
-func lockLine(ctx context.Context, tx *db.Tx, teamID, grantID string) (l line, err error) {
+func lockRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string) (l refreshState, err error) {
 	var rotated int64
 	err = tx.QueryRow(ctx, `UPDATE oauth_grants SET generation = generation
 		WHERE id = $1 AND team_id = $2 AND revoked_at = 0 RETURNING generation, retried, rotated_at`, grantID, teamID).
@@ -128,7 +128,7 @@ func lockLine(ctx context.Context, tx *db.Tx, teamID, grantID string) (l line, e
 	return l, err
 }
 
-func saveLine(ctx context.Context, tx *db.Tx, teamID, grantID string, l line, expires time.Time) {
+func saveRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string, l refreshState, expires time.Time) {
 	tx.Queue(ctx, `UPDATE oauth_grants SET generation = $3, retried = $4, rotated_at = $5, used_at = $6, expires_at = $7
 		WHERE id = $1 AND team_id = $2`,
 		grantID, teamID, l.newest, l.retried, db.Micros(l.rotatedAt), tx.Now().UnixMicro(), expires.UnixMicro())

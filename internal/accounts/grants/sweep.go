@@ -45,7 +45,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	if err != nil {
 		return err
 	}
-	err = s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return eraseVolumes(ctx, tx, teamID, sweepBatch) })
+	err = s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return eraseUsage(ctx, tx, teamID, sweepBatch) })
 	if err != nil {
 		return err
 	}

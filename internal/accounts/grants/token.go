@@ -91,7 +91,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (teams.Actor, 
 		return teams.Actor{}, time.Time{}, badToken()
 	}
 	if err == nil {
-		a, err = s.may(ctx, &g)
+		a, err = s.grantorActor(ctx, &g)
 	}
 	if err != nil {
 		if fault.KindOf(err) == fault.NotFound {
@@ -100,14 +100,14 @@ func (s *Service) Authenticate(ctx context.Context, token string) (teams.Actor, 
 		return teams.Actor{}, time.Time{}, err
 	}
 	a.Kind, a.ID, a.Name = teams.GrantActor, g.ID, g.ClientName
-	a.Scopes = g.May(a.Scopes & storedScopes(c.Scope).All())
-	a.Limited, a.Resource = g.Limits.Any(), s.only(c.Audience)
+	a.Scopes = g.AllowedScopes(a.Scopes & storedScopes(c.Scope).All())
+	a.Limited, a.Resource = g.Limits.Any(), s.singleResource(c.Audience)
 	until := time.Now().Add(min(checkedFor, c.Expiry.Time().Sub(now)))
 	return a, until, nil
 }
 
-// may returns what whoever granted something may do now. A fault of kind NotFound means that this is nothing any more.
-func (s *Service) may(ctx context.Context, g *Grant) (teams.Actor, error) {
+// grantorActor returns what whoever granted something may do now. A fault of kind NotFound means that this is nothing any more.
+func (s *Service) grantorActor(ctx context.Context, g *Grant) (teams.Actor, error) {
 	if g.UserID != "" {
 		return s.Members.ActorNow(ctx, g.UserID, g.TeamID)
 	}
@@ -119,8 +119,8 @@ func (s *Service) may(ctx context.Context, g *Grant) (teams.Actor, error) {
 		Suspended: t.Suspended}, err
 }
 
-// only returns the resource that an access token is for, as actors have it; "" if it is for all of them.
-func (s *Service) only(audience jwt.Audience) string {
+// singleResource returns the resource that an access token is for, as actors have it; "" if it is for all of them.
+func (s *Service) singleResource(audience jwt.Audience) string {
 	all := slices.DeleteFunc(slices.Clone(s.Resources), func(one string) bool { return !audience.Contains(one) })
 	if len(all) != 1 {
 		return ""

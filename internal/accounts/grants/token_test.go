@@ -145,10 +145,10 @@ func TestUnknownKeys(t *testing.T) {
 		}
 		return s.signing.read
 	}
-	s.signing.read = time.Now().Add(-2 * keysAgain)
+	s.signing.read = time.Now().Add(-2 * keysRetry)
 	first := read()
 	for range 100 {
-		if again := read(); again != first && again.Sub(first) < keysAgain {
+		if again := read(); again != first && again.Sub(first) < keysRetry {
 			t.Fatalf("read again after %v", again.Sub(first))
 		}
 	}
@@ -180,7 +180,7 @@ func TestRotateKeys(t *testing.T) {
 				}
 			}
 			signed[k.id] = now
-			all, err := s.keys(t.Context(), keysFor)
+			all, err := s.keys(t.Context(), keysCached)
 			if err != nil || len(all) > 3 {
 				t.Fatalf("%d keys, error %v", len(all), err)
 			}

@@ -27,7 +27,7 @@ func TestWithin(t *testing.T) {
 		{"approval of one who does not send", Limits{Approval: true}, teams.NewScopes(teams.EmailsRead), "", ""},
 		{"all limits", Limits{1, 1, true}, full, "emails:send emails:write " + ways, ""},
 	} {
-		got := c.limits.within(c.of)
+		got := c.limits.restrict(c.of)
 		if lacks, gains := (c.of &^ got).String(), (got &^ c.of).String(); lacks != c.lacks || gains != c.gains {
 			t.Errorf("%s: lacks %q and gains %q, want %q and %q", c.name, lacks, gains, c.lacks, c.gains)
 		}

@@ -2,10 +2,10 @@ package grants
 
 import "github.com/postrider/postrider/internal/accounts/teams"
 
-// Words says in sentences what scopes let a program do, the one that matters most first. A program that is limited does
+// DescribeScopes says in sentences what scopes let a program do, the one that matters most first. A program that is limited does
 // less with some of them.
-func Words(set teams.Scopes, limited bool) (all []string) {
-	for _, x := range inWords {
+func DescribeScopes(set teams.Scopes, limited bool) (all []string) {
+	for _, x := range scopeDescriptions {
 		switch {
 		case !set.Has(x.scope):
 		case limited && x.limited != "":
@@ -17,10 +17,10 @@ func Words(set teams.Scopes, limited bool) (all []string) {
 	return all
 }
 
-// Ways says by which of the scopes a program makes emails go by itself; nothing if it cannot. What goes only because
+// DescribeSending says by which of the scopes a program makes emails go by itself; nothing if it cannot. What goes only because
 // somebody has made an automation for it is not among them: the sentences of these scopes say so.
-func Ways(set teams.Scopes) (all []string) {
-	for _, x := range ways {
+func DescribeSending(set teams.Scopes) (all []string) {
+	for _, x := range sendingDescriptions {
 		if set.Has(x.scope) {
 			all = append(all, x.words)
 		}
@@ -28,8 +28,8 @@ func Ways(set teams.Scopes) (all []string) {
 	return all
 }
 
-// ways are the scopes by which emails go that nobody else has asked for.
-var ways = []struct {
+// sendingDescriptions are the scopes by which emails go that nobody else has asked for.
+var sendingDescriptions = []struct {
 	scope teams.Scope
 	words string
 }{
@@ -39,8 +39,8 @@ var ways = []struct {
 	{teams.EventsSend, "by events that start automations"},
 }
 
-// inWords says of each scope what it lets a program do, and a program with limits if that is less.
-var inWords = []struct {
+// scopeDescriptions says of each scope what it lets a program do, and a program with limits if that is less.
+var scopeDescriptions = []struct {
 	scope          teams.Scope
 	words, limited string
 }{

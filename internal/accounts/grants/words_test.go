@@ -12,7 +12,7 @@ func TestWords(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	var all teams.Scopes
-	for _, x := range inWords {
+	for _, x := range scopeDescriptions {
 		if x.words == "" || x.words == x.limited || seen[x.words] || all.Has(x.scope) {
 			t.Errorf("%s: %q", x.scope, x.words)
 		}
@@ -22,8 +22,8 @@ func TestWords(t *testing.T) {
 	if want := (Scopes{Full: true}).All(); all != want {
 		t.Errorf("said are %v, want %v more and %v less", all, want&^all, all&^want)
 	}
-	if free, limited := Words(all, false), Words(all, true); len(free) != len(inWords) ||
-		len(limited) != len(inWords) || slices.Equal(free, limited) {
+	if free, limited := DescribeScopes(all, false), DescribeScopes(all, true); len(free) != len(scopeDescriptions) ||
+		len(limited) != len(scopeDescriptions) || slices.Equal(free, limited) {
 		t.Errorf("%d and %d sentences", len(free), len(limited))
 	}
 }
@@ -32,19 +32,19 @@ func TestWords(t *testing.T) {
 func TestWays(t *testing.T) {
 	t.Parallel()
 	full := Scopes{Full: true}.All()
-	if got := Ways(full); len(got) != len(ways) {
+	if got := DescribeSending(full); len(got) != len(sendingDescriptions) {
 		t.Errorf("full access: %q", got)
 	}
-	if got := Ways(full &^ teams.NewScopes(teams.EmailsSend, teams.BroadcastsWrite, teams.AutomationsWrite,
+	if got := DescribeSending(full &^ teams.NewScopes(teams.EmailsSend, teams.BroadcastsWrite, teams.AutomationsWrite,
 		teams.EventsSend)); got != nil {
 		t.Errorf("without the ways: %q", got)
 	}
 	// Broadcasts are written still; that they are neither sent nor resumed, package broadcasts tests.
-	if got := Ways(Limits{Emails: 1}.within(full) &^ teams.NewScopes(teams.BroadcastsWrite)); len(got) != 1 ||
+	if got := DescribeSending(Limits{Emails: 1}.restrict(full) &^ teams.NewScopes(teams.BroadcastsWrite)); len(got) != 1 ||
 		got[0] != "by sending them, and broadcasts" {
 		t.Errorf("with a limit: %q", got)
 	}
-	if got := Ways(Limits{Approval: true}.within(full) &^ teams.NewScopes(teams.BroadcastsWrite)); got != nil {
+	if got := DescribeSending(Limits{Approval: true}.restrict(full) &^ teams.NewScopes(teams.BroadcastsWrite)); got != nil {
 		t.Errorf("with an approval: %q", got)
 	}
 }

@@ -57,7 +57,7 @@ func (s *Service) invite(ctx context.Context, by teams.Actor, email string, role
 		return Invitation{}, "", fault.Invalidf("email", "Invalid `email` field: %s. Use `email@example.com`.",
 			strings.TrimSuffix(err.Error(), ".")).Because(err)
 	}
-	if err := mayGive(&by, role); err != nil {
+	if err := checkMayGrant(&by, role); err != nil {
 		return Invitation{}, "", err
 	}
 	token, hash := newToken()
@@ -174,7 +174,7 @@ func (s *Service) Invitations(ctx context.Context, teamID string, p page.Page) (
 				return nil, false, err
 			}
 		}
-		v.void = !invites(may[v.By], v.Role)
+		v.senderLost = !mayInvite(may[v.By], v.Role)
 	}
 	return all, more, nil
 }
@@ -185,7 +185,7 @@ func (s *Service) Invitation(ctx context.Context, token string) (Invitation, err
 }
 
 // Expired reports whether an open invitation can no longer be accepted.
-func (s *Service) Expired(v Invitation) bool { return v.void || !s.now().Before(v.ExpiresAt) }
+func (s *Service) Expired(v Invitation) bool { return v.senderLost || !s.now().Before(v.ExpiresAt) }
 
 func (s *Service) open(ctx context.Context, r db.Reader, token string) (Invitation, error) {
 	v, err := byToken(ctx, r, keyring.HashAPIKey(token))
@@ -196,7 +196,7 @@ func (s *Service) open(ctx context.Context, r db.Reader, token string) (Invitati
 	if err != nil {
 		return Invitation{}, err
 	}
-	if s.Expired(v) || !invites(may, v.Role) {
+	if s.Expired(v) || !mayInvite(may, v.Role) {
 		return Invitation{}, goneInvitation()
 	}
 	return v, nil
@@ -231,7 +231,7 @@ func (s *Service) Resend(ctx context.Context, by teams.Actor, invitationID strin
 		if v, err = getInvitation(ctx, tx.Reader, by.TeamID, invitationID); err != nil {
 			return err
 		}
-		if err := mayGive(&by, v.Role); err != nil {
+		if err := checkMayGrant(&by, v.Role); err != nil {
 			return err
 		}
 		v.By = by.Ref()
@@ -239,7 +239,7 @@ func (s *Service) Resend(ctx context.Context, by teams.Actor, invitationID strin
 			return err
 		}
 		s.record(ctx, tx, by, audit.InvitationSent, v.ID, v.Email)
-		return resent(ctx, tx, &v, hash)
+		return updateResent(ctx, tx, &v, hash)
 	})
 	return v, err
 }
@@ -269,7 +269,7 @@ func (s *Service) AcceptAsNew(ctx context.Context, token string, n users.NewUser
 		}
 		return u.ID, err
 	})
-	return m, s.users.Taken(err)
+	return m, s.users.AddressError(err)
 }
 
 // accept makes the user that who returns a member.

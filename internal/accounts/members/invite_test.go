@@ -250,13 +250,13 @@ func (b *box) grant(by teams.Actor) teams.Actor {
 	const redirect = "http://127.0.0.1:4711/callback"
 	c, err := b.Grants.Register(ctx, grants.NewClient{Name: "Notes", RedirectURIs: []string{redirect}})
 	b.Must(err)
-	r, err := b.Grants.Ask(ctx, grants.Params{ClientID: c.ID, ResponseType: "code", RedirectURI: redirect, State: "s",
+	r, err := b.Grants.CheckRequest(ctx, grants.Params{ClientID: c.ID, ResponseType: "code", RedirectURI: redirect, State: "s",
 		Scope:     "full_access",
 		Challenge: base64.RawURLEncoding.EncodeToString(hash[:]), ChallengeMethod: "S256"})
 	b.Must(err)
 	code, _, err := b.Grants.Approve(ctx, r, by)
 	b.Must(err)
-	tokens, err := b.Grants.Exchange(ctx, grants.Exchanged{ClientID: c.ID, Code: code, RedirectURI: redirect,
+	tokens, err := b.Grants.Exchange(ctx, grants.ExchangeParams{ClientID: c.ID, Code: code, RedirectURI: redirect,
 		Verifier: verifier})
 	b.Must(err)
 	a, err := b.Teams.Authenticate(ctx, tokens.Access)

@@ -52,6 +52,6 @@ type Invitation struct {
 	SentAt    time.Time // last
 	ExpiresAt time.Time
 
-	sends int
-	void  bool // who sent it may not give the role any more; of a list
+	sends      int
+	senderLost bool // who sent it may not give the role any more; of a list
 }

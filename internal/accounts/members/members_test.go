@@ -146,7 +146,7 @@ func TestActor(t *testing.T) {
 		b.Must(b.Teams.Delete(ctx, b.Queue, b.Acme.TeamID))
 		_, err = b.Members.Actor(ctx, owner.ID, b.Acme.TeamID)
 		wantKind(t, err, fault.NotFound, "not a member")
-		if all, err := b.Members.Of(ctx, owner.ID); err != nil || len(all) > 0 {
+		if all, err := b.Members.ListByUser(ctx, owner.ID); err != nil || len(all) > 0 {
 			t.Errorf("%+v, %v", all, err)
 		}
 	})
@@ -161,7 +161,7 @@ func TestTeams(t *testing.T) {
 		for teamID, role := range map[string]teams.Role{b.Acme.TeamID: teams.Owner, b.Other.TeamID: teams.Viewer} {
 			b.Update(func(tx *db.Tx) error { return b.Members.AddIn(ctx, tx, teamID, u.ID, role) })
 		}
-		all, err := b.Members.Of(ctx, u.ID)
+		all, err := b.Members.ListByUser(ctx, u.ID)
 		if err != nil || len(all) != 2 || all[0].TeamName != "Acme" || all[0].Role != teams.Owner ||
 			all[1].TeamName != "Other" || all[1].Role != teams.Viewer {
 			t.Errorf("%+v, %v", all, err)
@@ -418,7 +418,7 @@ func TestMostTeams(t *testing.T) {
 			return nil
 		})
 		wantKind(t, join(b.Acme.TeamID), fault.Forbidden, "200 teams")
-		all, err := b.Members.Of(ctx, u.ID)
+		all, err := b.Members.ListByUser(ctx, u.ID)
 		b.Must(err)
 		b.Must(b.Members.Leave(ctx, all[0].TeamID, u.ID))
 		b.Must(join(b.Acme.TeamID))

@@ -44,11 +44,11 @@ type Service struct {
 	Now func() time.Time
 
 	mu    sync.Mutex
-	cache map[pair]cached
+	cache map[cacheKey]cached
 	epoch int // incremented by forget; what was read in an older epoch is not cached
 }
 
-type pair struct{ userID, teamID string }
+type cacheKey struct{ userID, teamID string }
 
 type cached struct {
 	teams.Actor
@@ -57,7 +57,7 @@ type cached struct {
 
 // New returns the service.
 func New(d *db.DB, u *users.Service, a *audit.Log) *Service {
-	s := &Service{d: d, users: u, audit: a, cache: map[pair]cached{}}
+	s := &Service{d: d, users: u, audit: a, cache: map[cacheKey]cached{}}
 	for _, topic := range []string{HintTopic, teams.HintTopic, users.HintTopic} {
 		d.OnHint(topic, func(string) { s.forget() })
 	}
@@ -66,7 +66,7 @@ func New(d *db.DB, u *users.Service, a *audit.Log) *Service {
 
 func (s *Service) forget() {
 	s.mu.Lock()
-	s.cache = map[pair]cached{}
+	s.cache = map[cacheKey]cached{}
 	s.epoch++
 	s.mu.Unlock()
 }
@@ -81,7 +81,7 @@ func (s *Service) now() time.Time {
 // Actor returns a user as an actor for a team, with the scopes of the role. A fault of kind NotFound says that the user
 // is no member, is disabled, or that the team was deleted.
 func (s *Service) Actor(ctx context.Context, userID, teamID string) (teams.Actor, error) {
-	key, now := pair{userID, teamID}, time.Now()
+	key, now := cacheKey{userID, teamID}, time.Now()
 	s.mu.Lock()
 	c, ok := s.cache[key]
 	epoch := s.epoch
@@ -147,8 +147,8 @@ func (s *Service) Scopes(ctx context.Context, r db.Reader, teamID string, by tea
 	return 0, nil
 }
 
-// Of returns a user's teams, by name.
-func (s *Service) Of(ctx context.Context, userID string) ([]Membership, error) {
+// ListByUser returns a user's teams, by name.
+func (s *Service) ListByUser(ctx context.Context, userID string) ([]Membership, error) {
 	return teamsOf(ctx, s.d.Reader, userID)
 }
 
@@ -204,12 +204,12 @@ func (s *Service) AddIn(ctx context.Context, tx *db.Tx, teamID, userID string, r
 
 // SetRole changes the role of a member.
 func (s *Service) SetRole(ctx context.Context, by teams.Actor, userID string, role teams.Role) (Membership, error) {
-	if err := mayGive(&by, role); err != nil {
+	if err := checkMayGrant(&by, role); err != nil {
 		return Membership{}, err
 	}
 	var m Membership
 	err := s.d.Update(ctx, func(tx *db.Tx) (err error) {
-		if m, err = s.change(ctx, tx, by, userID, role); err != nil || m.Role == role {
+		if m, err = s.prepareChange(ctx, tx, by, userID, role); err != nil || m.Role == role {
 			return err
 		}
 		if err := setRole(ctx, tx, by.TeamID, userID, role); err != nil {
@@ -228,7 +228,7 @@ func (s *Service) SetRole(ctx context.Context, by teams.Actor, userID string, ro
 // Remove ends a membership.
 func (s *Service) Remove(ctx context.Context, by teams.Actor, userID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		m, err := s.change(ctx, tx, by, userID, "")
+		m, err := s.prepareChange(ctx, tx, by, userID, "")
 		if err != nil {
 			return err
 		}
@@ -241,7 +241,7 @@ func (s *Service) Remove(ctx context.Context, by teams.Actor, userID string) err
 func (s *Service) Leave(ctx context.Context, teamID, userID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		by := teams.Actor{Kind: teams.UserActor, ID: userID, TeamID: teamID, Scopes: teams.Owner.Scopes()}
-		m, err := s.change(ctx, tx, by, userID, "")
+		m, err := s.prepareChange(ctx, tx, by, userID, "")
 		if err != nil {
 			return err
 		}
@@ -257,7 +257,7 @@ func (s *Service) revokeInvitations(ctx context.Context, tx *db.Tx, by teams.Act
 	role teams.Role) error {
 	var gone []string
 	for _, r := range teams.Roles {
-		if !invites(role.Scopes(), r) {
+		if !mayInvite(role.Scopes(), r) {
 			gone = append(gone, string(r))
 		}
 	}
@@ -268,14 +268,14 @@ func (s *Service) revokeInvitations(ctx context.Context, tx *db.Tx, by teams.Act
 	return err
 }
 
-// invites reports whether who has the scopes may invite somebody to a role.
-func invites(may teams.Scopes, role teams.Role) bool {
+// mayInvite reports whether who has the scopes may invite somebody to a role.
+func mayInvite(may teams.Scopes, role teams.Role) bool {
 	return may.Has(teams.MembersWrite) && role.Scopes()&^may == 0
 }
 
-// change returns a member whose role is about to become another, "" for none, and checks that this may be done. All
+// prepareChange returns a member whose role is about to become another, "" for none, and checks that this may be done. All
 // such transactions of a team wait for each other: no index decides who is the last owner.
-func (s *Service) change(ctx context.Context, tx *db.Tx, by teams.Actor, userID string, role teams.Role) (Membership,
+func (s *Service) prepareChange(ctx context.Context, tx *db.Tx, by teams.Actor, userID string, role teams.Role) (Membership,
 	error) {
 	if err := lock(ctx, tx, by.TeamID); err != nil {
 		return Membership{}, err
@@ -285,7 +285,7 @@ func (s *Service) change(ctx context.Context, tx *db.Tx, by teams.Actor, userID 
 		return m, err
 	}
 	if m.Role == teams.Owner && role != teams.Owner {
-		if err := byOwner(&by); err != nil {
+		if err := requireOwner(&by); err != nil {
 			return m, err
 		}
 		switch other, err := otherOwner(ctx, tx.Reader, by.TeamID, userID); {
@@ -307,7 +307,7 @@ func (s *Service) Leaving(ctx context.Context, tx *db.Tx, userID string) error {
 		return err
 	}
 	for _, m := range all {
-		if _, err := s.change(ctx, tx, teams.System(m.TeamID), userID, ""); err != nil {
+		if _, err := s.prepareChange(ctx, tx, teams.System(m.TeamID), userID, ""); err != nil {
 			return fmt.Errorf("leave team %s: %w", m.TeamName, err)
 		}
 		s.record(ctx, tx, teams.System(m.TeamID), audit.MemberRemoved, userID, m.Email)
@@ -342,14 +342,14 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, by teams.Actor, action,
 		ActorName: by.Name, Action: action, Target: target, Detail: detail})
 }
 
-// mayGive returns a fault unless an actor may give somebody a role: one that may do nothing that the actor may not.
-func mayGive(by *teams.Actor, role teams.Role) error {
+// checkMayGrant returns a fault unless an actor may give somebody a role: one that may do nothing that the actor may not.
+func checkMayGrant(by *teams.Actor, role teams.Role) error {
 	scopes := role.Scopes()
 	switch missing := scopes &^ by.Scopes; {
 	case scopes == 0:
 		return unknownRole(role)
 	case missing.Has(teams.OwnersWrite):
-		return byOwner(by)
+		return requireOwner(by)
 	case missing != 0:
 		return fault.New(fault.OutOfScope, "role", "The role `%s` has scopes that have not been granted to you: %s.",
 			role,
@@ -358,8 +358,8 @@ func mayGive(by *teams.Actor, role teams.Role) error {
 	return nil
 }
 
-// byOwner returns a fault unless the actor may make, change and remove owners.
-func byOwner(by *teams.Actor) error {
+// requireOwner returns a fault unless the actor may make, change and remove owners.
+func requireOwner(by *teams.Actor) error {
 	if by.Kind == teams.KeyActor && !by.Scopes.Has(teams.OwnersWrite) {
 		return fault.New(fault.Restricted, "role", "API keys do not make, change or remove owners. An owner does it, "+
 			"signed in.")

@@ -95,15 +95,15 @@ func otherOwner(ctx context.Context, r db.Reader, teamID, userID string) (yes bo
 func setRole(ctx context.Context, tx *db.Tx, teamID, userID string, role teams.Role) error {
 	n, err := tx.Exec(ctx, `UPDATE memberships SET role = $3 WHERE team_id = $1 AND user_id = $2`, teamID, userID,
 		string(role))
-	return found(n, err)
+	return requireRow(n, err)
 }
 
 func remove(ctx context.Context, tx *db.Tx, teamID, userID string) error {
 	n, err := tx.Exec(ctx, `DELETE FROM memberships WHERE team_id = $1 AND user_id = $2`, teamID, userID)
-	return found(n, err)
+	return requireRow(n, err)
 }
 
-func found(n int64, err error) error {
+func requireRow(n int64, err error) error {
 	if err == nil && n == 0 {
 		return fault.NotFoundf("Member not found")
 	}
@@ -253,7 +253,7 @@ func endInvitation(ctx context.Context, tx *db.Tx, teamID, invitationID, state s
 	return err
 }
 
-func resent(ctx context.Context, tx *db.Tx, v *Invitation, hash string) error {
+func updateResent(ctx context.Context, tx *db.Tx, v *Invitation, hash string) error {
 	n, err := tx.Exec(ctx, `UPDATE invitations SET token_hash = $3, sends = $4, sent_at = $5, expires_at = $6,
 		actor_kind = $8, actor_id = $9 WHERE team_id = $1 AND id = $2 AND state = $7`, v.TeamID, v.ID, hash, v.sends,
 		v.SentAt.UnixMicro(), v.ExpiresAt.UnixMicro(), open, string(v.By.Kind), v.By.ID)

@@ -10,26 +10,26 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// span is a day or a month of a team: what is used in it, and what the team was told about it.
-type span struct {
-	name   string // daily or monthly
-	number int64  // of the day or month
-	used   int64
-	limit  int64 // 0 is none
-	told   int64
+// period is a day or a month of a team: what is used in it, and what the team was told about it.
+type period struct {
+	name     string // daily or monthly
+	number   int64  // of the day or month
+	used     int64
+	limit    int64 // 0 is none
+	notified int64
 }
 
-// spans returns the day and the month of a time without what was used.
-func spans(at time.Time, q teams.Quota) (day, month span) {
+// periodsAt returns the day and the month of a time without what was used.
+func periodsAt(at time.Time, q teams.Quota) (day, month period) {
 	at = at.UTC()
-	return span{name: "daily", number: at.Unix() / 86400, limit: q.Daily},
-		span{name: "monthly", number: int64(at.Year())*12 + int64(at.Month()) - 1, limit: q.Monthly}
+	return period{name: "daily", number: at.Unix() / 86400, limit: q.Daily},
+		period{name: "monthly", number: int64(at.Year())*12 + int64(at.Month()) - 1, limit: q.Monthly}
 }
 
 // add adds what a part has used. A part of the next span, which a node with a faster clock has begun, moves the span on.
 // One of a span after that is from a clock that was wrong and has been set back: what it has used counts now, as the
 // quota would otherwise not begin anew before that time comes.
-func (x *span) add(number, used, told int64) {
+func (x *period) add(number, used, told int64) {
 	if number > x.number+1 {
 		number, told = x.number, 0
 	}
@@ -39,41 +39,41 @@ func (x *span) add(number, used, told int64) {
 	case number == x.number:
 		x.used += used
 	}
-	x.told = max(x.told, told)
+	x.notified = max(x.notified, told)
 }
 
-// over reports whether n more would be too many.
-func (x *span) over(n int64) bool { return x.limit > 0 && n > 0 && x.used+n > x.limit }
+// exceededBy reports whether n more would be too many.
+func (x *period) exceededBy(n int64) bool { return x.limit > 0 && n > 0 && x.used+n > x.limit }
 
-// warn is how much is 80 % of the limit, rounded up.
-func (x *span) warn() int64 { return x.limit - x.limit/5 }
+// warnAt is how much is 80 % of the limit, rounded up.
+func (x *period) warnAt() int64 { return x.limit - x.limit/5 }
 
-// room is how much may still be used before it must be added up again.
-func (x *span) room() int64 {
+// allowance is how much may still be used before it must be added up again.
+func (x *period) allowance() int64 {
 	switch {
 	case x.limit == 0:
-		return endless
-	case x.used < x.warn():
-		return x.warn() - 1 - x.used
+		return unlimited
+	case x.used < x.warnAt():
+		return x.warnAt() - 1 - x.used
 	}
 	return max(0, x.limit-1-x.used)
 }
 
-// level is what the team should have been told, in the numbers of told, when n more were asked for; 0 is nothing. More
+// noticeLevel is what the team should have been told, in the numbers of told, when n more were asked for; 0 is nothing. More
 // than is left of a quota that is mostly unused says nothing of the quota.
-func (x *span) level(n int64) int64 {
+func (x *period) noticeLevel(n int64) int64 {
 	switch {
-	case x.limit == 0 || x.used < x.warn():
+	case x.limit == 0 || x.used < x.warnAt():
 		return 0
-	case x.used >= x.limit || x.over(n):
+	case x.used >= x.limit || x.exceededBy(n):
 		return 2*x.number + 1
 	}
 	return 2 * x.number
 }
 
-// addUp locks all parts, counts n emails if the quota has room for them or anyway is true, divides what is left among
+// countLocked locks all parts, counts n emails if the quota has room for them or anyway is true, divides what is left among
 // the parts, and tells the team what it must know.
-func (s *Service) addUp(ctx context.Context, tx *db.Tx, teamID string, n int64, anyway bool) error {
+func (s *Service) countLocked(ctx context.Context, tx *db.Tx, teamID string, n int64, anyway bool) error {
 	day, month, err := s.lock(ctx, tx, teamID)
 	if err != nil || day.limit == 0 && month.limit == 0 {
 		return err
@@ -83,15 +83,15 @@ func (s *Service) addUp(ctx context.Context, tx *db.Tx, teamID string, n int64, 
 	switch {
 	case anyway:
 		asked = 0
-	case day.over(n):
+	case day.exceededBy(n):
 		refusal = exceeded(fault.DailyQuota, &day, n)
-	case month.over(n):
+	case month.exceededBy(n):
 		refusal = exceeded(fault.MonthlyQuota, &month, n)
 	}
 	if refusal == nil {
 		day.used, month.used, asked = day.used+n, month.used+n, 0
 	}
-	if err := s.divide(ctx, tx, teamID, &day, &month, asked); err != nil {
+	if err := s.redistribute(ctx, tx, teamID, &day, &month, asked); err != nil {
 		return err
 	}
 	return refusal
@@ -99,15 +99,15 @@ func (s *Service) addUp(ctx context.Context, tx *db.Tx, teamID string, n int64, 
 
 // lock locks the parts of a team, which are made when there are none, and returns what they have used. The limits are
 // read after that: who changes them locks the parts first.
-func (s *Service) lock(ctx context.Context, tx *db.Tx, teamID string) (day, month span, err error) {
+func (s *Service) lock(ctx context.Context, tx *db.Tx, teamID string) (day, month period, err error) {
 	q, err := getQuota(ctx, tx.Reader, teamID)
 	if err != nil || q == (teams.Quota{}) {
 		return day, month, err
 	}
-	all, err := lockParts(ctx, tx, teamID)
+	all, err := lockShards(ctx, tx, teamID)
 	if err == nil && len(all) == 0 {
-		insertParts(ctx, tx, teamID)
-		all, err = lockParts(ctx, tx, teamID)
+		insertShards(ctx, tx, teamID)
+		all, err = lockShards(ctx, tx, teamID)
 	}
 	if err == nil {
 		q, err = getQuota(ctx, tx.Reader, teamID)
@@ -115,28 +115,28 @@ func (s *Service) lock(ctx context.Context, tx *db.Tx, teamID string) (day, mont
 	if err != nil {
 		return day, month, fmt.Errorf("add up what a team has used: %w", err)
 	}
-	day, month = sum(s.at(tx.Now()), q, all)
+	day, month = sumShards(s.at(tx.Now()), q, all)
 	return day, month, nil
 }
 
-func sum(at time.Time, q teams.Quota, all []part) (day, month span) {
-	day, month = spans(at, q)
+func sumShards(at time.Time, q teams.Quota, all []counterShard) (day, month period) {
+	day, month = periodsAt(at, q)
 	for _, p := range all {
-		day.add(p.day, p.dayUsed, p.dayTold)
-		month.add(p.month, p.monthUsed, p.monthTold)
+		day.add(p.day, p.dayUsed, p.dayNotified)
+		month.add(p.month, p.monthUsed, p.monthNotified)
 	}
 	return day, month
 }
 
-// divide writes the parts anew, and tells the team about its quotas when it has not been told in this day or month.
+// redistribute writes the parts anew, and tells the team about its quotas when it has not been told in this day or month.
 // asked is how many emails were refused.
-func (s *Service) divide(ctx context.Context, tx *db.Tx, teamID string, day, month *span, asked int64) error {
-	for _, x := range []*span{day, month} {
-		level := x.level(asked)
-		if level <= x.told {
+func (s *Service) redistribute(ctx context.Context, tx *db.Tx, teamID string, day, month *period, asked int64) error {
+	for _, x := range []*period{day, month} {
+		level := x.noticeLevel(asked)
+		if level <= x.notified {
 			continue
 		}
-		x.told = level
+		x.notified = level
 		if s.Notify == nil {
 			continue
 		}
@@ -145,15 +145,15 @@ func (s *Service) divide(ctx context.Context, tx *db.Tx, teamID string, day, mon
 			return err
 		}
 	}
-	n := parts(tx)
-	dayShare, monthShare := day.room()/n, month.room()/n
-	writeParts(ctx, tx, teamID, day, month, dayShare, monthShare)
+	n := shardCount(tx)
+	dayShare, monthShare := day.allowance()/n, month.allowance()/n
+	writeShards(ctx, tx, teamID, day, month, dayShare, monthShare)
 	tight := min(dayShare, monthShare) < tightBelow
 	tx.AfterCommit(func() { s.setTight(teamID, tight) })
 	return nil
 }
 
-func (x *span) period() string {
+func (x *period) unit() string {
 	if x.name == "daily" {
 		return "day"
 	}
@@ -161,26 +161,26 @@ func (x *span) period() string {
 }
 
 // exceeded returns the fault for n emails that are too many.
-func exceeded(k fault.Kind, x *span, n int64) error {
+func exceeded(k fault.Kind, x *period, n int64) error {
 	return fault.New(k, "", "This team may send and receive %d emails a %s, of which %d are used; this would be %d "+
-		"more. Wait for the next %s (UTC), or ask the operator for more.", x.limit, x.period(), x.used, n, x.period())
+		"more. Wait for the next %s (UTC), or ask the operator for more.", x.limit, x.unit(), x.used, n, x.unit())
 }
 
-func notice(x *span) (subject, text string) {
-	if x.told%2 == 1 && x.used < x.limit {
+func notice(x *period) (subject, text string) {
+	if x.notified%2 == 1 && x.used < x.limit {
 		return fmt.Sprintf("Your %s quota of emails is nearly used up", x.name),
 			fmt.Sprintf("Your team may send and receive %d emails a %s and has used %d. Requests for more than what is left "+
-				"get the error %s_quota_exceeded until the next %s begins (UTC).\n\nAsk the operator if you need more.\n", x.limit, x.period(), x.used, x.name, x.period())
+				"get the error %s_quota_exceeded until the next %s begins (UTC).\n\nAsk the operator if you need more.\n", x.limit, x.unit(), x.used, x.name, x.unit())
 	}
-	if x.told%2 == 1 {
+	if x.notified%2 == 1 {
 		return fmt.Sprintf("Your %s quota of emails is used up", x.name),
 			fmt.Sprintf("Your team may send and receive %d emails a %s and has used %d. More are refused until the "+
 				"next %s begins (UTC): requests get the error %s_quota_exceeded, broadcasts pause, and automations wait. Mail "+
-				"that comes in is still received.\n\nAsk the operator if you need more.\n", x.limit, x.period(), x.used, x.period(),
+				"that comes in is still received.\n\nAsk the operator if you need more.\n", x.limit, x.unit(), x.used, x.unit(),
 				x.name)
 	}
 	return fmt.Sprintf("80 %% of your %s quota of emails is used", x.name),
 		fmt.Sprintf("Your team may send and receive %d emails a %s and has used %d. When the quota is used up, more "+
-			"are refused until the next %s begins (UTC).\n\nAsk the operator if you need more.\n", x.limit, x.period(), x.used,
-			x.period())
+			"are refused until the next %s begins (UTC).\n\nAsk the operator if you need more.\n", x.limit, x.unit(), x.used,
+			x.unit())
 }

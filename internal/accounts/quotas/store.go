@@ -9,35 +9,35 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// part is a row: what a part of a team has used.
-type part struct {
-	day, dayUsed, dayTold, month, monthUsed, monthTold int64
+// counterShard is a row: what a part of a team has used.
+type counterShard struct {
+	day, dayUsed, dayNotified, month, monthUsed, monthNotified int64
 }
 
 const (
 	// The lock is that of the counts of broadcasts, also by parts of connections: who took both in turn with another
 	// would wait for it in a circle.
-	lockPart = `SELECT pg_advisory_xact_lock(1886352997, pg_backend_pid() % 16)`
-	countAt  = `UPDATE team_volumes SET day_used = day_used + $2, month_used = month_used + $2 WHERE team_id = $1
+	lockShard = `SELECT pg_advisory_xact_lock(1886352997, pg_backend_pid() % 16)`
+	countAt   = `UPDATE team_volumes SET day_used = day_used + $2, month_used = month_used + $2 WHERE team_id = $1
 		AND day = $3 AND month = $4 AND day_used + $2 <= day_room AND month_used + $2 <= month_room AND part = `
 	countOnOne = countAt + `0`
 	countOn16  = countAt + `pg_backend_pid() % 16`
 )
 
-// parts is how many parts a team has.
-func parts(tx *db.Tx) int64 {
+// shardCount is how many parts a team has.
+func shardCount(tx *db.Tx) int64 {
 	if tx.OneWriter() {
 		return 1
 	}
 	return 16
 }
 
-// counting returns the statement that counts n emails in the part of the transaction's connection, if that has room.
-func (s *Service) counting(ctx context.Context, tx *db.Tx, teamID string, n int64) (text string, args []any) {
-	day, month := spans(s.at(tx.Now()), teams.Quota{})
+// countStatement returns the statement that counts n emails in the part of the transaction's connection, if that has room.
+func (s *Service) countStatement(ctx context.Context, tx *db.Tx, teamID string, n int64) (text string, args []any) {
+	day, month := periodsAt(s.at(tx.Now()), teams.Quota{})
 	text = countOnOne
 	if !tx.OneWriter() {
-		tx.Queue(ctx, lockPart)
+		tx.Queue(ctx, lockShard)
 		text = countOn16
 	}
 	return text, []any{teamID, n, day.number, month.number}
@@ -45,13 +45,13 @@ func (s *Service) counting(ctx context.Context, tx *db.Tx, teamID string, n int6
 
 // queueCount counts n emails. Without room the transaction fails with errNoRoom.
 func (s *Service) queueCount(ctx context.Context, tx *db.Tx, teamID string, n int) {
-	text, args := s.counting(ctx, tx, teamID, int64(n))
-	tx.QueueOne(ctx, errNoRoom, text, args...)
+	text, args := s.countStatement(ctx, tx, teamID, int64(n))
+	tx.QueueOne(ctx, errShardFull, text, args...)
 }
 
-// countInPart counts n emails, and returns false if there is no room.
-func (s *Service) countInPart(ctx context.Context, tx *db.Tx, teamID string, n int64) (bool, error) {
-	text, args := s.counting(ctx, tx, teamID, n)
+// countInShard counts n emails, and returns false if there is no room.
+func (s *Service) countInShard(ctx context.Context, tx *db.Tx, teamID string, n int64) (bool, error) {
+	text, args := s.countStatement(ctx, tx, teamID, n)
 	changed, err := tx.Exec(ctx, text, args...)
 	if err != nil {
 		return false, fmt.Errorf("count emails in a quota: %w", err)
@@ -69,57 +69,57 @@ func getQuota(ctx context.Context, r db.Reader, teamID string) (q teams.Quota, e
 	return q, nil
 }
 
-const selectParts = `SELECT day, day_used, day_told, month, month_used, month_told FROM team_volumes WHERE team_id = $1
+const selectShards = `SELECT day, day_used, day_told, month, month_used, month_told FROM team_volumes WHERE team_id = $1
 	ORDER BY part`
 
-func readParts(ctx context.Context, r db.Reader, teamID string) ([]part, error) {
-	rows, err := r.Query(ctx, selectParts, teamID)
-	return db.Collect(rows, err, scanPart)
+func readShards(ctx context.Context, r db.Reader, teamID string) ([]counterShard, error) {
+	rows, err := r.Query(ctx, selectShards, teamID)
+	return db.Collect(rows, err, scanShard)
 }
 
-// lockParts returns the parts of a team, and keeps other transactions from changing them until this one ends.
-func lockParts(ctx context.Context, tx *db.Tx, teamID string) ([]part, error) {
-	text := selectParts
+// lockShards returns the parts of a team, and keeps other transactions from changing them until this one ends.
+func lockShards(ctx context.Context, tx *db.Tx, teamID string) ([]counterShard, error) {
+	text := selectShards
 	if !tx.OneWriter() {
 		text += ` FOR UPDATE`
 	}
 	rows, err := tx.Query(ctx, text, teamID)
-	return db.Collect(rows, err, scanPart)
+	return db.Collect(rows, err, scanShard)
 }
 
-func scanPart(r db.Row) (p part, err error) {
-	err = r.Scan(&p.day, &p.dayUsed, &p.dayTold, &p.month, &p.monthUsed, &p.monthTold)
+func scanShard(r db.Row) (p counterShard, err error) {
+	err = r.Scan(&p.day, &p.dayUsed, &p.dayNotified, &p.month, &p.monthUsed, &p.monthNotified)
 	return p, err
 }
 
-// insertParts inserts empty parts, unless another transaction has.
-func insertParts(ctx context.Context, tx *db.Tx, teamID string) {
-	for i := range parts(tx) {
+// insertShards inserts empty parts, unless another transaction has.
+func insertShards(ctx context.Context, tx *db.Tx, teamID string) {
+	for i := range shardCount(tx) {
 		tx.Queue(ctx, `INSERT INTO team_volumes (team_id, part, day, day_used, day_room, day_told, month, month_used,
 			month_room, month_told) VALUES ($1, $2, 0, 0, 0, 0, 0, 0, 0, 0) ON CONFLICT (team_id, part) DO NOTHING`,
 			teamID, i)
 	}
 }
 
-// writeParts writes all that is used into the first part, and gives each part a share of what is left as room.
-func writeParts(ctx context.Context, tx *db.Tx, teamID string, day, month *span, dayShare, monthShare int64) {
+// writeShards writes all that is used into the first part, and gives each part a share of what is left as room.
+func writeShards(ctx context.Context, tx *db.Tx, teamID string, day, month *period, dayShare, monthShare int64) {
 	tx.Queue(ctx, `UPDATE team_volumes SET day = $2, month = $3,
 		day_used = CASE WHEN part = 0 THEN CAST($4 AS BIGINT) ELSE 0 END,
 		day_room = CASE WHEN part = 0 THEN CAST($4 AS BIGINT) ELSE 0 END + $5,
 		month_used = CASE WHEN part = 0 THEN CAST($6 AS BIGINT) ELSE 0 END,
 		month_room = CASE WHEN part = 0 THEN CAST($6 AS BIGINT) ELSE 0 END + $7,
 		day_told = $8, month_told = $9 WHERE team_id = $1`,
-		teamID, day.number, month.number, day.used, dayShare, month.used, monthShare, day.told, month.told)
+		teamID, day.number, month.number, day.used, dayShare, month.used, monthShare, day.notified, month.notified)
 }
 
-func removeParts(ctx context.Context, tx *db.Tx, teamID string) {
+func removeShards(ctx context.Context, tx *db.Tx, teamID string) {
 	tx.Queue(ctx, `DELETE FROM team_volumes WHERE team_id = $1`, teamID)
 }
 
 // EraseTeam deletes what a deleted team has used, which is in few rows.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		removeParts(ctx, tx, teamID)
+		removeShards(ctx, tx, teamID)
 		return nil
 	})
 }

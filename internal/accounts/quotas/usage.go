@@ -15,18 +15,18 @@ type Usage struct {
 	teams.Quota
 	Day, Month int64
 
-	day, month span
+	day, month period
 }
 
-// toTell reports whether the team is still to be told that n emails are too many.
-func (u *Usage) toTell(n int) bool {
-	return u.day.level(int64(n)) > u.day.told || u.month.level(int64(n)) > u.month.told
+// needsNotice reports whether the team is still to be told that n emails are too many.
+func (u *Usage) needsNotice(n int) bool {
+	return u.day.noticeLevel(int64(n)) > u.day.notified || u.month.noticeLevel(int64(n)) > u.month.notified
 }
 
 // Left returns how many emails are left, the fewer of the day's and the month's, and false if there is no limit.
 func (u *Usage) Left() (n int64, limited bool) {
-	n = endless
-	for _, x := range []span{u.day, u.month} {
+	n = unlimited
+	for _, x := range []period{u.day, u.month} {
 		if x.limit > 0 {
 			n, limited = min(n, max(0, x.limit-x.used)), true
 		}
@@ -43,11 +43,11 @@ func (s *Service) Usage(ctx context.Context, teamID string) (u Usage, err error)
 	if u.Quota, err = getQuota(ctx, s.d.Reader, teamID); err != nil || u.Quota == (teams.Quota{}) {
 		return u, err
 	}
-	all, err := readParts(ctx, s.d.Reader, teamID)
+	all, err := readShards(ctx, s.d.Reader, teamID)
 	if err != nil {
 		return u, fmt.Errorf("read what a team has used of its quota: %w", err)
 	}
-	u.day, u.month = sum(s.at(s.d.Now()), u.Quota, all)
+	u.day, u.month = sumShards(s.at(s.d.Now()), u.Quota, all)
 	u.Day, u.Month = u.day.used, u.month.used
 	return u, nil
 }
@@ -74,8 +74,8 @@ func (s *Service) SetWith(ctx context.Context, t *teams.Service, teamID string, 
 		return err
 	}
 	now := s.at(s.d.Now())
-	first := part{}
-	day, month := spans(now, had)
+	first := counterShard{}
+	day, month := periodsAt(now, had)
 	first.day, first.month = day.number, month.number
 	if had == (teams.Quota{}) && s.Before != nil {
 		y, m, d := now.UTC().Date()
@@ -91,7 +91,7 @@ func (s *Service) SetWith(ctx context.Context, t *teams.Service, teamID string, 
 		if err := tx.Serialize(ctx, "quota of "+teamID); err != nil {
 			return err
 		}
-		all, err := lockParts(ctx, tx, teamID)
+		all, err := lockShards(ctx, tx, teamID)
 		if err != nil {
 			return fmt.Errorf("lock what a team has used of its quota: %w", err)
 		}
@@ -107,17 +107,17 @@ func (s *Service) SetWith(ctx context.Context, t *teams.Service, teamID string, 
 			return err
 		}
 		if q == (teams.Quota{}) {
-			removeParts(ctx, tx, teamID)
+			removeShards(ctx, tx, teamID)
 			return nil
 		}
 		if len(all) == 0 {
-			insertParts(ctx, tx, teamID)
-			if all, err = lockParts(ctx, tx, teamID); err != nil {
+			insertShards(ctx, tx, teamID)
+			if all, err = lockShards(ctx, tx, teamID); err != nil {
 				return fmt.Errorf("lock what a team has used of its quota: %w", err)
 			}
 			all = append(all, first)
 		}
-		day, month := sum(s.at(tx.Now()), q, all)
-		return s.divide(ctx, tx, teamID, &day, &month, 0)
+		day, month := sumShards(s.at(tx.Now()), q, all)
+		return s.redistribute(ctx, tx, teamID, &day, &month, 0)
 	})
 }

@@ -46,8 +46,8 @@ const (
 	// tightBelow is the room of a part below which emails of a team are no longer accepted together with those of
 	// others: when one finds no room, all of them run again.
 	tightBelow = 32
-	// endless is the room of a period without a limit.
-	endless = int64(1) << 60
+	// unlimited is the room of a period without a limit.
+	unlimited = int64(1) << 60
 )
 
 // Service keeps the quotas of teams.
@@ -64,12 +64,12 @@ type Service struct {
 	Now func() time.Time
 
 	mu    sync.Mutex
-	known map[string]known
+	cache map[string]cachedQuota
 	epoch int             // incremented by forget; what was read in an older epoch is not kept
 	tight map[string]bool // teams with little room
 }
 
-type known struct {
+type cachedQuota struct {
 	limited bool
 	until   time.Time
 }
@@ -84,7 +84,7 @@ func New(d *db.DB) *Service {
 
 func (s *Service) forget() {
 	s.mu.Lock()
-	s.known, s.tight = map[string]known{}, map[string]bool{}
+	s.cache, s.tight = map[string]cachedQuota{}, map[string]bool{}
 	s.epoch++
 	s.mu.Unlock()
 }
@@ -101,7 +101,7 @@ func (s *Service) at(now time.Time) time.Time {
 func (s *Service) limited(ctx context.Context, r db.Reader, teamID string) (bool, error) {
 	now := time.Now()
 	s.mu.Lock()
-	k, ok := s.known[teamID]
+	k, ok := s.cache[teamID]
 	epoch := s.epoch
 	s.mu.Unlock()
 	if ok && now.Before(k.until) {
@@ -114,10 +114,10 @@ func (s *Service) limited(ctx context.Context, r db.Reader, teamID string) (bool
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if epoch == s.epoch {
-		if len(s.known) >= cacheMax {
-			clear(s.known)
+		if len(s.cache) >= cacheMax {
+			clear(s.cache)
 		}
-		s.known[teamID] = known{q != teams.Quota{}, now.Add(cacheFor)}
+		s.cache[teamID] = cachedQuota{q != teams.Quota{}, now.Add(cacheFor)}
 	}
 	return q != teams.Quota{}, nil
 }
@@ -141,8 +141,8 @@ func (s *Service) setTight(teamID string, tight bool) {
 	s.tight[teamID] = true
 }
 
-// errNoRoom is the error of a transaction whose part has no room.
-var errNoRoom = errors.New("the part of the quota has no room")
+// errShardFull is the error of a transaction whose part has no room.
+var errShardFull = errors.New("the part of the quota has no room")
 
 // Update runs fn in a transaction that accepts n emails, and may share it as [db.DB.UpdateTogether] says. Beyond a
 // quota it returns a fault of the kind DailyQuota or MonthlyQuota, and fn has had no effect.
@@ -159,7 +159,7 @@ func (s *Service) Update(ctx context.Context, teamID string, n int, fn func(*db.
 			s.queueCount(ctx, tx, teamID, n)
 			return fn(tx)
 		})
-		if !errors.Is(err, errNoRoom) {
+		if !errors.Is(err, errShardFull) {
 			return err
 		}
 		s.setTight(teamID, true)
@@ -188,7 +188,7 @@ func (s *Service) UpdateAlone(ctx context.Context, teamID string, n int, fn func
 // told in another one.
 func (s *Service) Refused(ctx context.Context, teamID string, n int, refusal error) error {
 	u, err := s.Usage(ctx, teamID)
-	if err == nil && !u.toTell(n) {
+	if err == nil && !u.needsNotice(n) {
 		return refusal
 	}
 	if err == nil {
@@ -199,7 +199,7 @@ func (s *Service) Refused(ctx context.Context, teamID string, n int, refusal err
 			if err != nil || day.limit == 0 && month.limit == 0 {
 				return err
 			}
-			return s.divide(ctx, tx, teamID, &day, &month, int64(n))
+			return s.redistribute(ctx, tx, teamID, &day, &month, int64(n))
 		})
 	}
 	if err != nil {
@@ -233,9 +233,9 @@ func (s *Service) count(ctx context.Context, tx *db.Tx, teamID string, n int64, 
 	if err != nil || !limited {
 		return err
 	}
-	ok, err := s.countInPart(ctx, tx, teamID, n)
+	ok, err := s.countInShard(ctx, tx, teamID, n)
 	if err != nil || ok {
 		return err
 	}
-	return s.addUp(ctx, tx, teamID, n, anyway)
+	return s.countLocked(ctx, tx, teamID, n, anyway)
 }

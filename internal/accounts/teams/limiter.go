@@ -24,36 +24,36 @@ type Limiter struct {
 	mu     sync.Mutex
 	second int64
 	counts map[string]window
-	parts  map[string]*part
+	shares map[string]*nodeShare
 	swept  int64 // the second of the last removal of unused parts
 }
 
 // window counts the requests of this second.
 type window struct{ asked, admitted int }
 
-// part is what a node with a share of a limit may admit.
-type part struct {
+// nodeShare is what a node with a share of a limit may admit.
+type nodeShare struct {
 	left   float64 // requests
 	share  float64 // the node's share of the limit, for each second
 	second int64
 }
 
-const partsKept = 60 // seconds
+const sharesKept = 60 // seconds
 
 // Count adds a request. It returns the number of requests in this second, and whether the new one is within the limit.
 // If nodes share the limit, n is such that limit-n is what this node may still admit.
 func (l *Limiter) Count(key string, limit int) (n int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.turn()
+	l.startWindow()
 	w := l.counts[key]
 	w.asked++
 	share := l.Shares.Rate(nodelimits.Key{Kind: requestShares, Name: key}, float64(limit), float64(w.asked))
 	if share >= float64(limit) {
-		delete(l.parts, key)
+		delete(l.shares, key)
 		n, ok = w.asked, w.admitted < limit
 	} else {
-		p := l.part(key, share, w.admitted)
+		p := l.nodeShare(key, share, w.admitted)
 		if ok = p.left >= 1-1e-9; ok {
 			p.left--
 		}
@@ -66,16 +66,16 @@ func (l *Limiter) Count(key string, limit int) (n int, ok bool) {
 	return n, ok
 }
 
-// part returns what a node with a share of a limit may admit, after it has admitted some requests in this second.
-func (l *Limiter) part(key string, share float64, admitted int) *part {
-	p := l.parts[key]
+// nodeShare returns what a node with a share of a limit may admit, after it has admitted some requests in this second.
+func (l *Limiter) nodeShare(key string, share float64, admitted int) *nodeShare {
+	p := l.shares[key]
 	switch {
 	case p == nil:
-		p = &part{left: max(share, 1) - float64(admitted), share: share, second: l.second}
-		if l.parts == nil {
-			l.parts = map[string]*part{}
+		p = &nodeShare{left: max(share, 1) - float64(admitted), share: share, second: l.second}
+		if l.shares == nil {
+			l.shares = map[string]*nodeShare{}
 		}
-		l.parts[key] = p
+		l.shares[key] = p
 	case p.second != l.second:
 		passed := max(l.second-p.second, 0) // the clock may have gone backward
 		p.left = min(p.left+share*float64(passed), max(2*share, 1))
@@ -91,12 +91,12 @@ func (l *Limiter) part(key string, share float64, admitted int) *part {
 func (l *Limiter) Over(key string, limit int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.turn()
+	l.startWindow()
 	return l.counts[key].admitted >= limit
 }
 
-// turn begins a new window if the second has changed, in either direction.
-func (l *Limiter) turn() {
+// startWindow begins a new window if the second has changed, in either direction.
+func (l *Limiter) startWindow() {
 	now := l.Now
 	if now == nil {
 		now = time.Now
@@ -107,13 +107,13 @@ func (l *Limiter) turn() {
 	}
 	l.second = second
 	l.counts = map[string]window{}
-	if len(l.parts) == 0 || second-l.swept < partsKept {
+	if len(l.shares) == 0 || second-l.swept < sharesKept {
 		return
 	}
 	l.swept = second
-	for key, p := range l.parts {
-		if second-p.second > partsKept {
-			delete(l.parts, key)
+	for key, p := range l.shares {
+		if second-p.second > sharesKept {
+			delete(l.shares, key)
 		}
 	}
 }

@@ -138,9 +138,9 @@ func (s *Service) Get(ctx context.Context, teamID string) (Team, error) {
 	return getTeam(ctx, s.d.Reader, teamID)
 }
 
-// LinksWork returns an error if the team was deleted. Links of a deleted team stop working at its deletion, also those
+// CheckActive returns an error if the team was deleted. Links of a deleted team stop working at its deletion, also those
 // to content that is not deleted yet.
-func (s *Service) LinksWork(ctx context.Context, teamID string) error {
+func (s *Service) CheckActive(ctx context.Context, teamID string) error {
 	_, err := s.Get(ctx, teamID)
 	if fault.KindOf(err) == fault.NotFound {
 		return fault.NotFoundf("There is nothing at this address.")

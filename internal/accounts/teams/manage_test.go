@@ -315,11 +315,11 @@ func TestRetention(t *testing.T) {
 		if got, err := s.Retention(ctx, team.ID); err != nil || got != own {
 			t.Errorf("it has %+v, %v", got, err)
 		}
-		if got, want := own.Within(most), (teams.Retention{Emails: 7 * day, Received: 90 * day,
+		if got, want := own.Effective(most), (teams.Retention{Emails: 7 * day, Received: 90 * day,
 			Events: 10 * day}); got != want {
 			t.Errorf("what holds is %+v, want %+v", got, want)
 		}
-		if got := own.Within(teams.Retention{Emails: 2 * day}); got.Emails != 2*day {
+		if got := own.Effective(teams.Retention{Emails: 2 * day}); got.Emails != 2*day {
 			t.Errorf("where the installation keeps less, emails are kept for %v", got.Emails)
 		}
 		if _, err := s.Retention(ctx, "01990000-0000-7000-8000-000000000001"); fault.KindOf(err) != fault.NotFound {

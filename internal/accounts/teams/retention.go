@@ -35,9 +35,9 @@ var retentionFields = []retentionField{
 	{"event_retention", func(r *Retention) *time.Duration { return &r.Events }},
 }
 
-// Within returns the retention that applies to a team with this retention in an installation with most: the shorter of
+// Effective returns the retention that applies to a team with this retention in an installation with most: the shorter of
 // each.
-func (r Retention) Within(most Retention) Retention {
+func (r Retention) Effective(most Retention) Retention {
 	for _, f := range retentionFields {
 		if own, limit := f.of(&r), *f.of(&most); *own == 0 || limit > 0 && limit < *own {
 			*own = limit
@@ -89,14 +89,14 @@ func (s *Service) Retention(ctx context.Context, teamID string) (Retention, erro
 	return getRetention(ctx, s.d.Reader, teamID)
 }
 
-// Kept is a team with its own retention.
-type Kept struct {
+// TeamRetention is a team with its own retention.
+type TeamRetention struct {
 	TeamID string
 	Retention
 }
 
 // Retentions returns at most limit teams with their own retention, with ids greater than after, by id.
-func (s *Service) Retentions(ctx context.Context, after string, limit int) ([]Kept, error) {
+func (s *Service) Retentions(ctx context.Context, after string, limit int) ([]TeamRetention, error) {
 	all, err := listRetentions(ctx, s.d.Reader, after, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list for how long teams keep what they have: %w", err)

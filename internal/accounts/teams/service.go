@@ -110,15 +110,15 @@ func (s *Service) flush(ctx context.Context) error {
 		})
 		cancel()
 		if err != nil {
-			s.keep(used)
+			s.restoreUsed(used)
 			return err
 		}
 	}
 	return nil
 }
 
-// keep restores times that could not be written, unless the key was used again since.
-func (s *Service) keep(used map[string]time.Time) {
+// restoreUsed restores times that could not be written, unless the key was used again since.
+func (s *Service) restoreUsed(used map[string]time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for keyID, at := range used {
@@ -159,7 +159,7 @@ func (s *Service) CreateKey(ctx context.Context, by Actor, n NewKey) (Key, strin
 		audit.Target(ctx, k.ID)
 		return nil
 	})
-	return s.made(k, n.Token, err)
+	return s.keyResult(k, n.Token, err)
 }
 
 // CreateKeyFor creates a key for the team with an id or a name. If no team has the name, it is created in the same
@@ -201,7 +201,7 @@ func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey
 		audit.Target(ctx, k.ID)
 		return nil
 	})
-	return s.made(k, n.Token, err)
+	return s.keyResult(k, n.Token, err)
 }
 
 // check applies the rules of a key that need no look-up, and fills in defaults.
@@ -240,8 +240,8 @@ func (n *NewKey) key(teamID string) Key {
 		DomainID: n.DomainID, CreatedAt: db.Now()}
 }
 
-// made returns the result of creating a key.
-func (s *Service) made(k Key, token string, err error) (Key, string, error) {
+// keyResult returns the result of creating a key.
+func (s *Service) keyResult(k Key, token string, err error) (Key, string, error) {
 	if s.d.Violates(err, "api_keys_hash") {
 		err = fault.Invalidf("token", "This token is in use already.").Because(err)
 	}
@@ -325,9 +325,9 @@ func (s *Service) Active(ctx context.Context, teamID string, by ActorRef) (bool,
 	return false, fmt.Errorf("this release knows no actor of the kind %q", by.Kind)
 }
 
-// Knows reports whether the token belonged to a key or a grant when this node last looked it up. It reads only the
+// IsCached reports whether the token belonged to a key or a grant when this node last looked it up. It reads only the
 // cache.
-func (s *Service) Knows(token string) bool {
+func (s *Service) IsCached(token string) bool {
 	hash := keyring.HashAPIKey(token)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -345,7 +345,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Actor, error)
 	c, ok := s.cache[hash]
 	epoch := s.epoch
 	if ok && now.Before(c.until) {
-		s.seen(&c.Actor, now)
+		s.markUsed(&c.Actor, now)
 		s.mu.Unlock()
 		return c.Actor, nil
 	}
@@ -359,7 +359,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Actor, error)
 		}
 		return Actor{}, err
 	}
-	s.seen(&a, now)
+	s.markUsed(&a, now)
 	if most := now.Add(cacheFor); until.IsZero() || until.After(most) {
 		until = most
 	}
@@ -387,8 +387,8 @@ func (s *Service) lookUp(ctx context.Context, token, hash string) (Actor, time.T
 	return a, time.Time{}, nil
 }
 
-// seen notes when a key was used. Package grants notes it of grants.
-func (s *Service) seen(a *Actor, now time.Time) {
+// markUsed notes when a key was used. Package grants notes it of grants.
+func (s *Service) markUsed(a *Actor, now time.Time) {
 	if a.Kind == KeyActor {
 		s.used[a.ID] = now
 	}

@@ -66,7 +66,7 @@ func setTeam(ctx context.Context, tx *db.Tx, teamID, column string, value any) e
 
 const retentionColumns = `id, email_retention, body_retention, received_retention, event_retention`
 
-func scanRetention(r db.Row) (k Kept, err error) {
+func scanRetention(r db.Row) (k TeamRetention, err error) {
 	var us [4]int64
 	err = r.Scan(&k.TeamID, &us[0], &us[1], &us[2], &us[3])
 	for i, f := range retentionFields {
@@ -87,7 +87,7 @@ func getRetention(ctx context.Context, r db.Reader, teamID string) (Retention, e
 	return k.Retention, nil
 }
 
-func listRetentions(ctx context.Context, r db.Reader, after string, limit int) ([]Kept, error) {
+func listRetentions(ctx context.Context, r db.Reader, after string, limit int) ([]TeamRetention, error) {
 	rows, err := r.Query(ctx, `SELECT `+retentionColumns+` FROM teams WHERE id > $1 AND deleted_at = 0 ORDER BY id LIMIT
 		$2`,
 		after, limit)

@@ -128,7 +128,7 @@ func TestAuthenticate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Knows(token) {
+		if s.IsCached(token) {
 			t.Error("known before its first use")
 		}
 		want := teams.Actor{Kind: teams.KeyActor, ID: k.ID, Name: "k", TeamID: team.ID,
@@ -140,14 +140,14 @@ func TestAuthenticate(t *testing.T) {
 				t.Errorf("error %v, difference %s", err, diff)
 			}
 		}
-		if !s.Knows(token) {
+		if !s.IsCached(token) {
 			t.Error("unknown after its first use")
 		}
 		for _, bad := range []string{"", token + "x", token[:len(token)-1], strings.ToUpper(token), k.Hint} {
 			if _, err := s.Authenticate(t.Context(), bad); fault.KindOf(err) != fault.BadCredential {
 				t.Errorf("%q: %v", bad, err)
 			}
-			if s.Knows(bad) {
+			if s.IsCached(bad) {
 				t.Errorf("%q is known", bad)
 			}
 		}

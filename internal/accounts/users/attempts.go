@@ -50,9 +50,9 @@ func resetLimits(email string, c Client) []limit {
 	return append([]limit{{"reset:" + hashToken(email), resetsAccount}}, networkLimits("resets", c, resetsNetwork)...)
 }
 
-// wider are the networks around the /64 of a client: the /56 that a household often has, and the /48 of a site. Each
+// widerNetworks are the networks around the /64 of a client: the /56 that a household often has, and the /48 of a site. Each
 // has room for so many times what a /64 has.
-var wider = []struct {
+var widerNetworks = []struct {
 	bits  int
 	times int64
 }{{56, 3}, {48, 10}}
@@ -63,7 +63,7 @@ func networkLimits(kind string, c Client, most int64) []limit {
 	names := networks(c.Address)
 	limits := []limit{{kind + ":" + names[0], most}}
 	for i, name := range names[1:] {
-		limits = append(limits, limit{kind + ":" + name, wider[i].times * most})
+		limits = append(limits, limit{kind + ":" + name, widerNetworks[i].times * most})
 	}
 	return limits
 }
@@ -80,14 +80,14 @@ func networks(address string) []string {
 		return []string{a.String()}
 	}
 	names := []string{netip.PrefixFrom(a, 64).Masked().String()}
-	for _, w := range wider {
+	for _, w := range widerNetworks {
 		names = append(names, netip.PrefixFrom(a, w.bits).Masked().String())
 	}
 	return names
 }
 
-// take counts an attempt, or returns a fault TooFast that says how long to wait, and counts nothing.
-func (s *Service) take(ctx context.Context, limits []limit) error {
+// consumeAttempts counts an attempt, or returns a fault TooFast that says how long to wait, and counts nothing.
+func (s *Service) consumeAttempts(ctx context.Context, limits []limit) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		now := s.now()
 		for _, l := range limits {
@@ -103,10 +103,10 @@ func (s *Service) take(ctx context.Context, limits []limit) error {
 	})
 }
 
-// notJudged gives back an attempt that an error kept from being judged, and returns the error. Otherwise who asks again
+// refundAttempt gives back an attempt that an error kept from being judged, and returns the error. Otherwise who asks again
 // while many sign in, as the error says, would soon have no attempt left.
-func (s *Service) notJudged(ctx context.Context, limits []limit, err error) error {
-	failed := s.d.Update(context.WithoutCancel(ctx), func(tx *db.Tx) error { giveBack(ctx, tx, limits); return nil })
+func (s *Service) refundAttempt(ctx context.Context, limits []limit, err error) error {
+	failed := s.d.Update(context.WithoutCancel(ctx), func(tx *db.Tx) error { refundAttempts(ctx, tx, limits); return nil })
 	if failed != nil {
 		s.log.Warn("could not give back an attempt to sign in", "error", failed)
 	}

@@ -26,7 +26,7 @@ func TestSameWork(t *testing.T) {
 			trace.Take()
 			_, err := x.attempt(email, "not the password")
 			x.is(err, fault.BadCredential)
-			x.must(x.AskReset(t.Context(), email, home))
+			x.must(x.RequestReset(t.Context(), email, home))
 			for _, s := range trace.Take() {
 				seen[email] = append(seen[email], s.SQL)
 			}
@@ -111,7 +111,7 @@ func TestBroken(t *testing.T) {
 		try("SetTeam", 1, func() error { return x.SetTeam(ctx, s.ID, "team") })
 		try("ProvePassword", 3, func() error { return x.ProvePassword(ctx, s, password) })
 		try("SetPassword", 6, func() error { return x.SetPassword(ctx, s, password, other) })
-		x.must(x.AskReset(ctx, u.Email, home))
+		x.must(x.RequestReset(ctx, u.Email, home))
 		link, err := x.ResetLink(ctx, u.ID)
 		x.must(err)
 		token := linkToken(t, link, "/password/reset")

@@ -4,15 +4,15 @@ import "context"
 
 // CrowdHashes has as many wait for a hash as may, until leave is called.
 func (s *Service) CrowdHashes(ctx context.Context) (leave func(), err error) {
-	if err := s.hash.enter(ctx); err != nil {
+	if err := s.hash.acquire(ctx); err != nil {
 		return nil, err
 	}
-	s.hash.leave()
-	for range hashesWait {
+	s.hash.release()
+	for range maxWaiting {
 		s.hash.waiting <- struct{}{}
 	}
 	return func() {
-		for range hashesWait {
+		for range maxWaiting {
 			<-s.hash.waiting
 		}
 	}, nil

@@ -86,21 +86,21 @@ func (s *Service) UseSetupIn(ctx context.Context, tx *db.Tx, token string) error
 	return nil
 }
 
-// AskReset mails a link for a new password to an address, if a user has it. It answers the same if none has, and mails
+// RequestReset mails a link for a new password to an address, if a user has it. It answers the same if none has, and mails
 // later, so that it also takes the same time. Where nothing can be mailed it is a fault, whoever asks.
-func (s *Service) AskReset(ctx context.Context, email string, c Client) error {
+func (s *Service) RequestReset(ctx context.Context, email string, c Client) error {
 	email, err := Address(email)
 	if err != nil {
 		return err
 	}
-	if err := s.take(ctx, resetLimits(email, c)); err != nil {
+	if err := s.consumeAttempts(ctx, resetLimits(email, c)); err != nil {
 		return err
 	}
 	if s.Mail == nil {
 		s.log.Warn("a link for a new password was asked for and cannot be mailed", "account", email)
 		return errNoMail
 	}
-	if !s.later("mail a link for a new password", func(ctx context.Context, tx *db.Tx) error {
+	if !s.enqueue("mail a link for a new password", func(ctx context.Context, tx *db.Tx) error {
 		return s.mailReset(ctx, tx, email, c)
 	}) {
 		return errBusy
@@ -117,7 +117,7 @@ func (s *Service) mailReset(ctx context.Context, tx *db.Tx, email string, c Clie
 		return err
 	}
 	link := s.resetLink(ctx, tx, u.User)
-	if err := s.did(ctx, tx, u.User, resetAsked, "", c); err != nil {
+	if err := s.recordByUser(ctx, tx, u.User, resetRequested, "", c); err != nil {
 		return err
 	}
 	return s.Mail(ctx, tx, u.Email, "Choose a new password", "Somebody, probably you, asked for a new password of the "+
@@ -144,7 +144,7 @@ func (s *Service) ResetLink(ctx context.Context, userID string) (link string, er
 			return fault.Forbiddenf("", "%s is disabled. Enable the account first.", u.Email)
 		}
 		link = s.resetLink(ctx, tx, u)
-		return s.happened(ctx, tx, u, resetAsked, "")
+		return s.recordByOthers(ctx, tx, u, resetRequested, "")
 	})
 	if err != nil {
 		return "", err
@@ -183,7 +183,7 @@ func (s *Service) Reset(ctx context.Context, token, password string, c Client) e
 		return err
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		now, err := holdRow(ctx, tx, u.ID) // before the link, which other changes of the user take away
+		now, err := lockRow(ctx, tx, u.ID) // before the link, which other changes of the user take away
 		if err != nil {
 			return err
 		}
@@ -197,10 +197,10 @@ func (s *Service) Reset(ctx context.Context, token, password string, c Client) e
 		if err := setUser(ctx, tx, u.ID, "password", hash); err != nil {
 			return err
 		}
-		forgetAttempts(ctx, tx, passwordLimits(u.Email, c)[0].name)
+		deleteAttempts(ctx, tx, passwordLimits(u.Email, c)[0].name)
 		deleteSessions(ctx, tx, u.ID, "")
 		deleteTokens(ctx, tx, u.ID)
 		s.changed(tx, u.ID)
-		return s.did(ctx, tx, u, audit.PasswordReset, "", c)
+		return s.recordByUser(ctx, tx, u, audit.PasswordReset, "", c)
 	})
 }

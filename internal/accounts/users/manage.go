@@ -82,26 +82,26 @@ func newDraft(email, name string) Draft {
 }
 
 // CreateIn creates a user. An address that is taken is a fault of the field email, and only the end of the transaction
-// may show it: see [Service.Taken].
+// may show it: see [Service.AddressError].
 func (s *Service) CreateIn(ctx context.Context, tx *db.Tx, u Draft) (User, error) {
 	switch _, err := byEmail(ctx, tx.Reader, u.Email); {
 	case err == nil:
-		return User{}, errTaken
+		return User{}, errAddressTaken
 	case fault.KindOf(err) != fault.NotFound:
 		return User{}, err
 	}
 	u.ID, u.CreatedAt = id.New(), s.now()
 	insertUser(ctx, tx, &u)
-	return u.User, s.happened(ctx, tx, u.User, audit.UserCreated, "")
+	return u.User, s.recordByOthers(ctx, tx, u.User, audit.UserCreated, "")
 }
 
-var errTaken = fault.Invalidf("email", "There is a user with this address already.")
+var errAddressTaken = fault.Invalidf("email", "There is a user with this address already.")
 
-// Taken returns the fault for an address that is taken if err is the violation of its index, and err otherwise. Apply
+// AddressError returns the fault for an address that is taken if err is the violation of its index, and err otherwise. Apply
 // it to the error of a transaction with CreateIn.
-func (s *Service) Taken(err error) error {
+func (s *Service) AddressError(err error) error {
 	if s.d.Violates(err, "users_email") {
-		return errTaken.Because(err)
+		return errAddressTaken.Because(err)
 	}
 	return err
 }
@@ -116,7 +116,7 @@ func (s *Service) Create(ctx context.Context, n NewUser) (u User, err error) {
 		u, err = s.CreateIn(ctx, tx, draft)
 		return err
 	})
-	return u, s.Taken(err)
+	return u, s.AddressError(err)
 }
 
 // Rename changes the user's name.
@@ -130,7 +130,7 @@ func (s *Service) Rename(ctx context.Context, userID, name string) error {
 		if err := setUser(ctx, tx, userID, "name", name); err != nil {
 			return err
 		}
-		return s.doneBy(ctx, tx, userID, audit.UserUpdated, "name", Client{})
+		return s.recordByUserID(ctx, tx, userID, audit.UserUpdated, "name", Client{})
 	})
 }
 
@@ -156,7 +156,7 @@ func (s *Service) SetDisabled(ctx context.Context, userID string, disabled bool)
 		if err != nil {
 			return err
 		}
-		return s.happened(ctx, tx, u, action, "")
+		return s.recordByOthers(ctx, tx, u, action, "")
 	})
 }
 
@@ -167,7 +167,7 @@ func (s *Service) Delete(ctx context.Context, userID string) error {
 		if err != nil {
 			return err
 		}
-		if err := s.happened(ctx, tx, u, userDeleted, ""); err != nil {
+		if err := s.recordByOthers(ctx, tx, u, userDeleted, ""); err != nil {
 			return err
 		}
 		if s.Leaving != nil {

@@ -48,7 +48,7 @@ var (
 type provider struct {
 	mu       sync.Mutex
 	found    *oidc.Provider
-	asking   chan struct{} // closed when the question that is under way has ended; nil if there is none
+	pending  chan struct{} // closed when the question that is under way has ended; nil if there is none
 	failed   error         // how the last question ended
 	failedAt time.Time
 }
@@ -76,11 +76,11 @@ func (s *Service) provider(ctx context.Context) (*oidc.Provider, error) {
 		defer p.mu.Unlock()
 		return nil, p.failed
 	}
-	if p.asking == nil {
-		p.asking = make(chan struct{})
-		go s.askProvider(context.WithoutCancel(ctx), p.asking)
+	if p.pending == nil {
+		p.pending = make(chan struct{})
+		go s.discoverProvider(context.WithoutCancel(ctx), p.pending)
 	}
-	asking := p.asking
+	asking := p.pending
 	p.mu.Unlock()
 	select {
 	case <-asking:
@@ -95,12 +95,12 @@ func (s *Service) provider(ctx context.Context) (*oidc.Provider, error) {
 	return p.found, nil
 }
 
-// askProvider asks for at most oidcWait, and closes asked.
-func (s *Service) askProvider(ctx context.Context, asked chan struct{}) {
+// discoverProvider asks for at most oidcWait, and closes asked.
+func (s *Service) discoverProvider(ctx context.Context, asked chan struct{}) {
 	found, err := oidc.NewProvider(s.oidcContext(ctx), s.c.OIDC.Issuer)
 	s.oidc.mu.Lock()
 	defer s.oidc.mu.Unlock()
-	s.oidc.asking, s.oidc.failed = nil, nil
+	s.oidc.pending, s.oidc.failed = nil, nil
 	if err != nil {
 		s.log.Error("the OIDC provider could not be asked", "issuer", s.c.OIDC.Issuer, "error", err)
 		s.oidc.failed, s.oidc.failedAt = errProvider.Because(err), s.now()
@@ -115,8 +115,8 @@ func (s *Service) oauthConfig(p *oidc.Provider) *oauth2.Config {
 		RedirectURL: s.c.PublicURL + "/sign-in/oidc/callback", Scopes: []string{oidc.ScopeOpenID, "email", "profile"}}
 }
 
-// OIDC returns the name of the provider, or "" if there is none.
-func (s *Service) OIDC() string {
+// OIDCName returns the name of the provider, or "" if there is none.
+func (s *Service) OIDCName() string {
 	if s.c.OIDC.Issuer == "" {
 		return ""
 	}
@@ -146,7 +146,7 @@ func (s *Service) BeginOIDC(ctx context.Context, session *Session) (OIDCFlow, er
 	f := flow{State: newToken(), Nonce: newToken(), Verifier: oauth2.GenerateVerifier(),
 		Expires: db.Micros(s.now().Add(oidcFlow))}
 	if session != nil {
-		if err := s.fresh(*session); err != nil {
+		if err := s.requireProof(*session); err != nil {
 			return OIDCFlow{}, err
 		}
 		f.SessionID = session.ID
@@ -197,12 +197,12 @@ func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, stat
 	}
 	// Anybody can begin a flow, and come back with codes of their own: the provider is not asked about all of them.
 	limits := networkLimits("oidc", c, perNetwork)
-	if err := s.take(ctx, limits); err != nil {
+	if err := s.consumeAttempts(ctx, limits); err != nil {
 		return OIDCResult{}, err
 	}
 	token, said, err := s.exchange(ctx, code, &f)
 	if err == nil {
-		err = s.d.Update(ctx, func(tx *db.Tx) error { giveBack(ctx, tx, limits); return nil })
+		err = s.d.Update(ctx, func(tx *db.Tx) error { refundAttempts(ctx, tx, limits); return nil })
 	}
 	if err != nil {
 		return OIDCResult{}, err
@@ -220,13 +220,13 @@ func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, stat
 		valid = err == nil
 	}
 	if userID == "" && valid {
-		if userID, err = s.adoptable(ctx, email); err != nil {
+		if userID, err = s.unlinkedUser(ctx, email); err != nil {
 			return OIDCResult{}, err
 		}
 	}
 	switch {
 	case userID != "":
-		return s.enterOIDC(ctx, userID, token, email, &f, c)
+		return s.authenticateOIDC(ctx, userID, token, email, &f, c)
 	case !valid:
 		s.log.Info("a sign-in failed", "address", c.Address, "reason", "the OIDC provider has not verified the address")
 		return OIDCResult{}, fault.Forbiddenf("", "The provider has not verified your email address, so it cannot be "+
@@ -271,8 +271,8 @@ func (s *Service) exchange(ctx context.Context, code string, f *flow) (*oidc.IDT
 	return token, said, nil
 }
 
-// adoptable returns the user with an address, who may be linked without having signed in, or "" if there is none.
-func (s *Service) adoptable(ctx context.Context, email string) (string, error) {
+// unlinkedUser returns the user with an address, who may be linked without having signed in, or "" if there is none.
+func (s *Service) unlinkedUser(ctx context.Context, email string) (string, error) {
 	u, err := byEmail(ctx, s.d.Reader, email)
 	if fault.KindOf(err) == fault.NotFound && err != nil {
 		return "", nil
@@ -280,7 +280,7 @@ func (s *Service) adoptable(ctx context.Context, email string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	n, err := countMeans(ctx, s.d.Reader, u.ID)
+	n, err := countFactors(ctx, s.d.Reader, u.ID)
 	if err != nil {
 		return "", err
 	}
@@ -291,14 +291,14 @@ func (s *Service) adoptable(ctx context.Context, email string) (string, error) {
 	return u.ID, nil
 }
 
-// enterOIDC signs a user in, and links the account at the provider if it is not linked yet.
-func (s *Service) enterOIDC(ctx context.Context, userID string, token *oidc.IDToken, email string, f *flow,
+// authenticateOIDC signs a user in, and links the account at the provider if it is not linked yet.
+func (s *Service) authenticateOIDC(ctx context.Context, userID string, token *oidc.IDToken, email string, f *flow,
 	c Client) (OIDCResult, error) {
 	u, err := getRow(ctx, s.d.Reader, userID)
 	if err != nil {
 		return OIDCResult{}, err
 	}
-	out, err := s.enter(ctx, u, func(tx *db.Tx, now row) error {
+	out, err := s.authenticate(ctx, u, func(tx *db.Tx, now row) error {
 		if err := useFlow(ctx, tx, f); err != nil {
 			return err
 		}
@@ -378,7 +378,7 @@ func (s *Service) addIdentity(ctx context.Context, tx *db.Tx, u User, token *oid
 	insertIdentity(ctx, tx, &Identity{ID: id.New(), Issuer: token.Issuer, Email: email, CreatedAt: s.now()},
 		token.Subject, u.ID)
 	s.changed(tx, u.ID)
-	return s.did(ctx, tx, u, audit.IdentityLinked, token.Issuer, c)
+	return s.recordByUser(ctx, tx, u, audit.IdentityLinked, token.Issuer, c)
 }
 
 // person is a Person as its token has it.
@@ -407,7 +407,7 @@ func (s *Service) unknown(token *oidc.IDToken, email string, said claims, f *flo
 }
 
 // CreateFromOIDC creates a user without a password for a Person, linked to the account at the provider. Whether the
-// person may become a user is the caller's to decide. The error of the transaction goes through [Service.Taken].
+// person may become a user is the caller's to decide. The error of the transaction goes through [Service.AddressError].
 func (s *Service) CreateFromOIDC(ctx context.Context, tx *db.Tx, token string) (User, error) {
 	var p person
 	if err := s.openJSON(sealPerson, token, &p); err != nil || s.now().After(db.Time(p.Expires)) {
@@ -430,19 +430,19 @@ func (s *Service) Identities(ctx context.Context, userID string) ([]Identity, er
 
 // Unlink removes an account at the provider from the session's user.
 func (s *Service) Unlink(ctx context.Context, session Session, identityID string) error {
-	if err := s.fresh(session); err != nil {
+	if err := s.requireProof(session); err != nil {
 		return err
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		u, err := holdRow(ctx, tx, session.UserID) // first: see mayStillEnter
+		u, err := lockRow(ctx, tx, session.UserID) // first: see mayStillEnter
 		if err != nil {
 			return err
 		}
 		deleteIdentity(ctx, tx, u.ID, identityID)
-		if err := mayStillEnter(ctx, tx, u); err != nil {
+		if err := checkCanSignIn(ctx, tx, u); err != nil {
 			return err
 		}
-		return s.doneBy(ctx, tx, session.UserID, audit.IdentityRemoved, "", session.client())
+		return s.recordByUserID(ctx, tx, session.UserID, audit.IdentityRemoved, "", session.client())
 	})
 }
 

@@ -167,8 +167,8 @@ func TestOIDC(t *testing.T) {
 	t.Parallel()
 	eachOIDC(t, func(t *testing.T, x *fixture, i *issuer) {
 		ctx := t.Context()
-		if x.OIDC() != "Acme ID" {
-			t.Errorf("the provider is %q", x.OIDC())
+		if x.OIDCName() != "Acme ID" {
+			t.Errorf("the provider is %q", x.OIDCName())
 		}
 		// A user who has a password is not taken over by an address at the provider.
 		u := x.user("ada@example.com")
@@ -273,7 +273,7 @@ func TestOIDCOfStrangers(t *testing.T) {
 				u, err = x.CreateFromOIDC(ctx, tx, token)
 				return err
 			})
-			return u, x.Taken(err)
+			return u, x.AddressError(err)
 		}
 		for _, bad := range []string{"", "x", p.Token + "x", p.Token[:40]} {
 			_, err := create(bad)
@@ -449,7 +449,7 @@ func TestOIDCProviderIsAway(t *testing.T) {
 		x.is(err, fault.Unavailable)
 	})
 	each(t, func(t *testing.T, x *fixture) {
-		if x.OIDC() != "" {
+		if x.OIDCName() != "" {
 			t.Error("there is a provider")
 		}
 		_, err := x.BeginOIDC(t.Context(), nil)

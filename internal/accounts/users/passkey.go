@@ -54,31 +54,31 @@ func relyingParty(publicURL string) (*webauthn.WebAuthn, error) {
 		AttestationPreference: protocol.PreferNoAttestation})
 }
 
-// PasskeysWork reports whether passkeys can be used at the public URL.
-func (s *Service) PasskeysWork() bool { return s.web != nil }
+// PasskeysEnabled reports whether passkeys can be used at the public URL.
+func (s *Service) PasskeysEnabled() bool { return s.web != nil }
 
-// holder is a user as the library sees it.
-type holder struct {
+// passkeyUser is a user as the library sees it.
+type passkeyUser struct {
 	row
 	credentials []webauthn.Credential
 }
 
-func (h *holder) WebAuthnID() []byte                         { return h.handle }
-func (h *holder) WebAuthnName() string                       { return h.Email }
-func (h *holder) WebAuthnCredentials() []webauthn.Credential { return h.credentials }
-func (h *holder) WebAuthnDisplayName() string {
+func (h *passkeyUser) WebAuthnID() []byte                         { return h.handle }
+func (h *passkeyUser) WebAuthnName() string                       { return h.Email }
+func (h *passkeyUser) WebAuthnCredentials() []webauthn.Credential { return h.credentials }
+func (h *passkeyUser) WebAuthnDisplayName() string {
 	if h.Name == "" {
 		return h.Email
 	}
 	return h.Name
 }
 
-func (s *Service) holder(ctx context.Context, userID string) (*holder, error) {
+func (s *Service) passkeyUser(ctx context.Context, userID string) (*passkeyUser, error) {
 	u, err := getRow(ctx, s.d.Reader, userID)
 	if err != nil {
 		return nil, err
 	}
-	h := &holder{row: u}
+	h := &passkeyUser{row: u}
 	all, err := listPasskeys(ctx, s.d.Reader, userID)
 	for _, p := range all {
 		h.credentials = append(h.credentials, p.credential)
@@ -99,8 +99,8 @@ func (s *Service) challenge(purpose, of string, options any, data *webauthn.Sess
 	return Challenge{s.keys.Sign(purpose, s.now().Add(challengeLife), of, string(kept)), shown}, nil
 }
 
-// challenged reads a token of challenge.
-func (s *Service) challenged(purpose, of, token string) (data webauthn.SessionData, err error) {
+// openChallenge reads a token of challenge.
+func (s *Service) openChallenge(purpose, of, token string) (data webauthn.SessionData, err error) {
 	parts, err := s.keys.Verify(purpose, token, s.now())
 	if err != nil || len(parts) != 2 || parts[0] != of {
 		return data, fault.New(fault.BadCredential, "", "This took too long. Try again.")
@@ -125,10 +125,10 @@ func (s *Service) BeginPasskey(ctx context.Context, session Session) (Challenge,
 	if s.web == nil {
 		return Challenge{}, errNoPasskeys
 	}
-	if err := s.fresh(session); err != nil {
+	if err := s.requireProof(session); err != nil {
 		return Challenge{}, err
 	}
-	h, err := s.holder(ctx, session.UserID)
+	h, err := s.passkeyUser(ctx, session.UserID)
 	if err != nil {
 		return Challenge{}, err
 	}
@@ -157,11 +157,11 @@ func (s *Service) FinishPasskey(ctx context.Context, session Session, token, nam
 	if name == "" {
 		name = "Passkey"
 	}
-	data, err := s.challenged(signNewPasskey, session.ID, token)
+	data, err := s.openChallenge(signNewPasskey, session.ID, token)
 	if err != nil {
 		return Passkey{}, err
 	}
-	h, err := s.holder(ctx, session.UserID)
+	h, err := s.passkeyUser(ctx, session.UserID)
 	if err != nil {
 		return Passkey{}, err
 	}
@@ -185,7 +185,7 @@ func (s *Service) FinishPasskey(ctx context.Context, session Session, token, nam
 			return err
 		}
 		s.changed(tx, session.UserID)
-		return s.did(ctx, tx, h.User, audit.FactorAdded, "passkey "+p.Name, session.client())
+		return s.recordByUser(ctx, tx, h.User, audit.FactorAdded, "passkey "+p.Name, session.client())
 	})
 	if s.d.Violates(err, "user_passkeys_credential") {
 		return Passkey{}, fault.Invalidf("", "This passkey is there already.").Because(err)
@@ -211,7 +211,7 @@ func (s *Service) FinishPasskeySignIn(ctx context.Context, token string, respons
 	if s.web == nil {
 		return Outcome{}, errNoPasskeys
 	}
-	data, err := s.challenged(signPasskeyIn, "", token)
+	data, err := s.openChallenge(signPasskeyIn, "", token)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -228,7 +228,7 @@ func (s *Service) FinishPasskeySignIn(ctx context.Context, token string, respons
 			}
 			return nil, err
 		}
-		h, err := s.holder(ctx, u.ID)
+		h, err := s.passkeyUser(ctx, u.ID)
 		trouble = err
 		return h, err
 	}, data, parsed)
@@ -238,16 +238,16 @@ func (s *Service) FinishPasskeySignIn(ctx context.Context, token string, respons
 	if err != nil {
 		return Outcome{}, errPasskey.Because(err)
 	}
-	h := user.(*holder)
+	h := user.(*passkeyUser)
 	if h.Disabled {
 		return Outcome{}, errPasskey
 	}
-	if err := s.copied(ctx, h, used, c); err != nil {
+	if err := s.rejectCloned(ctx, h, used, c); err != nil {
 		return Outcome{}, err
 	}
 	out := Outcome{}
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
-		now, err := holdRow(ctx, tx, h.ID)
+		now, err := lockRow(ctx, tx, h.ID)
 		if err != nil {
 			return err
 		}
@@ -267,12 +267,12 @@ func (s *Service) FinishPasskeySignIn(ctx context.Context, token string, respons
 	return out, nil
 }
 
-// copied refuses a passkey whose counter went back, as that of a copy does.
-func (s *Service) copied(ctx context.Context, h *holder, used *webauthn.Credential, c Client) error {
+// rejectCloned refuses a passkey whose counter went back, as that of a copy does.
+func (s *Service) rejectCloned(ctx context.Context, h *passkeyUser, used *webauthn.Credential, c Client) error {
 	if !used.Authenticator.CloneWarning {
 		return nil
 	}
-	if err := s.take(ctx, networkLimits("network", c, perNetwork)); err != nil { // bounds what is recorded
+	if err := s.consumeAttempts(ctx, networkLimits("network", c, perNetwork)); err != nil { // bounds what is recorded
 		return err
 	}
 	s.failed(h.User, h.Email, "the counter of a passkey went back", c)
@@ -298,7 +298,7 @@ func (s *Service) BeginPasskeyProof(ctx context.Context, session Session) (Chall
 	if s.web == nil {
 		return Challenge{}, errNoPasskeys
 	}
-	h, err := s.holder(ctx, session.UserID)
+	h, err := s.passkeyUser(ctx, session.UserID)
 	if err != nil {
 		return Challenge{}, err
 	}
@@ -317,7 +317,7 @@ func (s *Service) FinishPasskeyProof(ctx context.Context, session Session, token
 	if s.web == nil {
 		return errNoPasskeys
 	}
-	data, err := s.challenged(signProof, session.ID, token)
+	data, err := s.openChallenge(signProof, session.ID, token)
 	if err != nil {
 		return err
 	}
@@ -325,7 +325,7 @@ func (s *Service) FinishPasskeyProof(ctx context.Context, session Session, token
 	if err != nil {
 		return err
 	}
-	h, err := s.holder(ctx, session.UserID)
+	h, err := s.passkeyUser(ctx, session.UserID)
 	if err != nil {
 		return err
 	}
@@ -333,14 +333,14 @@ func (s *Service) FinishPasskeyProof(ctx context.Context, session Session, token
 	if err != nil {
 		return errPasskey.Because(err)
 	}
-	if err := s.copied(ctx, h, used, session.client()); err != nil {
+	if err := s.rejectCloned(ctx, h, used, session.client()); err != nil {
 		return err
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		if err := s.usePasskey(ctx, tx, h.ID, used, &data); err != nil {
 			return err
 		}
-		return s.prove(ctx, tx, session.ID, h.ID)
+		return s.renewProof(ctx, tx, session.ID, h.ID)
 	})
 }
 
@@ -384,30 +384,30 @@ var errNoPasskey = fault.NotFoundf("Passkey not found")
 
 // RemovePasskey deletes a passkey.
 func (s *Service) RemovePasskey(ctx context.Context, session Session, passkeyID string) error {
-	if err := s.fresh(session); err != nil {
+	if err := s.requireProof(session); err != nil {
 		return err
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		u, err := holdRow(ctx, tx, session.UserID) // first: see mayStillEnter
+		u, err := lockRow(ctx, tx, session.UserID) // first: see mayStillEnter
 		if err != nil {
 			return err
 		}
 		deletePasskey(ctx, tx, u.ID, passkeyID)
-		if err := mayStillEnter(ctx, tx, u); err != nil {
+		if err := checkCanSignIn(ctx, tx, u); err != nil {
 			return err
 		}
 		s.changed(tx, session.UserID)
-		return s.doneBy(ctx, tx, session.UserID, audit.FactorRemoved, "passkey", session.client())
+		return s.recordByUserID(ctx, tx, session.UserID, audit.FactorRemoved, "passkey", session.client())
 	})
 }
 
-// mayStillEnter refuses to take away the last means by which a user signs in. The transaction must have held the user
+// checkCanSignIn refuses to take away the last means by which a user signs in. The transaction must have held the user
 // before it took one away: of two that take the last two, the second sees then that the other is gone.
-func mayStillEnter(ctx context.Context, tx *db.Tx, u row) error {
+func checkCanSignIn(ctx context.Context, tx *db.Tx, u row) error {
 	if u.HasPassword {
 		return nil
 	}
-	n, err := countMeans(ctx, tx.Reader, u.ID)
+	n, err := countFactors(ctx, tx.Reader, u.ID)
 	if err == nil && n == 0 {
 		err = fault.Forbiddenf("", "This is the only way in which you can sign in. Set a password first.")
 	}

@@ -319,7 +319,7 @@ func TestPasskeysNeedAName(t *testing.T) {
 		for url, work := range map[string]bool{"https://mail.example.com": true, "http://localhost:8080": true,
 			"http://127.0.0.1:8080": false, "https://[2001:db8::1]": false, "": false} {
 			x := newFixture(t, d, users.Config{PublicURL: url})
-			if x.PasskeysWork() != work {
+			if x.PasskeysEnabled() != work {
 				t.Errorf("%q: passkeys work: %v", url, !work)
 			}
 			if _, err := x.BeginPasskeySignIn(t.Context()); (err == nil) != work {

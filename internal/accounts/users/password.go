@@ -24,23 +24,23 @@ import (
 const (
 	minPassword = 10  // characters
 	maxPassword = 256 // characters
-	hashesMost  = 4   // at the same time, each with the memory of hashNow
-	hashesWait  = 64  // that may wait for others
+	maxHashes   = 4   // at the same time, each with the memory of hashNow
+	maxWaiting  = 64  // that may wait for others
 )
 
-// params are the costs of a hash by argon2id (RFC 9106).
-type params struct {
+// hashCost are the costs of a hash by argon2id (RFC 9106).
+type hashCost struct {
 	memory  uint32 // KiB
 	passes  uint32
 	threads uint8
 }
 
-// hashNow is what new hashes cost: the least that OWASP recommends for argon2id, some 30 ms. More memory would let a
+// defaultCost is what new hashes cost: the least that OWASP recommends for argon2id, some 30 ms. More memory would let a
 // few sign-ins at once take that of mail.
-var hashNow = params{19 << 10, 2, 1}
+var defaultCost = hashCost{19 << 10, 2, 1}
 
-// hashMost bounds what a stored hash may cost to check.
-var hashMost = params{1 << 20, 100, 16}
+// maxCost bounds what a stored hash may cost to check.
+var maxCost = hashCost{1 << 20, 100, 16}
 
 const (
 	saltSize = 16
@@ -49,19 +49,19 @@ const (
 
 // hasher makes and checks hashes, a few at a time. The zero value is ready to use.
 type hasher struct {
-	cheap   params // tests hash at this cost; zero is hashNow
+	cheap   hashCost // tests hash at this cost; zero is hashNow
 	once    sync.Once
-	places  chan struct{}
+	slots   chan struct{}
 	waiting chan struct{}
 }
 
 var errBusy = fault.New(fault.TooFast, "", "Too many people sign in at this moment. Try again in a few seconds.")
 
-// enter takes a place, and leave returns it.
-func (h *hasher) enter(ctx context.Context) error {
+// acquire takes a place, and leave returns it.
+func (h *hasher) acquire(ctx context.Context) error {
 	h.once.Do(func() {
-		h.places = make(chan struct{}, min(hashesMost, runtime.GOMAXPROCS(0)))
-		h.waiting = make(chan struct{}, hashesWait)
+		h.slots = make(chan struct{}, min(maxHashes, runtime.GOMAXPROCS(0)))
+		h.waiting = make(chan struct{}, maxWaiting)
 	})
 	select {
 	case h.waiting <- struct{}{}:
@@ -70,28 +70,28 @@ func (h *hasher) enter(ctx context.Context) error {
 		return errBusy
 	}
 	select {
-	case h.places <- struct{}{}:
+	case h.slots <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (h *hasher) leave() { <-h.places }
+func (h *hasher) release() { <-h.slots }
 
-func (h *hasher) cost() params {
-	if h.cheap != (params{}) {
+func (h *hasher) cost() hashCost {
+	if h.cheap != (hashCost{}) {
 		return h.cheap
 	}
-	return hashNow
+	return defaultCost
 }
 
 // make returns the hash of a password.
 func (h *hasher) make(ctx context.Context, password string) (string, error) {
-	if err := h.enter(ctx); err != nil {
+	if err := h.acquire(ctx); err != nil {
 		return "", err
 	}
-	defer h.leave()
+	defer h.release()
 	salt := make([]byte, saltSize)
 	rand.Read(salt)
 	return h.cost().text(salt, h.cost().key(password, salt, keySize)), nil
@@ -100,10 +100,10 @@ func (h *hasher) make(ctx context.Context, password string) (string, error) {
 // check reports whether a password has a hash, and whether the hash should be made anew. For the hash "", nothing
 // matches, after the same time.
 func (h *hasher) check(ctx context.Context, password, hash string) (ok, weak bool, err error) {
-	if err := h.enter(ctx); err != nil {
+	if err := h.acquire(ctx); err != nil {
 		return false, false, err
 	}
-	defer h.leave()
+	defer h.release()
 	if hash == "" {
 		h.cost().key(password, make([]byte, saltSize), keySize)
 		return false, false, nil
@@ -117,12 +117,12 @@ func (h *hasher) check(ctx context.Context, password, hash string) (ok, weak boo
 }
 
 // key derives the key of a password. Passwords are compared in NFC: keyboards compose differently.
-func (p params) key(password string, salt []byte, size uint32) []byte {
+func (p hashCost) key(password string, salt []byte, size uint32) []byte {
 	return argon2.IDKey([]byte(norm.NFC.String(password)), salt, p.passes, p.memory, p.threads, size)
 }
 
 // text is the form in which hashes are stored, that of the reference implementation of argon2.
-func (p params) text(salt, key []byte) string {
+func (p hashCost) text(salt, key []byte) string {
 	b64 := base64.RawStdEncoding.EncodeToString
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, p.memory, p.passes, p.threads, b64(salt),
 		b64(key))
@@ -131,7 +131,7 @@ func (p params) text(salt, key []byte) string {
 var errHash = errors.New("not a hash by argon2id of a known form")
 
 // parseHash is the reverse of text.
-func parseHash(hash string) (p params, salt, key []byte, err error) {
+func parseHash(hash string) (p hashCost, salt, key []byte, err error) {
 	parts := strings.Split(hash, "$")
 	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != "v="+strconv.Itoa(argon2.Version) {
 		return p, nil, nil, errHash
@@ -140,15 +140,15 @@ func parseHash(hash string) (p params, salt, key []byte, err error) {
 	if len(costs) != 3 {
 		return p, nil, nil, errHash
 	}
-	memory, err1 := cost(costs[0], "m=", hashMost.memory)
-	passes, err2 := cost(costs[1], "t=", hashMost.passes)
-	threads, err3 := cost(costs[2], "p=", uint32(hashMost.threads))
+	memory, err1 := cost(costs[0], "m=", maxCost.memory)
+	passes, err2 := cost(costs[1], "t=", maxCost.passes)
+	threads, err3 := cost(costs[2], "p=", uint32(maxCost.threads))
 	salt, err4 := base64.RawStdEncoding.Strict().DecodeString(parts[4])
 	key, err5 := base64.RawStdEncoding.Strict().DecodeString(parts[5])
-	p = params{memory, passes, uint8(min(threads, math.MaxUint8))}
+	p = hashCost{memory, passes, uint8(min(threads, math.MaxUint8))}
 	if errors.Join(err1, err2, err3, err4, err5) != nil || len(salt) < 8 || len(salt) > 64 || len(key) < 16 ||
 		len(key) > 64 || p.memory < 8*uint32(p.threads) || p.text(salt, key) != hash {
-		return params{}, nil, nil, errHash
+		return hashCost{}, nil, nil, errHash
 	}
 	return p, salt, key, nil
 }
@@ -162,13 +162,13 @@ func cost(text, name string, most uint32) (uint32, error) {
 	return uint32(n), nil
 }
 
-// trivial are words that passwords are built around; what is before and behind them are seldom more than digits.
-var trivial = []string{"password", "passwort", "passw0rd", "motdepasse", "contrasena", "letmein", "welcome", "iloveyou",
+// commonWords are words that passwords are built around; what is before and behind them are seldom more than digits.
+var commonWords = []string{"password", "passwort", "passw0rd", "motdepasse", "contrasena", "letmein", "welcome", "iloveyou",
 	"administrator", "changeme", "default", "monkey", "dragon", "sunshine", "princess", "football", "baseball",
 	"superman", "trustno", "whatever", "postrider", "resend", "secret", "qwertz", "qwerty"}
 
-// runs are sequences of keys and letters.
-var runs = []string{"01234567890123456789", "98765432109876543210", "abcdefghijklmnopqrstuvwxyz",
+// keySequences are sequences of keys and letters.
+var keySequences = []string{"01234567890123456789", "98765432109876543210", "abcdefghijklmnopqrstuvwxyz",
 	"qwertyuiopasdfghjklzxcvbnm", "qwertzuiopasdfghjklyxcvbnm", "azertyuiopqsdfghjklmwxcvbn",
 	"1q2w3e4r5t6z7u8i9o0p", "1q2w3e4r5t6y7u8i9o0p",
 	"1qaz2wsx3edc4rfv5tgb6yhn7ujm"}
@@ -191,7 +191,7 @@ func checkPassword(password, email, name string) error {
 	local, domain, _ := strings.Cut(email, "@")
 	host, _, _ := strings.Cut(domain, ".")
 	rest := low
-	for _, word := range append([]string{email, local, domain, host, strings.ToLower(name)}, trivial...) {
+	for _, word := range append([]string{email, local, domain, host, strings.ToLower(name)}, commonWords...) {
 		if utf8.RuneCountInString(word) >= 4 {
 			rest = strings.ReplaceAll(rest, word, "")
 		}
@@ -201,16 +201,16 @@ func checkPassword(password, email, name string) error {
 		distinct[r] = true
 	}
 	letters := strings.ContainsFunc(rest, unicode.IsLetter)
-	if len(distinct) < 5 || isRun(low) || rest != low && (!letters || utf8.RuneCountInString(rest) < 6) {
+	if len(distinct) < 5 || isKeySequence(low) || rest != low && (!letters || utf8.RuneCountInString(rest) < 6) {
 		return fault.Invalidf("password", "This password is easily guessed; take one that has nothing to do with you, "+
 			"such as a few words that do not belong together.")
 	}
 	return nil
 }
 
-// isRun reports whether the text is part of a sequence of keys, in either direction, perhaps repeated.
-func isRun(text string) bool {
-	for _, run := range runs {
+// isKeySequence reports whether the text is part of a sequence of keys, in either direction, perhaps repeated.
+func isKeySequence(text string) bool {
+	for _, run := range keySequences {
 		back := []rune(run)
 		for i, j := 0, len(back)-1; i < j; i, j = i+1, j-1 {
 			back[i], back[j] = back[j], back[i]

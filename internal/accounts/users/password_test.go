@@ -47,18 +47,18 @@ func TestHashesAreFew(t *testing.T) {
 	t.Parallel()
 	var h hasher
 	taken := 0
-	if err := h.enter(t.Context()); err != nil {
+	if err := h.acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for taken = 1; taken < cap(h.places); taken++ {
-		if err := h.enter(t.Context()); err != nil {
+	for taken = 1; taken < cap(h.slots); taken++ {
+		if err := h.acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	errs := make(chan error)
-	for range hashesWait + 20 {
-		go func() { errs <- h.enter(ctx) }()
+	for range maxWaiting + 20 {
+		go func() { errs <- h.acquire(ctx) }()
 	}
 	for range 20 { // the others wait
 		if err := <-errs; fault.KindOf(err) != fault.TooFast {
@@ -66,15 +66,15 @@ func TestHashesAreFew(t *testing.T) {
 		}
 	}
 	cancel()
-	for range hashesWait {
+	for range maxWaiting {
 		if err := <-errs; err != context.Canceled {
 			t.Errorf("one that waited: %v", err)
 		}
 	}
 	for range taken {
-		h.leave()
+		h.release()
 	}
-	if err := h.enter(t.Context()); err != nil {
+	if err := h.acquire(t.Context()); err != nil {
 		t.Errorf("with free places: %v", err)
 	}
 }
@@ -151,15 +151,15 @@ func FuzzHash(f *testing.F) {
 		f.Add(seed)
 	}
 	for _, sizes := range [][2]int{{7, 32}, {8, 16}, {64, 64}, {65, 32}, {16, 15}, {16, 65}} {
-		f.Add(hashNow.text(make([]byte, sizes[0]), make([]byte, sizes[1])))
+		f.Add(defaultCost.text(make([]byte, sizes[0]), make([]byte, sizes[1])))
 	}
 	f.Fuzz(func(t *testing.T, hash string) {
 		p, salt, key, err := parseHash(hash)
 		if err != nil {
 			return
 		}
-		if p.text(salt, key) != hash || p.memory > hashMost.memory || p.passes > hashMost.passes ||
-			p.threads > hashMost.threads || p.threads < 1 || p.passes < 1 || len(key) < 16 || len(key) > 64 ||
+		if p.text(salt, key) != hash || p.memory > maxCost.memory || p.passes > maxCost.passes ||
+			p.threads > maxCost.threads || p.threads < 1 || p.passes < 1 || len(key) < 16 || len(key) > 64 ||
 			len(salt) < 8 || len(salt) > 64 {
 			t.Errorf("%q was read as %+v", hash, p)
 		}

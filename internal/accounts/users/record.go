@@ -11,22 +11,22 @@ import (
 // Actions of the audit log that only this package has.
 const (
 	userDeleted     = "user.deleted"
-	resetAsked      = "user.reset_asked"
-	recoveryMade    = "user.recovery_codes_made"
+	resetRequested  = "user.reset_asked"
+	recoveryCreated = "user.recovery_codes_made"
 	sessionsEnded   = "user.sessions_ended"
 	factorsCleared  = "user.factors_cleared"
 	authenticator   = "authenticator app"
 	actorKindOfUser = "user" // as package teams has it
 )
 
-// did records what a user did, or somebody in the user's name.
-func (s *Service) did(ctx context.Context, tx *db.Tx, u User, action, detail string, c Client) error {
+// recordByUser records what a user did, or somebody in the user's name.
+func (s *Service) recordByUser(ctx context.Context, tx *db.Tx, u User, action, detail string, c Client) error {
 	return s.record(ctx, tx, u, audit.Entry{ActorKind: actorKindOfUser, ActorID: u.ID, ActorName: u.Email,
 		Action: action, Target: u.ID, Detail: detail, Address: c.Address, UserAgent: c.UserAgent})
 }
 
-// happened records what somebody else did to a user: whom the context names, or else the operator.
-func (s *Service) happened(ctx context.Context, tx *db.Tx, u User, action, detail string) error {
+// recordByOthers records what somebody else did to a user: whom the context names, or else the operator.
+func (s *Service) recordByOthers(ctx context.Context, tx *db.Tx, u User, action, detail string) error {
 	return s.record(ctx, tx, u, audit.Entry{Action: action, Target: u.ID, Detail: detail})
 }
 
@@ -51,11 +51,11 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, u User, e audit.Entry) 
 	return nil
 }
 
-// doneBy records what the user of an id did.
-func (s *Service) doneBy(ctx context.Context, tx *db.Tx, userID, action, detail string, c Client) error {
+// recordByUserID records what the user of an id did.
+func (s *Service) recordByUserID(ctx context.Context, tx *db.Tx, userID, action, detail string, c Client) error {
 	u, err := getUser(ctx, tx.Reader, userID)
 	if err != nil {
 		return err
 	}
-	return s.did(ctx, tx, u, action, detail, c)
+	return s.recordByUser(ctx, tx, u, action, detail, c)
 }

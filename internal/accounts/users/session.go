@@ -91,7 +91,7 @@ func (s *Service) StartIn(ctx context.Context, tx *db.Tx, u User, method string,
 	}
 	insertSession(ctx, tx, &x, hashToken(token))
 	setSignedIn(ctx, tx, u.ID, now)
-	return token, s.did(ctx, tx, u, audit.UserSignedIn, method, c)
+	return token, s.recordByUser(ctx, tx, u, audit.UserSignedIn, method, c)
 }
 
 // Session returns the session of a token and its user, or the fault BadCredential.
@@ -169,7 +169,7 @@ func (s *Service) EndSession(ctx context.Context, userID, sessionID string) erro
 			return err
 		}
 		s.changed(tx, userID)
-		return s.doneBy(ctx, tx, userID, audit.SessionEnded, "", Client{})
+		return s.recordByUserID(ctx, tx, userID, audit.SessionEnded, "", Client{})
 	})
 }
 
@@ -178,7 +178,7 @@ func (s *Service) EndSessions(ctx context.Context, userID, except string) error 
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		deleteSessions(ctx, tx, userID, except)
 		s.changed(tx, userID)
-		return s.doneBy(ctx, tx, userID, sessionsEnded, "", Client{})
+		return s.recordByUserID(ctx, tx, userID, sessionsEnded, "", Client{})
 	})
 }
 

@@ -40,7 +40,7 @@ func (s *Service) SignIn(ctx context.Context, a Attempt) (Outcome, error) {
 		return Outcome{}, err
 	}
 	limits := passwordLimits(email, a.Client)
-	if err := s.take(ctx, limits); err != nil {
+	if err := s.consumeAttempts(ctx, limits); err != nil {
 		return Outcome{}, err
 	}
 	u, err := byEmail(ctx, s.d.Reader, email)
@@ -49,7 +49,7 @@ func (s *Service) SignIn(ctx context.Context, a Attempt) (Outcome, error) {
 	}
 	ok, weak, err := s.hash.check(ctx, a.Password, u.password)
 	if err != nil {
-		return Outcome{}, s.notJudged(ctx, limits, err)
+		return Outcome{}, s.refundAttempt(ctx, limits, err)
 	}
 	if !ok || u.Disabled {
 		s.failed(u.User, email, "wrong password", a.Client)
@@ -61,11 +61,11 @@ func (s *Service) SignIn(ctx context.Context, a Attempt) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
-	return s.enter(ctx, u, func(tx *db.Tx, now row) error {
+	return s.authenticate(ctx, u, func(tx *db.Tx, now row) error {
 		if now.password != u.password {
 			return errWrong
 		}
-		giveBack(ctx, tx, limits)
+		refundAttempts(ctx, tx, limits)
 		if anew != "" {
 			return setUser(ctx, tx, u.ID, "password", anew)
 		}
@@ -82,10 +82,10 @@ const (
 
 // enter begins a session of a user who has given the first factor, or asks for the second. check is called in the
 // transaction with the user as it is then.
-func (s *Service) enter(ctx context.Context, u row, check func(tx *db.Tx, now row) error, c Client,
+func (s *Service) authenticate(ctx context.Context, u row, check func(tx *db.Tx, now row) error, c Client,
 	method string) (out Outcome, err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
-		now, err := holdRow(ctx, tx, u.ID)
+		now, err := lockRow(ctx, tx, u.ID)
 		if fault.KindOf(err) == fault.NotFound || err == nil && now.Disabled {
 			return errWrong
 		}
@@ -102,7 +102,7 @@ func (s *Service) enter(ctx context.Context, u row, check func(tx *db.Tx, now ro
 			return nil
 		}
 		if method == byProvider {
-			method = s.OIDC()
+			method = s.OIDCName()
 		}
 		out.Token, err = s.StartIn(ctx, tx, now.User, method, c)
 		return err
@@ -120,8 +120,8 @@ func (s *Service) failed(u User, email, why string, c Client) {
 	if u.ID == "" {
 		return
 	}
-	s.later("record a failed sign-in", func(ctx context.Context, tx *db.Tx) error {
-		return s.did(ctx, tx, u, audit.UserSignInFailed, why, c)
+	s.enqueue("record a failed sign-in", func(ctx context.Context, tx *db.Tx) error {
+		return s.recordByUser(ctx, tx, u, audit.UserSignInFailed, why, c)
 	})
 }
 
@@ -137,7 +137,7 @@ func (s *Service) SecondFactor(ctx context.Context, pending, code string, c Clie
 		return Outcome{}, errGone
 	}
 	limits := codeLimits(userID, c)
-	if err := s.take(ctx, limits); err != nil {
+	if err := s.consumeAttempts(ctx, limits); err != nil {
 		return Outcome{}, err
 	}
 	u, err := getRow(ctx, s.d.Reader, userID)
@@ -153,12 +153,12 @@ func (s *Service) SecondFactor(ctx context.Context, pending, code string, c Clie
 	}
 	_, first, _ := strings.Cut(pending, ".")
 	if first == byProvider {
-		first = s.OIDC()
+		first = s.OIDCName()
 	}
 	out, wrong := Outcome{}, false
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		wrong = false
-		now, err := holdRow(ctx, tx, userID)
+		now, err := lockRow(ctx, tx, userID)
 		if err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func (s *Service) SecondFactor(ctx context.Context, pending, code string, c Clie
 		if now.Disabled {
 			return errGone
 		}
-		giveBack(ctx, tx, limits)
+		refundAttempts(ctx, tx, limits)
 		out = Outcome{User: now.User}
 		out.Token, err = s.StartIn(ctx, tx, now.User, first+" and "+method, c)
 		return err
@@ -207,41 +207,41 @@ func (s *Service) useCode(ctx context.Context, tx *db.Tx, u *row, step int64, co
 	if ok, err := takeRecovery(ctx, tx, u.ID, s.hashRecovery(u.ID, code)); !ok {
 		return "", err
 	}
-	return "recovery code", s.did(ctx, tx, u.User, audit.RecoveryUsed, "", c)
+	return "recovery code", s.recordByUser(ctx, tx, u.User, audit.RecoveryUsed, "", c)
 }
 
 // ProvePassword renews the proof of a session with the user's password.
 func (s *Service) ProvePassword(ctx context.Context, session Session, password string) error {
-	u, limits, err := s.givePassword(ctx, session, "password", password)
+	u, limits, err := s.checkCurrentPassword(ctx, session, "password", password)
 	if err != nil {
 		return err
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		giveBack(ctx, tx, limits)
-		return s.prove(ctx, tx, session.ID, u.ID)
+		refundAttempts(ctx, tx, limits)
+		return s.renewProof(ctx, tx, session.ID, u.ID)
 	})
 }
 
-func (s *Service) prove(ctx context.Context, tx *db.Tx, sessionID, userID string) error {
+func (s *Service) renewProof(ctx context.Context, tx *db.Tx, sessionID, userID string) error {
 	setProved(ctx, tx, sessionID, userID, s.now())
 	s.changed(tx, userID)
 	return nil
 }
 
-// givePassword checks the password of the session's user, and counts the attempt. The caller gives it back when it
+// checkCurrentPassword checks the password of the session's user, and counts the attempt. The caller gives it back when it
 // commits. A wrong one is a fault of the field.
-func (s *Service) givePassword(ctx context.Context, session Session, field, password string) (row, []limit, error) {
+func (s *Service) checkCurrentPassword(ctx context.Context, session Session, field, password string) (row, []limit, error) {
 	u, err := getRow(ctx, s.d.Reader, session.UserID)
 	if err != nil {
 		return u, nil, err
 	}
 	limits := passwordLimits(u.Email, session.client())
-	if err := s.take(ctx, limits); err != nil {
+	if err := s.consumeAttempts(ctx, limits); err != nil {
 		return u, nil, err
 	}
 	ok, _, err := s.hash.check(ctx, password, u.password)
 	if err != nil {
-		return u, nil, s.notJudged(ctx, limits, err)
+		return u, nil, s.refundAttempt(ctx, limits, err)
 	}
 	if !ok {
 		s.failed(u.User, u.Email, "wrong password when asked again", session.client())
@@ -263,9 +263,9 @@ func (s *Service) SetPassword(ctx context.Context, session Session, current, pas
 	}
 	var limits []limit
 	if u.HasPassword {
-		u, limits, err = s.givePassword(ctx, session, "current", current)
+		u, limits, err = s.checkCurrentPassword(ctx, session, "current", current)
 	} else {
-		err = s.fresh(session)
+		err = s.requireProof(session)
 	}
 	if err != nil {
 		return err
@@ -282,21 +282,21 @@ func (s *Service) SetPassword(ctx context.Context, session Session, current, pas
 		if !ok {
 			return fault.New(fault.Locked, "", "The password was changed at the same time. Try again.")
 		}
-		giveBack(ctx, tx, limits)
+		refundAttempts(ctx, tx, limits)
 		deleteSessions(ctx, tx, u.ID, session.ID)
 		deleteTokens(ctx, tx, u.ID)
-		if err := s.prove(ctx, tx, session.ID, u.ID); err != nil {
+		if err := s.renewProof(ctx, tx, session.ID, u.ID); err != nil {
 			return err
 		}
-		return s.did(ctx, tx, u.User, audit.PasswordChanged, "", session.client())
+		return s.recordByUser(ctx, tx, u.User, audit.PasswordChanged, "", session.client())
 	})
 }
 
 // client is the client that signed in.
 func (x *Session) client() Client { return Client{x.Address, x.UserAgent} }
 
-// fresh returns ErrProve unless the session's proof is recent.
-func (s *Service) fresh(session Session) error {
+// requireProof returns ErrProve unless the session's proof is recent.
+func (s *Service) requireProof(session Session) error {
 	if !session.Fresh(s.now()) {
 		return ErrProve
 	}

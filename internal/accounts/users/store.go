@@ -40,9 +40,9 @@ func getRow(ctx context.Context, r db.Reader, userID string) (row, error) {
 	return scanRow(r.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE id = $1`, userID))
 }
 
-// holdRow is getRow in a transaction that begins a session, or takes away what others may: those that change the user
+// lockRow is getRow in a transaction that begins a session, or takes away what others may: those that change the user
 // wait for its end, and then end that session, too, or were before, and then it sees what they changed.
-func holdRow(ctx context.Context, tx *db.Tx, userID string) (row, error) {
+func lockRow(ctx context.Context, tx *db.Tx, userID string) (row, error) {
 	text := `SELECT ` + userColumns + ` FROM users WHERE id = $1`
 	if !tx.OneWriter() {
 		text += ` FOR NO KEY UPDATE`

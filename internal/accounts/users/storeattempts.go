@@ -7,9 +7,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// giveBack takes back the count of an attempt that succeeded. A row that counts nothing any more goes: whoever has an
+// refundAttempts takes back the count of an attempt that succeeded. A row that counts nothing any more goes: whoever has an
 // account could otherwise leave one for each network.
-func giveBack(ctx context.Context, tx *db.Tx, limits []limit) {
+func refundAttempts(ctx context.Context, tx *db.Tx, limits []limit) {
 	for _, l := range limits {
 		tx.Queue(ctx, `UPDATE user_attempts SET n = n - 1 WHERE name = $1 AND n > 0`, l.name)
 		tx.Queue(ctx, `DELETE FROM user_attempts WHERE name = $1 AND n = 0`, l.name)
@@ -29,7 +29,7 @@ func countAttempt(ctx context.Context, tx *db.Tx, name string, now time.Time) (n
 	return n, db.Time(us), err
 }
 
-func forgetAttempts(ctx context.Context, tx *db.Tx, names ...string) {
+func deleteAttempts(ctx context.Context, tx *db.Tx, names ...string) {
 	tx.Queue(ctx, `DELETE FROM user_attempts WHERE name = ANY($1)`, names)
 }
 

@@ -78,8 +78,8 @@ func byHandle(ctx context.Context, r db.Reader, handle []byte) (row, error) {
 	return scanRow(r.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE handle = $1`, handle))
 }
 
-// countMeans counts the passkeys and the accounts at providers of a user.
-func countMeans(ctx context.Context, r db.Reader, userID string) (n int, err error) {
+// countFactors counts the passkeys and the accounts at providers of a user.
+func countFactors(ctx context.Context, r db.Reader, userID string) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT (SELECT COUNT(*) FROM user_passkeys WHERE user_id = $1)
 		+ (SELECT COUNT(*) FROM user_identities WHERE user_id = $1)`, userID).Scan(&n)
 	if err != nil {

@@ -39,7 +39,7 @@ const (
 
 // BeginTOTP makes a secret for the session's user.
 func (s *Service) BeginTOTP(ctx context.Context, session Session) (TOTPSetup, error) {
-	if err := s.fresh(session); err != nil {
+	if err := s.requireProof(session); err != nil {
 		return TOTPSetup{}, err
 	}
 	u, err := getRow(ctx, s.d.Reader, session.UserID)
@@ -75,7 +75,7 @@ func (s *Service) siteName() string {
 // ConfirmTOTP turns the second factor on, in place of one that there was, and returns recovery codes, which cannot be
 // read again. A wrong code is the fault Invalid of the field `code`, and may be given anew.
 func (s *Service) ConfirmTOTP(ctx context.Context, session Session, token, code string) ([]string, error) {
-	if err := s.fresh(session); err != nil {
+	if err := s.requireProof(session); err != nil {
 		return nil, err
 	}
 	parts, err := s.keys.Verify(signTOTP, token, s.now())
@@ -104,13 +104,13 @@ func (s *Service) ConfirmTOTP(ctx context.Context, session Session, token, code 
 		s.setRecovery(ctx, tx, session.UserID, codes)
 		deleteSessions(ctx, tx, session.UserID, session.ID)
 		s.changed(tx, session.UserID)
-		return s.doneBy(ctx, tx, session.UserID, audit.FactorAdded, authenticator, session.client())
+		return s.recordByUserID(ctx, tx, session.UserID, audit.FactorAdded, authenticator, session.client())
 	})
 }
 
 // DisableTOTP turns the second factor off, if it is on, and deletes the recovery codes.
 func (s *Service) DisableTOTP(ctx context.Context, session Session) error {
-	if err := s.fresh(session); err != nil {
+	if err := s.requireProof(session); err != nil {
 		return err
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
@@ -121,7 +121,7 @@ func (s *Service) DisableTOTP(ctx context.Context, session Session) error {
 		if err := s.clearTOTP(ctx, tx, session.UserID); err != nil {
 			return err
 		}
-		return s.did(ctx, tx, u, audit.FactorRemoved, authenticator, session.client())
+		return s.recordByUser(ctx, tx, u, audit.FactorRemoved, authenticator, session.client())
 	})
 }
 
@@ -138,7 +138,7 @@ func (s *Service) ClearFactors(ctx context.Context, userID string) error {
 		if err != nil {
 			return err
 		}
-		return s.happened(ctx, tx, u, factorsCleared, "")
+		return s.recordByOthers(ctx, tx, u, factorsCleared, "")
 	})
 }
 
@@ -185,7 +185,7 @@ func matchSecret(secret, code string, now time.Time, used int64) (int64, error) 
 
 // NewRecoveryCodes makes recovery codes anew; the ones before do not work any more.
 func (s *Service) NewRecoveryCodes(ctx context.Context, session Session) ([]string, error) {
-	if err := s.fresh(session); err != nil {
+	if err := s.requireProof(session); err != nil {
 		return nil, err
 	}
 	codes := newRecoveryCodes()
@@ -198,7 +198,7 @@ func (s *Service) NewRecoveryCodes(ctx context.Context, session Session) ([]stri
 			return fault.Invalidf("", "Recovery codes stand in for the codes of an authenticator: set one up first.")
 		}
 		s.setRecovery(ctx, tx, u.ID, codes)
-		return s.did(ctx, tx, u, recoveryMade, "", session.client())
+		return s.recordByUser(ctx, tx, u, recoveryCreated, "", session.client())
 	})
 }
 

@@ -99,8 +99,8 @@ type Service struct {
 	hash hasher
 	oidc provider
 
-	web    *webauthn.WebAuthn // nil if the public URL is no place for passkeys
-	laters chan deferred
+	web   *webauthn.WebAuthn // nil if the public URL is no place for passkeys
+	tasks chan task
 
 	// Mail sends an email to one address; it is queued in tx. Without it, who asks for a link is refused.
 	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error
@@ -123,10 +123,10 @@ type Service struct {
 
 // New returns the service.
 func New(c Config, d *db.DB, keys *keyring.Keyring, log *slog.Logger) *Service {
-	s := &Service{c: c, d: d, keys: keys, log: log, laters: make(chan deferred, laterMost),
+	s := &Service{c: c, d: d, keys: keys, log: log, tasks: make(chan task, maxTasks),
 		cache: map[string]cachedSession{}}
 	if c.HashMemory > 0 {
-		s.hash.cheap = params{c.HashMemory, 1, 1}
+		s.hash.cheap = hashCost{c.HashMemory, 1, 1}
 	}
 	s.web, _ = relyingParty(c.PublicURL) // see PasskeysWork
 	d.OnHint(HintTopic, func(string) { s.forget() })

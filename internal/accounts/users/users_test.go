@@ -227,7 +227,7 @@ func TestNoEnumeration(t *testing.T) {
 				seen[email] += err.Error() + "\n"
 			}
 			for range 7 {
-				seen[email] += fmt.Sprintln(x.AskReset(t.Context(), email, from))
+				seen[email] += fmt.Sprintln(x.RequestReset(t.Context(), email, from))
 			}
 			if seen[email] != seen["ada@example.com"] {
 				t.Errorf("%s sees\n%s\nand not\n%s", email, seen[email], seen["ada@example.com"])
@@ -673,7 +673,7 @@ func TestReset(t *testing.T) {
 		ctx := t.Context()
 		u := x.user("ada@example.com")
 		ask := func() string {
-			x.must(x.AskReset(ctx, "Ada@example.com", home))
+			x.must(x.RequestReset(ctx, "Ada@example.com", home))
 			all := x.mailed()
 			if len(all) != 1 || !strings.HasPrefix(all[0], u.Email+"\n") {
 				t.Fatalf("mailed %q", all)

@@ -9,50 +9,50 @@ import (
 // Bounds of how often a contact may opt in by links. Each opt-in allows another opt-out, and each change is an event
 // that webhooks carry, so whoever has a link could fill the disk with them. Opting out is never refused.
 const (
-	againMax   = 20 // opt-ins by links, besides one to each topic
-	againFor   = time.Hour
-	againCount = 100_000 // contacts that are counted
+	maxOptIns        = 20 // opt-ins by links, besides one to each topic
+	optInWindow      = time.Hour
+	maxOptInContacts = 100_000 // contacts that are counted
 )
 
 // again counts the opt-ins of contacts by links, on this node. The zero value is ready to use.
-type again struct {
-	mu  sync.Mutex
-	all map[string]optIns // by contact
+type optInLimiter struct {
+	mu     sync.Mutex
+	counts map[string]optInCount // by contact
 }
 
 // optIns are those of one contact since it began to be counted.
-type optIns struct {
+type optInCount struct {
 	since time.Time
 	n     int
 }
 
-// take counts n more opt-ins of a contact unless these are more than most within an hour, and reports whether it did.
-func (a *again) take(key string, now time.Time, n, most int) bool {
+// allow counts n more opt-ins of a contact unless these are more than most within an hour, and reports whether it did.
+func (a *optInLimiter) allow(key string, now time.Time, n, most int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	over := func(_ string, o optIns) bool { return now.Sub(o.since) >= againFor }
-	o, ok := a.all[key]
+	over := func(_ string, o optInCount) bool { return now.Sub(o.since) >= optInWindow }
+	o, ok := a.counts[key]
 	if !ok || over(key, o) {
-		o = optIns{since: now}
+		o = optInCount{since: now}
 	}
 	if o.n+n > most {
 		return false
 	}
-	if !ok && len(a.all) >= againCount {
-		if maps.DeleteFunc(a.all, over); len(a.all) >= againCount {
-			clear(a.all)
+	if !ok && len(a.counts) >= maxOptInContacts {
+		if maps.DeleteFunc(a.counts, over); len(a.counts) >= maxOptInContacts {
+			clear(a.counts)
 		}
 	}
-	if a.all == nil {
-		a.all = map[string]optIns{}
+	if a.counts == nil {
+		a.counts = map[string]optInCount{}
 	}
 	o.n += n
-	a.all[key] = o
+	a.counts[key] = o
 	return true
 }
 
-// optIns returns to how many things p opts in that before did not.
-func (p *Preferences) optIns(before *Preferences) (n int) {
+// countOptIns returns to how many things p opts in that before did not.
+func (p *Preferences) countOptIns(before *Preferences) (n int) {
 	for i, t := range p.Topics {
 		if t.Subscription == OptIn && before.Topics[i].Subscription != OptIn {
 			n++
@@ -64,8 +64,8 @@ func (p *Preferences) optIns(before *Preferences) (n int) {
 	return n
 }
 
-// onlyOut takes back what p opts in to that before did not.
-func (p *Preferences) onlyOut(before *Preferences) {
+// dropOptIns takes back what p opts in to that before did not.
+func (p *Preferences) dropOptIns(before *Preferences) {
 	for i := range p.Topics {
 		if p.Topics[i].Subscription == OptIn {
 			p.Topics[i].Subscription = before.Topics[i].Subscription

@@ -40,12 +40,12 @@ func (s *Service) Walk(ctx context.Context, teamID string, a Audience, after str
 		return nil, false, err
 	}
 	f := s.finder(of, after, true, limit)
-	if f.brief() {
-		if err := f.part(ctx, s.d.Reader); err != nil {
+	if f.isShort() {
+		if err := f.readPart(ctx, s.d.Reader); err != nil {
 			return nil, false, err
 		}
 	}
-	for !f.full() {
+	for !f.done() {
 		if err := s.walkOn(ctx, f); err != nil {
 			return nil, false, err
 		}
@@ -80,7 +80,7 @@ func (s *Service) addValues(ctx context.Context, teamID string, members []Member
 			most = math.MaxInt
 		}
 		values, err := valuesOf(ctx, s.d.Reader, teamID, ids, names, most)
-		if errors.Is(err, errLarge) {
+		if errors.Is(err, errValuesTooLarge) {
 			continue
 		}
 		for i := range ids {
@@ -93,14 +93,14 @@ func (s *Service) addValues(ctx context.Context, teamID string, members []Member
 // walkOn finds more contacts of a walk: the rest by sets, if that is likely to be faster and does not take too long,
 // and otherwise those of the next part.
 func (s *Service) walkOn(ctx context.Context, f *finder) error {
-	own := db.Long{Owner: f.of.teamID, Wait: s.limits.patience, Time: s.limits.read}
-	if !f.sparse() || s.slow.is(f.of.name, s.d.Now()) {
-		return s.d.ReadLong(ctx, own, f.part)
+	own := db.Long{Owner: f.of.teamID, Wait: s.limits.backgroundWait, Time: s.limits.read}
+	if !f.sparse() || s.slow.contains(f.of.filterKey, s.d.Now()) {
+		return s.d.ReadLong(ctx, own, f.readPart)
 	}
 	err := s.d.ReadLong(ctx, own, f.sets)
 	if errors.Is(err, db.ErrTooLong) {
 		f.noSets = true
-		s.isSlow(&f.of)
+		s.markSlow(&f.of)
 		return nil
 	}
 	return err
@@ -131,7 +131,7 @@ func (s *Service) CountRefused(ctx context.Context, teamID string, a Audience, t
 	f := s.finder(of, "", true, 1)
 	for !f.ended {
 		if err := s.d.ReadLong(limited, s.long(teamID), func(ctx context.Context, r db.Reader) error {
-			in, err := f.next(ctx, r, f.most)
+			in, err := f.next(ctx, r, f.maxPart)
 			if err != nil {
 				return err
 			}

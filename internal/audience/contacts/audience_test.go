@@ -209,7 +209,7 @@ func TestCurrent(t *testing.T) {
 			choose := func(s contacts.Subscription) contacts.Change {
 				return contacts.Change{Topics: []contacts.Choice{{TopicID: topic.ID, Subscription: s}}}
 			}
-			want := map[string]contacts.Current{}
+			want := map[string]contacts.AudienceMember{}
 			for _, one := range []struct {
 				address string
 				change  contacts.Change
@@ -220,14 +220,14 @@ func TestCurrent(t *testing.T) {
 				at := w.upsert(one.address+"@x.example", one.change)
 				_, err := w.Contacts.Update(ctx, w.team, at.ID, contacts.Change{Address: new("New-" + at.Address)})
 				w.Must(err)
-				want[at.ID] = contacts.Current{ID: at.ID, Address: "new-" + at.Address, Refused: one.refused}
+				want[at.ID] = contacts.AudienceMember{ID: at.ID, Address: "new-" + at.Address, Refused: one.refused}
 				ids = append(ids, at.ID)
 			}
 			gone := w.upsert("gone@x.example", contacts.Change{})
 			_, err := w.Contacts.Delete(ctx, w.team, gone.ID)
 			w.Must(err)
 			ids = append(ids, gone.ID)
-			got, err := w.Contacts.Current(ctx, w.DB.Reader, w.team, strings.ToUpper(topic.ID), ids)
+			got, err := w.Contacts.AudienceMembers(ctx, w.DB.Reader, w.team, strings.ToUpper(topic.ID), ids)
 			if diff := cmp.Diff(want, got); diff != "" || err != nil {
 				t.Errorf("default %s: %v %s", s, err, diff)
 			}
@@ -237,11 +237,11 @@ func TestCurrent(t *testing.T) {
 				}
 				want[contactID] = c
 			}
-			got, err = w.Contacts.Current(ctx, w.DB.Reader, w.team, "", ids)
+			got, err = w.Contacts.AudienceMembers(ctx, w.DB.Reader, w.team, "", ids)
 			if diff := cmp.Diff(want, got); diff != "" || err != nil {
 				t.Errorf("without a topic: %v %s", err, diff)
 			}
-			if _, err := w.Contacts.Current(ctx, w.DB.Reader, w.Other.TeamID, topic.ID,
+			if _, err := w.Contacts.AudienceMembers(ctx, w.DB.Reader, w.Other.TeamID, topic.ID,
 				ids); fault.KindOf(err) != fault.Invalid {
 				t.Errorf("another team's topic: %v", err)
 			}
@@ -334,7 +334,7 @@ func TestStandingIsOneQueryByIndexes(t *testing.T) {
 		key := map[string]string{"sqlite": "sqlite_autoindex_contacts_1", "postgres": "contacts_pkey"}[d.Engine()]
 		for _, topicID := range []string{"", topic.ID} {
 			current := func(ids []string) func() error {
-				return func() error { _, err := n.Contacts.Current(ctx, d.Reader, team, topicID, ids); return err }
+				return func() error { _, err := n.Contacts.AudienceMembers(ctx, d.Reader, team, topicID, ids); return err }
 			}
 			for _, c := range []struct {
 				queries int
@@ -382,7 +382,7 @@ func TestMailed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, ids := range [][]string{{b.ID, a.ID, strange.ID, id.New()}, {a.ID}, nil} {
-			w.Update(func(tx *db.Tx) error { w.Contacts.Mailed(t.Context(), tx, w.team, slices.Clone(ids)); return nil })
+			w.Update(func(tx *db.Tx) error { w.Contacts.RecordMailed(t.Context(), tx, w.team, slices.Clone(ids)); return nil })
 		}
 		for contactID, want := range map[string]int{a.ID: 2, b.ID: 1, strange.ID: 0} {
 			if n := w.Count(`SELECT COALESCE(SUM(mailed), 0) FROM contact_engagement WHERE contact_id = $1

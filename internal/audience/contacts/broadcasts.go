@@ -10,21 +10,21 @@ import (
 )
 
 // Current is what a contact is when an email is entered for it.
-type Current struct {
+type AudienceMember struct {
 	ID, Address string
 	Refused     Refusal // why it may not be mailed, "" if it may
 }
 
-// Current returns those of some contacts that the team still has, by their ids, and whether they may be mailed about a
+// AudienceMembers returns those of some contacts that the team still has, by their ids, and whether they may be mailed about a
 // topic, or by a broadcast or an automation without one if topicID is "". It is for transactions that enter emails for
 // contacts that were read before. Nobody else has the address of one then, because each is one contact's. A topic that
 // the team does not have is an Invalid fault for the field topic_id, unless the team has none of the contacts either.
-func (s *Service) Current(ctx context.Context, r db.Reader, teamID, topicID string, contactIDs []string) (
-	map[string]Current, error) {
-	found := make(map[string]Current, len(contactIDs))
+func (s *Service) AudienceMembers(ctx context.Context, r db.Reader, teamID, topicID string, contactIDs []string) (
+	map[string]AudienceMember, error) {
+	found := make(map[string]AudienceMember, len(contactIDs))
 	topicID = strings.ToLower(topicID)
 	for some := range slices.Chunk(contactIDs, 500) {
-		all, err := standingOf(ctx, r, teamID, topicID, some)
+		all, err := mailabilityByID(ctx, r, teamID, topicID, some)
 		if err != nil {
 			return nil, err
 		}
@@ -32,7 +32,7 @@ func (s *Service) Current(ctx context.Context, r db.Reader, teamID, topicID stri
 			if c.byDefault == "" {
 				return nil, UnknownTopic()
 			}
-			found[c.id] = Current{c.id, c.address, refusal(c.byDefault, c.chosen, c.unsubscribed)}
+			found[c.id] = AudienceMember{c.id, c.address, refusal(c.byDefault, c.chosen, c.unsubscribed)}
 		}
 	}
 	return found, nil
@@ -47,11 +47,11 @@ func (s *Service) RefusedContact(ctx context.Context, r db.Reader, teamID, topic
 	if topicID = strings.ToLower(topicID); topicID != "" && !id.Valid(topicID) {
 		return nil, UnknownTopic()
 	}
-	all, err := standingAt(ctx, r, teamID, topicID, contactID, addresses)
+	all, err := mailabilityAt(ctx, r, teamID, topicID, contactID, addresses)
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(all, func(c standing) bool { return c.id == contactID })
+	at := slices.IndexFunc(all, func(c mailability) bool { return c.id == contactID })
 	if at < 0 && topicID != "" {
 		return s.Refused(ctx, r, teamID, topicID, addresses)
 	}

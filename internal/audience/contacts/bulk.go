@@ -42,7 +42,7 @@ type BulkProperty struct {
 
 // Check checks a row without the database and brings it into the form that WriteBulk takes.
 func (b *Bulk) Check(row *BulkRow) (err error) {
-	if row.Address, err = normal(row.Address); err != nil {
+	if row.Address, err = normalizeAddress(row.Address); err != nil {
 		return err
 	}
 	if err := checkText("first_name", row.FirstName, maxName); err != nil {
@@ -89,11 +89,11 @@ func (s *Service) PrepareBulk(ctx context.Context, tx *db.Tx, teamID string, b *
 	if err := c.check(); err != nil {
 		return err
 	}
-	if err := known(ctx, tx.Reader, teamID, b.Topics); err != nil {
+	if err := checkTopics(ctx, tx.Reader, teamID, b.Topics); err != nil {
 		return err
 	}
 	var err error
-	if b.Segments, err = addable(ctx, tx.Reader, teamID, b.Segments); err != nil {
+	if b.Segments, err = checkManualSegments(ctx, tx.Reader, teamID, b.Segments); err != nil {
 		return err
 	}
 	b.Properties, err = ensureProperties(ctx, tx, teamID, properties)
@@ -158,7 +158,7 @@ func (s *Service) WriteBulk(ctx context.Context, tx *db.Tx, teamID string, b *Bu
 	if err := tx.Serialize(ctx, "contacts import "+teamID); err != nil {
 		return n, err
 	}
-	if err := held(ctx, tx.Reader, teamID, b); err != nil {
+	if err := checkReferences(ctx, tx.Reader, teamID, b); err != nil {
 		return n, err
 	}
 	w := &bulkWriter{b: b, teamID: teamID}
@@ -308,8 +308,8 @@ func (row *bulkContact) change() (c Change) {
 	return c
 }
 
-// older returns the ids of the contacts that were there before.
-func (w *bulkWriter) older() (ids []string) {
+// existingIDs returns the ids of the contacts that were there before.
+func (w *bulkWriter) existingIDs() (ids []string) {
 	for i := range w.rows {
 		if !w.rows[i].created {
 			ids = append(ids, w.rows[i].at.ID)
@@ -326,7 +326,7 @@ func (w *bulkWriter) values(ctx context.Context, tx *db.Tx) error {
 	if len(w.b.Properties) == 0 {
 		return nil
 	}
-	older := w.older()
+	older := w.existingIDs()
 	ids := map[scalar.Type][]string{}
 	for _, p := range w.b.Properties {
 		ids[p.Type] = append(ids[p.Type], p.ID)
@@ -378,7 +378,7 @@ func (c *valueColumns[T]) add(k valueKey, value T) {
 
 // relations adds the contacts to the segments, and subscribes them to the topics.
 func (w *bulkWriter) relations(ctx context.Context, tx *db.Tx) error {
-	older := w.older()
+	older := w.existingIDs()
 	for _, segmentID := range w.b.Segments {
 		members, err := membersAmong(ctx, tx.Reader, w.teamID, segmentID, older)
 		if err != nil {
@@ -425,12 +425,12 @@ func (w *bulkWriter) changes(ctx context.Context, tx *db.Tx) {
 	updateContacts(ctx, tx, w.teamID, all)
 }
 
-// held returns a fault when something that an import refers to was deleted meanwhile.
-func held(ctx context.Context, r db.Reader, teamID string, b *Bulk) error {
-	if err := known(ctx, r, teamID, b.Topics); err != nil {
+// checkReferences returns a fault when something that an import refers to was deleted meanwhile.
+func checkReferences(ctx context.Context, r db.Reader, teamID string, b *Bulk) error {
+	if err := checkTopics(ctx, r, teamID, b.Topics); err != nil {
 		return err
 	}
-	if _, err := addable(ctx, r, teamID, b.Segments); err != nil {
+	if _, err := checkManualSegments(ctx, r, teamID, b.Segments); err != nil {
 		return err
 	}
 	if len(b.Properties) == 0 {

@@ -45,7 +45,7 @@
 // # What it does not do
 //
 // It sends nothing and decides nothing about emails: package emails asks [Service.Refused] and
-// [Service.RefusedContact], and whoever goes through an audience [Service.Current]. It shows no pages: package links
+// [Service.RefusedContact], and whoever goes through an audience [Service.AudienceMembers]. It shows no pages: package links
 // does. It does not tell in which segments with a filter a contact is.
 package contacts
 
@@ -116,8 +116,8 @@ type Topic struct {
 	CreatedAt   time.Time
 }
 
-// Subscribed is a topic with what holds for one contact.
-type Subscribed struct {
+// TopicSubscription is a topic with what holds for one contact.
+type TopicSubscription struct {
 	Topic
 	Subscription Subscription // chosen, or the topic's default
 

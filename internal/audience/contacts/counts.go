@@ -34,55 +34,55 @@ type Count struct {
 // A count waits for a place to read among the other reads of its team, which may be many. So several teams wait at the
 // same time, and none of them for another's place. But only one count runs at a time: counts may be long, and must not
 // have all places.
-type counting struct {
-	atOnce int
-	runs   chan struct{} // has an element while a count runs
+type countScheduler struct {
+	directLimit int
+	running     chan struct{} // has an element while a count runs
 
 	mu      sync.Mutex
 	waiting map[string][]string // segments by team, never an empty list
-	turns   []string            // teams in waiting but not in counted, next first
-	counted map[string]string   // by team, the segment that is counted now
-	more    chan struct{}       // has an element when there may be some in turns
+	order   []string            // teams in waiting but not in counted, next first
+	active  map[string]string   // by team, the segment that is counted now
+	wake    chan struct{}       // has an element when there may be some in turns
 }
 
-func newCounting() *counting {
-	return &counting{atOnce: countAtOnce, runs: make(chan struct{}, 1), waiting: map[string][]string{},
-		counted: map[string]string{}, more: make(chan struct{}, 1)}
+func newCountScheduler() *countScheduler {
+	return &countScheduler{directLimit: countAtOnce, running: make(chan struct{}, 1), waiting: map[string][]string{},
+		active: map[string]string{}, wake: make(chan struct{}, 1)}
 }
 
-// renew has the count of a segment renewed, unless it will be anyway or too many of its team are.
-func (c *counting) renew(g Segment) {
+// enqueue has the count of a segment renewed, unless it will be anyway or too many of its team are.
+func (c *countScheduler) enqueue(g Segment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := c.waiting[g.TeamID]
-	if c.counted[g.TeamID] == g.ID || slices.Contains(all, g.ID) || len(all) >= countQueue {
+	if c.active[g.TeamID] == g.ID || slices.Contains(all, g.ID) || len(all) >= countQueue {
 		return
 	}
 	c.waiting[g.TeamID] = append(all, g.ID)
-	if len(all) == 0 && c.counted[g.TeamID] == "" {
-		c.turn(g.TeamID)
+	if len(all) == 0 && c.active[g.TeamID] == "" {
+		c.appendTurn(g.TeamID)
 	}
 }
 
-// turn gives a team a turn after all others.
-func (c *counting) turn(teamID string) {
-	c.turns = append(c.turns, teamID)
+// appendTurn gives a team a turn after all others.
+func (c *countScheduler) appendTurn(teamID string) {
+	c.order = append(c.order, teamID)
 	select {
-	case c.more <- struct{}{}:
+	case c.wake <- struct{}{}:
 	default:
 	}
 }
 
 // next returns a segment to count, "" if there is none. Call done when it is counted.
-func (c *counting) next() (teamID, segmentID string) {
+func (c *countScheduler) next() (teamID, segmentID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.turns) == 0 {
+	if len(c.order) == 0 {
 		return "", ""
 	}
-	teamID, c.turns = c.turns[0], c.turns[1:]
+	teamID, c.order = c.order[0], c.order[1:]
 	all := c.waiting[teamID]
-	segmentID, c.counted[teamID] = all[0], all[0]
+	segmentID, c.active[teamID] = all[0], all[0]
 	if c.waiting[teamID] = all[1:]; len(all) == 1 {
 		delete(c.waiting, teamID)
 	}
@@ -90,34 +90,34 @@ func (c *counting) next() (teamID, segmentID string) {
 }
 
 // done lets a team have its next turn.
-func (c *counting) done(teamID string) {
+func (c *countScheduler) done(teamID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.counted, teamID)
+	delete(c.active, teamID)
 	if len(c.waiting[teamID]) > 0 {
-		c.turn(teamID)
+		c.appendTurn(teamID)
 	}
 }
 
 // errCounting means that another count runs.
 var errCounting = errors.New("another count runs")
 
-// alone calls count, unless another count runs: then the error is errCounting.
-func (c *counting) alone(count func() error) error {
+// runExclusive calls count, unless another count runs: then the error is errCounting.
+func (c *countScheduler) runExclusive(count func() error) error {
 	select {
-	case c.runs <- struct{}{}:
+	case c.running <- struct{}{}:
 	default:
 		return errCounting
 	}
-	defer func() { <-c.runs }()
+	defer func() { <-c.running }()
 	return count()
 }
 
-// idle waits until no count runs.
-func (c *counting) idle(ctx context.Context) error {
+// waitIdle waits until no count runs.
+func (c *countScheduler) waitIdle(ctx context.Context) error {
 	select {
-	case c.runs <- struct{}{}:
-		<-c.runs
+	case c.running <- struct{}{}:
+		<-c.running
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -132,16 +132,16 @@ func (s *Service) CountSegment(ctx context.Context, g Segment) (Count, error) {
 	if err != nil {
 		return Count{}, err
 	}
-	n, err := countUpTo(ctx, s.d.Reader, g.TeamID, of.segmentID, s.counting.atOnce+1)
+	n, err := countUpTo(ctx, s.d.Reader, g.TeamID, of.segmentID, s.counts.directLimit+1)
 	if err != nil {
 		return Count{}, err
 	}
 	switch {
-	case n <= s.counting.atOnce && of.rule == nil:
+	case n <= s.counts.directLimit && of.rule == nil:
 		c := Count{At: s.d.Now()}
 		c.Contacts, err = countContacts(ctx, s.d.Reader, &of)
 		return c, err
-	case n <= s.counting.atOnce:
+	case n <= s.counts.directLimit:
 		c, err := s.count(ctx, &of, s.long(g.TeamID))
 		if !errors.Is(err, db.ErrTooLong) && !errors.Is(err, db.ErrCrowded) {
 			return c, err
@@ -151,8 +151,8 @@ func (s *Service) CountSegment(ctx context.Context, g Segment) (Count, error) {
 	if err != nil {
 		return Count{}, err
 	}
-	if now := s.d.Now(); now.Sub(kept.At) > countAge && !s.slow.is(of.name, now) {
-		s.counting.renew(g)
+	if now := s.d.Now(); now.Sub(kept.At) > countAge && !s.slow.contains(of.filterKey, now) {
+		s.counts.enqueue(g)
 	}
 	return kept, nil
 }
@@ -168,18 +168,18 @@ func (s *Service) Usage(ctx context.Context, teamID string) (u Usage, err error)
 	if u.Segments, err = countSegments(ctx, s.d.Reader, teamID); err != nil {
 		return u, fmt.Errorf("count segments: %w", err)
 	}
-	c, err := s.CountSegment(ctx, everybody(teamID))
+	c, err := s.CountSegment(ctx, allContacts(teamID))
 	if u.Contacts = c.Contacts; c.At.IsZero() {
-		u.Contacts = s.counting.atOnce + 1
+		u.Contacts = s.counts.directLimit + 1
 	}
 	return u, err
 }
 
-// everybody stands for all contacts of a team where segments are counted. Its id is the team's.
-func everybody(teamID string) Segment { return Segment{ID: teamID, TeamID: teamID} }
+// allContacts stands for all contacts of a team where segments are counted. Its id is the team's.
+func allContacts(teamID string) Segment { return Segment{ID: teamID, TeamID: teamID} }
 
-// isEverybody reports whether g is not a segment but all contacts.
-func (g *Segment) isEverybody() bool { return g.ID == g.TeamID }
+// isAllContacts reports whether g is not a segment but all contacts.
+func (g *Segment) isAllContacts() bool { return g.ID == g.TeamID }
 
 // count counts the contacts of a source.
 func (s *Service) count(ctx context.Context, of *source, l db.Long) (c Count, err error) {
@@ -196,7 +196,7 @@ func (s *Service) count(ctx context.Context, of *source, l db.Long) (c Count, er
 
 // recount counts a segment as it is now and keeps the count.
 func (s *Service) recount(ctx context.Context, teamID, segmentID string) error {
-	g := everybody(teamID)
+	g := allContacts(teamID)
 	var err error
 	if segmentID != teamID {
 		if g, err = segmentByID(ctx, s.d.Reader, teamID, segmentID); err != nil {
@@ -204,29 +204,29 @@ func (s *Service) recount(ctx context.Context, teamID, segmentID string) error {
 		}
 	}
 	of, err := s.contactsOf(ctx, s.d.Reader, g)
-	if err != nil || s.slow.is(of.name, s.d.Now()) {
+	if err != nil || s.slow.contains(of.filterKey, s.d.Now()) {
 		return err
 	}
-	c, err := s.countAlone(ctx, &of, db.Long{Owner: teamID, Wait: s.limits.patience, Time: s.limits.count})
-	if errors.Is(err, db.ErrTooLong) && of.name != "" {
-		s.isSlow(&of)
+	c, err := s.countExclusive(ctx, &of, db.Long{Owner: teamID, Wait: s.limits.backgroundWait, Time: s.limits.count})
+	if errors.Is(err, db.ErrTooLong) && of.filterKey != "" {
+		s.markSlow(&of)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	s.slow.forget(of.name)
+	s.slow.remove(of.filterKey)
 	return s.d.Update(ctx, func(tx *db.Tx) error { keepCount(ctx, tx, g, c); return nil })
 }
 
-// countAlone is count when no other such count runs. It never keeps a place while it waits for the other's end.
-func (s *Service) countAlone(ctx context.Context, of *source, l db.Long) (c Count, err error) {
+// countExclusive is count when no other such count runs. It never keeps a place while it waits for the other's end.
+func (s *Service) countExclusive(ctx context.Context, of *source, l db.Long) (c Count, err error) {
 	for {
-		if err := s.counting.idle(ctx); err != nil {
+		if err := s.counts.waitIdle(ctx); err != nil {
 			return c, err
 		}
 		err := s.d.ReadLong(ctx, l, func(ctx context.Context, r db.Reader) error {
-			return s.counting.alone(func() (err error) {
+			return s.counts.runExclusive(func() (err error) {
 				c.At = s.d.Now()
 				c.Contacts, err = countContacts(ctx, r, of)
 				return err
@@ -243,7 +243,7 @@ func (s *Service) Run(ctx context.Context) error {
 	var teams errgroup.Group
 	teams.SetLimit(countTeams)
 	for ctx.Err() == nil {
-		if teamID, segmentID := s.counting.next(); segmentID != "" {
+		if teamID, segmentID := s.counts.next(); segmentID != "" {
 			teams.Go(func() error {
 				s.renewCount(ctx, teamID, segmentID)
 				return nil
@@ -252,7 +252,7 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-s.counting.more:
+		case <-s.counts.wake:
 		}
 	}
 	return teams.Wait()
@@ -260,7 +260,7 @@ func (s *Service) Run(ctx context.Context) error {
 
 // renewCount renews the count of a segment that [counting.next] returned.
 func (s *Service) renewCount(ctx context.Context, teamID, segmentID string) {
-	defer s.counting.done(teamID)
+	defer s.counts.done(teamID)
 	err := s.recount(ctx, teamID, segmentID)
 	// A segment may be deleted meanwhile, and so may be what its filter names.
 	if kind := fault.KindOf(err); err != nil && ctx.Err() == nil && kind != fault.NotFound && kind != fault.Invalid {

@@ -21,14 +21,14 @@ const (
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope, refusals bool) (
 	found erasure.Report, err error) {
 	for teamIDs := range slices.Chunk(scope.Teams, eraseRows) {
-		all, err := contactsNamed(ctx, d.Reader, teamIDs, a.Key())
+		all, err := erasableContacts(ctx, d.Reader, teamIDs, a.Key())
 		if err != nil {
 			return found, fmt.Errorf("look for contacts with an address: %w", err)
 		}
 		for _, c := range all {
 			kind, erase := erasedContacts, deleteContacts
 			if c.refuses && !refusals {
-				kind, erase = leftRefusals, deleteNames
+				kind, erase = leftRefusals, deleteDetails
 			}
 			if kind == leftRefusals {
 				found.Leave(kind, erasure.LeftKept, 1)

@@ -7,12 +7,12 @@ import (
 )
 
 // SetCountAtOnce has segments of more than n contacts counted rarely.
-func (s *Service) SetCountAtOnce(n int) { s.counting.atOnce = n }
+func (s *Service) SetCountAtOnce(n int) { s.counts.directLimit = n }
 
 // SetParts has contacts gone through in parts of some size, and sets looked for where they are worth some parts.
 func (s *Service) SetParts(size, worth int) {
-	s.limits.part, s.limits.comparisons, s.limits.partLeast, s.limits.partMost = size, size, size, size
-	s.limits.worth = worth
+	s.limits.partSize, s.limits.comparisons, s.limits.minPart, s.limits.maxRulePart = size, size, size, size
+	s.limits.setsCost = worth
 }
 
 // SetTimes limits how long requests wait for a place and may then read, and how long counts beside them may; 0 leaves
@@ -23,7 +23,7 @@ func (s *Service) SetTimes(wait, read, count time.Duration) {
 }
 
 // SetPatience limits how long what nobody waits for waits for a place.
-func (s *Service) SetPatience(d time.Duration) { s.limits.patience = d }
+func (s *Service) SetPatience(d time.Duration) { s.limits.backgroundWait = d }
 
 // SetPreview limits how long it may take to count who of an audience is mailed.
 func (s *Service) SetPreview(d time.Duration) { s.limits.preview = d }
@@ -39,7 +39,7 @@ const CountQueue = countQueue
 
 // RenewNext renews the count of the next segment, as Run does, and reports false if there is none.
 func (s *Service) RenewNext(ctx context.Context) bool {
-	teamID, segmentID := s.counting.next()
+	teamID, segmentID := s.counts.next()
 	if segmentID == "" {
 		return false
 	}
@@ -49,13 +49,13 @@ func (s *Service) RenewNext(ctx context.Context) bool {
 
 // Counted is how many teams' segments are counted now, or wait for a place.
 func (s *Service) Counted() int {
-	s.counting.mu.Lock()
-	defer s.counting.mu.Unlock()
-	return len(s.counting.counted)
+	s.counts.mu.Lock()
+	defer s.counts.mu.Unlock()
+	return len(s.counts.active)
 }
 
 // HoldCounts keeps counts from running until end is called.
 func (s *Service) HoldCounts() (end func()) {
-	s.counting.runs <- struct{}{}
-	return func() { <-s.counting.runs }
+	s.counts.running <- struct{}{}
+	return func() { <-s.counts.running }
 }

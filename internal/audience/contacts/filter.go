@@ -29,7 +29,7 @@ func (s *Service) FilterSchema(ctx context.Context, r db.Reader, teamID string, 
 		}
 		schema.Fields[name] = f
 	}
-	names := reads(rule)
+	names := namesOf(rule)
 	properties, err := propertyFields(ctx, r, teamID, names.properties, !s.d.Alone())
 	if err != nil {
 		return schema, err
@@ -95,7 +95,7 @@ type names struct {
 	engagement bool
 }
 
-func reads(rule *filter.Rule) (n names) {
+func namesOf(rule *filter.Rule) (n names) {
 	for _, name := range rule.Fields() {
 		if key, ok := strings.CutPrefix(name, propertyField); ok {
 			n.properties = append(n.properties, key)
@@ -146,7 +146,7 @@ func (s *Service) FilterValues(ctx context.Context, r db.Reader, c *Contact, sch
 		"contact.unsubscribed": filter.BoolValue(c.Unsubscribed),
 		"contact.created_at":   filter.TimeValue(c.CreatedAt),
 	}
-	n := reads(rule)
+	n := namesOf(rule)
 	byKey, err := rowValues(ctx, r, c, schema, n)
 	if err != nil {
 		return nil, err

@@ -13,106 +13,108 @@ import (
 
 // limits are how much is read at once, and for how long.
 type limits struct {
-	// part is how many contacts a part goes through. With a rule it is comparisons / its comparisons, within bounds: each
+	// partSize is how many contacts a part goes through. With a rule it is comparisons / its comparisons, within bounds: each
 	// is one look-up of some microseconds.
-	part, comparisons, partLeast, partMost int
+	partSize, comparisons, minPart, maxRulePart int
 
-	quick int // look-ups of a part that needs no place of long reads, at most; see source.lookups
-	ids   int // that one query names
+	shortLookups int // look-ups of a part that needs no place of long reads, at most; see source.lookups
+	maxIDs       int // that one query names
 
-	// worth is how many parts take as long as finding the rest of a page by sets does, about.
-	worth int
+	// setsCost is how many parts take as long as finding the rest of a page by sets does, about.
+	setsCost int
 
-	wait     time.Duration // for a place
-	read     time.Duration // of a page or of a small count, once it has a place
-	patience time.Duration // for a place, of what nobody waits for
-	preview  time.Duration // of counting who of an audience is mailed
-	count    time.Duration // of a count beside requests
-	rest     time.Duration // for which a filter that took too long is not tried again
+	wait           time.Duration // for a place
+	read           time.Duration // of a page or of a small count, once it has a place
+	backgroundWait time.Duration // for a place, of what nobody waits for
+	preview        time.Duration // of counting who of an audience is mailed
+	count          time.Duration // of a count beside requests
+	retryAfter     time.Duration // for which a filter that took too long is not tried again
 }
 
-var usual = limits{part: 20_000, comparisons: 20_000, partLeast: 500, partMost: 10_000, quick: 1000, ids: 2000,
-	worth: 10, wait: 5 * time.Second, read: 5 * time.Second, patience: time.Minute, preview: 30 * time.Second,
-	count: 15 * time.Second, rest: time.Hour}
+var defaultLimits = limits{partSize: 20_000, comparisons: 20_000, minPart: 500, maxRulePart: 10_000, shortLookups: 1000, maxIDs: 2000,
+	setsCost: 10, wait: 5 * time.Second, read: 5 * time.Second, backgroundWait: time.Minute, preview: 30 * time.Second,
+	count: 15 * time.Second, retryAfter: time.Hour}
 
 // finder finds the next contacts of a source in the order of their ids. It goes through them in parts, and asks of each
 // what the source asks. When few of them are chosen it is faster to look for all who are, by indexes of values.
 type finder struct {
 	limits
-	of     source
-	asc    bool
-	want   int
-	most   int    // contacts of a part
-	size   int    // contacts of the next part
-	beyond string // the id up to which it has looked
-	passed int    // contacts that it has gone through
-	ended  bool   // nobody comes after those found
-	noSets bool   // whom the rule chooses is not to be found by sets
+	of       source
+	asc      bool
+	want     int
+	maxPart  int    // contacts of a part
+	nextPart int    // contacts of the next part
+	beyond   string // the id up to which it has looked
+	scanned  int    // contacts that it has gone through
+	ended    bool   // nobody comes after those found
+	noSets   bool   // whom the rule chooses is not to be found by sets
 
 	found []Contact
 }
 
 // finder returns a finder for want contacts beyond an id. The first parts are small: where many are chosen, they do.
 func (s *Service) finder(of source, beyond string, asc bool, want int) *finder {
-	f := &finder{limits: s.limits, of: of, asc: asc, want: want, beyond: beyond, most: s.limits.part,
+	f := &finder{limits: s.limits, of: of, asc: asc, want: want, beyond: beyond, maxPart: s.limits.partSize,
 		noSets: of.rule == nil || of.segmentID != ""}
-	if n := of.leaves(); n > 0 {
-		f.most = min(max(f.comparisons/n, f.partLeast), f.partMost)
+	if n := of.comparisons(); n > 0 {
+		f.maxPart = min(max(f.comparisons/n, f.minPart), f.maxRulePart)
 	}
-	f.size = min(max(4*want, f.partLeast), f.most)
+	f.nextPart = min(max(4*want, f.minPart), f.maxPart)
 	return f
 }
 
-// full reports whether there is nothing more to find.
-func (f *finder) full() bool { return f.ended || f.rest() == 0 }
+// done reports whether there is nothing more to find.
+func (f *finder) done() bool { return f.ended || f.remaining() == 0 }
 
 // rest is how many are still to be found.
-func (f *finder) rest() int { return f.want - len(f.found) }
+func (f *finder) remaining() int { return f.want - len(f.found) }
 
 // sparse reports whether the rest is likely to be found sooner by sets.
 func (f *finder) sparse() bool {
-	return !f.noSets && f.rest()*f.passed > f.worth*f.most*max(len(f.found), 1)
+	return !f.noSets && f.remaining()*f.scanned > f.setsCost*f.maxPart*max(len(f.found), 1)
 }
 
-// brief reports whether there is more to find, and the next part is so short that any reader may read it. This is known
+// isShort reports whether there is more to find, and the next part is so short that any reader may read it. This is known
 // before it is read: either it has as many contacts as are wanted, or a rule makes few look-ups for so many. All others
 // are long reads, because whoever writes the rule decides what it costs.
-func (f *finder) brief() bool {
-	if f.full() {
+func (f *finder) isShort() bool {
+	if f.done() {
 		return false
 	}
-	return f.of.rule == nil || f.of.lookups()*max(f.size, f.rest()) <= f.quick
+	return f.of.rule == nil || f.of.lookups()*max(f.nextPart, f.remaining()) <= f.shortLookups
 }
 
-// keep adds contacts to those found, up to as many as are wanted.
-func (f *finder) keep(all []Contact) { f.found = append(f.found, all[:min(len(all), f.rest())]...) }
+// collect adds contacts to those found, up to as many as are wanted.
+func (f *finder) collect(all []Contact) {
+	f.found = append(f.found, all[:min(len(all), f.remaining())]...)
+}
 
 // next moves on by some contacts, and returns the span that they are.
 func (f *finder) next(ctx context.Context, r db.Reader, n int) (span, error) {
 	end, err := spanEnd(ctx, r, &f.of, f.beyond, f.asc, n)
 	in := span{f.beyond, end, f.asc}
 	f.beyond, f.ended = end, end == ""
-	f.passed += n
+	f.scanned += n
 	return in, err
 }
 
 // part finds those of the next part.
-func (f *finder) part(ctx context.Context, r db.Reader) error {
+func (f *finder) readPart(ctx context.Context, r db.Reader) error {
 	if f.of.segmentID != "" || f.of.rule == nil {
 		return f.read(ctx, r)
 	}
-	in, err := f.next(ctx, r, f.size)
+	in, err := f.next(ctx, r, f.nextPart)
 	if err != nil {
 		return err
 	}
-	f.size = min(4*f.size, f.most)
+	f.nextPart = min(4*f.nextPart, f.maxPart)
 	return f.span(ctx, r, in)
 }
 
 // span finds those of a span by the rule.
 func (f *finder) span(ctx context.Context, r db.Reader, in span) error {
-	all, err := contactsIn(ctx, r, &f.of, in, f.rest())
-	f.keep(all)
+	all, err := contactsIn(ctx, r, &f.of, in, f.remaining())
+	f.collect(all)
 	f.ended = in.upTo == ""
 	return err
 }
@@ -120,11 +122,11 @@ func (f *finder) span(ctx context.Context, r db.Reader, in span) error {
 // read finds those of the next part that nothing is asked of but when they came and, of those of a segment, the rule.
 // They are read and then passed over, which few are as a rule.
 func (f *finder) read(ctx context.Context, r db.Reader) (err error) {
-	n := f.rest()
-	if f.passed > 0 || f.of.rule != nil {
-		n = max(n, f.size)
+	n := f.remaining()
+	if f.scanned > 0 || f.of.rule != nil {
+		n = max(n, f.nextPart)
 	}
-	f.passed += n
+	f.scanned += n
 	in := span{beyond: f.beyond, asc: f.asc}
 	var all []Contact
 	if f.of.segmentID == "" {
@@ -132,7 +134,7 @@ func (f *finder) read(ctx context.Context, r db.Reader) (err error) {
 		if f.ended = len(all) < n; !f.ended {
 			f.beyond = all[n-1].ID
 		}
-		f.keep(slices.DeleteFunc(all, func(c Contact) bool { return f.late(db.Micros(c.CreatedAt)) }))
+		f.collect(slices.DeleteFunc(all, func(c Contact) bool { return f.tooNew(db.Micros(c.CreatedAt)) }))
 		return err
 	}
 	members, err := membershipsIn(ctx, r, &f.of, in, n)
@@ -141,7 +143,7 @@ func (f *finder) read(ctx context.Context, r db.Reader) (err error) {
 	}
 	var ids []string
 	for _, m := range members {
-		if !f.late(m.created) {
+		if !f.tooNew(m.created) {
 			ids = append(ids, m.contactID)
 		}
 	}
@@ -158,27 +160,27 @@ func (f *finder) read(ctx context.Context, r db.Reader) (err error) {
 // among finds those of some contacts, who are the next in order. It moves on with each query, so that whoever goes on
 // after an error does not find anybody twice.
 func (f *finder) among(ctx context.Context, r db.Reader, ids []string) error {
-	for chunk := range slices.Chunk(ids, f.ids) {
-		if f.rest() == 0 {
+	for chunk := range slices.Chunk(ids, f.maxIDs) {
+		if f.remaining() == 0 {
 			return nil
 		}
 		all, err := contactsAmong(ctx, r, &f.of, chunk, f.asc)
 		if err != nil {
 			return err
 		}
-		f.keep(all)
+		f.collect(all)
 		f.beyond = chunk[len(chunk)-1]
 	}
 	return nil
 }
 
-// late reports whether what was created at a time came too late to be one of them.
-func (f *finder) late(created int64) bool { return f.of.before != 0 && created > f.of.before }
+// tooNew reports whether what was created at a time came too late to be one of them.
+func (f *finder) tooNew(created int64) bool { return f.of.before != 0 && created > f.of.before }
 
 // sets finds the rest by sets, if there are sets.
 func (f *finder) sets(ctx context.Context, r db.Reader) error {
-	for !f.full() {
-		rest := f.rest()
+	for !f.done() {
+		rest := f.remaining()
 		ids, ok, err := matchIDs(ctx, r, &f.of, span{beyond: f.beyond, asc: f.asc}, rest)
 		if f.noSets = !ok; err != nil || !ok {
 			return err
@@ -204,10 +206,10 @@ func (s *Service) List(ctx context.Context, teamID, segmentID string, p page.Pag
 		beyond = p.Before
 	}
 	f := s.finder(of, beyond, back, limit+1)
-	if f.brief() {
-		err = f.part(ctx, s.d.Reader)
+	if f.isShort() {
+		err = f.readPart(ctx, s.d.Reader)
 	}
-	if err == nil && !f.full() {
+	if err == nil && !f.done() {
 		err = s.d.ReadLong(ctx, s.long(teamID), f.fill)
 	}
 	if errors.Is(err, db.ErrTooLong) {
@@ -231,10 +233,10 @@ func (s *Service) long(teamID string) db.Long {
 
 // fill finds all that there is to find. What sets do not find it goes through to the end at once.
 func (f *finder) fill(ctx context.Context, r db.Reader) (err error) {
-	for err == nil && !f.full() {
+	for err == nil && !f.done() {
 		sparse := f.sparse()
 		if !sparse {
-			err = f.part(ctx, r)
+			err = f.readPart(ctx, r)
 		} else if err = f.sets(ctx, r); err == nil && f.noSets {
 			err = f.span(ctx, r, span{beyond: f.beyond, asc: f.asc})
 		}
@@ -242,32 +244,32 @@ func (f *finder) fill(ctx context.Context, r db.Reader) (err error) {
 	return err
 }
 
-// isSlow notes that the filter of a segment takes too long, and says so once.
-func (s *Service) isSlow(of *source) {
-	if s.slow.note(of.name, s.d.Now(), s.limits.rest) {
+// markSlow notes that the filter of a segment takes too long, and says so once.
+func (s *Service) markSlow(of *source) {
+	if s.slow.add(of.filterKey, s.d.Now(), s.limits.retryAfter) {
 		s.log().Warn("the filter of a segment takes too long; its last count is kept, and it is tried again later",
-			"team", of.teamID, "filter_of", of.filterOf, "again_in", s.limits.rest)
+			"team", of.teamID, "filter_of", of.filterOf, "again_in", s.limits.retryAfter)
 	}
 }
 
-// slow is the filters that took too long to be evaluated by sets, by their names.
-type slow struct {
+// slowFilters is the filters that took too long to be evaluated by sets, by their names.
+type slowFilters struct {
 	mu    sync.Mutex
 	until map[string]time.Time
 }
 
-// slowMost is how many filters are remembered before those are forgotten that may be tried again.
-const slowMost = 10_000
+// maxSlowFilters is how many filters are remembered before those are forgotten that may be tried again.
+const maxSlowFilters = 10_000
 
-// is reports whether a filter is not to be tried.
-func (s *slow) is(name string, now time.Time) bool {
+// contains reports whether a filter is not to be tried.
+func (s *slowFilters) contains(name string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return now.Before(s.until[name])
 }
 
-// note keeps a filter from being tried for some time, and reports whether it took too long for the first time.
-func (s *slow) note(name string, now time.Time, d time.Duration) (first bool) {
+// add keeps a filter from being tried for some time, and reports whether it took too long for the first time.
+func (s *slowFilters) add(name string, now time.Time, d time.Duration) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if name == "" {
@@ -276,7 +278,7 @@ func (s *slow) note(name string, now time.Time, d time.Duration) (first bool) {
 	if s.until == nil {
 		s.until = map[string]time.Time{}
 	}
-	if len(s.until) >= slowMost {
+	if len(s.until) >= maxSlowFilters {
 		for name, end := range s.until {
 			if end.Before(now) {
 				delete(s.until, name)
@@ -288,8 +290,8 @@ func (s *slow) note(name string, now time.Time, d time.Duration) (first bool) {
 	return !known
 }
 
-// forget forgets a filter that did not take too long.
-func (s *slow) forget(name string) {
+// remove forgets a filter that did not take too long.
+func (s *slowFilters) remove(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.until, name)

@@ -69,9 +69,9 @@ func unpack(octets string) string {
 // Preferences is what the owner of a link may see and choose.
 type Preferences struct {
 	Unsubscribed bool
-	Topics       []Subscribed // the link's own first
+	Topics       []TopicSubscription // the link's own first
 
-	hidden []Subscribed
+	hidden []TopicSubscription
 
 	// What the owner of the link refuses, also where others had noted it before: an import undoes only what others noted.
 	refusesAll bool
@@ -79,13 +79,13 @@ type Preferences struct {
 }
 
 // topic returns a topic, nil if it is not among those to choose from, and whether the team has it at all.
-func (p *Preferences) topic(topicID string) (t *Subscribed, exists bool) {
+func (p *Preferences) topic(topicID string) (t *TopicSubscription, exists bool) {
 	for i := range p.Topics {
 		if p.Topics[i].ID == topicID {
 			return &p.Topics[i], true
 		}
 	}
-	return nil, slices.ContainsFunc(p.hidden, func(t Subscribed) bool { return t.ID == topicID })
+	return nil, slices.ContainsFunc(p.hidden, func(t TopicSubscription) bool { return t.ID == topicID })
 }
 
 // Preferences returns what holds for the owner of a link: for the contact that its email was sent to, under whatever
@@ -139,7 +139,7 @@ func preferences(ctx context.Context, r db.Reader, l Link, at *Contact) (Prefere
 	}
 	for _, t := range all {
 		switch {
-		case !t.offered():
+		case !t.selectable():
 			p.hidden = append(p.hidden, t)
 		case t.ID == l.TopicID:
 			p.Topics = slices.Insert(p.Topics, 0, t)
@@ -150,17 +150,17 @@ func preferences(ctx context.Context, r db.Reader, l Link, at *Contact) (Prefere
 	return p, nil
 }
 
-// offered reports whether a contact may choose the topic through a link.
-func (t *Subscribed) offered() bool {
+// selectable reports whether a contact may choose the topic through a link.
+func (t *TopicSubscription) selectable() bool {
 	return t.Visibility == Public || t.Subscription == OptIn || t.chosen == OptOut && t.source != ""
 }
 
-// outOtherwise reports whether the contact was opted out by its team, or by an import.
-func (t *Subscribed) outOtherwise() bool { return t.chosen == OptOut && t.source == "" }
+// optedOutByTeam reports whether the contact was opted out by its team, or by an import.
+func (t *TopicSubscription) optedOutByTeam() bool { return t.chosen == OptOut && t.source == "" }
 
-// confirms reports whether the owner of the link refuses a topic that others had noted as refused.
-func (p *Preferences) confirms(t *Subscribed) bool {
-	return t.outOtherwise() && slices.Contains(p.refuses, t.ID)
+// recordsRefusal reports whether the owner of the link refuses a topic that others had noted as refused.
+func (p *Preferences) recordsRefusal(t *TopicSubscription) bool {
+	return t.optedOutByTeam() && slices.Contains(p.refuses, t.ID)
 }
 
 // Selection is what the owner of a link chooses: of the topics that were shown, those to be subscribed to. Topics that
@@ -229,12 +229,12 @@ func (s *Service) choose(ctx context.Context, l Link, decide func(*Preferences))
 			now := had
 			now.Topics = slices.Clone(had.Topics)
 			decide(&now)
-			if n := now.optIns(&had); i == 0 && n > 0 && !counted {
+			if n := now.countOptIns(&had); i == 0 && n > 0 && !counted {
 				counted = true
-				refused = !s.again.take(l.TeamID+"\x00"+of.Address, tx.Now(), n, againMax+len(had.Topics))
+				refused = !s.optIns.allow(l.TeamID+"\x00"+of.Address, tx.Now(), n, maxOptIns+len(had.Topics))
 			}
 			if i > 0 || refused {
-				now.onlyOut(&had)
+				now.dropOptIns(&had)
 			}
 			if i == 0 {
 				before, after = had, now
@@ -267,12 +267,12 @@ func (p *Preferences) change(before *Preferences, source string) (c Change) {
 		c.Unsubscribed = &p.Unsubscribed
 	}
 	for i, t := range p.Topics {
-		if had := before.Topics[i]; t.Subscription != had.Subscription || p.confirms(&had) {
+		if had := before.Topics[i]; t.Subscription != had.Subscription || p.recordsRefusal(&had) {
 			c.Topics = append(c.Topics, Choice{t.ID, t.Subscription})
 		}
 	}
 	for _, t := range before.hidden {
-		if p.confirms(&t) {
+		if p.recordsRefusal(&t) {
 			c.Topics = append(c.Topics, Choice{t.ID, OptOut})
 		}
 	}

@@ -8,12 +8,12 @@ import (
 // Profile is a contact with all that a team has noted of it.
 type Profile struct {
 	Member
-	Segments []Segment // that it was added to, the first one first; not those whose filter finds it
-	Topics   []Chosen  // that it opted in to or out of, in no order
+	Segments []Segment     // that it was added to, the first one first; not those whose filter finds it
+	Topics   []ChosenTopic // that it opted in to or out of, in no order
 }
 
-// Chosen is what a contact chose of a topic.
-type Chosen struct {
+// ChosenTopic is what a contact chose of a topic.
+type ChosenTopic struct {
 	TopicID, Name string
 	Subscription  Subscription
 }

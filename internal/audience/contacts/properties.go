@@ -137,9 +137,9 @@ func (s *Service) DeleteProperty(ctx context.Context, teamID, propertyID string)
 
 func noProperty() error { return fault.NotFoundf("Contact property not found") }
 
-// valuedBy looks up the properties of values, and checks these. A name that is no property of the team is an Invalid
+// resolveValues looks up the properties of values, and checks these. A name that is no property of the team is an Invalid
 // fault.
-func valuedBy(ctx context.Context, r db.Reader, teamID string, values map[string]scalar.Value) ([]valued, error) {
+func resolveValues(ctx context.Context, r db.Reader, teamID string, values map[string]scalar.Value) ([]propertyValue, error) {
 	if len(values) == 0 {
 		return nil, nil
 	}
@@ -157,13 +157,13 @@ func valuedBy(ctx context.Context, r db.Reader, teamID string, values map[string
 	if err != nil {
 		return nil, err
 	}
-	all := make([]valued, 0, len(names))
+	all := make([]propertyValue, 0, len(names))
 	for _, name := range names {
 		i := slices.IndexFunc(have, func(p Property) bool { return p.Name == name })
 		if i < 0 {
 			return nil, noSuchProperty(name)
 		}
-		v := valued{have[i], values[name]}
+		v := propertyValue{have[i], values[name]}
 		if v.value != (scalar.Value{}) {
 			if err := v.value.Check("properties."+name, v.Type); err != nil {
 				return nil, err

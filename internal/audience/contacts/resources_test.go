@@ -102,7 +102,7 @@ func (w *world) whole(address string, topic contacts.Topic, g contacts.Segment, 
 	at := w.upsert(address, contacts.Change{FirstName: new("First"), Segments: []string{g.ID},
 		Properties: map[string]scalar.Value{"plan": scalar.OfText("pro"), "seats": scalar.OfNumber(7)},
 		Topics:     []contacts.Choice{{TopicID: topic.ID, Subscription: choice}}})
-	w.Update(func(tx *db.Tx) error { w.Contacts.Mailed(w.t.Context(), tx, w.team, []string{at.ID}); return nil })
+	w.Update(func(tx *db.Tx) error { w.Contacts.RecordMailed(w.t.Context(), tx, w.team, []string{at.ID}); return nil })
 	return at.ID
 }
 

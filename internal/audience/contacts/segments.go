@@ -155,7 +155,7 @@ func (s *Service) AddToSegment(ctx context.Context, teamID, idOrAddress, segment
 func (s *Service) RemoveFromSegment(ctx context.Context, teamID, idOrAddress, segmentID string) (
 	at Contact, err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
-		g, err := byHand(ctx, tx.Reader, teamID, segmentID)
+		g, err := manualSegment(ctx, tx.Reader, teamID, segmentID)
 		if err != nil {
 			return err
 		}
@@ -177,8 +177,8 @@ func (s *Service) RemoveFromSegment(ctx context.Context, teamID, idOrAddress, se
 	return at, err
 }
 
-// byHand returns a segment whose contacts are added by hand.
-func byHand(ctx context.Context, r db.Reader, teamID, segmentID string) (Segment, error) {
+// manualSegment returns a segment whose contacts are added by hand.
+func manualSegment(ctx context.Context, r db.Reader, teamID, segmentID string) (Segment, error) {
 	g, err := segmentByID(ctx, r, teamID, segmentID)
 	if err == nil && g.Filter != "" {
 		err = hasFilter("segment_id", g.ID)
@@ -186,9 +186,9 @@ func byHand(ctx context.Context, r db.Reader, teamID, segmentID string) (Segment
 	return g, err
 }
 
-// addable returns the ids of segments to add a contact to, in lower case and order, each once. Those that the team does
+// checkManualSegments returns the ids of segments to add a contact to, in lower case and order, each once. Those that the team does
 // not have, and those with a filter, are an Invalid fault.
-func addable(ctx context.Context, r db.Reader, teamID string, segmentIDs []string) ([]string, error) {
+func checkManualSegments(ctx context.Context, r db.Reader, teamID string, segmentIDs []string) ([]string, error) {
 	if len(segmentIDs) == 0 {
 		return nil, nil
 	}

@@ -33,14 +33,14 @@ type Service struct {
 	recorder *events.Recorder
 	keys     *keyring.Keyring
 	limits   limits
-	counting *counting
-	slow     slow
-	again    again
+	counts   *countScheduler
+	slow     slowFilters
+	optIns   optInLimiter
 }
 
 // New returns the service. keys sign the links; a service without them makes and reads none.
 func New(d *db.DB, recorder *events.Recorder, keys *keyring.Keyring) *Service {
-	return &Service{d: d, recorder: recorder, keys: keys, limits: usual, counting: newCounting()}
+	return &Service{d: d, recorder: recorder, keys: keys, limits: defaultLimits, counts: newCountScheduler()}
 }
 
 // Change is what to write of a contact. What is nil stays as it is.
@@ -63,7 +63,7 @@ type Choice struct {
 // Upsert writes the contact with an address, and creates it when there is none. It reports whether it did. What is not
 // named in c keeps its value.
 func (s *Service) Upsert(ctx context.Context, teamID, address string, c Change) (at Contact, created bool, err error) {
-	if _, err := normal(address); err != nil {
+	if _, err := normalizeAddress(address); err != nil {
 		return at, false, err
 	}
 	if err := c.check(); err != nil {
@@ -84,7 +84,7 @@ func (s *Service) Update(ctx context.Context, teamID, idOrAddress string, c Chan
 		return at, err
 	}
 	if c.Address != nil {
-		if _, err := normal(*c.Address); err != nil {
+		if _, err := normalizeAddress(*c.Address); err != nil {
 			return at, err
 		}
 	}
@@ -147,7 +147,7 @@ func (s *Service) Member(ctx context.Context, teamID, segmentID, idOrAddress str
 
 // Subscriptions returns all topics of a team, oldest first, with what holds for one of its contacts, which is named by
 // its id or its address.
-func (s *Service) Subscriptions(ctx context.Context, teamID, idOrAddress string) ([]Subscribed, error) {
+func (s *Service) Subscriptions(ctx context.Context, teamID, idOrAddress string) ([]TopicSubscription, error) {
 	of, err := s.Get(ctx, teamID, idOrAddress)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (s *Service) Subscriptions(ctx context.Context, teamID, idOrAddress string)
 
 // ListSubscriptions returns a page of a team's topics, newest first, with what holds for a contact.
 func (s *Service) ListSubscriptions(ctx context.Context, teamID, idOrAddress string, p page.Page) (
-	[]Subscribed, bool, error) {
+	[]TopicSubscription, bool, error) {
 	of, err := s.Get(ctx, teamID, idOrAddress)
 	if err != nil {
 		return nil, false, err
@@ -175,11 +175,11 @@ func (s *Service) Subscribe(ctx context.Context, teamID, idOrAddress string, top
 type resolved struct {
 	Change
 	address string // in the form in which it is stored; "" if it stays as it is
-	values  []valued
+	values  []propertyValue
 }
 
-// valued is a property with the value that a contact is to have.
-type valued struct {
+// propertyValue is a property with the value that a contact is to have.
+type propertyValue struct {
 	Property
 	value scalar.Value
 }
@@ -190,13 +190,13 @@ func resolve(ctx context.Context, r db.Reader, teamID string, c Change) (to reso
 		return to, err
 	}
 	to.Change = c
-	if err := known(ctx, r, teamID, c.Topics); err != nil {
+	if err := checkTopics(ctx, r, teamID, c.Topics); err != nil {
 		return to, err
 	}
-	if to.Segments, err = addable(ctx, r, teamID, c.Segments); err != nil {
+	if to.Segments, err = checkManualSegments(ctx, r, teamID, c.Segments); err != nil {
 		return to, err
 	}
-	to.values, err = valuedBy(ctx, r, teamID, c.Properties)
+	to.values, err = resolveValues(ctx, r, teamID, c.Properties)
 	return to, err
 }
 
@@ -252,7 +252,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool,
 
 // relations is what a contact has besides its own row, as far as a change concerns it.
 type relations struct {
-	topics   []Subscribed
+	topics   []TopicSubscription
 	values   map[string]scalar.Value
 	segments []string // all of its memberships, in their order
 
@@ -283,13 +283,13 @@ func relationsOf(ctx context.Context, r db.Reader, of *Contact, to resolved) (*r
 // what it chose newly.
 func (h *relations) add(ctx context.Context, tx *db.Tx, of *Contact, to resolved, source string) (changed bool) {
 	for _, t := range to.Topics {
-		i := slices.IndexFunc(h.topics, func(k Subscribed) bool {
+		i := slices.IndexFunc(h.topics, func(k TopicSubscription) bool {
 			return k.ID == t.TopicID && k.chosen == t.Subscription
 		})
 		if i < 0 {
 			h.newly = append(h.newly, events.TopicChange{TopicID: t.TopicID, In: t.Subscription == OptIn})
 		}
-		if i < 0 || source != "" && h.topics[i].outOtherwise() {
+		if i < 0 || source != "" && h.topics[i].optedOutByTeam() {
 			setSubscription(ctx, tx, of, t, source)
 			changed = true
 		}
@@ -357,7 +357,7 @@ func parseName(idOrAddress string) (contactID, address string, err error) {
 	case !strings.Contains(idOrAddress, "@"):
 		return "", "", fault.New(fault.BadID, "contact", "The contact must be named by a valid UUID or an email address.")
 	}
-	address, err = normal(idOrAddress)
+	address, err = normalizeAddress(idOrAddress)
 	return "", address, err
 }
 
@@ -395,8 +395,8 @@ func checkText(field, text string, limit int) error {
 	return nil
 }
 
-// normal parses an address and returns it in the form in which it is stored.
-func normal(text string) (string, error) {
+// normalizeAddress parses an address and returns it in the form in which it is stored.
+func normalizeAddress(text string) (string, error) {
 	if text == "" {
 		return "", fault.MissingField("email")
 	}
@@ -410,8 +410,8 @@ func normal(text string) (string, error) {
 
 func noContact() error { return fault.NotFoundf("Contact not found") }
 
-// known refuses choices of topics that the team does not have, and of one topic twice.
-func known(ctx context.Context, r db.Reader, teamID string, topics []Choice) error {
+// checkTopics refuses choices of topics that the team does not have, and of one topic twice.
+func checkTopics(ctx context.Context, r db.Reader, teamID string, topics []Choice) error {
 	if len(topics) == 0 {
 		return nil
 	}

@@ -23,10 +23,10 @@ type source struct {
 	now    time.Time // of the rule
 
 	// filterOf is the segment whose filter the rule is, and name what slow calls it; both are "" for other rules.
-	filterOf, name string
+	filterOf, filterKey string
 
 	before int64  // the last time at which they may have become one of them; 0 is no limit
-	last   string // an id that is greater than those of all that were created by then; "" if before is 0
+	maxID  string // an id that is greater than those of all that were created by then; "" if before is 0
 }
 
 // audience returns where the contacts of an audience are found.
@@ -43,7 +43,7 @@ func (s *Service) audience(ctx context.Context, r db.Reader, teamID string, a Au
 	}
 	if !a.Before.IsZero() {
 		// The ids of contacts have their time, so those that come later are not even looked at; a minute allows for clocks.
-		of.before, of.last = a.Before.UnixMicro(), id.First(a.Before.Add(time.Minute))
+		of.before, of.maxID = a.Before.UnixMicro(), id.First(a.Before.Add(time.Minute))
 	}
 	if a.Filter != nil {
 		return of, s.restrict(ctx, r, &of, a.Filter)
@@ -55,7 +55,7 @@ func (s *Service) audience(ctx context.Context, r db.Reader, teamID string, a Au
 func (s *Service) contactsOf(ctx context.Context, r db.Reader, g Segment) (source, error) {
 	of := source{teamID: g.TeamID}
 	switch {
-	case g.isEverybody():
+	case g.isAllContacts():
 		return of, nil
 	case g.Filter == "":
 		of.segmentID = g.ID
@@ -66,12 +66,12 @@ func (s *Service) contactsOf(ctx context.Context, r db.Reader, g Segment) (sourc
 		return of, fmt.Errorf("read the filter of segment %s: %w", g.ID, err)
 	}
 	err = s.restrict(ctx, r, &of, rule)
-	of.filterOf, of.name = g.ID, filterName(g)
+	of.filterOf, of.filterKey = g.ID, filterKey(g)
 	return of, err
 }
 
-// filterName names the filter of a segment as it is now.
-func filterName(g Segment) string {
+// filterKey names the filter of a segment as it is now.
+func filterKey(g Segment) string {
 	sum := sha256.Sum256([]byte(g.Filter))
 	return g.ID + " " + hex.EncodeToString(sum[:8])
 }
@@ -79,7 +79,7 @@ func filterName(g Segment) string {
 // restrict leaves out the contacts that a rule does not choose. A rule that names what the team has no more is an
 // Invalid fault.
 func (s *Service) restrict(ctx context.Context, r db.Reader, of *source, rule *filter.Rule) (err error) {
-	if of.filterOf, of.name = "", ""; of.rule != nil {
+	if of.filterOf, of.filterKey = "", ""; of.rule != nil {
 		rule = &filter.Rule{Kind: filter.And, Rules: []*filter.Rule{of.rule, rule}}
 	}
 	of.rule, of.now = rule, s.d.Now()
@@ -89,8 +89,8 @@ func (s *Service) restrict(ctx context.Context, r db.Reader, of *source, rule *f
 	return rule.Check(of.schema)
 }
 
-// leaves is how many comparisons the rule has.
-func (of *source) leaves() (n int) {
+// comparisons is how many comparisons the rule has.
+func (of *source) comparisons() (n int) {
 	if of.rule != nil {
 		of.rule.Leaves(func(*filter.Rule) { n++ })
 	}

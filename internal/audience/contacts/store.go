@@ -167,7 +167,7 @@ const selectSubscribed = `SELECT ` + topicColumns + `, COALESCE(s.subscription, 
 	FROM topics t LEFT JOIN contact_topics s ON s.team_id = t.team_id AND s.contact_id = $2 AND s.topic_id = t.id
 	WHERE t.team_id = $1 AND t.deleted_at = 0`
 
-func scanSubscribed(r db.Row) (s Subscribed, err error) {
+func scanSubscribed(r db.Row) (s TopicSubscription, err error) {
 	var t topicRow
 	err = r.Scan(t.dest(&s.chosen, &s.source)...)
 	s.Topic, s.Subscription = t.topic(), s.chosen
@@ -178,13 +178,13 @@ func scanSubscribed(r db.Row) (s Subscribed, err error) {
 }
 
 // subscriptions returns a team's topics, oldest first, with what holds for a contact. contactID may be that of none.
-func subscriptions(ctx context.Context, r db.Reader, teamID, contactID string) ([]Subscribed, error) {
+func subscriptions(ctx context.Context, r db.Reader, teamID, contactID string) ([]TopicSubscription, error) {
 	rows, err := r.Query(ctx, selectSubscribed+` ORDER BY t.id LIMIT $3`, teamID, contactID, MaxTopics)
 	return db.Collect(rows, err, scanSubscribed)
 }
 
 func listSubscriptions(ctx context.Context, r db.Reader, teamID, contactID string, p page.Page) (
-	[]Subscribed, bool, error) {
+	[]TopicSubscription, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: selectSubscribed, ID: "t.id", Args: []any{teamID, contactID}}, p,
 		scanSubscribed)
 }

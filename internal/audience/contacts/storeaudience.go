@@ -60,8 +60,8 @@ func (of *source) index() (q query, column string) {
 	if of.segmentID != "" {
 		q, column = query{`contact_segments m WHERE m.segment_id = $1`, []any{of.segmentID}}, "m.contact_id"
 	}
-	if of.last != "" {
-		q.and(column+" < $?", of.last)
+	if of.maxID != "" {
+		q.and(column+" < $?", of.maxID)
 	}
 	return q, column
 }
@@ -107,8 +107,8 @@ func contactsIn(ctx context.Context, r db.Reader, of *source, in span, limit int
 	if err != nil {
 		return nil, err
 	}
-	if of.last != "" {
-		q.and("c.id < $?", of.last)
+	if of.maxID != "" {
+		q.and("c.id < $?", of.maxID)
 	}
 	q.within("c.id", in)
 	q.limit("c.id", in.asc, limit)
@@ -162,7 +162,7 @@ func membershipsIn(ctx context.Context, r db.Reader, of *source, in span, limit 
 func matchIDs(ctx context.Context, r db.Reader, of *source, in span, limit int) (ids []string, ok bool, err error) {
 	bounds := filter.Bounds{Before: in.beyond}
 	if in.asc {
-		bounds = filter.Bounds{After: in.beyond, Before: of.last}
+		bounds = filter.Bounds{After: in.beyond, Before: of.maxID}
 	}
 	found, ok, err := of.rule.Find(of.schema, of.now, "contacts c WHERE c.team_id =", of.teamID, bounds,
 		measure(ctx, r))
@@ -233,8 +233,8 @@ func eachChoice(ctx context.Context, r db.Reader, of *source, in span, topicID s
 	if err != nil {
 		return err
 	}
-	if of.last != "" {
-		q.and("c.id < $?", of.last)
+	if of.maxID != "" {
+		q.and("c.id < $?", of.maxID)
 	}
 	q.within("c.id", in)
 	if of.before != 0 && of.segmentID == "" && of.rule == nil {
@@ -267,8 +267,8 @@ func eachChoice(ctx context.Context, r db.Reader, of *source, in span, topicID s
 	return nil
 }
 
-// errLarge means that values have more octets than may be read at once.
-var errLarge = errors.New("the values are too large")
+// errValuesTooLarge means that values have more octets than may be read at once.
+var errValuesTooLarge = errors.New("the values are too large")
 
 // valuesOf returns the values that contacts have of the named properties, or of all when names is nil, by contact and
 // name. It gives up with errLarge when the texts have more than most octets.
@@ -308,7 +308,7 @@ func valuesAmong(ctx context.Context, r db.Reader, teamID string, contactIDs []s
 			return none, err
 		}
 		if most -= len(text); most < 0 {
-			return none, errLarge
+			return none, errValuesTooLarge
 		}
 		keep(contactID, propertyID, scalar.OfText(text))
 		return none, nil

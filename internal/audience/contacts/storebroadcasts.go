@@ -7,22 +7,22 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// standing is what decides whether a contact is mailed.
-type standing struct {
+// mailability is what decides whether a contact is mailed.
+type mailability struct {
 	id, address  string
 	unsubscribed bool
 	chosen       Subscription // "" for neither
 	byDefault    Subscription // of the topic; "" if the team has no such topic, opt_in if none was asked about
 }
 
-func scanStanding(r db.Row) (c standing, err error) {
+func scanMailability(r db.Row) (c mailability, err error) {
 	err = r.Scan(&c.id, &c.address, &c.unsubscribed, &c.chosen, &c.byDefault)
 	return c, err
 }
 
-// selectStanding is a query for standings without a condition. Of its parameters $1 is the team and, unless it is "",
+// selectMailability is a query for standings without a condition. Of its parameters $1 is the team and, unless it is "",
 // $2 the topic, whose default is read once.
-func selectStanding(topicID string) (text string, topic []any) {
+func selectMailability(topicID string) (text string, topic []any) {
 	if topicID == "" {
 		return `SELECT c.id, c.address, c.unsubscribed, '', 'opt_in' FROM contacts c WHERE`, nil
 	}
@@ -36,27 +36,27 @@ func selectStanding(topicID string) (text string, topic []any) {
 // contacts of the team otherwise.
 const ofTeamByID = ` c.team_id || '' = $1 AND c.id`
 
-// standingOf returns the standings of those of some contacts that exist.
-func standingOf(ctx context.Context, r db.Reader, teamID, topicID string, contactIDs []string) ([]standing, error) {
-	text, topic := selectStanding(topicID)
+// mailabilityByID returns the standings of those of some contacts that exist.
+func mailabilityByID(ctx context.Context, r db.Reader, teamID, topicID string, contactIDs []string) ([]mailability, error) {
+	text, topic := selectMailability(topicID)
 	args := append([]any{teamID}, topic...)
 	rows, err := r.Query(ctx, fmt.Sprintf(`%s = ANY($%d)`, text+ofTeamByID, len(args)+1), append(args, contactIDs)...)
-	all, err := db.Collect(rows, err, scanStanding)
+	all, err := db.Collect(rows, err, scanMailability)
 	if err != nil {
 		return nil, fmt.Errorf("look up whether contacts may be mailed: %w", err)
 	}
 	return all, nil
 }
 
-// standingAt returns the standings of a contact, and of those contacts that have some addresses.
-func standingAt(ctx context.Context, r db.Reader, teamID, topicID, contactID string, addresses []string) (
-	[]standing, error) {
-	text, topic := selectStanding(topicID)
+// mailabilityAt returns the standings of a contact, and of those contacts that have some addresses.
+func mailabilityAt(ctx context.Context, r db.Reader, teamID, topicID, contactID string, addresses []string) (
+	[]mailability, error) {
+	text, topic := selectMailability(topicID)
 	args := append([]any{teamID}, topic...)
 	n := len(args)
 	rows, err := r.Query(ctx, fmt.Sprintf(`%[1]s%[2]s = $%[3]d UNION ALL %[1]s c.team_id = $1 AND c.address = ANY($%[4]d)
 		AND c.id <> $%[3]d`, text, ofTeamByID, n+1, n+2), append(args, contactID, addresses)...)
-	all, err := db.Collect(rows, err, scanStanding)
+	all, err := db.Collect(rows, err, scanMailability)
 	if err != nil {
 		return nil, fmt.Errorf("look up whether a contact may be mailed: %w", err)
 	}

@@ -39,7 +39,7 @@ func keptCount(ctx context.Context, r db.Reader, teamID, segmentID string) (c Co
 func keepCount(ctx context.Context, tx *db.Tx, g Segment, c Count) {
 	from, args := `segments g WHERE g.id = $1 AND g.team_id = $2 AND g.deleted_at = 0 AND g.filter = $5`,
 		[]any{g.ID, g.TeamID, c.Contacts, c.At.UnixMicro(), g.Filter}
-	if g.isEverybody() {
+	if g.isAllContacts() {
 		from, args = `teams g WHERE g.id = $1 AND g.id = $2`, args[:4]
 	}
 	tx.Queue(ctx, `INSERT INTO segment_counts (segment_id, team_id, contacts, counted_at)

@@ -53,8 +53,8 @@ func contactsWith(ctx context.Context, r db.Reader, teamID string, addresses []s
 	return found, nil
 }
 
-// countAnswers counts what a contact did, if it is still there. Events come in any order.
-func countAnswers(ctx context.Context, tx *db.Tx, teamID, contactID string, a *answers) {
+// countResponses counts what a contact did, if it is still there. Events come in any order.
+func countResponses(ctx context.Context, tx *db.Tx, teamID, contactID string, a *responses) {
 	tx.Queue(ctx, `INSERT INTO contact_engagement (contact_id, team_id, mailed, opened, clicked, mailed_at, opened_at,
 		clicked_at) SELECT c.id, c.team_id, 0, CAST($3 AS BIGINT), CAST($4 AS BIGINT), 0, CAST($5 AS BIGINT),
 		CAST($6 AS BIGINT) FROM contacts c WHERE c.id = $1 AND c.team_id = $2

@@ -41,39 +41,39 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return nil
 }
 
-// named is a contact with an address that is to be erased.
-type named struct {
+// erasableContact is a contact with an address that is to be erased.
+type erasableContact struct {
 	id, teamID string
 	refuses    bool // it is unsubscribed or opted out of something
 }
 
-// contactsNamed returns the contacts of some teams that have an address.
-func contactsNamed(ctx context.Context, r db.Reader, teamIDs []string, address string) ([]named, error) {
+// erasableContacts returns the contacts of some teams that have an address.
+func erasableContacts(ctx context.Context, r db.Reader, teamIDs []string, address string) ([]erasableContact, error) {
 	rows, err := r.Query(ctx, `SELECT c.id, c.team_id, c.unsubscribed OR (SELECT COUNT(*) FROM contact_topics s
 		WHERE s.team_id = c.team_id AND s.contact_id = c.id AND s.subscription = 'opt_out') > 0
 		FROM contacts c WHERE c.team_id = ANY($1) AND c.address = $2`, teamIDs, address)
-	return db.Collect(rows, err, func(r db.Row) (n named, err error) {
+	return db.Collect(rows, err, func(r db.Row) (n erasableContact, err error) {
 		err = r.Scan(&n.id, &n.teamID, &n.refuses)
 		return n, err
 	})
 }
 
-// notes are the tables of what is noted of a contact and is no refusal.
-var notes = []string{"contact_texts", "contact_numbers", "contact_segments", "contact_engagement"}
+// detailTables are the tables of what is noted of a contact and is no refusal.
+var detailTables = []string{"contact_texts", "contact_numbers", "contact_segments", "contact_engagement"}
 
 // deleteContacts deletes contacts and all that is noted of them. It locks them first, so that it sees what transactions
 // have written that held them.
 func deleteContacts(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	tx.Queue(ctx, `UPDATE contacts SET updated_at = updated_at WHERE id = ANY($1) AND team_id = $2`, ids, teamID)
-	for _, table := range append([]string{"contact_topics"}, notes...) {
+	for _, table := range append([]string{"contact_topics"}, detailTables...) {
 		tx.Queue(ctx, `DELETE FROM `+table+` WHERE contact_id = ANY($1) AND team_id = $2`, ids, teamID)
 	}
 	tx.Queue(ctx, `DELETE FROM contacts WHERE id = ANY($1) AND team_id = $2`, ids, teamID)
 }
 
-// deleteNames deletes what is known of a contact, except what it does not want.
-func deleteNames(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
-	for _, table := range notes {
+// deleteDetails deletes what is known of a contact, except what it does not want.
+func deleteDetails(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
+	for _, table := range detailTables {
 		tx.Queue(ctx, `DELETE FROM `+table+` WHERE contact_id = ANY($1) AND team_id = $2`, ids, teamID)
 	}
 	tx.Queue(ctx, `DELETE FROM contact_topics WHERE contact_id = ANY($1) AND team_id = $2 AND subscription <> 'opt_out'`,

@@ -59,7 +59,7 @@ func addTopics(ctx context.Context, r db.Reader, teamID string, contactIDs []str
 		WHERE s.team_id = $2 AND s.contact_id = ANY($1) ORDER BY s.contact_id, s.topic_id`, contactIDs, teamID)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var contactID string
-		var c Chosen
+		var c ChosenTopic
 		if err = r.Scan(&contactID, &c.TopicID, &c.Name, &c.Subscription); err == nil {
 			at[contactID].Topics = append(at[contactID].Topics, c)
 		}

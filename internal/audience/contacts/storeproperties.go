@@ -81,7 +81,7 @@ func updateProperty(ctx context.Context, tx *db.Tx, p *Property) error {
 }
 
 // setValue writes what a contact has of a property, or deletes it when it is none.
-func setValue(ctx context.Context, tx *db.Tx, of *Contact, v valued) {
+func setValue(ctx context.Context, tx *db.Tx, of *Contact, v propertyValue) {
 	table, value := "contact_texts", any(v.value.Text)
 	if v.Type == scalar.Number {
 		table, value = "contact_numbers", v.value.Number()

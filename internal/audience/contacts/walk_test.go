@@ -129,7 +129,7 @@ func TestWalksBySets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.s.slow.note(filterName(g), d.Now(), time.Hour)
+		f.s.slow.add(filterKey(g), d.Now(), time.Hour)
 		if n := sets(); n != 0 {
 			t.Errorf("%d sets are looked for", n)
 		}
@@ -148,7 +148,7 @@ func TestSetsThatAreGivenUpLeaveWhatTheyFound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.s.limits.ids = 2
+		f.s.limits.maxIDs = 2
 		for asked := range 3 { // chunks that are read before it is given up
 			find := f.s.finder(of, "", true, 10)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -165,8 +165,8 @@ func TestSetsThatAreGivenUpLeaveWhatTheyFound(t *testing.T) {
 			if err := find.sets(ctx, f.s.d.Reader); !errors.Is(err, context.Canceled) || len(find.found) != 2*asked {
 				t.Fatalf("%d found, %v", len(find.found), err)
 			}
-			for !find.full() {
-				if err := find.part(t.Context(), f.s.d.Reader); err != nil {
+			for !find.done() {
+				if err := find.readPart(t.Context(), f.s.d.Reader); err != nil {
 					t.Fatal(err)
 				}
 			}

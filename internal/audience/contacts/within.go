@@ -18,7 +18,7 @@ import (
 // UpsertIn is [Service.Upsert] within a transaction.
 func (s *Service) UpsertIn(ctx context.Context, tx *db.Tx, teamID, address string, c Change) (
 	at Contact, created bool, err error) {
-	key, err := normal(address)
+	key, err := normalizeAddress(address)
 	if err != nil {
 		return at, false, err
 	}
@@ -40,7 +40,7 @@ func (s *Service) UpdateIn(ctx context.Context, tx *db.Tx, teamID, idOrAddress s
 	at Contact, err error) {
 	var address string
 	if c.Address != nil {
-		if address, err = normal(*c.Address); err != nil {
+		if address, err = normalizeAddress(*c.Address); err != nil {
 			return at, err
 		}
 	}
@@ -74,7 +74,7 @@ func (s *Service) DeleteIn(ctx context.Context, tx *db.Tx, teamID, idOrAddress s
 // AddToSegmentIn is [Service.AddToSegment] within a transaction.
 func (s *Service) AddToSegmentIn(ctx context.Context, tx *db.Tx, teamID, idOrAddress, segmentID string) (
 	at Contact, err error) {
-	g, err := byHand(ctx, tx.Reader, teamID, segmentID)
+	g, err := manualSegment(ctx, tx.Reader, teamID, segmentID)
 	if err != nil {
 		return at, err
 	}

@@ -26,24 +26,24 @@ type Column struct {
 	Type string // string, number or boolean; "" is string
 }
 
-// byDefault is used without a map: columns that have the names of fields.
-var byDefault = Map{FirstName: "first_name", LastName: "last_name", Unsubscribed: "unsubscribed"}
+// defaultMap is used without a map: columns that have the names of fields.
+var defaultMap = Map{FirstName: "first_name", LastName: "last_name", Unsubscribed: "unsubscribed"}
 
-// find returns the places of the columns that m names. Without a map, columns that are missing are left out, except
+// resolve returns the places of the columns that m names. Without a map, columns that are missing are left out, except
 // for the address. Errors are faults of the field `column_map`, or of `file` when the file has no column email.
-func (m *Map) find(header []string) (c columns, needed []contacts.BulkProperty, err error) {
+func (m *Map) resolve(header []string) (c columns, needed []contacts.BulkProperty, err error) {
 	given := m != nil
 	if !given {
-		m = &byDefault
+		m = &defaultMap
 	}
-	if c.Email = column(header, "email"); given && m.Email != "" || c.Email == ambiguous {
-		if c.Email, err = named(header, "email", cmp.Or(m.Email, "email")); err != nil {
+	if c.Email = columnIndex(header, "email"); given && m.Email != "" || c.Email == ambiguous {
+		if c.Email, err = namedColumn(header, "email", cmp.Or(m.Email, "email")); err != nil {
 			return c, nil, err
 		}
 	}
 	if c.Email < 0 {
 		return c, nil, fault.Invalidf("column_map", "The `file` has no column `email`. Name the column of the addresses as "+
-			"`email` in the `column_map` field. The file has: %.300s.", list(header))
+			"`email` in the `column_map` field. The file has: %.300s.", columnNames(header))
 	}
 	for _, f := range []struct {
 		field, name string
@@ -53,11 +53,11 @@ func (m *Map) find(header []string) (c columns, needed []contacts.BulkProperty, 
 		switch *f.at = -1; {
 		case f.name == "":
 		case given:
-			if *f.at, err = named(header, f.field, f.name); err != nil {
+			if *f.at, err = namedColumn(header, f.field, f.name); err != nil {
 				return c, nil, err
 			}
 		default:
-			*f.at = max(-1, column(header, f.name))
+			*f.at = max(-1, columnIndex(header, f.name))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Properties)) {
@@ -72,7 +72,7 @@ func (m *Map) find(header []string) (c columns, needed []contacts.BulkProperty, 
 			return c, nil, fault.Invalidf("column_map", "The `column_map.properties.%.50s.type` field must be `string`, "+
 				"`number` or `boolean`.", name)
 		}
-		if p.Column, err = named(header, "properties."+name, m.Properties[name].Name); err != nil {
+		if p.Column, err = namedColumn(header, "properties."+name, m.Properties[name].Name); err != nil {
 			return c, nil, err
 		}
 		c.Properties = append(c.Properties, p)
@@ -87,9 +87,9 @@ const (
 	ambiguous = -2
 )
 
-// column returns the place of the column with a name: one that is the same, or else one that differs in case and
+// columnIndex returns the place of the column with a name: one that is the same, or else one that differs in case and
 // spaces around it.
-func column(header []string, name string) int {
+func columnIndex(header []string, name string) int {
 	at := missing
 	for _, same := range []func(a, b string) bool{
 		func(a, b string) bool { return a == b },
@@ -111,22 +111,22 @@ func column(header []string, name string) int {
 	return at
 }
 
-// named returns the place of a column that a map names for a field.
-func named(header []string, field, name string) (int, error) {
-	at := column(header, name)
+// namedColumn returns the place of a column that a map names for a field.
+func namedColumn(header []string, field, name string) (int, error) {
+	at := columnIndex(header, name)
 	switch {
 	case at == ambiguous:
 		return at, fault.Invalidf("column_map", "The `column_map.%.60s` field names the column %.60q, which the file has "+
 			"more than once. Give one of them another name.", field, name)
 	case at == missing:
 		return at, fault.Invalidf("column_map", "The `column_map.%.60s` field names the column %.60q, which the file does "+
-			"not have. It has: %.300s.", field, name, list(header))
+			"not have. It has: %.300s.", field, name, columnNames(header))
 	}
 	return at, nil
 }
 
-// list shows the names of columns.
-func list(header []string) string {
+// columnNames shows the names of columns.
+func columnNames(header []string) string {
 	return strings.ToValidUTF8(strings.Join(header, ", "), "")
 }
 

@@ -70,10 +70,10 @@ const (
 	MaxTopics     = 50      // to which an import subscribes them
 	MaxProperties = contacts.MaxProperties
 
-	keptRow      = 8 << 10 // octets of a failed row; of longer ones only the reason is kept
+	maxKeptRow   = 8 << 10 // octets of a failed row; of longer ones only the reason is kept
 	maxFilename  = 255     // characters that are kept of a file's name
 	canceledText = "It was canceled."
-	heldText     = "It cannot go on after line %d, for a reason on our side, and is tried again. If this goes on, tell the " +
+	holdReason   = "It cannot go on after line %d, for a reason on our side, and is tried again. If this goes on, tell the " +
 		"operator, or cancel it: imports that came later wait for it."
 )
 
@@ -104,8 +104,8 @@ func (i *Import) Total() int64 { return i.Created + i.Updated + i.Skipped + i.Fa
 // Done reports whether the import has ended.
 func (i *Import) Done() bool { return !i.FinishedAt.IsZero() }
 
-// key is where the file is stored.
-func key(importID string) string { return filePrefix + importID }
+// fileKey is where the file is stored.
+func fileKey(importID string) string { return filePrefix + importID }
 
 // filePrefix is the prefix of the keys of files.
 const filePrefix = "imports/"

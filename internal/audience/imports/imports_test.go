@@ -333,7 +333,7 @@ func TestCreateRefuses(t *testing.T) {
 		if _, err := w.create("email\n", imports.NewImport{}); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("one too many: %v", err)
 		}
-		if err := w.imports.Room(ctx, w.team); fault.KindOf(err) != fault.Invalid {
+		if err := w.imports.CheckCapacity(ctx, w.team); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("room for one too many: %v", err)
 		}
 		if n := w.files(); n != imports.MaxWaiting {

@@ -19,23 +19,23 @@ import (
 const Kind = "imports.run"
 
 const (
-	stretch   = time.Minute     // of work before other teams' imports have their turn
-	turnAfter = 2 * time.Second // an import looks again whether those before it have ended
-	// rowsMost is how many rows a transaction writes, in all tables: some 50 ms on SQLite, whose only writer others wait
+	maxRunTime   = time.Minute     // of work before other teams' imports have their turn
+	recheckAfter = 2 * time.Second // an import looks again whether those before it have ended
+	// maxRows is how many rows a transaction writes, in all tables: some 50 ms on SQLite, whose only writer others wait
 	// for meanwhile. Smaller ones write the same pages of indexes more often: half of it wrote 40% more to the disk.
-	rowsMost  = 4000
-	leastRows = 20 // of a batch, however many tables each row is written to
+	maxRows  = 4000
+	minBatch = 20 // of a batch, however many tables each row is written to
 )
 
-// waits are the pauses after errors, which are ours: a file that is wrong fails at once.
-var waits = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}
+// retryDelays are the pauses after errors, which are ours: a file that is wrong fails at once.
+var retryDelays = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}
 
 // errMoved means that the import is not where a batch began: it was canceled or deleted, or another node has it.
 var errMoved = errors.New("the import has ended, or another node goes on with it")
 
 // JobKind describes the jobs.
 func (s *Service) JobKind() jobs.Kind {
-	return jobs.Kind{Name: Kind, Handle: s.handle, Workers: 2, PerLane: 1, Lease: 5 * time.Minute, Schedule: waits,
+	return jobs.Kind{Name: Kind, Handle: s.handle, Workers: 2, PerLane: 1, Lease: 5 * time.Minute, Schedule: retryDelays,
 		Endless: true}
 }
 
@@ -46,14 +46,14 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	if err == nil || ctx.Err() != nil || errors.Is(err, errMoved) || errors.Is(err, jobs.ErrLost) {
 		return err
 	}
-	noted := s.DB.Update(ctx, func(tx *db.Tx) error { return hold(ctx, tx, j.TeamID, j.Payload) })
+	noted := s.DB.Update(ctx, func(tx *db.Tx) error { return setHoldReason(ctx, tx, j.TeamID, j.Payload) })
 	return errors.Join(err, noted)
 }
 
 func (s *Service) attempt(ctx context.Context, j jobs.Job) error {
 	i, p, err := planOf(ctx, s.DB.Reader, j.TeamID, j.Payload)
 	if fault.KindOf(err) == fault.NotFound || err == nil && i.Done() {
-		s.forget(ctx, j.Payload)
+		s.deleteFile(ctx, j.Payload)
 		return s.Queue.End(ctx, j)
 	}
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job) error {
 		return err
 	}
 	if first != "" && first < i.ID {
-		return s.again(ctx, j, turnAfter)
+		return s.reschedule(ctx, j, recheckAfter)
 	}
 	file, err := s.open(ctx, &i)
 	if errors.Is(err, blob.ErrNotFound) {
@@ -85,8 +85,8 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job) error {
 	return r.batches(ctx, j)
 }
 
-// again makes the job due after a time.
-func (s *Service) again(ctx context.Context, j jobs.Job, after time.Duration) error {
+// reschedule makes the job due after a time.
+func (s *Service) reschedule(ctx context.Context, j jobs.Job, after time.Duration) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		s.Queue.Wait(ctx, tx, j, tx.Now().Add(after), "")
 		return nil
@@ -103,14 +103,14 @@ func (s *Service) end(ctx context.Context, j jobs.Job, i *Import, status Status,
 		return nil
 	})
 	if err == nil {
-		s.forget(ctx, i.ID)
+		s.deleteFile(ctx, i.ID)
 	}
 	return err
 }
 
 // open opens the file at the position of the import.
 func (s *Service) open(ctx context.Context, i *Import) (io.ReadCloser, error) {
-	file, err := s.Blobs.Get(ctx, key(i.ID))
+	file, err := s.Blobs.Get(ctx, fileKey(i.ID))
 	if err != nil {
 		return nil, err
 	}
@@ -149,15 +149,15 @@ func (r *run) batches(ctx context.Context, j jobs.Job) error {
 		err = r.write(ctx, some)
 		switch {
 		case errors.Is(err, errMoved):
-			return r.moved(ctx, j)
+			return r.checkMoved(ctx, j)
 		case err != nil && !fault.Ours(err):
 			return r.s.end(ctx, j, &r.i, Failed, "What it refers to changed while it ran. "+err.Error())
 		case err != nil:
 			return fmt.Errorf("import %s: %w", r.i.ID, err)
 		case some.last:
 			return r.s.end(ctx, j, &r.i, Completed, "")
-		case time.Since(began) > stretch:
-			return r.s.again(ctx, j, 0)
+		case time.Since(began) > maxRunTime:
+			return r.s.reschedule(ctx, j, 0)
 		}
 		if r.s.DB.Alone() { // SQLite's only writer has time for others, besides those that wait already.
 			if err := pause(ctx, time.Since(start)/4); err != nil {
@@ -167,11 +167,11 @@ func (r *run) batches(ctx context.Context, j jobs.Job) error {
 	}
 }
 
-// moved deals with an import that is not where the last batch began. It has ended, or another node has it.
-func (r *run) moved(ctx context.Context, j jobs.Job) error {
+// checkMoved deals with an import that is not where the last batch began. It has ended, or another node has it.
+func (r *run) checkMoved(ctx context.Context, j jobs.Job) error {
 	i, err := r.s.Get(ctx, r.i.TeamID, r.i.ID)
 	if fault.KindOf(err) == fault.NotFound || err == nil && i.Done() {
-		r.s.forget(ctx, r.i.ID)
+		r.s.deleteFile(ctx, r.i.ID)
 		return r.s.Queue.End(ctx, j)
 	}
 	if err != nil {
@@ -203,7 +203,7 @@ type batch struct {
 // size is the number of rows of a batch, so that each takes some ten milliseconds, whatever the rows are written to.
 func (r *run) size() int {
 	tables := 1 + len(r.b.Properties) + len(r.b.Segments) + len(r.b.Topics)
-	return min(r.s.c.Batch, max(leastRows, rowsMost/tables))
+	return min(r.s.c.Batch, max(minBatch, maxRows/tables))
 }
 
 // read reads a batch.

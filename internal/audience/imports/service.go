@@ -82,7 +82,7 @@ func (s *Service) Store(ctx context.Context, r io.Reader) (*File, error) {
 	if f.form, f.header, err = csvfile.Sniff(head); err != nil {
 		return nil, err
 	}
-	if f.size, err = s.Blobs.Put(ctx, key(f.id), io.LimitReader(buffered, s.c.MaxSize+1)); err != nil {
+	if f.size, err = s.Blobs.Put(ctx, fileKey(f.id), io.LimitReader(buffered, s.c.MaxSize+1)); err != nil {
 		if errors.Is(err, blob.ErrFull) {
 			return nil, fault.New(fault.Unavailable, "",
 				"There is no room for the file at present. Try again later.").Because(err)
@@ -100,13 +100,13 @@ func (s *Service) Store(ctx context.Context, r io.Reader) (*File, error) {
 // Discard deletes a file that becomes no import. f may be nil.
 func (s *Service) Discard(ctx context.Context, f *File) {
 	if f != nil {
-		s.forget(context.WithoutCancel(ctx), f.id)
+		s.deleteFile(context.WithoutCancel(ctx), f.id)
 	}
 }
 
-// forget deletes a file. If it fails, the sweep deletes it later.
-func (s *Service) forget(ctx context.Context, importID string) {
-	if err := s.Blobs.Delete(ctx, key(importID)); err != nil {
+// deleteFile deletes a file. If it fails, the sweep deletes it later.
+func (s *Service) deleteFile(ctx context.Context, importID string) {
+	if err := s.Blobs.Delete(ctx, fileKey(importID)); err != nil {
 		s.Log.Warn("could not delete an imported file; it is tried again", "import", importID, "error", err)
 	}
 }
@@ -120,13 +120,13 @@ type NewImport struct {
 	Topics     []contacts.Choice
 }
 
-// Room refuses a further import when the team has many that wait. Create checks it too: this is for before a large
+// CheckCapacity refuses a further import when the team has many that wait. Create checks it too: this is for before a large
 // file is received.
-func (s *Service) Room(ctx context.Context, teamID string) error {
-	return room(ctx, s.DB.Reader, teamID)
+func (s *Service) CheckCapacity(ctx context.Context, teamID string) error {
+	return checkCapacity(ctx, s.DB.Reader, teamID)
 }
 
-func room(ctx context.Context, r db.Reader, teamID string) error {
+func checkCapacity(ctx context.Context, r db.Reader, teamID string) error {
 	n, _, err := waiting(ctx, r, teamID, MaxWaiting)
 	if err == nil && n >= MaxWaiting {
 		err = fault.Invalidf("", "%d imports of this team have not ended. Try again when some have.", n)
@@ -165,13 +165,13 @@ func (p *plan) check(n *NewImport) (needed []contacts.BulkProperty, err error) {
 	if len(n.Topics) > MaxTopics {
 		return nil, fault.Invalidf("topics", "The `topics` field names more than %d topics.", MaxTopics)
 	}
-	p.Columns, needed, err = n.Map.find(p.Header)
+	p.Columns, needed, err = n.Map.resolve(p.Header)
 	return needed, err
 }
 
 func (s *Service) create(ctx context.Context, tx *db.Tx, i *Import, p plan, n *NewImport,
 	needed []contacts.BulkProperty) error {
-	if err := room(ctx, tx.Reader, i.TeamID); err != nil {
+	if err := checkCapacity(ctx, tx.Reader, i.TeamID); err != nil {
 		return err
 	}
 	b := &contacts.Bulk{Segments: n.Segments, Topics: n.Topics}
@@ -226,7 +226,7 @@ func (s *Service) Cancel(ctx context.Context, teamID, importID string) (i Import
 		return err
 	})
 	if err == nil && i.Done() {
-		s.forget(ctx, importID)
+		s.deleteFile(ctx, importID)
 	}
 	return i, err
 }

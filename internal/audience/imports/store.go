@@ -30,10 +30,10 @@ func scanImport(r db.Row, more ...any) (i Import, err error) {
 func importByID(ctx context.Context, r db.Reader, teamID, importID string) (Import, error) {
 	i, err := scanImport(r.QueryRow(ctx, `SELECT `+importColumns+` FROM contact_imports WHERE id = $1 AND team_id = $2`,
 		importID, teamID))
-	return found(i, err)
+	return requireImport(i, err)
 }
 
-func found(i Import, err error) (Import, error) {
+func requireImport(i Import, err error) (Import, error) {
 	if errors.Is(err, db.ErrNoRows) {
 		return i, fault.NotFoundf("Contact import not found")
 	}
@@ -48,7 +48,7 @@ func planOf(ctx context.Context, r db.Reader, teamID, importID string) (i Import
 	var text string
 	i, err = scanImport(r.QueryRow(ctx, `SELECT `+importColumns+`, plan FROM contact_imports
 		WHERE id = $1 AND team_id = $2`, importID, teamID), &text)
-	if i, err = found(i, err); err != nil {
+	if i, err = requireImport(i, err); err != nil {
 		return i, p, err
 	}
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
@@ -113,8 +113,8 @@ func advance(ctx context.Context, tx *db.Tx, from int64, i *Import) {
 		i.Kept)
 }
 
-// hold writes that an import which has not ended cannot go on, until it does.
-func hold(ctx context.Context, tx *db.Tx, teamID, importID string) error {
+// setHoldReason writes that an import which has not ended cannot go on, until it does.
+func setHoldReason(ctx context.Context, tx *db.Tx, teamID, importID string) error {
 	i, err := importByID(ctx, tx.Reader, teamID, importID)
 	if fault.KindOf(err) == fault.NotFound || err == nil && i.Done() {
 		return nil
@@ -123,7 +123,7 @@ func hold(ctx context.Context, tx *db.Tx, teamID, importID string) error {
 		return err
 	}
 	tx.Queue(ctx, `UPDATE contact_imports SET reason = $3 WHERE id = $1 AND team_id = $2 AND finished_at = 0`, importID,
-		teamID, fmt.Sprintf(heldText, i.lines))
+		teamID, fmt.Sprintf(holdReason, i.lines))
 	return nil
 }
 
@@ -148,7 +148,7 @@ type failures struct {
 
 func (f *failures) add(line int64, reason string, fields []string) {
 	text, err := db.EncodeList(fields)
-	if err != nil || len(text) > keptRow {
+	if err != nil || len(text) > maxKeptRow {
 		text = ""
 	}
 	f.lines, f.reasons = append(f.lines, line), append(f.reasons, db.Text(reason, 1000))
@@ -215,15 +215,15 @@ func deleteImport(ctx context.Context, tx *db.Tx, teamID, importID string) {
 	tx.Queue(ctx, `DELETE FROM contact_imports WHERE id = $1 AND team_id = $2`, importID, teamID)
 }
 
-// failuresUpTo returns the last line of the next failed rows of an import after a line, 0 at the end.
-func failuresUpTo(ctx context.Context, r db.Reader, importID string, after int64) (line int64, err error) {
+// lastFailureLine returns the last line of the next failed rows of an import after a line, 0 at the end.
+func lastFailureLine(ctx context.Context, r db.Reader, importID string, after int64) (line int64, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(line), 0) FROM (SELECT line FROM contact_import_failures
 		WHERE import_id = $1 AND line > $2 ORDER BY line LIMIT $3) x`, importID, after, eraseRows).Scan(&line)
 	return line, err
 }
 
-// failuresNaming returns those failed rows of an import between two lines that contain a text like pattern.
-func failuresNaming(ctx context.Context, r db.Reader, importID, pattern string, after, upTo int64) ([]Failure, error) {
+// failuresMatching returns those failed rows of an import between two lines that contain a text like pattern.
+func failuresMatching(ctx context.Context, r db.Reader, importID, pattern string, after, upTo int64) ([]Failure, error) {
 	rows, err := r.Query(ctx, `SELECT line, reason, fields FROM contact_import_failures WHERE import_id = $1 AND line > $2
 		AND line <= $3 AND (LOWER(reason) LIKE $4 ESCAPE '\' OR LOWER(fields) LIKE $4 ESCAPE '\') ORDER BY line`, importID,
 		after, upTo, pattern)

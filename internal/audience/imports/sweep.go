@@ -26,7 +26,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 		}
 		used, err := unfinished(ctx, s.DB.Reader, ids)
 		for k := range used {
-			used[k] = key(used[k])
+			used[k] = fileKey(used[k])
 		}
 		return used, err
 	})
@@ -43,17 +43,17 @@ func (s *Service) Sweep(ctx context.Context) error {
 		}
 		for _, i := range some {
 			// The failed rows first: if that breaks off, they are found again by their import.
-			if err := s.dropFailures(ctx, i.ID); err != nil {
+			if err := s.deleteFailures(ctx, i.ID); err != nil {
 				return err
 			}
-			if err := s.drop(ctx, i.TeamID, i.ID); err != nil {
+			if err := s.deleteImport(ctx, i.TeamID, i.ID); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-func (s *Service) drop(ctx context.Context, teamID, importID string) error {
+func (s *Service) deleteImport(ctx context.Context, teamID, importID string) error {
 	err := s.DB.Update(ctx, func(tx *db.Tx) error { deleteImport(ctx, tx, teamID, importID); return nil })
 	if err != nil {
 		return fmt.Errorf("delete import %s: %w", importID, err)
@@ -61,7 +61,7 @@ func (s *Service) drop(ctx context.Context, teamID, importID string) error {
 	return nil
 }
 
-func (s *Service) dropFailures(ctx context.Context, importID string) error {
+func (s *Service) deleteFailures(ctx context.Context, importID string) error {
 	err := s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteFailures(ctx, tx, importID) })
 	if err != nil {
 		return fmt.Errorf("delete the failed rows of import %s: %w", importID, err)
@@ -81,13 +81,13 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 			return nil
 		}
 		for _, importID := range some {
-			if err := s.drop(ctx, teamID, importID); err != nil {
+			if err := s.deleteImport(ctx, teamID, importID); err != nil {
 				return err
 			}
-			if err := s.dropFailures(ctx, importID); err != nil {
+			if err := s.deleteFailures(ctx, importID); err != nil {
 				return err
 			}
-			s.forget(ctx, importID)
+			s.deleteFile(ctx, importID)
 		}
 	}
 }
@@ -118,11 +118,11 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 
 func eraseIn(ctx context.Context, d *db.DB, importID string, a erasure.Address, dry bool, found *erasure.Report) error {
 	for after := int64(0); ; {
-		upTo, err := failuresUpTo(ctx, d.Reader, importID, after)
+		upTo, err := lastFailureLine(ctx, d.Reader, importID, after)
 		if err != nil || upTo == 0 {
 			return err
 		}
-		some, err := failuresNaming(ctx, d.Reader, importID, a.Pattern(), after, upTo)
+		some, err := failuresMatching(ctx, d.Reader, importID, a.Pattern(), after, upTo)
 		if err != nil {
 			return err
 		}

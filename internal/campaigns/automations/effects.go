@@ -141,7 +141,7 @@ func (w *walk) email(ctx context.Context, key string, e *engine.Email) (out engi
 		return out, false, nil
 	}
 	s, teamID, contactID := w.s, w.row.teamID, w.row.contactID
-	all, err := s.p.Contacts.Current(ctx, w.tx.Reader, teamID, e.TopicID, []string{contactID})
+	all, err := s.p.Contacts.AudienceMembers(ctx, w.tx.Reader, teamID, e.TopicID, []string{contactID})
 	if err != nil {
 		if !fault.Ours(err) {
 			out.Failure, err = failureOfEmail(err), nil
@@ -172,7 +172,7 @@ func (w *walk) email(ctx context.Context, key string, e *engine.Email) (out engi
 		out.Failure = failureOfEmail(err)
 		return out, false, nil
 	}
-	s.p.Contacts.Mailed(ctx, w.tx, teamID, []string{contactID})
+	s.p.Contacts.RecordMailed(ctx, w.tx, teamID, []string{contactID})
 	out.Output = map[string]any{"email_id": done[0].ID}
 	return out, false, nil
 }

@@ -127,7 +127,7 @@ func (s *Service) tellRest(ctx context.Context, j jobs.Job) error {
 		if err != nil {
 			return err
 		}
-		known, _, err := s.p.Contacts.Known(ctx, tx.Reader, j.TeamID, slices.Sorted(maps.Keys(contactIDs)), nil)
+		known, _, err := s.p.Contacts.Lookup(ctx, tx.Reader, j.TeamID, slices.Sorted(maps.Keys(contactIDs)), nil)
 		if err != nil {
 			return err
 		}

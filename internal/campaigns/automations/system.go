@@ -158,7 +158,7 @@ func (s *Service) identify(ctx context.Context, r db.Reader, teamID string, all 
 			addresses = append(addresses, all[i].address)
 		}
 	}
-	known, byAddress, err := s.p.Contacts.Known(ctx, r, teamID, ids, addresses)
+	known, byAddress, err := s.p.Contacts.Lookup(ctx, r, teamID, ids, addresses)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func (r *run) renew(ctx context.Context, tx *db.Tx, b *Broadcast, p *parts) erro
 			ids = append(ids, m.ID)
 		}
 	}
-	now, err := r.s.p.Contacts.Current(ctx, tx.Reader, b.TeamID, b.TopicID, ids)
+	now, err := r.s.p.Contacts.AudienceMembers(ctx, tx.Reader, b.TeamID, b.TopicID, ids)
 	if err != nil {
 		return err
 	}

@@ -469,7 +469,7 @@ func (r *run) enter(ctx context.Context, tx *db.Tx, b *Broadcast, p *parts) erro
 		b.LeftOut++
 	}
 	addEntered(ctx, tx, b, counts)
-	s.p.Contacts.Mailed(ctx, tx, b.TeamID, mailed)
+	s.p.Contacts.RecordMailed(ctx, tx, b.TeamID, mailed)
 	return nil
 }
 

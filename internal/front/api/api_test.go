@@ -280,12 +280,12 @@ func (f *fixture) grant(scopes string) string {
 		LogoURI: "https://notes.example/logo.png"})
 	f.Must(err)
 	hash := sha256.Sum256([]byte(verifier))
-	r, err := s.Ask(ctx, grants.Params{ClientID: c.ID, ResponseType: "code", RedirectURI: redirect, Scope: scopes,
+	r, err := s.CheckRequest(ctx, grants.Params{ClientID: c.ID, ResponseType: "code", RedirectURI: redirect, Scope: scopes,
 		Challenge: base64.RawURLEncoding.EncodeToString(hash[:]), ChallengeMethod: "S256"})
 	f.Must(err)
 	code, _, err := s.Approve(ctx, r, f.Acme)
 	f.Must(err)
-	tokens, err := s.Exchange(ctx, grants.Exchanged{ClientID: c.ID, Code: code, RedirectURI: redirect, Verifier: verifier})
+	tokens, err := s.Exchange(ctx, grants.ExchangeParams{ClientID: c.ID, Code: code, RedirectURI: redirect, Verifier: verifier})
 	f.Must(err)
 	f.keys["granted"] = tokens.Access
 	return "granted " + tokens.Scopes.String()

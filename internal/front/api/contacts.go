@@ -327,7 +327,7 @@ func (a *API) listContactTopics(ctx context.Context, c *Call, _ none) (list[cont
 		return list[contactTopicItem]{}, err
 	}
 	all, more, err := a.Services.Contacts.ListSubscriptions(ctx, c.TeamID, c.Param("contact"), p)
-	return listOf(all, more, func(s contacts.Subscribed) contactTopicItem {
+	return listOf(all, more, func(s contacts.TopicSubscription) contactTopicItem {
 		return contactTopicItem{s.ID, s.Name, s.Description, string(s.Subscription)}
 	}), err
 }

@@ -50,7 +50,7 @@ func (a *API) authenticate(w *recorder, r *http.Request) error {
 			"Missing API key. Send it as the header `Authorization: Bearer re_...`.")
 	}
 	// Behind a proxy, all clients may have one address: those with a known key are not held up by those that guess.
-	if a.guess.Over(peer(r), guessesPerSecond) && !a.Services.Teams.Knows(token) {
+	if a.guess.Over(peer(r), guessesPerSecond) && !a.Services.Teams.IsCached(token) {
 		return fault.New(fault.TooFast, "", "Too many requests with unknown API keys. Try again in a second.")
 	}
 	by, err := a.Services.Teams.Authenticate(r.Context(), token)

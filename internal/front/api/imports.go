@@ -120,7 +120,7 @@ func importToWire(i imports.Import) contactImportWire {
 
 func (a *API) createImport(ctx context.Context, c *Call) (ref, error) {
 	s := a.Services.Imports
-	if err := s.Room(ctx, c.TeamID); err != nil {
+	if err := s.CheckCapacity(ctx, c.TeamID); err != nil {
 		return ref{}, err
 	}
 	var file *imports.File

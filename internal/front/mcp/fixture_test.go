@@ -86,14 +86,14 @@ func (f *fixture) granted(scopes, resource, narrowed string, limits grants.Limit
 	c, err := g.Register(ctx, grants.NewClient{Name: "Agent", RedirectURIs: []string{redirect}})
 	f.Must(err)
 	hash := sha256.Sum256([]byte(verifier))
-	r, err := g.Ask(ctx, grants.Params{ClientID: c.ID, ResponseType: "code", RedirectURI: redirect, Scope: scopes,
+	r, err := g.CheckRequest(ctx, grants.Params{ClientID: c.ID, ResponseType: "code", RedirectURI: redirect, Scope: scopes,
 		Challenge: base64.RawURLEncoding.EncodeToString(hash[:]), ChallengeMethod: "S256",
 		Resource: resource})
 	f.Must(err)
 	r.Limits = limits
 	code, _, err := g.Approve(ctx, r, f.Acme)
 	f.Must(err)
-	tokens, err := g.Exchange(ctx, grants.Exchanged{ClientID: c.ID, Code: code, RedirectURI: redirect,
+	tokens, err := g.Exchange(ctx, grants.ExchangeParams{ClientID: c.ID, Code: code, RedirectURI: redirect,
 		Verifier: verifier, Resource: narrowed})
 	f.Must(err)
 	return tokens

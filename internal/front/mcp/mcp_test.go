@@ -59,7 +59,7 @@ func TestResources(t *testing.T) {
 			case c.refreshed != "":
 				works = "api"
 			}
-			g, err = f.services.Grants.Refresh(t.Context(), grants.Refreshed{ClientID: all[0].ClientID, Token: g.Refresh,
+			g, err = f.services.Grants.Refresh(t.Context(), grants.RefreshParams{ClientID: all[0].ClientID, Token: g.Refresh,
 				Resource: c.refreshed})
 			f.Must(err)
 			f.wantWorks(t, g.Access, works)

@@ -38,7 +38,7 @@ func (s *Server) ask(r *http.Request, given url.Values) (request, params, error)
 	if host := p[askedAt]; host != "" {
 		q.issuer = s.address(&http.Request{Host: host}) // which is none but one of ours, whatever the host is
 	}
-	q.Request, err = s.Grants.Ask(r.Context(), grants.Params{ClientID: p["client_id"], ResponseType: p["response_type"],
+	q.Request, err = s.Grants.CheckRequest(r.Context(), grants.Params{ClientID: p["client_id"], ResponseType: p["response_type"],
 		RedirectURI: p["redirect_uri"], Scope: p["scope"], State: p["state"], Challenge: p["code_challenge"],
 		ChallengeMethod: p["code_challenge_method"], Resource: p["resource"]})
 	return q, p, err

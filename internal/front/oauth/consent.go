@@ -49,18 +49,18 @@ type consentView struct {
 type param struct{ Name, Value string }
 
 func pageOf(q *grants.Request, p params, v web.Visitor, m members.Membership, may teams.Scopes) consentView {
-	granted := q.Scopes.Within(may)
+	granted := q.Scopes.Intersect(may)
 	has := granted.All()
 	limited, approved := grants.Limits{Recipients: 1}, grants.Limits{Approval: true}
 	view := consentView{Client: q.Client.Name, Unverified: q.Client.Registered, Host: hostOf(q.RedirectURI), Team: m,
 		Teams: v.Teams, Full: granted.Full,
-		May: grants.Words(has, false), LeftOut: grants.Words(q.Scopes.All()&^may, false), Ways: grants.Ways(has),
-		Lost: grants.Words(limited.Lost(has), false), Drafts: has.Has(teams.BroadcastsWrite),
+		May: grants.DescribeScopes(has, false), LeftOut: grants.DescribeScopes(q.Scopes.All()&^may, false), Ways: grants.DescribeSending(has),
+		Lost: grants.DescribeScopes(limited.RemovedScopes(has), false), Drafts: has.Has(teams.BroadcastsWrite),
 		Broadcasts: has.Has(teams.EmailsSend) || has.Has(teams.BroadcastsWrite),
-		Unapproved: grants.Words(approved.Lost(has)&^limited.Lost(has), false),
+		Unapproved: grants.DescribeScopes(approved.RemovedScopes(has)&^limited.RemovedScopes(has), false),
 		Uncounted:  has.Has(teams.ContactsWrite) || has.Has(teams.TemplatesWrite)}
 	if has.Has(teams.EmailsSend) { // without it, a limit takes away what the program asks for
-		view.Limits = q.Client.Proposed()
+		view.Limits = q.Client.DefaultLimits()
 	}
 	for _, name := range asked {
 		if p[name] != "" {

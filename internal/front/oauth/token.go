@@ -27,10 +27,10 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) error {
 	var t grants.Tokens
 	switch p["grant_type"] {
 	case "authorization_code":
-		t, err = s.Grants.Exchange(r.Context(), grants.Exchanged{ClientID: p["client_id"], Code: p["code"],
+		t, err = s.Grants.Exchange(r.Context(), grants.ExchangeParams{ClientID: p["client_id"], Code: p["code"],
 			RedirectURI: p["redirect_uri"], Verifier: p["code_verifier"], Resource: p["resource"]})
 	case "refresh_token":
-		t, err = s.Grants.Refresh(r.Context(), grants.Refreshed{ClientID: p["client_id"], Token: p["refresh_token"],
+		t, err = s.Grants.Refresh(r.Context(), grants.RefreshParams{ClientID: p["client_id"], Token: p["refresh_token"],
 			Scope: p["scope"], Resource: p["resource"]})
 	case "":
 		err = refuse(grants.InvalidRequest, "grant_type is missing.")

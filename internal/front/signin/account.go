@@ -76,8 +76,8 @@ func (p *Pages) showAccount(w http.ResponseWriter, r *http.Request, v web.Visito
 func (p *Pages) accountPage(w http.ResponseWriter, r *http.Request, v web.Visitor, status int, name *web.Form,
 	problem string) (err error) {
 	ctx := r.Context()
-	a := account{User: v.User, Name: name, Problem: problem, Provider: p.Users.OIDC(),
-		PasskeysWork: p.Users.PasskeysWork()}
+	a := account{User: v.User, Name: name, Problem: problem, Provider: p.Users.OIDCName(),
+		PasskeysWork: p.Users.PasskeysEnabled()}
 	if r.Method == http.MethodGet {
 		a.Done = said(r)
 	}

@@ -120,7 +120,7 @@ func (p *Pages) programsPage(w http.ResponseWriter, r *http.Request, v web.Visit
 			x.MayLimit = a.Scopes.Has(teams.ApprovalsWrite)
 			x.MayRevoke = a.Scopes.Has(teams.GrantsWrite) || g.UserID == v.User.ID
 		}
-		x.May = grants.Words(g.May(may), g.Limits.Any())
+		x.May = grants.DescribeScopes(g.AllowedScopes(may), g.Limits.Any())
 		of.Programs = append(of.Programs, x)
 	}
 	return p.Site.Show(w, r, status, programsPage, of)

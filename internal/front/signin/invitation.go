@@ -49,7 +49,7 @@ func (p *Pages) invitation(r *http.Request) (of invitation, v web.Visitor, err e
 		return of, v, err
 	}
 	of.Team, of.Means, of.Path = of.TeamName, means[of.Role], invitationPath+token
-	of.Form, of.Provider = joinForm(), p.Users.OIDC()
+	of.Form, of.Provider = joinForm(), p.Users.OIDCName()
 	if of.By.Kind == teams.UserActor {
 		switch u, err := p.Users.Get(ctx, of.By.ID); {
 		case err == nil && u.Name != "":

@@ -53,7 +53,7 @@ func (p *Pages) link(w http.ResponseWriter, r *http.Request, v web.Visitor) erro
 	}
 	p.Site.Keep(w, "oidc", flow.Cookie, oidcLasts)
 	p.keepNext(w, linking)
-	return p.Site.Show(w, r, http.StatusOK, leavePage, struct{ Provider, URL string }{p.Users.OIDC(), flow.URL})
+	return p.Site.Show(w, r, http.StatusOK, leavePage, struct{ Provider, URL string }{p.Users.OIDCName(), flow.URL})
 }
 
 func (p *Pages) unlink(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
@@ -154,7 +154,7 @@ func (p *Pages) unknown(w http.ResponseWriter, r *http.Request, who *users.Perso
 		}
 		return err
 	})
-	if err := p.Users.Taken(err); err != nil {
+	if err := p.Users.AddressError(err); err != nil {
 		return err
 	}
 	return p.enter(w, r, users.Outcome{Token: token}, next)

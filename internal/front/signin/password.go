@@ -58,7 +58,7 @@ func (p *Pages) signInPage(w http.ResponseWriter, r *http.Request, status int, f
 		Form                 *web.Form
 		Next, Done, Provider string
 		Passkeys             bool
-	}{f, web.Local(next), said(r), p.Users.OIDC(), p.Users.PasskeysWork()}, web.Script(passkeysJS))
+	}{f, web.Local(next), said(r), p.Users.OIDCName(), p.Users.PasskeysEnabled()}, web.Script(passkeysJS))
 }
 
 func (p *Pages) showSignIn(w http.ResponseWriter, r *http.Request) error {
@@ -160,7 +160,7 @@ func (p *Pages) forgot(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	err = p.Users.AskReset(r.Context(), typed.Get("email"), client(r))
+	err = p.Users.RequestReset(r.Context(), typed.Get("email"), client(r))
 	if err == nil {
 		return web.Redirect(w, r, "/sign-in?done=reset-asked")
 	}

@@ -133,7 +133,7 @@ func (p *Pages) makeOwner(r *http.Request, token string, o owner) (session strin
 		session, err = p.Users.StartIn(ctx, tx, u, "setup", client(r))
 		return err
 	})
-	return session, p.Users.Taken(err)
+	return session, p.Users.AddressError(err)
 }
 
 // named gives a fault of the field `name` to another field of the form.

@@ -38,7 +38,7 @@ func TestSetUp(t *testing.T) {
 			"ada@acme.example", "Acme")
 		ada, err := x.users.ByEmail(t.Context(), "ada@acme.example")
 		x.Must(err)
-		if m, err := x.members.Of(t.Context(), ada.ID); err != nil || len(m) != 1 || m[0].Role != teams.Owner ||
+		if m, err := x.members.ListByUser(t.Context(), ada.ID); err != nil || len(m) != 1 || m[0].Role != teams.Owner ||
 			m[0].TeamID != x.Acme.TeamID {
 			t.Errorf("%+v, error %v", m, err)
 		}

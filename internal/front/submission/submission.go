@@ -99,7 +99,7 @@ func (c *session) Auth(ctx context.Context, username, password string) error {
 		return smtpserver.Refuse(535, "5.7.8", "Use the user name postrider and an API key as the password")
 	}
 	from := c.address()
-	if c.s.guess.Over(from, guessesPerSecond) && !c.s.p.Teams.Knows(password) {
+	if c.s.guess.Over(from, guessesPerSecond) && !c.s.p.Teams.IsCached(password) {
 		return smtpserver.Refuse(454, "4.7.0", "Too many unknown API keys, try again in a second")
 	}
 	who, err := c.s.p.Teams.Authenticate(ctx, password)

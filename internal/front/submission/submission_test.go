@@ -497,13 +497,13 @@ func TestTokens(t *testing.T) {
 		hash := sha256.Sum256([]byte(verifier))
 		for resource, works := range map[string]bool{"": true, testnode.PublicURL: true,
 			testnode.PublicURL + "/mcp": false} {
-			r, err := f.Grants.Ask(ctx, grants.Params{ClientID: grants.CLI, ResponseType: "code",
+			r, err := f.Grants.CheckRequest(ctx, grants.Params{ClientID: grants.CLI, ResponseType: "code",
 				RedirectURI: redirect, Resource: resource, ChallengeMethod: "S256",
 				Challenge: base64.RawURLEncoding.EncodeToString(hash[:])})
 			f.Must(err)
 			code, _, err := f.Grants.Approve(ctx, r, f.Acme)
 			f.Must(err)
-			tokens, err := f.Grants.Exchange(ctx, grants.Exchanged{ClientID: grants.CLI, Code: code,
+			tokens, err := f.Grants.Exchange(ctx, grants.ExchangeParams{ClientID: grants.CLI, Code: code,
 				RedirectURI: redirect, Verifier: verifier})
 			f.Must(err)
 			if _, err := f.client(tokens.Access); (err == nil) != works ||

@@ -70,7 +70,7 @@ func (s *Site) visitor(ctx context.Context, token string) (v Visitor, ok bool, e
 		return Visitor{}, false, nil
 	}
 	if err == nil {
-		v.Teams, err = s.members.Of(ctx, v.User.ID)
+		v.Teams, err = s.members.ListByUser(ctx, v.User.ID)
 	}
 	return v, err == nil, err
 }

@@ -154,7 +154,7 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 		Queue: n.Queue, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys, Guard: n.Guard, Domains: n.Domains,
 		Suppressions: n.Suppressions, Teams: n.Teams, Contents: n.Contents, Contacts: n.Contacts,
 		Templates: n.Templates, Volume: n.Volume, Log: n.Log})
-	n.Emails.Budget, n.Emails.Affords = n.Grants.Spend, n.Grants.Affords
+	n.Emails.Budget, n.Emails.Affords = n.Grants.ConsumeLimits, n.Grants.CheckEach
 	n.Approvals = approvals.New(PublicURL, approvals.Parts{DB: d, Recorder: n.Recorder, Emails: n.Emails,
 		Grants: n.Grants, Members: n.Members, Teams: n.Teams, Audit: n.Audit})
 	n.Domains.PendingScheduled = n.Emails.HasScheduledFrom

@@ -327,7 +327,7 @@ func TestDocument(t *testing.T) {
 			Properties: map[string]scalar.Value{"plan": scalar.OfText("pro")}, Segments: []string{segment.ID},
 			Topics: []contacts.Choice{{TopicID: topic.ID, Subscription: contacts.OptOut}}})
 		f.Must(err)
-		f.Update(func(tx *db.Tx) error { f.Contacts.Mailed(ctx, tx, acme, []string{c.ID}); return nil })
+		f.Update(func(tx *db.Tx) error { f.Contacts.RecordMailed(ctx, tx, acme, []string{c.ID}); return nil })
 		f.settled("ann@one.example")
 		shared := f.Send(testnode.Hello("Ann <ANN@one.example>", "bo@one.example"))
 		f.Happen(events.Event{TeamID: acme, EmailID: shared, Type: events.EmailBounced, Recipient: "bo@one.example",

@@ -227,7 +227,7 @@ func (s *Service) verify(ctx context.Context, purpose, token string, n int) ([]s
 	if err != nil || len(parts) != n {
 		return nil, fault.NotFoundf("There is nothing at this address.")
 	}
-	return parts, s.p.Teams.LinksWork(ctx, parts[0])
+	return parts, s.p.Teams.CheckActive(ctx, parts[0])
 }
 
 // Sweep deletes blobs older than a day that no row refers to: their messages were refused in the end, or deleted. It is

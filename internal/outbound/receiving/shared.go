@@ -53,7 +53,7 @@ func (s *Service) Shared(ctx context.Context, token string) (*Shared, error) {
 	if err := s.p.Keys.VerifyJWT(sharePurpose, token, time.Now(), &c); err != nil {
 		return nil, fault.NotFoundf("This link is not valid, or it has expired.")
 	}
-	if err := s.p.Teams.LinksWork(ctx, c.Team); err != nil {
+	if err := s.p.Teams.CheckActive(ctx, c.Team); err != nil {
 		return nil, err
 	}
 	e, err := getEmail(ctx, s.p.DB.Reader, c.Team, c.Email)

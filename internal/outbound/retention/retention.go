@@ -103,7 +103,7 @@ func (s *Service) each(ctx context.Context, do func(*task)) error {
 			return err
 		}
 		for _, team := range some {
-			kept := team.Within(s.most)
+			kept := team.Effective(s.most)
 			for i := range s.rules {
 				if d := s.rules[i].Kept(kept); d > 0 {
 					do(&task{rule: &s.rules[i], teamID: team.TeamID, before: now.Add(-d)})

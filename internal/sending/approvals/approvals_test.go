@@ -59,14 +59,14 @@ func (f *fixture) granted(by teams.Actor, l grants.Limits) teams.Actor {
 	c, err := f.Grants.Register(ctx, grants.NewClient{Name: "Notes", RedirectURIs: []string{redirect}})
 	f.Must(err)
 	hash := sha256.Sum256([]byte(verifier))
-	r, err := f.Grants.Ask(ctx, grants.Params{ClientID: c.ID, ResponseType: "code", RedirectURI: redirect,
+	r, err := f.Grants.CheckRequest(ctx, grants.Params{ClientID: c.ID, ResponseType: "code", RedirectURI: redirect,
 		Scope: "emails:send templates:write", Challenge: base64.RawURLEncoding.EncodeToString(hash[:]),
 		ChallengeMethod: "S256"})
 	f.Must(err)
 	r.Limits = l
 	code, _, err := f.Grants.Approve(ctx, r, by)
 	f.Must(err)
-	tokens, err := f.Grants.Exchange(ctx, grants.Exchanged{ClientID: c.ID, Code: code, RedirectURI: redirect,
+	tokens, err := f.Grants.Exchange(ctx, grants.ExchangeParams{ClientID: c.ID, Code: code, RedirectURI: redirect,
 		Verifier: verifier})
 	f.Must(err)
 	program, err := f.Teams.Authenticate(ctx, tokens.Access)

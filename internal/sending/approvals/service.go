@@ -79,7 +79,7 @@ type remember = func(ctx context.Context, tx *db.Tx, id string) error
 func (s *Service) request(ctx context.Context, by teams.Actor, in emails.Send, remember remember) (a Approval, err error) {
 	fixed, recipients, err := s.emails.Snapshot(ctx, by, in)
 	if err == nil {
-		err = s.grants.Fits(ctx, by, recipients)
+		err = s.grants.CheckLimits(ctx, by, recipients)
 	}
 	if err != nil {
 		return a, err
@@ -217,7 +217,7 @@ func (s *Service) asker(ctx context.Context, a *Approval) (as teams.Actor, err e
 	gone := ""
 	switch a.Actor.Kind {
 	case teams.GrantActor:
-		return s.grants.Acting(ctx, a.TeamID, a.Actor.ID)
+		return s.grants.CurrentActor(ctx, a.TeamID, a.Actor.ID)
 	case teams.KeyActor:
 		as, err = s.teams.KeyActor(ctx, a.TeamID, a.Actor.ID)
 		gone = "The API key that asked has been deleted."

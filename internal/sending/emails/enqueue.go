@@ -54,7 +54,7 @@ type MailingRecipient struct {
 	Values  render.Values // ignored by a Mailing that has its variables already
 
 	// ContactID is the contact that the email is for, "" for none. Its address and Refused, why it may not be mailed, are
-	// then what [contacts.Service.Current] says in the same transaction: Enqueue does not look it up again.
+	// then what [contacts.Service.AudienceMembers] says in the same transaction: Enqueue does not look it up again.
 	ContactID string
 	Refused   contacts.Refusal
 }

@@ -50,7 +50,7 @@ func (s *Service) Download(ctx context.Context, token string) (Attachment, io.Re
 	if err != nil || len(parts) != 3 {
 		return Attachment{}, nil, fault.NotFoundf("Attachment not found")
 	}
-	if err := s.teams.LinksWork(ctx, parts[0]); err != nil {
+	if err := s.teams.CheckActive(ctx, parts[0]); err != nil {
 		return Attachment{}, nil, err
 	}
 	a, err := getAttachment(ctx, s.d.Reader, parts[0], parts[1], parts[2])
@@ -129,7 +129,7 @@ func (s *Service) Shared(ctx context.Context, token string) (Email, []Attachment
 	if err := s.keys.VerifyJWT(sharePurpose, token, time.Now(), &c); err != nil {
 		return Email{}, nil, fault.NotFoundf("This link is not valid, or it has expired.")
 	}
-	if err := s.teams.LinksWork(ctx, c.Team); err != nil {
+	if err := s.teams.CheckActive(ctx, c.Team); err != nil {
 		return Email{}, nil, err
 	}
 	e, err := s.Get(ctx, c.Team, c.Email)

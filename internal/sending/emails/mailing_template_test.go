@@ -23,7 +23,7 @@ func (s *stencil) automated(contactID string, in emails.ByTemplate) emails.Enque
 	s.Must(err)
 	var entered []emails.EnqueueResult
 	s.Must(s.DB.Update(ctx, func(tx *db.Tx) error {
-		now, err := s.Contacts.Current(ctx, tx.Reader, s.Acme.TeamID, in.TopicID, []string{contactID})
+		now, err := s.Contacts.AudienceMembers(ctx, tx.Reader, s.Acme.TeamID, in.TopicID, []string{contactID})
 		if err != nil {
 			return err
 		}

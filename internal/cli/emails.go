@@ -161,7 +161,7 @@ func (n *node) addressErasers() []erasure.Eraser {
 // receivedFrom reads what a team received from an address, for the export of all that is stored about it.
 func (n *node) receivedFrom(ctx context.Context, teamID string, a erasure.Address, after string) (
 	[]privacy.ReceivedPart, string, error) {
-	some, next, err := n.receiving.PartFrom(ctx, teamID, a, after)
+	some, next, err := n.receiving.BatchFrom(ctx, teamID, a, after)
 	var parts []privacy.ReceivedPart
 	for _, e := range some {
 		parts = append(parts, privacy.ReceivedPart{ID: e.ID, CreatedAt: privacy.Stamp(e.CreatedAt), From: e.From, To: e.To,

@@ -424,7 +424,7 @@ func (n *node) build(keys *keyring.Keyring, asked resolve.Resolver) error {
 		n.runner.Handle(n.teams.EraseJobs(n.queue, n.erasers...))
 		n.runner.Cron(jobs.Cron{Name: "webhooks", Every: time.Hour, Run: hooks.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "idempotency", Every: time.Hour, Run: n.emails.Sweep})
-		n.runner.Cron(jobs.Cron{Name: "metrics", Every: time.Minute, Run: counters.Roll})
+		n.runner.Cron(jobs.Cron{Name: "metrics", Every: time.Minute, Run: counters.RollUp})
 		n.runner.Cron(jobs.Cron{Name: "live", Every: 5 * time.Minute, Run: n.live.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "requestlog", Every: time.Hour, Run: n.logs.Sweep})
 		n.runner.Cron(jobs.Cron{Name: "audit", Every: time.Hour, Run: n.audit.Sweep})

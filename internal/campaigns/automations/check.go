@@ -94,7 +94,7 @@ func (s *Service) checkTemplate(ctx context.Context, teamID string, r *engine.Re
 	case err != nil:
 		return fmt.Errorf("look for the template of a step: %w", err)
 	}
-	key := t.Lacks(r.Names)
+	key := t.MissingVariable(r.Names)
 	if key == "" {
 		return nil
 	}

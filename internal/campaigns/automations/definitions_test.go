@@ -125,7 +125,7 @@ func TestReferences(t *testing.T) {
 		ctx, teamID := t.Context(), n.Acme.TeamID
 		html := "<p>{{{NAME}}} {{{CODE}}}</p>"
 		news, err := n.Templates.Create(ctx, teamID, templates.NewTemplate{Name: "News", Alias: "news", HTML: &html,
-			From: "a@" + testnode.Domain, Subject: "s", Variables: []templates.Declared{{Key: "NAME", Type: "string"},
+			From: "a@" + testnode.Domain, Subject: "s", Variables: []templates.Declaration{{Key: "NAME", Type: "string"},
 				{Key: "CODE", Type: "number", Fallback: scalar.OfNumber(1)}}})
 		n.Must(err)
 		_, err = n.Templates.Publish(ctx, teamID, news.ID)

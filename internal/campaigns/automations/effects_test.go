@@ -26,7 +26,7 @@ func TestEffects(t *testing.T) {
 		s.Must(err)
 		segment, err := s.Contacts.CreateSegment(ctx, team, contacts.NewSegment{Name: "Customers"})
 		s.Must(err)
-		s.template("receipt", "For {{{PLAN}}}", templates.Declared{Key: "PLAN", Type: "string"})
+		s.template("receipt", "For {{{PLAN}}}", templates.Declaration{Key: "PLAN", Type: "string"})
 		id := s.graph(automations.NewAutomation{}, links("start first", "first update", "update pro", "pro add condition_met",
 			"add mail", "mail call", "call delete", "delete after", "after rename", "rename end"), trigger("paid"),
 			step("first", engine.SendEmail, `{"template": {"id": "receipt", "variables": {"PLAN":
@@ -92,7 +92,7 @@ func TestStepsThatFail(t *testing.T) {
 		_, err = s.Contacts.CreateProperty(ctx, team, contacts.NewProperty{Name: "city", Type: scalar.String})
 		s.Must(err)
 		s.template("gone", "x")
-		s.template("needs", "x", templates.Declared{Key: "NAME", Type: "string"})
+		s.template("needs", "x", templates.Declaration{Key: "NAME", Type: "string"})
 		cases := []struct {
 			name, step string
 			harm       func()

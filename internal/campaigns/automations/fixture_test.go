@@ -69,7 +69,7 @@ func eachTraced(t *testing.T, f func(t *testing.T, s *fixture)) {
 func (s *fixture) between(act func()) { s.trace.Before("FROM teams", act) }
 
 // template publishes a template with a subject, by its alias.
-func (s *fixture) template(alias, subject string, vars ...templates.Declared) {
+func (s *fixture) template(alias, subject string, vars ...templates.Declaration) {
 	s.T.Helper()
 	text := "<p>Dear reader"
 	for _, v := range vars {

@@ -111,7 +111,7 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 		},
 		Received: func(ctx context.Context, teamID string, a erasure.Address, after string) ([]privacy.ReceivedPart, string,
 			error) {
-			some, next, err := s.Receiving.PartFrom(ctx, teamID, a, after)
+			some, next, err := s.Receiving.BatchFrom(ctx, teamID, a, after)
 			var parts []privacy.ReceivedPart
 			for _, e := range some {
 				parts = append(parts, privacy.ReceivedPart{ID: e.ID, CreatedAt: privacy.Stamp(e.CreatedAt), From: e.From,

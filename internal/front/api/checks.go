@@ -85,7 +85,7 @@ type checkTemplateIn struct {
 
 // checkTemplate checks an email that would be sent with a template.
 func (a *API) checkTemplate(ctx context.Context, c *Call, in checkTemplateIn) (emailChecksWire, error) {
-	filling := templates.Filling{Version: in.Version, Variables: valuesOf(in.Variables), From: in.From,
+	filling := templates.RenderOptions{Version: in.Version, Variables: valuesOf(in.Variables), From: in.From,
 		UnsubscribeURL: a.Services.Emails.ExampleUnsubscribeURL()}
 	r, err := a.Services.Templates.Render(ctx, c.TeamID, c.Param("template"), filling)
 	if err != nil {
@@ -152,7 +152,7 @@ func (a *API) checkedSender(ctx context.Context, c *Call, name string) (s prefli
 	case sender.Sandbox:
 		return preflight.Sender{Sandbox: true, SignedBy: name}, nil
 	}
-	d, err := a.Services.Domains.Named(ctx, c.TeamID, name)
+	d, err := a.Services.Domains.GetByName(ctx, c.TeamID, name)
 	switch {
 	case fault.KindOf(err) == fault.NotFound && err != nil:
 		return s, nil

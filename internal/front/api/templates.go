@@ -46,10 +46,10 @@ type variableIn struct {
 	FallbackValue scalarValue `json:"fallback_value,omitzero" doc:"For emails that give no value; without it they must."`
 }
 
-func declared(in []variableIn) []templates.Declared {
-	all := make([]templates.Declared, len(in))
+func declared(in []variableIn) []templates.Declaration {
+	all := make([]templates.Declaration, len(in))
 	for i, v := range in {
-		all[i] = templates.Declared{Key: v.Key, Type: v.Type, Fallback: v.FallbackValue.Value}
+		all[i] = templates.Declaration{Key: v.Key, Type: v.Type, Fallback: v.FallbackValue.Value}
 	}
 	return all
 }
@@ -152,7 +152,7 @@ type TemplateText struct {
 }
 
 func versionToText(v *templates.Version) TemplateText {
-	t := TemplateText{orNull(v.From), orNull(v.Subject), v.ReplyTo, v.HTML, v.Shown(), []variableWire{}}
+	t := TemplateText{orNull(v.From), orNull(v.Subject), v.ReplyTo, v.HTML, v.PlainOrConverted(), []variableWire{}}
 	for _, d := range v.Variables {
 		t.Variables = append(t.Variables, variableWire{d.ID, d.Key, string(d.Type), scalarValue{d.Fallback},
 			dbTime(d.CreatedAt), dbTime(d.UpdatedAt)})
@@ -256,7 +256,7 @@ type renderTemplateOut struct {
 
 func (a *API) renderTemplate(ctx context.Context, c *Call, in renderTemplateIn) (renderTemplateOut, error) {
 	r, err := a.Services.Templates.Render(ctx, c.TeamID, c.Param("template"),
-		templates.Filling{Version: in.Version, Variables: valuesOf(in.Variables)})
+		templates.RenderOptions{Version: in.Version, Variables: valuesOf(in.Variables)})
 	c.done = r.Close
 	return renderTemplateOut{"rendered_template", orNull(r.Subject), orNull(r.From), r.ReplyTo, r.HTML, r.Text}, err
 }

@@ -22,7 +22,7 @@ func TLSAsk(d *domains.Service, log *slog.Logger, own ...string) http.Handler {
 		if host == "" {
 			ok = false
 		} else if !ok {
-			ok, err = d.Tracks(r.Context(), host)
+			ok, err = d.IsTrackingHost(r.Context(), host)
 		}
 		switch {
 		case err != nil && r.Context().Err() == nil:

@@ -56,7 +56,7 @@ func (s *SuppressionRow) lines(w *table) {
 func (s *Service) Suppressions(teamID string, origin suppressions.Origin) *Export {
 	return &Export{Name: "suppressions", columns: []string{"email", "origin", "source_id", "created_at", "id"},
 		part: func(ctx context.Context, after string) ([]row, string, error) {
-			some, next, err := s.suppressions.Part(ctx, teamID, origin, after)
+			some, next, err := s.suppressions.Batch(ctx, teamID, origin, after)
 			return rowsOf(some, next, err, func(x *suppressions.Suppression) row {
 				return &SuppressionRow{x.ID, x.Address, string(x.Origin), orNull(x.SourceID), stamp(x.CreatedAt)}
 			})

@@ -74,7 +74,7 @@ func (s *Service) remove(ctx context.Context, teamID string, some []stored, coun
 			gone = append(gone, e.id)
 		}
 		if countersStay {
-			if gone, err = metrics.Keep(ctx, tx, teamID, gone); err != nil {
+			if gone, err = metrics.RetainCounts(ctx, tx, teamID, gone); err != nil {
 				return err
 			}
 		}

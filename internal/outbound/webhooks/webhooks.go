@@ -87,16 +87,18 @@ func Types() []events.Type {
 		events.DomainDeleted, events.SuppressionAdded, events.SuppressionRemoved, events.BroadcastPaused}
 }
 
-// Named returns the events that an endpoint gets only if it selects them by name: they are no part of the reference, and
+// OptInTypes returns the events that an endpoint gets only if it selects them by name: they are no part of the reference, and
 // strict receivers know a closed set.
-func Named() []events.Type { return []events.Type{events.ApprovalRequested, events.ApprovalDecided} }
+func OptInTypes() []events.Type {
+	return []events.Type{events.ApprovalRequested, events.ApprovalDecided}
+}
 
 // Endpoint is a URL to which a team's events are sent.
 type Endpoint struct {
 	ID             string
 	TeamID         string
 	URL            string
-	Events         []events.Type // nil means all but those of Named
+	Events         []events.Type // nil means all but those of OptInTypes
 	Status         Status
 	Secret         string // whsec_ and base64; only set when a single endpoint is read
 	DisabledReason string // empty unless it was disabled for failing
@@ -152,7 +154,7 @@ func checkEvents(names []string) ([]events.Type, error) {
 	if len(names) == 0 || len(names) > maxEvents {
 		return nil, fault.Invalidf("events", "The `events` field must have 1 to %d event types.", maxEvents)
 	}
-	known := append(Types(), Named()...)
+	known := append(Types(), OptInTypes()...)
 	var all []events.Type
 	var unknown []string
 	for _, name := range names {

@@ -422,7 +422,7 @@ func TestTemplateIsFixed(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
 		made, err := f.Templates.Create(ctx, f.Acme.TeamID, templates.NewTemplate{Name: "Hello", Alias: "hello",
-			HTML: new("<p>Hello {{{NAME}}}, {{{POSTRIDER_UNSUBSCRIBE_URL}}}</p>"), Variables: []templates.Declared{
+			HTML: new("<p>Hello {{{NAME}}}, {{{POSTRIDER_UNSUBSCRIBE_URL}}}</p>"), Variables: []templates.Declaration{
 				{Key: "NAME", Type: "string"}}})
 		f.Must(err)
 		_, err = f.Templates.Publish(ctx, f.Acme.TeamID, made.ID)

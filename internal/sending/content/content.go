@@ -192,20 +192,20 @@ func (c *Compiled) HasHTML() bool { return c.html != nil && c.html.Source() != "
 // Text is the text of one email if it was given, or nil.
 func (c *Compiled) Text(v render.Values) *string { return fill(c.text, v) }
 
-// Parts are the HTML and the text of one email as they are sent. The text is made from the HTML if none was given.
-func (c *Compiled) Parts(v render.Values) (html, text string) {
+// Bodies are the HTML and the text of one email as they are sent. The text is made from the HTML if none was given.
+func (c *Compiled) Bodies(v render.Values) (html, text string) {
 	if c.html != nil {
 		html = c.html.Fill(v)
 	}
 	return html, c.textOf(v, html)
 }
 
-// Tracked is Parts with other links, and with a pixel, in the HTML; see [render.HTML.Track]. The text has the links of
+// TrackedBodies is Bodies with other links, and with a pixel, in the HTML; see [render.HTML.Track]. The text has the links of
 // the author.
-func (c *Compiled) Tracked(v render.Values, link func(dst, target []byte) ([]byte, bool),
+func (c *Compiled) TrackedBodies(v render.Values, link func(dst, target []byte) ([]byte, bool),
 	pixel func(dst []byte) []byte) (html, text string) {
 	if !c.HasHTML() {
-		return c.Parts(v)
+		return c.Bodies(v)
 	}
 	if c.text == nil && !c.html.Fixed() {
 		html = c.html.Fill(v)
@@ -237,7 +237,7 @@ func fill(t *render.Template, v render.Values) *string {
 // Size is the size of the HTML and the given text of one email, in octets, or that of the templates if it is larger:
 // these are in memory, too.
 func (c *Compiled) Size(v render.Values) (n int64) {
-	for _, t := range c.bodies() {
+	for _, t := range c.bodyTemplates() {
 		n += int64(t.Len(v))
 	}
 	return max(n, c.size)
@@ -245,7 +245,7 @@ func (c *Compiled) Size(v render.Values) (n int64) {
 
 // Empty reports whether nothing is left of the HTML and the text of one email.
 func (c *Compiled) Empty(v render.Values) bool {
-	return !slices.ContainsFunc(c.bodies(), func(t *render.Template) bool { return t.Len(v) > 0 })
+	return !slices.ContainsFunc(c.bodyTemplates(), func(t *render.Template) bool { return t.Len(v) > 0 })
 }
 
 // Placeholders is the number of placeholders. Each takes some memory of its own.
@@ -268,8 +268,8 @@ func (c *Compiled) has(name string) bool {
 // needed.
 func (c *Compiled) Optional(name string) bool { return c.names[name] }
 
-// Used returns those values whose names occur in the content. If all do, it returns v itself.
-func (c *Compiled) Used(v render.Values) render.Values {
+// UsedValues returns those values whose names occur in the content. If all do, it returns v itself.
+func (c *Compiled) UsedValues(v render.Values) render.Values {
 	for name := range v {
 		if !c.has(name) {
 			used := maps.Clone(v)
@@ -293,11 +293,11 @@ func (c *Compiled) templates() (all []*render.Template) {
 			all = append(all, &list[i])
 		}
 	}
-	return append(all, c.bodies()...)
+	return append(all, c.bodyTemplates()...)
 }
 
-// bodies are the HTML and the text, as far as they were given.
-func (c *Compiled) bodies() (all []*render.Template) {
+// bodyTemplates are the HTML and the text, as far as they were given.
+func (c *Compiled) bodyTemplates() (all []*render.Template) {
 	if c.html != nil {
 		all = append(all, &c.html.Template)
 	}

@@ -42,7 +42,7 @@ func TestUsedWhileItIsSwept(t *testing.T) {
 	}
 	swept := make(chan error, 1)
 	err = d.Update(ctx, func(tx *db.Tx) error {
-		s.Use(ctx, tx, k.Ref) // as Enqueue does
+		s.MarkUsed(ctx, tx, k.Ref) // as Enqueue does
 		if _, err := tx.Exec(ctx, `SELECT 1`); err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func TestUsesAreNoted(t *testing.T) {
 		k, err := s.Get(t.Context(), "team", c.ID)
 		if err == nil {
 			err = d.Update(t.Context(), func(tx *db.Tx) error {
-				s.Use(t.Context(), tx, k.Ref)
+				s.MarkUsed(t.Context(), tx, k.Ref)
 				return nil
 			})
 		}
@@ -171,7 +171,7 @@ func TestSweptLate(t *testing.T) {
 		if more, err := s.Unused(ctx, "team", read[0]); err != nil || len(more) > 0 {
 			t.Errorf("after the last come %v, %v", more, err)
 		}
-		if err := s.Narrow(ctx, read[0], read[0].Until()); err != nil {
+		if err := s.AdvanceFrom(ctx, read[0], read[0].Until()); err != nil {
 			t.Fatal(err)
 		}
 		left := func() (n int) {

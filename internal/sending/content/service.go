@@ -102,7 +102,7 @@ func (s *Service) remember(c *Compiled) {
 func (c *Compiled) weight() int64 {
 	n := c.size + int64(len(c.made)) + perPlaceholder*int64(c.placeholders) + perName*int64(len(c.names)) + 2048
 	if c.html != nil {
-		n += perLink*int64(c.html.Links()) + int64(c.html.TargetOctets())
+		n += perLink*int64(c.html.Links()) + int64(c.html.TargetBytes())
 	}
 	return n
 }
@@ -128,10 +128,10 @@ func (u *use) covers(now time.Time) bool {
 	return u != nil && now.Sub(u.at).Abs() < usedEvery && time.Since(u.since) < usedEvery
 }
 
-// Use records in the caller's transaction that an email with the content is inserted, so that the content is not
+// MarkUsed records in the caller's transaction that an email with the content is inserted, so that the content is not
 // deleted. A process writes at most once an hour for each content; when it writes and the content is gone, the
 // transaction fails with a NotFound fault.
-func (s *Service) Use(ctx context.Context, tx *db.Tx, c Ref) {
+func (s *Service) MarkUsed(ctx context.Context, tx *db.Tx, c Ref) {
 	if now := tx.Now(); !c.used.Load().covers(now) {
 		setUsed(ctx, tx, c.TeamID, c.ID, now)
 		noted := &use{at: now, since: time.Now()}
@@ -167,8 +167,8 @@ func (s *Service) Unused(ctx context.Context, teamID string, after Unused) ([]Un
 	return unused(ctx, s.d.Reader, teamID, s.d.Now().Add(-usedSlack), after)
 }
 
-// Narrow notes that no email before an id has the content. It does nothing if the content was used since it was read.
-func (s *Service) Narrow(ctx context.Context, u Unused, from string) error {
+// AdvanceFrom notes that no email before an id has the content. It does nothing if the content was used since it was read.
+func (s *Service) AdvanceFrom(ctx context.Context, u Unused, from string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error { return narrow(ctx, tx, u, from) })
 }
 

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Tracks reports whether a host, in ASCII and lower case, is that of some domain's tracked links: one whose record
+// IsTrackingHost reports whether a host, in ASCII and lower case, is that of some domain's tracked links: one whose record
 // was found at any time, so that links to it may have been sent. It takes no team, because whoever asks knows only the
 // host.
-func (s *Service) Tracks(ctx context.Context, host string) (bool, error) {
+func (s *Service) IsTrackingHost(ctx context.Context, host string) (bool, error) {
 	label, parent, _ := strings.Cut(host, ".")
 	if len(host) > 253 || !isLabel(label, 63) || !isHostname(parent) {
 		return false, nil

@@ -24,7 +24,7 @@ func TestVerifiedDomainTracks(t *testing.T) {
 			if err != nil || from.Tracking != want {
 				t.Errorf("%s: tracks %+v, %v, want %+v", name, from.Tracking, err, want)
 			}
-			if tracks, err := n.Domains.Tracks(t.Context(), "links."+name); err != nil || !tracks {
+			if tracks, err := n.Domains.IsTrackingHost(t.Context(), "links."+name); err != nil || !tracks {
 				t.Errorf("%s: %v, %v", name, tracks, err)
 			}
 		}
@@ -40,7 +40,7 @@ func TestTracksForgets(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		const host = "links.shop.example"
 		for _, want := range []bool{false, true} {
-			if tracks, err := n.Domains.Tracks(t.Context(), host); err != nil || tracks != want {
+			if tracks, err := n.Domains.IsTrackingHost(t.Context(), host); err != nil || tracks != want {
 				t.Errorf("%v, %v, want %v", tracks, err, want)
 			}
 			n.Verified(n.Acme.TeamID, domains.NewDomain{Name: "shop.example", TrackingSubdomain: "links"})
@@ -51,7 +51,7 @@ func TestTracksForgets(t *testing.T) {
 			return nil
 		})
 		testnode.Until(t, "what is remembered is looked up again", func() bool {
-			tracks, err := n.Domains.Tracks(t.Context(), host)
+			tracks, err := n.Domains.IsTrackingHost(t.Context(), host)
 			return err == nil && !tracks
 		})
 	})
@@ -66,7 +66,7 @@ func TestTrackingSubdomainTakenUpAgain(t *testing.T) {
 		works := func(after, label string, want bool) {
 			t.Helper()
 			host := label + "." + name
-			if tracks, err := n.Domains.Tracks(t.Context(), host); err != nil || tracks != want {
+			if tracks, err := n.Domains.IsTrackingHost(t.Context(), host); err != nil || tracks != want {
 				t.Errorf("%s: %s tracks: %v, %v, want %v", after, host, tracks, err, want)
 			}
 			registered := n.Count(`SELECT COUNT(*) FROM domain_names WHERE name = $1 AND domain_id = $2`, host, d.ID)

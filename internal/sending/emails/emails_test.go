@@ -167,7 +167,7 @@ func TestSuppressedRecipients(t *testing.T) {
 			f.Happen(events.Event{TeamID: f.Acme.TeamID, EmailID: some, Type: events.EmailBounced, Recipient: address,
 				Data: b})
 		}
-		found, err := f.Suppressions.Among(t.Context(), f.DB.Reader, f.Acme.TeamID, []string{"hard@one.example",
+		found, err := f.Suppressions.Suppressed(t.Context(), f.DB.Reader, f.Acme.TeamID, []string{"hard@one.example",
 			"soft@one.example", "play@one.example"})
 		if err != nil || len(found) != 1 || found["hard@one.example"].SourceID != some {
 			t.Errorf("suppressed %+v, %v", found, err)

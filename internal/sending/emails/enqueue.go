@@ -139,7 +139,7 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 			unknown = append(unknown, list[i].Key())
 		}
 	}
-	blocked, err := s.suppressions.Among(ctx, tx.Reader, m.by.TeamID, keys)
+	blocked, err := s.suppressions.Suppressed(ctx, tx.Reader, m.by.TeamID, keys)
 	if err != nil {
 		return nil, fmt.Errorf("look up suppressions: %w", err)
 	}
@@ -181,7 +181,7 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 	if err := s.volume.Count(ctx, tx, m.by.TeamID, n); err != nil {
 		return nil, err
 	}
-	s.contents.Use(ctx, tx, m.content.Ref)
+	s.contents.MarkUsed(ctx, tx, m.content.Ref)
 	var all []events.Event
 	for _, one := range some {
 		e, i, size := one.Email, one.at, one.size
@@ -265,7 +265,7 @@ func (s *Service) Mailable(ctx context.Context, teamID, from string) (func(addre
 // emailOf makes one email, whose texts have size octets, with sender, reply-to and subject filled in, as lists show
 // them.
 func (s *Service) emailOf(tx *db.Tx, m *Mailing, to MailingRecipient, size int64) (*Email, error) {
-	c, values := m.content, m.content.Used(to.Values)
+	c, values := m.content, m.content.UsedValues(to.Values)
 	octets := 0
 	for name, value := range values {
 		if octets += len(name) + len(value); octets > MaxValues {

@@ -48,7 +48,7 @@ func TestEmailOfAnAutomation(t *testing.T) {
 		ctx := t.Context()
 		s.published(templates.NewTemplate{Name: "Hello", Alias: "hello", From: "Acme <hello@acme.example>",
 			Subject: "Hello {{{NAME}}}", HTML: new(`<p>{{{NAME}}}</p><a href="{{{UNSUBSCRIBE_URL}}}">Leave</a>`),
-			Variables: []templates.Declared{{Key: "NAME", Type: "string"}}})
+			Variables: []templates.Declaration{{Key: "NAME", Type: "string"}}})
 		rita := s.contact("rita@one.example")
 		hello := emails.ByTemplate{TemplateID: "hello", To: rita.Address,
 			Variables: map[string]scalar.Value{"NAME": scalar.OfText("Rita")}}

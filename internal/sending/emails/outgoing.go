@@ -203,7 +203,7 @@ func (s *Service) DropSuppressed(ctx context.Context, o *Outgoing) (skipped []ev
 	if err != nil {
 		return nil, err
 	}
-	blocked, err := s.suppressions.Among(ctx, s.d.Reader, o.TeamID, keys)
+	blocked, err := s.suppressions.Suppressed(ctx, s.d.Reader, o.TeamID, keys)
 	if err != nil {
 		return nil, fmt.Errorf("look up suppressions for email %s: %w", o.ID, err)
 	}
@@ -394,9 +394,9 @@ func (o *Outgoing) bodyParts(values render.Values, l unsubscribeInfo, t *tracker
 	values = l.values(values)
 	switch c := o.body.shared; {
 	case c != nil && t != nil:
-		return c.Tracked(values, t.links(), t.pixels())
+		return c.TrackedBodies(values, t.links(), t.pixels())
 	case c != nil:
-		return c.Parts(values)
+		return c.Bodies(values)
 	}
 	html, text = l.fill(o.body.html), l.fill(o.body.text)
 	if o.body.parts&gaveText == 0 {

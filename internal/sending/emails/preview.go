@@ -41,7 +41,7 @@ func (s *Service) PreviewDraft(ctx context.Context, teamID string, in Send) (Pre
 	p := Preview{From: d.from, ReplyTo: d.ReplyTo, Subject: d.Subject, Headers: d.Headers, Bulk: isBulk(d.Headers)}
 	l := s.exampleUnsubscribeInfo(&Email{TopicID: d.TopicID})
 	if c != nil {
-		p.HTML, p.Text = c.Parts(l.values(d.values))
+		p.HTML, p.Text = c.Bodies(l.values(d.values))
 	} else {
 		p.setBodies(d.HTML, d.Text, l, true)
 	}
@@ -116,7 +116,7 @@ func (s *Service) PreviewSent(ctx context.Context, teamID, emailID string) (Prev
 	case err != nil:
 		return p, err
 	case shared != nil:
-		p.HTML, p.Text = shared.Parts(l.values(e.shared.values))
+		p.HTML, p.Text = shared.Bodies(l.values(e.shared.values))
 	default:
 		p.setBodies(e.HTML, e.Text, l, !e.isRaw)
 	}

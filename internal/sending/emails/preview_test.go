@@ -237,7 +237,7 @@ func TestPreviewOfATopic(t *testing.T) {
 				t.Errorf("a topic that is %s: %v; sent: %v", what, err, want)
 			}
 		}
-		r, err := s.Templates.Render(ctx, team, "leave", templates.Filling{UnsubscribeURL: example})
+		r, err := s.Templates.Render(ctx, team, "leave", templates.RenderOptions{UnsubscribeURL: example})
 		if err != nil || r.HTML != `<a href="`+example+`">leave</a>` {
 			t.Errorf("rendered %+v, %v", r, err)
 		}

@@ -88,7 +88,7 @@ func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, f
 	for _, r := range to {
 		keys = append(keys, r.Key())
 	}
-	blocked, err := s.suppressions.Among(ctx, s.d.Reader, e.TeamID, keys)
+	blocked, err := s.suppressions.Suppressed(ctx, s.d.Reader, e.TeamID, keys)
 	if err != nil {
 		return fmt.Errorf("look up suppressions: %w", err)
 	}

@@ -163,7 +163,7 @@ func (s *Service) removeTimelines(ctx context.Context, teamID string, before, af
 	var gone []string
 	if len(b.ids) > 0 {
 		err = s.d.Update(ctx, func(tx *db.Tx) (err error) {
-			if gone, err = metrics.Keep(ctx, tx, teamID, b.ids); err == nil && len(gone) > 0 {
+			if gone, err = metrics.RetainCounts(ctx, tx, teamID, b.ids); err == nil && len(gone) > 0 {
 				deleteIn(ctx, tx, timelineTables, teamID, gone)
 			}
 			return err
@@ -203,7 +203,7 @@ func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []st
 	err = s.d.Update(ctx, func(tx *db.Tx) (err error) {
 		gone, files = emailIDs, nil
 		if countersStay {
-			if gone, err = metrics.Keep(ctx, tx, teamID, emailIDs); err != nil || len(gone) == 0 {
+			if gone, err = metrics.RetainCounts(ctx, tx, teamID, emailIDs); err != nil || len(gone) == 0 {
 				return err
 			}
 		}

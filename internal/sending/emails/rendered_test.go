@@ -21,12 +21,12 @@ func TestRenderedAsSent(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		s.published(templates.NewTemplate{Name: "e", Alias: "e", From: "{{{escape A}}} <a@acme.example>",
 			Subject: "{{{escape A}}}", HTML: new("<p>{{{escape A}}} {{{A}}}</p>"),
-			Variables: []templates.Declared{{Key: "A", Type: "string"}}})
+			Variables: []templates.Declaration{{Key: "A", Type: "string"}}})
 		in := tea()
 		in.TemplateID, in.Variables = "e", map[string]scalar.Value{"A": scalar.OfText("Tom & 'Al'")}
 		emailID := s.Send(in)
 		sent := s.get(emailID)
-		r, err := s.Templates.Render(t.Context(), s.Acme.TeamID, "e", templates.Filling{Variables: in.Variables})
+		r, err := s.Templates.Render(t.Context(), s.Acme.TeamID, "e", templates.RenderOptions{Variables: in.Variables})
 		if err != nil || r.HTML != *sent.HTML || r.From != sent.From || r.Subject != sent.Subject ||
 			!strings.Contains(r.HTML, "Tom &amp; &#39;Al&#39; Tom & 'Al'") {
 			t.Errorf("rendered %+v, sent %+v, %v", r, sent, err)
@@ -43,7 +43,7 @@ func TestTooLargeToFill(t *testing.T) {
 		const places = 199
 		line := strings.Repeat("{{{A}}}", places)
 		many := slices.Repeat([]string{line + "@acme.example"}, 50)
-		declared := []templates.Declared{{Key: "A", Type: "string", Fallback: scalar.OfText("a")}}
+		declared := []templates.Declaration{{Key: "A", Type: "string", Fallback: scalar.OfText("a")}}
 		for field, n := range map[string]templates.NewTemplate{
 			"from":     {From: line + "@acme.example"},
 			"subject":  {From: "a@acme.example", Subject: line[:140*len("{{{A}}}")]},
@@ -66,7 +66,7 @@ func TestTooLargeToFill(t *testing.T) {
 				},
 				"check": func() error { _, err := s.Emails.PreviewDraft(t.Context(), s.Acme.TeamID, in); return err },
 				"render": func() error {
-					_, err := s.Templates.Render(t.Context(), s.Acme.TeamID, field, templates.Filling{Variables: in.Variables})
+					_, err := s.Templates.Render(t.Context(), s.Acme.TeamID, field, templates.RenderOptions{Variables: in.Variables})
 					return err
 				},
 			} {

@@ -307,7 +307,7 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 			addresses = append(addresses, r.Key())
 		}
 	}
-	blocked, err := s.suppressions.Among(ctx, s.d.Reader, by.TeamID, addresses)
+	blocked, err := s.suppressions.Suppressed(ctx, s.d.Reader, by.TeamID, addresses)
 	if err != nil {
 		return fmt.Errorf("look up suppressions: %w", err)
 	}

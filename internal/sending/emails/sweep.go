@@ -91,7 +91,7 @@ func (s *Service) sweepContents(ctx context.Context, teamID string) error {
 			case end:
 				free = append(free, u)
 			default:
-				if err := s.contents.Narrow(ctx, u, at); err != nil {
+				if err := s.contents.AdvanceFrom(ctx, u, at); err != nil {
 					return err
 				}
 			}

@@ -45,7 +45,7 @@ func (s *Service) resolveTemplate(ctx context.Context, teamID string, in *Send) 
 		return nil, err
 	}
 	c := t.Content
-	in.values = c.Used(all)
+	in.values = c.UsedValues(all)
 	in.template = &templateVersion{t.TemplateID, c.Ref, c.HasHTML(), c.Size(in.values), c.Empty(in.values)}
 	// Only what is taken is checked: a subject of the request's own makes the template's harmless.
 	if in.From == "" {
@@ -76,7 +76,7 @@ func (s *Service) useTemplates(ctx context.Context, tx *db.Tx, drafts []*draft) 
 		if d.template == nil || used[d.template.content.ID] {
 			continue
 		}
-		s.contents.Use(ctx, tx, d.template.content)
+		s.contents.MarkUsed(ctx, tx, d.template.content)
 		if len(drafts) > 1 {
 			if used == nil {
 				used = map[string]bool{}

@@ -29,7 +29,7 @@ func eachStencil(t *testing.T, f func(t *testing.T, s *stencil)) {
 		s := &stencil{n, t, ""}
 		s.id = s.published(templates.NewTemplate{Name: "Order", Alias: "order", From: "{{{SHOP}}} <orders@acme.example>",
 			Subject: "{{{ITEM}}} is on its way", ReplyTo: []string{"help@acme.example"},
-			HTML: new("<p>{{{ITEM}}} for {{{PRICE}}}</p>"), Variables: []templates.Declared{{Key: "ITEM", Type: "string"},
+			HTML: new("<p>{{{ITEM}}} for {{{PRICE}}}</p>"), Variables: []templates.Declaration{{Key: "ITEM", Type: "string"},
 				{Key: "PRICE", Type: "number", Fallback: scalar.OfNumber(9.5)},
 				{Key: "SHOP", Type: "string", Fallback: scalar.OfText("Acme")}, {Key: "UNUSED", Type: "string",
 					Fallback: scalar.OfText("nobody sees it")}}})
@@ -305,7 +305,7 @@ func TestTemplateRules(t *testing.T) {
 		}
 		s.published(templates.NewTemplate{Name: "Bare", Alias: "bare", HTML: new("<p>")})
 		s.published(templates.NewTemplate{Name: "All", Alias: "all", From: "a@acme.example", Subject: "s",
-			HTML: new("{{{ITEM}}}"), Variables: []templates.Declared{{Key: "ITEM", Type: "string"}}})
+			HTML: new("{{{ITEM}}}"), Variables: []templates.Declaration{{Key: "ITEM", Type: "string"}}})
 		text := func(n int) scalar.Value { return scalar.OfText(strings.Repeat("é", n)) }
 		for _, c := range []struct {
 			name string
@@ -387,7 +387,7 @@ func TestSendByTemplateWritesLess(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		s := &stencil{n, t, ""}
 		s.id = s.published(templates.NewTemplate{Name: "x", Alias: "x", From: "a@acme.example", Subject: "s",
-			HTML: new("<p>{{{A}}}</p>"), Variables: []templates.Declared{{Key: "A", Type: "string"}}})
+			HTML: new("<p>{{{A}}}</p>"), Variables: []templates.Declaration{{Key: "A", Type: "string"}}})
 		in := emails.Send{To: []string{"b@one.example"}, HasTemplate: true, TemplateID: "x",
 			Variables: map[string]scalar.Value{"A": scalar.OfText("x")}}
 		own := emails.Send{From: "a@acme.example", To: in.To, Subject: "s", HTML: new("<p>x</p>")}
@@ -416,7 +416,7 @@ func BenchmarkSendByTemplate(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			n := testnode.New(b, dbtest.SQLite(b), testnode.Options{})
 			made, err := n.Templates.Create(b.Context(), n.Acme.TeamID, templates.NewTemplate{Name: "x", Alias: "x",
-				From: "a@acme.example", Subject: "s", HTML: &html, Variables: []templates.Declared{{Key: "A", Type: "string"}}})
+				From: "a@acme.example", Subject: "s", HTML: &html, Variables: []templates.Declaration{{Key: "A", Type: "string"}}})
 			if err == nil {
 				_, err = n.Templates.Publish(b.Context(), n.Acme.TeamID, made.ID)
 			}

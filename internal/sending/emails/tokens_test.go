@@ -167,7 +167,7 @@ func fillTracked(s *Service, c *content.Compiled, values render.Values) string {
 	defer k.release()
 	t := &tracker{Tracking: domains.Tracking{Host: "links.acme.example", Opens: true, Clicks: true},
 		prefix: "https://links.acme.example", tokens: k, own: []string{"https://acme.example/u"}}
-	html, _ := c.Tracked(values, t.links(), t.pixels())
+	html, _ := c.TrackedBodies(values, t.links(), t.pixels())
 	return html
 }
 

@@ -18,7 +18,7 @@ func TestTrackedByTemplate(t *testing.T) {
 		s := &stencil{n, t, ""}
 		s.published(templates.NewTemplate{Name: "x", Alias: "x", From: "news@" + trackedDomain, Subject: "s",
 			HTML:      new(`<p><a href="https://shop.example/{{{A}}}">shop</a></p>`),
-			Variables: []templates.Declared{{Key: "A", Type: "string"}}})
+			Variables: []templates.Declaration{{Key: "A", Type: "string"}}})
 		emailID := n.Send(emails.Send{To: []string{"a@one.example", "b@one.example"}, HasTemplate: true, TemplateID: "x",
 			Variables: map[string]scalar.Value{"A": scalar.OfText("tea")}})
 		all := deliveries(t, n, emailID)

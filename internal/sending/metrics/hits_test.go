@@ -43,7 +43,7 @@ func TestHitsOfOneLink(t *testing.T) {
 			Data: &events.Click{Machine: events.Machine{Is: i < hits/2}}})
 	}
 	w.happen(t, all[:hits/2]...)
-	if err := w.s.Roll(t.Context()); err != nil {
+	if err := w.s.RollUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.happen(t, all[hits/2:]...) // before the time up to which events are counted
@@ -57,7 +57,7 @@ func TestHitsOfOneLink(t *testing.T) {
 	if err != nil || people != 1 || unique != 1 || len(got) != 2 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := w.s.Roll(t.Context()); err != nil {
+	if err := w.s.RollUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	explained := 0

@@ -8,10 +8,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Keep keeps the counts of emails, sent or received, whose events are about to be deleted. Call it in the transaction
+// RetainCounts keeps the counts of emails, sent or received, whose events are about to be deleted. Call it in the transaction
 // that deletes the events, before it does so. It returns those emails whose events may be deleted: each of the others
 // has an event that is not in the counters yet, and may be deleted some minutes later.
-func Keep(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) ([]string, error) {
+func RetainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) ([]string, error) {
 	at, err := getState(ctx, tx.Reader, teamID)
 	if err != nil {
 		return nil, fmt.Errorf("look how far the events of team %s are counted: %w", teamID, err)

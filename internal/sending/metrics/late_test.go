@@ -55,7 +55,7 @@ func TestLateEventsAreCountedOnce(t *testing.T) {
 		w, now := newFixture(t, d), time.Now()
 		last := now.Add(-2 * time.Hour).Truncate(15 * time.Minute)
 		w.happen(t, w.clicks(1, 1, last)...)
-		if err := w.s.Roll(t.Context()); err != nil {
+		if err := w.s.RollUp(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range []struct{ late, quarters, writes, deletes int }{{1, 1, 2, 1}, {1500, 1, 3, 2}, {1500, 60, 4, 2}} {
@@ -64,7 +64,7 @@ func TestLateEventsAreCountedOnce(t *testing.T) {
 				t.Errorf("%d of %d events are late", n, c.late)
 			}
 			trace.Take()
-			if err := w.s.Roll(t.Context()); err != nil {
+			if err := w.s.RollUp(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			counted, writes, deletes := 0, 0, 0
@@ -96,14 +96,14 @@ func TestRollFails(t *testing.T) {
 		w, now := newFixture(t, d), time.Now()
 		last := now.Add(-2 * time.Hour).Truncate(15 * time.Minute)
 		w.happen(t, w.clicks(1, 1, last)...)
-		if err := w.s.Roll(t.Context()); err != nil {
+		if err := w.s.RollUp(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		failed := trace.EachBroken(t, func() {
 			if w.left(t) == 0 { // otherwise the next one counts what this one has not
 				w.happen(t, w.clicks(3, 3, last)...)
 			}
-		}, func() error { return w.s.Roll(t.Context()) }, func(err error) {
+		}, func() error { return w.s.RollUp(t.Context()) }, func(err error) {
 			if n := w.left(t); err == nil && n > 0 {
 				t.Errorf("%d late entries are left", n)
 			}
@@ -121,7 +121,7 @@ func TestLateForAnotherNode(t *testing.T) {
 		w, now := newFixture(t, d), time.Now()
 		roll := func() {
 			t.Helper()
-			if err := w.s.Roll(t.Context()); err != nil {
+			if err := w.s.RollUp(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

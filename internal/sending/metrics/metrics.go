@@ -3,16 +3,16 @@
 // # How it works
 //
 // Recording an event changes no counter: a counter that every transaction changes would make PostgreSQL's
-// transactions wait for each other and double SQLite's writes. Instead [Service.Roll], which runs every minute,
+// transactions wait for each other and double SQLite's writes. Instead [Service.RollUp], which runs every minute,
 // counts the events of each team up to a few minutes ago ([margin]) by quarter hour, domain, broadcast and type.
 // Queries add the events since then, so that their results are up to date; those by email read all events of their
 // time span instead of the counters.
 //
 // An event counts at its own time. An event whose time is more than [lateness] before the transaction that records it
 // is also inserted as late, in that transaction. The quarter hours of late events are counted again: by each query at
-// once, and permanently by the next Roll.
+// once, and permanently by the next RollUp.
 //
-// Events of deleted emails stay counted: [Keep] adds them to separate counts by quarter hour (email_counts_kept), and
+// Events of deleted emails stay counted: [RetainCounts] adds them to separate counts by quarter hour (email_counts_kept), and
 // when a quarter hour is counted again, its counters are the sum of these and of its remaining events. Of deleted
 // events only the quarter hour is known: they count at its start, and are left out of breakdowns by email. An open or
 // a click that is recorded after the earlier ones of its email were deleted counts as the first.
@@ -33,8 +33,8 @@
 //
 // # When it fails
 //
-// Each step of Roll writes in one transaction, fenced by a version, and late entries are deleted after the counters of
-// all their slots are right: Roll may stop at any point and may run twice at the same time. While it does not run,
+// Each step of RollUp writes in one transaction, fenced by a version, and late entries are deleted after the counters of
+// all their slots are right: RollUp may stop at any point and may run twice at the same time. While it does not run,
 // results stay right and queries become slower. Errors of the database are returned.
 //
 // # What it does not do

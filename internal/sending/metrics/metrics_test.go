@@ -240,7 +240,7 @@ func TestCountsAreTrue(t *testing.T) {
 				w.happen(t, all...)
 			}
 			if round%3 > 0 {
-				if err := w.s.Roll(t.Context()); err != nil {
+				if err := w.s.RollUp(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -262,7 +262,7 @@ func TestCountsAreTrue(t *testing.T) {
 			rolled == 0 {
 			t.Errorf("%d events are in counters, %v", rolled, err)
 		}
-		if err := w.s.Roll(t.Context()); err != nil {
+		if err := w.s.RollUp(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM email_counts_late`).Scan(&left); err != nil || left != 0 {
@@ -280,7 +280,7 @@ func (w *fixture) delete(t *testing.T, e email) {
 	t.Helper()
 	var kept []string
 	w.update(t, func(tx *db.Tx) (err error) {
-		if kept, err = metrics.Keep(t.Context(), tx, "team", []string{e.id}); len(kept) > 0 {
+		if kept, err = metrics.RetainCounts(t.Context(), tx, "team", []string{e.id}); len(kept) > 0 {
 			tx.Queue(t.Context(), `DELETE FROM email_events WHERE email_id = $1`, e.id)
 			tx.Queue(t.Context(), `DELETE FROM email_recipients WHERE email_id = $1`, e.id)
 		}
@@ -306,7 +306,7 @@ func TestCountsOutliveEmails(t *testing.T) {
 				}
 			}
 			if round%3 > 0 {
-				if err := w.s.Roll(t.Context()); err != nil {
+				if err := w.s.RollUp(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -350,7 +350,7 @@ func TestKeepRefusesWhatIsNotCounted(t *testing.T) {
 				t.Fatal("it was deleted before it was counted")
 			}
 		}
-		if err := w.s.Roll(t.Context()); err != nil {
+		if err := w.s.RollUp(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		w.happen(t, events.Event{TeamID: "team", EmailID: e.id, Type: events.EmailOpened, Recipient: e.to[0],
@@ -359,7 +359,7 @@ func TestKeepRefusesWhatIsNotCounted(t *testing.T) {
 			t.Fatal("it was deleted before an event that came late was counted")
 		}
 		w.happen(t, events.Event{TeamID: "team", EmailID: w.emails[2].id, Type: events.EmailSent})
-		if err := w.s.Roll(t.Context()); err != nil {
+		if err := w.s.RollUp(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if w.delete(t, e); !w.gone[e.id] {
@@ -380,7 +380,7 @@ func TestManyCountAtOnce(t *testing.T) {
 			go func() {
 				var err error
 				for range 15 {
-					if err = w.s.Roll(context.Background()); err != nil {
+					if err = w.s.RollUp(context.Background()); err != nil {
 						break
 					}
 				}
@@ -397,7 +397,7 @@ func TestManyCountAtOnce(t *testing.T) {
 		}
 		for _, rolled := range []bool{false, true} {
 			if rolled {
-				if err := w.s.Roll(t.Context()); err != nil {
+				if err := w.s.RollUp(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -498,7 +498,7 @@ func TestRollOfManyCounters(t *testing.T) {
 		}
 		insert("a", time.Second)
 		insert("b", time.Hour)
-		if err := metrics.New(d).Roll(t.Context()); err == nil || !strings.Contains(err.Error(), "team a") ||
+		if err := metrics.New(d).RollUp(t.Context()); err == nil || !strings.Contains(err.Error(), "team a") ||
 			strings.Contains(err.Error(), "team b") {
 			t.Errorf("Roll returned %v, want an error of team a alone", err)
 		}
@@ -519,7 +519,7 @@ func BenchmarkMillion(b *testing.B) {
 			fill(b, d, n, now.Add(-30*24*time.Hour), 30*24*time.Hour)
 			s := metrics.New(d)
 			start := time.Now()
-			if err := s.Roll(context.Background()); err != nil {
+			if err := s.RollUp(context.Background()); err != nil {
 				b.Fatal(err)
 			}
 			b.Logf("counted %d events at first in %v", n, time.Since(start))

@@ -20,9 +20,9 @@ const (
 // counterGroups are the groups of the counters.
 var counterGroups = groups{slot: true, domain: true, broadcast: true}
 
-// Roll adds the events that are old enough to the counters of every team, and corrects the counters that late events
+// RollUp adds the events that are old enough to the counters of every team, and corrects the counters that late events
 // made wrong. An error for one team is returned after all others have had their turn.
-func (s *Service) Roll(ctx context.Context) error {
+func (s *Service) RollUp(ctx context.Context) error {
 	var failed error
 	for team := ""; ; {
 		var err error

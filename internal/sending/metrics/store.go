@@ -146,7 +146,7 @@ func earlier(detail string) string {
 const counted = `e.type NOT IN ('queued', 'scheduled', 'canceled')`
 
 // countEvents counts the events of a span, with at most limit rows. It defines what counters hold. The same statement
-// adds what [Keep] has stored of deleted events, so that no event is counted twice or left out while it is deleted;
+// adds what [RetainCounts] has stored of deleted events, so that no event is counted twice or left out while it is deleted;
 // deleted events count at the start of their slot.
 func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g groups, f filters,
 	limit int) ([]row, error) {

@@ -59,8 +59,8 @@ func LiteralHTML(source string) *HTML {
 // Links is how many links there are, including hrefs with placeholders, which may turn out to be none.
 func (h *HTML) Links() int { return len(h.links) }
 
-// TargetOctets is how much memory the targets of the links take.
-func (h *HTML) TargetOctets() int { return h.octets }
+// TargetBytes is how much memory the targets of the links take.
+func (h *HTML) TargetBytes() int { return h.octets }
 
 // Room that is reserved for what replaces links and for the pixel, in octets. More is possible.
 const (

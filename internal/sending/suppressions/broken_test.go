@@ -38,7 +38,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 				return err
 			}},
 			{"List", func() error { _, _, err := s.List(ctx, "team", "", page.Page{}); return err }},
-			{"Among", func() error { _, err := s.Among(ctx, d.Reader, "team", []string{"ann@one.example"}); return err }},
+			{"Among", func() error { _, err := s.Suppressed(ctx, d.Reader, "team", []string{"ann@one.example"}); return err }},
 			{"Get", func() error { _, err := s.Get(ctx, "team", "ann@one.example"); return err }},
 			{"Remove", func() error { _, err := s.Remove(ctx, "team", "ann@one.example"); return err }},
 			{"RemoveAll", func() error { _, err := s.RemoveAll(ctx, "team", []string{"bob@one.example"}); return err }},

@@ -72,7 +72,7 @@ func TestAmongMany(t *testing.T) {
 			t.Fatal(err)
 		}
 		for n, want := range map[int]int{0: 0, 1: 1, 500: 2, 501: 3, 1200: 6} {
-			found, err := s.Among(t.Context(), d.Reader, "team", all[:n])
+			found, err := s.Suppressed(t.Context(), d.Reader, "team", all[:n])
 			if err != nil || len(found) != want {
 				t.Errorf("of %d addresses %d are found, want %d (%v)", n, len(found), want, err)
 			}
@@ -144,7 +144,7 @@ func TestVerbsWithoutDatabase(t *testing.T) {
 		"by name":   func() error { _, err := s.Get(ctx, "team", "ann@one.example"); return err },
 		"Remove":    func() error { _, err := s.Remove(ctx, "team", added[0].ID); return err },
 		"RemoveAll": func() error { _, err := s.RemoveAll(ctx, "team", []string{"ann@one.example"}); return err },
-		"Among":     func() error { _, err := s.Among(ctx, d.Reader, "team", []string{"ann@one.example"}); return err },
+		"Among":     func() error { _, err := s.Suppressed(ctx, d.Reader, "team", []string{"ann@one.example"}); return err },
 		"EraseTeam": func() error { return s.EraseTeam(ctx, "team") },
 	} {
 		if err := f(); !fault.Ours(err) {

@@ -93,11 +93,11 @@ func (s *Service) List(ctx context.Context, teamID string, origin Origin, p page
 	return list(ctx, s.d.Reader, teamID, origin, p)
 }
 
-const partRows = 2000 // that one call of Part returns
+const partRows = 2000 // that one call of Batch returns
 
-// Part reads a part of the list after a cursor: the next 2,000 entries that have the origin, newest first; origin ""
+// Batch reads a part of the list after a cursor: the next 2,000 entries that have the origin, newest first; origin ""
 // means all. next is the cursor of the part that follows, "" after the last.
-func (s *Service) Part(ctx context.Context, teamID string, origin Origin, after string) (some []Suppression,
+func (s *Service) Batch(ctx context.Context, teamID string, origin Origin, after string) (some []Suppression,
 	next string, err error) {
 	if err := origin.check(); err != nil {
 		return nil, "", err
@@ -183,8 +183,8 @@ func tell(ctx context.Context, all []Suppression) {
 	audit.Detail(ctx, fmt.Sprintf("%d addresses", len(all)))
 }
 
-// Among returns those of the addresses, in lower case, that are listed. It is called for every email.
-func (s *Service) Among(ctx context.Context, r db.Reader, teamID string,
+// Suppressed returns those of the addresses, in lower case, that are listed. It is called for every email.
+func (s *Service) Suppressed(ctx context.Context, r db.Reader, teamID string,
 	addresses []string) (map[string]Suppression, error) {
 	const chunk = 500
 	found := map[string]Suppression{}

@@ -74,7 +74,7 @@ func TestSuppressions(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			found, err := s.Among(ctx, d.Reader, "other", []string{"ann@example.net"})
+			found, err := s.Suppressed(ctx, d.Reader, "other", []string{"ann@example.net"})
 			if err != nil || len(found) != 0 {
 				t.Errorf("%v, %v", found, err)
 			}

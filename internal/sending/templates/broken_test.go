@@ -56,7 +56,7 @@ func TestOperationsWithoutAStatement(t *testing.T) {
 			{"Get", func() error { _, _, err := s.Get(ctx, "team", "order"); return err }},
 			{"List", func() error { _, _, err := s.List(ctx, "team", page.Page{}); return err }},
 			{"Update", func() error {
-				_, err := s.Update(ctx, "team", "order", templates.Change{HTML: new("<b>"), Variables: &[]templates.Declared{}})
+				_, err := s.Update(ctx, "team", "order", templates.Change{HTML: new("<b>"), Variables: &[]templates.Declaration{}})
 				return err
 			}},
 			{"Restore", func() error { _, err := s.Restore(ctx, "team", "order", "1"); return err }},
@@ -69,7 +69,7 @@ func TestOperationsWithoutAStatement(t *testing.T) {
 			{"Version", func() error { _, _, err := s.Version(ctx, "team", "order", "1"); return err }},
 			{"Compare", func() error { _, err := s.Compare(ctx, "team", "order", "1", "2"); return err }},
 			{"Render", func() error {
-				_, err := s.Render(ctx, "team", "order", templates.Filling{
+				_, err := s.Render(ctx, "team", "order", templates.RenderOptions{
 					Variables: map[string]scalar.Value{"ITEM": scalar.OfText("x")}})
 				return err
 			}},

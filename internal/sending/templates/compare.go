@@ -51,7 +51,7 @@ func (s *Service) Compare(ctx context.Context, teamID, idOrAlias, a, b string) (
 	if err := checkLines("html", c.A.HTML, c.B.HTML); err != nil {
 		return c, err
 	}
-	texts := [2]string{c.A.Shown(), c.B.Shown()}
+	texts := [2]string{c.A.PlainOrConverted(), c.B.PlainOrConverted()}
 	if err := checkLines("text", texts[:]...); err != nil {
 		return c, err
 	}

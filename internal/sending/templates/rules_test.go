@@ -18,14 +18,14 @@ type newTemplate = templates.NewTemplate
 // there.
 func TestRules(t *testing.T) {
 	x := func(n int) string { return strings.Repeat("x", n) }
-	variables := func(n int) (all []templates.Declared) {
+	variables := func(n int) (all []templates.Declaration) {
 		for i := range n {
-			all = append(all, templates.Declared{Key: fmt.Sprintf("KEY_%d", i), Type: "string"})
+			all = append(all, templates.Declaration{Key: fmt.Sprintf("KEY_%d", i), Type: "string"})
 		}
 		return all
 	}
-	one := func(v templates.Declared) func(*newTemplate) {
-		return func(n *newTemplate) { n.Variables = []templates.Declared{v} }
+	one := func(v templates.Declaration) func(*newTemplate) {
+		return func(n *newTemplate) { n.Variables = []templates.Declaration{v} }
 	}
 	each(t, func(t *testing.T, o *office) {
 		made := 0
@@ -79,50 +79,50 @@ func TestRules(t *testing.T) {
 			{"a key twice", func(n *newTemplate) { n.Variables = append(variables(2), variables(1)...) }, fault.Invalid,
 				"`variables[2]`"},
 			{"keys that differ in case", func(n *newTemplate) {
-				n.Variables = []templates.Declared{{Key: "a", Type: "string"}, {Key: "A", Type: "string"}}
+				n.Variables = []templates.Declaration{{Key: "a", Type: "string"}, {Key: "A", Type: "string"}}
 			}, 0, ""},
-			{"no key", one(templates.Declared{Type: "string"}), fault.Missing, "`variables[0].key`"},
-			{"the longest key", one(templates.Declared{Key: "aZ9_" + x(46), Type: "string"}), 0, ""},
-			{"a longer key", one(templates.Declared{Key: x(51), Type: "string"}), fault.Invalid, "`variables[0].key`"},
-			{"a key with a dash", one(templates.Declared{Key: "a-b", Type: "string"}), fault.Invalid, "`variables[0].key`"},
-			{"a key that is not ASCII", one(templates.Declared{Key: "é", Type: "string"}), fault.Invalid,
+			{"no key", one(templates.Declaration{Type: "string"}), fault.Missing, "`variables[0].key`"},
+			{"the longest key", one(templates.Declaration{Key: "aZ9_" + x(46), Type: "string"}), 0, ""},
+			{"a longer key", one(templates.Declaration{Key: x(51), Type: "string"}), fault.Invalid, "`variables[0].key`"},
+			{"a key with a dash", one(templates.Declaration{Key: "a-b", Type: "string"}), fault.Invalid, "`variables[0].key`"},
+			{"a key that is not ASCII", one(templates.Declaration{Key: "é", Type: "string"}), fault.Invalid,
 				"`variables[0].key`"},
-			{"FIRST_NAME", one(templates.Declared{Key: "FIRST_NAME", Type: "string"}), fault.Invalid, "is reserved"},
-			{"LAST_NAME", one(templates.Declared{Key: "LAST_NAME", Type: "string"}), fault.Invalid, "is reserved"},
-			{"EMAIL", one(templates.Declared{Key: "EMAIL", Type: "string"}), fault.Invalid, "is reserved"},
-			{"UNSUBSCRIBE_URL", one(templates.Declared{Key: "UNSUBSCRIBE_URL", Type: "string"}), fault.Invalid, "is reserved"},
-			{"RESEND_UNSUBSCRIBE_URL", one(templates.Declared{Key: "RESEND_UNSUBSCRIBE_URL", Type: "string"}), fault.Invalid,
+			{"FIRST_NAME", one(templates.Declaration{Key: "FIRST_NAME", Type: "string"}), fault.Invalid, "is reserved"},
+			{"LAST_NAME", one(templates.Declaration{Key: "LAST_NAME", Type: "string"}), fault.Invalid, "is reserved"},
+			{"EMAIL", one(templates.Declaration{Key: "EMAIL", Type: "string"}), fault.Invalid, "is reserved"},
+			{"UNSUBSCRIBE_URL", one(templates.Declaration{Key: "UNSUBSCRIBE_URL", Type: "string"}), fault.Invalid, "is reserved"},
+			{"RESEND_UNSUBSCRIBE_URL", one(templates.Declaration{Key: "RESEND_UNSUBSCRIBE_URL", Type: "string"}), fault.Invalid,
 				"is reserved"},
-			{"POSTRIDER_UNSUBSCRIBE_URL", one(templates.Declared{Key: "POSTRIDER_UNSUBSCRIBE_URL", Type: "string"}),
+			{"POSTRIDER_UNSUBSCRIBE_URL", one(templates.Declaration{Key: "POSTRIDER_UNSUBSCRIBE_URL", Type: "string"}),
 				fault.Invalid, "is reserved"},
-			{"POSTRIDER_EMAIL", one(templates.Declared{Key: "POSTRIDER_EMAIL", Type: "string"}), fault.Invalid, "is reserved"},
-			{"RESEND_LAST_NAME", one(templates.Declared{Key: "RESEND_LAST_NAME", Type: "string"}), fault.Invalid,
+			{"POSTRIDER_EMAIL", one(templates.Declaration{Key: "POSTRIDER_EMAIL", Type: "string"}), fault.Invalid, "is reserved"},
+			{"RESEND_LAST_NAME", one(templates.Declaration{Key: "RESEND_LAST_NAME", Type: "string"}), fault.Invalid,
 				"is reserved"},
-			{"RESEND_this", one(templates.Declared{Key: "RESEND_this", Type: "string"}), fault.Invalid, "is reserved"},
-			{"POSTRIDER_this", one(templates.Declared{Key: "POSTRIDER_this", Type: "string"}), fault.Invalid, "is reserved"},
-			{"RESEND_contact", one(templates.Declared{Key: "RESEND_contact", Type: "string"}), fault.Invalid, "is reserved"},
-			{"POSTRIDER_contact", one(templates.Declared{Key: "POSTRIDER_contact", Type: "string"}), fault.Invalid,
+			{"RESEND_this", one(templates.Declaration{Key: "RESEND_this", Type: "string"}), fault.Invalid, "is reserved"},
+			{"POSTRIDER_this", one(templates.Declaration{Key: "POSTRIDER_this", Type: "string"}), fault.Invalid, "is reserved"},
+			{"RESEND_contact", one(templates.Declaration{Key: "RESEND_contact", Type: "string"}), fault.Invalid, "is reserved"},
+			{"POSTRIDER_contact", one(templates.Declaration{Key: "POSTRIDER_contact", Type: "string"}), fault.Invalid,
 				"is reserved"},
-			{"RESEND_THIS", one(templates.Declared{Key: "RESEND_THIS", Type: "string"}), 0, ""},
-			{"contact", one(templates.Declared{Key: "contact", Type: "string"}), fault.Invalid, "is reserved"},
-			{"this", one(templates.Declared{Key: "this", Type: "string"}), fault.Invalid, "is reserved"},
-			{"email", one(templates.Declared{Key: "email", Type: "string"}), 0, ""},
-			{"no type", one(templates.Declared{Key: "a"}), fault.Missing, "`variables[0].type`"},
-			{"another type", one(templates.Declared{Key: "a", Type: "boolean"}), fault.Invalid, "`variables[0].type`"},
-			{"a fallback of another type", one(templates.Declared{Key: "a", Type: "number",
+			{"RESEND_THIS", one(templates.Declaration{Key: "RESEND_THIS", Type: "string"}), 0, ""},
+			{"contact", one(templates.Declaration{Key: "contact", Type: "string"}), fault.Invalid, "is reserved"},
+			{"this", one(templates.Declaration{Key: "this", Type: "string"}), fault.Invalid, "is reserved"},
+			{"email", one(templates.Declaration{Key: "email", Type: "string"}), 0, ""},
+			{"no type", one(templates.Declaration{Key: "a"}), fault.Missing, "`variables[0].type`"},
+			{"another type", one(templates.Declaration{Key: "a", Type: "boolean"}), fault.Invalid, "`variables[0].type`"},
+			{"a fallback of another type", one(templates.Declaration{Key: "a", Type: "number",
 				Fallback: scalar.OfText("1")}), fault.Invalid, "`variables[0].fallback_value`"},
-			{"a fallback of no type", one(templates.Declared{Key: "a", Type: "string",
+			{"a fallback of no type", one(templates.Declaration{Key: "a", Type: "string",
 				Fallback: scalar.Value{Type: scalar.Other}}), fault.Invalid, "`variables[0].fallback_value`"},
-			{"an empty fallback", one(templates.Declared{Key: "a", Type: "string", Fallback: scalar.OfText("")}), 0, ""},
-			{"the longest fallback", one(templates.Declared{Key: "a", Type: "string",
+			{"an empty fallback", one(templates.Declaration{Key: "a", Type: "string", Fallback: scalar.OfText("")}), 0, ""},
+			{"the longest fallback", one(templates.Declaration{Key: "a", Type: "string",
 				Fallback: scalar.OfText(strings.Repeat("é", 2000))}), 0, ""},
-			{"a longer fallback", one(templates.Declared{Key: "a", Type: "string",
+			{"a longer fallback", one(templates.Declaration{Key: "a", Type: "string",
 				Fallback: scalar.OfText(strings.Repeat("é", 2001))}), fault.Invalid, "`variables[0].fallback_value`"},
-			{"the largest number", one(templates.Declared{Key: "a", Type: "number",
+			{"the largest number", one(templates.Declaration{Key: "a", Type: "number",
 				Fallback: scalar.OfNumber(-scalar.MaxNumber)}), 0, ""},
-			{"a larger number", one(templates.Declared{Key: "a", Type: "number",
+			{"a larger number", one(templates.Declaration{Key: "a", Type: "number",
 				Fallback: scalar.OfNumber(scalar.MaxNumber + 1)}), fault.Invalid, "`variables[0].fallback_value`"},
-			{"an infinite number", one(templates.Declared{Key: "a", Type: "number",
+			{"an infinite number", one(templates.Declaration{Key: "a", Type: "number",
 				Fallback: scalar.OfNumber(math.Inf(1))}), fault.Invalid, "`variables[0].fallback_value`"},
 		} {
 			n := templates.NewTemplate{Name: "x", Alias: fmt.Sprint("alias-", i), HTML: new("<p>")}
@@ -155,7 +155,7 @@ func TestRulesOfChanges(t *testing.T) {
 			"`reply_to`":         {ReplyTo: &[]string{"nobody"}},
 			"`html`":             {HTML: new("\x00")},
 			"`text`":             {Text: new(new("\x00"))},
-			"`variables[0].key`": {Variables: &[]templates.Declared{{Key: "this", Type: "string"}}, HTML: new("<b>")},
+			"`variables[0].key`": {Variables: &[]templates.Declaration{{Key: "this", Type: "string"}}, HTML: new("<b>")},
 		} {
 			_, err := o.Update(t.Context(), o.team, "order", c)
 			wantFault(t, field, err, fault.Invalid, field)
@@ -228,14 +228,14 @@ func TestRender(t *testing.T) {
 		o.create(t, n)
 		tea := map[string]scalar.Value{"ITEM": scalar.OfText("<tea>\r\nBcc: x@y.example"),
 			"OTHER": scalar.OfText("ignored"), "contact.plan": scalar.OfText("ignored")}
-		_, err := o.Render(ctx, o.team, "order", templates.Filling{Variables: tea})
+		_, err := o.Render(ctx, o.team, "order", templates.RenderOptions{Variables: tea})
 		wantFault(t, "a draft", err, fault.Invalid, "has not been published")
-		r, err := o.Render(ctx, o.team, "order", templates.Filling{Version: "draft", Variables: tea})
+		r, err := o.Render(ctx, o.team, "order", templates.RenderOptions{Version: "draft", Variables: tea})
 		if err == nil {
 			t.Errorf("a sender that cannot be parsed is rendered: %+v", r)
 		}
 		tea["ITEM"] = scalar.OfText("Tea & <i>")
-		r, err = o.Render(ctx, o.team, "order", templates.Filling{Version: "draft", Variables: map[string]scalar.Value{
+		r, err = o.Render(ctx, o.team, "order", templates.RenderOptions{Version: "draft", Variables: map[string]scalar.Value{
 			"ITEM": scalar.OfText("Tea"), "PRICE": scalar.OfNumber(1e3)}})
 		if err != nil || r.From != "Tea <a@acme.example>" || r.Subject != "Your Tea" || r.HTML != "<p>Tea for 1000</p>" ||
 			r.Text != "Tea for 1000" || r.ReplyTo[0] != "r+1000@acme.example" {
@@ -251,7 +251,7 @@ func TestRender(t *testing.T) {
 				given["ITEM"] = scalar.OfText("Tea")
 				want = strings.ReplaceAll(want, " & <i>", "")
 			}
-			r, err := o.Render(ctx, o.team, "order", templates.Filling{Version: version, Variables: given})
+			r, err := o.Render(ctx, o.team, "order", templates.RenderOptions{Version: version, Variables: given})
 			if err != nil || r.HTML != want {
 				t.Errorf("version %q: %+v, %v", version, r, err)
 			}
@@ -269,21 +269,21 @@ func TestRender(t *testing.T) {
 			"UTF-8":                                      {"ITEM": scalar.OfText("\xff")},
 			"from -9007199254740991":                     {"ITEM": x, "PRICE": scalar.OfNumber(1e16)},
 		} {
-			_, err := o.Render(ctx, o.team, "order", templates.Filling{Version: "draft", Variables: given})
+			_, err := o.Render(ctx, o.team, "order", templates.RenderOptions{Version: "draft", Variables: given})
 			wantFault(t, says, err, fault.Invalid, says)
 		}
-		o.create(t, templates.NewTemplate{Name: "Bare", Alias: "bare", HTML: new("{{{A}}}"), Variables: []templates.Declared{
+		o.create(t, templates.NewTemplate{Name: "Bare", Alias: "bare", HTML: new("{{{A}}}"), Variables: []templates.Declaration{
 			{Key: "A", Type: "string", Fallback: scalar.OfText("")}}})
-		_, err = o.Render(ctx, o.team, "bare", templates.Filling{Version: "draft"})
+		_, err = o.Render(ctx, o.team, "bare", templates.RenderOptions{Version: "draft"})
 		wantFault(t, "nothing to read", err, fault.Missing, "`html`")
 		tea["ITEM"] = scalar.OfText("<x>,")
-		r, err = o.Render(ctx, o.team, "order", templates.Filling{Version: "1", Variables: tea, From: "own@acme.example"})
+		r, err = o.Render(ctx, o.team, "order", templates.RenderOptions{Version: "1", Variables: tea, From: "own@acme.example"})
 		if err != nil || r.From != "own@acme.example" {
 			t.Errorf("with a sender of its own: %+v, %v", r, err)
 		}
-		_, err = o.Render(ctx, o.team, "order", templates.Filling{Version: "9", Variables: tea})
+		_, err = o.Render(ctx, o.team, "order", templates.RenderOptions{Version: "9", Variables: tea})
 		wantFault(t, "a version that is not there", err, fault.NotFound, "Template version not found")
-		_, err = o.Render(ctx, o.team, "order", templates.Filling{Version: "newest", Variables: tea})
+		_, err = o.Render(ctx, o.team, "order", templates.RenderOptions{Version: "newest", Variables: tea})
 		wantFault(t, "a version that is none", err, fault.BadID, "`version`")
 	})
 }
@@ -293,10 +293,10 @@ func TestFallbacksOfPlaceholders(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		for html, want := range map[string]string{"{{{A|you}}} {{{A|}}}{{{B}}}": "you B", "{{{A|you}}} {{{A}}}{{{B}}}": "",
 			"{{{B}}}": ""} {
-			o.create(t, templates.NewTemplate{Name: "x", Alias: "x", HTML: &html, Variables: []templates.Declared{
+			o.create(t, templates.NewTemplate{Name: "x", Alias: "x", HTML: &html, Variables: []templates.Declaration{
 				{Key: "A", Type: "string"}, {Key: "B", Type: "string", Fallback: scalar.OfText("B")}}})
 			o.publish(t, "x")
-			r, err := o.Render(t.Context(), o.team, "x", templates.Filling{})
+			r, err := o.Render(t.Context(), o.team, "x", templates.RenderOptions{})
 			if want == "" {
 				wantFault(t, html, err, fault.Invalid, "`variables.A`")
 			} else if err != nil || r.HTML != want {

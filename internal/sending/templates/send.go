@@ -23,8 +23,8 @@ const (
 	cacheOctets = 16 << 20
 )
 
-// Sendable is the published version of a template, ready to be filled.
-type Sendable struct {
+// PublishedTemplate is the published version of a template, ready to be filled.
+type PublishedTemplate struct {
 	TemplateID string
 	Content    *content.Compiled
 
@@ -34,13 +34,13 @@ type Sendable struct {
 // Values returns what to put in the place of each variable that the version declares: the given value, or else the
 // fallback. A variable has neither if all its placeholders have fallbacks of their own. Further values are ignored. An
 // error names the member of template.variables at fault.
-func (s *Sendable) Values(given map[string]scalar.Value) (render.Values, error) {
+func (s *PublishedTemplate) Values(given map[string]scalar.Value) (render.Values, error) {
 	return valuesFor(s.Content, s.variables, given, "template.variables")
 }
 
-// Lacks returns a variable that [Sendable.Values] refuses to do without, and that is none of some names; "" if there is
+// MissingVariable returns a variable that [PublishedTemplate.Values] refuses to do without, and that is none of some names; "" if there is
 // none.
-func (s *Sendable) Lacks(names []string) string {
+func (s *PublishedTemplate) MissingVariable(names []string) string {
 	for _, d := range s.variables {
 		if d.Fallback == (scalar.Value{}) && !s.Content.Optional(d.Key) && !slices.Contains(names, d.Key) {
 			return d.Key
@@ -51,7 +51,7 @@ func (s *Sendable) Lacks(names []string) string {
 
 // Published returns the version of a template that emails are sent with, by the template's id or alias. The error is a
 // NotFound fault if there is no such template, and an Invalid one if it was never published.
-func (s *Service) Published(ctx context.Context, teamID, idOrAlias string) (*Sendable, error) {
+func (s *Service) Published(ctx context.Context, teamID, idOrAlias string) (*PublishedTemplate, error) {
 	p, err := s.published(ctx, teamID, idOrAlias)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (s *Service) Published(ctx context.Context, teamID, idOrAlias string) (*Sen
 	if err != nil {
 		return nil, err
 	}
-	return &Sendable{p.templateID, c, p.variables}, nil
+	return &PublishedTemplate{p.templateID, c, p.variables}, nil
 }
 
 func (s *Service) published(ctx context.Context, teamID, idOrAlias string) (published, error) {
@@ -204,8 +204,8 @@ type Rendered struct {
 	held
 }
 
-// Filling says what of a template is filled, and how.
-type Filling struct {
+// RenderOptions says what of a template is filled, and how.
+type RenderOptions struct {
 	Version   string // published or empty for the published version, draft for the newest, or the id or number of one
 	Variables map[string]scalar.Value
 	From      string // the sender of an email that has its own, which takes the place of the template's
@@ -217,7 +217,7 @@ type Filling struct {
 // that. An error names a member of variables, or the field that is wrong once it is filled. HTML and given text
 // that would be larger than an email may be, or than 10 MB, are refused before they are made. The caller closes what is
 // returned.
-func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how Filling) (Rendered, error) {
+func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how RenderOptions) (Rendered, error) {
 	t, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
 	if err != nil {
 		return Rendered{}, err
@@ -291,6 +291,6 @@ func (s *Service) fill(ctx context.Context, c *content.Compiled, values render.V
 	if r.held, err = reserve(ctx, s.memory.made, c.TeamID, size); err != nil {
 		return r, err
 	}
-	r.HTML, r.Text = c.Parts(values)
+	r.HTML, r.Text = c.Bodies(values)
 	return r, nil
 }

@@ -60,7 +60,7 @@ func (s *Service) Create(ctx context.Context, teamID string, n NewTemplate) (Tem
 	return s.create(ctx, Template{TeamID: teamID, Name: n.Name, Alias: n.Alias}, text, n.Variables)
 }
 
-func (s *Service) create(ctx context.Context, t Template, text Text, variables []Declared) (Template, error) {
+func (s *Service) create(ctx context.Context, t Template, text Text, variables []Declaration) (Template, error) {
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
 		now := tx.Now()
 		t.ID, t.CreatedAt, t.UpdatedAt = id.At(now), now, now
@@ -323,9 +323,9 @@ func (s *Service) Duplicate(ctx context.Context, teamID, idOrAlias string) (Temp
 		return t, err
 	}
 	defer v.Close()
-	variables := make([]Declared, len(v.Variables))
+	variables := make([]Declaration, len(v.Variables))
 	for i, d := range v.Variables {
-		variables[i] = Declared{d.Key, string(d.Type), d.Fallback}
+		variables[i] = Declaration{d.Key, string(d.Type), d.Fallback}
 	}
 	return s.create(ctx, Template{TeamID: teamID, Name: copyName(t.Name)}, v.Text, variables)
 }

@@ -97,8 +97,8 @@ type Text struct {
 	Plain   *string // nil when not given, so that it is made from the HTML; empty for no text part
 }
 
-// Shown returns the text part, made from the HTML if none was given.
-func (t *Text) Shown() string {
+// PlainOrConverted returns the text part, made from the HTML if none was given.
+func (t *Text) PlainOrConverted() string {
 	if t.Plain != nil {
 		return *t.Plain
 	}
@@ -142,7 +142,7 @@ type NewTemplate struct {
 	ReplyTo   []string
 	HTML      *string // nil when not given, which is refused
 	Text      *string // see Text.Plain
-	Variables []Declared
+	Variables []Declaration
 }
 
 // Change is a change of a template; nil leaves a value unchanged.
@@ -154,7 +154,7 @@ type Change struct {
 	ReplyTo   *[]string
 	HTML      *string
 	Text      **string // to nil: it is made from the HTML again
-	Variables *[]Declared
+	Variables *[]Declaration
 }
 
 // copySuffix ends the name of a duplicate.

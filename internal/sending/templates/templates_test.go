@@ -39,7 +39,7 @@ func each(t *testing.T, f func(t *testing.T, o *office)) {
 func order() templates.NewTemplate {
 	return templates.NewTemplate{Name: "Order", Alias: "order", From: "Acme <orders@acme.example>",
 		Subject: "Your {{{ITEM}}}", ReplyTo: []string{"help@acme.example"},
-		HTML: new("<p>{{{ITEM}}} for {{{PRICE}}}</p>"), Variables: []templates.Declared{
+		HTML: new("<p>{{{ITEM}}} for {{{PRICE}}}</p>"), Variables: []templates.Declaration{
 			{Key: "ITEM", Type: "string"}, {Key: "PRICE", Type: "number", Fallback: scalar.OfNumber(9.5)}}}
 }
 
@@ -112,8 +112,8 @@ func TestLifeOfATemplate(t *testing.T) {
 		draft, v := o.get(t, "order")
 		if draft.ID != made.ID || draft.Published() || !draft.HasUnpublished() || !draft.PublishedAt.IsZero() ||
 			v.ID != draft.CurrentID || v.Number != 1 || v.Subject != "Your {{{ITEM}}}" || v.Plain != nil ||
-			v.Shown() != "{{{ITEM}}} for {{{PRICE}}}" || len(v.Variables) != 2 {
-			t.Errorf("the draft is %+v, its version %+v, its text %q", draft, v, v.Shown())
+			v.PlainOrConverted() != "{{{ITEM}}} for {{{PRICE}}}" || len(v.Variables) != 2 {
+			t.Errorf("the draft is %+v, its version %+v, its text %q", draft, v, v.PlainOrConverted())
 		}
 		if got := o.sentWith(t, "order"); !strings.Contains(got, "has not been published") {
 			t.Errorf("a draft is sent as %q", got)
@@ -161,7 +161,7 @@ func TestLifeOfATemplate(t *testing.T) {
 			},
 			"versions": func() error { _, _, _, err := o.Versions(t.Context(), o.team, made.ID, page.Page{}); return err },
 			"render": func() error {
-				_, err := o.Render(t.Context(), o.team, made.ID, templates.Filling{Version: "draft"})
+				_, err := o.Render(t.Context(), o.team, made.ID, templates.RenderOptions{Version: "draft"})
 				return err
 			},
 		} {
@@ -199,13 +199,13 @@ func TestVersionsAreMadeByChanges(t *testing.T) {
 			{"no text", templates.Change{Text: new(new(""))}, true},
 			{"the text from the HTML", templates.Change{Text: new((*string)(nil))}, true},
 			{"the HTML", templates.Change{HTML: new("<p>{{{PRICE}}}</p>")}, true},
-			{"a type", templates.Change{Variables: &[]templates.Declared{{Key: "ITEM", Type: "number"},
+			{"a type", templates.Change{Variables: &[]templates.Declaration{{Key: "ITEM", Type: "number"},
 				{Key: "PRICE", Type: "number", Fallback: scalar.OfNumber(9.5)}}}, true},
-			{"a variable more", templates.Change{Variables: &[]templates.Declared{{Key: "ITEM", Type: "number"},
+			{"a variable more", templates.Change{Variables: &[]templates.Declaration{{Key: "ITEM", Type: "number"},
 				{Key: "PRICE", Type: "number", Fallback: scalar.OfNumber(9.5)}, {Key: "MORE", Type: "string"}}}, true},
-			{"their order", templates.Change{Variables: &[]templates.Declared{{Key: "MORE", Type: "string"},
+			{"their order", templates.Change{Variables: &[]templates.Declaration{{Key: "MORE", Type: "string"},
 				{Key: "PRICE", Type: "number", Fallback: scalar.OfNumber(9.5)}, {Key: "ITEM", Type: "number"}}}, true},
-			{"no variables", templates.Change{Variables: &[]templates.Declared{}}, true},
+			{"no variables", templates.Change{Variables: &[]templates.Declaration{}}, true},
 		} {
 			before, v := o.get(t, "order")
 			o.update(t, "order", c.change)
@@ -398,7 +398,7 @@ func TestRestoreAndCompare(t *testing.T) {
 			wantFault(t, "version "+bad, err, fault.BadID, "`version`")
 		}
 		v3, _ := o.Compare(ctx, o.team, "order", "3", "3")
-		o.update(t, "order", templates.Change{Text: new(new(v3.A.Shown()))})
+		o.update(t, "order", templates.Change{Text: new(new(v3.A.PlainOrConverted()))})
 		if c, err := o.Compare(ctx, o.team, "order", "3", "4"); err != nil || !c.Text || c.TextDiff != "" || c.HTML {
 			t.Errorf("a text that is no longer made from the HTML: %+v, %v", c, err)
 		}
@@ -467,7 +467,7 @@ func TestMemoryOfLargeTemplates(t *testing.T) {
 		v.Close()
 		v.Close()
 		given := map[string]scalar.Value{"ITEM": scalar.OfText("tea")}
-		r, err := o.Render(ctx, o.team, "order", templates.Filling{Version: "draft", Variables: given})
+		r, err := o.Render(ctx, o.team, "order", templates.RenderOptions{Version: "draft", Variables: given})
 		if held := o.Held(o.team); err != nil || held != size {
 			t.Errorf("%d octets are held of something rendered, %v", held, err)
 		}
@@ -485,7 +485,7 @@ func TestMemoryOfLargeTemplates(t *testing.T) {
 				return nil
 			},
 			"render without a variable": func() error {
-				_, err := o.Render(ctx, o.team, "order", templates.Filling{Version: "draft"})
+				_, err := o.Render(ctx, o.team, "order", templates.RenderOptions{Version: "draft"})
 				wantFault(t, "variable", err, fault.Invalid, "`variables.ITEM`")
 				return nil
 			},

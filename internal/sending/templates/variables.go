@@ -24,8 +24,8 @@ type Variable struct {
 	UpdatedAt time.Time // when the type or the fallback was changed last
 }
 
-// Declared is a variable as a caller declares it.
-type Declared struct {
+// Declaration is a variable as a caller declares it.
+type Declaration struct {
 	Key      string
 	Type     string
 	Fallback scalar.Value // none when it must be given for each email
@@ -45,7 +45,7 @@ func isReserved(key string) bool {
 }
 
 // checkDeclared applies the rules of the variables of a template.
-func checkDeclared(all []Declared) error {
+func checkDeclared(all []Declaration) error {
 	if len(all) > MaxVariables {
 		return fault.Invalidf("variables", "The `variables` field has %d variables; the limit is %d.", len(all), MaxVariables)
 	}
@@ -63,7 +63,7 @@ func checkDeclared(all []Declared) error {
 	return nil
 }
 
-func (d *Declared) check(field string) error {
+func (d *Declaration) check(field string) error {
 	switch {
 	case d.Key == "":
 		return fault.MissingField(field + ".key")
@@ -90,7 +90,7 @@ func notKeyRune(r rune) bool {
 
 // declare returns the variables that a version declares now, given those of the version before: a key that was
 // declared keeps its id.
-func declare(before []Variable, all []Declared, now time.Time) []Variable {
+func declare(before []Variable, all []Declaration, now time.Time) []Variable {
 	list := make([]Variable, len(all))
 	for i, d := range all {
 		v := Variable{ID: id.New(), Key: d.Key, Type: scalar.Type(d.Type), Fallback: d.Fallback, CreatedAt: now, UpdatedAt: now}

@@ -18,7 +18,7 @@ const recordedMax = 1000
 func (c *counted) repeat(n int, h tracking.Hit) {
 	c.T.Helper()
 	for range n {
-		c.Hit(h)
+		c.Add(h)
 	}
 	c.flush()
 }
@@ -74,10 +74,10 @@ func TestHitsWithoutEnd(t *testing.T) {
 		click.URL, machine.UserAgent, bob.Position, nobody.Position = target, "curl/8", 1, -1
 		elsewhere.EmailID = other
 		c.repeat(3, open)
-		c.Hit(click)
-		c.Hit(machine)
-		c.Hit(bob)
-		c.Hit(elsewhere)
+		c.Add(click)
+		c.Add(machine)
+		c.Add(bob)
+		c.Add(elsewhere)
 		c.repeat(recordedMax+3, nobody)
 		want["clicked ann@one.example"], want["opened machine ann@one.example"] = 1, 1
 		want["opened bob@one.example"], want["opened"] = 1, recordedMax

@@ -78,8 +78,8 @@ func New(d *db.DB, recorder *events.Recorder, e *emails.Service, log *slog.Logge
 		full: make(chan struct{}, 1)}
 }
 
-// Hit takes in a hit that came now. It never waits; if too much waits, the hit is dropped.
-func (s *Service) Hit(h Hit) {
+// Add takes in a hit that came now. It never waits; if too much waits, the hit is dropped.
+func (s *Service) Add(h Hit) {
 	w := &waiting{Hit: h, at: s.d.Now()}
 	// The texts are parts of the request, which they would keep in memory.
 	w.UserAgent, w.URL = strings.Clone(db.Text(h.UserAgent, agentMax)), strings.Clone(db.Text(h.URL, linkMax))

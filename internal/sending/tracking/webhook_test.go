@@ -38,8 +38,8 @@ func TestWebhooksOfHits(t *testing.T) {
 			if i >= 6 {
 				agent = "curl/8"
 			}
-			c.Hit(tracking.Hit{EmailID: emailID, Addr: home, UserAgent: agent})
-			c.Hit(tracking.Hit{EmailID: emailID, URL: target, Addr: home, UserAgent: agent})
+			c.Add(tracking.Hit{EmailID: emailID, Addr: home, UserAgent: agent})
+			c.Add(tracking.Hit{EmailID: emailID, URL: target, Addr: home, UserAgent: agent})
 		}
 		trace.Take()
 		c.flush()

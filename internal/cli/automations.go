@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/campaigns/automations/simulate"
 )
 
 const automationsUsage = `use
@@ -47,7 +48,7 @@ func manageAutomations(_ context.Context, e *env, args []string) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected %q; %s", flags.Arg(0), automationsUsage)
 	}
-	report, err := simulate(path, *graph)
+	report, err := simulateFile(path, *graph)
 	if err != nil {
 		return err
 	}
@@ -70,8 +71,8 @@ type graphFile struct {
 	Connections json.RawMessage `json:"connections"`
 }
 
-// simulate reads a scenario, and the graph from the same file or from another one, and runs it.
-func simulate(path, graphPath string) (*engine.Report, error) {
+// simulateFile reads a scenario, and the graph from the same file or from another one, and runs it.
+func simulateFile(path, graphPath string) (*simulate.Report, error) {
 	text, err := readInput(path)
 	if err != nil {
 		return nil, err
@@ -103,11 +104,11 @@ func simulate(path, graphPath string) (*engine.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := engine.ParseScenario(file.Scenario, time.Now())
+	s, err := simulate.ParseScenario(file.Scenario, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	return engine.Simulate(g, s, nil)
+	return simulate.Run(g, s, nil)
 }
 
 // readInput reads a file, or the standard input if it is -.
@@ -120,7 +121,7 @@ func readInput(path string) ([]byte, error) {
 		}
 		defer file.Close()
 	}
-	const limit = 2 * (engine.MaxScenario + engine.MaxText) // what is beside the members has room too
+	const limit = 2 * (simulate.MaxScenario + engine.MaxText) // what is beside the members has room too
 	text, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err == nil && len(text) > limit {
 		err = fmt.Errorf("%s has more than %d octets", path, limit)
@@ -129,7 +130,7 @@ func readInput(path string) ([]byte, error) {
 }
 
 // printReport prints what happened as a table, the emails, and how the run ended.
-func printReport(w io.Writer, r *engine.Report) error {
+func printReport(w io.Writer, r *simulate.Report) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, e := range r.Entries {
 		what := string(e.Step)
@@ -166,7 +167,7 @@ func printReport(w io.Writer, r *engine.Report) error {
 	}
 	if r.Omitted > 0 {
 		fmt.Fprintf(w, "%d outputs, variables and bodies are left out: the report would have more than %d octets\n",
-			r.Omitted, engine.MaxReport)
+			r.Omitted, simulate.MaxReport)
 	}
 	_, err := fmt.Fprintf(w, "\n%s %s%s: %d emails, %d webhook calls; times are UTC\n", r.Status, took, reason,
 		len(r.Emails), len(r.Calls))

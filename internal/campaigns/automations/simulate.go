@@ -6,6 +6,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/filter"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/campaigns/automations/simulate"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/page"
 )
@@ -20,7 +21,7 @@ type Simulation struct {
 
 // Simulate goes through a graph by made-up time. Nothing is sent, changed or called. Properties, topics and segments
 // are those of the team; templates and senders are taken to be there.
-func (s *Service) Simulate(ctx context.Context, teamID string, of Simulation) (*engine.Report, error) {
+func (s *Service) Simulate(ctx context.Context, teamID string, of Simulation) (*simulate.Report, error) {
 	var g *engine.Graph
 	if of.AutomationID != "" {
 		a, err := s.Get(ctx, teamID, of.AutomationID)
@@ -38,7 +39,7 @@ func (s *Service) Simulate(ctx context.Context, teamID string, of Simulation) (*
 	if absent(of.Scenario) {
 		return nil, fault.MissingField("scenario")
 	}
-	scenario, err := engine.ParseScenario(of.Scenario, s.p.DB.Now())
+	scenario, err := simulate.ParseScenario(of.Scenario, s.p.DB.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -46,12 +47,12 @@ func (s *Service) Simulate(ctx context.Context, teamID string, of Simulation) (*
 	if err != nil {
 		return nil, fmt.Errorf("look up what a simulation needs of a team: %w", err)
 	}
-	return engine.Simulate(g, scenario, w)
+	return simulate.Run(g, scenario, w)
 }
 
 // world is what a simulation knows of a team.
-func (s *Service) world(ctx context.Context, teamID string) (*engine.World, error) {
-	w := &engine.World{Complete: true, Properties: map[string]engine.Property{}, Topics: map[string]string{},
+func (s *Service) world(ctx context.Context, teamID string) (*simulate.World, error) {
+	w := &simulate.World{Complete: true, Properties: map[string]simulate.Property{}, Topics: map[string]string{},
 		Segment: func(segmentID string) (*engine.Failure, error) {
 			of, err := s.p.Contacts.Segment(ctx, teamID, segmentID)
 			switch {
@@ -71,7 +72,7 @@ func (s *Service) world(ctx context.Context, teamID string) (*engine.World, erro
 		return nil, err
 	}
 	for _, p := range properties {
-		w.Properties[p.Name] = engine.Property{Type: p.Type, Fallback: p.Fallback}
+		w.Properties[p.Name] = simulate.Property{Type: p.Type, Fallback: p.Fallback}
 	}
 	topics, _, err := s.p.Contacts.Topics(ctx, teamID, page.Page{})
 	for _, t := range topics {

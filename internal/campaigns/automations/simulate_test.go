@@ -11,13 +11,14 @@ import (
 	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/campaigns/automations/simulate"
 )
 
 // toldOf writes a simulation as told does a run, and adds the message of the failure.
-func toldOf(r *engine.Report) string {
+func toldOf(r *simulate.Report) string {
 	run := automations.Run{Status: automations.RunStatus(r.Status), Reason: automations.Reason(r.Reason)}
 	for _, e := range r.Entries {
-		if e.Step == "" || e.Status == engine.Text(engine.StepWaiting) {
+		if e.Step == "" || e.Status == simulate.Text(engine.StepWaiting) {
 			continue
 		}
 		s := automations.RunStep{Key: string(e.Step), Status: engine.Status(e.Status), Output: e.Output}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/campaigns/jsonread"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/events"
 )
@@ -95,7 +95,7 @@ func checkShape(text []byte) error {
 	for {
 		token, err := d.ReadToken()
 		if errors.Is(err, io.EOF) {
-			return engine.CheckNumbers("payload", text)
+			return jsonread.CheckNumbers("payload", text)
 		}
 		if err != nil {
 			return malformed(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/campaigns/automations/simulate"
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
@@ -71,7 +72,7 @@ type scenarioPart struct{ text jsontext.Value }
 
 // UnmarshalJSONFrom takes any value; null is absent.
 func (p *scenarioPart) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
-	p.text, err = readPart(d, engine.MaxScenario)
+	p.text, err = readPart(d, simulate.MaxScenario)
 	return err
 }
 
@@ -288,14 +289,14 @@ type stepError struct {
 }
 
 type runStepWire struct {
-	Key         string        `json:"key"`
-	Type        string        `json:"type"`
-	Status      string        `json:"status" enum:"pending,running,waiting,completed,failed,skipped"`
-	StartedAt   dbTime        `json:"started_at" nullable:"true"`
-	CompletedAt dbTime        `json:"completed_at" nullable:"true"`
-	Output      engine.Output `json:"output" nullable:"true" doc:"What came of it; of a skipped step the reason."`
-	Error       *stepError    `json:"error"`
-	CreatedAt   dbTime        `json:"created_at"`
+	Key         string          `json:"key"`
+	Type        string          `json:"type"`
+	Status      string          `json:"status" enum:"pending,running,waiting,completed,failed,skipped"`
+	StartedAt   dbTime          `json:"started_at" nullable:"true"`
+	CompletedAt dbTime          `json:"completed_at" nullable:"true"`
+	Output      simulate.Output `json:"output" nullable:"true" doc:"What came of it; of a skipped step the reason."`
+	Error       *stepError      `json:"error"`
+	CreatedAt   dbTime          `json:"created_at"`
 }
 
 func runStepToWire(s automations.RunStep) runStepWire {
@@ -363,7 +364,7 @@ type simulateIn struct {
 
 type simulationWire struct {
 	Object string `json:"object"`
-	engine.Report
+	simulate.Report
 }
 
 func (a *API) simulate(ctx context.Context, c *Call, automationID string, in *simulateIn) (simulationWire, error) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/postrider/postrider/internal/campaigns/jsonread"
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
@@ -15,9 +16,9 @@ func (g *Graph) check() error {
 	for i, s := range g.Steps {
 		switch c := s.config.(type) {
 		case trigger:
-			place, name := configPlace(i)+".event_name", events.CanonicalName(c.event)
+			path, name := configPlace(i)+".event_name", events.CanonicalName(c.event)
 			if other, ok := triggers[name]; ok {
-				return inStep(s.Key, invalid(place, "names the event of the trigger `%s` too. Keep one.", other))
+				return inStep(s.Key, jsonread.Invalidf(path, "names the event of the trigger `%s` too. Keep one.", other))
 			}
 			triggers[name] = s.Key
 		case waitForEvent:
@@ -31,10 +32,10 @@ func (g *Graph) check() error {
 		g.open = append(g.open, waitEvents+head+".")
 	}
 	if len(triggers) == 0 {
-		return invalid("steps", "has no step of the type `trigger`. Add one, which names the event that begins a run.")
+		return jsonread.Invalidf("steps", "has no step of the type `trigger`. Add one, which names the event that begins a run.")
 	}
 	if len(g.Connections) == 0 && len(g.Steps) > 1 {
-		return invalid("connections", "must lead from the trigger to the other steps. It may be empty only if the "+
+		return jsonread.Invalidf("connections", "must lead from the trigger to the other steps. It may be empty only if the "+
 			"trigger is the only step.")
 	}
 	if err := g.checkCycles(); err != nil {
@@ -110,12 +111,12 @@ func (g *Graph) checkCycles() error {
 	key := g.onCycle(leading)
 	for i, c := range g.Connections {
 		if c.To == key && leading[g.index[c.From]] > 0 {
-			place := fmt.Sprintf("connections[%d]", i)
-			return inStep(key, invalid(place, "is part of a circle, which leads back to the step. Remove one of "+
+			path := fmt.Sprintf("connections[%d]", i)
+			return inStep(key, jsonread.Invalidf(path, "is part of a circle, which leads back to the step. Remove one of "+
 				"its connections: every run must end."))
 		}
 	}
-	return inStep(key, invalid("connections", "has a circle, which leads back to the step."))
+	return inStep(key, jsonread.Invalidf("connections", "has a circle, which leads back to the step."))
 }
 
 // onCycle returns the key of a step on a cycle. leading is more than 0 for those and for the ones that follow. Each of
@@ -159,8 +160,8 @@ func (g *Graph) checkReached() error {
 	}
 	for i, s := range g.Steps {
 		if !reached[s.Key] {
-			place := fmt.Sprintf("steps[%d]", i)
-			return inStep(s.Key, invalid(place, "cannot be reached from a trigger. Connect the step or remove it."))
+			path := fmt.Sprintf("steps[%d]", i)
+			return inStep(s.Key, jsonread.Invalidf(path, "cannot be reached from a trigger. Connect the step or remove it."))
 		}
 	}
 	return nil

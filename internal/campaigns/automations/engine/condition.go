@@ -4,15 +4,16 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/campaigns/jsonread"
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // condition goes one of two ways.
 type condition struct{ rule *filter.Rule }
 
-func readCondition(o object) (config, error) {
+func readCondition(o jsonread.Object) (config, error) {
 	// The config is the rule itself; what was read is written again, because the members are in no order here.
-	rule, err := filter.ParseAt(o.place, encode(o.members))
+	rule, err := filter.ParseAt(o.Path, encode(o.Members))
 	return condition{rule}, err
 }
 
@@ -26,8 +27,8 @@ func (c condition) check(g *Graph, _ string) error {
 	}}))
 }
 
-func (c condition) names(place string) []Reference {
-	return []Reference{{Field: place, Kind: NamesRule, Rule: c.rule}}
+func (c condition) names(path string) []Reference {
+	return []Reference{{Field: path, Kind: NamesRule, Rule: c.rule}}
 }
 
 func (c condition) refers() []string { return c.rule.Fields() }

@@ -9,11 +9,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/campaigns/jsonread"
 	"github.com/postrider/postrider/internal/lib/id"
 )
 
-// maxContactName is the limit of a first or last name, in characters.
-const maxContactName = 255
+// MaxContactName is the limit of a first or last name, in characters.
+const MaxContactName = 255
 
 // contactUpdate changes the contact. What is nil stays as it is; null clears.
 type contactUpdate struct {
@@ -22,7 +23,7 @@ type contactUpdate struct {
 	properties                        map[string]value
 }
 
-func readContactUpdate(o object) (config, error) {
+func readContactUpdate(o jsonread.Object) (config, error) {
 	c := contactUpdate{}
 	r := &valueReader{}
 	var err error
@@ -32,13 +33,13 @@ func readContactUpdate(o object) (config, error) {
 	if c.lastName, err = readContactName(o, "last_name", r); err != nil {
 		return nil, err
 	}
-	if o.has("unsubscribed") {
-		v, err := r.read(o.at("unsubscribed"), o.members["unsubscribed"], 0)
+	if o.Has("unsubscribed") {
+		v, err := r.read(o.At("unsubscribed"), o.Members["unsubscribed"], 0)
 		if err != nil {
 			return nil, err
 		}
 		if _, ok := v.literal.(bool); !ok && v.ref == "" {
-			return nil, invalid(o.at("unsubscribed"), "must be true, false or {\"var\": \"event.KEY\"}.")
+			return nil, jsonread.Invalidf(o.At("unsubscribed"), "must be true, false or {\"var\": \"event.KEY\"}.")
 		}
 		c.unsubscribed = &v
 	}
@@ -46,23 +47,23 @@ func readContactUpdate(o object) (config, error) {
 		return nil, err
 	}
 	if c.firstName == nil && c.lastName == nil && c.unsubscribed == nil && len(c.properties) == 0 {
-		return nil, invalid(o.place, "must have one of `first_name`, `last_name`, `unsubscribed` and `properties`.")
+		return nil, jsonread.Invalidf(o.Path, "must have one of `first_name`, `last_name`, `unsubscribed` and `properties`.")
 	}
 	return c, nil
 }
 
-func readContactName(o object, name string, r *valueReader) (*value, error) {
-	text, ok := o.members[name]
+func readContactName(o jsonread.Object, name string, r *valueReader) (*value, error) {
+	text, ok := o.Members[name]
 	if !ok {
 		return nil, nil
 	}
-	v, err := r.read(o.at(name), text, 0)
+	v, err := r.read(o.At(name), text, 0)
 	if err != nil {
 		return nil, err
 	}
 	if s, ok := v.literal.(string); v.literal != nil && (!ok || !isContactName(s)) {
-		return nil, invalid(o.at(name), "must be a text of at most %d characters without line breaks, null or "+
-			"{\"var\": \"event.KEY\"}.", maxContactName)
+		return nil, jsonread.Invalidf(o.At(name), "must be a text of at most %d characters without line breaks, null or "+
+			"{\"var\": \"event.KEY\"}.", MaxContactName)
 	}
 	return &v, nil
 }
@@ -70,25 +71,25 @@ func readContactName(o object, name string, r *valueReader) (*value, error) {
 // isContactName reports whether a text can be a first or last name: what package contacts would refuse fails the step
 // before.
 func isContactName(text string) bool {
-	return utf8.RuneCountInString(text) <= maxContactName && !strings.ContainsAny(text, "\r\n")
+	return utf8.RuneCountInString(text) <= MaxContactName && !strings.ContainsAny(text, "\r\n")
 }
 
-func (c *contactUpdate) readProperties(o object, r *valueReader) error {
-	if !o.has("properties") {
+func (c *contactUpdate) readProperties(o jsonread.Object, r *valueReader) error {
+	if !o.Has("properties") {
 		return nil
 	}
-	p, err := o.object("properties")
+	p, err := o.Object("properties")
 	if err != nil {
 		return err
 	}
 	c.properties = map[string]value{}
-	for _, name := range slices.Sorted(maps.Keys(p.members)) {
-		v, err := r.read(p.at(name), p.members[name], 0)
+	for _, name := range slices.Sorted(maps.Keys(p.Members)) {
+		v, err := r.read(p.At(name), p.Members[name], 0)
 		if err != nil {
 			return err
 		}
 		if name == "" {
-			return invalid(p.place, "has a member without a name.")
+			return jsonread.Invalidf(p.Path, "has a member without a name.")
 		}
 		if is, ok := v.literal.(bool); ok { // clients' types allow it, and no property is of it
 			v.literal = strconv.FormatBool(is)
@@ -110,18 +111,18 @@ func (c contactUpdate) own() []namedValue {
 	return slices.DeleteFunc(all, func(m namedValue) bool { return m.v == nil })
 }
 
-func (c contactUpdate) check(g *Graph, place string) error {
+func (c contactUpdate) check(g *Graph, path string) error {
 	for _, m := range c.own() {
-		if err := m.v.check(g, place+"."+m.name); err != nil {
+		if err := m.v.check(g, path+"."+m.name); err != nil {
 			return err
 		}
 	}
-	return checkValues(g, place+".properties", c.properties)
+	return checkValues(g, path+".properties", c.properties)
 }
 
-func (c contactUpdate) names(place string) (all []Reference) {
+func (c contactUpdate) names(path string) (all []Reference) {
 	for _, name := range slices.Sorted(maps.Keys(c.properties)) {
-		r := Reference{Field: under(place+".properties", name), Kind: NamesProperty, ID: name}
+		r := Reference{Field: jsonread.Join(path+".properties", name), Kind: NamesProperty, ID: name}
 		switch c.properties[name].literal.(type) {
 		case string:
 			r.Value = string(scalar.String)
@@ -131,9 +132,9 @@ func (c contactUpdate) names(place string) (all []Reference) {
 		all = append(all, r)
 	}
 	for _, m := range c.own() {
-		all = append(all, m.v.properties(place+"."+m.name)...)
+		all = append(all, m.v.properties(path+"."+m.name)...)
 	}
-	return append(all, propertiesOf(place+".properties", c.properties)...)
+	return append(all, propertiesOf(path+".properties", c.properties)...)
 }
 
 func (c contactUpdate) refers() []string {
@@ -162,8 +163,8 @@ func (c contactUpdate) plan(m *moment) (Action, error) {
 		if failed != nil {
 			break
 		}
-		changed = append(changed, under("properties", name))
-		u.Properties[name], failed = m.single(c.properties[name], under("properties", name))
+		changed = append(changed, jsonread.Join("properties", name))
+		u.Properties[name], failed = m.single(c.properties[name], jsonread.Join("properties", name))
 	}
 	if failed != nil {
 		return Action{Failure: failed}, nil
@@ -180,7 +181,7 @@ func (m *moment) name(v *value, name string, to **string, changed *[]any) *Failu
 	got, failed := m.single(*v, name)
 	if failed == nil && !isContactName(got.Text) {
 		failed = &Failure{WrongValue, fmt.Sprintf("The value for `%s` is longer than %d characters, or has line "+
-			"breaks.", name, maxContactName)}
+			"breaks.", name, MaxContactName)}
 	}
 	*to = &got.Text
 	return failed
@@ -255,16 +256,16 @@ type addToSegment struct {
 	segment string
 }
 
-func readAddToSegment(o object) (config, error) {
-	segment, err := o.required("segment_id", MaxKey)
+func readAddToSegment(o jsonread.Object) (config, error) {
+	segment, err := o.Required("segment_id", MaxKey)
 	if err == nil && !id.Valid(segment) {
-		err = invalid(o.at("segment_id"), "must be the id of a segment, which is a UUID.")
+		err = jsonread.Invalidf(o.At("segment_id"), "must be the id of a segment, which is a UUID.")
 	}
 	return addToSegment{segment: strings.ToLower(segment)}, err
 }
 
-func (c addToSegment) names(place string) []Reference {
-	return []Reference{{Field: place + ".segment_id", Kind: NamesSegment, ID: c.segment}}
+func (c addToSegment) names(path string) []Reference {
+	return []Reference{{Field: path + ".segment_id", Kind: NamesSegment, ID: c.segment}}
 }
 
 func (c addToSegment) plan(m *moment) (Action, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/campaigns/jsonread"
 	"github.com/postrider/postrider/internal/lib/id"
 )
 
@@ -16,7 +17,7 @@ import (
 const (
 	maxTemplate  = 255
 	maxSubject   = 998
-	maxMailbox   = 2000
+	MaxMailbox   = 2000
 	maxVariables = 200       // after objects were taken apart
 	maxVariable  = 512 << 10 // octets of all variables with their names, as package emails has it
 )
@@ -29,20 +30,20 @@ type email struct {
 	from, subject, replyTo string
 }
 
-func readEmail(o object) (config, error) {
-	if err := o.renamed("template_id", "template.id"); err != nil {
+func readEmail(o jsonread.Object) (config, error) {
+	if err := o.Renamed("template_id", "template.id"); err != nil {
 		return nil, err
 	}
-	t, err := o.object("template")
+	t, err := o.Object("template")
 	if err != nil {
 		return nil, err
 	}
 	c := email{}
-	if c.template, err = t.required("id", maxTemplate); err != nil {
+	if c.template, err = t.Required("id", maxTemplate); err != nil {
 		return nil, err
 	}
-	if t.has("variables") {
-		if c.variables, err = readVariables(t.at("variables"), t.members["variables"]); err != nil {
+	if t.Has("variables") {
+		if c.variables, err = readVariables(t.At("variables"), t.Members["variables"]); err != nil {
 			return nil, err
 		}
 	}
@@ -50,40 +51,40 @@ func readEmail(o object) (config, error) {
 		name  string
 		to    *string
 		limit int
-	}{{"from", &c.from, maxMailbox}, {"subject", &c.subject, maxSubject}, {"reply_to", &c.replyTo, maxMailbox},
+	}{{"from", &c.from, MaxMailbox}, {"subject", &c.subject, maxSubject}, {"reply_to", &c.replyTo, MaxMailbox},
 		{"topic_id", &c.topic, MaxKey}} {
-		if *member.to, err = o.optional(member.name, member.limit); err != nil {
+		if *member.to, err = o.Optional(member.name, member.limit); err != nil {
 			return nil, err
 		}
 	}
 	if c.topic != "" && !id.Valid(c.topic) {
-		return nil, invalid(o.at("topic_id"), "must be the id of a topic, which is a UUID.")
+		return nil, jsonread.Invalidf(o.At("topic_id"), "must be the id of a topic, which is a UUID.")
 	}
 	c.topic = strings.ToLower(c.topic)
 	return c, nil
 }
 
-func readVariables(place string, text jsontext.Value) (map[string]value, error) {
-	o, err := readObject(place, text)
+func readVariables(path string, text jsontext.Value) (map[string]value, error) {
+	o, err := jsonread.ParseObject(path, text)
 	if err != nil {
 		return nil, err
 	}
 	all, r := map[string]value{}, &valueReader{}
-	for _, name := range slices.Sorted(maps.Keys(o.members)) {
+	for _, name := range slices.Sorted(maps.Keys(o.Members)) {
 		if name == "" || len(name) > maxName {
-			return nil, invalid(place, "names a variable by %d octets; a name has 1 to %d.", len(name), maxName)
+			return nil, jsonread.Invalidf(path, "names a variable by %d octets; a name has 1 to %d.", len(name), maxName)
 		}
 		// A variable may be an object with lists; null is no variable.
-		v, err := r.read(o.at(name), o.members[name], 2)
+		v, err := r.read(o.At(name), o.Members[name], 2)
 		if err != nil {
 			return nil, err
 		}
-		if o.has(name) {
+		if o.Has(name) {
 			all[name] = v
 		}
 	}
 	if len(given(all)) > maxVariables {
-		return nil, invalid(place, "gives %d variables; the limit is %d.", len(given(all)), maxVariables)
+		return nil, jsonread.Invalidf(path, "gives %d variables; the limit is %d.", len(given(all)), maxVariables)
 	}
 	return all, nil
 }
@@ -103,22 +104,22 @@ func given(variables map[string]value) (names []string) {
 	return names
 }
 
-func (c email) check(g *Graph, place string) error {
-	return checkValues(g, place+".template.variables", c.variables)
+func (c email) check(g *Graph, path string) error {
+	return checkValues(g, path+".template.variables", c.variables)
 }
 
-func (c email) names(place string) []Reference {
-	all := []Reference{{Field: place + ".template.id", Kind: NamesTemplate, ID: c.template, Names: given(c.variables)}}
+func (c email) names(path string) []Reference {
+	all := []Reference{{Field: path + ".template.id", Kind: NamesTemplate, ID: c.template, Names: given(c.variables)}}
 	for _, r := range []Reference{
-		{Field: place + ".topic_id", Kind: NamesTopic, ID: c.topic},
-		{Field: place + ".from", Kind: NamesSender, ID: c.from},
-		{Field: place + ".reply_to", Kind: NamesReplyTo, ID: c.replyTo},
+		{Field: path + ".topic_id", Kind: NamesTopic, ID: c.topic},
+		{Field: path + ".from", Kind: NamesSender, ID: c.from},
+		{Field: path + ".reply_to", Kind: NamesReplyTo, ID: c.replyTo},
 	} {
 		if r.ID != "" {
 			all = append(all, r)
 		}
 	}
-	return append(all, propertiesOf(place+".template.variables", c.variables)...)
+	return append(all, propertiesOf(path+".template.variables", c.variables)...)
 }
 
 func (c email) refers() []string { return referencesOf(c.variables) }
@@ -171,7 +172,7 @@ func (all *variables) add(name string, v any) {
 		}
 	default:
 		// Before it is made, since a list may be one text of a length of its own in each variable.
-		all.octets += len(name) + lengthOf(v, maxVariable)
+		all.octets += len(name) + TextSize(v, maxVariable)
 		if all.octets > maxVariable {
 			return
 		}

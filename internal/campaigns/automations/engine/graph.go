@@ -45,11 +45,11 @@ type config interface {
 	// exits returns the types of the connections that may lead away from the step.
 	exits() []string
 
-	// check checks what needs the whole graph. place is where the config stands.
-	check(g *Graph, place string) error
+	// check checks what needs the whole graph. path is where the config stands.
+	check(g *Graph, path string) error
 
 	// names returns what the config names of the team's.
-	names(place string) []Reference
+	names(path string) []Reference
 
 	// plan returns what the step does. Errors are those of Facts.Fields.
 	plan(m *moment) (Action, error)
@@ -78,6 +78,9 @@ func (g *Graph) step(key string) *Step {
 	}
 	return nil
 }
+
+// HasStep reports whether a step has a key.
+func (g *Graph) HasStep(key string) bool { return g.step(key) != nil }
 
 // Triggers returns the names of the events that begin runs, each once, by the function [events.CanonicalName].
 func (g *Graph) Triggers() (names []string) {
@@ -114,7 +117,7 @@ const (
 // Reference is what a step names that only the caller can check.
 type Reference struct {
 	Step  string       // the key
-	Field string       // the place, such as steps[2].config.template.id
+	Field string       // the path, such as steps[2].config.template.id
 	Kind  string       // one of the constants
 	ID    string       // of a template (or its alias), a segment or a topic; a property by name; an address
 	Names []string     // of a template: the variables that the step gives, in order

@@ -8,11 +8,12 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/postrider/postrider/internal/campaigns/jsonread"
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
 // readers read the configs of the types of steps.
-var readers = map[Type]func(object) (config, error){
+var readers = map[Type]func(jsonread.Object) (config, error){
 	Trigger:       readTrigger,
 	SendEmail:     readEmail,
 	Delay:         readDelay,
@@ -21,7 +22,7 @@ var readers = map[Type]func(object) (config, error){
 	Condition:     readCondition,
 	Split:         readSplit,
 	ContactUpdate: readContactUpdate,
-	ContactDelete: func(object) (config, error) { return contactDelete{}, nil },
+	ContactDelete: func(jsonread.Object) (config, error) { return contactDelete{}, nil },
 	AddToSegment:  readAddToSegment,
 	Webhook:       readWebhook,
 }
@@ -56,7 +57,7 @@ func Parse(steps, connections []byte) (*Graph, error) {
 
 func checkSize(steps, connections []byte) error {
 	if n := len(steps) + len(connections); n > MaxText {
-		return invalid("steps", "and `connections` have %d octets of JSON together; the limit is %d.", n, MaxText)
+		return jsonread.Invalidf("steps", "and `connections` have %d octets of JSON together; the limit is %d.", n, MaxText)
 	}
 	return nil
 }
@@ -65,12 +66,12 @@ func (g *Graph) readSteps(text []byte) error {
 	if len(text) == 0 || jsontext.Value(text).Kind() == jsontext.KindNull {
 		return fault.MissingField("steps")
 	}
-	items, err := readList("steps", text)
+	items, err := jsonread.List("steps", text)
 	if err != nil {
 		return err
 	}
 	if len(items) == 0 || len(items) > MaxSteps {
-		return invalid("steps", "has %d steps; an automation has 1 to %d.", len(items), MaxSteps)
+		return jsonread.Invalidf("steps", "has %d steps; an automation has 1 to %d.", len(items), MaxSteps)
 	}
 	for i, item := range items {
 		s, err := readStep(fmt.Sprintf("steps[%d]", i), item)
@@ -78,8 +79,8 @@ func (g *Graph) readSteps(text []byte) error {
 			return err
 		}
 		if before, ok := g.index[s.Key]; ok {
-			place := fmt.Sprintf("steps[%d].key", i)
-			return inStep(s.Key, invalid(place, "is that of `steps[%d]` too. Give each step a key of its own.", before))
+			path := fmt.Sprintf("steps[%d].key", i)
+			return inStep(s.Key, jsonread.Invalidf(path, "is that of `steps[%d]` too. Give each step a key of its own.", before))
 		}
 		g.index[s.Key] = i
 		g.Steps = append(g.Steps, s)
@@ -89,33 +90,33 @@ func (g *Graph) readSteps(text []byte) error {
 
 func configPlace(i int) string { return fmt.Sprintf("steps[%d].config", i) }
 
-func readStep(place string, text jsontext.Value) (s Step, err error) {
-	o, err := readObject(place, text)
+func readStep(path string, text jsontext.Value) (s Step, err error) {
+	o, err := jsonread.ParseObject(path, text)
 	if err != nil {
 		return s, err
 	}
-	if err := o.renamed("ref", "key"); err != nil {
+	if err := o.Renamed("ref", "key"); err != nil {
 		return s, err
 	}
-	if s.Key, err = o.required("key", MaxKey); err != nil {
+	if s.Key, err = o.Required("key", MaxKey); err != nil {
 		return s, err
 	}
 	if strings.TrimSpace(s.Key) != s.Key || strings.Contains(s.Key, "`") {
-		return s, invalid(o.at("key"), "must not begin or end with spaces, or contain backticks.")
+		return s, jsonread.Invalidf(o.At("key"), "must not begin or end with spaces, or contain backticks.")
 	}
-	kind, err := o.required("type", MaxKey)
+	kind, err := o.Required("type", MaxKey)
 	if err != nil {
 		return s, inStep(s.Key, err)
 	}
 	s.Type = Type(kind)
 	read, ok := readers[s.Type]
 	if !ok {
-		return s, inStep(s.Key, invalid(o.at("type"), "is %s, which is no type of step. Use one of `%s`.", quote(kind),
+		return s, inStep(s.Key, jsonread.Invalidf(o.At("type"), "is %s, which is no type of step. Use one of `%s`.", jsonread.Quote(kind),
 			strings.Join(texts(types), "`, `")))
 	}
-	c := object{place: o.at("config"), members: map[string]jsontext.Value{}}
-	if s.Type != ContactDelete || o.has("config") {
-		if c, err = o.object("config"); err != nil {
+	c := jsonread.Object{Path: o.At("config"), Members: map[string]jsontext.Value{}}
+	if s.Type != ContactDelete || o.Has("config") {
+		if c, err = o.Object("config"); err != nil {
 			return s, inStep(s.Key, err)
 		}
 	}
@@ -135,7 +136,7 @@ func (g *Graph) readConnections(text []byte) error {
 	if len(text) == 0 || jsontext.Value(text).Kind() == jsontext.KindNull {
 		return fault.MissingField("connections")
 	}
-	items, err := readList("connections", text)
+	items, err := jsonread.List("connections", text)
 	if err != nil {
 		return err
 	}
@@ -150,15 +151,15 @@ func (g *Graph) readConnections(text []byte) error {
 }
 
 // readConnection reads a connection and checks it by the steps that it connects.
-func (g *Graph) readConnection(place string, text jsontext.Value) (c Connection, err error) {
-	o, err := readObject(place, text)
+func (g *Graph) readConnection(path string, text jsontext.Value) (c Connection, err error) {
+	o, err := jsonread.ParseObject(path, text)
 	if err != nil {
 		return c, err
 	}
 	if c.From, c.To, err = g.readEnds(o); err != nil {
 		return c, err
 	}
-	if c.Type, err = o.optional("type", MaxKey); err != nil {
+	if c.Type, err = o.Optional("type", MaxKey); err != nil {
 		return c, inStep(c.From, err)
 	}
 	from := g.step(c.From)
@@ -167,15 +168,15 @@ func (g *Graph) readConnection(place string, text jsontext.Value) (c Connection,
 		c.Type = Default
 	}
 	if !slices.Contains(exits, c.Type) {
-		return c, inStep(c.From, invalid(o.at("type"), "is %s, but from a step of the type `%s` lead connections of "+
-			"the types `%s`.", quote(c.Type), from.Type, strings.Join(exits, "`, `")))
+		return c, inStep(c.From, jsonread.Invalidf(o.At("type"), "is %s, but from a step of the type `%s` lead connections of "+
+			"the types `%s`.", jsonread.Quote(c.Type), from.Type, strings.Join(exits, "`, `")))
 	}
 	if g.step(c.To).Type == Trigger {
-		return c, inStep(c.To, invalid(o.at("to"), "names a trigger, where runs begin. Lead to the step after it."))
+		return c, inStep(c.To, jsonread.Invalidf(o.At("to"), "names a trigger, where runs begin. Lead to the step after it."))
 	}
 	at := exit{c.From, c.Type}
 	if to, ok := g.next[at]; ok {
-		return c, inStep(c.From, invalid(place, "is a second connection of the type `%s`, to `%s` as well as to `%s`. "+
+		return c, inStep(c.From, jsonread.Invalidf(path, "is a second connection of the type `%s`, to `%s` as well as to `%s`. "+
 			"Keep one.", c.Type, c.To, to))
 	}
 	g.next[at] = c.To
@@ -183,7 +184,7 @@ func (g *Graph) readConnection(place string, text jsontext.Value) (c Connection,
 }
 
 // readEnds reads the keys of the steps that a connection connects. An error names the one that there is.
-func (g *Graph) readEnds(o object) (from, to string, err error) {
+func (g *Graph) readEnds(o jsonread.Object) (from, to string, err error) {
 	from, err = g.readEnd(o, "from")
 	if err != nil {
 		if to, toErr := g.readEnd(o, "to"); toErr == nil {
@@ -197,10 +198,10 @@ func (g *Graph) readEnds(o object) (from, to string, err error) {
 	return from, to, err
 }
 
-func (g *Graph) readEnd(o object, name string) (string, error) {
-	key, err := o.required(name, MaxKey)
+func (g *Graph) readEnd(o jsonread.Object, name string) (string, error) {
+	key, err := o.Required(name, MaxKey)
 	if err == nil && g.step(key) == nil {
-		err = invalid(o.at(name), "is %s, but no step has this key.", quote(key))
+		err = jsonread.Invalidf(o.At(name), "is %s, but no step has this key.", jsonread.Quote(key))
 	}
 	return key, err
 }

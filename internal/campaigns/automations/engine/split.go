@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/postrider/postrider/internal/campaigns/jsonread"
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
@@ -23,19 +24,19 @@ type branch struct {
 	share int // in hundredths of a percent
 }
 
-func readSplit(o object) (config, error) {
-	items, err := o.list("branches")
+func readSplit(o jsonread.Object) (config, error) {
+	items, err := o.List("branches")
 	if err != nil {
 		return nil, err
 	}
-	place := o.at("branches")
+	path := o.At("branches")
 	if len(items) < 2 || len(items) > MaxBranches {
-		return nil, invalid(place, "has %d branches; a split has 2 to %d.", len(items), MaxBranches)
+		return nil, jsonread.Invalidf(path, "has %d branches; a split has 2 to %d.", len(items), MaxBranches)
 	}
 	c := split{}
 	total := 0
 	for i, text := range items {
-		b, err := readBranch(fmt.Sprintf("%s[%d]", place, i), text, c.branches)
+		b, err := readBranch(fmt.Sprintf("%s[%d]", path, i), text, c.branches)
 		if err != nil {
 			return nil, err
 		}
@@ -43,35 +44,35 @@ func readSplit(o object) (config, error) {
 		total += b.share
 	}
 	if total != whole {
-		return nil, invalid(place, "has percents that add up to %v. They must add up to 100.", float64(total)/100)
+		return nil, jsonread.Invalidf(path, "has percents that add up to %v. They must add up to 100.", float64(total)/100)
 	}
 	return c, nil
 }
 
-func readBranch(place string, text jsontext.Value, before []branch) (b branch, err error) {
-	o, err := readObject(place, text)
+func readBranch(path string, text jsontext.Value, before []branch) (b branch, err error) {
+	o, err := jsonread.ParseObject(path, text)
 	if err != nil {
 		return b, err
 	}
-	if b.name, err = o.required("name", MaxKey); err != nil {
+	if b.name, err = o.Required("name", MaxKey); err != nil {
 		return b, err
 	}
-	at := o.at("name")
+	at := o.At("name")
 	if slices.Contains([]string{Default, ConditionMet, ConditionNotMet, EventReceived, TimedOut}, b.name) {
-		return b, invalid(at, "is %s, which is another type of connection. Choose another name.", quote(b.name))
+		return b, jsonread.Invalidf(at, "is %s, which is another type of connection. Choose another name.", jsonread.Quote(b.name))
 	}
 	if slices.ContainsFunc(before, func(other branch) bool { return other.name == b.name }) {
-		return b, invalid(at, "is %s, as that of another branch. Choose another name.", quote(b.name))
+		return b, jsonread.Invalidf(at, "is %s, as that of another branch. Choose another name.", jsonread.Quote(b.name))
 	}
-	if !o.has("percent") {
-		return b, fault.MissingField(o.at("percent"))
+	if !o.Has("percent") {
+		return b, fault.MissingField(o.At("percent"))
 	}
-	n, err := readNumber(o.at("percent"), o.members["percent"])
+	n, err := jsonread.Number(o.At("percent"), o.Members["percent"])
 	if err != nil {
 		return b, err
 	}
 	if b.share = int(math.Round(n * 100)); b.share <= 0 || b.share > whole || math.Abs(n*100-float64(b.share)) > 1e-6 {
-		return b, invalid(o.at("percent"), "must be more than 0 and at most 100, with at most two decimals.")
+		return b, jsonread.Invalidf(o.At("percent"), "must be more than 0 and at most 100, with at most two decimals.")
 	}
 	return b, nil
 }

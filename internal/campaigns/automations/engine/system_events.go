@@ -1,38 +1,59 @@
 package engine
 
 import (
+	"maps"
 	"slices"
-	"strings"
-
-	"github.com/postrider/postrider/internal/platform/events"
+	"time"
 )
 
-// The names of the system events.
-const (
-	ContactCreated      = events.SystemPrefix + "contact.created"
-	ContactUpdated      = events.SystemPrefix + "contact.updated"
-	ContactUnsubscribed = events.SystemPrefix + "contact.unsubscribed"
-	ContactResubscribed = events.SystemPrefix + "contact.resubscribed"
-	TopicOptedIn        = events.SystemPrefix + "topic.opted_in"
-	TopicOptedOut       = events.SystemPrefix + "topic.opted_out"
-	EmailOpened         = events.SystemPrefix + "email.opened"
-	EmailClicked        = events.SystemPrefix + "email.clicked"
-	EmailBounced        = events.SystemPrefix + "email.bounced"
-	EmailComplained     = events.SystemPrefix + "email.complained"
-)
+// Happening is what was done with a contact: it was created or changed.
+type Happening struct {
+	Created  bool
+	Switched bool            // whether it is unsubscribed has changed
+	Topics   map[string]bool // what it has chosen newly, by the ids of topics; true is opted in
+}
 
-var systemEvents = []string{ContactCreated, ContactUpdated, ContactUnsubscribed, ContactResubscribed, TopicOptedIn,
-	TopicOptedOut, EmailOpened, EmailClicked, EmailBounced, EmailComplained}
+// Events returns the system events of a contact, as it is afterwards, with what they have (docs/custom-events.md).
+func (c *Contact) Events(h Happening, at time.Time) (all []Event) {
+	add := func(name string, more map[string]any) {
+		all = append(all, Event{Name: name, Payload: c.EventPayload(more), At: at})
+	}
+	switch {
+	case h.Created:
+		add(ContactCreated, nil)
+	default:
+		add(ContactUpdated, nil)
+		if h.Switched && c.Unsubscribed {
+			add(ContactUnsubscribed, nil)
+		} else if h.Switched {
+			add(ContactResubscribed, nil)
+		}
+	}
+	for _, topic := range slices.Sorted(maps.Keys(h.Topics)) {
+		name := TopicOptedOut
+		if h.Topics[topic] {
+			name = TopicOptedIn
+		}
+		add(name, map[string]any{"topic_id": topic})
+	}
+	return all
+}
 
-// eventName reads the name of an event that begins a run, or that a step waits for.
-func (o object) eventName(member string) (string, error) {
-	place := o.at(member)
-	name, err := o.required(member, events.MaxName)
-	if err == nil {
-		err = events.CheckName(place, name)
+// payload returns what all system events of contacts and topics have, and more.
+func (c *Contact) EventPayload(more map[string]any) map[string]any {
+	p := map[string]any{"contact_id": c.ID, "email": c.Address, "first_name": c.FirstName, "last_name": c.LastName,
+		"unsubscribed": c.Unsubscribed}
+	maps.Copy(p, more)
+	return p
+}
+
+// EmailPayload returns what all system events of emails have before the email is looked up, and more. broadcastID is ""
+// for other emails.
+func EmailPayload(emailID, broadcastID string, more map[string]any) map[string]any {
+	p := map[string]any{"email_id": emailID}
+	if broadcastID != "" {
+		p["broadcast_id"] = broadcastID
 	}
-	if err == nil && events.ReservedPrefix(name) != "" && !slices.Contains(systemEvents, events.CanonicalName(name)) {
-		err = invalid(place, "names no system event. There are `%s`.", strings.Join(systemEvents, "`, `"))
-	}
-	return name, err
+	maps.Copy(p, more)
+	return p
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/filter"
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/campaigns/jsonread"
 )
 
 // Limits of the values of a config.
@@ -36,9 +37,9 @@ type value struct {
 type valueReader struct{ values, references int }
 
 // read reads a value that may have so many levels of lists and objects in it.
-func (r *valueReader) read(place string, text jsontext.Value, levels int) (v value, err error) {
+func (r *valueReader) read(path string, text jsontext.Value, levels int) (v value, err error) {
 	if r.values++; r.values > maxValues {
-		return v, invalid(place, "is one too many: a step has at most %d values.", maxValues)
+		return v, jsonread.Invalidf(path, "is one too many: a step has at most %d values.", maxValues)
 	}
 	switch text.Kind() {
 	case jsontext.KindNull:
@@ -46,57 +47,57 @@ func (r *valueReader) read(place string, text jsontext.Value, levels int) (v val
 	case jsontext.KindTrue, jsontext.KindFalse:
 		v.literal = text.Kind() == jsontext.KindTrue
 	case jsontext.KindString:
-		v.literal, err = readText(place, text, scalar.MaxText)
+		v.literal, err = jsonread.Text(path, text, scalar.MaxText)
 	case jsontext.KindNumber:
-		v.literal, err = readNumber(place, text)
+		v.literal, err = jsonread.Number(path, text)
 	case jsontext.KindBeginArray:
 		if levels == 0 {
-			return v, tooDeep(place)
+			return v, tooDeep(path)
 		}
 		var items []jsontext.Value
-		if items, err = readList(place, text); err != nil {
+		if items, err = jsonread.List(path, text); err != nil {
 			return v, err
 		}
 		v.list = []value{}
 		for i, text := range items {
-			item, err := r.read(fmt.Sprintf("%s[%d]", place, i), text, levels-1)
+			item, err := r.read(fmt.Sprintf("%s[%d]", path, i), text, levels-1)
 			if err != nil {
 				return v, err
 			}
 			v.list = append(v.list, item)
 		}
 	case jsontext.KindBeginObject:
-		return r.object(place, text, levels)
+		return r.readObject(path, text, levels)
 	}
 	return v, err
 }
 
-func tooDeep(place string) error {
-	return invalid(place, "is nested too deep: use a text, a number, true, false or {\"var\": \"event.KEY\"}.")
+func tooDeep(path string) error {
+	return jsonread.Invalidf(path, "is nested too deep: use a text, a number, true, false or {\"var\": \"event.KEY\"}.")
 }
 
 // object reads an object, which is a reference if it has the member var.
-func (r *valueReader) object(place string, text jsontext.Value, levels int) (v value, err error) {
-	o, err := readObject(place, text)
+func (r *valueReader) readObject(path string, text jsontext.Value, levels int) (v value, err error) {
+	o, err := jsonread.ParseObject(path, text)
 	if err != nil {
 		return v, err
 	}
-	if _, ok := o.members["var"]; ok {
-		if len(o.members) > 1 {
-			return v, invalid(place, "must have no member beside `var`, which names another value.")
+	if _, ok := o.Members["var"]; ok {
+		if len(o.Members) > 1 {
+			return v, jsonread.Invalidf(path, "must have no member beside `var`, which names another value.")
 		}
 		if r.references++; r.references > maxReferences {
-			return v, invalid(place, "is one too many: a step has at most %d references.", maxReferences)
+			return v, jsonread.Invalidf(path, "is one too many: a step has at most %d references.", maxReferences)
 		}
-		v.ref, err = o.required("var", maxName)
+		v.ref, err = o.Required("var", maxName)
 		return v, err
 	}
 	if levels == 0 {
-		return v, tooDeep(place)
+		return v, tooDeep(path)
 	}
 	v.object = map[string]value{}
-	for _, name := range slices.Sorted(maps.Keys(o.members)) {
-		member, err := r.read(o.at(name), o.members[name], levels-1)
+	for _, name := range slices.Sorted(maps.Keys(o.Members)) {
+		member, err := r.read(o.At(name), o.Members[name], levels-1)
 		if err != nil {
 			return v, err
 		}
@@ -130,21 +131,21 @@ func writtenValues(values map[string]value) map[string]any {
 }
 
 // check checks the references of a value.
-func (v value) check(g *Graph, place string) error {
+func (v value) check(g *Graph, path string) error {
 	if v.ref != "" {
-		return g.checkName(place+".var", v.ref)
+		return g.checkName(path+".var", v.ref)
 	}
 	for i, item := range v.list {
-		if err := item.check(g, fmt.Sprintf("%s[%d]", place, i)); err != nil {
+		if err := item.check(g, fmt.Sprintf("%s[%d]", path, i)); err != nil {
 			return err
 		}
 	}
-	return checkValues(g, place, v.object)
+	return checkValues(g, path, v.object)
 }
 
-func checkValues(g *Graph, place string, values map[string]value) error {
+func checkValues(g *Graph, path string, values map[string]value) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if err := values[name].check(g, under(place, name)); err != nil {
+		if err := values[name].check(g, jsonread.Join(path, name)); err != nil {
 			return err
 		}
 	}
@@ -152,19 +153,19 @@ func checkValues(g *Graph, place string, values map[string]value) error {
 }
 
 // properties returns the names of the properties of contacts that a value refers to.
-func (v value) properties(place string) (all []Reference) {
-	if name, ok := strings.CutPrefix(filter.FullName(v.ref), contactProperty); ok {
-		return []Reference{{Field: place + ".var", Kind: NamesProperty, ID: name}}
+func (v value) properties(path string) (all []Reference) {
+	if name, ok := strings.CutPrefix(filter.FullName(v.ref), PropertyPrefix); ok {
+		return []Reference{{Field: path + ".var", Kind: NamesProperty, ID: name}}
 	}
 	for i, item := range v.list {
-		all = append(all, item.properties(fmt.Sprintf("%s[%d]", place, i))...)
+		all = append(all, item.properties(fmt.Sprintf("%s[%d]", path, i))...)
 	}
-	return append(all, propertiesOf(place, v.object)...)
+	return append(all, propertiesOf(path, v.object)...)
 }
 
-func propertiesOf(place string, values map[string]value) (all []Reference) {
+func propertiesOf(path string, values map[string]value) (all []Reference) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		all = append(all, values[name].properties(under(place, name))...)
+		all = append(all, values[name].properties(jsonread.Join(path, name))...)
 	}
 	return all
 }
@@ -187,7 +188,7 @@ func referencesOf(values map[string]value) (names []string) {
 	return names
 }
 
-const contactProperty = "contact.properties."
+const PropertyPrefix = "contact.properties."
 
 // contactFields are what references may name of a contact besides its properties.
 var contactFields = map[string]func(c *Contact) any{
@@ -196,7 +197,7 @@ var contactFields = map[string]func(c *Contact) any{
 	"contact.first_name":   func(c *Contact) any { return orNone(c.FirstName) },
 	"contact.last_name":    func(c *Contact) any { return orNone(c.LastName) },
 	"contact.unsubscribed": func(c *Contact) any { return c.Unsubscribed },
-	"contact.created_at":   func(c *Contact) any { return stamp(c.CreatedAt) },
+	"contact.created_at":   func(c *Contact) any { return FormatTime(c.CreatedAt) },
 }
 
 func orNone(text string) any {
@@ -207,12 +208,12 @@ func orNone(text string) any {
 }
 
 // checkName checks what a reference names.
-func (g *Graph) checkName(place, name string) error {
+func (g *Graph) checkName(path, name string) error {
 	name = filter.FullName(name)
 	if _, ok := contactFields[name]; ok {
 		return nil
 	}
-	for _, beginning := range []string{"event.", contactProperty} {
+	for _, beginning := range []string{"event.", PropertyPrefix} {
 		if rest, ok := strings.CutPrefix(name, beginning); ok && rest != "" {
 			return nil
 		}
@@ -225,7 +226,7 @@ func (g *Graph) checkName(place, name string) error {
 		why = "Name `event.KEY`, `wait_events.STEP.KEY`, `contact.email`, `contact.first_name`, `contact.last_name`, " +
 			"`contact.id`, `contact.unsubscribed`, `contact.created_at` or `contact.properties.KEY`."
 	}
-	return invalid(place, "is %s, which names no value. %s", quote(name), why)
+	return jsonread.Invalidf(path, "is %s, which names no value. %s", jsonread.Quote(name), why)
 }
 
 // unknown says what to do about a name of what events had if nothing can have it, and "" otherwise.
@@ -296,7 +297,7 @@ func (m *moment) lookUp(name string) any {
 	if get, ok := contactFields[name]; ok {
 		return get(c)
 	}
-	key, _ := strings.CutPrefix(name, contactProperty)
+	key, _ := strings.CutPrefix(name, PropertyPrefix)
 	switch v := c.Properties[key]; v.Type {
 	case scalar.String:
 		return orNone(v.Text)
@@ -413,20 +414,20 @@ func joined(list []any) (string, bool) {
 
 // lengthOf returns how many octets the texts of a value have together, or more than limit if it has more. Numbers count
 // as their JSON does at most.
-func lengthOf(v any, limit int) (n int) {
+func TextSize(v any, limit int) (n int) {
 	switch v := v.(type) {
 	case string:
 		return len(v)
 	case []any:
 		for _, item := range v {
-			if n += 2 + lengthOf(item, limit-n); n > limit {
+			if n += 2 + TextSize(item, limit-n); n > limit {
 				break
 			}
 		}
 		return n
 	case map[string]any:
 		for name, item := range v {
-			if n += 2 + len(name) + lengthOf(item, limit-n); n > limit {
+			if n += 2 + len(name) + TextSize(item, limit-n); n > limit {
 				break
 			}
 		}
@@ -436,4 +437,4 @@ func lengthOf(v any, limit int) (n int) {
 }
 
 // stamp returns a time as outputs and bodies have it.
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/campaigns/jsonread"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/schedule"
@@ -15,8 +16,8 @@ type trigger struct {
 	event string // as written
 }
 
-func readTrigger(o object) (config, error) {
-	event, err := o.eventName("event_name")
+func readTrigger(o jsonread.Object) (config, error) {
+	event, err := ReadEventName(o, "event_name")
 	return trigger{event: event}, err
 }
 
@@ -32,29 +33,29 @@ type delay struct {
 	length time.Duration
 }
 
-func readDelay(o object) (config, error) {
-	if err := o.renamed("seconds", "duration"); err != nil {
+func readDelay(o jsonread.Object) (config, error) {
+	if err := o.Renamed("seconds", "duration"); err != nil {
 		return nil, err
 	}
-	if !o.has("duration") {
-		return nil, fault.MissingField(o.at("duration"))
+	if !o.Has("duration") {
+		return nil, fault.MissingField(o.At("duration"))
 	}
 	length, err := readWait(o, "duration")
 	return delay{length: length}, err
 }
 
 // readWait reads the length of a wait.
-func readWait(o object, name string) (time.Duration, error) {
-	text, err := o.required(name, 100)
+func readWait(o jsonread.Object, name string) (time.Duration, error) {
+	text, err := o.Required(name, 100)
 	if err != nil {
 		return 0, err
 	}
 	d, err := schedule.Duration(text)
-	switch place := o.at(name); {
+	switch path := o.At(name); {
 	case err != nil:
-		return 0, invalid(place, "cannot be read: %v.", err)
+		return 0, jsonread.Invalidf(path, "cannot be read: %v.", err)
 	case d < time.Second || d > MaxWait:
-		return 0, invalid(place, "is %s; a wait lasts from 1 second to %d days.", quote(text), int(MaxWait.Hours()/24))
+		return 0, jsonread.Invalidf(path, "is %s; a wait lasts from 1 second to %d days.", jsonread.Quote(text), int(MaxWait.Hours()/24))
 	}
 	return d, nil
 }
@@ -67,7 +68,7 @@ func (c delay) written() any { return map[string]any{"duration": schedule.Words(
 
 func waitTill(t time.Time) Action { return Action{Wait: &Wait{Until: t}, Output: until(t)} }
 
-func until(t time.Time) map[string]any { return map[string]any{"until": stamp(t)} }
+func until(t time.Time) map[string]any { return map[string]any{"until": FormatTime(t)} }
 
 // waitForEvent waits until an event happens to the contact, or a time has passed.
 type waitForEvent struct {
@@ -81,26 +82,26 @@ var eventFields = filter.Schema{Open: []string{"event.", "trigger."}, References
 	return "Here there are `event.KEY`, what the event has, and `trigger.KEY`, what the event has that began the run."
 }}
 
-func readWaitForEvent(o object) (config, error) {
+func readWaitForEvent(o jsonread.Object) (config, error) {
 	for _, old := range []string{"timeout_seconds", "seconds"} {
-		if err := o.renamed(old, "timeout"); err != nil {
+		if err := o.Renamed(old, "timeout"); err != nil {
 			return nil, err
 		}
 	}
 	c := waitForEvent{}
 	var err error
-	if c.event, err = o.eventName("event_name"); err != nil {
+	if c.event, err = ReadEventName(o, "event_name"); err != nil {
 		return nil, err
 	}
-	if o.has("timeout") {
+	if o.Has("timeout") {
 		if c.timeout, err = readWait(o, "timeout"); err != nil {
 			return nil, err
 		}
 	}
-	if !o.has("filter_rule") {
+	if !o.Has("filter_rule") {
 		return c, nil
 	}
-	if c.rule, err = filter.ParseAt(o.at("filter_rule"), o.members["filter_rule"]); err != nil {
+	if c.rule, err = filter.ParseAt(o.At("filter_rule"), o.Members["filter_rule"]); err != nil {
 		return nil, err
 	}
 	return c, c.rule.Check(eventFields)

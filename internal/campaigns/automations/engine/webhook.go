@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/campaigns/jsonread"
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
@@ -31,31 +32,31 @@ type webhook struct {
 	payload map[string]value // nil for none
 }
 
-func readWebhook(o object) (config, error) {
+func readWebhook(o jsonread.Object) (config, error) {
 	c := webhook{}
 	var err error
-	if c.url, err = o.required("url", maxURL); err != nil {
+	if c.url, err = o.Required("url", maxURL); err != nil {
 		return nil, err
 	}
 	if u, err := url.Parse(c.url); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
-		return nil, invalid(o.at("url"), "must be a URL such as https://example.com/hook.")
+		return nil, jsonread.Invalidf(o.At("url"), "must be a URL such as https://example.com/hook.")
 	}
 	if c.headers, err = readHeaders(o); err != nil {
 		return nil, err
 	}
-	if !o.has("payload") {
+	if !o.Has("payload") {
 		return c, nil
 	}
-	place := o.at("payload")
-	if n := len(o.members["payload"]); n > events.MaxPayload {
-		return nil, invalid(place, "has %d octets of JSON; the limit is %d.", n, events.MaxPayload)
+	path := o.At("payload")
+	if n := len(o.Members["payload"]); n > events.MaxPayload {
+		return nil, jsonread.Invalidf(path, "has %d octets of JSON; the limit is %d.", n, events.MaxPayload)
 	}
-	v, err := (&valueReader{}).read(place, o.members["payload"], maxLevels)
+	v, err := (&valueReader{}).read(path, o.Members["payload"], maxLevels)
 	if err != nil {
 		return nil, err
 	}
 	if c.payload = v.object; v.object == nil {
-		return nil, invalid(place, "must be an object.")
+		return nil, jsonread.Invalidf(path, "must be an object.")
 	}
 	return c, nil
 }
@@ -64,35 +65,35 @@ func readWebhook(o object) (config, error) {
 var ownHeaders = []string{"host", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect",
 	"user-agent", "webhook-id", "webhook-timestamp", "webhook-signature", "svix-id", "svix-timestamp", "svix-signature"}
 
-func readHeaders(o object) (map[string]string, error) {
-	if !o.has("headers") {
+func readHeaders(o jsonread.Object) (map[string]string, error) {
+	if !o.Has("headers") {
 		return nil, nil
 	}
-	h, err := o.object("headers")
+	h, err := o.Object("headers")
 	if err != nil {
 		return nil, err
 	}
-	if len(h.members) > maxHeaders {
-		return nil, invalid(h.place, "has %d headers; the limit is %d.", len(h.members), maxHeaders)
+	if len(h.Members) > maxHeaders {
+		return nil, jsonread.Invalidf(h.Path, "has %d headers; the limit is %d.", len(h.Members), maxHeaders)
 	}
 	all := map[string]string{}
 	seen := map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(h.members)) {
-		place, low := h.at(name), strings.ToLower(name)
+	for _, name := range slices.Sorted(maps.Keys(h.Members)) {
+		path, low := h.At(name), strings.ToLower(name)
 		switch {
 		case !isToken(name) || len(name) > MaxKey:
-			return nil, invalid(h.place, "has the header %s, which is no name of a header.", quote(name))
+			return nil, jsonread.Invalidf(h.Path, "has the header %s, which is no name of a header.", jsonread.Quote(name))
 		case seen[low]:
-			return nil, invalid(place, "is there twice, in other letters. Keep one.")
+			return nil, jsonread.Invalidf(path, "is there twice, in other letters. Keep one.")
 		case slices.Contains(ownHeaders, low) || strings.HasPrefix(low, "content-") || strings.HasPrefix(low, "proxy-"):
-			return nil, invalid(place, "cannot be set: it is a header that is always the server's own.")
+			return nil, jsonread.Invalidf(path, "cannot be set: it is a header that is always the server's own.")
 		}
 		seen[low] = true
-		if all[name], err = readLine(place, h.members[name], maxHeader); err != nil {
+		if all[name], err = jsonread.Line(path, h.Members[name], maxHeader); err != nil {
 			return nil, err
 		}
 		if strings.ContainsFunc(all[name], func(r rune) bool { return r > unicode.MaxASCII }) {
-			return nil, invalid(place, "must be a text in ASCII.")
+			return nil, jsonread.Invalidf(path, "must be a text in ASCII.")
 		}
 	}
 	return all, nil
@@ -109,13 +110,13 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-func (c webhook) check(g *Graph, place string) error {
-	return checkValues(g, place+".payload", c.payload)
+func (c webhook) check(g *Graph, path string) error {
+	return checkValues(g, path+".payload", c.payload)
 }
 
-func (c webhook) names(place string) []Reference {
-	all := []Reference{{Field: place + ".url", Kind: NamesURL, ID: c.url}}
-	return append(all, propertiesOf(place+".payload", c.payload)...)
+func (c webhook) names(path string) []Reference {
+	all := []Reference{{Field: path + ".url", Kind: NamesURL, ID: c.url}}
+	return append(all, propertiesOf(path+".payload", c.payload)...)
 }
 
 func (c webhook) refers() []string { return referencesOf(c.payload) }
@@ -150,7 +151,7 @@ type callEvent struct {
 }
 
 func (c webhook) plan(m *moment) (Action, error) {
-	body := callBody{Type: "automation.webhook", CreatedAt: stamp(m.facts.Now), Data: callData{RunID: m.run.ID,
+	body := callBody{Type: "automation.webhook", CreatedAt: FormatTime(m.facts.Now), Data: callData{RunID: m.run.ID,
 		Step: m.step.Key, Event: callEvent{m.run.Event.Name, m.run.Event.Payload}}}
 	if c.payload != nil {
 		body.Data.Payload, _ = m.resolveAll(value{object: c.payload})
@@ -174,7 +175,7 @@ func (c webhook) plan(m *moment) (Action, error) {
 	return Action{Effect: &Call{c.url, c.headers, text}, Output: map[string]any{"url": c.url}}, nil
 }
 
-// resolveAll is resolve with null in the place of references to values that are not there.
+// resolveAll is resolve with null in the path of references to values that are not there.
 func (m *moment) resolveAll(v value) (any, bool) {
 	switch {
 	case v.list != nil:

@@ -1,4 +1,4 @@
-package engine_test
+package simulate_test
 
 import (
 	"encoding/json"
@@ -10,7 +10,32 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/campaigns/automations/simulate"
 	"github.com/postrider/postrider/internal/lib/fault"
+)
+
+const (
+	start   = `{"key":"start","type":"trigger","config":{"event_name":"user.created"}}`
+	segment = "019a0000-0000-7000-8000-000000000001"
+)
+
+var noon = time.Date(2026, 8, 5, 12, 0, 0, 0, time.UTC)
+
+// parse returns a graph, which must be valid.
+func parse(t testing.TB, steps, connections string) *engine.Graph {
+	t.Helper()
+	g, err := engine.Parse([]byte(steps), []byte(connections))
+	if err != nil {
+		t.Fatalf("Parse: %v", err)
+	}
+	return g
+}
+
+// A graph with two triggers: a scenario must name the event.
+const (
+	twoTriggers = `[` + start + `,{"key":"added","type":"trigger","config":{"event_name":"postrider:contact.created"}},
+		{"key":"mail","type":"send_email","config":{"template":{"id":"hello"}}}]`
+	twoTriggersConnected = `[{"from":"start","to":"mail"},{"from":"added","to":"mail"}]`
 )
 
 const welcome = `[` + start + `,
@@ -44,14 +69,14 @@ const person = `"start":"2026-08-05T12:00:00Z","contact":{"email":"Ann@acme.exam
 	"properties":{"seats":5,"plan":"pro"},"topics":{"019A0000-0000-7000-8000-000000000002":"opt_out"},
 	"engagement":{"opened":2,"opened_at":"2026-08-01"}},"event":{"payload":{"plan":"team"}}`
 
-// simulate runs a scenario that must be in order.
-func simulate(t testing.TB, g *engine.Graph, scenario string) *engine.Report {
+// run runs a scenario that must be in order.
+func run(t testing.TB, g *engine.Graph, scenario string) *simulate.Report {
 	t.Helper()
-	s, err := engine.ParseScenario([]byte("{"+scenario+"}"), noon)
+	s, err := simulate.ParseScenario([]byte("{"+scenario+"}"), noon)
 	if err != nil {
 		t.Fatalf("ParseScenario: %v", err)
 	}
-	r, err := engine.Simulate(g, s, nil)
+	r, err := simulate.Run(g, s, nil)
 	if err != nil {
 		t.Fatalf("Simulate: %v", err)
 	}
@@ -59,7 +84,7 @@ func simulate(t testing.TB, g *engine.Graph, scenario string) *engine.Report {
 }
 
 // told returns the entries of a report as lines.
-func told(r *engine.Report) (lines []string) {
+func told(r *simulate.Report) (lines []string) {
 	for _, e := range r.Entries {
 		lines = append(lines, strings.Join([]string{e.After, string(e.Step + e.Event), string(e.Status), e.Happened, string(e.Next)},
 			"|"))
@@ -76,7 +101,7 @@ func TestSimulate(t *testing.T) {
 		"at once|hello|completed|Sends the template `hello` to ann@acme.example.|settle",
 		"at once|settle|waiting|Waits until 2026-08-08 12:00:00 UTC.|",
 	}
-	r := simulate(t, g, person+`,"timetable":[
+	r := run(t, g, person+`,"timetable":[
 		{"at":"in 11 days","event":"late"},
 		{"at":"2026-08-10T12:00:00Z","event":"order.placed","payload":{"total":120}},
 		{"at":"in 1 day","event":"order.placed","payload":{"total":120}},
@@ -98,12 +123,12 @@ func TestSimulate(t *testing.T) {
 	if diff := cmp.Diff(want, told(r)); diff != "" {
 		t.Errorf("with an order (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]engine.Mail{{At: noon, After: "at once", Step: "hello", To: "ann@acme.example",
+	if diff := cmp.Diff([]simulate.Mail{{At: noon, After: "at once", Step: "hello", To: "ann@acme.example",
 		Template:  "hello",
 		Variables: map[string]any{"NAME": "Ann", "PLAN": "team"}}}, r.Emails); diff != "" {
 		t.Errorf("the emails (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(&engine.Person{ID: "00000000-0000-7000-8000-000000000001", Email: "ann@acme.example",
+	if diff := cmp.Diff(&simulate.Person{ID: "00000000-0000-7000-8000-000000000001", Email: "ann@acme.example",
 		FirstName:  "Bo",
 		Properties: map[string]any{"seats": 5.0, "total": 120.0}, Segments: []string{segment},
 		Topics: map[string]string{"019a0000-0000-7000-8000-000000000002": "opt_out"}}, r.Contact); diff != "" {
@@ -117,7 +142,7 @@ func TestSimulate(t *testing.T) {
 		t.Errorf("the report as JSON: %s, %v", text, err)
 	}
 
-	r = simulate(t, g, person+`,"timetable":[{"at":"in 10 days","event":"order.placed","payload":{"total":1}}]`)
+	r = run(t, g, person+`,"timetable":[{"at":"in 10 days","event":"order.placed","payload":{"total":1}}]`)
 	want = append(beginning[:3:3],
 		"3 days|settle|completed|The time has come.|order",
 		"3 days|order|waiting|Waits for the event `order.placed` until 2026-08-15 12:00:00 UTC.|",
@@ -130,12 +155,12 @@ func TestSimulate(t *testing.T) {
 		t.Errorf("without an order, %v (-want +got):\n%s", r.Contact, diff)
 	}
 
-	r = simulate(t, g, person+`,"timetable":[{"at":"in 2 days","contact":{"unsubscribed":true}},
+	r = run(t, g, person+`,"timetable":[{"at":"in 2 days","contact":{"unsubscribed":true}},
 		{"at":"in 9 days","contact_deleted":true}]`)
 	if got := told(r); got[len(got)-1] != "9 days|cancelled|contact_deleted|0" {
 		t.Errorf("a contact that is deleted: %q", got)
 	}
-	r = simulate(t, g, person+`,"timetable":[{"at":"in 2 days","contact":{"unsubscribed":true}}],
+	r = run(t, g, person+`,"timetable":[{"at":"in 2 days","contact":{"unsubscribed":true}}],
 		"outcomes":{"bye":{"fail":"contact_not_found"}}`)
 	got := told(r)
 	if diff := cmp.Diff([]string{"10 days|remind|skipped|Sends nothing, because the contact is unsubscribed.|bye",
@@ -149,14 +174,14 @@ func TestSimulate(t *testing.T) {
 func TestSimulateAgain(t *testing.T) {
 	t.Parallel()
 	g := parse(t, welcome, welcomeConnected)
-	s, err := engine.ParseScenario([]byte("{"+person+`,"timetable":[{"at":"in 5 days","event":"order.placed","payload":
+	s, err := simulate.ParseScenario([]byte("{"+person+`,"timetable":[{"at":"in 5 days","event":"order.placed","payload":
 		{"total":500}},{"at":"in 1 hour","contact":{"engagement":{"opened":2},"properties":{"a":"b"},"segments":["x"]}}]}`), noon)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var first []byte
 	for range 3 {
-		r, err := engine.Simulate(g, s, nil)
+		r, err := simulate.Run(g, s, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,9 +277,9 @@ func TestScenarioRefused(t *testing.T) {
 			`,"outcomes":{"nobody":{"fail":"x"}}}`: "scenario.outcomes.nobody: The `scenario.outcomes.nobody` field " +
 			"names no step.",
 	} {
-		s, err := engine.ParseScenario([]byte(text), noon)
+		s, err := simulate.ParseScenario([]byte(text), noon)
 		if err == nil {
-			_, err = engine.Simulate(parse(t, everything, everythingConnected), s, nil)
+			_, err = simulate.Run(parse(t, twoTriggers, twoTriggersConnected), s, nil)
 		}
 		f, ok := err.(*fault.Error)
 		if !ok || !strings.HasPrefix(f.Field+": "+f.Message, want) {
@@ -270,10 +295,10 @@ func FuzzScenario(f *testing.F) {
 	f.Add(`{"contact":{"email":"a@b.example"},"outcomes":{"hello":{"skip":"x"}},"start":"tomorrow at 9am"}`)
 	g := parse(f, welcome, welcomeConnected)
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := engine.ParseScenario([]byte(text), noon)
-		var r *engine.Report
+		s, err := simulate.ParseScenario([]byte(text), noon)
+		var r *simulate.Report
 		if err == nil {
-			r, err = engine.Simulate(g, s, nil)
+			r, err = simulate.Run(g, s, nil)
 		}
 		if err != nil {
 			if e, ok := err.(*fault.Error); !ok || !strings.HasPrefix(e.Field, "scenario") {
@@ -281,7 +306,7 @@ func FuzzScenario(f *testing.F) {
 			}
 			return
 		}
-		if r.Status == "" || len(r.Entries) > 2*engine.MaxSteps+engine.MaxTimetable || r.EndedAt.Before(r.StartedAt) {
+		if r.Status == "" || len(r.Entries) > 2*engine.MaxSteps+simulate.MaxTimetable || r.EndedAt.Before(r.StartedAt) {
 			t.Fatalf("the report: %+v", r)
 		}
 	})
@@ -293,13 +318,13 @@ func BenchmarkSimulate(b *testing.B) {
 	events := strings.TrimSuffix(strings.Repeat(`{"at":"in 4 days","event":"order.placed","payload":{"total":0}},`,
 		1000), ",")
 	for name, timetable := range map[string]string{"alone": "", "events": events} {
-		s, err := engine.ParseScenario([]byte("{"+person+`,"timetable":[`+timetable+`]}`), noon)
+		s, err := simulate.ParseScenario([]byte("{"+person+`,"timetable":[`+timetable+`]}`), noon)
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if r, err := engine.Simulate(g, s, nil); err != nil || r.EndedAt.Sub(r.StartedAt) != 10*24*time.Hour {
+				if r, err := simulate.Run(g, s, nil); err != nil || r.EndedAt.Sub(r.StartedAt) != 10*24*time.Hour {
 					b.Fatal(r, err)
 				}
 			}

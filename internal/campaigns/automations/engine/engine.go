@@ -17,7 +17,7 @@
 //
 // # When it fails
 //
-// Errors of Parse are Invalid and Missing faults whose field names the place, as in steps[2].config.template.id, and
+// Errors of Parse are Invalid and Missing faults whose field names the path, as in steps[2].config.template.id, and
 // whose sentence names the step by its key. What cannot be done in a run, such as a reference to a value that is not
 // there, is a [Failure] of the step and no error.
 //

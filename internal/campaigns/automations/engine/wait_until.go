@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/campaigns/jsonread"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/schedule"
 )
@@ -25,25 +26,25 @@ type waitUntil struct {
 
 var timeOfDay = regexp.MustCompile(`^([01][0-9]|2[0-3]):([0-5][0-9])$`)
 
-func readWaitUntil(o object) (config, error) {
+func readWaitUntil(o jsonread.Object) (config, error) {
 	c := waitUntil{}
 	var err error
-	if c.property, err = o.optional("property", maxName); err != nil {
+	if c.property, err = o.Optional("property", maxName); err != nil {
 		return nil, err
 	}
 	c.property = strings.TrimPrefix(strings.TrimPrefix(c.property, "contact."), "properties.")
-	text, err := o.optional("time", 100)
+	text, err := o.Optional("time", 100)
 	if err != nil {
 		return nil, err
 	}
 	if text == "" && c.property == "" {
-		return nil, fault.New(fault.Missing, o.at("property"), "Missing `%s` field. Name a property with a date, or a "+
-			"time of day as `%s`, or both.", o.at("property"), o.at("time"))
+		return nil, fault.New(fault.Missing, o.At("property"), "Missing `%s` field. Name a property with a date, or a "+
+			"time of day as `%s`, or both.", o.At("property"), o.At("time"))
 	}
 	if text != "" {
 		m := timeOfDay.FindStringSubmatch(text)
 		if m == nil {
-			return nil, invalid(o.at("time"), "is %s, but must be a time of day from `00:00` to `23:59`.", quote(text))
+			return nil, jsonread.Invalidf(o.At("time"), "is %s, but must be a time of day from `00:00` to `23:59`.", jsonread.Quote(text))
 		}
 		hour, _ := strconv.Atoi(m[1])
 		minute, _ := strconv.Atoi(m[2])
@@ -53,40 +54,40 @@ func readWaitUntil(o object) (config, error) {
 }
 
 // readZone reads the time zone: a name, or an object with the property that has one and the name of the fallback.
-func (c *waitUntil) readZone(o object) (err error) {
-	place := o.at("timezone")
+func (c *waitUntil) readZone(o jsonread.Object) (err error) {
+	path := o.At("timezone")
 	switch {
-	case !o.has("timezone"):
+	case !o.Has("timezone"):
 		return nil
-	case o.members["timezone"].Kind() != '{':
-		c.zone, err = o.optional("timezone", 100)
+	case o.Members["timezone"].Kind() != '{':
+		c.zone, err = o.Optional("timezone", 100)
 	default:
-		var of object
-		if of, err = o.object("timezone"); err != nil {
+		var of jsonread.Object
+		if of, err = o.Object("timezone"); err != nil {
 			return err
 		}
-		if c.zoneOf, err = of.required("property", maxName); err != nil {
+		if c.zoneOf, err = of.Required("property", maxName); err != nil {
 			return err
 		}
 		c.zoneOf = strings.TrimPrefix(strings.TrimPrefix(c.zoneOf, "contact."), "properties.")
-		place = of.at("fallback")
-		c.zone, err = of.optional("fallback", 100)
+		path = of.At("fallback")
+		c.zone, err = of.Optional("fallback", 100)
 	}
 	if err != nil || c.zone == "" {
 		return err
 	}
 	if _, err := schedule.Zone(c.zone); err != nil {
-		return invalid(place, "cannot be read: %v.", err)
+		return jsonread.Invalidf(path, "cannot be read: %v.", err)
 	}
 	return nil
 }
 
-func (c waitUntil) names(place string) (all []Reference) {
+func (c waitUntil) names(path string) (all []Reference) {
 	if c.property != "" {
-		all = append(all, Reference{Field: place + ".property", Kind: NamesProperty, ID: c.property})
+		all = append(all, Reference{Field: path + ".property", Kind: NamesProperty, ID: c.property})
 	}
 	if c.zoneOf != "" {
-		all = append(all, Reference{Field: place + ".timezone.property", Kind: NamesProperty, ID: c.zoneOf})
+		all = append(all, Reference{Field: path + ".timezone.property", Kind: NamesProperty, ID: c.zoneOf})
 	}
 	return all
 }

@@ -1,4 +1,4 @@
-package engine
+package simulate
 
 import (
 	"maps"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/filter"
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/campaigns/jsonread"
 )
 
 // Reasons for which effects are not done in simulations, as in runs.
@@ -27,7 +29,7 @@ type World struct {
 	Topics     map[string]string   // opt_in or opt_out, of those who have chosen neither, by the id
 
 	// Segment returns why contacts cannot be added to a segment, nil if they can.
-	Segment func(segmentID string) (*Failure, error)
+	Segment func(segmentID string) (*engine.Failure, error)
 
 	// Fields returns the fields of contacts that a rule names. Its faults fail the step.
 	Fields func(rule *filter.Rule) (filter.Schema, error)
@@ -41,20 +43,20 @@ type Property struct {
 
 // refusesValues returns why values of properties cannot be those of a contact, nil if they can: what package contacts
 // refuses.
-func (w *World) refusesValues(values map[string]scalar.Value) *Failure {
+func (w *World) refusesValues(values map[string]scalar.Value) *engine.Failure {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		p, ok := w.Properties[name]
 		switch {
 		case !ok && w.Complete:
-			return &Failure{noProperty, "The `properties` field names " + quote(name) + ", which is no property of " +
+			return &engine.Failure{Reason: noProperty, Message: "The `properties` field names " + jsonread.Quote(name) + ", which is no property of " +
 				"this team. Create it first."}
 		case values[name] == (scalar.Value{}):
 			continue
 		case !ok:
 			p.Type = values[name].Type
 		}
-		if err := values[name].Check(under("properties", name), p.Type); err != nil {
-			return &Failure{contactInvalid, err.Error()}
+		if err := values[name].Check(jsonread.Join("properties", name), p.Type); err != nil {
+			return &engine.Failure{Reason: contactInvalid, Message: err.Error()}
 		}
 	}
 	return nil
@@ -73,13 +75,13 @@ func (w *World) withFallbacks(values map[string]scalar.Value) map[string]scalar.
 
 // refusesMail returns why a contact that has chosen so is not mailed about a topic: the failure of the step, or the
 // reason for which it is skipped. Both are empty if it is mailed.
-func (w *World) refusesMail(topic, chosen string) (*Failure, string) {
+func (w *World) refusesMail(topic, chosen string) (*engine.Failure, string) {
 	byDefault, ok := w.Topics[topic]
 	switch {
 	case topic == "":
 		return nil, ""
 	case !ok && w.Complete:
-		return &Failure{noTopic, "The `topic_id` field names no topic of this team. Create the topic first."}, ""
+		return &engine.Failure{Reason: noTopic, Message: "The `topic_id` field names no topic of this team. Create the topic first."}, ""
 	case chosen == "opt_out":
 		return nil, optedOut
 	case chosen == "" && byDefault == "opt_out":

@@ -1,4 +1,4 @@
-package engine
+package simulate
 
 import (
 	"maps"
@@ -9,13 +9,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/campaigns/jsonread"
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Simulate runs a graph against a scenario, with made-up time, in a world: nil is that of which the scenario speaks.
+// Run runs a graph against a scenario, with made-up time, in a world: nil is that of which the scenario speaks.
 // Templates and senders are taken to be there, and effects to succeed that the world does not refuse, unless the
 // scenario says otherwise. Its errors are Invalid faults about the scenario, and those of the world's functions.
-func Simulate(g *Graph, s *Scenario, w *World) (*Report, error) {
+func Run(g *engine.Graph, s *Scenario, w *World) (*Report, error) {
 	if w == nil {
 		w = s.world
 	}
@@ -26,14 +28,14 @@ func Simulate(g *Graph, s *Scenario, w *World) (*Report, error) {
 	event := s.event
 	if event.Name == "" {
 		if len(triggers) > 1 {
-			return nil, invalid("scenario.event.name", "must be one of `%s`.", strings.Join(triggers, "`, `"))
+			return nil, jsonread.Invalidf("scenario.event.name", "must be one of `%s`.", strings.Join(triggers, "`, `"))
 		}
 		event.Name = triggers[0]
 	}
 	sim := &simulation{g: g, s: s, w: w, now: s.start, contact: s.contact.copy(), room: MaxReport}
 	sim.run = g.Begin(s.run, sim.real(event))
 	if sim.run == nil {
-		return nil, invalid("scenario.event.name", "is %s, for which there is no trigger. Use `%s`.", quote(event.Name),
+		return nil, jsonread.Invalidf("scenario.event.name", "is %s, for which there is no trigger. Use `%s`.", jsonread.Quote(event.Name),
 			strings.Join(triggers, "` or `"))
 	}
 	sim.report = &Report{Status: "completed", StartedAt: s.start, Entries: []Entry{}, Emails: []Mail{}, Calls: []Post{}}
@@ -41,13 +43,13 @@ func Simulate(g *Graph, s *Scenario, w *World) (*Report, error) {
 }
 
 // check refuses what the graph and the world do not have, before anything happens.
-func (s *Scenario) check(g *Graph, w *World) error {
+func (s *Scenario) check(g *engine.Graph, w *World) error {
 	for _, key := range slices.Sorted(maps.Keys(s.outcomes)) {
-		if g.step(key) == nil {
-			return invalid(under("scenario.outcomes", key), "names no step.")
+		if !g.HasStep(key) {
+			return jsonread.Invalidf(jsonread.Join("scenario.outcomes", key), "names no step.")
 		}
 	}
-	changes := []*change{{place: "scenario.contact", properties: s.contact.Properties, topics: s.contact.topics}}
+	changes := []*change{{path: "scenario.contact", properties: s.contact.Properties, topics: s.contact.topics}}
 	for _, h := range s.timetable {
 		if h.change != nil {
 			changes = append(changes, h.change)
@@ -55,11 +57,11 @@ func (s *Scenario) check(g *Graph, w *World) error {
 	}
 	for _, c := range changes {
 		if f := w.refusesValues(c.properties); f != nil {
-			return invalid(c.place, "is not possible. %s", f.Message)
+			return jsonread.Invalidf(c.path, "is not possible. %s", f.Message)
 		}
 		for _, topic := range slices.Sorted(maps.Keys(c.topics)) {
 			if _, ok := w.Topics[topic]; !ok && w.Complete {
-				return invalid(c.place+".topics", "names %s, which is no topic of this team.", topic)
+				return jsonread.Invalidf(c.path+".topics", "names %s, which is no topic of this team.", topic)
 			}
 		}
 	}
@@ -68,10 +70,10 @@ func (s *Scenario) check(g *Graph, w *World) error {
 
 // simulation is a simulation that has come to a time.
 type simulation struct {
-	g       *Graph
+	g       *engine.Graph
 	s       *Scenario
 	w       *World
-	run     *Run
+	run     *engine.Run
 	now     time.Time
 	contact *person // nil once it was deleted
 	report  *Report
@@ -134,7 +136,7 @@ func (s *simulation) advance() error {
 		}
 		rec := s.g.Done(s.run, a, o, f)
 		s.record(rec, happened(rec, a, to))
-		if rec.Status == StepWaiting {
+		if rec.Status == engine.StepWaiting {
 			return nil
 		}
 	}
@@ -146,17 +148,17 @@ func (s *simulation) end(status, reason, message string) {
 }
 
 // record adds an entry of a step, after which the run is where it goes on.
-func (s *simulation) record(r Record, happened string) {
+func (s *simulation) record(r engine.Record, happened string) {
 	e := Entry{At: s.now, After: s.after(), Happened: happened, Step: Text(r.Key), Type: Text(r.Type),
 		Status: Text(r.Status)}
-	if s.fits(lengthOf(r.Output, s.room)) {
+	if s.fits(engine.TextSize(r.Output, s.room)) {
 		e.Output = r.Output
 	}
 	if r.Failure != nil {
 		e.Reason = Text(r.Failure.Reason)
 		s.end("failed", r.Failure.Reason, r.Failure.Message)
 	}
-	if r.Status != StepWaiting {
+	if r.Status != engine.StepWaiting {
 		e.Next = Text(s.run.At)
 	}
 	s.report.Entries = append(s.report.Entries, e)
@@ -182,13 +184,13 @@ func (s *simulation) note(event, happened string) {
 func (s *simulation) after() string { return since(s.s.start, s.now) }
 
 // real returns a system event with what it really has; what the scenario says comes first. Others stay as they are.
-func (s *simulation) real(e Event) Event {
+func (s *simulation) real(e engine.Event) engine.Event {
 	e.Name = events.CanonicalName(e.Name)
 	switch {
 	case strings.HasPrefix(e.Name, events.SystemPrefix+"email."):
-		e.Payload = EmailPayload(madeUpEmail, "", e.Payload)
+		e.Payload = engine.EmailPayload(madeUpEmail, "", e.Payload)
 	case events.ReservedPrefix(e.Name) != "":
-		e.Payload = s.contact.payload(e.Payload)
+		e.Payload = s.contact.EventPayload(e.Payload)
 	}
 	return e
 }
@@ -200,9 +202,9 @@ func (s *simulation) happen(h happening) error {
 		s.note(h.event.Name, "An event, which happens to nobody: the contact was deleted.")
 	case h.event != nil:
 		switch events.CanonicalName(h.event.Name) {
-		case EmailOpened:
+		case engine.EmailOpened:
 			s.contact.counted("opened", s.now)
-		case EmailClicked:
+		case engine.EmailClicked:
 			s.contact.counted("clicked", s.now)
 		}
 		if !s.receive(s.real(*h.event), h.event.Name) {
@@ -214,7 +216,7 @@ func (s *simulation) happen(h happening) error {
 		s.note("", "The contact is deleted.")
 		if s.contact != nil { // a run that deleted its contact itself goes on
 			s.run.At, s.run.Waits = "", nil
-			s.end("cancelled", NoContact, "The contact was deleted.")
+			s.end("cancelled", engine.NoContact, "The contact was deleted.")
 		}
 		s.contact = nil
 	case s.contact == nil:
@@ -238,14 +240,14 @@ func (s *simulation) happen(h happening) error {
 }
 
 // receive gives an event to the run, and reports whether it has waited for it.
-func (s *simulation) receive(e Event, name string) bool {
+func (s *simulation) receive(e engine.Event, name string) bool {
 	rec, ok := s.g.Receive(s.run, e)
 	if !ok {
 		return false
 	}
 	what := "The event `" + name + "` came."
 	if rec.Failure != nil {
-		what = happened(rec, Action{}, "")
+		what = happened(rec, engine.Action{}, "")
 	}
 	s.record(rec, what)
 	return true
@@ -253,14 +255,14 @@ func (s *simulation) receive(e Event, name string) bool {
 
 // do carries out the effect of an action on the made-up contact. What a step changes in the contact happens while the
 // run does not wait, so that the run itself receives no event of it.
-func (s *simulation) do(a Action) (o Outcome, err error) {
+func (s *simulation) do(a engine.Action) (o engine.Outcome, err error) {
 	if o, ok := s.s.outcomes[a.Step.Key]; ok && a.Effect != nil {
 		return o, nil
 	}
 	switch effect := a.Effect.(type) {
-	case *Email:
+	case *engine.Email:
 		return s.mail(a.Step.Key, effect), nil
-	case *Call:
+	case *engine.Call:
 		body := jsontext.Value(effect.Body)
 		if !s.fits(len(body)) {
 			body = jsontext.Value("null")
@@ -268,26 +270,26 @@ func (s *simulation) do(a Action) (o Outcome, err error) {
 		s.report.Calls = append(s.report.Calls, Post{At: s.now, After: s.after(), Step: a.Step.Key, URL: effect.URL,
 			Headers: effect.Headers, Body: body})
 		o.Output = map[string]any{"status": 200}
-	case *Update:
+	case *engine.Update:
 		if o.Failure = s.w.refusesValues(effect.Properties); o.Failure == nil {
 			s.contact.apply(&change{firstName: effect.FirstName, lastName: effect.LastName,
 				unsubscribed: effect.Unsubscribed, properties: effect.Properties})
 		}
-	case *Addition:
+	case *engine.Addition:
 		if s.w.Segment != nil {
 			o.Failure, err = s.w.Segment(effect.SegmentID)
 		}
 		if err == nil && o.Failure == nil {
 			s.contact.apply(&change{joins: []string{effect.SegmentID}})
 		}
-	case Deletion:
+	case engine.Deletion:
 		s.contact = nil
 	}
 	return o, err
 }
 
 // mail sends an email to the made-up contact.
-func (s *simulation) mail(step string, e *Email) (o Outcome) {
+func (s *simulation) mail(step string, e *engine.Email) (o engine.Outcome) {
 	if o.Failure, o.Skipped = s.w.refusesMail(e.TopicID, s.contact.topics[e.TopicID]); o.Failure != nil ||
 		o.Skipped != "" {
 		return o
@@ -307,8 +309,8 @@ func (s *simulation) mail(step string, e *Email) (o Outcome) {
 	return o
 }
 
-func (s *simulation) facts() Facts {
-	f := Facts{Now: s.now}
+func (s *simulation) facts() engine.Facts {
+	f := engine.Facts{Now: s.now}
 	if s.contact == nil {
 		return f
 	}

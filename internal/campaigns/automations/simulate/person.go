@@ -1,4 +1,4 @@
-package engine
+package simulate
 
 import (
 	"fmt"
@@ -12,6 +12,8 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/filter"
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/campaigns/jsonread"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/message"
 )
@@ -24,7 +26,7 @@ const (
 
 // person is a made-up contact. Its properties are those that it has itself.
 type person struct {
-	Contact
+	engine.Contact
 	segments   []string
 	topics     map[string]string // opt_in or opt_out, by the id
 	engagement map[string]any    // a number or a time, by the name of the field
@@ -32,7 +34,7 @@ type person struct {
 
 // change is what a scenario changes in a contact, or has it have. What is nil stays as it is.
 type change struct {
-	place                        string
+	path                         string
 	address, firstName, lastName *string
 	unsubscribed                 *bool
 	properties                   map[string]scalar.Value // none removes the value
@@ -50,20 +52,20 @@ var (
 	engagements   = []string{"mailed", "opened", "clicked"}
 )
 
-func readPerson(o object, start time.Time) (p *person, err error) {
-	if err := o.only(personMembers...); err != nil {
+func readPerson(o jsonread.Object, start time.Time) (p *person, err error) {
+	if err := o.Only(personMembers...); err != nil {
 		return nil, err
 	}
-	if _, err = o.required("email", maxMailbox); err != nil {
+	if _, err = o.Required("email", engine.MaxMailbox); err != nil {
 		return nil, err
 	}
-	p = &person{Contact: Contact{ID: madeUp, Properties: map[string]scalar.Value{}}, topics: map[string]string{}}
-	if text, err := o.optional("id", MaxKey); err != nil {
+	p = &person{Contact: engine.Contact{ID: madeUp, Properties: map[string]scalar.Value{}}, topics: map[string]string{}}
+	if text, err := o.Optional("id", engine.MaxKey); err != nil {
 		return nil, err
 	} else if text != "" {
 		p.ID = text
 	}
-	if p.CreatedAt, err = o.time("created_at", start); err != nil {
+	if p.CreatedAt, err = readTime(o, "created_at", start); err != nil {
 		return nil, err
 	}
 	c, err := readChange(o, start)
@@ -76,33 +78,33 @@ func readPerson(o object, start time.Time) (p *person, err error) {
 
 // readChange reads what is given of a contact. Null clears names and properties. Phrases such as "in 2 days" are
 // reckoned from a time.
-func readChange(o object, from time.Time) (c *change, err error) {
-	c = &change{place: o.place}
-	if o.has("email") {
-		text, err := o.required("email", maxMailbox)
+func readChange(o jsonread.Object, from time.Time) (c *change, err error) {
+	c = &change{path: o.Path}
+	if o.Has("email") {
+		text, err := o.Required("email", engine.MaxMailbox)
 		if err != nil {
 			return nil, err
 		}
 		a, err := message.ParseAddress(text)
 		if err != nil {
-			return nil, invalid(o.at("email"), "is no address such as `email@example.com`: %s.",
+			return nil, jsonread.Invalidf(o.At("email"), "is no address such as `email@example.com`: %s.",
 				strings.TrimSuffix(err.Error(), "."))
 		}
 		c.address = new(a.Key())
 	}
 	for name, to := range map[string]**string{"first_name": &c.firstName, "last_name": &c.lastName} {
-		if _, ok := o.members[name]; ok {
-			text, err := o.optional(name, maxContactName)
+		if _, ok := o.Members[name]; ok {
+			text, err := o.Optional(name, engine.MaxContactName)
 			if err != nil {
 				return nil, err
 			}
 			*to = &text
 		}
 	}
-	if o.has("unsubscribed") {
+	if o.Has("unsubscribed") {
 		c.unsubscribed = new(bool)
-		if json.Unmarshal(o.members["unsubscribed"], c.unsubscribed) != nil {
-			return nil, invalid(o.at("unsubscribed"), "must be true or false.")
+		if json.Unmarshal(o.Members["unsubscribed"], c.unsubscribed) != nil {
+			return nil, jsonread.Invalidf(o.At("unsubscribed"), "must be true or false.")
 		}
 	}
 	if err := c.readProperties(o); err != nil {
@@ -118,22 +120,22 @@ func readChange(o object, from time.Time) (c *change, err error) {
 		return nil, err
 	}
 	if len(c.properties) > maxMembers || len(c.joins) > maxMembers || len(c.topics) > maxMembers {
-		return nil, invalid(o.place, "has more than %d properties, segments or topics.", maxMembers)
+		return nil, jsonread.Invalidf(o.Path, "has more than %d properties, segments or topics.", maxMembers)
 	}
 	return c, c.readEngagement(o, from)
 }
 
-func (c *change) readProperties(o object) error {
-	if !o.has("properties") {
+func (c *change) readProperties(o jsonread.Object) error {
+	if !o.Has("properties") {
 		return nil
 	}
-	members, err := o.object("properties")
+	members, err := o.Object("properties")
 	if err != nil {
 		return err
 	}
 	c.properties = map[string]scalar.Value{}
-	for _, name := range slices.Sorted(maps.Keys(members.members)) {
-		if c.properties[name], err = readScalar(members.at(name), members.members[name]); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(members.Members)) {
+		if c.properties[name], err = readScalar(members.At(name), members.Members[name]); err != nil {
 			return err
 		}
 	}
@@ -141,25 +143,25 @@ func (c *change) readProperties(o object) error {
 }
 
 // readScalar reads a text, a number, or null for none.
-func readScalar(place string, text jsontext.Value) (v scalar.Value, err error) {
+func readScalar(path string, text jsontext.Value) (v scalar.Value, err error) {
 	switch text.Kind() {
 	case jsontext.KindNull:
 		return v, nil
 	case jsontext.KindNumber:
-		n, err := readNumber(place, text)
+		n, err := jsonread.Number(path, text)
 		return scalar.OfNumber(n), err
 	}
-	s, err := readText(place, text, scalar.MaxText)
+	s, err := jsonread.Text(path, text, scalar.MaxText)
 	return scalar.OfText(s), err
 }
 
-func readSegments(o object, name string) (all []string, err error) {
-	items, err := o.list(name)
+func readSegments(o jsonread.Object, name string) (all []string, err error) {
+	items, err := o.List(name)
 	if err != nil {
 		return nil, err
 	}
 	for i, text := range items {
-		segment, err := readLine(fmt.Sprintf("%s[%d]", o.at(name), i), text, MaxKey)
+		segment, err := jsonread.Line(fmt.Sprintf("%s[%d]", o.At(name), i), text, engine.MaxKey)
 		if err != nil {
 			return nil, err
 		}
@@ -169,22 +171,22 @@ func readSegments(o object, name string) (all []string, err error) {
 }
 
 // readTopics reads opt_in or opt_out by the ids of topics.
-func readTopics(o object) (map[string]string, error) {
-	if !o.has("topics") {
+func readTopics(o jsonread.Object) (map[string]string, error) {
+	if !o.Has("topics") {
 		return nil, nil
 	}
-	members, err := o.object("topics")
+	members, err := o.Object("topics")
 	if err != nil {
 		return nil, err
 	}
 	all := map[string]string{}
-	for _, topic := range slices.Sorted(maps.Keys(members.members)) {
-		choice, err := members.required(topic, MaxKey)
+	for _, topic := range slices.Sorted(maps.Keys(members.Members)) {
+		choice, err := members.Required(topic, engine.MaxKey)
 		if err != nil {
 			return nil, err
 		}
 		if !id.Valid(topic) || choice != "opt_in" && choice != "opt_out" {
-			return nil, invalid(members.at(topic), "must be `opt_in` or `opt_out` by the id of a topic.")
+			return nil, jsonread.Invalidf(members.At(topic), "must be `opt_in` or `opt_out` by the id of a topic.")
 		}
 		all[strings.ToLower(topic)] = choice
 	}
@@ -192,27 +194,27 @@ func readTopics(o object) (map[string]string, error) {
 }
 
 // readEngagement reads what is known of the mail that the contact got.
-func (c *change) readEngagement(o object, from time.Time) error {
-	if !o.has("engagement") {
+func (c *change) readEngagement(o jsonread.Object, from time.Time) error {
+	if !o.Has("engagement") {
 		return nil
 	}
-	members, err := o.object("engagement")
+	members, err := o.Object("engagement")
 	if err != nil {
 		return err
 	}
-	if err := members.only(engagements[0], engagements[1], engagements[2], "mailed_at", "opened_at",
+	if err := members.Only(engagements[0], engagements[1], engagements[2], "mailed_at", "opened_at",
 		"clicked_at"); err != nil {
 		return err
 	}
 	c.engagement = map[string]any{}
 	for _, name := range engagements {
-		if members.has(name) {
-			if c.engagement[name], err = readNumber(members.at(name), members.members[name]); err != nil {
+		if members.Has(name) {
+			if c.engagement[name], err = jsonread.Number(members.At(name), members.Members[name]); err != nil {
 				return err
 			}
 		}
-		if name += "_at"; members.has(name) {
-			if c.engagement[name], err = members.time(name, from); err != nil {
+		if name += "_at"; members.Has(name) {
+			if c.engagement[name], err = readTime(members, name, from); err != nil {
 				return err
 			}
 		}
@@ -221,8 +223,8 @@ func (c *change) readEngagement(o object, from time.Time) error {
 }
 
 // apply changes the contact. It returns what that is for system events, nil if nothing but engagement has changed.
-func (p *person) apply(c *change) *Happening {
-	h, changed := &Happening{Topics: map[string]bool{}}, false
+func (p *person) apply(c *change) *engine.Happening {
+	h, changed := &engine.Happening{Topics: map[string]bool{}}, false
 	for _, f := range []struct{ of, to *string }{{&p.Address, c.address}, {&p.FirstName, c.firstName},
 		{&p.LastName, c.lastName}} {
 		if f.to != nil && *f.of != *f.to {
@@ -327,7 +329,7 @@ const (
 func (p *person) schema(w *World, rule *filter.Rule) filter.Schema {
 	schema := filter.Schema{Fields: maps.Clone(personFields)}
 	for _, name := range rule.Fields() {
-		if key, ok := strings.CutPrefix(name, contactProperty); ok {
+		if key, ok := strings.CutPrefix(name, engine.PropertyPrefix); ok {
 			kind := w.Properties[key].Type
 			if kind == "" {
 				kind = p.Properties[key].Type
@@ -371,7 +373,7 @@ func (p *person) field(name string) filter.Value {
 	case "contact.segments":
 		return filter.ListValue(p.segments)
 	}
-	if key, ok := strings.CutPrefix(name, contactProperty); ok {
+	if key, ok := strings.CutPrefix(name, engine.PropertyPrefix); ok {
 		switch v := p.Properties[key]; v.Type {
 		case scalar.Number:
 			return filter.NumberValue(v.Number())

@@ -1,4 +1,4 @@
-package engine_test
+package simulate_test
 
 import (
 	"encoding/json"
@@ -13,7 +13,9 @@ import (
 	"github.com/postrider/postrider/internal/audience/filter"
 	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/campaigns/automations/simulate"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/events"
 )
 
 const topic = "019a0000-0000-7000-8000-000000000002"
@@ -35,13 +37,13 @@ func inLine(t testing.TB, trigger string, steps ...string) *engine.Graph {
 }
 
 // ends returns how the steps of a simulation ended, as "a completed", or "a skipped REASON" and "a failed REASON".
-func ends(r *engine.Report) (all []string) {
+func ends(r *simulate.Report) (all []string) {
 	for _, e := range r.Entries {
 		text := fmt.Sprintf("%s %s", e.Step, e.Status)
 		if reason, ok := e.Output["reason"]; ok {
 			text += fmt.Sprint(" ", reason)
 		}
-		if e.Step != "" && e.Step != "start" && e.Status != engine.Text(engine.StepWaiting) {
+		if e.Step != "" && e.Step != "start" && e.Status != simulate.Text(engine.StepWaiting) {
 			all = append(all, strings.TrimSpace(text+" "+string(e.Reason)))
 		}
 	}
@@ -116,7 +118,7 @@ func TestSimulatedContacts(t *testing.T) {
 		for i := range steps {
 			steps[i] = strings.Replace(steps[i], `,"value":null`, "", 1)
 		}
-		got := ends(simulate(t, inLine(t, c.trigger, steps...), strings.TrimSuffix(ann+","+c.scenario, ",")))
+		got := ends(run(t, inLine(t, c.trigger, steps...), strings.TrimSuffix(ann+","+c.scenario, ",")))
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -128,8 +130,8 @@ func TestSimulatedTeam(t *testing.T) {
 	t.Parallel()
 	news := `send_email {"template":{"id":"hello"},"topic_id":"` + topic + `"}`
 	seats := `contact_update {"properties":{"seats":{"var":"event.n"}}}`
-	world := &engine.World{Complete: true,
-		Properties: map[string]engine.Property{"seats": {Type: scalar.Number, Fallback: scalar.OfNumber(7)},
+	world := &simulate.World{Complete: true,
+		Properties: map[string]simulate.Property{"seats": {Type: scalar.Number, Fallback: scalar.OfNumber(7)},
 			"plan": {Type: scalar.String}, "due": {Type: scalar.String, Fallback: scalar.OfText("2026-08-08")}},
 		Topics: map[string]string{topic: "opt_out"},
 		Segment: func(id string) (*engine.Failure, error) {
@@ -183,12 +185,12 @@ func TestSimulatedTeam(t *testing.T) {
 		}
 		who = strings.Replace(strings.Replace(who, "{", `{"email":"a@b.example",`, 1), ",}", "}", 1)
 		text := `{"start":"2026-08-05",` + ofTeam + `"contact":` + who + rest + "}"
-		for of, w := range map[string]*engine.World{"the team": world, "the scenario": nil} {
-			s, err := engine.ParseScenario([]byte(text), noon)
+		for of, w := range map[string]*simulate.World{"the team": world, "the scenario": nil} {
+			s, err := simulate.ParseScenario([]byte(text), noon)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			r, err := engine.Simulate(g, s, w)
+			r, err := simulate.Run(g, s, w)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -211,9 +213,9 @@ func TestSimulatedTeam(t *testing.T) {
 			"scenario.timetable[0].contact: The `scenario.timetable[0].contact` field is not possible. The " +
 			"`properties.seats` field must be a number.",
 	} {
-		s, err := engine.ParseScenario([]byte("{"+text+"}"), noon)
+		s, err := simulate.ParseScenario([]byte("{"+text+"}"), noon)
 		if err == nil {
-			_, err = engine.Simulate(inLine(t, "e", mails), s, world)
+			_, err = simulate.Run(inLine(t, "e", mails), s, world)
 		}
 		if f, ok := errors.AsType[*fault.Error](err); !ok || !strings.HasPrefix(f.Field+": "+f.Message, want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
@@ -221,12 +223,12 @@ func TestSimulatedTeam(t *testing.T) {
 	}
 	lost := errors.New("the database was lost")
 	world.Segment = func(string) (*engine.Failure, error) { return nil, lost }
-	s, err := engine.ParseScenario([]byte(`{"contact":{"email":"a@b.example"}}`), noon)
+	s, err := simulate.ParseScenario([]byte(`{"contact":{"email":"a@b.example"}}`), noon)
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := inLine(t, "e", `add_to_segment {"segment_id":"`+segment+`"}`)
-	if _, err := engine.Simulate(g, s, world); !errors.Is(err, lost) {
+	if _, err := simulate.Run(g, s, world); !errors.Is(err, lost) {
 		t.Errorf("an error of the caller: %v", err)
 	}
 }
@@ -242,14 +244,33 @@ func TestReportIsBounded(t *testing.T) {
 		steps = append(steps, `send_email {"template":{"id":"hello","variables":{`+strings.Join(values, ",")+`}}}`)
 	}
 	steps = append(steps, `webhook {"url":"https://a.example","payload":{"x":{"var":"event.x"}}}`)
-	r := simulate(t, inLine(t, "e", steps...), `"contact":{"email":"a@b.example"},"event":{"payload":{"x":"`+
+	r := run(t, inLine(t, "e", steps...), `"contact":{"email":"a@b.example"},"event":{"payload":{"x":"`+
 		strings.Repeat("x", 32<<10-10)+`"}}`)
 	text, err := json.Marshal(r)
-	if err != nil || len(text) > engine.MaxReport+1<<16 {
+	if err != nil || len(text) > simulate.MaxReport+1<<16 {
 		t.Errorf("a report of %d octets, %v", len(text), err)
 	}
 	if len(r.Emails) != 20 || len(r.Emails[0].Variables) != 15 || len(r.Emails[19].Variables) != 0 ||
 		r.Omitted != 19 || len(r.Calls) != 1 || string(r.Calls[0].Body) != "null" || r.Status != "completed" {
 		t.Errorf("%d emails, %d omitted, %s; the calls: %.100q", len(r.Emails), r.Omitted, r.Status, r.Calls)
+	}
+}
+
+// A run that would keep too much of the events that it waited for fails, and the rest of the timetable is ignored.
+func TestTooMuchReceived(t *testing.T) {
+	t.Parallel()
+	const steps = 6
+	var line, refs, timetable []string
+	text := strings.Repeat("y", events.MaxPayload-20)
+	for i := range steps {
+		line = append(line, waits("e"))
+		refs = append(refs, fmt.Sprintf(`{"var":"wait_events.%c.x"}`, 'a'+i))
+		timetable = append(timetable, fmt.Sprintf(`{"at":"in %d minutes","event":"e","payload":{"x":%q}}`, i+1, text))
+	}
+	line = append(line, `webhook {"url":"https://a.example","payload":{"all":[`+strings.Join(refs, ",")+`]}}`)
+	r := run(t, inLine(t, "began", line...), `"contact":{"email":"a@x.example"},"timetable":[`+
+		strings.Join(timetable, ",")+`]`)
+	if r.Status != "failed" || r.Reason != engine.TooLarge || r.Ignored != 1 {
+		t.Errorf("the simulation: %s, %s, %d ignored", r.Status, r.Reason, r.Ignored)
 	}
 }

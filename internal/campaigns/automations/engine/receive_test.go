@@ -91,18 +91,4 @@ func TestTooMuchReceived(t *testing.T) {
 		len(r.Received) != 4 {
 		t.Errorf("%+v, at %q with %d events", rec.Failure, r.At, len(r.Received))
 	}
-	var timetable []string
-	text := strings.Repeat("y", events.MaxPayload-20)
-	for i := range waits {
-		timetable = append(timetable, fmt.Sprintf(`{"at":"in %d minutes","event":"e","payload":{"x":%q}}`, i+1, text))
-	}
-	s, err := engine.ParseScenario([]byte(`{"contact":{"email":"a@x.example"},"timetable":[`+strings.Join(timetable, ",")+
-		`]}`), noon)
-	if err != nil {
-		t.Fatal(err)
-	}
-	report, err := engine.Simulate(g, s, nil)
-	if err != nil || report.Status != "failed" || report.Reason != engine.TooLarge || report.Ignored != 1 {
-		t.Errorf("the simulation: %+v, %v", report.Reason, err)
-	}
 }

@@ -1,11 +1,14 @@
-package engine
+package simulate
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
@@ -21,7 +24,7 @@ func (t Text) MarshalJSON() ([]byte, error) {
 	if t == "" {
 		return []byte("null"), nil
 	}
-	return encode(string(t)), nil
+	return json.Marshal(string(t))
 }
 
 // Output is the output of a step. It is null in JSON when there is none.
@@ -32,7 +35,7 @@ func (o Output) MarshalJSON() ([]byte, error) {
 	if o == nil {
 		return []byte("null"), nil
 	}
-	return encode(map[string]any(o)), nil
+	return json.Marshal(map[string]any(o), json.Deterministic(true))
 }
 
 // Report is what a simulation showed. It has no secrets but what the graph and the scenario have.
@@ -104,38 +107,38 @@ type Person struct {
 }
 
 // happened says in a sentence what a step did.
-func happened(r Record, a Action, to string) string {
+func happened(r engine.Record, a engine.Action, to string) string {
 	switch {
 	case r.Failure != nil:
 		return "Fails: " + r.Failure.Message
-	case r.Status == StepSkipped:
+	case r.Status == engine.StepSkipped:
 		return skipped(fmt.Sprint(r.Output["reason"]))
-	case r.Status == StepWaiting:
+	case r.Status == engine.StepWaiting:
 		return waits(a)
 	}
 	switch effect := a.Effect.(type) {
-	case *Email:
+	case *engine.Email:
 		return "Sends the template `" + effect.TemplateID + "` to " + to + "."
-	case *Update:
+	case *engine.Update:
 		return fmt.Sprintf("Changes %s.", listed(r.Output["changed"].([]any)))
-	case Deletion:
+	case engine.Deletion:
 		return "Deletes the contact."
-	case *Addition:
+	case *engine.Addition:
 		return "Adds the contact to the segment " + effect.SegmentID + "."
-	case *Call:
+	case *engine.Call:
 		return "Posts to " + effect.URL + "."
 	}
 	switch r.Type {
-	case Trigger:
+	case engine.Trigger:
 		return fmt.Sprintf("The event `%s` begins the run.", r.Output["event"])
-	case WaitForEvent:
+	case engine.WaitForEvent:
 		return fmt.Sprintf("The event `%s` did not come in time.", r.Output["event"])
-	case Condition:
-		if a.Branch == ConditionMet {
+	case engine.Condition:
+		if a.Branch == engine.ConditionMet {
 			return "The condition is met."
 		}
 		return "The condition is not met."
-	case Split:
+	case engine.Split:
 		return "Goes by the branch `" + a.Branch + "`."
 	}
 	return "The time has come."
@@ -143,29 +146,32 @@ func happened(r Record, a Action, to string) string {
 
 // listed returns the names that an update has changed.
 func listed(names []any) string {
-	text, _ := joined(names)
-	return text
+	all := make([]string, len(names))
+	for i, name := range names {
+		all[i] = fmt.Sprint(name)
+	}
+	return strings.Join(all, ", ")
 }
 
 func skipped(reason string) string {
 	switch reason {
-	case NoContact:
+	case engine.NoContact:
 		return "Does nothing, because the contact was deleted."
-	case IsUnsubscribed:
+	case engine.IsUnsubscribed:
 		return "Sends nothing, because the contact is unsubscribed."
 	case optedOut:
 		return "Sends nothing, because the contact opted out of the topic."
 	case notOptedIn:
 		return "Sends nothing, because the contact did not opt in to the topic."
-	case NoDate:
+	case engine.NoDate:
 		return "Does not wait, because the contact has no such date."
-	case BadDate:
+	case engine.BadDate:
 		return "Does not wait, because the property is no date."
 	}
 	return "Is skipped: " + reason + "."
 }
 
-func waits(a Action) string {
+func waits(a engine.Action) string {
 	until := a.Wait.Until.Format("2006-01-02 15:04:05 MST")
 	if a.Wait.Event == "" {
 		return "Waits until " + until + "."

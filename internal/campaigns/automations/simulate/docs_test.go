@@ -1,4 +1,4 @@
-package engine_test
+package simulate_test
 
 import (
 	"encoding/json"
@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/campaigns/automations/simulate"
 )
 
 // The examples of docs/automations.md are what they are said to be: graphs, steps, or a graph and a scenario.
 func TestManual(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/automations.md")
+	text, err := os.ReadFile("../../../../docs/automations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func TestManual(t *testing.T) {
 				if err := json.Unmarshal(whole.Automation, &whole); err != nil {
 					t.Fatal(err)
 				}
-				if s, err := engine.ParseScenario(scenario, noon); err != nil || s == nil {
+				if s, err := simulate.ParseScenario(scenario, noon); err != nil || s == nil {
 					t.Errorf("a scenario is refused: %v", err)
 				}
 			}

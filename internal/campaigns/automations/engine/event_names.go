@@ -1,0 +1,39 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/postrider/postrider/internal/campaigns/jsonread"
+	"github.com/postrider/postrider/internal/platform/events"
+)
+
+// The names of the system events.
+const (
+	ContactCreated      = events.SystemPrefix + "contact.created"
+	ContactUpdated      = events.SystemPrefix + "contact.updated"
+	ContactUnsubscribed = events.SystemPrefix + "contact.unsubscribed"
+	ContactResubscribed = events.SystemPrefix + "contact.resubscribed"
+	TopicOptedIn        = events.SystemPrefix + "topic.opted_in"
+	TopicOptedOut       = events.SystemPrefix + "topic.opted_out"
+	EmailOpened         = events.SystemPrefix + "email.opened"
+	EmailClicked        = events.SystemPrefix + "email.clicked"
+	EmailBounced        = events.SystemPrefix + "email.bounced"
+	EmailComplained     = events.SystemPrefix + "email.complained"
+)
+
+var systemEvents = []string{ContactCreated, ContactUpdated, ContactUnsubscribed, ContactResubscribed, TopicOptedIn,
+	TopicOptedOut, EmailOpened, EmailClicked, EmailBounced, EmailComplained}
+
+// eventName reads the name of an event that begins a run, or that a step waits for.
+func ReadEventName(o jsonread.Object, member string) (string, error) {
+	path := o.At(member)
+	name, err := o.Required(member, events.MaxName)
+	if err == nil {
+		err = events.CheckName(path, name)
+	}
+	if err == nil && events.ReservedPrefix(name) != "" && !slices.Contains(systemEvents, events.CanonicalName(name)) {
+		err = jsonread.Invalidf(path, "names no system event. There are `%s`.", strings.Join(systemEvents, "`, `"))
+	}
+	return name, err
+}

@@ -34,7 +34,7 @@ import (
 type Config struct {
 	DataDir     string `toml:"data_dir" default:"data" doc:"Folder of the database, the blobs and the secret key, where those have no setting of their own."`
 	DatabaseURL Secret `toml:"database_url" doc:"PostgreSQL as postgres://user:password@host/name. Empty: SQLite in data_dir/postrider.db, for a single node."`
-	BlobURL     string `toml:"blob_url" doc:"Where raw messages and attachments are kept: a folder, file:///folder, s3://bucket?region=..., or mem:// (lost at exit). Empty: data_dir/blobs."`
+	BlobURL     string `toml:"blob_url" doc:"Where raw messages and attachments are kept: a folder, file:///folder, s3://BUCKET?region=... (its parameters are in operating.md), or mem:// (lost at exit). Empty: data_dir/blobs."`
 	SecretKey   Secret `toml:"secret_key" doc:"Master key of sealed secrets and signed links, 64 hexadecimal digits, the same on all nodes. Empty: read from data_dir/secret.key, which is made at the first start. Keep a copy."`
 
 	HTTPListen       string         `toml:"http_listen" default:":8080" doc:"Address and port of the API."`

@@ -19,7 +19,12 @@
 // It does not decide who may read a blob, how long blobs are kept, or how large they may be (callers bound their
 // readers), and it does not encrypt.
 //
-// The folder is our own implementation: that of gocloud.dev does not fsync and may lose blobs in a power cut.
+// # Memory and time
+//
+// A Put to a bucket needs at most 5 MiB, the size of a part, and for a moment 2.5 MiB more while its buffer grows; 64 KiB
+// for a small blob. A request of a bucket that fails for the moment is made up to four times. One that gets no answer
+// for a minute fails. A failed upload deletes its parts; after a crash they stay until the bucket's lifecycle rule
+// deletes them.
 package blob
 
 import (
@@ -63,10 +68,10 @@ type backend interface {
 	close() error
 }
 
-// Open opens a store. A plain path or a file:// URL is a folder, which is created if it does not exist; s3://bucket
-// is an S3 bucket, with region, endpoint, prefix and so on as query parameters, as in gocloud.dev/blob/s3blob; mem://
-// is in memory and is lost when it is closed.
-func Open(ctx context.Context, where string) (*Store, error) {
+// Open opens a store. A plain path or a file:// URL is a folder, which is created if it does not exist. s3://BUCKET is an
+// S3 bucket, with region, endpoint, prefix and so on as query parameters (docs/operating.md lists them); its credentials
+// are looked for at the first request. mem:// is in memory and is lost when it is closed.
+func Open(_ context.Context, where string) (*Store, error) {
 	scheme, _, isURL := strings.Cut(where, "://")
 	if !isURL {
 		if where == "" {
@@ -84,8 +89,10 @@ func Open(ctx context.Context, where string) (*Store, error) {
 			return nil, fmt.Errorf("blob store %s: write file:///absolute/path, or a path alone", where)
 		}
 		return openFolder(u.Path)
-	case "s3", "mem":
-		return openBucket(ctx, where)
+	case "s3":
+		return openBucket(where)
+	case "mem":
+		return openMemory(), nil
 	}
 	return nil, fmt.Errorf("blob store: unknown scheme %q; use a path, file://, s3:// or mem://", scheme)
 }

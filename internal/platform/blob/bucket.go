@@ -1,91 +1,236 @@
 package blob
 
 import (
+	"bytes"
 	"context"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
-
-	"gocloud.dev/blob"
-	_ "gocloud.dev/blob/memblob" // mem:// URLs.
-	_ "gocloud.dev/blob/s3blob"  // s3:// URLs.
-	"gocloud.dev/gcerrors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 )
 
-// bucket is a store in a bucket. Whether a write is durable once it is answered depends on the bucket.
+const (
+	// partSize is the size of the parts of a large blob, and the most memory that a Put to a bucket needs, besides half as
+	// much for the moment in which its buffer grows. S3 allows no smaller parts.
+	partSize = 5 << 20
+	// maxParts is S3's limit. A blob in a bucket has at most maxParts × partSize = 48.8 GiB.
+	maxParts = 10_000
+	// firstBuffer is the memory that a Put begins with: most messages are no larger.
+	firstBuffer = 64 << 10
+	// abortTimeout limits the request that deletes the parts of a failed upload.
+	abortTimeout = 30 * time.Second
+)
+
+// bucket is a store in an S3 bucket. Whether a blob is durable once its upload is answered depends on the bucket.
 type bucket struct {
-	b *blob.Bucket
+	c *client
 }
 
-func openBucket(ctx context.Context, url string) (*Store, error) {
-	b, err := blob.OpenBucket(ctx, url)
+func openBucket(where string) (*Store, error) {
+	u, err := parseBucketURL(where)
 	if err != nil {
-		return nil, fmt.Errorf("open bucket: %w", err)
+		return nil, fmt.Errorf("blob store: %w", err)
 	}
-	return &Store{b: &bucket{b: b}}, nil
+	return &Store{b: &bucket{c: newClient(u)}}, nil
 }
 
-// put uploads. Close stores the blob even after a failed write, unless the context has ended; hence the cancel before
-// it. (Bucket.Upload lacks this, and stores what was read until the error.)
+func (b *bucket) object(method, key string, query url.Values) request {
+	return request{method: method, key: b.c.url.prefix + key, query: query}
+}
+
+// put uploads a blob of at most one part in one request, and a larger one part by part. S3 shows an object only when it
+// is complete.
 func (b *bucket) put(ctx context.Context, key string, r *source) (int64, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	// An explicit content type avoids sniffing; no client reads from the bucket directly.
-	w, err := b.b.NewWriter(ctx, key, &blob.WriterOptions{ContentType: "application/octet-stream"})
+	part, last, err := readPart(r, make([]byte, 0, firstBuffer))
 	if err != nil {
 		return 0, err
 	}
-	if _, err := io.Copy(w, r); err != nil {
-		cancel()
-		return 0, errors.Join(err, ignoreCanceled(w.Close()))
+	if !last {
+		err = b.putParts(ctx, key, part, r)
+	} else {
+		upload := b.object(http.MethodPut, key, nil)
+		upload.header, upload.body = b.uploadHeader(), part
+		_, _, err = b.c.do(ctx, upload)
 	}
-	return r.n, w.Close()
+	if err != nil {
+		return 0, bucketFull(err)
+	}
+	return r.n, nil
 }
 
-// ignoreCanceled drops the error that a writer reports because its context was canceled on purpose.
-func ignoreCanceled(err error) error {
-	if errors.Is(err, context.Canceled) || gcerrors.Code(err) == gcerrors.Canceled {
+// uploadHeader returns the headers that decide how an object is stored.
+func (b *bucket) uploadHeader() http.Header {
+	h := b.c.url.uploads.Clone()
+	h.Set("Content-Type", "application/octet-stream")
+	return h
+}
+
+// readPart fills buf up to partSize, growing it as needed. last reports that r has ended.
+func readPart(r io.Reader, buf []byte) (part []byte, last bool, err error) {
+	for len(buf) < partSize {
+		if len(buf) == cap(buf) {
+			grown := make([]byte, len(buf), min(2*cap(buf), partSize))
+			copy(grown, buf)
+			buf = grown
+		}
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if err == io.EOF {
+			return buf, true, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	return buf, false, nil
+}
+
+// completedPart is a part that was uploaded, as the completion names it.
+type completedPart struct {
+	PartNumber int
+	ETag       string
+}
+
+// putParts uploads part and then the rest of r, one part at a time. If that fails, it deletes the parts.
+func (b *bucket) putParts(ctx context.Context, key string, part []byte, r io.Reader) (err error) {
+	begin := b.object(http.MethodPost, key, url.Values{"uploads": {""}})
+	begin.header = b.uploadHeader()
+	_, content, err := b.c.do(ctx, begin)
+	if err != nil {
+		return err
+	}
+	var upload struct{ UploadId string }
+	if err := xml.Unmarshal(content, &upload); err != nil || upload.UploadId == "" {
+		return fmt.Errorf("the bucket began an upload without an id: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.abort(ctx, key, upload.UploadId))
+		}
+	}()
+	var parts []completedPart
+	for last := false; len(part) > 0; {
+		if len(parts) == maxParts {
+			return fmt.Errorf("the blob is larger than %d bytes, the most that a bucket takes", maxParts*partSize)
+		}
+		number := len(parts) + 1
+		send := b.object(http.MethodPut, key,
+			url.Values{"partNumber": {strconv.Itoa(number)}, "uploadId": {upload.UploadId}})
+		send.body = part
+		header, _, err := b.c.do(ctx, send)
+		if err != nil {
+			return fmt.Errorf("part %d: %w", number, err)
+		}
+		parts = append(parts, completedPart{number, header.Get("ETag")})
+		if last {
+			break
+		}
+		if part, last, err = readPart(r, part[:0]); err != nil {
+			return err
+		}
+	}
+	end := b.object(http.MethodPost, key, url.Values{"uploadId": {upload.UploadId}})
+	end.body, err = xml.Marshal(struct {
+		XMLName xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ CompleteMultipartUpload"`
+		Part    []completedPart
+	}{Part: parts})
+	if err != nil {
+		return err
+	}
+	_, _, err = b.c.do(ctx, end)
+	return err
+}
+
+// abort deletes the parts of an upload, also when ctx has ended.
+func (b *bucket) abort(ctx context.Context, key, upload string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
+	defer cancel()
+	_, _, err := b.c.do(ctx, b.object(http.MethodDelete, key, url.Values{"uploadId": {upload}}))
+	if e, ok := errors.AsType[*bucketError](err); ok && e.Code == "NoSuchUpload" {
 		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("parts may remain in the bucket: %w", err)
+	}
+	return nil
+}
+
+func (b *bucket) get(ctx context.Context, key string) (io.ReadCloser, error) {
+	r, err := b.c.open(ctx, b.object(http.MethodGet, key, nil))
+	return r, absent(err)
+}
+
+func (b *bucket) remove(ctx context.Context, key string) error {
+	_, _, err := b.c.do(ctx, b.object(http.MethodDelete, key, nil))
+	return absent(err)
+}
+
+// list reads pages of 1,000 keys. It skips objects whose keys are not valid keys of blobs: they are not ours.
+func (b *bucket) list(ctx context.Context, prefix string, fn func(Info) error) error {
+	query := url.Values{"list-type": {"2"}, "prefix": {b.c.url.prefix + prefix}}
+	for {
+		_, content, err := b.c.do(ctx, request{method: http.MethodGet, query: query})
+		if err != nil {
+			return fmt.Errorf("list blobs: %w", err)
+		}
+		var page struct {
+			IsTruncated           bool
+			NextContinuationToken string
+			Contents              []struct {
+				Key          string
+				Size         int64
+				LastModified time.Time
+			}
+		}
+		if err := xml.NewDecoder(bytes.NewReader(content)).Decode(&page); err != nil {
+			return fmt.Errorf("list blobs: %w", err)
+		}
+		for _, o := range page.Contents {
+			key, ours := strings.CutPrefix(o.Key, b.c.url.prefix)
+			if !ours || CheckKey(key) != nil {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := fn(Info{Key: key, Size: o.Size, Modified: o.LastModified}); err != nil {
+				return err
+			}
+		}
+		if !page.IsTruncated {
+			return nil
+		}
+		if page.NextContinuationToken == "" {
+			return errors.New("list blobs: the bucket has more keys but does not say where they begin")
+		}
+		query.Set("continuation-token", page.NextContinuationToken)
+	}
+}
+
+func (b *bucket) close() error {
+	b.c.http.CloseIdleConnections()
+	return nil
+}
+
+// absent returns ErrNotFound for an object that does not exist. A bucket that does not exist is another error.
+func absent(err error) error {
+	if e, ok := errors.AsType[*bucketError](err); ok && e.Status == http.StatusNotFound &&
+		slices.Contains([]string{"NoSuchKey", "NotFound"}, e.Code) {
+		return ErrNotFound
 	}
 	return err
 }
 
-func (b *bucket) get(ctx context.Context, key string) (io.ReadCloser, error) {
-	r, err := b.b.NewReader(ctx, key, nil)
-	if err != nil {
-		return nil, absent(err)
-	}
-	return r, nil
-}
-
-func (b *bucket) remove(ctx context.Context, key string) error {
-	return absent(b.b.Delete(ctx, key))
-}
-
-func (b *bucket) list(ctx context.Context, prefix string, fn func(Info) error) error {
-	it := b.b.List(&blob.ListOptions{Prefix: prefix})
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		o, err := it.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("list blobs: %w", err)
-		}
-		if err := fn(Info{Key: o.Key, Size: o.Size, Modified: o.ModTime}); err != nil {
-			return err
-		}
-	}
-}
-
-func (b *bucket) close() error { return b.b.Close() }
-
-func absent(err error) error {
-	if gcerrors.Code(err) == gcerrors.NotFound {
-		return ErrNotFound
+// bucketFull wraps the errors of a quota or a full disk with ErrFull.
+func bucketFull(err error) error {
+	if e, ok := errors.AsType[*bucketError](err); ok && e.full() {
+		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
 	return err
 }

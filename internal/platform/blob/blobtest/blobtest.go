@@ -1,5 +1,6 @@
-// Package blobtest is an S3 bucket on the loopback interface for tests. It can delay writes, so that a test can act
-// while a blob is being written. It keeps its objects in memory and checks no signatures.
+// Package blobtest has S3 buckets on the loopback interface for tests. A [Bucket] can delay writes, so that a test can
+// act while a blob is being written; it keeps its objects in memory and checks no signatures. [Versitygw] starts a real
+// S3 server.
 package blobtest
 
 import (
@@ -15,7 +16,7 @@ import (
 	"time"
 )
 
-// Bucket implements the part of the S3 API that a blob store needs: objects and ListObjectsV2, path style.
+// Bucket implements the part of the S3 API that a store of small blobs needs: objects and ListObjectsV2, path style.
 type Bucket struct {
 	URL string // of the store, for blob.Open
 
@@ -31,7 +32,7 @@ func New(t testing.TB) *Bucket {
 	b := &Bucket{objects: map[string][]byte{}}
 	srv := httptest.NewServer(b)
 	t.Cleanup(srv.Close)
-	b.URL = "s3://mail?region=eu-1&anonymous=true&use_path_style=true&request_checksum_calculation=when_required&endpoint=" + srv.URL
+	b.URL = "s3://mail?region=eu-1&anonymous=true&endpoint=" + srv.URL
 	return b
 }
 

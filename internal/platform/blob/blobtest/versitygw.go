@@ -1,0 +1,122 @@
+package blobtest
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// versitygwVersion is the version of the S3 server github.com/versity/versitygw. It is not in go.mod, because it brings
+// more modules than Postrider has.
+const versitygwVersion = "v1.8.0"
+
+// The keys of every server. Versitygw sets them in the environment of the test's process.
+const (
+	accessKey = "postrider-test"
+	secretKey = "secret of the loopback bucket"
+)
+
+var setKeys = sync.OnceValue(func() error {
+	return errors.Join(os.Setenv("AWS_ACCESS_KEY_ID", accessKey), os.Setenv("AWS_SECRET_ACCESS_KEY", secretKey))
+})
+
+// Versitygw starts an S3 server that verifies signatures and keeps its objects in a temporary folder, and returns the
+// URL of a bucket for blob.Open and the folder. The server ends with the test. Its first use on a machine compiles it,
+// which takes minutes; the program is kept in the user's cache folder.
+//
+// It keeps objects as files, so a key cannot be the beginning of another one up to a slash, as with "raw" and "raw/1".
+func Versitygw(t testing.TB) (url, dir string) {
+	t.Helper()
+	program, err := installVersitygw()
+	if err != nil {
+		t.Fatal("install versitygw: ", err)
+	}
+	if err := setKeys(); err != nil {
+		t.Fatal(err)
+	}
+	root, meta := t.TempDir(), t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "mail"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	var output bytes.Buffer
+	cmd := exec.Command(program, "--access", accessKey, "--secret", secretKey, "--region", "eu-1", "--port", addr, "--quiet",
+		"posix", "--sidecar", meta, root)
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		<-ended
+	})
+	for {
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
+			conn.Close()
+			return "s3://mail?region=eu-1&endpoint=http://" + addr, filepath.Join(root, "mail")
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("versitygw ended: %v\n%s", err, output.Bytes())
+		case <-t.Context().Done():
+			t.Fatal(err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// installVersitygw returns the path of the program and compiles it if it is not there. Other processes that need it
+// meanwhile wait.
+func installVersitygw() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "postrider-test")
+	program := filepath.Join(dir, "versitygw-"+versitygwVersion)
+	if _, err := os.Stat(program); !errors.Is(err, fs.ErrNotExist) {
+		return program, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(program+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(program); err == nil {
+		return program, nil
+	}
+	bin, err := os.MkdirTemp(dir, "install-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(bin)
+	install := exec.Command("go", "install", "github.com/versity/versitygw/cmd/versitygw@"+versitygwVersion)
+	install.Env = append(os.Environ(), "GOBIN="+bin, "GOFLAGS=")
+	if out, err := install.CombinedOutput(); err != nil {
+		return "", errors.Join(err, errors.New(string(out)))
+	}
+	return program, os.Rename(filepath.Join(bin, "versitygw"), program)
+}

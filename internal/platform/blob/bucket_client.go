@@ -1,0 +1,258 @@
+package blob
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
+	"github.com/minio/minio-go/v7/pkg/signer"
+)
+
+const (
+	// requestTimeout limits one request that uploads at most one part, and the wait for the first and each further
+	// byte of a blob that is read.
+	requestTimeout = time.Minute
+	// maxTries limits how often a request is made that fails for the moment.
+	maxTries = 4
+	// firstPause is the wait before the second try. It doubles for each further one.
+	firstPause = 200 * time.Millisecond
+	// maxAnswer limits the XML of an answer. A page of a list has at most 1,000 keys of 1 KiB.
+	maxAnswer = 8 << 20
+)
+
+// errStalled means that the bucket did not answer in time.
+var errStalled = errors.New("the bucket does not answer")
+
+// client makes requests of one bucket: it signs them, limits their time, and repeats those that failed for the moment.
+type client struct {
+	url         *bucketURL
+	credentials *credentials.Credentials // nil if requests are not signed
+	http        *http.Client
+	timeout     time.Duration // requestTimeout but in tests
+}
+
+func newClient(u *bucketURL) *client {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
+	c := &client{url: u, timeout: requestTimeout, http: &http.Client{
+		Transport: &http.Transport{
+			Proxy:               http.ProxyFromEnvironment,
+			DialContext:         dialer.DialContext,
+			TLSHandshakeTimeout: 10 * time.Second,
+			MaxIdleConnsPerHost: 64,
+			IdleConnTimeout:     90 * time.Second,
+			DisableCompression:  true, // what was stored is returned
+		},
+		// A signature holds for one host.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	if !u.anonymous {
+		c.credentials = newCredentials(u.profile)
+	}
+	return c
+}
+
+// request is a request of a bucket.
+type request struct {
+	method string
+	key    string // of the object, with the prefix; empty for the bucket
+	query  url.Values
+	header http.Header
+	body   []byte
+}
+
+// bucketError is the error that a bucket answered with.
+type bucketError struct {
+	Status  int `xml:"-"`
+	Code    string
+	Message string
+}
+
+func (e *bucketError) Error() string {
+	return fmt.Sprintf("the bucket answered %d %s: %.300s", e.Status, e.Code, e.Message)
+}
+
+// fullCodes are the codes of a quota that is used up or of a full disk, of AWS, versitygw, Ceph and MinIO.
+var fullCodes = []string{"QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"}
+
+func (e *bucketError) full() bool {
+	return e.Status == http.StatusInsufficientStorage || slices.Contains(fullCodes, e.Code)
+}
+
+func (e *bucketError) temporary() bool {
+	switch e.Code {
+	case "RequestTimeout", "SlowDown", "InternalError", "ExpiredToken":
+		return true
+	}
+	return !e.full() && (e.Status >= 500 && e.Status != http.StatusNotImplemented || e.Status == http.StatusTooManyRequests)
+}
+
+// do makes a request and returns the header and the body of the answer. It repeats a request that fails for the moment.
+// A request that gets no answer in time is not repeated, so that a bucket that hangs costs one timeout.
+func (c *client) do(ctx context.Context, r request) (header http.Header, content []byte, err error) {
+	err = c.retry(ctx, func() error {
+		tryCtx, cancel := context.WithTimeoutCause(ctx, c.timeout, errStalled)
+		defer cancel()
+		resp, err := c.send(tryCtx, r)
+		if err != nil {
+			return stalled(ctx, tryCtx, err)
+		}
+		defer resp.Body.Close()
+		header = resp.Header
+		if content, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer)); err != nil {
+			return stalled(ctx, tryCtx, err)
+		}
+		return errorInside(content)
+	})
+	return header, content, err
+}
+
+// errorInside returns the error that an answer with the status 200 may have: the completion of an upload reports one in
+// this way if it took so long that the status had to be sent before the outcome was known.
+func errorInside(content []byte) error {
+	var answer struct {
+		XMLName xml.Name
+		bucketError
+	}
+	if xml.Unmarshal(content, &answer) != nil || answer.XMLName.Local != "Error" {
+		return nil
+	}
+	answer.Status = http.StatusInternalServerError
+	return &answer.bucketError
+}
+
+// open makes a GET request and returns the body of the answer as it arrives.
+func (c *client) open(ctx context.Context, r request) (io.ReadCloser, error) {
+	var body *stallReader
+	err := c.retry(ctx, func() error {
+		tryCtx, cancel := context.WithCancelCause(ctx)
+		timer := time.AfterFunc(c.timeout, func() { cancel(errStalled) })
+		resp, err := c.send(tryCtx, r)
+		timer.Stop()
+		if err != nil {
+			err = stalled(ctx, tryCtx, err)
+			cancel(nil)
+			return err
+		}
+		body = &stallReader{ctx: ctx, tryCtx: tryCtx, cancel: cancel, body: resp.Body, timer: timer, timeout: c.timeout}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return body, nil
+}
+
+// stallReader reads a body and fails if nothing arrives for too long. The time between two Reads does not count.
+type stallReader struct {
+	ctx, tryCtx context.Context
+	cancel      context.CancelCauseFunc
+	body        io.ReadCloser
+	timer       *time.Timer
+	timeout     time.Duration
+}
+
+func (s *stallReader) Read(p []byte) (int, error) {
+	s.timer.Reset(s.timeout)
+	n, err := s.body.Read(p)
+	s.timer.Stop()
+	if err != nil && err != io.EOF {
+		err = stalled(s.ctx, s.tryCtx, err)
+	}
+	return n, err
+}
+
+func (s *stallReader) Close() error {
+	defer s.cancel(nil)
+	return s.body.Close()
+}
+
+// stalled returns errStalled if a try failed because its time was over, so that it is not mistaken for the end of ctx.
+func stalled(ctx, tryCtx context.Context, err error) error {
+	if ctx.Err() == nil && context.Cause(tryCtx) == errStalled {
+		return errStalled
+	}
+	return err
+}
+
+// retry calls try until it succeeds, fails for good, or has failed maxTries times.
+func (c *client) retry(ctx context.Context, try func() error) error {
+	pause := firstPause
+	for n := 1; ; n++ {
+		err := try()
+		if err == nil || n == maxTries || ctx.Err() != nil || errors.Is(err, errStalled) || !c.temporary(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		}
+		pause *= 2
+	}
+}
+
+// temporary reports whether the same request may succeed in a moment: the connection broke, or the bucket says so.
+func (c *client) temporary(err error) bool {
+	if e, ok := errors.AsType[*bucketError](err); ok {
+		if e.Code == "ExpiredToken" && c.credentials != nil {
+			c.credentials.Expire()
+		}
+		return e.temporary()
+	}
+	_, network := errors.AsType[*url.Error](err)
+	return network || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// send makes one request. An answer with a status other than 2xx is returned as a *bucketError.
+func (c *client) send(ctx context.Context, r request) (*http.Response, error) {
+	u := c.url.url(r.key)
+	u.RawPath = s3utils.EncodePath(u.Path)
+	u.RawQuery = r.query.Encode()
+	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), bytes.NewReader(r.body))
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(req.Header, r.header)
+	sum := sha256.Sum256(r.body)
+	req.Header.Set("X-Amz-Content-Sha256", hex.EncodeToString(sum[:]))
+	if c.credentials != nil {
+		v, err := c.credentials.GetWithContext(&credentials.CredContext{Context: ctx})
+		if err != nil {
+			return nil, err
+		}
+		req = signer.SignV4(*req, v.AccessKeyID, v.SecretAccessKey, v.SessionToken, c.url.region)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode/100 == 2 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	e := &bucketError{}
+	content, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil || xml.Unmarshal(content, e) != nil || e.Code == "" {
+		e.Code = http.StatusText(resp.StatusCode) // a proxy's page, or no content
+	}
+	e.Status = resp.StatusCode
+	if resp.StatusCode/100 == 3 {
+		e.Message = strconv.Quote(resp.Header.Get("X-Amz-Bucket-Region")) + " is the bucket's region. " + e.Message
+	}
+	return nil, e
+}

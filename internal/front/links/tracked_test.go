@@ -26,6 +26,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/tokens"
 	"github.com/postrider/postrider/internal/sending/tracking"
 )
 
@@ -38,7 +39,7 @@ const (
 const linksHost = "links.acme.example"
 
 // token is the token of a tracked link for a purpose, as the package emails makes it for the purpose "track".
-func token(keys *keyring.Keyring, purpose string, t emails.Tracked) string {
+func token(keys *keyring.Keyring, purpose string, t tokens.TrackedLink) string {
 	u := uuid.MustParse(t.EmailID)
 	data := append(binary.AppendUvarint([]byte{1}, uint64(t.Position+1)), u[:]...)
 	data = append(data, t.URL...)
@@ -47,11 +48,11 @@ func token(keys *keyring.Keyring, purpose string, t emails.Tracked) string {
 }
 
 func click(n *testnode.Node, emailID, url string) string {
-	return "/c/" + token(n.Keys, "track", emails.Tracked{EmailID: emailID, URL: url})
+	return "/c/" + token(n.Keys, "track", tokens.TrackedLink{EmailID: emailID, URL: url})
 }
 
 func open(n *testnode.Node, emailID string) string {
-	return "/o/" + token(n.Keys, "track", emails.Tracked{EmailID: emailID})
+	return "/o/" + token(n.Keys, "track", tokens.TrackedLink{EmailID: emailID})
 }
 
 // tracker serves the tracked links of a node.
@@ -160,8 +161,8 @@ func TestForgedTokens(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tr := newTracker(n)
 		emailID := tr.sent()
-		tracked := emails.Tracked{EmailID: emailID, URL: shopLink}
-		pixel := emails.Tracked{EmailID: emailID}
+		tracked := tokens.TrackedLink{EmailID: emailID, URL: shopLink}
+		pixel := tokens.TrackedLink{EmailID: emailID}
 		good := token(n.Keys, "track", tracked)
 		paths := []string{"/c/", "/o/", "/c", "/c/" + good + "/", "/c//" + good, "/c/" + good + "=", "/c/" + good + "\n",
 			"/c/" + strings.Repeat("A", 8192), "/c/" + strings.Repeat("A", 8193), "/o/" + strings.Repeat("A", 100_000),
@@ -309,13 +310,13 @@ func FuzzTracked(f *testing.F) {
 	d := dbtest.SQLite(f)
 	service := emails.New(emails.Config{}, emails.Parts{DB: d, Keys: keys})
 	handler := links.NewTracked(service, tracking.New(d, &events.Recorder{}, service, slog.New(slog.DiscardHandler)))
-	good := token(keys, "track", emails.Tracked{EmailID: "0199d6a4-0000-7000-8000-000000000000", URL: shopLink})
+	good := token(keys, "track", tokens.TrackedLink{EmailID: "0199d6a4-0000-7000-8000-000000000000", URL: shopLink})
 	for _, seed := range []string{"/c/" + good, "/o/" + good, "/c/" + good + "?x", "/c//evil.example", "/c/%0d%0aX:y"} {
 		f.Add(seed, "https://a.example/")
 	}
 	f.Fuzz(func(t *testing.T, path, url string) {
 		for _, path := range []string{path,
-			"/c/" + token(keys, "track", emails.Tracked{EmailID: "0199d6a4-0000-7000-8000-000000000000", URL: url})} {
+			"/c/" + token(keys, "track", tokens.TrackedLink{EmailID: "0199d6a4-0000-7000-8000-000000000000", URL: url})} {
 			r := httptest.NewRequest("HEAD", "https://"+linksHost+"/", nil) // HEAD, which keeps no hits in memory
 			r.URL.Path = path
 			w := httptest.NewRecorder()

@@ -14,6 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
 // place is the destination of a recipient: a team, or the handling of reports.
@@ -81,7 +82,7 @@ func (s *Service) find(ctx context.Context, to string) (place, error) {
 		return s.operators(ctx, p)
 	}
 	// The signature proves that we made the address, at whatever host.
-	if id, ok := emails.ParseReturnPath(s.p.Keys, local); ok {
+	if id, ok := tokens.ParseReturnPath(s.p.Keys, local); ok {
 		return s.returned(ctx, p, id, local)
 	}
 	if own {

@@ -16,6 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/report"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
 // Texts of strangers are made into words that header fields take.
@@ -237,7 +238,7 @@ func TestProofsOfReports(t *testing.T) {
 	}
 	fields := make([]message.Field, 30)
 	for i := range fields {
-		fields[i] = message.Field{Name: emails.FeedbackField, Value: proof(i)}
+		fields[i] = message.Field{Name: tokens.FeedbackField, Value: proof(i)}
 	}
 	if got := quoted(nil, &report.Report{Original: fields}); len(got) != 20 {
 		t.Errorf("of 30 fields %d are looked at", len(got))

@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
 // outcome is the statement of a report about one recipient of an email.
@@ -142,7 +143,7 @@ func (s *Service) atReturnPath(m *incoming, p place, near []string, r *report.Re
 // destined returns the recipients at the destination that the return path was made for.
 func (s *Service) destined(p place) (near []string) {
 	for _, to := range p.report.To {
-		if emails.ReturnPath(s.p.Keys, p.report.ID, to.Domain) == p.local {
+		if tokens.ReturnPath(s.p.Keys, p.report.ID, to.Domain) == p.local {
 			near = append(near, to.Address)
 		}
 	}
@@ -190,7 +191,7 @@ func complaint(e *emails.BounceTarget, near []string, r *report.Report) []outcom
 // atFeedback returns the outcomes in a message to an address for complaints, if it proves that it may report them.
 // Message-IDs prove nothing, because every participant of a conversation knows them. Two things do:
 //
-//   - the return path, or the value of [emails.FeedbackField], that the email was sent with to a destination. Both
+//   - the return path, or the value of [tokens.FeedbackField], that the email was sent with to a destination. Both
 //     are signed, and only somebody who has seen what was sent there can quote them. The report may concern the
 //     recipients at that destination, and no others;
 //   - a signature of a provider that the operator lists. Such a report may concern all recipients.
@@ -225,11 +226,11 @@ func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report)
 // proved returns the email that a return path or a feedback token was made for, and the recipients at its destination.
 // The email is nil if the text is neither.
 func (s *Service) proved(ctx context.Context, text string) (e *emails.BounceTarget, near []string, err error) {
-	made := emails.ReturnPath
-	emailID, ok := emails.ParseReturnPath(s.p.Keys, text)
+	made := tokens.ReturnPath
+	emailID, ok := tokens.ParseReturnPath(s.p.Keys, text)
 	if !ok {
-		made = emails.Feedback
-		emailID, ok = emails.ParseFeedback(s.p.Keys, text)
+		made = tokens.Feedback
+		emailID, ok = tokens.ParseFeedback(s.p.Keys, text)
 	}
 	if !ok {
 		return nil, nil, nil
@@ -279,7 +280,7 @@ func quoted(raw []byte, r *report.Report) (all []string) {
 		}
 	}
 	for _, f := range r.Original {
-		if strings.EqualFold(f.Name, emails.FeedbackField) || strings.EqualFold(f.Name, "Return-Path") {
+		if strings.EqualFold(f.Name, tokens.FeedbackField) || strings.EqualFold(f.Name, "Return-Path") {
 			add([]byte(f.Value[:min(len(f.Value), 1000)]))
 		}
 	}

@@ -15,11 +15,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
 // returnTo is the address at which reports about an email to a destination arrive.
 func (f *fixture) returnTo(emailID, destination string) string {
-	return emails.ReturnPath(f.Keys, emailID, destination) + "@send.acme.example"
+	return tokens.ReturnPath(f.Keys, emailID, destination) + "@send.acme.example"
 }
 
 // dsn is a delivery status notification about one recipient.
@@ -174,7 +175,7 @@ const fbl = "fbl@mx.postrider.test"
 func (f *fixture) sent(emailID, destination string, names ...string) string {
 	all := map[string]string{
 		"Return-Path":        "<" + f.returnTo(emailID, destination) + ">",
-		emails.FeedbackField: emails.Feedback(f.Keys, emailID, destination),
+		tokens.FeedbackField: tokens.Feedback(f.Keys, emailID, destination),
 		"Message-ID":         "<" + emailID + "@acme.example>",
 	}
 	text := ""
@@ -190,16 +191,16 @@ func TestComplaints(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		id := f.send("ann@one.example", "bob@one.example", "carl@two.example")
 		single := f.send("dora@one.example")
-		quoted := strings.ReplaceAll(f.sent(single, "one.example", emails.FeedbackField), "-", "=2D")
+		quoted := strings.ReplaceAll(f.sent(single, "one.example", tokens.FeedbackField), "-", "=2D")
 		for _, c := range []struct {
 			name, raw, to string
 			want          []events.Type
 			who           string
 		}{
 			{"by recipient and field", arf("abuse", "Original-Rcpt-To: <ann@one.example>\n",
-				f.sent(id, "one.example", emails.FeedbackField)), fbl,
+				f.sent(id, "one.example", tokens.FeedbackField)), fbl,
 				complained, "ann@one.example"},
-			{"once more", arf("abuse", "Original-Rcpt-To: <ann@one.example>\n", f.sent(id, "one.example", emails.FeedbackField)),
+			{"once more", arf("abuse", "Original-Rcpt-To: <ann@one.example>\n", f.sent(id, "one.example", tokens.FeedbackField)),
 				fbl, nil, ""},
 			{"by the return path in it", arf("abuse", "", f.sent(id, "two.example", "Return-Path")), fbl, complained,
 				"carl@two.example"},
@@ -233,7 +234,7 @@ func TestForgedReports(t *testing.T) {
 		id := f.send("ann@one.example", "bob@one.example", "mallory@evil.example", "trudy@evil.example")
 		single := f.send("dora@one.example")
 		names := func(address string) string { return "Original-Rcpt-To: <" + address + ">\n" }
-		token := emails.Feedback(f.Keys, id, "one.example")
+		token := tokens.Feedback(f.Keys, id, "one.example")
 		bent := token[:len(token)-5] + map[bool]string{true: "b", false: "a"}[token[len(token)-5] == 'a'] +
 			token[len(token)-4:]
 		operators := []events.Type{events.EmailReceived}
@@ -245,10 +246,10 @@ func TestForgedReports(t *testing.T) {
 				operators},
 			"by Message-ID of an email to one": {arf("abuse", "", f.sent(single, "", "Message-ID")), fbl, operators},
 			"by the field of another host": {arf("abuse", names("ann@one.example"), f.sent(id, "evil.example",
-				emails.FeedbackField)), fbl, operators},
+				tokens.FeedbackField)), fbl, operators},
 			"by the return path of another host": {arf("abuse", names("ann@one.example"), f.sent(id, "evil.example",
 				"Return-Path")), fbl, operators},
-			"by a bent field": {arf("abuse", names("ann@one.example"), emails.FeedbackField+": "+bent+
+			"by a bent field": {arf("abuse", names("ann@one.example"), tokens.FeedbackField+": "+bent+
 				"\nMessage-ID: <"+id+"@acme.example>\n\nx\n"), fbl, operators},
 			"a complaint at another host's return path": {arf("abuse", names("ann@one.example"), f.sent(id, "", "Message-ID")),
 				f.returnTo(id, "evil.example"), nil},

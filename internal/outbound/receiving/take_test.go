@@ -31,13 +31,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
 func TestWhoIsTaken(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		emailID := f.send("ann@gone.example")
-		path := emails.ReturnPath(f.Keys, emailID, "gone.example")
-		nobodys := emails.ReturnPath(f.Keys, "0198c1a0-0000-7000-8000-000000000000", "gone.example")
+		path := tokens.ReturnPath(f.Keys, emailID, "gone.example")
+		nobodys := tokens.ReturnPath(f.Keys, "0198c1a0-0000-7000-8000-000000000000", "gone.example")
 		forged := path[:len(path)-2] + map[bool]string{true: "b", false: "a"}[path[len(path)-2] == 'a'] + path[len(path)-1:]
 		managed := f.ManagedHost(f.Acme.TeamID)
 		for to, want := range map[string]string{

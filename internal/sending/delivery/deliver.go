@@ -15,6 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
 // Reasons of the event email.failed.
@@ -155,10 +156,10 @@ func (s *Service) transmit(ctx context.Context, t *try, r *route, destination st
 	if host == "" {
 		host = s.c.Hostname
 	}
-	env := smtpclient.Envelope{From: emails.ReturnPath(s.p.Keys, t.o.ID, t.d.Domain) + "@" + host, To: t.o.To,
+	env := smtpclient.Envelope{From: tokens.ReturnPath(s.p.Keys, t.o.ID, t.d.Domain) + "@" + host, To: t.o.To,
 		UTF8:   t.o.UTF8,
 		Commit: func() error { return t.job.Sure(ctx) }}
-	msg = slices.Insert(msg, 0, []byte(emails.FeedbackField+": "+emails.Feedback(s.p.Keys, t.o.ID, t.d.Domain)+"\r\n"))
+	msg = slices.Insert(msg, 0, []byte(tokens.FeedbackField+": "+tokens.Feedback(s.p.Keys, t.o.ID, t.d.Domain)+"\r\n"))
 	t.started = s.p.DB.Now()
 	if s.c.Transport == Capture {
 		if err := t.job.Sure(ctx); err != nil {

@@ -26,6 +26,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
 func TestDeliverMany(t *testing.T) {
@@ -58,12 +59,12 @@ func TestDeliverMany(t *testing.T) {
 				t.Fatalf("signatures: %v %+v", err, checks)
 			}
 			local, at, _ := strings.Cut(m.From, "@")
-			if emailID, ok := emails.ParseReturnPath(f.Keys, local); !ok || !slices.Contains(ids, emailID) ||
+			if emailID, ok := tokens.ParseReturnPath(f.Keys, local); !ok || !slices.Contains(ids, emailID) ||
 				at != "send."+from {
 				t.Errorf("return path %q", m.From)
 			}
-			proof, _, _ := strings.Cut(strings.TrimPrefix(string(m.Data), emails.FeedbackField+": "), "\r\n")
-			if emailID, ok := emails.ParseFeedback(f.Keys, proof); !ok || !slices.Contains(ids, emailID) ||
+			proof, _, _ := strings.Cut(strings.TrimPrefix(string(m.Data), tokens.FeedbackField+": "), "\r\n")
+			if emailID, ok := tokens.ParseFeedback(f.Keys, proof); !ok || !slices.Contains(ids, emailID) ||
 				proof[2:] == local[2:] {
 				t.Errorf("the proof for complaints is %q", proof)
 			}

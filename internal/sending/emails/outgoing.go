@@ -370,7 +370,7 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	}
 	m.HTML, m.Text = o.bodyParts(e.shared.values, l, t)
 	if t != nil {
-		t.tokens.release()
+		t.tokens.Release()
 	}
 	for i := range o.attachments {
 		a := &o.attachments[i]

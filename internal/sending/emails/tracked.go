@@ -3,106 +3,21 @@ package emails
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"encoding/base64"
-	"encoding/binary"
 	"fmt"
 	"net/url"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
-	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/render"
+	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
-// Tracked is what the token of a tracked link or of a tracking pixel carries.
-type Tracked struct {
-	EmailID  string
-	Position int // of the recipient in the envelope, from 0; -1 if the message was for several
-
-	// URL is the target of the link; "" for a pixel. It is an absolute http or https URL in UTF-8 without control
-	// characters. It may have spaces and characters that are not ASCII, as the sender wrote it.
-	URL string
-}
-
-const (
-	trackPurpose = "track"
-	trackVersion = 1
-	trackMAC     = 16
-	// trackMax bounds the work that a forged token can cause, in characters.
-	trackMax = 8192
-)
-
-// A token is a version, the position plus one as a varint, the id's 16 octets, the URL, and a MAC of all that and of
-// the host of the link. The host is not part of the token: a link at the host of another team would lead people, and
-// filters that trust that name, to wherever its sender likes. The URL is part of the token, so that a link leads to its
-// target also while the database is away and after the email was deleted; the MAC makes sure that it leads only where a
-// sender wanted it to.
-
-// tokens makes the tokens of one message. Its scratch memory is used again for each.
-type tokens struct {
-	tag  keyring.Tagger
-	data []byte
-	from int // where the token begins in data, after the host
-	head int // octets of data that are the same in all tokens
-}
-
-// newTokens returns the tokens of links at a host, which is a name without a port in lower case. It reports false if
-// there is no such email: the id is not a UUID. What it returns is to be released.
-func newTokens(keys *keyring.Keyring, host, emailID string, position int) (tokens, bool) {
-	u, err := uuid.Parse(emailID)
-	if err != nil {
-		return tokens{}, false
-	}
-	data := append(append(make([]byte, 0, 512), host...), 0)
-	from := len(data)
-	data = append(data, trackVersion)
-	data = binary.AppendUvarint(data, uint64(position+1))
-	data = append(data, u[:]...)
-	return tokens{tag: keys.Tagger(trackPurpose), data: data, from: from, head: len(data)}, true
-}
-
-func (k *tokens) release() { k.tag.Release() }
-
-// append appends the token of a URL to dst. It reports false, and appends nothing, if the token would be too long.
-func (k *tokens) append(dst, url []byte) ([]byte, bool) {
-	if base64.RawURLEncoding.EncodedLen(k.head-k.from+len(url)+trackMAC) > trackMax {
-		return dst, false
-	}
-	k.data = append(k.data[:k.head], url...)
-	k.data = k.tag.Append(k.data, k.data, trackMAC)
-	return base64.RawURLEncoding.AppendEncode(dst, k.data[k.from:]), true
-}
-
-// ReadTracked returns what a token carries, of a link at a host: a name without a port in lower case. A token that was
-// not made here, was altered or is of a link at another host is a NotFound fault. It reads
-// nothing from the database: the email may have been deleted since.
-func (s *Service) ReadTracked(token, host string) (Tracked, error) {
-	none := fault.NotFoundf("There is nothing at this address.")
-	if len(token) > trackMax {
-		return Tracked{}, none
-	}
-	data, err := base64.RawURLEncoding.DecodeString(token)
-	// The decoder ignores line breaks and unused bits at the end; encoding again reveals them.
-	if err != nil || len(data) < 2+16+trackMAC || base64.RawURLEncoding.EncodeToString(data) != token {
-		return Tracked{}, none
-	}
-	data, mac := data[:len(data)-trackMAC], data[len(data)-trackMAC:]
-	signed := append(append(append(make([]byte, 0, len(host)+1+len(data)), host...), 0), data...)
-	if data[0] != trackVersion || !hmac.Equal(mac, s.keys.Tag(trackPurpose, signed, trackMAC)) {
-		return Tracked{}, none
-	}
-	position, n := binary.Uvarint(data[1:])
-	rest := data[1+max(n, 0):]
-	if n <= 0 || len(rest) < 16 || position > 3*MaxRecipients {
-		return Tracked{}, none
-	}
-	return Tracked{EmailID: uuid.UUID(rest[:16]).String(), Position: int(position) - 1,
-		URL: string(rest[16:])}, nil
+// ReadTracked returns the content of the token of a tracked link at a host; see [tokens.ReadLink]. It reads nothing from
+// the database.
+func (s *Service) ReadTracked(token, host string) (tokens.TrackedLink, error) {
+	return tokens.ReadLink(s.keys, token, host)
 }
 
 // isTracking reports whether anything is tracked.
@@ -161,7 +76,7 @@ func hostOf(prefix string) string {
 type tracker struct {
 	domains.Tracking
 	prefix string // of links
-	tokens tokens
+	tokens tokens.LinkMaker
 	own    []string // addresses that one unsubscribes by, which are not tracked
 }
 
@@ -184,7 +99,7 @@ func (s *Service) tracker(ctx context.Context, o *Outgoing, header []message.Fie
 	if prefix == "" {
 		prefix = "https://" + on.Host
 	}
-	k, ok := newTokens(s.keys, hostOf(prefix), o.ID, position)
+	k, ok := tokens.NewLinkMaker(s.keys, hostOf(prefix), o.ID, position)
 	if !ok {
 		return nil, nil
 	}
@@ -223,7 +138,7 @@ func (t *tracker) link(dst, target []byte) ([]byte, bool) {
 			return dst, false
 		}
 	}
-	return t.tokens.append(append(append(dst, t.prefix...), "/c/"...), target)
+	return t.tokens.Append(append(append(dst, t.prefix...), "/c/"...), target)
 }
 
 // pixels returns the function that makes the pixel, nil if opens are not tracked.
@@ -236,7 +151,7 @@ func (t *tracker) pixels() func(dst []byte) []byte {
 
 func (t *tracker) pixel(dst []byte) []byte {
 	dst = append(append(append(dst, `<img src="`...), t.prefix...), "/o/"...)
-	dst, _ = t.tokens.append(dst, nil)
+	dst, _ = t.tokens.Append(dst, nil)
 	return append(dst, `" width="1" height="1" alt="" style="display:block;width:1px;height:1px;border:0">`...)
 }
 

@@ -40,7 +40,7 @@ import (
 // Hit is a request for a tracked link or a pixel.
 type Hit struct {
 	EmailID   string
-	Position  int        // of the recipient; see emails.Tracked
+	Position  int        // of the recipient; see tokens.TrackedLink
 	URL       string     // where the link leads; "" for a pixel
 	Addr      netip.Addr // of the client
 	UserAgent string

@@ -1,47 +1,36 @@
-package emails_test
+package tokens
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/keyring"
-	"github.com/postrider/postrider/internal/sending/emails"
 )
-
-func testKeys(t testing.TB, seed byte) *keyring.Keyring {
-	t.Helper()
-	k, err := keyring.New(bytes.Repeat([]byte{seed}, keyring.MasterSize))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
-}
 
 func TestReturnPath(t *testing.T) {
 	t.Parallel()
 	keys, emailID := testKeys(t, 1), id.New()
-	local := emails.ReturnPath(keys, emailID, "example.net")
+	local := ReturnPath(keys, emailID, "example.net")
 	if len(local) > 64 || local != strings.ToLower(local) {
 		t.Errorf("return path %q", local)
 	}
-	if other := emails.ReturnPath(keys, emailID, "example.com"); other == local {
+	if other := ReturnPath(keys, emailID, "example.com"); other == local {
 		t.Error("two destinations share a return path")
 	}
 	for _, l := range []string{local, strings.ToUpper(local)} {
-		if got, ok := emails.ParseReturnPath(keys, l); !ok || got != emailID {
+		if got, ok := ParseReturnPath(keys, l); !ok || got != emailID {
 			t.Errorf("%q is of %q, %v", l, got, ok)
 		}
 	}
 	for _, forged := range []string{"", "b-", "bounces", local[1:], local + "a", local[:len(local)-1], "c" + local[1:],
 		local[:10] + "a" + local[11:], local[:10] + "b" + local[11:], local[:40] + "=" + local[41:]} {
-		if got, ok := emails.ParseReturnPath(keys, forged); ok && forged != local {
+		if got, ok := ParseReturnPath(keys, forged); ok && forged != local {
 			t.Errorf("%q is taken for that of %s", forged, got)
 		}
 	}
-	if _, ok := emails.ParseReturnPath(testKeys(t, 2), local); ok {
+	if _, ok := ParseReturnPath(testKeys(t, 2), local); ok {
 		t.Error("another installation's return path is taken for ours")
 	}
 }
@@ -50,19 +39,19 @@ func TestReturnPath(t *testing.T) {
 func TestFeedback(t *testing.T) {
 	t.Parallel()
 	keys, emailID := testKeys(t, 1), id.New()
-	value := emails.Feedback(keys, emailID, "example.net")
-	if got, ok := emails.ParseFeedback(keys, strings.ToUpper(value)); !ok || got != emailID {
+	value := Feedback(keys, emailID, "example.net")
+	if got, ok := ParseFeedback(keys, strings.ToUpper(value)); !ok || got != emailID {
 		t.Errorf("%q is of %q, %v", value, got, ok)
 	}
-	if value == emails.Feedback(keys, emailID, "example.com") {
+	if value == Feedback(keys, emailID, "example.com") {
 		t.Error("two destinations share a proof")
 	}
-	for _, forged := range []string{"", "f-", value[2:], "b" + value[1:], "f" + emails.ReturnPath(keys, emailID,
+	for _, forged := range []string{"", "f-", value[2:], "b" + value[1:], "f" + ReturnPath(keys, emailID,
 		"example.net")[1:], value[:10] + "0" + value[11:]} {
-		if _, ok := emails.ParseFeedback(keys, forged); ok {
+		if _, ok := ParseFeedback(keys, forged); ok {
 			t.Errorf("%q proves something", forged)
 		}
-		if _, ok := emails.ParseReturnPath(keys, forged); ok {
+		if _, ok := ParseReturnPath(keys, forged); ok {
 			t.Errorf("%q is a return path", forged)
 		}
 	}
@@ -73,7 +62,7 @@ func TestHintsAreKeyed(t *testing.T) {
 	t.Parallel()
 	emailID := id.New()
 	hint := func(keys *keyring.Keyring, domain string) string {
-		return emails.ReturnPath(keys, emailID, domain)[26:32]
+		return ReturnPath(keys, emailID, domain)[26:32]
 	}
 	same := 0
 	for i := range 100 {
@@ -88,12 +77,12 @@ func TestHintsAreKeyed(t *testing.T) {
 
 func FuzzParseReturnPath(f *testing.F) {
 	keys := testKeys(f, 1)
-	f.Add(emails.ReturnPath(keys, id.New(), "example.net"))
+	f.Add(ReturnPath(keys, id.New(), "example.net"))
 	f.Add("b-")
 	f.Add("b-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")
 	f.Add("bounces")
 	f.Fuzz(func(t *testing.T, local string) {
-		emailID, ok := emails.ParseReturnPath(keys, local)
+		emailID, ok := ParseReturnPath(keys, local)
 		if !ok {
 			return
 		}
@@ -101,4 +90,19 @@ func FuzzParseReturnPath(f *testing.F) {
 			t.Errorf("%q is of %q", local, emailID)
 		}
 	})
+}
+
+// Base32 leaves unused bits in the last character. A return path that sets them is refused.
+func TestReturnPathUnusedBits(t *testing.T) {
+	keys, emailID := testKeys(t, 1), id.New()
+	local := ReturnPath(keys, emailID, "example.net")
+	for _, c := range "abcdefghijklmnopqrstuvwxyz234567" {
+		other := local[:len(local)-1] + string(c)
+		if _, ok := ParseReturnPath(keys, other); ok != (other == local) {
+			t.Errorf("%s is accepted: %v; the return path is %s", other, ok, local)
+		}
+	}
+	if got := ReturnPath(keys, "no id", "example.net"); got != "bounces" {
+		t.Errorf("an email without a UUID has the return path %s", got)
+	}
 }

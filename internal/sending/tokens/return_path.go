@@ -1,4 +1,4 @@
-package emails
+package tokens
 
 import (
 	"crypto/hmac"
@@ -10,14 +10,15 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// A return path is made for each message and destination (VERP), so that a later bounce identifies its email and proves
-// that its sender has seen what was sent to the destination. Its local part is "b-" and 42 characters of base32 in
-// lower case: the email's id (16 octets), a hint of the destination (2), and a tag (8) that cannot be made without the
-// key. Hosts may change the case. The hint is keyed too, so that nobody can choose a domain that has the hint of
-// another.
+// Each message gets a return path for its email and destination (VERP). It tells which email a bounce is about, and it
+// proves that the sender of the bounce has seen what was sent to that destination.
 //
-// The token in [FeedbackField] has the same form but is a different one. A person to whom a message is forwarded sees
-// its fields, but not its return path, so the token in the fields must prove less.
+// The local part is "b-" and 42 characters of base32 in lower case: the email's id (16 bytes), a hint of the
+// destination (2 bytes), and a tag (8 bytes) that cannot be made without the key. Hosts may change the case. The hint
+// is keyed too, so that an attacker cannot choose a domain with the same hint as another.
+//
+// The value of [FeedbackField] has the same form but another purpose. A person who gets the message forwarded sees its
+// fields, but not its return path, so the value of the field must prove less.
 const (
 	returnPathPrefix  = "b-"
 	returnPathPurpose = "return-path"
@@ -29,25 +30,25 @@ const (
 	tokenSize         = 16 + hintSize + tagSize
 )
 
-// FeedbackField is the name of a field that is added to each message. A complaint that quotes it proves that the sender
-// of the complaint has the message as it was sent to that destination. The field is not covered by a DKIM signature: it
-// differs between destinations, and its tag protects it.
+// FeedbackField is the name of a field that delivery adds to each message. A complaint that quotes the field proves
+// that the complaint's sender has the message as it was sent to that destination. DKIM signatures do not cover the
+// field, because its value differs between destinations; its tag protects it.
 const FeedbackField = "X-Postrider-Feedback"
 
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// ReturnPath returns the local part of the return path of an email to a destination: 44 octets, of the 64 that RFC 5321
-// section 4.5.3.1.1 allows.
+// ReturnPath returns the local part of the return path of an email to a destination. It has 44 bytes; RFC 5321 section
+// 4.5.3.1.1 allows 64.
 func ReturnPath(keys *keyring.Keyring, emailID, destination string) string {
 	token := proof(keys, returnPathPurpose, emailID, destination)
 	if token == "" {
-		return "bounces" // No email of ours has such an id; a bounce to this address belongs to no email.
+		return "bounces" // Every email has a UUID, so a bounce to this address belongs to no email.
 	}
 	return returnPathPrefix + token
 }
 
-// ParseReturnPath returns the id of the email whose return path has this local part. It reports false for anything that
-// ReturnPath did not make with these keys.
+// ParseReturnPath returns the id of the email whose return path has this local part. It returns false unless ReturnPath
+// made the local part with these keys.
 func ParseReturnPath(keys *keyring.Keyring, local string) (emailID string, ok bool) {
 	return parseProof(keys, returnPathPurpose, returnPathPrefix, local)
 }
@@ -57,13 +58,13 @@ func Feedback(keys *keyring.Keyring, emailID, destination string) string {
 	return feedbackPrefix + proof(keys, feedbackPurpose, emailID, destination)
 }
 
-// ParseFeedback returns the id of the email that was sent with this value of [FeedbackField]. It reports false for
-// anything that Feedback did not make with these keys.
+// ParseFeedback returns the id of the email that was sent with this value of [FeedbackField]. It returns false unless
+// Feedback made the value with these keys.
 func ParseFeedback(keys *keyring.Keyring, value string) (emailID string, ok bool) {
 	return parseProof(keys, feedbackPurpose, feedbackPrefix, value)
 }
 
-// proof returns the token of an email and a destination, "" if emailID is not a UUID.
+// proof returns the token of an email and a destination. It returns "" if emailID is not a UUID.
 func proof(keys *keyring.Keyring, purpose, emailID, destination string) string {
 	u, err := uuid.Parse(emailID)
 	if err != nil {
@@ -82,7 +83,7 @@ func parseProof(keys *keyring.Keyring, purpose, prefix, text string) (emailID st
 		return "", false
 	}
 	token, err := lowerBase32.DecodeString(text)
-	// The last character has unused bits; encoding again detects other values of them.
+	// The last character has unused bits, which the decoder ignores. Encoding again detects a token that sets them.
 	if err != nil || lowerBase32.EncodeToString(token) != text {
 		return "", false
 	}

@@ -40,7 +40,6 @@
 package emails
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -50,7 +49,6 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/render"
-	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
 // State is the latest event of an email or of a recipient, as the API shows it.
@@ -120,18 +118,6 @@ var Private = Tag{"postrider", "private"}
 // isPrivate reports whether the system marked an email as [Private].
 func isPrivate(by teams.ActorKind, tags []Tag) bool {
 	return by == teams.SystemActor && slices.Contains(tags, Private)
-}
-
-// blocking returns those of the suppressions of its recipients that keep an email from being sent. One that is private is
-// sent despite a bounce: whoever asks for a link to a new password would wait for it in vain, as nobody but the operator
-// sees that the address is suppressed. What its owner reported as spam, and what was added by hand, holds for it too.
-func blocking(blocked map[string]suppressions.Suppression, private bool) map[string]suppressions.Suppression {
-	if private {
-		maps.DeleteFunc(blocked, func(_ string, b suppressions.Suppression) bool {
-			return b.Origin == suppressions.Bounce
-		})
-	}
-	return blocked
 }
 
 // Upload is an attachment as a caller gives it: with exactly one of Content and Path.

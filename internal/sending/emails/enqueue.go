@@ -3,7 +3,6 @@ package emails
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -224,42 +223,6 @@ func skipReason(key string, blocked map[string]suppressions.Suppression, refused
 		return AddressSuppressed
 	}
 	return string(refused)
-}
-
-// recipientOf parses and checks the address of one email.
-func (s *Service) recipientOf(ctx context.Context, m *Mailing, text string) (recipient, error) {
-	a, err := s.mailable(text)
-	if err != nil {
-		return recipient{}, err
-	}
-	r := recipient{kind: "to", Address: a}
-	return r, s.mayWriteTo(ctx, m.by.TeamID, m.from, m.sender, []recipient{r})
-}
-
-// mailable parses an address, and refuses one to which nobody may send an email.
-func (s *Service) mailable(text string) (message.Address, error) {
-	a, err := parseAddress("to", text, message.ParseAddress)
-	if err == nil && slices.Contains(s.c.TestDomainsRefused, a.Domain) {
-		err = testDomain("to", a.Domain)
-	}
-	return a, err
-}
-
-// Mailable returns what says whether Enqueue would enter an email to an address, as far as the address and the sender
-// decide that: who is suppressed or does not want it is not looked up. A sender that may not be used at all, or that is
-// not known before its placeholders are filled, decides nothing.
-func (s *Service) Mailable(ctx context.Context, teamID, from string) (func(address string) bool, error) {
-	var of domains.Sender
-	if sender, err := message.ParseFrom(from); err == nil {
-		if of, err = s.domains.Sender(ctx, teamID, sender.Domain); fault.Ours(err) {
-			return nil, err
-		}
-	}
-	writesTo, err := s.recipientFilter(ctx, teamID, of)
-	return func(address string) bool {
-		a, err := s.mailable(address)
-		return err == nil && writesTo(a)
-	}, err
 }
 
 // emailOf makes one email, whose texts have size octets, with sender, reply-to and subject filled in, as lists show

@@ -2,10 +2,8 @@ package emails
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
@@ -14,23 +12,9 @@ import (
 // EventSummary returns the summary of an email that its events carry. It sees the writes of r's own transaction, so event
 // listeners may call it for an email that is being accepted.
 func EventSummary(ctx context.Context, r db.Reader, teamID, emailID string) (*events.Email, error) {
-	var row emailRow
-	var f fields
-	err := r.QueryRow(ctx, `SELECT `+emailColumns+`, `+fieldColumns+` FROM emails e`+fieldTables+`
-		WHERE e.id = $1 AND e.team_id = $2`, emailID, teamID).Scan(row.dest(f.dest()...)...)
-	if errors.Is(err, db.ErrNoRows) {
-		return nil, fault.NotFoundf("Email not found")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read email %s: %w", emailID, err)
-	}
-	e, err := row.email()
+	e, headers, err := emailWithHeaders(ctx, r, teamID, emailID)
 	if err != nil {
 		return nil, err
-	}
-	headers, err := f.decode()
-	if err != nil {
-		return nil, fmt.Errorf("read the headers of email %s: %w", emailID, err)
 	}
 	return e.eventSummary(headers), nil
 }

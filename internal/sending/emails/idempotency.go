@@ -158,17 +158,14 @@ func (s *Service) recall(ctx context.Context, teamID string, key Idempotency) (*
 // storedAnswer returns the answer that is stored for a key, nil if there is none.
 func (s *Service) storedAnswer(ctx context.Context, teamID, scope, key string) (*answer, error) {
 	a := answer{key: Idempotency{Scope: scope, Key: key}}
-	var response string
-	var created int64
-	err := s.d.QueryRow(ctx, `SELECT payload_hash, response, created_at FROM idempotency_keys
-		WHERE team_id = $1 AND scope = $2 AND idempotency_key = $3`, teamID, scope, key).Scan(&a.key.Hash, &response,
-		&created)
+	hash, response, created, err := idempotencyKey(ctx, s.d.Reader, teamID, scope, key)
 	switch {
-	case errors.Is(err, db.ErrNoRows) || err == nil && s.d.Now().Sub(db.Time(created)) > keyLifetime:
+	case errors.Is(err, db.ErrNoRows) || err == nil && s.d.Now().Sub(created) > keyLifetime:
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("look up idempotency key: %w", err)
 	}
+	a.key.Hash = hash
 	if err := json.Unmarshal([]byte(response), &a); err != nil {
 		return nil, fmt.Errorf("read the answer of an idempotency key: %w", err)
 	}
@@ -185,10 +182,11 @@ func (s *Service) remember(ctx context.Context, tx *db.Tx, teamID string, a *ans
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
 	}
-	tx.Queue(ctx, `DELETE FROM idempotency_keys WHERE team_id = $1 AND scope = $2 AND idempotency_key = $3
-		AND created_at < $4`,
-		teamID, a.key.Scope, a.key.Key, tx.Now().Add(-keyLifetime).UnixMicro())
-	tx.Queue(ctx, `INSERT INTO idempotency_keys (team_id, scope, idempotency_key, payload_hash, response, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6)`, teamID, a.key.Scope, a.key.Key, a.key.Hash, string(text), tx.Now().UnixMicro())
+	insertIdempotencyKey(ctx, tx, teamID, &a.key, string(text))
 	return nil
+}
+
+// Sweep deletes expired idempotency keys. It is called periodically.
+func (s *Service) Sweep(ctx context.Context) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error { return deleteExpiredKeys(ctx, tx) })
 }

@@ -127,19 +127,9 @@ var ErrGone = errors.New("the email does not exist")
 func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	o := &Outgoing{}
 	r := &o.row
-	var variables string
-	var own bool
-	err := s.d.QueryRow(ctx, `SELECT `+emailColumns+
-		`, b.email_id IS NOT NULL, e.content_id, e.variables, COALESCE(b.html, ''), COALESCE(b.body_text, ''),
-		COALESCE(b.parts, 0), COALESCE(b.headers, '')
-		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1
-		AND NOT EXISTS (SELECT 1 FROM teams t WHERE t.id = e.team_id AND t.deleted_at <> 0)`, d.EmailID).
-		Scan(r.dest(&own, &r.shared.contentID, &variables, &o.body.html, &o.body.text, &o.body.parts, &o.body.headers)...)
+	own, err := readOutgoing(ctx, s.d.Reader, d.EmailID, o)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, ErrGone
-	}
-	if err == nil {
-		err = r.shared.decode(variables)
 	}
 	if err == nil {
 		o.body.shared, err = s.content(ctx, r.TeamID, &r.shared)
@@ -317,17 +307,6 @@ func (o *Outgoing) ReleaseContent() {
 		o.fields = func() ([]message.Field, error) { return fields, err }
 	}
 	o.body, o.attachments = bodies{headers: o.body.headers}, nil
-}
-
-// MarkSent advances an email to the state sent, in the transaction of an outcome. It reports whether this call did it:
-// if the email has several jobs, only the first outcome does.
-func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
-	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, emailID,
-		string(Sent), rank[Sent])
-	if err != nil {
-		return false, fmt.Errorf("mark email %s as sent: %w", emailID, err)
-	}
-	return n > 0, nil
 }
 
 // Compose returns the message without signatures. The same email gives the same octets each time, to the same

@@ -80,38 +80,4 @@ func outranked(all []events.Event, i, r int, sameRecipient bool) bool {
 	return false
 }
 
-// advanceRecipients advances the recipient of an event, or all of the email if it names none.
-//
-// An open or a click advances only who has the email: some hosts follow its links before they answer that they take it,
-// and a recipient whose state is above [Delivered] is not mailed any more. One that names no recipient, because the
-// message was for several, advances none of them.
-func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
-	switch {
-	case e.Recipient != "" && isTrackingState(to):
-		tx.Queue(ctx, `UPDATE email_recipients SET state = $3, rank = $4, updated_at = $5
-			WHERE email_id = $1 AND address = $2 AND rank < $4 AND rank >= $6`, e.EmailID, e.Recipient, string(to), rank[to],
-			e.At.UnixMicro(), settled)
-	case e.Recipient != "":
-		tx.Queue(ctx, `UPDATE email_recipients SET state = $3, rank = $4, updated_at = $5
-			WHERE email_id = $1 AND address = $2 AND rank < $4`, e.EmailID, e.Recipient, string(to), rank[to], e.At.UnixMicro())
-	case to != Sent && !isTrackingState(to):
-		tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4
-			WHERE email_id = $1 AND rank < $3`, e.EmailID, string(to), rank[to], e.At.UnixMicro())
-	}
-}
-
-func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
-	if unmailed(e) {
-		advanceUnmailed(ctx, tx, e)
-		return
-	}
-	if isTrackingState(to) {
-		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3 AND rank >= $4`, e.EmailID,
-			string(to), rank[to], settled)
-		return
-	}
-	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, e.EmailID, string(to),
-		rank[to])
-}
-
 func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

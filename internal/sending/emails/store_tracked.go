@@ -2,8 +2,11 @@ package emails
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
 )
@@ -67,4 +70,27 @@ func eventSummaries(ctx context.Context, r db.Reader, teamID string, emailIDs []
 		return nil, fmt.Errorf("read what the events of emails carry: %w", err)
 	}
 	return all, nil
+}
+
+// emailWithHeaders returns an email without its body, and the header fields that its sender gave.
+func emailWithHeaders(ctx context.Context, r db.Reader, teamID, emailID string) (Email, []message.Field, error) {
+	var row emailRow
+	var f fields
+	err := r.QueryRow(ctx, `SELECT `+emailColumns+`, `+fieldColumns+` FROM emails e`+fieldTables+`
+		WHERE e.id = $1 AND e.team_id = $2`, emailID, teamID).Scan(row.dest(f.dest()...)...)
+	if errors.Is(err, db.ErrNoRows) {
+		return Email{}, nil, fault.NotFoundf("Email not found")
+	}
+	if err != nil {
+		return Email{}, nil, fmt.Errorf("read email %s: %w", emailID, err)
+	}
+	e, err := row.email()
+	if err != nil {
+		return e, nil, err
+	}
+	headers, err := f.decode()
+	if err != nil {
+		return e, nil, fmt.Errorf("read the headers of email %s: %w", emailID, err)
+	}
+	return e, headers, nil
 }

@@ -125,15 +125,3 @@ func unmailed(e *events.Event) bool {
 	}
 	return e.Type == events.EmailSuppressed
 }
-
-// advanceUnmailed ends an email if none of its recipients is to be mailed: as failed if a topic was the reason for one
-// of them, and as suppressed otherwise.
-func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event) {
-	// Of two transactions that each settle one of the last recipients, the second waits here for the first, so that its
-	// next statement sees what that did. A statement that finds nothing to change would not wait.
-	tx.Queue(ctx, `UPDATE emails SET rank = rank WHERE id = $1`, e.EmailID)
-	tx.Queue(ctx, `UPDATE emails SET rank = $2, last_event = CASE WHEN EXISTS (SELECT 1 FROM email_recipients r
-		WHERE r.email_id = $1 AND r.state = 'failed') THEN 'failed' ELSE 'suppressed' END
-		WHERE id = $1 AND rank < $2 AND NOT EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1
-		AND r.state NOT IN ('failed', 'suppressed'))`, e.EmailID, rank[Suppressed])
-}

@@ -1,19 +1,65 @@
 package emails
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+
 	"io"
-	"net/url"
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/platform/page"
-	"github.com/postrider/postrider/internal/platform/schedule"
 )
+
+// keep stores the content of attachments durably, before the email that needs it is accepted.
+func (s *Service) storeAttachments(ctx context.Context, teamID string, d *draft) (kept []Attachment, err error) {
+	if d.raw != nil {
+		return s.storeRaw(ctx, teamID, d)
+	}
+	defer func() {
+		if err != nil {
+			for i := range kept {
+				s.discardFiles(ctx, &kept[i])
+			}
+		}
+	}()
+	for i, u := range d.Attachments {
+		a := Attachment{ID: id.New(), TeamID: teamID, Filename: u.Filename, ContentType: u.ContentType,
+			ContentID: u.ContentID,
+			path:      u.Path}
+		if u.Path != "" {
+			if _, err := s.guard.CheckURL(u.Path); err != nil {
+				return kept, fault.New(fault.BadAttachment, fmt.Sprintf("attachments[%d].path", i),
+					"The `path` of an attachment cannot be fetched: %s (`attachments[%d].path`).", err, i).Because(err)
+			}
+		} else {
+			a.Size = int64(len(u.Content))
+			a.blobKey = newFileKey()
+			if _, err := s.blobs.Put(ctx, a.blobKey, bytes.NewReader(u.Content)); err != nil {
+				return kept, fault.New(fault.Unavailable, "",
+					"The attachments cannot be stored at present. Try again in a moment.").
+					Because(fmt.Errorf("store attachment: %w", err))
+			}
+		}
+		kept = append(kept, a)
+	}
+	return kept, nil
+}
+
+// discardFiles deletes content that no row refers to. What it fails to delete is deleted by the sweep.
+func (s *Service) discardFiles(ctx context.Context, list ...*Attachment) {
+	for _, a := range list {
+		if a.blobKey != "" {
+			s.blobs.Delete(context.WithoutCancel(ctx), a.blobKey)
+		}
+	}
+}
 
 // downloadPurpose makes a download token invalid for any other purpose.
 const downloadPurpose = "download"
@@ -80,62 +126,4 @@ func unreadable(ctx context.Context, err error) error {
 	}
 	return fault.New(fault.Unavailable, "", "The attachment cannot be read at present. Try again in a moment.").Because(
 		err)
-}
-
-// shareClaims is the payload of a shared link's token.
-type shareClaims struct {
-	Team  string `json:"team"`
-	Email string `json:"email"`
-}
-
-// sharePurpose makes a share token invalid for any other purpose.
-const sharePurpose = "share"
-
-// Share returns a URL at which anybody can read the email, for the time that ShareLifetime returns.
-func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) (string, error) {
-	lifetime, err := ShareLifetime(expiresIn)
-	if err != nil {
-		return "", err
-	}
-	if err := exists(ctx, s.d.Reader, teamID, emailID); err != nil {
-		return "", err
-	}
-	token, err := s.keys.JWT(sharePurpose, shareClaims{teamID, emailID}, time.Now(), lifetime)
-	if err != nil {
-		return "", err
-	}
-	return s.c.PublicURL + "/shared?token=" + url.QueryEscape(token), nil
-}
-
-// ShareLifetime parses how long a shared link works, for sent and for received emails: a duration such as "2 hours", at
-// most 48 hours; "" means the longest.
-func ShareLifetime(expiresIn string) (time.Duration, error) {
-	if expiresIn == "" {
-		return shareDefault, nil
-	}
-	d, err := schedule.Duration(expiresIn)
-	if err != nil {
-		return 0, fault.Invalidf("expires_in", "Invalid `expires_in` field: %s", err).Because(err)
-	}
-	if d <= 0 || d > shareDefault {
-		return 0, fault.Invalidf("expires_in", "The `expires_in` field must be more than nothing and at most 48 hours.")
-	}
-	return d, nil
-}
-
-// Shared returns the email that a shared link's token names, with its attachments.
-func (s *Service) Shared(ctx context.Context, token string) (Email, []Attachment, error) {
-	var c shareClaims
-	if err := s.keys.VerifyJWT(sharePurpose, token, time.Now(), &c); err != nil {
-		return Email{}, nil, fault.NotFoundf("This link is not valid, or it has expired.")
-	}
-	if err := s.teams.CheckActive(ctx, c.Team); err != nil {
-		return Email{}, nil, err
-	}
-	e, err := s.Get(ctx, c.Team, c.Email)
-	if err != nil {
-		return e, nil, err
-	}
-	files, err := attachmentsOf(ctx, s.d.Reader, c.Team, c.Email)
-	return e, files, err
 }

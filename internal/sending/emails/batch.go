@@ -1,0 +1,131 @@
+package emails
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+)
+
+// Batch is the outcome of a batch.
+type Batch struct {
+	IDs    []string
+	Errors []BatchError // the emails of a permissive batch that were refused
+}
+
+// BatchError is the reason why one email of a batch was refused.
+type BatchError struct {
+	Index   int    `json:"index"`
+	Message string `json:"message"`
+}
+
+// SendBatch accepts up to MaxBatch emails in one transaction. A strict batch is accepted whole or not at all; of a
+// permissive batch, the emails that break no rule are accepted, and of an actor with limits those that are within them.
+// If its limit of a day lets none of them go, the batch is refused.
+func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, permissive bool, key Idempotency,
+) (Batch, error) {
+	if len(in) == 0 || len(in) > MaxBatch {
+		return Batch{}, BadBatchSize(len(in))
+	}
+	r, err := s.once(ctx, by, key, func(a *answer) error {
+		var drafts []*draft
+		var places []int // of the drafts, in the batch
+		topics := topics{}
+		for i, one := range in {
+			d, err := s.draft(ctx, by.TeamID, one, true)
+			if err == nil {
+				_, err = s.sender(ctx, by, d)
+			}
+			if err == nil {
+				err = topics.check(ctx, s, by.TeamID, d.TopicID)
+			}
+			switch e, ok := errors.AsType[*fault.Error](err); {
+			case err == nil:
+				drafts, places = append(drafts, d), append(places, i)
+			case fault.Ours(err):
+				return err // our own failure, not the email's
+			case ok && permissive:
+				a.Errors = append(a.Errors, BatchError{i, e.Message})
+			case ok:
+				return fault.New(e.Kind, fmt.Sprintf("[%d].%s", i, e.Field), "Email %d of the batch: %s", i, e.Message).Because(err)
+			}
+		}
+		if permissive && by.Limited && s.Affords != nil {
+			return s.acceptWithinLimits(ctx, by, drafts, places, a)
+		}
+		return s.accept(ctx, by, drafts, a)
+	})
+	return Batch{IDs: r.IDs, Errors: r.Errors}, err
+}
+
+// acceptWithinLimits accepts the drafts that are within the limits of an actor. While others of its requests use up what
+// was left, fewer are tried.
+func (s *Service) acceptWithinLimits(ctx context.Context, by teams.Actor, drafts []*draft, places []int, a *answer) error {
+	broken := a.Errors
+	for tried := len(drafts) + 1; ; {
+		a.Errors = slices.Clone(broken)
+		some, err := s.withinLimits(ctx, by, drafts, places, a)
+		if err != nil {
+			return err
+		}
+		if err = s.accept(ctx, by, some, a); fault.KindOf(err) != fault.DailyQuota || len(some) >= tried {
+			return err
+		}
+		tried = len(some)
+	}
+}
+
+// withinLimits returns the drafts that are within the limits of an actor, and adds the others to the errors of the answer.
+func (s *Service) withinLimits(ctx context.Context, by teams.Actor, drafts []*draft, places []int, a *answer) ([]*draft,
+	error) {
+	faults, err := s.Affords(ctx, by, countEach(drafts))
+	if err != nil {
+		return nil, err
+	}
+	var some []*draft
+	var exceeded error
+	for i, d := range drafts {
+		e, ok := errors.AsType[*fault.Error](faults[i])
+		switch {
+		case faults[i] == nil:
+			some = append(some, d)
+			continue
+		case !ok:
+			return nil, faults[i]
+		case e.Kind == fault.DailyQuota:
+			exceeded = e
+		}
+		a.Errors = append(a.Errors, BatchError{places[i], e.Message})
+	}
+	if len(some) == 0 && exceeded != nil {
+		return nil, exceeded
+	}
+	slices.SortFunc(a.Errors, func(x, y BatchError) int { return x.Index - y.Index })
+	return some, nil
+}
+
+// consumeLimit counts emails of an actor with limits, all that they are addressed to: also those that are scheduled or suppressed.
+func (s *Service) consumeLimit(ctx context.Context, tx *db.Tx, by teams.Actor, drafts []*draft) error {
+	if !by.Limited || s.Budget == nil {
+		return nil
+	}
+	return s.Budget(ctx, tx, by, countEach(drafts))
+}
+
+// countEach returns how many recipients each of some drafts has.
+func countEach(drafts []*draft) []int {
+	recipients := make([]int, len(drafts))
+	for i, d := range drafts {
+		recipients[i] = len(d.recipients)
+	}
+	return recipients
+}
+
+// BadBatchSize returns the error for a batch of n emails.
+func BadBatchSize(n int) error {
+	return fault.Invalidf("", "A batch must have 1 to %d emails; this one has %d.", MaxBatch, n)
+}

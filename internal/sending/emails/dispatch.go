@@ -1,0 +1,73 @@
+package emails
+
+import (
+	"context"
+
+	"maps"
+
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/sending/suppressions"
+)
+
+// dispatch enters the delivery jobs of the recipients that are not suppressed, one for each destination or for each
+// recipient, and returns the events of those that are. memory is the estimate for composing, in octets; see [Delivery].
+func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int64, to []recipient,
+	blocked map[string]suppressions.Suppression) (skipped []events.Event) {
+	var all []Delivery
+	at := map[string]int{} // destination -> index of its job
+	for _, r := range to {
+		if b, ok := blocked[r.Key()]; ok {
+			skipped = append(skipped, suppressedEvent(e, r.Addr(), b))
+			continue
+		}
+		if i, ok := at[r.Domain]; ok && !e.onePerRecipient {
+			all[i].To = append(all[i].To, r.Addr())
+			continue
+		}
+		at[r.Domain] = len(all)
+		j := Delivery{EmailID: e.ID, Domain: r.Domain, To: []string{r.Addr()}, Size: memory}
+		if e.onePerRecipient {
+			j.Ordinal = r.position + 1
+		}
+		all = append(all, j)
+	}
+	for _, j := range all {
+		j.Only = len(all) == 1
+		s.q.Insert(ctx, tx, jobs.New{Kind: DeliveryKind, Lane: Lane(j.Domain, e.TeamID, e.bulk), TeamID: e.TeamID,
+			Payload: j.encode()})
+	}
+	return skipped
+}
+
+// suppressedEvent returns the event of a recipient that is not mailed because of an entry of the suppression list.
+func suppressedEvent(e *Email, to string, b suppressions.Suppression) events.Event {
+	return events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
+		Type: events.EmailSuppressed, Recipient: to, Data: suppressedBy(b)}
+}
+
+func suppressedBy(b suppressions.Suppression) *events.Suppressed {
+	d := &events.Suppressed{Type: "OnAccountSuppressionList", Reason: "previous_bounce", DiagnosticCode: []string{},
+		Message: "The address is on the team's suppression list because an earlier email to it bounced."}
+	switch b.Origin {
+	case suppressions.Complaint:
+		d.Reason = "previous_complaint"
+		d.Message = "The address is on the team's suppression list because its owner reported an earlier email as spam."
+	case suppressions.Manual:
+		d.Message = "The address is on the team's suppression list because it was added by hand (manual)."
+	}
+	return d
+}
+
+// blocking returns those of the suppressions of its recipients that keep an email from being sent. One that is private is
+// sent despite a bounce: whoever asks for a link to a new password would wait for it in vain, as nobody but the operator
+// sees that the address is suppressed. What its owner reported as spam, and what was added by hand, holds for it too.
+func blocking(blocked map[string]suppressions.Suppression, private bool) map[string]suppressions.Suppression {
+	if private {
+		maps.DeleteFunc(blocked, func(_ string, b suppressions.Suppression) bool {
+			return b.Origin == suppressions.Bounce
+		})
+	}
+	return blocked
+}

@@ -1,0 +1,83 @@
+package emails
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/page"
+)
+
+// Get returns an email of the team with its bodies. The text of one that is [Private] is not among them.
+func (s *Service) Get(ctx context.Context, teamID, emailID string) (Email, error) {
+	e, err := getEmail(ctx, s.d.Reader, teamID, emailID)
+	if err != nil {
+		return e, err
+	}
+	return e, s.loadBodies(ctx, &e)
+}
+
+// shown gives an email the bodies that its team may read.
+func (s *Service) loadBodies(ctx context.Context, e *Email) error {
+	if isPrivate(e.Actor.Kind, e.Tags) {
+		e.HTML, e.Text = nil, new("The text of this email is for its recipient alone.")
+		return nil
+	}
+	return s.fill(ctx, e)
+}
+
+// GetWithin is Get for an email whose bodies, which it does not share with others, have at most so many octets. size is
+// how many they have; if they have more, the email is returned without them.
+func (s *Service) GetWithin(ctx context.Context, teamID, emailID string, most int) (e Email, size int64, err error) {
+	e, size, err = getEmailWithin(ctx, s.d.Reader, teamID, emailID, most)
+	if err != nil || size > int64(most) {
+		return e, size, err
+	}
+	return e, size, s.loadBodies(ctx, &e)
+}
+
+// TextSize returns how many octets the bodies of an email have, which it does not share with others.
+func (s *Service) TextSize(ctx context.Context, teamID, emailID string) (int64, error) {
+	_, size, err := getEmailWithin(ctx, s.d.Reader, teamID, emailID, 0)
+	return size, err
+}
+
+// Exists returns a NotFound fault if the team has no such email.
+func (s *Service) Exists(ctx context.Context, teamID, emailID string) error {
+	return exists(ctx, s.d.Reader, teamID, emailID)
+}
+
+// List returns a page of the team's emails, newest first, without bodies and tags.
+func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Email, bool, error) {
+	return listEmails(ctx, s.d.Reader, teamID, p)
+}
+
+// Recipients returns the envelope addresses of an email with their states.
+func (s *Service) Recipients(ctx context.Context, teamID, emailID string) ([]Recipient, error) {
+	return listRecipients(ctx, s.d.Reader, teamID, emailID)
+}
+
+// Timeline returns a page of what happened to an email, oldest first, and whether there is more; see [events.Timeline].
+func (s *Service) Timeline(ctx context.Context, teamID, emailID string, p page.Page) ([]events.Entry, bool, error) {
+	return events.Timeline(ctx, s.d.Reader, teamID, emailID, p)
+}
+
+// Attempts returns a page of the tries to deliver an email with their conversations, oldest first, and whether there
+// are more. Without a limit it has at most 500.
+func (s *Service) Attempts(ctx context.Context, teamID, emailID string, p page.Page) ([]Attempt, bool, error) {
+	return listAttempts(ctx, s.d.Reader, teamID, emailID, p)
+}
+
+// addresses parses stored addresses. They were checked when they were accepted, so it fails only for a damaged row.
+func addresses(list []string) ([]message.Address, error) {
+	all := make([]message.Address, 0, len(list))
+	for _, text := range list {
+		a, err := message.ParseAddress(text)
+		if err != nil {
+			return nil, fmt.Errorf("read stored address %q: %w", text, err)
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}

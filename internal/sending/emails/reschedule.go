@@ -1,0 +1,71 @@
+package emails
+
+import (
+	"context"
+	"math"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+)
+
+// Reschedule changes the time of a scheduled email.
+func (s *Service) Reschedule(ctx context.Context, teamID, emailID, when string) error {
+	if when == "" {
+		return fault.MissingField("scheduled_at")
+	}
+	at, err := scheduledAt(when, s.d.Now())
+	if err != nil {
+		return err
+	}
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		if at.IsZero() {
+			at = tx.Now()
+		}
+		changed, err := setSchedule(ctx, tx, teamID, emailID, at)
+		if err != nil {
+			return err
+		}
+		if !changed {
+			return s.notScheduled(ctx, tx, teamID, emailID, "rescheduled")
+		}
+		moved, err := s.q.Move(ctx, tx, ReleaseKind, teamID, emailID, at)
+		if err == nil && !moved {
+			// A worker that has claimed the job sees the new time. If there is no job at all, this enters one.
+			s.q.Insert(ctx, tx, releaseJob(teamID, emailID, at))
+		}
+		return err
+	})
+}
+
+// Cancel ends a scheduled email permanently.
+func (s *Service) Cancel(ctx context.Context, teamID, emailID string) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		e, err := takeScheduled(ctx, tx, teamID, emailID, Canceled, math.MaxInt64)
+		if err != nil {
+			return err
+		}
+		if e == nil {
+			return s.notScheduled(ctx, tx, teamID, emailID, "canceled")
+		}
+		if _, err := s.q.Remove(ctx, tx, ReleaseKind, emailID); err != nil {
+			return err
+		}
+		return s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, EmailID: emailID, DomainID: e.DomainID,
+			Type: events.EmailCanceled})
+	})
+}
+
+// notScheduled returns why an email cannot be changed: it does not exist, or it is no longer scheduled.
+func (s *Service) notScheduled(ctx context.Context, tx *db.Tx, teamID, emailID, what string) error {
+	e, err := readEmail(ctx, tx.Reader, teamID, emailID)
+	if err != nil {
+		return err
+	}
+	return fault.Invalidf("", "Only a scheduled email can be %s; this one is %s.", what, e.LastEvent)
+}
+
+// HasScheduledFrom reports whether the team has scheduled emails from the domain.
+func (s *Service) HasScheduledFrom(ctx context.Context, teamID, domainID string) (bool, error) {
+	return anyScheduled(ctx, s.d.Reader, teamID, domainID)
+}

@@ -1,0 +1,184 @@
+package emails
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/suppressions"
+)
+
+// Send accepts one email and returns its id. The caller checks that the actor has the scope to send.
+func (s *Service) Send(ctx context.Context, by teams.Actor, in Send, key Idempotency) (string, error) {
+	r, err := s.once(ctx, by, key, func(a *answer) error {
+		d, err := s.draft(ctx, by.TeamID, in, false)
+		if err != nil {
+			return err
+		}
+		return s.accept(ctx, by, []*draft{d}, a)
+	})
+	if err != nil {
+		return "", err
+	}
+	return r.IDs[0], nil
+}
+
+// SendThen is Send without an idempotency key. It calls then in the transaction that accepts the email, with its id: if
+// that fails, the email is not accepted. It may be called more than once.
+func (s *Service) SendThen(ctx context.Context, by teams.Actor, in Send,
+	then func(ctx context.Context, tx *db.Tx, emailID string) error) (string, error) {
+	d, err := s.draft(ctx, by.TeamID, in, false)
+	if err != nil {
+		return "", err
+	}
+	a := answer{then: then}
+	if err := s.accept(ctx, by, []*draft{d}, &a); err != nil {
+		return "", err
+	}
+	return a.IDs[0], nil
+}
+
+// accept writes drafts that break no rule, in one transaction.
+func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a *answer) error {
+	senders := make([]domains.Sender, len(drafts))
+	var addresses []string
+	for i, d := range drafts {
+		var err error
+		if senders[i], err = s.sender(ctx, by, d); err != nil {
+			return err
+		}
+		for _, r := range d.recipients {
+			addresses = append(addresses, r.Key())
+		}
+	}
+	blocked, err := s.suppressions.Suppressed(ctx, s.d.Reader, by.TeamID, addresses)
+	if err != nil {
+		return fmt.Errorf("look up suppressions: %w", err)
+	}
+	blocked = blocking(blocked, len(drafts) == 1 && isPrivate(by.Kind, drafts[0].Tags))
+	if err := s.lookUpTopics(ctx, by.TeamID, drafts); err != nil {
+		return err
+	}
+	files := make([][]Attachment, len(drafts))
+	for i, d := range drafts {
+		if files[i], err = s.storeAttachments(ctx, by.TeamID, d); err != nil {
+			return err
+		}
+	}
+	// Files are not deleted when this fails, because the commit may have succeeded; the sweep deletes them if not.
+	write := func(tx *db.Tx) error {
+		if err := s.consumeLimit(ctx, tx, by, drafts); err != nil {
+			return err
+		}
+		a.IDs = a.IDs[:0]
+		s.useTemplates(ctx, tx, drafts)
+		for i, d := range drafts {
+			// The id is made here: with an earlier one, a client that polls the list could miss the email, having already seen
+			// the id of an email accepted meanwhile.
+			d.id = id.At(tx.Now())
+			if err := s.write(ctx, tx, by, d, senders[i], files[i], blocked); err != nil {
+				return err
+			}
+			a.IDs = append(a.IDs, d.id)
+		}
+		if a.then != nil {
+			if err := a.then(ctx, tx, a.IDs[0]); err != nil {
+				return err
+			}
+		}
+		return s.remember(ctx, tx, by.TeamID, a)
+	}
+	if n := countQuota(drafts, blocked); by.Limited || a.then != nil {
+		err = s.volume.UpdateAlone(ctx, by.TeamID, n, write) // it locks a row of its own, which others would wait for
+	} else {
+		err = s.volume.Update(ctx, by.TeamID, n, write)
+	}
+	if errors.Is(err, db.ErrUnknown) {
+		return a.unknownError(err)
+	}
+	return err
+}
+
+// write inserts one email with everything that belongs to it.
+func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft, from domains.Sender,
+	files []Attachment,
+	blocked map[string]suppressions.Suppression) error {
+	e := Email{ID: d.id, TeamID: by.TeamID, Actor: by.Ref(), DomainID: from.DomainID, MessageID: d.messageID(d.id),
+		From: d.From, To: d.To, Cc: d.Cc, Bcc: d.Bcc, ReplyTo: d.ReplyTo, Subject: d.Subject, Tags: d.Tags,
+		TopicID: d.TopicID, LastEvent: Queued, ScheduledAt: d.at, CreatedAt: tx.Now()}
+	e.bulk = isBulk(d.Headers) || e.TopicID != ""
+	if d.template != nil {
+		e.TemplateID, e.shared = d.template.templateID, shared{d.template.content.ID, d.values}
+	}
+	first := events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, Type: events.EmailQueued}
+	if !d.at.IsZero() {
+		e.LastEvent, first.Type = Scheduled, events.EmailScheduled
+	}
+	if d.raw != nil {
+		d.name(d.id)
+	}
+	if err := insertEmail(ctx, tx, &e, d); err != nil {
+		return err
+	}
+	for i := range files {
+		files[i].EmailID = e.ID
+		insertAttachment(ctx, tx, &files[i])
+	}
+	to, refused := splitRefused(&e, d.recipients, d.refused)
+	all := append([]events.Event{first}, refused...)
+	switch {
+	case len(to) == 0: // nothing is left to do
+	case !d.at.IsZero():
+		s.q.Insert(ctx, tx, releaseJob(e.TeamID, e.ID, d.at))
+	case slices.ContainsFunc(files, func(a Attachment) bool { return a.needsFetch() }):
+		s.q.Insert(ctx, tx, fetchJob(&e))
+	default:
+		memory := d.memory()
+		tracked := isTracking(from.Tracking) && d.raw == nil && d.hasHTML()
+		if tracked {
+			memory += memoryOfTracking(d.texts())
+		}
+		e.onePerRecipient = tracked || e.TopicID != ""
+		all = append(all, s.dispatch(ctx, tx, &e, memory, to, blocked)...)
+	}
+	for i := range all {
+		all[i].Email = func() (*events.Email, error) { return e.eventSummary(d.Headers), nil }
+	}
+	return s.recorder.Record(ctx, tx, all...)
+}
+
+// countQuota returns how many emails of a quota drafts are: one for each recipient that is mailed. Those that are
+// scheduled count when their time has come.
+func countQuota(drafts []*draft, blocked map[string]suppressions.Suppression) (n int) {
+	for _, d := range drafts {
+		if !d.at.IsZero() {
+			continue
+		}
+		n += countMailed(d.recipients, d.refused, blocked)
+	}
+	return n
+}
+
+// countMailed returns how many recipients are mailed.
+func countMailed(to []recipient, refused refusals, blocked map[string]suppressions.Suppression) (n int) {
+	for _, r := range to {
+		_, no := refused[r.Key()]
+		if _, suppressed := blocked[r.Key()]; !no && !suppressed {
+			n++
+		}
+	}
+	return n
+}
+
+// RemainingQuota returns how many emails a team may still send in this day and month, and false if it has no quota.
+func (s *Service) RemainingQuota(ctx context.Context, teamID string) (n int64, limited bool, err error) {
+	u, err := s.volume.Usage(ctx, teamID)
+	n, limited = u.Left()
+	return n, limited, err
+}

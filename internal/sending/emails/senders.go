@@ -1,0 +1,91 @@
+package emails
+
+import (
+	"context"
+	"slices"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/sending/domains"
+)
+
+// sender checks that the actor may send as the draft's From, and returns the sending domain.
+func (s *Service) sender(ctx context.Context, by teams.Actor, d *draft) (domains.Sender, error) {
+	if by.Suspended {
+		return domains.Sender{}, fault.New(fault.Suspended, "", "This team may not send at present. Ask the operator why.")
+	}
+	from, err := s.domains.Sender(ctx, by.TeamID, d.from.Domain)
+	if err != nil {
+		return from, err
+	}
+	if by.DomainID != "" && by.DomainID != from.DomainID {
+		return from, fault.Forbiddenf("from", "This API key is not authorized to send from %s. Use a key without a domain "+
+			"restriction, or one of that domain.", d.from.Domain)
+	}
+	return from, s.mayWriteTo(ctx, by.TeamID, from, d.from, d.recipients)
+}
+
+// mayWriteTo refuses recipients other than the team's owner and sandbox addresses if the sender is a sandbox domain
+// that is restricted to them.
+func (s *Service) mayWriteTo(ctx context.Context, teamID string, from domains.Sender, sender message.Address,
+	to []recipient) error {
+	mayWriteTo, err := s.recipientFilter(ctx, teamID, from)
+	if err != nil {
+		return err
+	}
+	for _, r := range to {
+		if !mayWriteTo(r.Address) {
+			return fault.Forbiddenf("to", "The sender %s is for trying things out and writes only to the address of this "+
+				"team's owner. To write to others, add and verify a domain of your own.", sender.Addr())
+		}
+	}
+	return nil
+}
+
+// recipientFilter returns what says whether a sender may write to an address.
+func (s *Service) recipientFilter(ctx context.Context, teamID string, from domains.Sender) (func(message.Address) bool, error) {
+	if !from.Sandbox || !from.OwnerOnly {
+		return func(message.Address) bool { return true }, nil
+	}
+	team, err := s.teams.Get(ctx, teamID)
+	return func(a message.Address) bool {
+		return s.domains.IsSandbox(a.Domain) || team.Email != "" && a.Key() == team.Email
+	}, err
+}
+
+// recipientOf parses and checks the address of one email.
+func (s *Service) recipientOf(ctx context.Context, m *Mailing, text string) (recipient, error) {
+	a, err := s.mailable(text)
+	if err != nil {
+		return recipient{}, err
+	}
+	r := recipient{kind: "to", Address: a}
+	return r, s.mayWriteTo(ctx, m.by.TeamID, m.from, m.sender, []recipient{r})
+}
+
+// mailable parses an address, and refuses one to which nobody may send an email.
+func (s *Service) mailable(text string) (message.Address, error) {
+	a, err := parseAddress("to", text, message.ParseAddress)
+	if err == nil && slices.Contains(s.c.TestDomainsRefused, a.Domain) {
+		err = testDomain("to", a.Domain)
+	}
+	return a, err
+}
+
+// Mailable returns what says whether Enqueue would enter an email to an address, as far as the address and the sender
+// decide that: who is suppressed or does not want it is not looked up. A sender that may not be used at all, or that is
+// not known before its placeholders are filled, decides nothing.
+func (s *Service) Mailable(ctx context.Context, teamID, from string) (func(address string) bool, error) {
+	var of domains.Sender
+	if sender, err := message.ParseFrom(from); err == nil {
+		if of, err = s.domains.Sender(ctx, teamID, sender.Domain); fault.Ours(err) {
+			return nil, err
+		}
+	}
+	writesTo, err := s.recipientFilter(ctx, teamID, of)
+	return func(address string) bool {
+		a, err := s.mailable(address)
+		return err == nil && writesTo(a)
+	}, err
+}

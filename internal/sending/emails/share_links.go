@@ -1,0 +1,68 @@
+package emails
+
+import (
+	"context"
+	"net/url"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/schedule"
+)
+
+// shareClaims is the payload of a shared link's token.
+type shareClaims struct {
+	Team  string `json:"team"`
+	Email string `json:"email"`
+}
+
+// sharePurpose makes a share token invalid for any other purpose.
+const sharePurpose = "share"
+
+// Share returns a URL at which anybody can read the email, for the time that ShareLifetime returns.
+func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) (string, error) {
+	lifetime, err := ShareLifetime(expiresIn)
+	if err != nil {
+		return "", err
+	}
+	if err := exists(ctx, s.d.Reader, teamID, emailID); err != nil {
+		return "", err
+	}
+	token, err := s.keys.JWT(sharePurpose, shareClaims{teamID, emailID}, time.Now(), lifetime)
+	if err != nil {
+		return "", err
+	}
+	return s.c.PublicURL + "/shared?token=" + url.QueryEscape(token), nil
+}
+
+// ShareLifetime parses how long a shared link works, for sent and for received emails: a duration such as "2 hours", at
+// most 48 hours; "" means the longest.
+func ShareLifetime(expiresIn string) (time.Duration, error) {
+	if expiresIn == "" {
+		return shareDefault, nil
+	}
+	d, err := schedule.Duration(expiresIn)
+	if err != nil {
+		return 0, fault.Invalidf("expires_in", "Invalid `expires_in` field: %s", err).Because(err)
+	}
+	if d <= 0 || d > shareDefault {
+		return 0, fault.Invalidf("expires_in", "The `expires_in` field must be more than nothing and at most 48 hours.")
+	}
+	return d, nil
+}
+
+// Shared returns the email that a shared link's token names, with its attachments.
+func (s *Service) Shared(ctx context.Context, token string) (Email, []Attachment, error) {
+	var c shareClaims
+	if err := s.keys.VerifyJWT(sharePurpose, token, time.Now(), &c); err != nil {
+		return Email{}, nil, fault.NotFoundf("This link is not valid, or it has expired.")
+	}
+	if err := s.teams.CheckActive(ctx, c.Team); err != nil {
+		return Email{}, nil, err
+	}
+	e, err := s.Get(ctx, c.Team, c.Email)
+	if err != nil {
+		return e, nil, err
+	}
+	files, err := attachmentsOf(ctx, s.d.Reader, c.Team, c.Email)
+	return e, files, err
+}

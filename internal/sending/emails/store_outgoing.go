@@ -1,0 +1,25 @@
+package emails
+
+import (
+	"context"
+
+	"github.com/postrider/postrider/internal/platform/db"
+)
+
+// readOutgoing reads an email and its body into o, and reports whether the email has a body of its own. It takes no
+// team, because it is called for a delivery job. The error is db.ErrNoRows if the email does not exist or its team was
+// deleted.
+func readOutgoing(ctx context.Context, q db.Reader, emailID string, o *Outgoing) (own bool, err error) {
+	r := &o.row
+	var variables string
+	err = q.QueryRow(ctx, `SELECT `+emailColumns+
+		`, b.email_id IS NOT NULL, e.content_id, e.variables, COALESCE(b.html, ''), COALESCE(b.body_text, ''),
+		COALESCE(b.parts, 0), COALESCE(b.headers, '')
+		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1
+		AND NOT EXISTS (SELECT 1 FROM teams t WHERE t.id = e.team_id AND t.deleted_at <> 0)`, emailID).
+		Scan(r.dest(&own, &r.shared.contentID, &variables, &o.body.html, &o.body.text, &o.body.parts, &o.body.headers)...)
+	if err == nil {
+		err = r.shared.decode(variables)
+	}
+	return own, err
+}

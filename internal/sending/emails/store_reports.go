@@ -1,0 +1,154 @@
+package emails
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/sending/render"
+)
+
+// bounceTarget reads an email and its recipients for a report about it. It takes no team: a report has only the signed
+// return path or the Message-ID, and the email determines the team.
+func bounceTarget(ctx context.Context, r db.Reader, emailID string) (BounceTarget, error) {
+	e := BounceTarget{ID: emailID}
+	var from string
+	err := r.QueryRow(ctx, `SELECT team_id, domain_id, broadcast_id, contact_id, message_id, sender FROM emails
+		WHERE id = $1`, emailID).Scan(&e.TeamID, &e.DomainID, &e.BroadcastID, &e.ContactID, &e.MessageID, &from)
+	if errors.Is(err, db.ErrNoRows) {
+		return e, fault.NotFoundf("Email not found")
+	}
+	if err != nil {
+		return e, fmt.Errorf("read the email of a report: %w", err)
+	}
+	if e.MessageID == "" {
+		e.MessageID = defaultMessageID(emailID, from)
+	}
+	rows, err := r.Query(ctx, `SELECT address, domain FROM email_recipients WHERE email_id = $1 AND team_id = $2
+		ORDER BY position`,
+		emailID, e.TeamID)
+	e.To, err = db.Collect(rows, err, func(r db.Row) (to BounceRecipient, err error) {
+		err = r.Scan(&to.Address, &to.Domain)
+		return to, err
+	})
+	return e, err
+}
+
+func teamsOf(ctx context.Context, r db.Reader, teamIDs, emailIDs []string) (map[string]string, error) {
+	rows, err := r.Query(ctx, `SELECT id, team_id FROM emails WHERE id = ANY($1) AND team_id = ANY($2)`, emailIDs, teamIDs)
+	found := make(map[string]string, len(emailIDs))
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var emailID, teamID string
+		err = r.Scan(&emailID, &teamID)
+		found[emailID] = teamID
+		return none, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for sent emails: %w", err)
+	}
+	return found, nil
+}
+
+// headersOf returns the header fields that an email was given: those of its shared content, filled in, and then its
+// own.
+func headersOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]message.Field, error) {
+	var f fields
+	err := r.QueryRow(ctx, `SELECT `+fieldColumns+` FROM emails e`+fieldTables+` WHERE e.id = $1 AND e.team_id = $2`,
+		emailID,
+		teamID).Scan(f.dest()...)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the headers of email %s: %w", emailID, err)
+	}
+	return f.decode()
+}
+
+// fieldColumns are the columns from which fields is scanned, for an email e joined with fieldTables.
+const (
+	fieldColumns = `COALESCE(c.headers, ''), e.variables, COALESCE(b.headers, '')`
+	fieldTables  = ` LEFT JOIN email_bodies b ON b.email_id = e.id LEFT JOIN contents c ON c.id = e.content_id`
+)
+
+// fields are the stored header fields of an email.
+type fields struct{ shared, variables, own string }
+
+func (f *fields) dest() []any { return []any{&f.shared, &f.variables, &f.own} }
+
+func (f *fields) decode() ([]message.Field, error) {
+	var of shared
+	if err := of.decode(f.variables); err != nil {
+		return nil, fmt.Errorf("read the variables of an email: %w", err)
+	}
+	all, err := db.DecodeList[message.Field](f.shared)
+	if err != nil {
+		return nil, fmt.Errorf("read the headers of a content: %w", err)
+	}
+	for i := range all {
+		t := render.Compile(all[i].Value)
+		all[i].Value = t.Line(of.values)
+	}
+	own, err := db.DecodeList[message.Field](f.own)
+	if err != nil {
+		return nil, fmt.Errorf("read the headers of an email: %w", err)
+	}
+	return append(all, own...), nil
+}
+
+// lockRecipients blocks other transactions that report on one of the addresses until this one ends. It returns the
+// addresses that are recipients.
+func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (ReportHistory, error) {
+	rows, err := tx.Query(ctx, `UPDATE email_recipients SET state = state WHERE email_id = $1 AND team_id = $2
+		AND address = ANY($3)
+		RETURNING address`, emailID, teamID, addresses)
+	known := ReportHistory{}
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var address string
+		err = r.Scan(&address)
+		known[address] = nil
+		return none, err
+	})
+	return known, err
+}
+
+// The expression on team_id keeps SQLite from choosing the index of the team's events by time.
+const selectBefore = `SELECT DISTINCT recipient, type FROM email_events WHERE email_id = $1 AND team_id || '' = $2
+	AND recipient = ANY($3)`
+
+// load adds the types of the events recorded for each recipient.
+func (b ReportHistory) load(ctx context.Context, r db.Reader, teamID, emailID string) error {
+	rows, err := r.Query(ctx, selectBefore, emailID, teamID, slices.Collect(maps.Keys(b)))
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var address, typ string
+		err = r.Scan(&address, &typ)
+		b[address] = append(b[address], events.Type("email."+typ))
+		return none, err
+	})
+	return err
+}
+
+// setUnsubscribedRecipient completes the event of an unsubscribed address: it sets the email's domain and broadcast, and
+// the recipient as the email has it. The recipient stays empty if the team has no such email, or the email has no such
+// recipient.
+func setUnsubscribedRecipient(ctx context.Context, tx *db.Tx, e *events.Event, address string) error {
+	rows, err := tx.Query(ctx, `SELECT e.domain_id, e.broadcast_id, r.address FROM emails e JOIN email_recipients r
+		ON r.email_id = e.id WHERE e.id = $1 AND e.team_id = $2 ORDER BY r.position`, e.EmailID, e.TeamID)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var to string
+		if err = r.Scan(&e.DomainID, &e.BroadcastID, &to); err != nil || e.Recipient != "" {
+			return none, err
+		}
+		if a, err := message.ParseAddress(to); err == nil && a.Key() == address {
+			e.Recipient = to
+		}
+		return none, nil
+	})
+	return err
+}

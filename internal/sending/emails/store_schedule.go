@@ -1,0 +1,58 @@
+package emails
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/internal/platform/db"
+)
+
+// setSchedule changes the time of a scheduled email. It reports false if there is none.
+func setSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string,
+	at interface{ UnixMicro() int64 }) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE emails SET scheduled_at = $3 WHERE id = $1 AND team_id = $2
+		AND last_event = 'scheduled'`,
+		emailID, teamID, at.UnixMicro())
+	return n > 0, err
+}
+
+// lockSchedule returns when a scheduled email is due, and blocks changes to that until the transaction ends. ok is
+// false if the email does not exist or is not scheduled.
+func lockSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string) (at time.Time, ok bool, err error) {
+	var us int64
+	err = tx.QueryRow(ctx, `UPDATE emails SET scheduled_at = scheduled_at WHERE id = $1 AND team_id = $2
+		AND last_event = 'scheduled'
+		RETURNING scheduled_at`, emailID, teamID).Scan(&us)
+	if errors.Is(err, db.ErrNoRows) {
+		return at, false, nil
+	}
+	if err != nil {
+		return at, false, fmt.Errorf("read when email %s is due: %w", emailID, err)
+	}
+	return db.Time(us), true, nil
+}
+
+// takeScheduled advances an email out of the state scheduled if its time is not after until. Of Cancel and the release
+// at its time only one succeeds; the other gets nil.
+func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to State, until int64) (*Email, error) {
+	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $3, rank = $4
+		WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled' AND scheduled_at <=
+		$5`, emailID, teamID, string(to), rank[to], until)
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4 WHERE email_id = $1 AND rank < $3`,
+		emailID, string(to), rank[to], tx.Now().UnixMicro())
+	e, err := readEmail(ctx, tx.Reader, teamID, emailID)
+	return &e, err
+}
+
+// anyScheduled reads the release jobs in the team's lane, which are those of all its scheduled emails.
+func anyScheduled(ctx context.Context, r db.Reader, teamID, domainID string) (found bool, err error) {
+	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM jobs j JOIN emails e ON e.id = j.dedupe
+		WHERE j.kind = $1 AND j.lane = $2 AND e.team_id || '' = $2 AND e.domain_id = $3 AND e.last_event = 'scheduled')`,
+		ReleaseKind, teamID, domainID).Scan(&found)
+	return found, err
+}

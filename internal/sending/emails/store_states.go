@@ -1,0 +1,74 @@
+package emails
+
+import (
+	"context"
+
+	"fmt"
+
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+)
+
+// advanceRecipients advances the recipient of an event, or all of the email if it names none.
+//
+// An open or a click advances only who has the email: some hosts follow its links before they answer that they take it,
+// and a recipient whose state is above [Delivered] is not mailed any more. One that names no recipient, because the
+// message was for several, advances none of them.
+func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
+	switch {
+	case e.Recipient != "" && isTrackingState(to):
+		tx.Queue(ctx, `UPDATE email_recipients SET state = $3, rank = $4, updated_at = $5
+			WHERE email_id = $1 AND address = $2 AND rank < $4 AND rank >= $6`, e.EmailID, e.Recipient, string(to), rank[to],
+			e.At.UnixMicro(), settled)
+	case e.Recipient != "":
+		tx.Queue(ctx, `UPDATE email_recipients SET state = $3, rank = $4, updated_at = $5
+			WHERE email_id = $1 AND address = $2 AND rank < $4`, e.EmailID, e.Recipient, string(to), rank[to], e.At.UnixMicro())
+	case to != Sent && !isTrackingState(to):
+		tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4
+			WHERE email_id = $1 AND rank < $3`, e.EmailID, string(to), rank[to], e.At.UnixMicro())
+	}
+}
+
+func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
+	if unmailed(e) {
+		advanceUnmailed(ctx, tx, e)
+		return
+	}
+	if isTrackingState(to) {
+		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3 AND rank >= $4`, e.EmailID,
+			string(to), rank[to], settled)
+		return
+	}
+	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, e.EmailID, string(to),
+		rank[to])
+}
+
+// advanceUnmailed ends an email if none of its recipients is to be mailed: as failed if a topic was the reason for one
+// of them, and as suppressed otherwise.
+func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event) {
+	// Of two transactions that each settle one of the last recipients, the second waits here for the first, so that its
+	// next statement sees what that did. A statement that finds nothing to change would not wait.
+	tx.Queue(ctx, `UPDATE emails SET rank = rank WHERE id = $1`, e.EmailID)
+	tx.Queue(ctx, `UPDATE emails SET rank = $2, last_event = CASE WHEN EXISTS (SELECT 1 FROM email_recipients r
+		WHERE r.email_id = $1 AND r.state = 'failed') THEN 'failed' ELSE 'suppressed' END
+		WHERE id = $1 AND rank < $2 AND NOT EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1
+		AND r.state NOT IN ('failed', 'suppressed'))`, e.EmailID, rank[Suppressed])
+}
+
+// MarkSent advances an email to the state sent, in the transaction of an outcome. It reports whether this call did it:
+// if the email has several jobs, only the first outcome does.
+func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, emailID,
+		string(Sent), rank[Sent])
+	if err != nil {
+		return false, fmt.Errorf("mark email %s as sent: %w", emailID, err)
+	}
+	return n > 0, nil
+}
+
+// MarkCanceled ends an email as canceled, in the transaction that ends its delivery job, unless it has ended already.
+// The caller records the event.
+func MarkCanceled(ctx context.Context, tx *db.Tx, emailID string) {
+	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $4`, emailID, string(Canceled),
+		rank[Canceled], settled)
+}

@@ -25,6 +25,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/campaigns/customevents"
+	"github.com/postrider/postrider/internal/mail/dkim/dkimtest"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/blob"
@@ -135,6 +136,7 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 		Selector: "postrider", SelectorEd25519: "postrider-ed25519", Hosts: o.Hosts, ManagedDomain: "inbox.postrider.test",
 		SandboxDomains: []string{"resend.dev"}, TrustDomains: o.DNS == nil,
 	}, d, n.Queue, n.Recorder, n.Keys, n.DNS, n.Log)
+	n.Domains.GenerateRSA = dkimtest.RSA
 	n.Teams = teams.New(d, n.Log, n.Domains.Exists)
 	n.Audit = audit.New(d, 0)
 	n.Users = users.New(users.Config{PublicURL: PublicURL, HashMemory: 64}, d, n.Keys, n.Log)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/mail/dkim/dkimtest"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -97,6 +98,7 @@ func build(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config,
 	c.Default = domains.Region{BounceHost: "b.test", InboundHost: "i.test", SPFInclude: "s.test", TrackingHost: "t.test"}
 	c.Selector, c.SelectorEd25519 = "postrider", "postrider-ed"
 	s := domains.New(c, d, q, recorder, keys, dns, log)
+	s.GenerateRSA = dkimtest.RSA
 	return s, h, func() *jobs.Runner {
 		r := jobs.NewRunner(d, q, log, time.Second)
 		r.Handle(s.Kind())

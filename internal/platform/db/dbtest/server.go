@@ -1,7 +1,6 @@
 package dbtest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +25,7 @@ type Server struct {
 
 	bin, dir string
 	port     int
-	lock     *os.File // held while the folder is in use
+	folder   *folder
 	attr     *syscall.SysProcAttr
 	cmd      *exec.Cmd
 }
@@ -43,57 +42,22 @@ func NewServer(t testing.TB, dir string) *Server {
 	return s
 }
 
-// MemoryFolder returns a folder whose files are kept in memory, or "" if the system has none with enough space. A
-// database is created there in a tenth of the time.
-func MemoryFolder() string {
-	const folder, space = "/dev/shm", 2 << 30
-	var fs syscall.Statfs_t
-	if syscall.Statfs(folder, &fs) != nil || fs.Bavail*uint64(fs.Bsize) < space {
-		return ""
-	}
-	return folder
-}
-
-const prefix = "postrider-pg-" // of the folders of servers
-
-// removeOld removes the folders of servers whose test was killed.
-func removeOld(in string) {
-	old, _ := filepath.Glob(filepath.Join(in, prefix+"*", "lock"))
-	for _, path := range old {
-		f, err := os.Open(path)
-		if err != nil {
-			continue
-		}
-		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			os.RemoveAll(filepath.Dir(path))
-		}
-		f.Close()
-	}
-}
-
 // Launch creates a cluster in a new folder in dir and starts its server. If dir is empty, the folder is in the system's
 // folder for temporary files.
 func Launch(dir string) (_ *Server, err error) {
-	dir = cmp.Or(dir, os.TempDir())
-	removeOld(dir)
 	s := &Server{attr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}}
 	if s.bin, err = binaries(); err != nil {
 		return nil, err
 	}
-	if s.dir, err = os.MkdirTemp(dir, prefix); err != nil {
+	if s.folder, err = newFolder(dir, "pg"); err != nil {
 		return nil, err
 	}
+	s.dir = s.folder.path
 	defer func() {
 		if err != nil {
 			s.Remove()
 		}
 	}()
-	if s.lock, err = os.Create(filepath.Join(s.dir, "lock")); err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX); err != nil {
-		return nil, err
-	}
 	if os.Getuid() == 0 {
 		uid, gid, err := unprivileged()
 		if err != nil {
@@ -165,8 +129,7 @@ func (s *Server) Stop(how os.Signal) {
 // Remove stops the server and deletes its folder.
 func (s *Server) Remove() {
 	s.Stop(syscall.SIGQUIT)
-	s.lock.Close()
-	os.RemoveAll(s.dir)
+	s.folder.remove()
 }
 
 func waitFor(url string) error {

@@ -1,0 +1,88 @@
+package dbtest
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// MemoryFolder returns a folder whose files are kept in memory, or "" if the system has none with enough space. A
+// database is created there in a tenth of the time that it takes on a disk.
+func MemoryFolder() string {
+	const path, space = "/dev/shm", 2 << 30
+	var fs syscall.Statfs_t
+	if syscall.Statfs(path, &fs) != nil || fs.Bavail*uint64(fs.Bsize) < space {
+		return ""
+	}
+	return path
+}
+
+// folder is a temporary folder. Its lock shows other test processes that it is in use.
+type folder struct {
+	path string
+	lock *os.File
+}
+
+const (
+	folderPrefix = "postrider-test-"
+	lockName     = "lock"
+)
+
+// newFolder creates a folder in dir, or in the system's folder for temporary files if dir is empty. It first removes
+// those of processes that were killed.
+func newFolder(dir, name string) (*folder, error) {
+	dir = cmp.Or(dir, os.TempDir())
+	removeUnused(dir)
+	path, err := os.MkdirTemp(dir, folderPrefix+name+"-")
+	if err != nil {
+		return nil, err
+	}
+	f := &folder{path: path}
+	unlocked := filepath.Join(path, "unlocked") // the lock gets its name when it is held
+	if f.lock, err = os.Create(unlocked); err == nil {
+		err = syscall.Flock(int(f.lock.Fd()), syscall.LOCK_EX)
+	}
+	if err == nil {
+		err = os.Rename(unlocked, filepath.Join(path, lockName))
+	}
+	if err != nil {
+		f.remove()
+		return nil, err
+	}
+	return f, nil
+}
+
+func removeUnused(dir string) {
+	all, _ := filepath.Glob(filepath.Join(dir, folderPrefix+"*", lockName))
+	for _, path := range all {
+		lock, err := os.Open(path)
+		if err != nil {
+			continue // another process removes it
+		}
+		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			os.RemoveAll(filepath.Dir(path))
+		}
+		lock.Close()
+	}
+}
+
+func (f *folder) remove() {
+	os.RemoveAll(f.path)
+	f.lock.Close()
+}
+
+// useMemory keeps the temporary files of this process in memory, unless TMPDIR names another folder. It returns nil if
+// they stay where they are.
+func useMemory() *folder {
+	dir := MemoryFolder()
+	if dir == "" || os.Getenv("TMPDIR") != "" {
+		return nil
+	}
+	f, err := newFolder(dir, "tmp")
+	if err != nil {
+		return nil
+	}
+	os.Setenv("TMPDIR", f.path)
+	return f
+}

@@ -1,6 +1,7 @@
 package emails_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -192,38 +193,11 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 					return err
 				})
 			}},
-			{"an outcome", send(full), func() error {
-				return f.DB.Update(ctx, func(tx *db.Tx) error {
-					first, err := emails.MarkSent(ctx, tx, id)
-					if err != nil || !first {
-						return errors.Join(err, fmt.Errorf("it is the first: %v", first))
-					}
-					if err := emails.RecordAttempt(ctx, tx, emails.Attempt{TeamID: team, EmailID: id,
-						Destination: "one.example"}); err != nil {
-						return err
-					}
-					return f.Recorder.Record(ctx, tx, events.Event{TeamID: team, EmailID: id, Type: events.EmailDelivered,
-						Recipient: "a@one.example"})
-				})
-			}},
+			{"an outcome", send(full), func() error { return f.recordDelivery(ctx, id) }},
 			{"Sweep", nil, func() error { return f.Emails.Sweep(ctx) }},
 		} {
 			before := ""
-			stand := func() string {
-				var state, parts string
-				if id != "" {
-					to, err := f.Emails.Recipients(ctx, team, id)
-					if err != nil {
-						t.Fatal(err)
-					}
-					state, parts = string(f.state(id)), fmt.Sprint(to)
-				}
-				return fmt.Sprint(state, parts, f.Count(`SELECT COUNT(*) FROM emails`),
-					f.Count(`SELECT COUNT(*) FROM email_bodies`),
-					f.Count(`SELECT COUNT(*) FROM email_recipients`), f.Count(`SELECT COUNT(*) FROM email_events`),
-					f.Count(`SELECT COUNT(*) FROM email_attempts`), f.Count(`SELECT COUNT(*) FROM email_attachments`),
-					f.Count(`SELECT COUNT(*) FROM jobs`), f.Count(`SELECT COUNT(*) FROM idempotency_keys`))
-			}
+			stand := func() string { return f.rows(t, id) }
 			failed := trace.EachBroken(t, func() {
 				if id = ""; c.prepare != nil {
 					c.prepare()
@@ -238,6 +212,41 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 				t.Errorf("%s never fails", c.name)
 			}
 		}
+	})
+}
+
+// rows describes the state of an email and the number of rows in each table of this package.
+func (f *fixture) rows(t *testing.T, emailID string) string {
+	t.Helper()
+	var state, to string
+	if emailID != "" {
+		all, err := f.Emails.Recipients(t.Context(), f.Acme.TeamID, emailID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		state, to = string(f.state(emailID)), fmt.Sprint(all)
+	}
+	return fmt.Sprint(state, to, f.Count(`SELECT COUNT(*) FROM emails`),
+		f.Count(`SELECT COUNT(*) FROM email_bodies`),
+		f.Count(`SELECT COUNT(*) FROM email_recipients`), f.Count(`SELECT COUNT(*) FROM email_events`),
+		f.Count(`SELECT COUNT(*) FROM email_attempts`), f.Count(`SELECT COUNT(*) FROM email_attachments`),
+		f.Count(`SELECT COUNT(*) FROM jobs`), f.Count(`SELECT COUNT(*) FROM idempotency_keys`))
+}
+
+// recordDelivery records the attempt that delivers an email to a@one.example.
+func (f *fixture) recordDelivery(ctx context.Context, emailID string) error {
+	team := f.Acme.TeamID
+	return f.DB.Update(ctx, func(tx *db.Tx) error {
+		first, err := emails.MarkSent(ctx, tx, emailID)
+		if err != nil || !first {
+			return errors.Join(err, fmt.Errorf("it is the first: %v", first))
+		}
+		if err := emails.RecordAttempt(ctx, tx, emails.Attempt{TeamID: team, EmailID: emailID,
+			Destination: "one.example"}); err != nil {
+			return err
+		}
+		return f.Recorder.Record(ctx, tx, events.Event{TeamID: team, EmailID: emailID, Type: events.EmailDelivered,
+			Recipient: "a@one.example"})
 	})
 }
 

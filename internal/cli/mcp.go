@@ -8,6 +8,6 @@ import (
 
 // newMCP returns the MCP server, whose tools perform the operations of the API.
 func (n *node) newMCP(rest *api.API, keys *keyring.Keyring) *mcp.Server {
-	return mcp.New(mcp.Options{API: rest, Keys: keys, Log: n.log, Version: Version, Now: n.db.Now, Enter: rest.Enter,
+	return mcp.New(mcp.Options{API: rest, Keys: keys, Log: n.log, Version: Version, Now: n.db.Now, Enter: rest.Authenticate,
 		Scope: rest.Scope, Usage: n.grants.Usage, Answered: n.emails.EarlierResult})
 }

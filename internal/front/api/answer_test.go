@@ -12,9 +12,17 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/outbound/receiving"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
+)
+
+// Values of package wire.
+const (
+	responsesMax = 512 << 20        // bytes of memory for large responses
+	responseCost = 3                // bytes of memory per byte of a response
+	memoryWait   = 10 * time.Second // how long a request waits for memory
 )
 
 // large sends an email with a text of so many octets and returns its id.
@@ -71,10 +79,10 @@ func TestMemoryOfLargeEmails(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d, Options{})
 		const octets = 3 << 20
-		large, small := f.large(t, octets), f.large(t, answerIsLarge-1000)
+		large, small := f.large(t, octets), f.large(t, wire.LargeResponse-1000)
 		read := 0
 		reserved := func() {
-			if n := f.answers.Held(f.Acme.TeamID); n != octets*answerCost {
+			if n := f.Capacity.Responses.Held(f.Acme.TeamID); n != octets*responseCost {
 				t.Errorf("the text is read with %d octets of memory", n)
 			}
 			read++
@@ -85,13 +93,13 @@ func TestMemoryOfLargeEmails(t *testing.T) {
 		}
 		trace.Before(`COALESCE(b.html, ''), COALESCE`, reserved)
 		w, end := f.asks(t, "/emails/"+large)
-		if n := f.answers.Held(f.Acme.TeamID); n < octets || n > octets+2000 || read != 2 {
+		if n := f.Capacity.Responses.Held(f.Acme.TeamID); n < octets || n > octets+2000 || read != 2 {
 			t.Errorf("the answer has %d octets of memory", n)
 		}
 		for _, path := range []string{"/emails/" + small, "/emails/" + large + "/events", "/emails/" + large + "/attempts"} {
 			trace.Take()
-			before := f.answers.Held(f.Acme.TeamID)
-			if w := f.do(t, "GET "+path); w.Code != 200 || f.answers.Held(f.Acme.TeamID) != before {
+			before := f.Capacity.Responses.Held(f.Acme.TeamID)
+			if w := f.do(t, "GET "+path); w.Code != 200 || f.Capacity.Responses.Held(f.Acme.TeamID) != before {
 				t.Errorf("%s: %d", path, w.Code)
 			}
 			for _, s := range trace.Take() {
@@ -108,7 +116,7 @@ func TestMemoryOfLargeEmails(t *testing.T) {
 			w.Header().Get("Content-Length") != fmt.Sprint(w.Body.Len()) {
 			t.Errorf("%d %v, %d octets of HTML, %v", w.Code, w.Header(), len(got.HTML), err)
 		}
-		if n := f.answers.Held(f.Acme.TeamID); n != 0 {
+		if n := f.Capacity.Responses.Held(f.Acme.TeamID); n != 0 {
 			t.Errorf("%d octets of memory are held", n)
 		}
 	})
@@ -118,17 +126,17 @@ func TestMemoryOfLargeEmails(t *testing.T) {
 func TestNoMemoryForLargeAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, dbtest.SQLite(t), Options{})
-		large, small := f.large(t, answerIsLarge+1), f.large(t, 1000)
-		f.Must(f.answers.Acquire(context.Background(), "others", answersMax))
+		large, small := f.large(t, wire.LargeResponse+1), f.large(t, 1000)
+		f.Must(f.Capacity.Responses.Acquire(context.Background(), "others", responsesMax))
 		began := time.Now()
 		wantError(t, f.do(t, "GET /emails/"+large), 503, "service_unavailable")
-		if waited := time.Since(began); waited != bodyWait {
+		if waited := time.Since(began); waited != memoryWait {
 			t.Errorf("it waited for %v", waited)
 		}
 		if w := f.do(t, "GET /emails/"+small); w.Code != 200 {
 			t.Errorf("a small one: %d %s", w.Code, w.Body)
 		}
-		f.answers.Release("others", answersMax)
+		f.Capacity.Responses.Release("others", responsesMax)
 		if w := f.do(t, "GET /emails/"+large); w.Code != 200 {
 			t.Errorf("with memory: %d %.200s", w.Code, w.Body)
 		}
@@ -160,42 +168,12 @@ func TestSlowReaderOfReceivedEmail(t *testing.T) {
 	if answer := f.receive(t, message); !strings.HasPrefix(answer, "250 ") {
 		t.Error(answer)
 	}
-	if n := f.answers.Held(f.Acme.TeamID); n < octets {
+	if n := f.Capacity.Responses.Held(f.Acme.TeamID); n < octets {
 		t.Errorf("the answers have %d octets of memory", n)
 	}
 	end()
 	end2()
-	if n := f.answers.Held(f.Acme.TeamID); n != 0 {
+	if n := f.Capacity.Responses.Held(f.Acme.TeamID); n != 0 {
 		t.Errorf("%d octets of memory are held", n)
 	}
-}
-
-// A client must receive a large answer at a minimum rate, which does not begin anew with each piece.
-func TestPaceOfLargeAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &dated{ResponseRecorder: httptest.NewRecorder(), start: time.Now()}
-		if err := writeAtPace(w, make([]byte, 5*answerPace/2)); err != nil || w.Body.Len() != 5*answerPace/2 {
-			t.Errorf("%d octets, %v", w.Body.Len(), err)
-		}
-		want := []time.Duration{answerGrace + time.Second, answerGrace + 2*time.Second, answerGrace + 5*time.Second/2}
-		if fmt.Sprint(w.until) != fmt.Sprint(want) {
-			t.Errorf("deadlines %v, want %v", w.until, want)
-		}
-		slow := &sluggish{ResponseRecorder: httptest.NewRecorder()}
-		if err := writeAtPace(slow, make([]byte, 3*answerPace)); err != errGone || slow.pieces != 2 {
-			t.Errorf("after %d pieces: %v", slow.pieces, err)
-		}
-	})
-}
-
-// dated is a client whose deadlines are noted.
-type dated struct {
-	*httptest.ResponseRecorder
-	start time.Time
-	until []time.Duration
-}
-
-func (w *dated) SetWriteDeadline(at time.Time) error {
-	w.until = append(w.until, at.Sub(w.start))
-	return nil
 }

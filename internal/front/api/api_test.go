@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -15,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,6 +27,8 @@ import (
 	"github.com/postrider/postrider/internal/audience/imports"
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
+	"github.com/postrider/postrider/internal/front/api/wire"
+	"github.com/postrider/postrider/internal/front/api/wire/wiretest"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 	"github.com/postrider/postrider/internal/node/testnode"
@@ -138,7 +138,7 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 
 // remember has requests logged, each before the next one.
 func (f *fixture) remember(t testing.TB) {
-	f.Observe = func(ctx context.Context, r RequestRecord) {
+	f.observe(func(ctx context.Context, r RequestRecord) {
 		if !r.Logged() {
 			return
 		}
@@ -149,45 +149,34 @@ func (f *fixture) remember(t testing.TB) {
 		if err := f.Services.Logs.Flush(ctx); err != nil {
 			t.Error(err)
 		}
-	}
+	})
 }
 
-// do sends a request whose head is written as in HTTP, without the version. Host, User-Agent, Authorization and
-// Content-Length are added; a header with the value "-" is left out. The user of Authorization is one of the keys of
-// the fixture, full by default.
+// do sends a request, see wiretest.Do. Authorization may name one of the keys of the fixture.
 func (f *fixture) do(t testing.TB, text string) *httptest.ResponseRecorder {
 	t.Helper()
-	head, body, _ := strings.Cut(text, "\n\n")
-	first, rest, _ := strings.Cut(head, "\n")
-	lines := strings.Split(rest, "\n")
-	for _, d := range []string{"Host: api.postrider.test", "User-Agent: scenario/1", "Authorization: full",
-		"Content-Length: " + strconv.Itoa(len(body))} {
-		name, _, _ := strings.Cut(d, ":")
-		if !slices.ContainsFunc(lines, func(l string) bool {
-			return strings.HasPrefix(strings.ToLower(l),
-				strings.ToLower(name)+":")
-		}) {
-			lines = append(lines, d)
-		}
-	}
-	raw := first + " HTTP/1.1\r\n"
-	for _, l := range lines {
-		name, value, _ := strings.Cut(l, ": ")
-		if key, ok := f.keys[value]; ok && name == "Authorization" {
-			value = "Bearer " + key
-		}
-		if value != "-" && l != "" {
-			raw += name + ": " + value + "\r\n"
-		}
-	}
-	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw + "\r\n" + body)))
-	if err != nil {
-		t.Fatalf("%s: %v", first, err)
-	}
-	w := httptest.NewRecorder()
-	r.RemoteAddr = "192.0.2.1:1234"
-	f.ServeHTTP(w, r.WithContext(t.Context()))
-	return w
+	return wiretest.Do(t, f, f.keys, text)
+}
+
+func wantError(t testing.TB, w *httptest.ResponseRecorder, status int, name string) {
+	t.Helper()
+	wiretest.WantError(t, w, status, name)
+}
+
+// observe sets the observer of the API's requests.
+func (f *fixture) observe(observe func(ctx context.Context, r RequestRecord)) {
+	f.Observe = observe
+	f.serve(f.operations())
+}
+
+// newRoute returns a fixture on SQLite with one more operation, POST /test, which calls do.
+func newRoute[In, Out any](t testing.TB, o Options,
+	do func(context.Context, *wire.Call, In) (Out, error)) *fixture {
+	t.Helper()
+	f := newFixture(t, dbtest.SQLite(t), o)
+	f.serve(append(f.operations(), wire.Operation{Method: http.MethodPost, Path: "/test", Scope: teams.LogsRead,
+		Status: 200, Handler: wire.Endpoint(do)}))
+	return f
 }
 
 // shown are the response headers that a scenario shows, when they are there.
@@ -390,11 +379,11 @@ func TestScenariosAreComplete(t *testing.T) {
 		shown += string(text)
 	}
 	for _, o := range (&API{}).operations() {
-		path := regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(o.path), `[^/? \n]+`)
-		ok := regexp.MustCompile(`(?m)^-- request --\n` + o.method + ` ` + path +
+		path := regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(o.Path), `[^/? \n]+`)
+		ok := regexp.MustCompile(`(?m)^-- request --\n` + o.Method + ` ` + path +
 			`/?(\?.*)?\n(?s:([^-]|-[^-]|--[^ ])*)-- response --\n2\d\d$`)
 		if !ok.MatchString(shown) {
-			t.Errorf("%s %s succeeds in no scenario: add one to testdata", o.method, o.path)
+			t.Errorf("%s %s succeeds in no scenario: add one to testdata", o.Method, o.Path)
 		}
 	}
 }

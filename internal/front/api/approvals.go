@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/sending/approvals"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
@@ -16,9 +17,9 @@ type ApprovalItem struct {
 	From        string       `json:"from"`
 	Recipients  int          `json:"recipients" doc:"How many addresses To, Cc and Bcc have together."`
 	Subject     string       `json:"subject"`
-	CreatedAt   dbTime       `json:"created_at"`
-	ExpiresAt   dbTime       `json:"expires_at" doc:"When it is not sent any more unless it was approved before."`
-	DecidedAt   dbTime       `json:"decided_at" nullable:"true"`
+	CreatedAt   wire.DBTime  `json:"created_at"`
+	ExpiresAt   wire.DBTime  `json:"expires_at" doc:"When it is not sent any more unless it was approved before."`
+	DecidedAt   wire.DBTime  `json:"decided_at" nullable:"true"`
 	DecidedBy   *deciderWire `json:"decided_by" doc:"Null unless somebody decided."`
 	Reason      *string      `json:"reason" nullable:"true" doc:"Why it was rejected or failed."`
 	EmailID     *string      `json:"email_id" nullable:"true" doc:"Of the email that was sent."`
@@ -72,8 +73,8 @@ type approvalFile struct {
 func (a *API) approvalToItem(p approvals.Approval) ApprovalItem {
 	item := ApprovalItem{ID: p.ID, Status: string(p.State),
 		RequestedBy: actorWire{string(p.Actor.Kind), orNull(p.Actor.ID), orNull(p.ActorName)}, From: p.From,
-		Recipients: p.Recipients, Subject: p.Subject, CreatedAt: dbTime(p.CreatedAt), ExpiresAt: dbTime(p.ExpiresAt),
-		DecidedAt: dbTime(p.DecidedAt), Reason: orNull(p.Reason), EmailID: orNull(p.EmailID),
+		Recipients: p.Recipients, Subject: p.Subject, CreatedAt: wire.DBTime(p.CreatedAt), ExpiresAt: wire.DBTime(p.ExpiresAt),
+		DecidedAt: wire.DBTime(p.DecidedAt), Reason: orNull(p.Reason), EmailID: orNull(p.EmailID),
 		URL: a.Services.Approvals.URL(p.ID)}
 	if p.DecidedBy.Kind != "" {
 		item.DecidedBy = &deciderWire{string(p.DecidedBy.Kind), p.DecidedBy.ID}
@@ -102,9 +103,9 @@ func (a *API) approvalToWire(p approvals.Approval) approvalWire {
 	return w
 }
 
-func (a *API) requestApproval(ctx context.Context, c *Call, in sendEmailIn) (approvalWire, error) {
+func (a *API) requestApproval(ctx context.Context, c *wire.Call, in sendEmailIn) (approvalWire, error) {
 	email := in.send()
-	key, err := c.Idempotency("POST /approvals", "", email)
+	key, err := idempotencyOf(c, "POST /approvals", "", email)
 	if err != nil {
 		return approvalWire{}, err
 	}
@@ -115,20 +116,20 @@ func (a *API) requestApproval(ctx context.Context, c *Call, in sendEmailIn) (app
 	return a.approvalToWire(p), nil
 }
 
-func (a *API) listApprovals(ctx context.Context, c *Call, _ none) (list[ApprovalItem], error) {
+func (a *API) listApprovals(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[ApprovalItem], error) {
 	p, err := c.Page(20)
 	if err != nil {
-		return list[ApprovalItem]{}, err
+		return wire.List[ApprovalItem]{}, err
 	}
 	state := approvals.State(c.Query().Get("status"))
 	if state != "" && !slices.Contains(approvals.States, state) {
-		return list[ApprovalItem]{}, invalidChoice("status", "pending", "approved", "rejected", "expired", "failed")
+		return wire.List[ApprovalItem]{}, invalidChoice("status", "pending", "approved", "rejected", "expired", "failed")
 	}
 	all, more, err := a.Services.Approvals.List(ctx, c.Actor, state, p)
-	return listOf(all, more, a.approvalToItem), err
+	return wire.ListOf(all, more, a.approvalToItem), err
 }
 
-func (a *API) getApproval(ctx context.Context, c *Call, _ none) (approvalWire, error) {
+func (a *API) getApproval(ctx context.Context, c *wire.Call, _ wire.None) (approvalWire, error) {
 	id, err := c.ID("approval_id")
 	if err != nil {
 		return approvalWire{}, err
@@ -137,7 +138,7 @@ func (a *API) getApproval(ctx context.Context, c *Call, _ none) (approvalWire, e
 	return a.approvalToWire(p), err
 }
 
-func (a *API) approve(ctx context.Context, c *Call, _ none) (approvalWire, error) {
+func (a *API) approve(ctx context.Context, c *wire.Call, _ wire.None) (approvalWire, error) {
 	id, err := c.ID("approval_id")
 	if err != nil {
 		return approvalWire{}, err
@@ -150,7 +151,7 @@ type rejectIn struct {
 	Reason string `json:"reason,omitzero" doc:"For the program; at most 500 characters." maxLength:"500"`
 }
 
-func (a *API) reject(ctx context.Context, c *Call, in rejectIn) (approvalWire, error) {
+func (a *API) reject(ctx context.Context, c *wire.Call, in rejectIn) (approvalWire, error) {
 	id, err := c.ID("approval_id")
 	if err != nil {
 		return approvalWire{}, err

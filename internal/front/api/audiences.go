@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 )
@@ -20,12 +21,12 @@ type audienceWire struct {
 	SegmentItem
 }
 
-func (a *API) createAudience(ctx context.Context, c *Call, in createAudienceIn) (segmentMade, error) {
+func (a *API) createAudience(ctx context.Context, c *wire.Call, in createAudienceIn) (segmentMade, error) {
 	g, err := a.Services.Contacts.CreateSegment(ctx, c.TeamID, contacts.NewSegment{Name: in.Name})
 	return segmentMade{"audience", g.ID, g.Name}, err
 }
 
-func (a *API) getAudience(ctx context.Context, c *Call, _ none) (audienceWire, error) {
+func (a *API) getAudience(ctx context.Context, c *wire.Call, _ wire.None) (audienceWire, error) {
 	audienceID, err := c.ID("audience_id")
 	if err != nil {
 		return audienceWire{}, err
@@ -34,11 +35,11 @@ func (a *API) getAudience(ctx context.Context, c *Call, _ none) (audienceWire, e
 	return audienceWire{"audience", segmentToItem(g)}, err
 }
 
-func (a *API) deleteAudience(ctx context.Context, c *Call, _ none) (gone, error) {
+func (a *API) deleteAudience(ctx context.Context, c *wire.Call, _ wire.None) (gone, error) {
 	return a.goneSegment(ctx, c, "audience")
 }
 
-func (a *API) createAudienceContact(ctx context.Context, c *Call, in createContactIn) (ref, error) {
+func (a *API) createAudienceContact(ctx context.Context, c *wire.Call, in createContactIn) (ref, error) {
 	audienceID, err := c.ID("audience_id")
 	if err != nil {
 		return ref{}, err
@@ -50,16 +51,16 @@ func (a *API) createAudienceContact(ctx context.Context, c *Call, in createConta
 	return a.createContact(ctx, c, in)
 }
 
-func (a *API) listAudienceContacts(ctx context.Context, c *Call, _ none) (list[ContactItem], error) {
+func (a *API) listAudienceContacts(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[ContactItem], error) {
 	audienceID, err := c.ID("audience_id")
 	if err != nil {
-		return list[ContactItem]{}, err
+		return wire.List[ContactItem]{}, err
 	}
 	return a.contactsIn(ctx, c, audienceID)
 }
 
 // audienceContact returns the contact of the path, which must be in the audience of the path.
-func (a *API) audienceContact(ctx context.Context, c *Call) (contacts.Member, error) {
+func (a *API) audienceContact(ctx context.Context, c *wire.Call) (contacts.Member, error) {
 	audienceID, err := c.ID("audience_id")
 	if err != nil {
 		return contacts.Member{}, err
@@ -67,12 +68,12 @@ func (a *API) audienceContact(ctx context.Context, c *Call) (contacts.Member, er
 	return a.Services.Contacts.Member(ctx, c.TeamID, audienceID, c.Param("contact"))
 }
 
-func (a *API) getAudienceContact(ctx context.Context, c *Call, _ none) (contactWire, error) {
+func (a *API) getAudienceContact(ctx context.Context, c *wire.Call, _ wire.None) (contactWire, error) {
 	m, err := a.audienceContact(ctx, c)
 	return memberToWire(m), err
 }
 
-func (a *API) updateAudienceContact(ctx context.Context, c *Call, in updateContactIn) (ref, error) {
+func (a *API) updateAudienceContact(ctx context.Context, c *wire.Call, in updateContactIn) (ref, error) {
 	m, err := a.audienceContact(ctx, c)
 	if err != nil {
 		return ref{}, err
@@ -87,7 +88,7 @@ func (a *API) updateAudienceContact(ctx context.Context, c *Call, in updateConta
 
 // deleteAudienceContact answers with the name that the contact has in the path, and in the same way when there is no
 // such contact, as clients expect (API reference section 12).
-func (a *API) deleteAudienceContact(ctx context.Context, c *Call, _ none) (contactGone, error) {
+func (a *API) deleteAudienceContact(ctx context.Context, c *wire.Call, _ wire.None) (contactGone, error) {
 	out := contactGone{Object: "contact", Contact: c.Param("contact"), Deleted: true}
 	if id.Valid(out.Contact) {
 		out.ID = out.Contact

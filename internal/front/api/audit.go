@@ -4,11 +4,12 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/outbound/exports"
 	"github.com/postrider/postrider/internal/platform/audit"
 )
@@ -18,15 +19,15 @@ var auditQuery = slices.Clip([]string{"actor_id", "action", "target_id", "from",
 
 // auditItem is an entry of the audit log.
 type auditItem struct {
-	ID        string    `json:"id"`
-	CreatedAt dbTime    `json:"created_at"`
-	Action    string    `json:"action" doc:"What was done, such as domain.created."`
-	TargetID  *string   `json:"target_id" doc:"To what."`
-	Detail    *string   `json:"detail"`
-	Actor     actorWire `json:"actor"`
-	Address   *string   `json:"ip_address"`
-	UserAgent *string   `json:"user_agent"`
-	RequestID *string   `json:"request_id" doc:"As in the X-Request-Id header of the answer."`
+	ID        string      `json:"id"`
+	CreatedAt wire.DBTime `json:"created_at"`
+	Action    string      `json:"action" doc:"What was done, such as domain.created."`
+	TargetID  *string     `json:"target_id" doc:"To what."`
+	Detail    *string     `json:"detail"`
+	Actor     actorWire   `json:"actor"`
+	Address   *string     `json:"ip_address"`
+	UserAgent *string     `json:"user_agent"`
+	RequestID *string     `json:"request_id" doc:"As in the X-Request-Id header of the answer."`
 }
 
 // actorWire is who did something.
@@ -45,12 +46,12 @@ type auditList struct {
 }
 
 func auditToItem(e audit.Entry) auditItem {
-	return auditItem{e.ID, dbTime(e.At), e.Action, orNull(e.Target), orNull(e.Detail),
+	return auditItem{e.ID, wire.DBTime(e.At), e.Action, orNull(e.Target), orNull(e.Detail),
 		actorWire{e.ActorKind, orNull(e.ActorID), orNull(e.ActorName)}, orNull(e.Address), orNull(e.UserAgent),
 		orNull(e.RequestID)}
 }
 
-func (a *API) listAudit(ctx context.Context, c *Call, _ none) (auditList, error) {
+func (a *API) listAudit(ctx context.Context, c *wire.Call, _ wire.None) (auditList, error) {
 	p, err := c.Page(20)
 	if err != nil {
 		return auditList{}, err
@@ -60,11 +61,11 @@ func (a *API) listAudit(ctx context.Context, c *Call, _ none) (auditList, error)
 		return auditList{}, err
 	}
 	all, more, next, err := a.Services.Audit.List(ctx, c.TeamID, f, p)
-	l := listOf(all, more, auditToItem)
+	l := wire.ListOf(all, more, auditToItem)
 	return auditList{l.Object, l.HasMore, l.Data, next}, err
 }
 
-func (a *API) exportAudit(_ context.Context, c *Call) (*exports.Export, error) {
+func (a *API) exportAudit(_ context.Context, c *wire.Call) (*exports.Export, error) {
 	f, err := auditFilter(c.Query())
 	return a.Services.Exports.Audit(c.TeamID, f), err
 }
@@ -75,15 +76,12 @@ func auditFilter(q url.Values) (f audit.Filter, err error) {
 	return f, readSpan(q, &f.From, &f.To)
 }
 
-// act is how an operation is recorded in the audit log.
-type act struct {
-	action string // "" if it is not
-	param  string // of the path that has the id of what it is done to; "" for none
-	shown  bool   // nothing changes, but something is shown that is worth an entry
-}
+// pathParam matches a parameter in the path of a route.
+var pathParam = regexp.MustCompile(`\{(\w+)\}`)
 
-// shows are the operations that change nothing and are recorded, because what they show leaves the team's control.
-var shows = map[string]string{
+// readActions are the actions of operations that change nothing. They are recorded because their response has secrets
+// or takes data out of the installation.
+var readActions = map[string]string{
 	"GET /emails/export":              "emails.exported",
 	"GET /contacts/export":            "contacts.exported",
 	"GET /contacts/{contact}/export":  "contact.exported",
@@ -95,8 +93,8 @@ var shows = map[string]string{
 	"GET /automations/signing-secret": "automation.secret_shown",
 }
 
-// actions are the names of what operations do where they do not follow from the path.
-var actions = map[string]string{
+// irregularActions are the actions of operations that do not follow from the path.
+var irregularActions = map[string]string{
 	"PATCH /emails/{email_id}":                                     "email.rescheduled",
 	"POST /templates/{template}/versions/{version}/restore":        "template.restored",
 	"POST /contacts/{contact}/segments/{segment_id}":               "contact.segment_added",
@@ -132,62 +130,47 @@ var actions = map[string]string{
 	"POST /webhooks/{webhook_id}/events/{webhook_event_id}/replay": "webhook.event_replayed",
 }
 
-// things are resources whose name is not that of their path without its last letter.
-var things = map[string]string{"contact-properties": "contact_property", "api-keys": "api_key"}
+// irregularNouns are the resources whose name is not the first segment of the path without its final s.
+var irregularNouns = map[string]string{"contact-properties": "contact_property", "api-keys": "api_key"}
 
-// done are the past tenses of operations.
-var done = map[string]string{http.MethodPost: "created", http.MethodPatch: "updated", http.MethodDelete: "deleted",
+// pastTense is the past tense of each method and of the last segment of a path.
+var pastTense = map[string]string{http.MethodPost: "created", http.MethodPatch: "updated", http.MethodDelete: "deleted",
 	"cancel": "cancelled", "duplicate": "duplicated", "erase": "erased", "pause": "paused", "publish": "published",
 	"recover": "recovered", "resend": "resent", "resume": "resumed", "send": "sent", "stop": "stopped",
-	"test":   "tested",
-	"verify": "verified"}
+	"test": "tested", "verify": "verified"}
 
-// actOf returns how an operation is recorded: what it does to what, as in domain.created. Operations that send emails
-// or events are not: the request log and the emails tell of them, and there may be thousands in a second.
-func actOf(o *op) (x act) {
-	name := o.method + " " + o.path
-	if m := pathParam.FindStringSubmatch(o.path); m != nil {
-		x.param = m[1]
+// auditAction returns how an operation is recorded in the audit log, such as domain.created. Operations that send emails
+// or events are not recorded, because there may be thousands per second; the request log and the emails show them.
+func auditAction(r *route) (x wire.AuditAction) {
+	name := r.method + " " + r.path
+	if m := pathParam.FindStringSubmatch(r.path); m != nil {
+		x.Target = m[1]
 	}
-	if x.action = shows[name]; x.action != "" {
-		x.shown = true
+	if x.Name = readActions[name]; x.Name != "" {
+		x.ReadOnly = true
 		return x
 	}
-	segments := strings.Split(strings.Trim(o.path, "/"), "/")
-	sends := o.scope == teams.EventsSend ||
-		strings.HasPrefix(segments[0], "email") && (o.scope == teams.EmailsSend || o.scope == teams.ApprovalsRequest)
-	if o.method == http.MethodGet || o.scope == open || sends || strings.HasSuffix(o.scope.String(), ":read") {
-		return act{}
+	segments := strings.Split(strings.Trim(r.path, "/"), "/")
+	sends := r.scope == teams.EventsSend ||
+		strings.HasPrefix(segments[0], "email") && (r.scope == teams.EmailsSend || r.scope == teams.ApprovalsRequest)
+	if r.method == http.MethodGet || r.scope == wire.Open || sends || strings.HasSuffix(r.scope.String(), ":read") {
+		return wire.AuditAction{}
 	}
-	if x.action = actions[name]; x.action != "" {
+	if x.Name = irregularActions[name]; x.Name != "" {
 		return x
 	}
-	thing, ok := things[segments[0]]
+	noun, ok := irregularNouns[segments[0]]
 	if !ok {
-		thing = strings.TrimSuffix(segments[0], "s")
+		noun = strings.TrimSuffix(segments[0], "s")
 	}
-	verb := o.method
+	verb := r.method
 	if last := segments[len(segments)-1]; len(segments) > 1 && !strings.HasPrefix(last, "{") {
 		verb = last
 	}
-	past, ok := done[verb]
+	past, ok := pastTense[verb]
 	if !ok {
 		past = strings.ReplaceAll(verb, "-", "_")
 	}
-	x.action = thing + "." + past
+	x.Name = noun + "." + past
 	return x
-}
-
-// entry returns the entry of a call in the audit log.
-func (c *Call) entry(x act) audit.Entry {
-	e := audit.Entry{TeamID: c.TeamID, ActorKind: string(c.Kind), ActorID: c.Actor.ID, ActorName: c.Name,
-		Action:  x.action,
-		Address: peer(c.Request), UserAgent: c.Request.UserAgent(), RequestID: c.w.id}
-	if x.param != "" {
-		// Other names of things in paths are addresses of people, which the log does not have.
-		if text := c.Param(x.param); id.Valid(text) {
-			e.Target = strings.ToLower(text)
-		}
-	}
-	return e
 }

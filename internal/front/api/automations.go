@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/campaigns/automations/simulate"
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
@@ -27,7 +28,7 @@ func (l *stepList) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
 // MarshalJSONTo writes the steps.
 func (l stepList) MarshalJSONTo(e *jsontext.Encoder) error { return writeList(e, l.text) }
 
-func (*stepList) elements() []reflect.Type { return nil }
+func (*stepList) ElementTypes() []reflect.Type { return nil }
 
 // Schema describes a step without its config, which depends on its type (docs/automations.md).
 func (stepList) Schema(huma.Registry) *huma.Schema {
@@ -55,7 +56,7 @@ func (l *connectionList) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
 // MarshalJSONTo writes the connections.
 func (l connectionList) MarshalJSONTo(e *jsontext.Encoder) error { return writeList(e, l.text) }
 
-func (*connectionList) elements() []reflect.Type { return nil }
+func (*connectionList) ElementTypes() []reflect.Type { return nil }
 
 // Schema describes a connection. Its type may be the name of a branch.
 func (connectionList) Schema(huma.Registry) *huma.Schema {
@@ -76,7 +77,7 @@ func (p *scenarioPart) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
 	return err
 }
 
-func (*scenarioPart) elements() []reflect.Type { return nil }
+func (*scenarioPart) ElementTypes() []reflect.Type { return nil }
 
 // Schema says no more than that it is an object; docs/automations.md describes it.
 func (scenarioPart) Schema(huma.Registry) *huma.Schema { return &huma.Schema{Type: huma.TypeObject} }
@@ -88,7 +89,7 @@ func readPart(d *jsontext.Decoder, limit int) (jsontext.Value, error) {
 		return nil, err
 	}
 	if len(value) > limit {
-		field := fieldName(d.StackPointer())
+		field := wire.FieldName(d)
 		return nil, fault.Invalidf(field, "The `%s` field has %d octets of JSON; the limit is %d.", field, len(value),
 			limit)
 	}
@@ -105,7 +106,7 @@ func (e *formerEdges) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-func (*formerEdges) elements() []reflect.Type { return nil }
+func (*formerEdges) ElementTypes() []reflect.Type { return nil }
 
 func (e formerEdges) refuse() error {
 	if !e.given {
@@ -142,18 +143,18 @@ type updateAutomationIn struct {
 // AutomationItem is an automation in a list. It is exported because Huma overlooks the fields of embedded types that
 // are not.
 type AutomationItem struct {
-	ID        string `json:"id"`
-	Name      string `json:"name"`
-	Status    string `json:"status" enum:"enabled,disabled"`
-	Reentry   string `json:"reentry" enum:"always,once_at_a_time,once"`
-	Version   int64  `json:"version" doc:"Of the steps with which runs begin; counted from 1."`
-	CreatedAt dbTime `json:"created_at"`
-	UpdatedAt dbTime `json:"updated_at"`
+	ID        string      `json:"id"`
+	Name      string      `json:"name"`
+	Status    string      `json:"status" enum:"enabled,disabled"`
+	Reentry   string      `json:"reentry" enum:"always,once_at_a_time,once"`
+	Version   int64       `json:"version" doc:"Of the steps with which runs begin; counted from 1."`
+	CreatedAt wire.DBTime `json:"created_at"`
+	UpdatedAt wire.DBTime `json:"updated_at"`
 }
 
 func automationToItem(a automations.Automation) AutomationItem {
-	return AutomationItem{a.ID, a.Name, string(a.Status), string(a.Reentry), a.Version, dbTime(a.CreatedAt),
-		dbTime(a.UpdatedAt)}
+	return AutomationItem{a.ID, a.Name, string(a.Status), string(a.Reentry), a.Version, wire.DBTime(a.CreatedAt),
+		wire.DBTime(a.UpdatedAt)}
 }
 
 type automationWire struct {
@@ -169,7 +170,7 @@ type automationStatus struct {
 	Status string `json:"status" enum:"enabled,disabled"`
 }
 
-func (a *API) createAutomation(ctx context.Context, c *Call, in createAutomationIn) (ref, error) {
+func (a *API) createAutomation(ctx context.Context, c *wire.Call, in createAutomationIn) (ref, error) {
 	if err := in.Edges.refuse(); err != nil {
 		return ref{}, err
 	}
@@ -179,16 +180,16 @@ func (a *API) createAutomation(ctx context.Context, c *Call, in createAutomation
 	return ref{"automation", made.ID}, err
 }
 
-func (a *API) listAutomations(ctx context.Context, c *Call, _ none) (list[AutomationItem], error) {
+func (a *API) listAutomations(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[AutomationItem], error) {
 	p, err := c.Page(20)
 	if err != nil {
-		return list[AutomationItem]{}, err
+		return wire.List[AutomationItem]{}, err
 	}
 	all, more, err := a.Services.Automations.List(ctx, c.TeamID, automations.Status(c.Query().Get("status")), p)
-	return listOf(all, more, automationToItem), err
+	return wire.ListOf(all, more, automationToItem), err
 }
 
-func (a *API) getAutomation(ctx context.Context, c *Call, _ none) (automationWire, error) {
+func (a *API) getAutomation(ctx context.Context, c *wire.Call, _ wire.None) (automationWire, error) {
 	id, err := c.ID("automation_id")
 	if err != nil {
 		return automationWire{}, err
@@ -207,11 +208,11 @@ type automationSecret struct {
 }
 
 // automationSecret needs more than reading, as the secrets of webhooks do.
-func (a *API) automationSecret(_ context.Context, c *Call, _ none) (automationSecret, error) {
+func (a *API) automationSecret(_ context.Context, c *wire.Call, _ wire.None) (automationSecret, error) {
 	return automationSecret{"automation", a.Services.Webhooks.CallSecret(c.TeamID)}, nil
 }
 
-func (a *API) updateAutomation(ctx context.Context, c *Call, in updateAutomationIn) (ref, error) {
+func (a *API) updateAutomation(ctx context.Context, c *wire.Call, in updateAutomationIn) (ref, error) {
 	if err := in.Edges.refuse(); err != nil {
 		return ref{}, err
 	}
@@ -225,7 +226,7 @@ func (a *API) updateAutomation(ctx context.Context, c *Call, in updateAutomation
 	return ref{"automation", id}, err
 }
 
-func (a *API) deleteAutomation(ctx context.Context, c *Call, _ none) (gone, error) {
+func (a *API) deleteAutomation(ctx context.Context, c *wire.Call, _ wire.None) (gone, error) {
 	id, err := c.ID("automation_id")
 	if err != nil {
 		return gone{}, err
@@ -233,7 +234,7 @@ func (a *API) deleteAutomation(ctx context.Context, c *Call, _ none) (gone, erro
 	return gone{"automation", id, true}, a.Services.Automations.Delete(ctx, c.TeamID, id)
 }
 
-func (a *API) duplicateAutomation(ctx context.Context, c *Call, _ none) (ref, error) {
+func (a *API) duplicateAutomation(ctx context.Context, c *wire.Call, _ wire.None) (ref, error) {
 	id, err := c.ID("automation_id")
 	if err != nil {
 		return ref{}, err
@@ -242,7 +243,7 @@ func (a *API) duplicateAutomation(ctx context.Context, c *Call, _ none) (ref, er
 	return ref{"automation", made.ID}, err
 }
 
-func (a *API) stopAutomation(ctx context.Context, c *Call, _ none) (automationStatus, error) {
+func (a *API) stopAutomation(ctx context.Context, c *wire.Call, _ wire.None) (automationStatus, error) {
 	id, err := c.ID("automation_id")
 	if err != nil {
 		return automationStatus{}, err
@@ -253,30 +254,30 @@ func (a *API) stopAutomation(ctx context.Context, c *Call, _ none) (automationSt
 
 // runWait is what a run waits for.
 type runWait struct {
-	Step  string  `json:"step" doc:"The key."`
-	Event *string `json:"event" doc:"That ends the wait before; null for none."`
-	Until dbTime  `json:"until"`
+	Step  string      `json:"step" doc:"The key."`
+	Event *string     `json:"event" doc:"That ends the wait before; null for none."`
+	Until wire.DBTime `json:"until"`
 }
 
 // RunItem is a run in a list. It is exported because Huma overlooks the fields of embedded types that are not.
 type RunItem struct {
-	ID          string   `json:"id"`
-	Status      string   `json:"status" enum:"running,completed,failed,cancelled"`
-	StartedAt   dbTime   `json:"started_at"`
-	CompletedAt dbTime   `json:"completed_at" nullable:"true"`
-	CreatedAt   dbTime   `json:"created_at"`
-	ContactID   string   `json:"contact_id" doc:"Of a contact that may have been deleted."`
-	Version     int64    `json:"version" doc:"Of the steps that it goes through."`
-	Event       string   `json:"event" doc:"That began it."`
-	Reason      *string  `json:"reason" doc:"Why it failed or was cancelled."`
-	Waiting     *runWait `json:"waiting" doc:"Null when it does not wait."`
+	ID          string      `json:"id"`
+	Status      string      `json:"status" enum:"running,completed,failed,cancelled"`
+	StartedAt   wire.DBTime `json:"started_at"`
+	CompletedAt wire.DBTime `json:"completed_at" nullable:"true"`
+	CreatedAt   wire.DBTime `json:"created_at"`
+	ContactID   string      `json:"contact_id" doc:"Of a contact that may have been deleted."`
+	Version     int64       `json:"version" doc:"Of the steps that it goes through."`
+	Event       string      `json:"event" doc:"That began it."`
+	Reason      *string     `json:"reason" doc:"Why it failed or was cancelled."`
+	Waiting     *runWait    `json:"waiting" doc:"Null when it does not wait."`
 }
 
 func runToItem(r automations.Run) RunItem {
-	i := RunItem{r.ID, string(r.Status), dbTime(r.CreatedAt), dbTime(r.EndedAt), dbTime(r.CreatedAt), r.ContactID,
+	i := RunItem{r.ID, string(r.Status), wire.DBTime(r.CreatedAt), wire.DBTime(r.EndedAt), wire.DBTime(r.CreatedAt), r.ContactID,
 		r.Version, r.Event, orNull(string(r.Reason)), nil}
 	if !r.WaitsUntil.IsZero() {
-		i.Waiting = &runWait{r.Step, orNull(r.WaitsFor), dbTime(r.WaitsUntil)}
+		i.Waiting = &runWait{r.Step, orNull(r.WaitsFor), wire.DBTime(r.WaitsUntil)}
 	}
 	return i
 }
@@ -292,16 +293,16 @@ type runStepWire struct {
 	Key         string          `json:"key"`
 	Type        string          `json:"type"`
 	Status      string          `json:"status" enum:"pending,running,waiting,completed,failed,skipped"`
-	StartedAt   dbTime          `json:"started_at" nullable:"true"`
-	CompletedAt dbTime          `json:"completed_at" nullable:"true"`
+	StartedAt   wire.DBTime     `json:"started_at" nullable:"true"`
+	CompletedAt wire.DBTime     `json:"completed_at" nullable:"true"`
 	Output      simulate.Output `json:"output" nullable:"true" doc:"What came of it; of a skipped step the reason."`
 	Error       *stepError      `json:"error"`
-	CreatedAt   dbTime          `json:"created_at"`
+	CreatedAt   wire.DBTime     `json:"created_at"`
 }
 
 func runStepToWire(s automations.RunStep) runStepWire {
-	w := runStepWire{s.Key, string(s.Type), string(s.Status), dbTime(s.StartedAt), dbTime(s.CompletedAt), s.Output, nil,
-		dbTime(s.StartedAt)}
+	w := runStepWire{s.Key, string(s.Type), string(s.Status), wire.DBTime(s.StartedAt), wire.DBTime(s.CompletedAt), s.Output, nil,
+		wire.DBTime(s.StartedAt)}
 	if s.Failure != nil {
 		w.Error = &stepError{s.Failure.Reason, s.Failure.Message}
 	}
@@ -323,7 +324,7 @@ type runList struct {
 	Next    string    `json:"next,omitzero" doc:"Given when few of very many runs match and there may be more: the value of after, or of before, with which to go on."`
 }
 
-func (a *API) listRuns(ctx context.Context, c *Call, _ none) (runList, error) {
+func (a *API) listRuns(ctx context.Context, c *wire.Call, _ wire.None) (runList, error) {
 	id, err := c.ID("automation_id")
 	if err != nil {
 		return runList{}, err
@@ -339,11 +340,11 @@ func (a *API) listRuns(ctx context.Context, c *Call, _ none) (runList, error) {
 		}
 	}
 	all, more, next, err := a.Services.Automations.Runs(ctx, c.TeamID, id, statuses, p)
-	l := listOf(all, more, runToItem)
+	l := wire.ListOf(all, more, runToItem)
 	return runList{l.Object, l.HasMore, l.Data, next}, err
 }
 
-func (a *API) getRun(ctx context.Context, c *Call, _ none) (runWire, error) {
+func (a *API) getRun(ctx context.Context, c *wire.Call, _ wire.None) (runWire, error) {
 	id, err := c.ID("automation_id")
 	if err != nil {
 		return runWire{}, err
@@ -353,7 +354,7 @@ func (a *API) getRun(ctx context.Context, c *Call, _ none) (runWire, error) {
 		return runWire{}, err
 	}
 	r, err := a.Services.Automations.Run(ctx, c.TeamID, id, runID)
-	return runWire{"automation_run", runToItem(r), orNull(r.Message), wired(r.Steps, runStepToWire)}, err
+	return runWire{"automation_run", runToItem(r), orNull(r.Message), wire.Items(r.Steps, runStepToWire)}, err
 }
 
 type simulateIn struct {
@@ -367,7 +368,7 @@ type simulationWire struct {
 	simulate.Report
 }
 
-func (a *API) simulate(ctx context.Context, c *Call, automationID string, in *simulateIn) (simulationWire, error) {
+func (a *API) simulate(ctx context.Context, c *wire.Call, automationID string, in *simulateIn) (simulationWire, error) {
 	r, err := a.Services.Automations.Simulate(ctx, c.TeamID, automations.Simulation{AutomationID: automationID,
 		Steps: in.Steps.text, Connections: in.Connections.text, Scenario: in.Scenario.text})
 	if err != nil {
@@ -376,11 +377,11 @@ func (a *API) simulate(ctx context.Context, c *Call, automationID string, in *si
 	return simulationWire{"automation_simulation", *r}, nil
 }
 
-func (a *API) simulateGraph(ctx context.Context, c *Call, in simulateIn) (simulationWire, error) {
+func (a *API) simulateGraph(ctx context.Context, c *wire.Call, in simulateIn) (simulationWire, error) {
 	return a.simulate(ctx, c, "", &in)
 }
 
-func (a *API) simulateAutomation(ctx context.Context, c *Call, in simulateIn) (simulationWire, error) {
+func (a *API) simulateAutomation(ctx context.Context, c *wire.Call, in simulateIn) (simulationWire, error) {
 	id, err := c.ID("automation_id")
 	if err != nil {
 		return simulationWire{}, err
@@ -388,7 +389,7 @@ func (a *API) simulateAutomation(ctx context.Context, c *Call, in simulateIn) (s
 	return a.simulate(ctx, c, id, &in)
 }
 
-func (a *API) cancelRun(ctx context.Context, c *Call, _ none) (ref, error) {
+func (a *API) cancelRun(ctx context.Context, c *wire.Call, _ wire.None) (ref, error) {
 	id, err := c.ID("automation_id")
 	if err != nil {
 		return ref{}, err

@@ -3,12 +3,11 @@ package api
 import (
 	"cmp"
 	"context"
-	"reflect"
-	"strconv"
 	"strings"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/page"
 )
@@ -66,25 +65,25 @@ func (t *abTest) set(o *broadcasts.Options) {
 }
 
 type createBroadcastIn struct {
-	Name        string               `json:"name,omitzero" doc:"The subject when not given." maxLength:"255"`
-	SegmentID   string               `json:"segment_id,omitzero" doc:"Whose contacts get it." format:"uuid"`
-	AudienceID  string               `json:"audience_id,omitzero" doc:"An older name of segment_id." deprecated:"true" format:"uuid"`
-	From        string               `json:"from" example:"Acme <news@acme.example>"`
-	Subject     string               `json:"subject" doc:"Placeholders such as {{{FIRST_NAME|there}}} are replaced." maxLength:"998"`
-	ReplyTo     texts[maxRecipients] `json:"reply_to,omitzero"`
-	PreviewText string               `json:"preview_text,omitzero" doc:"What mail programs show beside the subject." maxLength:"998"`
-	HTML        *string              `json:"html,omitzero"`
-	Text        *string              `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
-	TopicID     topicRef             `json:"topic_id,omitzero" doc:"Who does not want to read about the topic is left out." format:"uuid"`
-	Send        bool                 `json:"send,omitzero" doc:"Send it at once, or at scheduled_at."`
-	ScheduledAt string               `json:"scheduled_at,omitzero" doc:"ISO 8601, or English such as \"tomorrow at 9am\"; only together with send."`
+	Name        string                      `json:"name,omitzero" doc:"The subject when not given." maxLength:"255"`
+	SegmentID   string                      `json:"segment_id,omitzero" doc:"Whose contacts get it." format:"uuid"`
+	AudienceID  string                      `json:"audience_id,omitzero" doc:"An older name of segment_id." deprecated:"true" format:"uuid"`
+	From        string                      `json:"from" example:"Acme <news@acme.example>"`
+	Subject     string                      `json:"subject" doc:"Placeholders such as {{{FIRST_NAME|there}}} are replaced." maxLength:"998"`
+	ReplyTo     wire.Strings[maxRecipients] `json:"reply_to,omitzero"`
+	PreviewText string                      `json:"preview_text,omitzero" doc:"What mail programs show beside the subject." maxLength:"998"`
+	HTML        *string                     `json:"html,omitzero"`
+	Text        *string                     `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
+	TopicID     topicRef                    `json:"topic_id,omitzero" doc:"Who does not want to read about the topic is left out." format:"uuid"`
+	Send        bool                        `json:"send,omitzero" doc:"Send it at once, or at scheduled_at."`
+	ScheduledAt string                      `json:"scheduled_at,omitzero" doc:"ISO 8601, or English such as \"tomorrow at 9am\"; only together with send."`
 
-	Pace           int                          `json:"pace,omitzero" doc:"Recipients an hour; 0 is as fast as possible." minimum:"0" maximum:"1000000"`
-	HoldOut        float64                      `json:"hold_out,omitzero" doc:"Percent of the audience that get nothing, to compare with." minimum:"0" maximum:"90"`
-	Variants       many[variantIn, maxVersions] `json:"variants,omitzero" doc:"2 to 5 variants of an A/B test."`
-	ABTest         *abTest                      `json:"ab_test,omitzero"`
-	BounceLimit    *float64                     `json:"bounce_limit,omitzero" doc:"Percent of bounces at which it pauses, in place of the installation's; 100 is never." minimum:"0" maximum:"100"`
-	ComplaintLimit *float64                     `json:"complaint_limit,omitzero" doc:"Percent of complaints at which it pauses, in place of the installation's; 100 is never." minimum:"0" maximum:"100"`
+	Pace           int                                `json:"pace,omitzero" doc:"Recipients an hour; 0 is as fast as possible." minimum:"0" maximum:"1000000"`
+	HoldOut        float64                            `json:"hold_out,omitzero" doc:"Percent of the audience that get nothing, to compare with." minimum:"0" maximum:"90"`
+	Variants       wire.Array[variantIn, maxVariants] `json:"variants,omitzero" doc:"2 to 5 variants of an A/B test."`
+	ABTest         *abTest                            `json:"ab_test,omitzero"`
+	BounceLimit    *float64                           `json:"bounce_limit,omitzero" doc:"Percent of bounces at which it pauses, in place of the installation's; 100 is never." minimum:"0" maximum:"100"`
+	ComplaintLimit *float64                           `json:"complaint_limit,omitzero" doc:"Percent of complaints at which it pauses, in place of the installation's; 100 is never." minimum:"0" maximum:"100"`
 }
 
 func (in *createBroadcastIn) broadcast() (broadcasts.NewBroadcast, error) {
@@ -116,33 +115,33 @@ func segmentOf(segmentID, audienceID string) (string, error) {
 }
 
 type updateBroadcastIn struct {
-	Name        opt[string]                       `json:"name,omitzero" maxLength:"255"`
-	SegmentID   string                            `json:"segment_id,omitzero" format:"uuid"`
-	AudienceID  string                            `json:"audience_id,omitzero" doc:"An older name of segment_id." deprecated:"true" format:"uuid"`
-	From        string                            `json:"from,omitzero"`
-	Subject     string                            `json:"subject,omitzero" maxLength:"998"`
-	ReplyTo     opt[texts[maxRecipients]]         `json:"reply_to,omitzero" doc:"Null or an empty list removes them."`
-	PreviewText opt[string]                       `json:"preview_text,omitzero" doc:"Null removes it." maxLength:"998"`
-	HTML        opt[string]                       `json:"html,omitzero" doc:"Null removes it."`
-	Text        opt[string]                       `json:"text,omitzero" doc:"Null makes it from the HTML; an empty string is none."`
-	TopicID     opt[topicRef]                     `json:"topic_id,omitzero" doc:"Null removes it."`
-	Pace        opt[int]                          `json:"pace,omitzero" doc:"Null is 0, as fast as possible." minimum:"0" maximum:"1000000"`
-	HoldOut     opt[float64]                      `json:"hold_out,omitzero" doc:"Null is 0, nobody." minimum:"0" maximum:"90"`
-	Variants    opt[many[variantIn, maxVersions]] `json:"variants,omitzero" doc:"All variants; null or an empty list ends the A/B test."`
-	ABTest      opt[abTest]                       `json:"ab_test,omitzero" doc:"What is not named stays; null brings the defaults back."`
+	Name        wire.Optional[string]                             `json:"name,omitzero" maxLength:"255"`
+	SegmentID   string                                            `json:"segment_id,omitzero" format:"uuid"`
+	AudienceID  string                                            `json:"audience_id,omitzero" doc:"An older name of segment_id." deprecated:"true" format:"uuid"`
+	From        string                                            `json:"from,omitzero"`
+	Subject     string                                            `json:"subject,omitzero" maxLength:"998"`
+	ReplyTo     wire.Optional[wire.Strings[maxRecipients]]        `json:"reply_to,omitzero" doc:"Null or an empty list removes them."`
+	PreviewText wire.Optional[string]                             `json:"preview_text,omitzero" doc:"Null removes it." maxLength:"998"`
+	HTML        wire.Optional[string]                             `json:"html,omitzero" doc:"Null removes it."`
+	Text        wire.Optional[string]                             `json:"text,omitzero" doc:"Null makes it from the HTML; an empty string is none."`
+	TopicID     wire.Optional[topicRef]                           `json:"topic_id,omitzero" doc:"Null removes it."`
+	Pace        wire.Optional[int]                                `json:"pace,omitzero" doc:"Null is 0, as fast as possible." minimum:"0" maximum:"1000000"`
+	HoldOut     wire.Optional[float64]                            `json:"hold_out,omitzero" doc:"Null is 0, nobody." minimum:"0" maximum:"90"`
+	Variants    wire.Optional[wire.Array[variantIn, maxVariants]] `json:"variants,omitzero" doc:"All variants; null or an empty list ends the A/B test."`
+	ABTest      wire.Optional[abTest]                             `json:"ab_test,omitzero" doc:"What is not named stays; null brings the defaults back."`
 
-	BounceLimit    opt[float64] `json:"bounce_limit,omitzero"`
-	ComplaintLimit opt[float64] `json:"complaint_limit,omitzero"`
+	BounceLimit    wire.Optional[float64] `json:"bounce_limit,omitzero"`
+	ComplaintLimit wire.Optional[float64] `json:"complaint_limit,omitzero"`
 
-	Send        elsewhere `json:"send,omitzero" hidden:"true"`
-	ScheduledAt elsewhere `json:"scheduled_at,omitzero" hidden:"true"`
+	Send        wire.ReadOnly `json:"send,omitzero" hidden:"true"`
+	ScheduledAt wire.ReadOnly `json:"scheduled_at,omitzero" hidden:"true"`
 }
 
 // change translates a change. Clients send empty strings for what they do not mean to change.
 func (in *updateBroadcastIn) change() (c broadcasts.Change, err error) {
 	const instead = "Send or schedule a broadcast with POST /broadcasts/{broadcast_id}/send."
-	if err := cmp.Or(in.Send.refuse("send", instead), in.ScheduledAt.refuse("scheduled_at", instead),
-		in.ABTest.value.check()); err != nil {
+	if err := cmp.Or(in.Send.Refuse("send", instead), in.ScheduledAt.Refuse("scheduled_at", instead),
+		in.ABTest.Value.check()); err != nil {
 		return c, err
 	}
 	given := func(text string) *string {
@@ -151,14 +150,14 @@ func (in *updateBroadcastIn) change() (c broadcasts.Change, err error) {
 		}
 		return &text
 	}
-	orEmpty := func(o opt[string]) *string {
+	orEmpty := func(o wire.Optional[string]) *string {
 		switch {
-		case !o.given || o.value != nil && *o.value == "":
+		case !o.Given || o.Value != nil && *o.Value == "":
 			return nil
-		case o.value == nil:
+		case o.Value == nil:
 			return new("")
 		}
-		return o.value
+		return o.Value
 	}
 	segmentID, err := segmentOf(in.SegmentID, in.AudienceID)
 	if err != nil {
@@ -166,47 +165,47 @@ func (in *updateBroadcastIn) change() (c broadcasts.Change, err error) {
 	}
 	c.SegmentID, c.From, c.Subject = given(segmentID), given(in.From), given(in.Subject)
 	c.Name, c.PreviewText = orEmpty(in.Name), orEmpty(in.PreviewText)
-	c.TopicID = (*string)(in.TopicID.orClear())
+	c.TopicID = (*string)(in.TopicID.Replacement())
 	switch r := in.ReplyTo; {
-	case r.given && r.value == nil:
+	case r.Given && r.Value == nil:
 		c.ReplyTo = new([]string)
-	case r.given && *r.value != nil: // nil is an empty string
-		c.ReplyTo = (*[]string)(r.value)
+	case r.Given && *r.Value != nil: // nil is an empty string
+		c.ReplyTo = (*[]string)(r.Value)
 	}
-	if h := in.HTML; h.given && (h.value == nil || *h.value != "") {
-		c.HTML = &h.value
+	if h := in.HTML; h.Given && (h.Value == nil || *h.Value != "") {
+		c.HTML = &h.Value
 	}
-	if in.Text.given {
-		c.Plain = &in.Text.value
+	if in.Text.Given {
+		c.Plain = &in.Text.Value
 	}
-	if in.Variants.given {
+	if in.Variants.Given {
 		c.Variants = new([]broadcasts.Variant(nil))
-		if in.Variants.value != nil && len(*in.Variants.value) > 0 {
-			*c.Variants = variantsOf(*in.Variants.value)
+		if in.Variants.Value != nil && len(*in.Variants.Value) > 0 {
+			*c.Variants = variantsOf(*in.Variants.Value)
 		}
 	}
-	if !in.Pace.given && !in.HoldOut.given && !in.Variants.given && !in.ABTest.given && !in.BounceLimit.given &&
-		!in.ComplaintLimit.given {
+	if !in.Pace.Given && !in.HoldOut.Given && !in.Variants.Given && !in.ABTest.Given && !in.BounceLimit.Given &&
+		!in.ComplaintLimit.Given {
 		return c, nil
 	}
 	c.Options = func(o *broadcasts.Options) {
-		if in.Pace.given {
-			o.Pace = in.Pace.orZero()
+		if in.Pace.Given {
+			o.Pace = in.Pace.OrZero()
 		}
-		if in.HoldOut.given {
-			o.HoldOut = in.HoldOut.orZero()
+		if in.HoldOut.Given {
+			o.HoldOut = in.HoldOut.OrZero()
 		}
-		if in.Variants.given && *c.Variants == nil || in.ABTest.given && in.ABTest.value == nil {
+		if in.Variants.Given && *c.Variants == nil || in.ABTest.Given && in.ABTest.Value == nil {
 			o.TestShare, o.Metric, o.Wait = 0, "", 0
 		}
-		if in.ABTest.value != nil {
-			in.ABTest.value.set(o)
+		if in.ABTest.Value != nil {
+			in.ABTest.Value.set(o)
 		}
-		if in.BounceLimit.given {
-			o.BounceLimit = in.BounceLimit.value
+		if in.BounceLimit.Given {
+			o.BounceLimit = in.BounceLimit.Value
 		}
-		if in.ComplaintLimit.given {
-			o.ComplaintLimit = in.ComplaintLimit.value
+		if in.ComplaintLimit.Given {
+			o.ComplaintLimit = in.ComplaintLimit.Value
 		}
 	}
 	return c, nil
@@ -215,17 +214,17 @@ func (in *updateBroadcastIn) change() (c broadcasts.Change, err error) {
 // BroadcastItem is a broadcast in a list. It is exported because Huma overlooks the fields of embedded types that are
 // not.
 type BroadcastItem struct {
-	ID          string  `json:"id"`
-	Name        string  `json:"name"`
-	AudienceID  string  `json:"audience_id" doc:"The same as segment_id." deprecated:"true"`
-	SegmentID   string  `json:"segment_id"`
-	TopicID     *string `json:"topic_id" doc:"Null also when the topic was deleted. Until it is changed, the broadcast cannot be sent then."`
-	Status      string  `json:"status" enum:"draft,scheduled,queued,sent,failed" doc:"As clients know it: a broadcast that is paused is queued, and one that was canceled while it was sent is sent."`
-	State       string  `json:"state" enum:"draft,scheduled,queued,paused,canceled,sent,failed"`
-	Reason      *string `json:"reason" doc:"Why it paused by itself, or failed."`
-	CreatedAt   dbTime  `json:"created_at"`
-	ScheduledAt dbTime  `json:"scheduled_at" nullable:"true"`
-	SentAt      dbTime  `json:"sent_at" nullable:"true"`
+	ID          string      `json:"id"`
+	Name        string      `json:"name"`
+	AudienceID  string      `json:"audience_id" doc:"The same as segment_id." deprecated:"true"`
+	SegmentID   string      `json:"segment_id"`
+	TopicID     *string     `json:"topic_id" doc:"Null also when the topic was deleted. Until it is changed, the broadcast cannot be sent then."`
+	Status      string      `json:"status" enum:"draft,scheduled,queued,sent,failed" doc:"As clients know it: a broadcast that is paused is queued, and one that was canceled while it was sent is sent."`
+	State       string      `json:"state" enum:"draft,scheduled,queued,paused,canceled,sent,failed"`
+	Reason      *string     `json:"reason" doc:"Why it paused by itself, or failed."`
+	CreatedAt   wire.DBTime `json:"created_at"`
+	ScheduledAt wire.DBTime `json:"scheduled_at" nullable:"true"`
+	SentAt      wire.DBTime `json:"sent_at" nullable:"true"`
 }
 
 func broadcastToItem(b broadcasts.Broadcast) BroadcastItem {
@@ -233,7 +232,7 @@ func broadcastToItem(b broadcasts.Broadcast) BroadcastItem {
 		b.TopicID = ""
 	}
 	i := BroadcastItem{b.ID, b.Name, b.SegmentID, b.SegmentID, orNull(b.TopicID), string(b.Status), string(b.Status),
-		orNull(string(b.Reason)), dbTime(b.CreatedAt), dbTime(b.ScheduledAt), dbTime(b.SentAt)}
+		orNull(string(b.Reason)), wire.DBTime(b.CreatedAt), wire.DBTime(b.ScheduledAt), wire.DBTime(b.SentAt)}
 	switch b.Status {
 	case broadcasts.Paused:
 		i.Status = string(broadcasts.Queued)
@@ -290,7 +289,7 @@ func broadcastToWire(b broadcasts.Broadcast) broadcastWire {
 	return w
 }
 
-func (a *API) createBroadcast(ctx context.Context, c *Call, in createBroadcastIn) (ref, error) {
+func (a *API) createBroadcast(ctx context.Context, c *wire.Call, in createBroadcastIn) (ref, error) {
 	if in.ScheduledAt != "" && !in.Send {
 		return ref{}, fault.Invalidf("scheduled_at", "The `scheduled_at` field needs `send` to be true.")
 	}
@@ -302,33 +301,33 @@ func (a *API) createBroadcast(ctx context.Context, c *Call, in createBroadcastIn
 		b, err := a.Services.Broadcasts.Create(ctx, c.TeamID, n)
 		return ref{"broadcast", b.ID}, err
 	}
-	if err := c.maySendBroadcasts(); err != nil {
+	if err := requireSending(c); err != nil {
 		return ref{}, err
 	}
 	b, err := a.Services.Broadcasts.CreateAndSend(ctx, c.Actor, n, in.ScheduledAt)
 	return ref{"broadcast", b.ID}, err
 }
 
-// maySendBroadcasts refuses whoever may write broadcasts and not send.
-func (c *Call) maySendBroadcasts() error {
+// requireSending returns a fault if the actor may write broadcasts but not send them.
+func requireSending(c *wire.Call) error {
 	if err := c.RequireUnlimited(); err != nil {
 		return err
 	}
 	return c.Require(teams.EmailsSend)
 }
 
-func (a *API) listBroadcasts(ctx context.Context, c *Call, _ none) (list[BroadcastItem], error) {
+func (a *API) listBroadcasts(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[BroadcastItem], error) {
 	p, err := c.Page(0)
 	if err != nil {
-		return list[BroadcastItem]{}, err
+		return wire.List[BroadcastItem]{}, err
 	}
 	read := func(p page.Page) ([]broadcasts.Broadcast, bool, error) {
 		return a.Services.Broadcasts.List(ctx, c.TeamID, p)
 	}
-	return wholeList(p, read, func(b broadcasts.Broadcast) string { return b.ID }, broadcastToItem)
+	return wire.FullList(p, read, func(b broadcasts.Broadcast) string { return b.ID }, broadcastToItem)
 }
 
-func (a *API) getBroadcast(ctx context.Context, c *Call, _ none) (broadcastWire, error) {
+func (a *API) getBroadcast(ctx context.Context, c *wire.Call, _ wire.None) (broadcastWire, error) {
 	id, err := c.ID("broadcast_id")
 	if err != nil {
 		return broadcastWire{}, err
@@ -337,14 +336,14 @@ func (a *API) getBroadcast(ctx context.Context, c *Call, _ none) (broadcastWire,
 	return broadcastToWire(b), err
 }
 
-func (a *API) updateBroadcast(ctx context.Context, c *Call, in updateBroadcastIn) (ref, error) {
+func (a *API) updateBroadcast(ctx context.Context, c *wire.Call, in updateBroadcastIn) (ref, error) {
 	id, err := c.ID("broadcast_id")
 	if err != nil {
 		return ref{}, err
 	}
 	change, err := in.change()
 	if err == nil {
-		err = changesNothing(c.body, reflect.TypeOf(in), change)
+		err = c.RequireChange(in, change)
 	}
 	if err != nil {
 		return ref{}, err
@@ -353,7 +352,7 @@ func (a *API) updateBroadcast(ctx context.Context, c *Call, in updateBroadcastIn
 	return ref{"broadcast", id}, err
 }
 
-func (a *API) deleteBroadcast(ctx context.Context, c *Call, _ none) (gone, error) {
+func (a *API) deleteBroadcast(ctx context.Context, c *wire.Call, _ wire.None) (gone, error) {
 	id, err := c.ID("broadcast_id")
 	if err != nil {
 		return gone{}, err
@@ -369,7 +368,7 @@ type sentBroadcast struct {
 	ID string `json:"id"`
 }
 
-func (a *API) sendBroadcast(ctx context.Context, c *Call, in sendBroadcastIn) (sentBroadcast, error) {
+func (a *API) sendBroadcast(ctx context.Context, c *wire.Call, in sendBroadcastIn) (sentBroadcast, error) {
 	id, err := c.ID("broadcast_id")
 	if err != nil {
 		return sentBroadcast{}, err
@@ -378,7 +377,7 @@ func (a *API) sendBroadcast(ctx context.Context, c *Call, in sendBroadcastIn) (s
 	return sentBroadcast{id}, err
 }
 
-func (a *API) cancelBroadcast(ctx context.Context, c *Call, _ none) (ref, error) {
+func (a *API) cancelBroadcast(ctx context.Context, c *wire.Call, _ wire.None) (ref, error) {
 	id, err := c.ID("broadcast_id")
 	if err != nil {
 		return ref{}, err
@@ -387,7 +386,7 @@ func (a *API) cancelBroadcast(ctx context.Context, c *Call, _ none) (ref, error)
 	return ref{"broadcast", id}, err
 }
 
-func (a *API) pauseBroadcast(ctx context.Context, c *Call, _ none) (ref, error) {
+func (a *API) pauseBroadcast(ctx context.Context, c *wire.Call, _ wire.None) (ref, error) {
 	id, err := c.ID("broadcast_id")
 	if err != nil {
 		return ref{}, err
@@ -395,7 +394,7 @@ func (a *API) pauseBroadcast(ctx context.Context, c *Call, _ none) (ref, error) 
 	return ref{"broadcast", id}, a.Services.Broadcasts.Pause(ctx, c.TeamID, id)
 }
 
-func (a *API) resumeBroadcast(ctx context.Context, c *Call, _ none) (ref, error) {
+func (a *API) resumeBroadcast(ctx context.Context, c *wire.Call, _ wire.None) (ref, error) {
 	id, err := c.ID("broadcast_id")
 	if err != nil {
 		return ref{}, err
@@ -407,7 +406,7 @@ type winnerIn struct {
 	Variant *int `json:"variant" nullable:"false" doc:"The number of the variant, from 0." minimum:"0" maximum:"4"`
 }
 
-func (a *API) chooseBroadcastWinner(ctx context.Context, c *Call, in winnerIn) (ref, error) {
+func (a *API) chooseBroadcastWinner(ctx context.Context, c *wire.Call, in winnerIn) (ref, error) {
 	id, err := c.ID("broadcast_id")
 	if err != nil {
 		return ref{}, err
@@ -421,7 +420,7 @@ func (a *API) chooseBroadcastWinner(ctx context.Context, c *Call, in winnerIn) (
 	return ref{"broadcast", id}, a.Services.Broadcasts.SetWinner(ctx, c.TeamID, id, *in.Variant)
 }
 
-func (a *API) duplicateBroadcast(ctx context.Context, c *Call, _ none) (ref, error) {
+func (a *API) duplicateBroadcast(ctx context.Context, c *wire.Call, _ wire.None) (ref, error) {
 	id, err := c.ID("broadcast_id")
 	if err != nil {
 		return ref{}, err
@@ -431,9 +430,9 @@ func (a *API) duplicateBroadcast(ctx context.Context, c *Call, _ none) (ref, err
 }
 
 type testBroadcastIn struct {
-	To      texts[maxTrial] `json:"to" doc:"At most 10 addresses, which need not be contacts."`
-	Contact string          `json:"contact,omitzero" doc:"Id or address of the contact whose values are filled in; the fallbacks when not given."`
-	Variant int             `json:"variant,omitzero" doc:"The number of the variant, from 0." minimum:"0" maximum:"4"`
+	To      wire.Strings[maxTestRecipients] `json:"to" doc:"At most 10 addresses, which need not be contacts."`
+	Contact string                          `json:"contact,omitzero" doc:"Id or address of the contact whose values are filled in; the fallbacks when not given."`
+	Variant int                             `json:"variant,omitzero" doc:"The number of the variant, from 0." minimum:"0" maximum:"4"`
 }
 
 type testBroadcastOut struct {
@@ -442,12 +441,12 @@ type testBroadcastOut struct {
 	Emails []emailID `json:"emails" doc:"In the order of to."`
 }
 
-func (a *API) testBroadcast(ctx context.Context, c *Call, in testBroadcastIn) (testBroadcastOut, error) {
+func (a *API) testBroadcast(ctx context.Context, c *wire.Call, in testBroadcastIn) (testBroadcastOut, error) {
 	id, err := c.ID("broadcast_id")
 	if err != nil {
 		return testBroadcastOut{}, err
 	}
-	if err := c.maySendBroadcasts(); err != nil {
+	if err := requireSending(c); err != nil {
 		return testBroadcastOut{}, err
 	}
 	all, err := a.Services.Broadcasts.Try(ctx, c.Actor, id, broadcasts.Trial{To: in.To, Contact: in.Contact,
@@ -468,7 +467,7 @@ type broadcastAudienceOut struct {
 	LeftOut  map[string]int64 `json:"left_out" doc:"Who would be left out, by the reason."`
 }
 
-func (a *API) broadcastAudience(ctx context.Context, c *Call, _ none) (broadcastAudienceOut, error) {
+func (a *API) broadcastAudience(ctx context.Context, c *wire.Call, _ wire.None) (broadcastAudienceOut, error) {
 	id, err := c.ID("broadcast_id")
 	if err != nil {
 		return broadcastAudienceOut{}, err
@@ -515,7 +514,7 @@ type broadcastResultsOut struct {
 	Variants []variantTally   `json:"variants"`
 }
 
-func (a *API) broadcastResults(ctx context.Context, c *Call, _ none) (broadcastResultsOut, error) {
+func (a *API) broadcastResults(ctx context.Context, c *wire.Call, _ wire.None) (broadcastResultsOut, error) {
 	id, err := c.ID("broadcast_id")
 	if err != nil {
 		return broadcastResultsOut{}, err
@@ -529,29 +528,6 @@ func (a *API) broadcastResults(ctx context.Context, c *Call, _ none) (broadcastR
 			t.Bounced, t.Opened, t.Clicked, t.Complained, t.Unsubscribed})
 	}
 	return out, err
-}
-
-// cursors reads a page whose cursors are opaque.
-func (c *Call) cursors(deflt int) (page.Page, error) {
-	q := c.Query()
-	p := page.Page{Limit: deflt, After: q.Get("after"), Before: q.Get("before")}
-	if q.Has("limit") {
-		n, err := strconv.Atoi(q.Get("limit"))
-		if err != nil || n < 1 || n > 100 {
-			return p, fault.Invalidf("limit", "The `limit` parameter must be a number from 1 to 100.")
-		}
-		p.Limit = n
-	}
-	if q.Has("after") && q.Has("before") {
-		return p, fault.Invalidf("after", "The `after` and `before` parameters cannot be used together.")
-	}
-	for _, name := range [...]string{"after", "before"} {
-		if q.Has(name) && q.Get(name) == "" {
-			return p, fault.Invalidf(name, "The `%s` parameter must be the id of an item: the pagination cursor is invalid.",
-				name)
-		}
-	}
-	return p, nil
 }
 
 type clickedLink struct {
@@ -580,21 +556,21 @@ type broadcastRecipientList struct {
 	Next    string                   `json:"next,omitzero" doc:"Given when few of very many recipients are of the type and there may be more: the value of after, or of before, with which to go on."`
 }
 
-func (a *API) listBroadcastRecipients(ctx context.Context, c *Call, _ none) (broadcastRecipientList, error) {
-	var none broadcastRecipientList
+func (a *API) listBroadcastRecipients(ctx context.Context, c *wire.Call, _ wire.None) (broadcastRecipientList, error) {
+	var empty broadcastRecipientList
 	id, err := c.ID("broadcast_id")
 	if err != nil {
-		return none, err
+		return empty, err
 	}
-	p, err := c.cursors(20)
+	p, err := c.OpaquePage(20)
 	if err != nil {
-		return none, err
+		return empty, err
 	}
 	q := c.Query()
 	kind := broadcasts.RecipientType(q.Get("type"))
 	all, more, next, err := a.Services.Broadcasts.Recipients(ctx, c.TeamID, id, broadcasts.RecipientQuery{Type: kind,
 		BounceType: q.Get("bounce_type"), Email: q.Get("email")}, p)
-	l := listOf(all, more, func(r broadcasts.Recipient) broadcastRecipientItem {
+	l := wire.ListOf(all, more, func(r broadcasts.Recipient) broadcastRecipientItem {
 		i := broadcastRecipientItem{ID: r.Cursor(), Email: r.Address, EmailID: orNull(r.EmailID), Variant: r.Variant,
 			State: r.State, Reason: orNull(r.Reason)}
 		if !r.Deleted {
@@ -623,18 +599,18 @@ type broadcastLinkItem struct {
 	UniqueClicks int    `json:"unique_clicks" doc:"How many recipients followed it."`
 }
 
-func (a *API) listBroadcastLinks(ctx context.Context, c *Call, _ none) (list[broadcastLinkItem], error) {
-	var none list[broadcastLinkItem]
+func (a *API) listBroadcastLinks(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[broadcastLinkItem], error) {
+	var empty wire.List[broadcastLinkItem]
 	id, err := c.ID("broadcast_id")
 	if err != nil {
-		return none, err
+		return empty, err
 	}
-	p, err := c.cursors(20)
+	p, err := c.OpaquePage(20)
 	if err != nil {
-		return none, err
+		return empty, err
 	}
 	all, more, err := a.Services.Broadcasts.Links(ctx, c.TeamID, id, p)
-	return listOf(all, more, func(l broadcasts.Link) broadcastLinkItem {
+	return wire.ListOf(all, more, func(l broadcasts.Link) broadcastLinkItem {
 		return broadcastLinkItem{l.Cursor(), l.URL, l.Clicks, l.Recipients}
 	}), err
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/sending/domains"
@@ -16,22 +17,22 @@ import (
 
 // checkEmailIn is a draft, with the fields of sendEmailIn, or the id of a sent email.
 type checkEmailIn struct {
-	EmailID     string                             `json:"email_id,omitzero" format:"uuid" doc:"Of a sent email, instead of a draft; takes a key that may read emails."`
-	From        string                             `json:"from,omitzero" doc:"The sender: email@example.com or Name <email@example.com>."`
-	To          texts[maxRecipients]               `json:"to,omitzero" doc:"At most 50; may be left out."`
-	Cc          texts[maxRecipients]               `json:"cc,omitzero" doc:"At most 50."`
-	Bcc         texts[maxRecipients]               `json:"bcc,omitzero" doc:"At most 50."`
-	ReplyTo     texts[maxRecipients]               `json:"reply_to,omitzero"`
-	ReplyToOld  texts[maxRecipients]               `json:"replyTo,omitzero" doc:"Older name of reply_to."`
-	Subject     string                             `json:"subject,omitzero" maxLength:"998"`
-	HTML        *string                            `json:"html,omitzero"`
-	Text        *string                            `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
-	Template    *templateIn                        `json:"template,omitzero"`
-	Headers     fields                             `json:"headers,omitzero" doc:"Custom header fields."`
-	Attachments many[attachmentIn, maxAttachments] `json:"attachments,omitzero" doc:"40 MB in all, encoded. None is stored or fetched."`
-	Tags        many[tagIn, maxTags]               `json:"tags,omitzero"`
-	ScheduledAt string                             `json:"scheduled_at,omitzero"`
-	TopicID     topicRef                           `json:"topic_id,omitzero"`
+	EmailID     string                                   `json:"email_id,omitzero" format:"uuid" doc:"Of a sent email, instead of a draft; takes a key that may read emails."`
+	From        string                                   `json:"from,omitzero" doc:"The sender: email@example.com or Name <email@example.com>."`
+	To          wire.Strings[maxRecipients]              `json:"to,omitzero" doc:"At most 50; may be left out."`
+	Cc          wire.Strings[maxRecipients]              `json:"cc,omitzero" doc:"At most 50."`
+	Bcc         wire.Strings[maxRecipients]              `json:"bcc,omitzero" doc:"At most 50."`
+	ReplyTo     wire.Strings[maxRecipients]              `json:"reply_to,omitzero"`
+	ReplyToOld  wire.Strings[maxRecipients]              `json:"replyTo,omitzero" doc:"Older name of reply_to."`
+	Subject     string                                   `json:"subject,omitzero" maxLength:"998"`
+	HTML        *string                                  `json:"html,omitzero"`
+	Text        *string                                  `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
+	Template    *templateIn                              `json:"template,omitzero"`
+	Headers     headerFields                             `json:"headers,omitzero" doc:"Custom header fields."`
+	Attachments wire.Array[attachmentIn, maxAttachments] `json:"attachments,omitzero" doc:"40 MB in all, encoded. None is stored or fetched."`
+	Tags        wire.Array[tagIn, maxTags]               `json:"tags,omitzero"`
+	ScheduledAt string                                   `json:"scheduled_at,omitzero"`
+	TopicID     topicRef                                 `json:"topic_id,omitzero"`
 }
 
 func (in *checkEmailIn) draft() *sendEmailIn {
@@ -55,7 +56,7 @@ type emailChecksWire struct {
 }
 
 // checkEmail checks a draft, of which nothing is sent or stored, or a sent email.
-func (a *API) checkEmail(ctx context.Context, c *Call, in checkEmailIn) (emailChecksWire, error) {
+func (a *API) checkEmail(ctx context.Context, c *wire.Call, in checkEmailIn) (emailChecksWire, error) {
 	if in.EmailID == "" {
 		p, err := a.Services.Emails.PreviewDraft(ctx, c.TeamID, in.draft().send())
 		if err != nil {
@@ -78,13 +79,13 @@ func (a *API) checkEmail(ctx context.Context, c *Call, in checkEmailIn) (emailCh
 
 // checkTemplateIn says how a template is filled for its checks.
 type checkTemplateIn struct {
-	Variables named[scalarValue, maxVariables] `json:"variables,omitzero" doc:"As for sending."`
-	Version   string                           `json:"version,omitzero" doc:"published, draft for the newest, or the id or number of a version." default:"published"`
-	From      string                           `json:"from,omitzero" doc:"The sender, if not the template's."`
+	Variables wire.Object[scalarValue, maxVariables] `json:"variables,omitzero" doc:"As for sending."`
+	Version   string                                 `json:"version,omitzero" doc:"published, draft for the newest, or the id or number of a version." default:"published"`
+	From      string                                 `json:"from,omitzero" doc:"The sender, if not the template's."`
 }
 
 // checkTemplate checks an email that would be sent with a template.
-func (a *API) checkTemplate(ctx context.Context, c *Call, in checkTemplateIn) (emailChecksWire, error) {
+func (a *API) checkTemplate(ctx context.Context, c *wire.Call, in checkTemplateIn) (emailChecksWire, error) {
 	filling := templates.RenderOptions{Version: in.Version, Variables: valuesOf(in.Variables), From: in.From,
 		UnsubscribeURL: a.Services.Emails.ExampleUnsubscribeURL()}
 	r, err := a.Services.Templates.Render(ctx, c.TeamID, c.Param("template"), filling)
@@ -101,7 +102,7 @@ func (a *API) checkTemplate(ctx context.Context, c *Call, in checkTemplateIn) (e
 	return a.check(ctx, c, p, "")
 }
 
-func (a *API) getEmailChecks(ctx context.Context, c *Call, _ none) (emailChecksWire, error) {
+func (a *API) getEmailChecks(ctx context.Context, c *wire.Call, _ wire.None) (emailChecksWire, error) {
 	emailID, err := c.ID("email_id")
 	if err != nil {
 		return emailChecksWire{}, err
@@ -109,10 +110,10 @@ func (a *API) getEmailChecks(ctx context.Context, c *Call, _ none) (emailChecksW
 	return a.checkSent(ctx, c, emailID)
 }
 
-func (a *API) checkSent(ctx context.Context, c *Call, emailID string) (emailChecksWire, error) {
+func (a *API) checkSent(ctx context.Context, c *wire.Call, emailID string) (emailChecksWire, error) {
 	size, err := a.Services.Emails.TextSize(ctx, c.TeamID, emailID)
-	if err == nil && size > answerIsLarge { // the texts are in memory while DNS is asked
-		err = c.reserve(ctx, size)
+	if err == nil && size > wire.LargeResponse { // the texts are in memory while DNS is asked
+		err = c.ReserveMemory(ctx, size)
 	}
 	if err != nil {
 		return emailChecksWire{}, err
@@ -125,7 +126,7 @@ func (a *API) checkSent(ctx context.Context, c *Call, emailID string) (emailChec
 }
 
 // check makes all checks of an email that the actor's team sends; emailID is "" for one that is not sent yet.
-func (a *API) check(ctx context.Context, c *Call, p emails.Preview, emailID string) (emailChecksWire, error) {
+func (a *API) check(ctx context.Context, c *wire.Call, p emails.Preview, emailID string) (emailChecksWire, error) {
 	from, err := a.checkedSender(ctx, c, p.From.Domain)
 	if err != nil {
 		return emailChecksWire{}, err
@@ -142,7 +143,7 @@ func (a *API) check(ctx context.Context, c *Call, p emails.Preview, emailID stri
 
 // checkedSender returns what is known of a domain as the sender of the actor's team. A domain that cannot send is no
 // error: the checks say so.
-func (a *API) checkedSender(ctx context.Context, c *Call, name string) (s preflight.Sender, err error) {
+func (a *API) checkedSender(ctx context.Context, c *wire.Call, name string) (s preflight.Sender, err error) {
 	sender, err := a.Services.Domains.Sender(ctx, c.TeamID, name)
 	switch {
 	case fault.Ours(err):

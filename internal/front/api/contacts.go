@@ -12,6 +12,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/message"
@@ -34,7 +35,7 @@ func (s *segmentRef) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-func (*segmentRef) elements() []reflect.Type { return nil }
+func (*segmentRef) ElementTypes() []reflect.Type { return nil }
 
 // Schema describes both forms in the document.
 func (segmentRef) Schema(huma.Registry) *huma.Schema {
@@ -54,13 +55,13 @@ func (t *topicRef) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		return err
 	}
 	if given && *t == "" {
-		field := fieldName(d.StackPointer())
+		field := wire.FieldName(d)
 		return fault.Invalidf(field, "The `%s` field is empty. Give the id of a topic, or leave it out.", field)
 	}
 	return nil
 }
 
-func (*topicRef) elements() []reflect.Type { return nil }
+func (*topicRef) ElementTypes() []reflect.Type { return nil }
 
 // Schema describes the id in the document.
 func (topicRef) Schema(huma.Registry) *huma.Schema {
@@ -81,14 +82,14 @@ func choices(in []subscriptionWire) []contacts.Choice {
 }
 
 type createContactIn struct {
-	Email        string                            `json:"email" doc:"If there is a contact with the address, it is changed."`
-	FirstName    *string                           `json:"first_name,omitzero" maxLength:"255"`
-	LastName     *string                           `json:"last_name,omitzero" maxLength:"255"`
-	Unsubscribed *bool                             `json:"unsubscribed,omitzero" doc:"From all broadcasts and automations, and from emails with a topic."`
-	Properties   named[scalarValue, maxProperties] `json:"properties,omitzero" doc:"Values by the keys of contact properties; null removes a value."`
-	Segments     many[segmentRef, maxSegments]     `json:"segments,omitzero" doc:"To which the contact is added."`
-	Topics       many[subscriptionWire, maxTopics] `json:"topics,omitzero" doc:"What the contact is subscribed to."`
-	AudienceID   string                            `json:"audience_id,omitzero" doc:"Deprecated: a segment to which the contact is added." format:"uuid"`
+	Email        string                                  `json:"email" doc:"If there is a contact with the address, it is changed."`
+	FirstName    *string                                 `json:"first_name,omitzero" maxLength:"255"`
+	LastName     *string                                 `json:"last_name,omitzero" maxLength:"255"`
+	Unsubscribed *bool                                   `json:"unsubscribed,omitzero" doc:"From all broadcasts and automations, and from emails with a topic."`
+	Properties   wire.Object[scalarValue, maxProperties] `json:"properties,omitzero" doc:"Values by the keys of contact properties; null removes a value."`
+	Segments     wire.Array[segmentRef, maxSegments]     `json:"segments,omitzero" doc:"To which the contact is added."`
+	Topics       wire.Array[subscriptionWire, maxTopics] `json:"topics,omitzero" doc:"What the contact is subscribed to."`
+	AudienceID   string                                  `json:"audience_id,omitzero" doc:"Deprecated: a segment to which the contact is added." format:"uuid"`
 }
 
 func (in *createContactIn) change() contacts.Change {
@@ -112,26 +113,18 @@ func propertyValues(in map[string]scalarValue) map[string]scalar.Value {
 }
 
 type updateContactIn struct {
-	Email        *string                           `json:"email,omitzero" nullable:"false" doc:"A new address, if the contact is named by its id; otherwise its present one."`
-	FirstName    opt[string]                       `json:"first_name,omitzero" doc:"Null removes it." maxLength:"255"`
-	LastName     opt[string]                       `json:"last_name,omitzero" doc:"Null removes it." maxLength:"255"`
-	Unsubscribed *bool                             `json:"unsubscribed,omitzero" doc:"From all broadcasts and automations, and from emails with a topic."`
-	Properties   named[scalarValue, maxProperties] `json:"properties,omitzero" doc:"Values by the keys of contact properties; null removes a value, and others stay."`
-	Segments     elsewhere                         `json:"segments,omitzero" hidden:"true"`
-	Topics       elsewhere                         `json:"topics,omitzero" hidden:"true"`
-}
-
-// orClear returns the text to write: an empty one for null, and nil if the field is absent.
-func (o *opt[T]) orClear() *T {
-	if o.given && o.value == nil {
-		return new(T)
-	}
-	return o.value
+	Email        *string                                 `json:"email,omitzero" nullable:"false" doc:"A new address, if the contact is named by its id; otherwise its present one."`
+	FirstName    wire.Optional[string]                   `json:"first_name,omitzero" doc:"Null removes it." maxLength:"255"`
+	LastName     wire.Optional[string]                   `json:"last_name,omitzero" doc:"Null removes it." maxLength:"255"`
+	Unsubscribed *bool                                   `json:"unsubscribed,omitzero" doc:"From all broadcasts and automations, and from emails with a topic."`
+	Properties   wire.Object[scalarValue, maxProperties] `json:"properties,omitzero" doc:"Values by the keys of contact properties; null removes a value, and others stay."`
+	Segments     wire.ReadOnly                           `json:"segments,omitzero" hidden:"true"`
+	Topics       wire.ReadOnly                           `json:"topics,omitzero" hidden:"true"`
 }
 
 // change returns the change of a contact that is named by its id or its address.
 func (in *updateContactIn) change(name string) (contacts.Change, error) {
-	c := contacts.Change{FirstName: in.FirstName.orClear(), LastName: in.LastName.orClear(),
+	c := contacts.Change{FirstName: in.FirstName.Replacement(), LastName: in.LastName.Replacement(),
 		Unsubscribed: in.Unsubscribed, Properties: propertyValues(in.Properties)}
 	switch {
 	case in.Email == nil:
@@ -142,8 +135,8 @@ func (in *updateContactIn) change(name string) (contacts.Change, error) {
 			"its id to change its address.")
 	}
 	return c, cmp.Or(
-		in.Segments.refuse("segments", "Add and remove a contact with /contacts/{contact}/segments/{segment_id}."),
-		in.Topics.refuse("topics", "Change them with PATCH /contacts/{contact}/topics."))
+		in.Segments.Refuse("segments", "Add and remove a contact with /contacts/{contact}/segments/{segment_id}."),
+		in.Topics.Refuse("topics", "Change them with PATCH /contacts/{contact}/topics."))
 }
 
 // repeats reports whether an address is the one by which a contact is named in the path. What is no address there is left
@@ -159,7 +152,7 @@ func repeats(address, name string) bool {
 
 // contactTopicsIn is a list of subscriptions, or an object that has it.
 type contactTopicsIn struct {
-	topics many[subscriptionWire, maxTopics]
+	topics wire.Array[subscriptionWire, maxTopics]
 }
 
 // UnmarshalJSONFrom reads either form.
@@ -168,20 +161,20 @@ func (in *contactTopicsIn) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		return json.UnmarshalDecode(d, &in.topics)
 	}
 	var object struct {
-		Topics many[subscriptionWire, maxTopics] `json:"topics"`
+		Topics wire.Array[subscriptionWire, maxTopics] `json:"topics"`
 	}
 	err := json.UnmarshalDecode(d, &object)
 	in.topics = object.Topics
 	return err
 }
 
-func (*contactTopicsIn) elements() []reflect.Type {
+func (*contactTopicsIn) ElementTypes() []reflect.Type {
 	return []reflect.Type{reflect.TypeFor[subscriptionWire]()}
 }
 
 // Schema describes both forms in the document.
 func (contactTopicsIn) Schema(r huma.Registry) *huma.Schema {
-	topics := many[subscriptionWire, maxTopics]{}.Schema(r)
+	topics := wire.Array[subscriptionWire, maxTopics]{}.Schema(r)
 	return &huma.Schema{OneOf: []*huma.Schema{topics,
 		{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"topics": topics}, Required: []string{"topics"}}}}
 }
@@ -199,16 +192,16 @@ type contactWire struct {
 
 // ContactItem is a contact in a list. It is exported because Huma overlooks the fields of embedded types that are not.
 type ContactItem struct {
-	ID           string  `json:"id"`
-	Email        string  `json:"email"`
-	FirstName    *string `json:"first_name"`
-	LastName     *string `json:"last_name"`
-	CreatedAt    dbTime  `json:"created_at"`
-	Unsubscribed bool    `json:"unsubscribed"`
+	ID           string      `json:"id"`
+	Email        string      `json:"email"`
+	FirstName    *string     `json:"first_name"`
+	LastName     *string     `json:"last_name"`
+	CreatedAt    wire.DBTime `json:"created_at"`
+	Unsubscribed bool        `json:"unsubscribed"`
 }
 
 func contactToItem(c contacts.Contact) ContactItem {
-	return ContactItem{c.ID, c.Address, orNull(c.FirstName), orNull(c.LastName), dbTime(c.CreatedAt), c.Unsubscribed}
+	return ContactItem{c.ID, c.Address, orNull(c.FirstName), orNull(c.LastName), wire.DBTime(c.CreatedAt), c.Unsubscribed}
 }
 
 type contactGone struct {
@@ -218,7 +211,7 @@ type contactGone struct {
 	Deleted bool   `json:"deleted"`
 }
 
-func (a *API) createContact(ctx context.Context, c *Call, in createContactIn) (ref, error) {
+func (a *API) createContact(ctx context.Context, c *wire.Call, in createContactIn) (ref, error) {
 	if in.AudienceID != "" {
 		if _, err := a.Services.Contacts.Segment(ctx, c.TeamID, in.AudienceID); fault.KindOf(err) == fault.NotFound {
 			return ref{}, fault.Invalidf("audience_id", "The `audience_id` field names no segment of this team.")
@@ -228,24 +221,24 @@ func (a *API) createContact(ctx context.Context, c *Call, in createContactIn) (r
 	return ref{"contact", at.ID}, err
 }
 
-func (a *API) listContacts(ctx context.Context, c *Call, _ none) (list[ContactItem], error) {
+func (a *API) listContacts(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[ContactItem], error) {
 	segmentID := c.Query().Get("segment_id")
 	if c.Query().Has("segment_id") && !id.Valid(segmentID) {
-		return list[ContactItem]{}, fault.New(fault.BadID, "segment_id", "The `segment_id` must be a valid UUID.")
+		return wire.List[ContactItem]{}, fault.New(fault.BadID, "segment_id", "The `segment_id` must be a valid UUID.")
 	}
 	return a.contactsIn(ctx, c, segmentID)
 }
 
 // contactsIn returns a page of the contacts of a segment, or of all when segmentID is "".
-func (a *API) contactsIn(ctx context.Context, c *Call, segmentID string) (list[ContactItem], error) {
+func (a *API) contactsIn(ctx context.Context, c *wire.Call, segmentID string) (wire.List[ContactItem], error) {
 	p, err := c.Page(0)
 	if err != nil {
-		return list[ContactItem]{}, err
+		return wire.List[ContactItem]{}, err
 	}
 	read := func(p page.Page) ([]contacts.Contact, bool, error) {
 		return a.Services.Contacts.List(ctx, c.TeamID, segmentID, p)
 	}
-	return wholeList(p, read, func(c contacts.Contact) string { return c.ID }, contactToItem)
+	return wire.FullList(p, read, func(c contacts.Contact) string { return c.ID }, contactToItem)
 }
 
 func memberToWire(m contacts.Member) contactWire {
@@ -256,12 +249,12 @@ func memberToWire(m contacts.Member) contactWire {
 	return w
 }
 
-func (a *API) getContact(ctx context.Context, c *Call, _ none) (contactWire, error) {
+func (a *API) getContact(ctx context.Context, c *wire.Call, _ wire.None) (contactWire, error) {
 	m, err := a.Services.Contacts.Member(ctx, c.TeamID, "", c.Param("contact"))
 	return memberToWire(m), err
 }
 
-func (a *API) updateContact(ctx context.Context, c *Call, in updateContactIn) (ref, error) {
+func (a *API) updateContact(ctx context.Context, c *wire.Call, in updateContactIn) (ref, error) {
 	name := c.Param("contact")
 	change, err := in.change(name)
 	if err != nil {
@@ -271,7 +264,7 @@ func (a *API) updateContact(ctx context.Context, c *Call, in updateContactIn) (r
 	return ref{"contact", at.ID}, err
 }
 
-func (a *API) deleteContact(ctx context.Context, c *Call, _ none) (contactGone, error) {
+func (a *API) deleteContact(ctx context.Context, c *wire.Call, _ wire.None) (contactGone, error) {
 	at, err := a.Services.Contacts.Delete(ctx, c.TeamID, c.Param("contact"))
 	return contactGone{"contact", at.ID, at.ID, true}, err
 }
@@ -285,18 +278,18 @@ type contactSegmentWire struct {
 	Deleted   bool   `json:"deleted,omitzero"`
 }
 
-func (a *API) listContactSegments(ctx context.Context, c *Call, _ none) (list[SegmentItem], error) {
+func (a *API) listContactSegments(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[SegmentItem], error) {
 	p, err := c.Page(20)
 	if err != nil {
-		return list[SegmentItem]{}, err
+		return wire.List[SegmentItem]{}, err
 	}
 	all, more, err := a.Services.Contacts.SegmentsOf(ctx, c.TeamID, c.Param("contact"), p)
-	return listOf(all, more, func(m contacts.Membership) SegmentItem {
-		return SegmentItem{m.ID, m.Name, dbTime(m.Since)}
+	return wire.ListOf(all, more, func(m contacts.Membership) SegmentItem {
+		return SegmentItem{m.ID, m.Name, wire.DBTime(m.Since)}
 	}), err
 }
 
-func (a *API) addContactSegment(ctx context.Context, c *Call, _ none) (contactSegmentWire, error) {
+func (a *API) addContactSegment(ctx context.Context, c *wire.Call, _ wire.None) (contactSegmentWire, error) {
 	segmentID, err := c.ID("segment_id")
 	if err != nil {
 		return contactSegmentWire{}, err
@@ -305,7 +298,7 @@ func (a *API) addContactSegment(ctx context.Context, c *Call, _ none) (contactSe
 	return contactSegmentWire{Object: "contact_segment", ID: segmentID, ContactID: at.ID, SegmentID: segmentID}, err
 }
 
-func (a *API) removeContactSegment(ctx context.Context, c *Call, _ none) (contactSegmentWire, error) {
+func (a *API) removeContactSegment(ctx context.Context, c *wire.Call, _ wire.None) (contactSegmentWire, error) {
 	segmentID, err := c.ID("segment_id")
 	if err != nil {
 		return contactSegmentWire{}, err
@@ -321,13 +314,13 @@ type contactTopicItem struct {
 	Subscription string `json:"subscription" enum:"opt_in,opt_out" doc:"What the contact chose, or the topic's default."`
 }
 
-func (a *API) listContactTopics(ctx context.Context, c *Call, _ none) (list[contactTopicItem], error) {
+func (a *API) listContactTopics(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[contactTopicItem], error) {
 	p, err := c.Page(20)
 	if err != nil {
-		return list[contactTopicItem]{}, err
+		return wire.List[contactTopicItem]{}, err
 	}
 	all, more, err := a.Services.Contacts.ListSubscriptions(ctx, c.TeamID, c.Param("contact"), p)
-	return listOf(all, more, func(s contacts.TopicSubscription) contactTopicItem {
+	return wire.ListOf(all, more, func(s contacts.TopicSubscription) contactTopicItem {
 		return contactTopicItem{s.ID, s.Name, s.Description, string(s.Subscription)}
 	}), err
 }
@@ -339,7 +332,7 @@ type contactTopicsWire struct {
 	Topics    []subscriptionWire `json:"topics" doc:"Those that were given."`
 }
 
-func (a *API) updateContactTopics(ctx context.Context, c *Call, in contactTopicsIn) (contactTopicsWire, error) {
+func (a *API) updateContactTopics(ctx context.Context, c *wire.Call, in contactTopicsIn) (contactTopicsWire, error) {
 	if in.topics == nil {
 		return contactTopicsWire{}, fault.MissingField("topics")
 	}

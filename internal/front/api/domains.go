@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
@@ -32,9 +33,9 @@ type updateDomainIn struct {
 	Capabilities      capabilitiesIn `json:"capabilities,omitzero"`
 	TrackingSubdomain *string        `json:"tracking_subdomain,omitzero" maxLength:"63"`
 
-	Name       fixed[string] `json:"name,omitzero" hidden:"true"`
-	Region     fixed[string] `json:"region,omitzero" hidden:"true"`
-	ReturnPath fixed[string] `json:"custom_return_path,omitzero" hidden:"true"`
+	Name       wire.Immutable[string] `json:"name,omitzero" hidden:"true"`
+	Region     wire.Immutable[string] `json:"region,omitzero" hidden:"true"`
+	ReturnPath wire.Immutable[string] `json:"custom_return_path,omitzero" hidden:"true"`
 }
 
 type capabilitiesWire struct {
@@ -58,7 +59,7 @@ type DomainItem struct {
 	ID            string           `json:"id"`
 	Name          string           `json:"name"`
 	Status        string           `json:"status" enum:"not_started,pending,verified,failed,partially_verified,partially_failed"`
-	CreatedAt     dbTime           `json:"created_at"`
+	CreatedAt     wire.DBTime      `json:"created_at"`
 	Region        string           `json:"region"`
 	OpenTracking  bool             `json:"open_tracking"`
 	ClickTracking bool             `json:"click_tracking"`
@@ -81,7 +82,7 @@ func onOff(b bool) string {
 }
 
 func domainToItem(d domains.Domain) DomainItem {
-	return DomainItem{d.ID, d.Name, string(d.Status), dbTime(d.CreatedAt), d.Region, d.OpenTracking, d.ClickTracking,
+	return DomainItem{d.ID, d.Name, string(d.Status), wire.DBTime(d.CreatedAt), d.Region, d.OpenTracking, d.ClickTracking,
 		capabilitiesWire{onOff(d.Sending), onOff(d.Receiving)}}
 }
 
@@ -120,7 +121,7 @@ func (in *createDomainIn) domain() (domains.NewDomain, error) {
 		TLS:               in.TLS, OpenTracking: in.OpenTracking, ClickTracking: in.ClickTracking, Capabilities: c}, err
 }
 
-func (a *API) createDomain(ctx context.Context, c *Call, in createDomainIn) (domainWire, error) {
+func (a *API) createDomain(ctx context.Context, c *wire.Call, in createDomainIn) (domainWire, error) {
 	n, err := in.domain()
 	if err != nil {
 		return domainWire{}, err
@@ -129,16 +130,16 @@ func (a *API) createDomain(ctx context.Context, c *Call, in createDomainIn) (dom
 	return a.domainToWire(d), err
 }
 
-func (a *API) listDomains(ctx context.Context, c *Call, _ none) (list[DomainItem], error) {
+func (a *API) listDomains(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[DomainItem], error) {
 	p, err := c.Page(0)
 	if err != nil {
-		return list[DomainItem]{}, err
+		return wire.List[DomainItem]{}, err
 	}
 	read := func(p page.Page) ([]domains.Domain, bool, error) { return a.Services.Domains.List(ctx, c.TeamID, p) }
-	return wholeList(p, read, func(d domains.Domain) string { return d.ID }, domainToItem)
+	return wire.FullList(p, read, func(d domains.Domain) string { return d.ID }, domainToItem)
 }
 
-func (a *API) getDomain(ctx context.Context, c *Call, _ none) (domainWire, error) {
+func (a *API) getDomain(ctx context.Context, c *wire.Call, _ wire.None) (domainWire, error) {
 	id, err := c.ID("domain_id")
 	if err != nil {
 		return domainWire{}, err
@@ -147,7 +148,7 @@ func (a *API) getDomain(ctx context.Context, c *Call, _ none) (domainWire, error
 	return a.domainToWire(d), err
 }
 
-func (a *API) updateDomain(ctx context.Context, c *Call, in updateDomainIn) (ref, error) {
+func (a *API) updateDomain(ctx context.Context, c *wire.Call, in updateDomainIn) (ref, error) {
 	id, err := c.ID("domain_id")
 	if err != nil {
 		return ref{}, err
@@ -156,11 +157,11 @@ func (a *API) updateDomain(ctx context.Context, c *Call, in updateDomainIn) (ref
 	if err != nil {
 		return ref{}, err
 	}
-	if in.Name.given() || in.Region.given() || in.ReturnPath.given() {
+	if in.Name.Given() || in.Region.Given() || in.ReturnPath.Given() {
 		d, err := a.Services.Domains.Get(ctx, c.TeamID, id)
 		if err == nil {
-			err = cmp.Or(in.Name.is("name", d.Name), in.Region.is("region", d.Region),
-				in.ReturnPath.is("custom_return_path", d.ReturnPath))
+			err = cmp.Or(in.Name.MustEqual("name", d.Name), in.Region.MustEqual("region", d.Region),
+				in.ReturnPath.MustEqual("custom_return_path", d.ReturnPath))
 		}
 		if err != nil {
 			return ref{}, err
@@ -170,7 +171,7 @@ func (a *API) updateDomain(ctx context.Context, c *Call, in updateDomainIn) (ref
 		ClickTracking: in.ClickTracking, TLS: in.TLS, TrackingSubdomain: in.TrackingSubdomain, Capabilities: caps})
 }
 
-func (a *API) deleteDomain(ctx context.Context, c *Call, _ none) (gone, error) {
+func (a *API) deleteDomain(ctx context.Context, c *wire.Call, _ wire.None) (gone, error) {
 	id, err := c.ID("domain_id")
 	if err != nil {
 		return gone{}, err
@@ -178,7 +179,7 @@ func (a *API) deleteDomain(ctx context.Context, c *Call, _ none) (gone, error) {
 	return gone{"domain", id, true}, a.Services.Domains.Delete(ctx, c.TeamID, id)
 }
 
-func (a *API) verifyDomain(ctx context.Context, c *Call, _ none) (ref, error) {
+func (a *API) verifyDomain(ctx context.Context, c *wire.Call, _ wire.None) (ref, error) {
 	id, err := c.ID("domain_id")
 	if err != nil {
 		return ref{}, err
@@ -203,18 +204,18 @@ type claimWire struct {
 	Record        claimRecord `json:"record"`
 	BlockedReason *string     `json:"blocked_reason"`
 	FailureReason *string     `json:"failure_reason"`
-	CreatedAt     dbTime      `json:"created_at"`
-	ExpiresAt     dbTime      `json:"expires_at"`
+	CreatedAt     wire.DBTime `json:"created_at"`
+	ExpiresAt     wire.DBTime `json:"expires_at"`
 }
 
 func claimToWire(c domains.Claim) claimWire {
 	return claimWire{"domain_claim", c.ID, c.Name, string(c.Status), orNull(c.DomainID), orNull(c.Region),
 		claimRecord{"TXT", c.Name, c.RecordValue(), "Auto"}, orNull(c.BlockedReason), orNull(c.FailureReason),
-		dbTime(c.CreatedAt),
-		dbTime(c.ExpiresAt)}
+		wire.DBTime(c.CreatedAt),
+		wire.DBTime(c.ExpiresAt)}
 }
 
-func (a *API) claimDomain(ctx context.Context, c *Call, in createDomainIn) (claimWire, error) {
+func (a *API) claimDomain(ctx context.Context, c *wire.Call, in createDomainIn) (claimWire, error) {
 	n, err := in.domain()
 	if err != nil {
 		return claimWire{}, err
@@ -226,7 +227,7 @@ func (a *API) claimDomain(ctx context.Context, c *Call, in createDomainIn) (clai
 	return claimToWire(claim), err
 }
 
-func (a *API) getClaim(ctx context.Context, c *Call, _ none) (claimWire, error) {
+func (a *API) getClaim(ctx context.Context, c *wire.Call, _ wire.None) (claimWire, error) {
 	id, err := c.ID("domain_id")
 	if err != nil {
 		return claimWire{}, err
@@ -235,7 +236,7 @@ func (a *API) getClaim(ctx context.Context, c *Call, _ none) (claimWire, error) 
 	return claimToWire(claim), err
 }
 
-func (a *API) verifyClaim(ctx context.Context, c *Call, _ none) (claimWire, error) {
+func (a *API) verifyClaim(ctx context.Context, c *wire.Call, _ wire.None) (claimWire, error) {
 	id, err := c.ID("domain_id")
 	if err != nil {
 		return claimWire{}, err

@@ -387,10 +387,10 @@ func TestAliasesCanBeTurnedOff(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Options{NoAliases: true})
 		for _, o := range (&API{}).operations() {
-			path := pathParam.ReplaceAllString(o.path, "0190a5e0-0000-7000-8000-000000000000")
-			w := f.do(t, o.method+" "+path)
-			if there := w.Code != 405 && !strings.Contains(w.Body.String(), "endpoint does not exist"); there == o.isAlias() {
-				t.Errorf("%s %s: %d, an alias: %v", o.method, o.path, w.Code, o.isAlias())
+			path := pathParam.ReplaceAllString(o.Path, "0190a5e0-0000-7000-8000-000000000000")
+			w := f.do(t, o.Method+" "+path)
+			if there := w.Code != 405 && !strings.Contains(w.Body.String(), "endpoint does not exist"); there == o.IsAlias() {
+				t.Errorf("%s %s: %d, an alias: %v", o.Method, o.Path, w.Code, o.IsAlias())
 			}
 		}
 	})

@@ -13,16 +13,17 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// fields is an object of header fields.
-type fields []message.Field
+// headerFields are the custom header fields of an email, as an object in JSON.
+type headerFields []message.Field
 
 // UnmarshalJSONFrom reads the fields in the order of the object.
-func (f *fields) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+func (f *headerFields) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	*f = (*f)[:0]
 	if d.PeekKind() == 'n' {
 		return d.SkipValue()
@@ -35,14 +36,14 @@ func (f *fields) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	}
 	for n := 0; d.PeekKind() != '}'; n++ {
 		if n == emails.MaxHeaders {
-			return tooMany(d, n)
+			return wire.TooManyItems(d, n)
 		}
 		name, err := d.ReadToken()
 		if err != nil {
 			return err
 		}
 		key := name.String()
-		if len(key) > pointerMax {
+		if len(key) > wire.MaxNameBytes {
 			return fault.Invalidf("headers", "The `headers` field has a name of %d octets, which is too long.", len(key))
 		}
 		switch d.PeekKind() {
@@ -57,7 +58,7 @@ func (f *fields) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 				return err
 			}
 		default:
-			field := fieldName(d.StackPointer())
+			field := wire.FieldName(d)
 			return fault.Invalidf(field, "The value of a header must be a string (`%s`).", field)
 		}
 	}
@@ -66,20 +67,20 @@ func (f *fields) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 }
 
 // Schema describes the object in the document.
-func (fields) Schema(huma.Registry) *huma.Schema {
+func (headerFields) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, MaxProperties: new(emails.MaxHeaders),
 		AdditionalProperties: &huma.Schema{Type: huma.TypeString}}
 }
 
-func (*fields) elements() []reflect.Type { return nil }
+func (*headerFields) ElementTypes() []reflect.Type { return nil }
 
 type attachmentIn struct {
-	Content         content `json:"content,omitzero" doc:"The file; either this or path."`
-	Path            string  `json:"path,omitzero" doc:"Address from which the file is fetched once the email is accepted."`
-	Filename        string  `json:"filename,omitzero"`
-	ContentType     string  `json:"content_type,omitzero" doc:"Media type; by the filename when not given."`
-	ContentID       string  `json:"content_id,omitzero" doc:"Makes the file inline: the HTML shows it as cid:<content_id>." maxLength:"127"`
-	InlineContentID string  `json:"inline_content_id,omitzero" doc:"Older name of content_id."`
+	Content         wire.FileContent `json:"content,omitzero" doc:"The file; either this or path."`
+	Path            string           `json:"path,omitzero" doc:"Address from which the file is fetched once the email is accepted."`
+	Filename        string           `json:"filename,omitzero"`
+	ContentType     string           `json:"content_type,omitzero" doc:"Media type; by the filename when not given."`
+	ContentID       string           `json:"content_id,omitzero" doc:"Makes the file inline: the HTML shows it as cid:<content_id>." maxLength:"127"`
+	InlineContentID string           `json:"inline_content_id,omitzero" doc:"Older name of content_id."`
 }
 
 type tagIn struct {
@@ -88,26 +89,26 @@ type tagIn struct {
 }
 
 type templateIn struct {
-	ID        string                           `json:"id" doc:"Id or alias of a published template."`
-	Variables named[scalarValue, maxVariables] `json:"variables,omitzero" doc:"A value for each variable without a fallback, and for others. Values of other names are ignored."`
+	ID        string                                 `json:"id" doc:"Id or alias of a published template."`
+	Variables wire.Object[scalarValue, maxVariables] `json:"variables,omitzero" doc:"A value for each variable without a fallback, and for others. Values of other names are ignored."`
 }
 
 type sendEmailIn struct {
-	From        string                             `json:"from,omitzero" doc:"The sender: email@example.com or Name <email@example.com>, at a verified domain. Required unless the template has one."`
-	To          texts[maxRecipients]               `json:"to" doc:"1 to 50 recipients."`
-	Cc          texts[maxRecipients]               `json:"cc,omitzero" doc:"At most 50."`
-	Bcc         texts[maxRecipients]               `json:"bcc,omitzero" doc:"At most 50; they stand in no header."`
-	ReplyTo     texts[maxRecipients]               `json:"reply_to,omitzero"`
-	ReplyToOld  texts[maxRecipients]               `json:"replyTo,omitzero" doc:"Older name of reply_to."`
-	Subject     string                             `json:"subject,omitzero" doc:"Required unless the template has one." maxLength:"998"`
-	HTML        *string                            `json:"html,omitzero"`
-	Text        *string                            `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
-	Template    *templateIn                        `json:"template,omitzero" doc:"In place of html and text. Its sender, subject and addresses for replies count where none are given."`
-	Headers     fields                             `json:"headers,omitzero" doc:"Custom header fields."`
-	Attachments many[attachmentIn, maxAttachments] `json:"attachments,omitzero" doc:"40 MB in all, encoded."`
-	Tags        many[tagIn, maxTags]               `json:"tags,omitzero"`
-	ScheduledAt string                             `json:"scheduled_at,omitzero" doc:"ISO 8601, or a phrase such as \"in 2 hours\" or \"tomorrow at 9am\"; at most 30 days ahead."`
-	TopicID     topicRef                           `json:"topic_id,omitzero" doc:"Only those who want to read about the topic get it, each with a link to unsubscribe by."`
+	From        string                                   `json:"from,omitzero" doc:"The sender: email@example.com or Name <email@example.com>, at a verified domain. Required unless the template has one."`
+	To          wire.Strings[maxRecipients]              `json:"to" doc:"1 to 50 recipients."`
+	Cc          wire.Strings[maxRecipients]              `json:"cc,omitzero" doc:"At most 50."`
+	Bcc         wire.Strings[maxRecipients]              `json:"bcc,omitzero" doc:"At most 50; they stand in no header."`
+	ReplyTo     wire.Strings[maxRecipients]              `json:"reply_to,omitzero"`
+	ReplyToOld  wire.Strings[maxRecipients]              `json:"replyTo,omitzero" doc:"Older name of reply_to."`
+	Subject     string                                   `json:"subject,omitzero" doc:"Required unless the template has one." maxLength:"998"`
+	HTML        *string                                  `json:"html,omitzero"`
+	Text        *string                                  `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
+	Template    *templateIn                              `json:"template,omitzero" doc:"In place of html and text. Its sender, subject and addresses for replies count where none are given."`
+	Headers     headerFields                             `json:"headers,omitzero" doc:"Custom header fields."`
+	Attachments wire.Array[attachmentIn, maxAttachments] `json:"attachments,omitzero" doc:"40 MB in all, encoded."`
+	Tags        wire.Array[tagIn, maxTags]               `json:"tags,omitzero"`
+	ScheduledAt string                                   `json:"scheduled_at,omitzero" doc:"ISO 8601, or a phrase such as \"in 2 hours\" or \"tomorrow at 9am\"; at most 30 days ahead."`
+	TopicID     topicRef                                 `json:"topic_id,omitzero" doc:"Only those who want to read about the topic get it, each with a link to unsubscribe by."`
 }
 
 func (in *sendEmailIn) send() emails.Send {
@@ -130,7 +131,7 @@ func (in *sendEmailIn) send() emails.Send {
 		}
 		cid = strings.TrimSuffix(strings.TrimPrefix(cid, "<"), ">")
 		s.Attachments = append(s.Attachments, emails.Upload{Filename: f.Filename, ContentType: f.ContentType, ContentID: cid,
-			Content: f.Content.bytes, HasContent: f.Content.given, Path: f.Path})
+			Content: f.Content.Bytes, HasContent: f.Content.Given, Path: f.Path})
 	}
 	return s
 }
@@ -139,9 +140,9 @@ type emailID struct {
 	ID string `json:"id"`
 }
 
-func (a *API) sendEmail(ctx context.Context, c *Call, in sendEmailIn) (emailID, error) {
+func (a *API) sendEmail(ctx context.Context, c *wire.Call, in sendEmailIn) (emailID, error) {
 	email := in.send()
-	key, err := c.Idempotency("POST /emails", "", email)
+	key, err := idempotencyOf(c, "POST /emails", "", email)
 	if err != nil {
 		return emailID{}, err
 	}
@@ -212,14 +213,14 @@ func (batchIn) Schema(r huma.Registry) *huma.Schema {
 		Items: r.Schema(reflect.TypeFor[sendEmailIn](), true, "")}
 }
 
-func (*batchIn) elements() []reflect.Type { return []reflect.Type{reflect.TypeFor[sendEmailIn]()} }
+func (*batchIn) ElementTypes() []reflect.Type { return []reflect.Type{reflect.TypeFor[sendEmailIn]()} }
 
 type batchOut struct {
 	Data   []emailID            `json:"data"`
 	Errors *[]emails.BatchError `json:"errors,omitzero" doc:"In a permissive batch: what was not accepted, and why."`
 }
 
-func (a *API) sendBatch(ctx context.Context, c *Call, in batchIn) (batchOut, error) {
+func (a *API) sendBatch(ctx context.Context, c *wire.Call, in batchIn) (batchOut, error) {
 	mode := strings.ToLower(c.Request.Header.Get("X-Batch-Validation"))
 	if !slices.Contains([]string{"", "strict", "permissive"}, mode) {
 		return batchOut{}, invalidChoice("x-batch-validation", "strict", "permissive")
@@ -231,7 +232,7 @@ func (a *API) sendBatch(ctx context.Context, c *Call, in batchIn) (batchOut, err
 		}
 		all[i].Broken = in.broken[i]
 	}
-	key, err := c.Idempotency("POST /emails/batch", mode, all...)
+	key, err := idempotencyOf(c, "POST /emails/batch", mode, all...)
 	if err != nil {
 		return batchOut{}, err
 	}
@@ -251,17 +252,17 @@ func (a *API) sendBatch(ctx context.Context, c *Call, in batchIn) (batchOut, err
 
 // EmailItem is an email in a list. It is exported because Huma overlooks the fields of embedded types that are not.
 type EmailItem struct {
-	ID          string   `json:"id"`
-	MessageID   string   `json:"message_id"`
-	To          []string `json:"to"`
-	From        string   `json:"from"`
-	CreatedAt   dbTime   `json:"created_at"`
-	Subject     string   `json:"subject"`
-	Bcc         []string `json:"bcc"`
-	Cc          []string `json:"cc"`
-	ReplyTo     []string `json:"reply_to"`
-	LastEvent   string   `json:"last_event" enum:"bounced,canceled,clicked,complained,delivered,delivery_delayed,failed,opened,queued,scheduled,sent,suppressed"`
-	ScheduledAt dbTime   `json:"scheduled_at" nullable:"true"`
+	ID          string      `json:"id"`
+	MessageID   string      `json:"message_id"`
+	To          []string    `json:"to"`
+	From        string      `json:"from"`
+	CreatedAt   wire.DBTime `json:"created_at"`
+	Subject     string      `json:"subject"`
+	Bcc         []string    `json:"bcc"`
+	Cc          []string    `json:"cc"`
+	ReplyTo     []string    `json:"reply_to"`
+	LastEvent   string      `json:"last_event" enum:"bounced,canceled,clicked,complained,delivered,delivery_delayed,failed,opened,queued,scheduled,sent,suppressed"`
+	ScheduledAt wire.DBTime `json:"scheduled_at" nullable:"true"`
 }
 
 type emailWire struct {
@@ -276,19 +277,19 @@ type emailWire struct {
 }
 
 func emailToItem(e emails.Email) EmailItem {
-	return EmailItem{e.ID, e.MessageID, orEmpty(e.To), e.From, dbTime(e.CreatedAt), e.Subject, orEmpty(e.Bcc),
+	return EmailItem{e.ID, e.MessageID, orEmpty(e.To), e.From, wire.DBTime(e.CreatedAt), e.Subject, orEmpty(e.Bcc),
 		orEmpty(e.Cc),
-		orEmpty(e.ReplyTo), string(e.LastEvent), dbTime(e.ScheduledAt)}
+		orEmpty(e.ReplyTo), string(e.LastEvent), wire.DBTime(e.ScheduledAt)}
 }
 
-func (a *API) getEmail(ctx context.Context, c *Call, _ none) (emailWire, error) {
+func (a *API) getEmail(ctx context.Context, c *wire.Call, _ wire.None) (emailWire, error) {
 	id, err := c.ID("email_id")
 	if err != nil {
 		return emailWire{}, err
 	}
-	e, size, err := a.Services.Emails.GetWithin(ctx, c.TeamID, id, answerIsLarge)
-	if err == nil && size > answerIsLarge {
-		if err = c.reserve(ctx, size); err == nil {
+	e, size, err := a.Services.Emails.GetWithin(ctx, c.TeamID, id, wire.LargeResponse)
+	if err == nil && size > wire.LargeResponse {
+		if err = c.ReserveMemory(ctx, size); err == nil {
 			e, err = a.Services.Emails.Get(ctx, c.TeamID, id)
 		}
 	}
@@ -303,20 +304,20 @@ func (a *API) getEmail(ctx context.Context, c *Call, _ none) (emailWire, error) 
 	return w, err
 }
 
-func (a *API) listEmails(ctx context.Context, c *Call, _ none) (list[EmailItem], error) {
+func (a *API) listEmails(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[EmailItem], error) {
 	p, err := c.Page(20)
 	if err != nil {
-		return list[EmailItem]{}, err
+		return wire.List[EmailItem]{}, err
 	}
 	all, more, err := a.Services.Emails.List(ctx, c.TeamID, p)
-	return listOf(all, more, emailToItem), err
+	return wire.ListOf(all, more, emailToItem), err
 }
 
 type updateEmailIn struct {
 	ScheduledAt string `json:"scheduled_at" doc:"The new time."`
 }
 
-func (a *API) updateEmail(ctx context.Context, c *Call, in updateEmailIn) (ref, error) {
+func (a *API) updateEmail(ctx context.Context, c *wire.Call, in updateEmailIn) (ref, error) {
 	id, err := c.ID("email_id")
 	if err != nil {
 		return ref{}, err
@@ -324,7 +325,7 @@ func (a *API) updateEmail(ctx context.Context, c *Call, in updateEmailIn) (ref, 
 	return ref{"email", id}, a.Services.Emails.Reschedule(ctx, c.TeamID, id, in.ScheduledAt)
 }
 
-func (a *API) cancelEmail(ctx context.Context, c *Call, _ none) (ref, error) {
+func (a *API) cancelEmail(ctx context.Context, c *wire.Call, _ wire.None) (ref, error) {
 	id, err := c.ID("email_id")
 	if err != nil {
 		return ref{}, err
@@ -342,7 +343,7 @@ type shareOut struct {
 	URL    string `json:"url"`
 }
 
-func (a *API) shareEmail(ctx context.Context, c *Call, in shareIn) (shareOut, error) {
+func (a *API) shareEmail(ctx context.Context, c *wire.Call, in shareIn) (shareOut, error) {
 	id, err := c.ID("email_id")
 	if err != nil {
 		return shareOut{}, err
@@ -356,14 +357,14 @@ func (a *API) shareEmail(ctx context.Context, c *Call, in shareIn) (shareOut, er
 
 // AttachmentItem is an attachment in a list.
 type AttachmentItem struct {
-	ID                 string  `json:"id"`
-	Filename           *string `json:"filename"`
-	Size               int64   `json:"size" doc:"Bytes."`
-	ContentType        string  `json:"content_type"`
-	ContentDisposition string  `json:"content_disposition" enum:"inline,attachment"`
-	ContentID          *string `json:"content_id"`
-	DownloadURL        string  `json:"download_url" doc:"Works without a key until it expires."`
-	ExpiresAt          isoTime `json:"expires_at"`
+	ID                 string       `json:"id"`
+	Filename           *string      `json:"filename"`
+	Size               int64        `json:"size" doc:"Bytes."`
+	ContentType        string       `json:"content_type"`
+	ContentDisposition string       `json:"content_disposition" enum:"inline,attachment"`
+	ContentID          *string      `json:"content_id"`
+	DownloadURL        string       `json:"download_url" doc:"Works without a key until it expires."`
+	ExpiresAt          wire.ISOTime `json:"expires_at"`
 }
 
 type attachmentWire struct {
@@ -378,23 +379,23 @@ func (a *API) attachmentToItem(f emails.Attachment) AttachmentItem {
 	}
 	link, expires := a.Services.Emails.DownloadURL(&f, time.Now())
 	return AttachmentItem{f.ID, orNull(f.Filename), f.Size, f.ContentType, disposition, orNull(f.ContentID), link,
-		isoTime(expires)}
+		wire.ISOTime(expires)}
 }
 
-func (a *API) listAttachments(ctx context.Context, c *Call, _ none) (list[AttachmentItem], error) {
+func (a *API) listAttachments(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[AttachmentItem], error) {
 	id, err := c.ID("email_id")
 	if err != nil {
-		return list[AttachmentItem]{}, err
+		return wire.List[AttachmentItem]{}, err
 	}
 	p, err := c.Page(20)
 	if err != nil {
-		return list[AttachmentItem]{}, err
+		return wire.List[AttachmentItem]{}, err
 	}
 	all, more, err := a.Services.Emails.Attachments(ctx, c.TeamID, id, p)
-	return listOf(all, more, a.attachmentToItem), err
+	return wire.ListOf(all, more, a.attachmentToItem), err
 }
 
-func (a *API) getAttachment(ctx context.Context, c *Call, _ none) (attachmentWire, error) {
+func (a *API) getAttachment(ctx context.Context, c *wire.Call, _ wire.None) (attachmentWire, error) {
 	id, err := c.ID("email_id")
 	if err != nil {
 		return attachmentWire{}, err
@@ -419,7 +420,7 @@ type welcomeOut struct {
 	Docs    string `json:"docs"`
 }
 
-func (a *API) welcome(context.Context, *Call, none) (welcomeOut, error) {
+func (a *API) welcome(context.Context, *wire.Call, wire.None) (welcomeOut, error) {
 	return welcomeOut{"Postrider", a.Version, "/docs"}, nil
 }
 
@@ -427,9 +428,11 @@ type healthOut struct {
 	Status string `json:"status"`
 }
 
-func (a *API) healthz(context.Context, *Call, none) (healthOut, error) { return healthOut{"ok"}, nil }
+func (a *API) healthz(context.Context, *wire.Call, wire.None) (healthOut, error) {
+	return healthOut{"ok"}, nil
+}
 
-func (a *API) readyz(ctx context.Context, c *Call, _ none) (healthOut, error) {
+func (a *API) readyz(ctx context.Context, c *wire.Call, _ wire.None) (healthOut, error) {
 	if a.Ready == nil {
 		return healthOut{"ok"}, nil
 	}

@@ -6,13 +6,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/campaigns/customevents"
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // eventSchema is the schema of a custom event.
-type eventSchema = named[string, maxEventFields]
+type eventSchema = wire.Object[string, maxEventFields]
 
 func schemaOf(in eventSchema) customevents.Schema {
 	if in == nil {
@@ -31,7 +32,7 @@ type createEventIn struct {
 }
 
 type updateEventIn struct {
-	Schema opt[eventSchema] `json:"schema" doc:"Replaces the schema; null removes it."`
+	Schema wire.Optional[eventSchema] `json:"schema" doc:"Replaces the schema; null removes it."`
 }
 
 type sendEventIn struct {
@@ -47,8 +48,8 @@ type CustomEventItem struct {
 	ID        string             `json:"id"`
 	Name      string             `json:"name"`
 	Schema    *map[string]string `json:"schema" doc:"Null when it has none."`
-	CreatedAt dbTime             `json:"created_at"`
-	UpdatedAt dbTime             `json:"updated_at"`
+	CreatedAt wire.DBTime        `json:"created_at"`
+	UpdatedAt wire.DBTime        `json:"updated_at"`
 }
 
 type customEventWire struct {
@@ -62,7 +63,7 @@ type eventSent struct {
 }
 
 func definitionToItem(d customevents.Definition) CustomEventItem {
-	w := CustomEventItem{ID: d.ID, Name: d.Name, CreatedAt: dbTime(d.CreatedAt), UpdatedAt: dbTime(d.UpdatedAt)}
+	w := CustomEventItem{ID: d.ID, Name: d.Name, CreatedAt: wire.DBTime(d.CreatedAt), UpdatedAt: wire.DBTime(d.UpdatedAt)}
 	if d.Schema != nil {
 		types := map[string]string{}
 		for name, t := range d.Schema {
@@ -73,40 +74,40 @@ func definitionToItem(d customevents.Definition) CustomEventItem {
 	return w
 }
 
-func (a *API) createEvent(ctx context.Context, c *Call, in createEventIn) (ref, error) {
+func (a *API) createEvent(ctx context.Context, c *wire.Call, in createEventIn) (ref, error) {
 	d, err := a.Services.Events.Create(ctx, c.TeamID, in.Name, schemaOf(in.Schema))
 	return ref{"event", d.ID}, err
 }
 
-func (a *API) listCustomEvents(ctx context.Context, c *Call, _ none) (list[CustomEventItem], error) {
+func (a *API) listCustomEvents(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[CustomEventItem], error) {
 	p, err := c.Page(20)
 	if err != nil {
-		return list[CustomEventItem]{}, err
+		return wire.List[CustomEventItem]{}, err
 	}
 	all, more, err := a.Services.Events.List(ctx, c.TeamID, p)
-	return listOf(all, more, definitionToItem), err
+	return wire.ListOf(all, more, definitionToItem), err
 }
 
-func (a *API) getEvent(ctx context.Context, c *Call, _ none) (customEventWire, error) {
+func (a *API) getEvent(ctx context.Context, c *wire.Call, _ wire.None) (customEventWire, error) {
 	d, err := a.Services.Events.Get(ctx, c.TeamID, c.Param("event"))
 	return customEventWire{"event", definitionToItem(d)}, err
 }
 
-func (a *API) updateEvent(ctx context.Context, c *Call, in updateEventIn) (ref, error) {
-	if !in.Schema.given {
+func (a *API) updateEvent(ctx context.Context, c *wire.Call, in updateEventIn) (ref, error) {
+	if !in.Schema.Given {
 		return ref{}, fault.MissingField("schema")
 	}
-	d, err := a.Services.Events.SetSchema(ctx, c.TeamID, c.Param("event"), schemaOf(in.Schema.orZero()))
+	d, err := a.Services.Events.SetSchema(ctx, c.TeamID, c.Param("event"), schemaOf(in.Schema.OrZero()))
 	return ref{"event", d.ID}, err
 }
 
-func (a *API) deleteEvent(ctx context.Context, c *Call, _ none) (gone, error) {
+func (a *API) deleteEvent(ctx context.Context, c *wire.Call, _ wire.None) (gone, error) {
 	d, err := a.Services.Events.Delete(ctx, c.TeamID, c.Param("event"))
 	return gone{"event", d.ID, true}, err
 }
 
-func (a *API) sendEvent(ctx context.Context, c *Call, in sendEventIn) (eventSent, error) {
-	key, err := c.idempotency("POST /events/send", func() string {
+func (a *API) sendEvent(ctx context.Context, c *wire.Call, in sendEventIn) (eventSent, error) {
+	key, err := idempotency(c, "POST /events/send", func() string {
 		return emails.DigestTexts(in.Event, in.ContactID, in.Email, string(in.Payload))
 	})
 	if err != nil {

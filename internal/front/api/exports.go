@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/outbound/exports"
 	"github.com/postrider/postrider/internal/sending/emails"
@@ -17,35 +18,35 @@ import (
 var exportQuery = slices.Clip([]string{"format", "formulas"})
 
 // exported makes an operation of an export.
-func exported[Row any](f func(ctx context.Context, c *Call) (*exports.Export, error)) bound {
-	return streamed[Row](func(ctx context.Context, c *Call) (stream, error) {
+func exported[Row any](f func(ctx context.Context, c *wire.Call) (*exports.Export, error)) wire.Handler {
+	return wire.Streaming[Row](func(ctx context.Context, c *wire.Call) (wire.Stream, error) {
 		o, err := exports.ParseOptions(c.Query().Get("format"), c.Query().Get("formulas"))
 		if err != nil {
-			return stream{}, err
+			return wire.Stream{}, err
 		}
 		e, err := f(ctx, c)
 		if err != nil {
-			return stream{}, err
+			return wire.Stream{}, err
 		}
-		return stream{media: o.Format.MediaType(), file: e.Name + "." + string(o.Format), parts: e.Parts(ctx, o)}, nil
-	}, mediaCSV, mediaNDJSON)
+		return wire.Stream{MediaType: o.Format.MediaType(), FileName: e.Name + "." + string(o.Format), Parts: e.Parts(ctx, o)}, nil
+	}, wire.MediaCSV, wire.MediaNDJSON)
 }
 
-func (a *API) exportContacts(ctx context.Context, c *Call) (*exports.Export, error) {
+func (a *API) exportContacts(ctx context.Context, c *wire.Call) (*exports.Export, error) {
 	return a.Services.Exports.Contacts(ctx, c.TeamID, strings.ToLower(c.Query().Get("segment_id")))
 }
 
-func (a *API) exportEmails(_ context.Context, c *Call) (*exports.Export, error) {
+func (a *API) exportEmails(_ context.Context, c *wire.Call) (*exports.Export, error) {
 	var within emails.Span
 	err := readSpan(c.Query(), &within.From, &within.To)
 	return a.Services.Exports.Emails(c.TeamID, within), err
 }
 
-func (a *API) exportSuppressions(_ context.Context, c *Call) (*exports.Export, error) {
+func (a *API) exportSuppressions(_ context.Context, c *wire.Call) (*exports.Export, error) {
 	return a.Services.Exports.Suppressions(c.TeamID, suppressions.Origin(c.Query().Get("origin"))), nil
 }
 
-func (a *API) exportLogs(_ context.Context, c *Call) (*exports.Export, error) {
+func (a *API) exportLogs(_ context.Context, c *wire.Call) (*exports.Export, error) {
 	f, err := logFilter(c.Query())
 	return a.Services.Exports.Logs(c.TeamID, f), err
 }

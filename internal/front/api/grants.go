@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/page"
 )
@@ -14,8 +15,8 @@ type grantItem struct {
 	ClientID      string      `json:"client_id" doc:"The program that it was given to."`
 	Scopes        []string    `json:"scopes" doc:"What the program may do: full_access, or names like emails:send."`
 	Resource      *string     `json:"resource" nullable:"true" doc:"The address that it is for; null if the program named none."`
-	CreatedAt     dbTime      `json:"created_at"`
-	RevokedAt     dbTime      `json:"revoked_at" nullable:"true" doc:"Null while it is active."`
+	CreatedAt     wire.DBTime `json:"created_at"`
+	RevokedAt     wire.DBTime `json:"revoked_at" nullable:"true" doc:"Null while it is active."`
 	RevokedReason *string     `json:"revoked_reason" nullable:"true" doc:"Null while it is active."`
 	Client        grantClient `json:"client"`
 	// Limits is an addition to the specification.
@@ -46,25 +47,25 @@ type grantClient struct {
 }
 
 type grantRevoked struct {
-	Object        string  `json:"object"`
-	ID            string  `json:"id"`
-	RevokedAt     isoTime `json:"revoked_at"`
-	RevokedReason string  `json:"revoked_reason"`
+	Object        string       `json:"object"`
+	ID            string       `json:"id"`
+	RevokedAt     wire.ISOTime `json:"revoked_at"`
+	RevokedReason string       `json:"revoked_reason"`
 }
 
 func grantToItem(g grants.Grant) grantItem {
-	return grantItem{g.ID, g.ClientID, orEmpty(g.Scopes.Names()), orNull(g.Resource), dbTime(g.CreatedAt),
-		dbTime(g.RevokedAt), orNull(string(g.RevokedReason)), grantClient{g.ClientName, orNull(g.LogoURI)},
+	return grantItem{g.ID, g.ClientID, orEmpty(g.Scopes.Names()), orNull(g.Resource), wire.DBTime(g.CreatedAt),
+		wire.DBTime(g.RevokedAt), orNull(string(g.RevokedReason)), grantClient{g.ClientName, orNull(g.LogoURI)},
 		grantLimitsOf(g.Limits)}
 }
 
-func (a *API) listGrants(ctx context.Context, c *Call, _ none) (list[grantItem], error) {
+func (a *API) listGrants(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[grantItem], error) {
 	p, err := c.Page(0)
 	if err != nil {
-		return list[grantItem]{}, err
+		return wire.List[grantItem]{}, err
 	}
 	read := func(p page.Page) ([]grants.Grant, bool, error) { return a.Services.Grants.List(ctx, c.TeamID, p) }
-	return wholeList(p, read, func(g grants.Grant) string { return g.ID }, grantToItem)
+	return wire.FullList(p, read, func(g grants.Grant) string { return g.ID }, grantToItem)
 }
 
 type updateGrantIn struct {
@@ -72,9 +73,9 @@ type updateGrantIn struct {
 }
 
 type updateLimitsIn struct {
-	Recipients opt[int64] `json:"recipients_per_email,omitzero" doc:"To, Cc and Bcc together; null for no limit." minimum:"1" maximum:"150"`
-	Emails     opt[int64] `json:"emails_per_day,omitzero" doc:"In a day of UTC; each recipient counts. Null for no limit." minimum:"1" maximum:"1000000"`
-	Approval   *bool      `json:"approval,omitzero" nullable:"false" doc:"A person approves each email before it goes."`
+	Recipients wire.Optional[int64] `json:"recipients_per_email,omitzero" doc:"To, Cc and Bcc together; null for no limit." minimum:"1" maximum:"150"`
+	Emails     wire.Optional[int64] `json:"emails_per_day,omitzero" doc:"In a day of UTC; each recipient counts. Null for no limit." minimum:"1" maximum:"1000000"`
+	Approval   *bool                `json:"approval,omitzero" nullable:"false" doc:"A person approves each email before it goes."`
 }
 
 // change changes limits to what is asked for.
@@ -85,15 +86,15 @@ func (in *updateGrantIn) change(l *grants.Limits) error {
 	}
 	for _, one := range []struct {
 		name string
-		opt[int64]
+		wire.Optional[int64]
 		to *int64
 	}{{"recipients_per_email", n.Recipients, &l.Recipients}, {"emails_per_day", n.Emails, &l.Emails}} {
-		if one.value != nil && *one.value < 1 {
+		if one.Value != nil && *one.Value < 1 {
 			return fault.Invalidf("limits."+one.name, "The `limits.%s` field must be at least 1, or null for no limit.",
 				one.name)
 		}
-		if one.given {
-			*one.to = one.orZero()
+		if one.Given {
+			*one.to = one.OrZero()
 		}
 	}
 	if n.Approval != nil {
@@ -109,7 +110,7 @@ type grantWire struct {
 	Limits grantLimits `json:"limits"`
 }
 
-func (a *API) updateGrant(ctx context.Context, c *Call, in updateGrantIn) (grantWire, error) {
+func (a *API) updateGrant(ctx context.Context, c *wire.Call, in updateGrantIn) (grantWire, error) {
 	id, err := c.ID("oauth_grant_id")
 	if err != nil {
 		return grantWire{}, err
@@ -118,11 +119,11 @@ func (a *API) updateGrant(ctx context.Context, c *Call, in updateGrantIn) (grant
 	return grantWire{"oauth_grant", g.ID, grantLimitsOf(g.Limits)}, err
 }
 
-func (a *API) revokeGrant(ctx context.Context, c *Call, _ none) (grantRevoked, error) {
+func (a *API) revokeGrant(ctx context.Context, c *wire.Call, _ wire.None) (grantRevoked, error) {
 	id, err := c.ID("oauth_grant_id")
 	if err != nil {
 		return grantRevoked{}, err
 	}
 	g, err := a.Services.Grants.Revoke(ctx, c.TeamID, id, grants.FromAPI)
-	return grantRevoked{"oauth_grant", g.ID, isoTime(g.RevokedAt), string(g.RevokedReason)}, err
+	return grantRevoked{"oauth_grant", g.ID, wire.ISOTime(g.RevokedAt), string(g.RevokedReason)}, err
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
@@ -14,11 +15,11 @@ type eventItem struct {
 	Type      string         `json:"type"`
 	Recipient *string        `json:"recipient" doc:"Whom it happened to; null when it is of the whole email."`
 	Data      jsontext.Value `json:"data" doc:"More of it, as webhooks have it; null when there is no more."`
-	CreatedAt dbTime         `json:"created_at"`
+	CreatedAt wire.DBTime    `json:"created_at"`
 }
 
 func eventToItem(e events.Entry) eventItem {
-	w := eventItem{e.ID, e.Type, orNull(e.Recipient), jsontext.Value("null"), dbTime(e.At)}
+	w := eventItem{e.ID, e.Type, orNull(e.Recipient), jsontext.Value("null"), wire.DBTime(e.At)}
 	if e.Data != "" {
 		w.Data = jsontext.Value(e.Data)
 	}
@@ -27,56 +28,56 @@ func eventToItem(e events.Entry) eventItem {
 
 // listEvents lists the timeline, oldest first. Without a limit it is whole, unless there are very many opens and
 // clicks.
-func (a *API) listEvents(ctx context.Context, c *Call, _ none) (list[eventItem], error) {
+func (a *API) listEvents(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[eventItem], error) {
 	id, err := c.ID("email_id")
 	if err != nil {
-		return list[eventItem]{}, err
+		return wire.List[eventItem]{}, err
 	}
 	p, err := c.Page(0)
 	if err != nil {
-		return list[eventItem]{}, err
+		return wire.List[eventItem]{}, err
 	}
 	if err := a.Services.Emails.Exists(ctx, c.TeamID, id); err != nil {
-		return list[eventItem]{}, err
+		return wire.List[eventItem]{}, err
 	}
 	all, more, err := a.Services.Emails.Timeline(ctx, c.TeamID, id, p)
-	return listOf(all, more, eventToItem), err
+	return wire.ListOf(all, more, eventToItem), err
 }
 
 type attemptItem struct {
-	ID           string   `json:"id"`
-	Destination  string   `json:"destination"`
-	Recipients   []string `json:"recipients"`
-	Host         *string  `json:"host"`
-	TLS          *string  `json:"tls" doc:"Null when in the clear."`
-	Outcome      string   `json:"outcome" enum:"delivered,delayed,bounced,mixed,unknown"`
-	Reply        string   `json:"reply" doc:"What decided the outcome."`
-	Conversation string   `json:"conversation"`
-	StartedAt    dbTime   `json:"started_at"`
-	DurationMS   float64  `json:"duration_ms"`
-	NextAt       dbTime   `json:"next_at" nullable:"true" doc:"When it is tried again; null when it is not."`
+	ID           string      `json:"id"`
+	Destination  string      `json:"destination"`
+	Recipients   []string    `json:"recipients"`
+	Host         *string     `json:"host"`
+	TLS          *string     `json:"tls" doc:"Null when in the clear."`
+	Outcome      string      `json:"outcome" enum:"delivered,delayed,bounced,mixed,unknown"`
+	Reply        string      `json:"reply" doc:"What decided the outcome."`
+	Conversation string      `json:"conversation"`
+	StartedAt    wire.DBTime `json:"started_at"`
+	DurationMS   float64     `json:"duration_ms"`
+	NextAt       wire.DBTime `json:"next_at" nullable:"true" doc:"When it is tried again; null when it is not."`
 }
 
 func attemptToItem(t emails.Attempt) attemptItem {
 	return attemptItem{t.ID, t.Destination, orEmpty(t.Recipients), orNull(t.Host), orNull(t.TLS), t.Outcome, t.Reply,
 		t.Conversation,
-		dbTime(t.StartedAt), float64(t.Duration.Microseconds()) / 1000, dbTime(t.NextAt)}
+		wire.DBTime(t.StartedAt), float64(t.Duration.Microseconds()) / 1000, wire.DBTime(t.NextAt)}
 }
 
 // listAttempts lists the tries to deliver, oldest first. Without a limit it has all of them, unless the email has very
 // many recipients that are hard to reach.
-func (a *API) listAttempts(ctx context.Context, c *Call, _ none) (list[attemptItem], error) {
+func (a *API) listAttempts(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[attemptItem], error) {
 	id, err := c.ID("email_id")
 	if err != nil {
-		return list[attemptItem]{}, err
+		return wire.List[attemptItem]{}, err
 	}
 	p, err := c.Page(0)
 	if err != nil {
-		return list[attemptItem]{}, err
+		return wire.List[attemptItem]{}, err
 	}
 	if err := a.Services.Emails.Exists(ctx, c.TeamID, id); err != nil {
-		return list[attemptItem]{}, err
+		return wire.List[attemptItem]{}, err
 	}
 	all, more, err := a.Services.Emails.Attempts(ctx, c.TeamID, id, p)
-	return listOf(all, more, attemptToItem), err
+	return wire.ListOf(all, more, attemptToItem), err
 }

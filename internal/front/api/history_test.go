@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/events"
@@ -15,7 +16,7 @@ import (
 type entry struct{ ID, Type, Reply string }
 
 // entries returns a page of a list, with a query that begins with a question mark.
-func (f *fixture) entries(t *testing.T, path, query string) (got list[entry]) {
+func (f *fixture) entries(t *testing.T, path, query string) (got wire.List[entry]) {
 	t.Helper()
 	answer := f.do(t, "GET "+path+query)
 	if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil || answer.Code != 200 {

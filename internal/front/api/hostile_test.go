@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
@@ -141,27 +142,27 @@ func TestHostileTextIsNoFailureOfOurs(t *testing.T) {
 		k := &asker{fixture: newFixture(t, d, Options{}), t: t}
 		doc, _ := readDocOf(t, k.fixture)
 		k.verified("example.org")
-		for _, o := range k.ops {
+		for _, o := range k.Operations() {
 			k.hostilePaths(o)
-			for _, name := range o.query {
+			for _, name := range o.Query {
 				for _, text := range hostileTexts {
-					k.ask(o.method, withIDs(o.path), name+"="+text, "")
+					k.ask(o.Method, withIDs(o.Path), name+"="+text, "")
 				}
 			}
-			for _, name := range append([]string{"unknown"}, o.query...) {
-				k.ask(o.method, withIDs(o.path), name+"=%00", "")
+			for _, name := range append([]string{"unknown"}, o.Query...) {
+				k.ask(o.Method, withIDs(o.Path), name+"=%00", "")
 				// What can be read of a query that is broken elsewhere counts too.
-				k.ask(o.method, withIDs(o.path), "%zz&"+name+"=%00", "")
-				k.ask(o.method, withIDs(o.path), "a;b&"+name+"=%ff", "")
+				k.ask(o.Method, withIDs(o.Path), "%zz&"+name+"=%00", "")
+				k.ask(o.Method, withIDs(o.Path), "a;b&"+name+"=%ff", "")
 			}
 			k.remember(t) // what is in the request log is written to the database too
 			for _, header := range []string{"Idempotency-Key", "User-Agent", "X-Request-Id", "X-Batch-Validation"} {
 				for _, text := range []string{"\x00", "a\xffb", strings.Repeat("_", 40_000), strings.Repeat("é", 200)} {
-					k.ask(o.method, withIDs(o.path), "", rightBodies[o.method+" "+o.path], header, text)
+					k.ask(o.Method, withIDs(o.Path), "", rightBodies[o.Method+" "+o.Path], header, text)
 				}
 			}
-			k.Observe = nil
-			if content := doc.Paths[o.path][strings.ToLower(o.method)].RequestBody; content != nil {
+			k.observe(nil)
+			if content := doc.Paths[o.Path][strings.ToLower(o.Method)].RequestBody; content != nil {
 				k.hostileBodies(o, doc.strings(content.Content["application/json"].Schema, nil))
 			}
 		}
@@ -171,19 +172,19 @@ func TestHostileTextIsNoFailureOfOurs(t *testing.T) {
 	})
 }
 
-func (k *asker) hostilePaths(o op) {
-	params := pathParam.FindAllString(o.path, -1)
+func (k *asker) hostilePaths(o wire.Operation) {
+	params := pathParam.FindAllString(o.Path, -1)
 	for _, p := range params {
 		for _, text := range hostileTexts {
-			k.ask(o.method, withIDs(strings.Replace(o.path, p, text, 1)), "", "{}")
+			k.ask(o.Method, withIDs(strings.Replace(o.Path, p, text, 1)), "", "{}")
 		}
-		k.ask(o.method, withIDs(strings.Replace(o.path, p, "msg_"+strings.ReplaceAll(id.New(), "-", "")+"%00", 1)), "", "{}")
+		k.ask(o.Method, withIDs(strings.Replace(o.Path, p, "msg_"+strings.ReplaceAll(id.New(), "-", "")+"%00", 1)), "", "{}")
 	}
 }
 
-func (k *asker) hostileBodies(o op, at []place) {
+func (k *asker) hostileBodies(o wire.Operation, at []place) {
 	for _, p := range at {
-		name := o.method + " " + o.path
+		name := o.Method + " " + o.Path
 		var body any
 		if right := rightBodies[name]; right != "" {
 			if err := json.Unmarshal([]byte(right), &body); err != nil {
@@ -195,7 +196,7 @@ func (k *asker) hostileBodies(o op, at []place) {
 			k.t.Fatal(err)
 		}
 		for _, hostile := range hostileStrings {
-			k.ask(o.method, withIDs(o.path), "", strings.NewReplacer(hostileName, hostile, hostileValue,
+			k.ask(o.Method, withIDs(o.Path), "", strings.NewReplacer(hostileName, hostile, hostileValue,
 				hostile).Replace(string(text)))
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/audience/imports"
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/outbound/exports"
 )
 
@@ -32,11 +33,11 @@ type createImportIn struct {
 // columnMap is the JSON of column_map. Unlike in the bodies of other requests, members that nobody knows are refused:
 // clients add none, and the column that a misspelt one was to import would be left out of every row.
 type columnMap struct {
-	Email        string                            `json:"email"`
-	FirstName    string                            `json:"first_name"`
-	LastName     string                            `json:"last_name"`
-	Unsubscribed string                            `json:"unsubscribed"`
-	Properties   named[columnOfMap, maxProperties] `json:"properties"`
+	Email        string                                  `json:"email"`
+	FirstName    string                                  `json:"first_name"`
+	LastName     string                                  `json:"last_name"`
+	Unsubscribed string                                  `json:"unsubscribed"`
+	Properties   wire.Object[columnOfMap, maxProperties] `json:"properties"`
 }
 
 // columnOfMap is a column of a property: an object, or its name alone.
@@ -59,14 +60,14 @@ func (c *columnOfMap) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-func (*columnOfMap) elements() []reflect.Type { return nil }
+func (*columnOfMap) ElementTypes() []reflect.Type { return nil }
 
 // importOf translates the fields of a form.
-func importOf(f form) (n imports.NewImport, err error) {
-	n.Filename, n.OnConflict = f.filename, f.fields["on_conflict"]
-	if f.fields["column_map"] != "" {
+func importOf(f *wire.Form) (n imports.NewImport, err error) {
+	n.Filename, n.OnConflict = f.FileName, f.Fields["on_conflict"]
+	if f.Fields["column_map"] != "" {
 		var in *columnMap // stays nil for null
-		err := f.field("column_map", `{"email":"Email","first_name":"First name"}`, &in, json.RejectUnknownMembers(true))
+		err := f.DecodeField("column_map", `{"email":"Email","first_name":"First name"}`, &in, json.RejectUnknownMembers(true))
 		if err != nil {
 			return n, err
 		}
@@ -78,15 +79,15 @@ func importOf(f form) (n imports.NewImport, err error) {
 			}
 		}
 	}
-	var segments many[segmentRef, maxSegments]
-	if err := f.field("segments", `[{"id":"78261eea-8f8b-4381-83c6-79fa7120f1cf"}]`, &segments); err != nil {
+	var segments wire.Array[segmentRef, maxSegments]
+	if err := f.DecodeField("segments", `[{"id":"78261eea-8f8b-4381-83c6-79fa7120f1cf"}]`, &segments); err != nil {
 		return n, err
 	}
 	for _, s := range segments {
 		n.Segments = append(n.Segments, string(s))
 	}
-	var topics many[subscriptionWire, maxTopics]
-	err = f.field("topics", `[{"id":"b6d24b8e-af0b-4c3c-be0c-359bbd97381e","subscription":"opt_in"}]`, &topics)
+	var topics wire.Array[subscriptionWire, maxTopics]
+	err = f.DecodeField("topics", `[{"id":"b6d24b8e-af0b-4c3c-be0c-359bbd97381e","subscription":"opt_in"}]`, &topics)
 	n.Topics = choices(topics)
 	return n, err
 }
@@ -103,8 +104,8 @@ type contactImportWire struct {
 	Object      string       `json:"object"`
 	ID          string       `json:"id"`
 	Status      string       `json:"status" enum:"queued,in_progress,completed,failed"`
-	CreatedAt   dbTime       `json:"created_at"`
-	CompletedAt dbTime       `json:"completed_at" doc:"When it completed or failed; null until then."`
+	CreatedAt   wire.DBTime  `json:"created_at"`
+	CompletedAt wire.DBTime  `json:"completed_at" doc:"When it completed or failed; null until then."`
 	Counts      importCounts `json:"counts"`
 	Filename    *string      `json:"filename"`
 	Size        int64        `json:"size" doc:"Octets of the file."`
@@ -113,24 +114,24 @@ type contactImportWire struct {
 }
 
 func importToWire(i imports.Import) contactImportWire {
-	return contactImportWire{"contact_import", i.ID, string(i.Status), dbTime(i.CreatedAt), dbTime(i.FinishedAt),
+	return contactImportWire{"contact_import", i.ID, string(i.Status), wire.DBTime(i.CreatedAt), wire.DBTime(i.FinishedAt),
 		importCounts{i.Total(), i.Created, i.Updated, i.Skipped, i.Failed}, orNull(i.Filename), i.Size, i.Position,
 		orNull(i.Reason)}
 }
 
-func (a *API) createImport(ctx context.Context, c *Call) (ref, error) {
+func (a *API) createImport(ctx context.Context, c *wire.Call) (ref, error) {
 	s := a.Services.Imports
 	if err := s.CheckCapacity(ctx, c.TeamID); err != nil {
 		return ref{}, err
 	}
 	var file *imports.File
-	got, err := a.receive(c, s.MaxSize(), func(r io.Reader) (err error) {
+	form, err := c.ReceiveForm(s.MaxSize(), func(r io.Reader) (err error) {
 		file, err = s.Store(ctx, r)
 		return err
 	})
 	var n imports.NewImport
 	if err == nil {
-		n, err = importOf(got)
+		n, err = importOf(&form)
 	}
 	if err != nil {
 		s.Discard(ctx, file)
@@ -140,7 +141,7 @@ func (a *API) createImport(ctx context.Context, c *Call) (ref, error) {
 	return ref{"contact_import", i.ID}, err
 }
 
-func (a *API) getImport(ctx context.Context, c *Call, _ none) (contactImportWire, error) {
+func (a *API) getImport(ctx context.Context, c *wire.Call, _ wire.None) (contactImportWire, error) {
 	importID, err := c.ID("import_id")
 	if err != nil {
 		return contactImportWire{}, err
@@ -149,16 +150,16 @@ func (a *API) getImport(ctx context.Context, c *Call, _ none) (contactImportWire
 	return importToWire(i), err
 }
 
-func (a *API) listImports(ctx context.Context, c *Call, _ none) (list[contactImportWire], error) {
+func (a *API) listImports(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[contactImportWire], error) {
 	p, err := c.Page(importsLimit)
 	if err != nil {
-		return list[contactImportWire]{}, err
+		return wire.List[contactImportWire]{}, err
 	}
 	items, more, err := a.Services.Imports.List(ctx, c.TeamID, imports.Status(c.Query().Get("status")), p)
-	return listOf(items, more, importToWire), err
+	return wire.ListOf(items, more, importToWire), err
 }
 
-func (a *API) cancelImport(ctx context.Context, c *Call, _ none) (contactImportWire, error) {
+func (a *API) cancelImport(ctx context.Context, c *wire.Call, _ wire.None) (contactImportWire, error) {
 	importID, err := c.ID("import_id")
 	if err != nil {
 		return contactImportWire{}, err
@@ -170,13 +171,13 @@ func (a *API) cancelImport(ctx context.Context, c *Call, _ none) (contactImportW
 // watchImport streams the state of an import as server-sent events (HTML Living Standard, section 9.2): progress
 // whenever it changes, and done when it has ended, with which the stream ends. The data is the import as it is
 // retrieved.
-func (a *API) watchImport(ctx context.Context, c *Call) (stream, error) {
+func (a *API) watchImport(ctx context.Context, c *wire.Call) (wire.Stream, error) {
 	importID, err := c.ID("import_id")
 	if err != nil {
-		return stream{}, err
+		return wire.Stream{}, err
 	}
 	i, err := a.Services.Imports.Get(ctx, c.TeamID, importID)
-	return stream{media: mediaEvents + "; charset=utf-8", kind: watching, parts: a.progress(ctx, i)}, err
+	return wire.Stream{MediaType: wire.MediaEvents + "; charset=utf-8", Kind: wire.EventStream, Parts: a.progress(ctx, i)}, err
 }
 
 // progress has an event for each state of an import from now on, and comments in between. It ends when the import has
@@ -184,7 +185,7 @@ func (a *API) watchImport(ctx context.Context, c *Call) (stream, error) {
 func (a *API) progress(ctx context.Context, i imports.Import) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for shown := ""; ; {
-			data, err := encode(importToWire(i))
+			data, err := wire.Encode(importToWire(i))
 			if err != nil {
 				yield(nil, err)
 				return
@@ -199,7 +200,7 @@ func (a *API) progress(ctx context.Context, i imports.Import) iter.Seq2[[]byte, 
 			if !yield([]byte(part), nil) || i.Done() {
 				return
 			}
-			i, err = a.Services.Imports.Watch(ctx, i, cmp.Or(a.Heartbeat, heartbeat))
+			i, err = a.Services.Imports.Watch(ctx, i, cmp.Or(a.Heartbeat, wire.DefaultHeartbeat))
 			if errors.Is(err, imports.ErrClosed) {
 				return
 			}
@@ -213,18 +214,18 @@ func (a *API) progress(ctx context.Context, i imports.Import) iter.Seq2[[]byte, 
 
 // importFailures streams the rows of an import that failed, as CSV: the line of the file, the reason, and the columns
 // of the file.
-func (a *API) importFailures(ctx context.Context, c *Call) (stream, error) {
+func (a *API) importFailures(ctx context.Context, c *wire.Call) (wire.Stream, error) {
 	importID, err := c.ID("import_id")
 	if err != nil {
-		return stream{}, err
+		return wire.Stream{}, err
 	}
 	o, err := exports.ParseOptions("", c.Query().Get("formulas"))
 	if err != nil {
-		return stream{}, err
+		return wire.Stream{}, err
 	}
 	header, rows, err := a.Services.Imports.Failures(ctx, c.TeamID, importID)
-	return stream{media: mediaCSV + "; charset=utf-8; header=present", file: "import-" + importID + "-failures.csv",
-		parts: failedRows(header, rows, o)}, err
+	return wire.Stream{MediaType: wire.MediaCSV + "; charset=utf-8; header=present", FileName: "import-" + importID + "-failures.csv",
+		Parts: failedRows(header, rows, o)}, err
 }
 
 // failedRows writes rows that failed, in parts of about 64 KB, with formulas as the exports write them.

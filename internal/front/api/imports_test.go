@@ -234,7 +234,7 @@ func TestWatchersAreCounted(t *testing.T) {
 	s := listening(t, f)
 	events := "/contacts/imports/" + f.importing(t, "email\na@example.org\n", nil) + "/events"
 	var all []*http.Response
-	for range watchersOfTeam {
+	for range 10 {
 		w := f.fetch(t, s, http.MethodGet, events)
 		if line, err := bufio.NewReader(w.Body).ReadString('\n'); w.StatusCode != 200 || line != "event: progress\n" {
 			t.Fatalf("%d %q %v", w.StatusCode, line, err)
@@ -250,15 +250,17 @@ func TestWatchersAreCounted(t *testing.T) {
 	all[0].Body.Close()
 	// The place is free once the next event cannot be sent.
 	f.do(t, "POST "+strings.TrimSuffix(events, "/events")+"/cancel")
-	testnode.Until(t, "the streams have ended", func() bool { return f.watchers.Held(f.Acme.TeamID) == 0 })
+	testnode.Until(t, "the streams have ended", func() bool { return f.Capacity.EventStreams.Held(f.Acme.TeamID) == 0 })
 	if w := f.do(t, "GET "+events); w.Code != 200 || !strings.HasPrefix(w.Body.String(), "event: done\n") {
 		t.Errorf("with places: %d %s", w.Code, w.Body)
 	}
 	f.Services.Live.Close()
-	testnode.Until(t, "the other team's stream has ended", func() bool { return f.watchers.Held(f.Other.TeamID) == 0 })
-	f.Must(f.watchers.Acquire(t.Context(), "others", watchersMax))
+	testnode.Until(t, "the other team's stream has ended", func() bool {
+		return f.Capacity.EventStreams.Held(f.Other.TeamID) == 0
+	})
+	f.Must(f.Capacity.EventStreams.Acquire(t.Context(), "others", 256))
 	wantError(t, f.do(t, "GET "+events), 429, "rate_limit_exceeded")
-	f.watchers.Release("others", watchersMax)
+	f.Capacity.EventStreams.Release("others", 256)
 }
 
 func TestImportsRefused(t *testing.T) {
@@ -266,7 +268,7 @@ func TestImportsRefused(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Options{})
 		file := part{"file", "email,name\na@example.org,A\n"}
-		many := make([]part, partsMax+1)
+		many := make([]part, 51)
 		for i := range many {
 			many[i] = part{fmt.Sprint("x", i), ""}
 		}
@@ -289,7 +291,7 @@ func TestImportsRefused(t *testing.T) {
 			"topics":           {[]part{file, {"topics", `{"id":"x"}`}}, "`topics`", 422},
 			"properties": {[]part{file, {"column_map", `{"properties":{` + strings.Repeat(`"a":"email",`, 200) +
 				`"a":"email"}}`}}, "properties", 422},
-			"a long field":   {[]part{{"column_map", strings.Repeat("x", fieldMax+1)}, file}, "`column_map`", 422},
+			"a long field":   {[]part{{"column_map", strings.Repeat("x", 64<<10+1)}, file}, "`column_map`", 422},
 			"many parts":     {many, "parts", 400},
 			"a picture":      {[]part{{"file", "\x89PNG\r\n\x1a\n" + strings.Repeat("x", 1<<19)}}, "save it as CSV", 422},
 			"a large file":   {[]part{{"file", "email\n" + strings.Repeat("x", 1<<20)}}, "larger than 1048576", 422},

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/outbound/requestlog"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
@@ -74,7 +75,7 @@ func TestLongLists(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d, Options{})
 		f.remember(t)
-		segment, ids := f.crowd(t, 2*listChunk+500)
+		segment, ids := f.crowd(t, 2*wire.ListChunk+500)
 		reads := func() (n int) {
 			for _, s := range trace.Take() {
 				if strings.Contains(s.SQL, "c.first_name") { // not those that look for ids alone
@@ -108,7 +109,7 @@ func TestLongLists(t *testing.T) {
 				if n := got(); parts == 1 && n != c.first || parts > 1 && n != 1 {
 					t.Errorf("%s: %d pages were read before part %d", c.path, n, parts)
 				}
-				if octets-had > 300*listChunk {
+				if octets-had > 300*wire.ListChunk {
 					t.Errorf("%s: part %d has %d octets", c.path, parts, octets-had)
 				}
 				had = octets
@@ -145,7 +146,7 @@ func TestLongLists(t *testing.T) {
 			reads() != 1 {
 			t.Errorf("HEAD: %d, %d octets, cut %v", w.Code, w.Body.Len(), cut)
 		}
-		if n := f.longLists.Held(f.Acme.TeamID); n != 0 {
+		if n := f.Capacity.LongLists.Held(f.Acme.TeamID); n != 0 {
 			t.Errorf("%d places are held", n)
 		}
 	})
@@ -156,7 +157,7 @@ func TestLongListInTheLog(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
 	f.remember(t)
-	f.crowd(t, listChunk+1)
+	f.crowd(t, wire.ListChunk+1)
 	w, _ := f.get(t, http.MethodGet, "/contacts", func(int) {})
 	all, _, _, err := f.Services.Logs.List(t.Context(), f.Acme.TeamID, requestlog.Filter{Endpoint: "/contacts"},
 		page.Page{Limit: 1})
@@ -173,7 +174,7 @@ func TestLongListThatFails(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Options{})
-		segment, _ := f.crowd(t, 2*listChunk+1)
+		segment, _ := f.crowd(t, 2*wire.ListChunk+1)
 		w, cut := f.get(t, http.MethodGet, "/segments/"+segment+"/contacts", func(int) {
 			f.Must(f.Services.Contacts.DeleteSegment(t.Context(), f.Acme.TeamID, segment))
 		})
@@ -191,13 +192,13 @@ func TestLongListThatFails(t *testing.T) {
 func TestPlacesOfLongLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, dbtest.SQLite(t), Options{})
-		_, ids := f.crowd(t, listChunk+1)
-		f.Must(f.longLists.Acquire(context.Background(), "others", longListsMax))
+		_, ids := f.crowd(t, wire.ListChunk+1)
+		f.Must(f.Capacity.LongLists.Acquire(context.Background(), "others", 128))
 		wantError(t, f.do(t, "GET /contacts"), 429, "rate_limit_exceeded")
 		if w := f.do(t, "GET /contacts?after="+ids[0]); w.Code != 200 {
 			t.Errorf("a short list: %d %s", w.Code, w.Body)
 		}
-		f.longLists.Release("others", longListsMax)
+		f.Capacity.LongLists.Release("others", 128)
 		if w := f.do(t, "GET /contacts"); w.Code != 200 {
 			t.Errorf("with places: %d %s", w.Code, w.Body)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/outbound/requestlog"
@@ -18,12 +19,12 @@ var logsQuery = []string{"status", "method", "endpoint", "user_agent", "api_key_
 
 // LogItem is a request in the list of logs.
 type LogItem struct {
-	ID             string  `json:"id"`
-	CreatedAt      dbTime  `json:"created_at"`
-	Endpoint       string  `json:"endpoint" doc:"The path, without host and query."`
-	Method         string  `json:"method"`
-	ResponseStatus int     `json:"response_status"`
-	UserAgent      *string `json:"user_agent"`
+	ID             string      `json:"id"`
+	CreatedAt      wire.DBTime `json:"created_at"`
+	Endpoint       string      `json:"endpoint" doc:"The path, without host and query."`
+	Method         string      `json:"method"`
+	ResponseStatus int         `json:"response_status"`
+	UserAgent      *string     `json:"user_agent"`
 }
 
 // logList is a list of logs, as far as it was looked through.
@@ -57,10 +58,10 @@ func (v verbatim) MarshalJSONTo(e *jsontext.Encoder) error {
 func (verbatim) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
 
 func logToItem(e requestlog.Entry) LogItem {
-	return LogItem{e.ID, dbTime(e.CreatedAt), e.Endpoint, e.Method, e.Status, orNull(e.UserAgent)}
+	return LogItem{e.ID, wire.DBTime(e.CreatedAt), e.Endpoint, e.Method, e.Status, orNull(e.UserAgent)}
 }
 
-func (a *API) listLogs(ctx context.Context, c *Call, _ none) (logList, error) {
+func (a *API) listLogs(ctx context.Context, c *wire.Call, _ wire.None) (logList, error) {
 	p, err := c.Page(20)
 	if err != nil {
 		return logList{}, err
@@ -70,11 +71,11 @@ func (a *API) listLogs(ctx context.Context, c *Call, _ none) (logList, error) {
 		return logList{}, err
 	}
 	all, more, next, err := a.Services.Logs.List(ctx, c.TeamID, f, p)
-	l := listOf(all, more, logToItem)
+	l := wire.ListOf(all, more, logToItem)
 	return logList{l.Object, l.HasMore, l.Data, next}, err
 }
 
-func (a *API) getLog(ctx context.Context, c *Call, _ none) (logWire, error) {
+func (a *API) getLog(ctx context.Context, c *wire.Call, _ wire.None) (logWire, error) {
 	logID, err := c.ID("log_id")
 	if err != nil {
 		return logWire{}, err
@@ -90,9 +91,4 @@ func logFilter(q url.Values) (f requestlog.Filter, err error) {
 		return f, fault.Invalidf("api_key_id", "The `api_key_id` parameter must be a valid UUID.")
 	}
 	return f, readSpan(q, &f.From, &f.To)
-}
-
-// Logged reports whether a request belongs in the request log: requests that read the log, and streams, do not.
-func (r RequestRecord) Logged() bool {
-	return !r.Streamed && r.Path != "/logs" && !strings.HasPrefix(r.Path, "/logs/")
 }

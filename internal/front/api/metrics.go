@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/events"
@@ -40,8 +41,8 @@ const (
 
 type metricsOut struct {
 	Object      string             `json:"object"`
-	StartDate   isoTime            `json:"start_date"`
-	EndDate     isoTime            `json:"end_date"`
+	StartDate   wire.ISOTime       `json:"start_date"`
+	EndDate     wire.ISOTime       `json:"end_date"`
 	Metrics     []string           `json:"metrics"`
 	Dimensions  []string           `json:"dimensions"`
 	Granularity string             `json:"granularity"`
@@ -57,7 +58,7 @@ type metricsIn struct {
 	zone                *time.Location
 }
 
-func (a *API) getMetrics(ctx context.Context, c *Call, _ none) (metricsOut, error) {
+func (a *API) getMetrics(ctx context.Context, c *wire.Call, _ wire.None) (metricsOut, error) {
 	in, err := readMetrics(c.Query(), a.Services.Metrics.Now())
 	if err != nil {
 		return metricsOut{}, err
@@ -66,7 +67,7 @@ func (a *API) getMetrics(ctx context.Context, c *Call, _ none) (metricsOut, erro
 	if err != nil {
 		return metricsOut{}, err
 	}
-	out := metricsOut{Object: "metrics", StartDate: isoTime(in.From), EndDate: isoTime(in.To), Metrics: in.metrics,
+	out := metricsOut{Object: "metrics", StartDate: wire.ISOTime(in.From), EndDate: wire.ISOTime(in.To), Metrics: in.metrics,
 		Dimensions: orEmpty(in.dimensions), Granularity: in.granularity}
 	total := map[string]int{}
 	for _, n := range counts {
@@ -172,18 +173,18 @@ func (in *metricsIn) data(ctx context.Context, counts []metrics.Count) ([]map[st
 	return data, nil
 }
 
-// maxListed is how many different items a list parameter may have.
-const maxListed = 100
+// maxListItems is how many different items a list parameter may have.
+const maxListItems = 100
 
-// listed reads a list parameter: separated by commas, repeated, or both.
-func listed(q url.Values, name string) (all []string, err error) {
+// splitList reads a list parameter. Its items are separated by commas, or the parameter is repeated, or both.
+func splitList(q url.Values, name string) (all []string, err error) {
 	for _, v := range q[name] {
 		for x := range strings.SplitSeq(v, ",") {
 			if x = strings.TrimSpace(x); x == "" || slices.Contains(all, x) {
 				continue
 			}
-			if len(all) == maxListed {
-				return nil, fault.Invalidf(name, "The `%s` parameter takes at most %d items.", name, maxListed)
+			if len(all) == maxListItems {
+				return nil, fault.Invalidf(name, "The `%s` parameter takes at most %d items.", name, maxListItems)
 			}
 			all = append(all, x)
 		}
@@ -201,7 +202,7 @@ func readMetrics(q url.Values, now time.Time) (in metricsIn, err error) {
 			return in, fault.Invalidf("timezone", "The `timezone` parameter must be an IANA zone such as `America/New_York`.")
 		}
 	}
-	if in.metrics, err = listed(q, "metrics"); err != nil {
+	if in.metrics, err = splitList(q, "metrics"); err != nil {
 		return in, err
 	}
 	if len(in.metrics) == 0 {
@@ -219,7 +220,7 @@ func readMetrics(q url.Values, now time.Time) (in metricsIn, err error) {
 }
 
 func (in *metricsIn) readDimensions(q url.Values) (err error) {
-	if in.dimensions, err = listed(q, "dimensions"); err != nil {
+	if in.dimensions, err = splitList(q, "dimensions"); err != nil {
 		return err
 	}
 	for _, d := range in.dimensions {
@@ -239,7 +240,7 @@ func (in *metricsIn) readDimensions(q url.Values) (err error) {
 	}
 	for name, dst := range map[string]*[]string{"domain_id": &in.DomainIDs, "email_id": &in.EmailIDs,
 		"broadcast_id": &in.BroadcastIDs} {
-		if *dst, err = listed(q, name); err != nil {
+		if *dst, err = splitList(q, name); err != nil {
 			return err
 		}
 		for i, x := range *dst {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
@@ -47,11 +48,11 @@ func (f *remote) heal(t *testing.T) {
 }
 
 // anyBody has a right value for each operation that takes a body.
-func anyBody(o op) string {
+func anyBody(o wire.Operation) string {
 	switch {
-	case rightBodies[o.method+" "+o.path] != "":
-		return rightBodies[o.method+" "+o.path]
-	case strings.HasPrefix(o.path, "/email") && o.method == http.MethodPost:
+	case rightBodies[o.Method+" "+o.Path] != "":
+		return rightBodies[o.Method+" "+o.Path]
+	case strings.HasPrefix(o.Path, "/email") && o.Method == http.MethodPost:
 		return rightBodies["POST /emails"]
 	}
 	return `{"name":"acme.org","email":"a@example.net","emails":["a@example.net"],"scheduled_at":"in 2 hours",` +
@@ -62,12 +63,14 @@ func anyBody(o op) string {
 // answered are the operations that ask the database nothing once the key is known.
 var answered = []string{"POST /automations/simulate"}
 
-// asks reports whether an operation asks the database.
-func (o op) asks() bool { return o.scope != open && !slices.Contains(answered, o.method+" "+o.path) }
+// queriesDatabase reports whether an operation queries the database.
+func queriesDatabase(o wire.Operation) bool {
+	return o.Scope != wire.Open && !slices.Contains(answered, o.Method+" "+o.Path)
+}
 
 func wantAway(t *testing.T, what string, w *httptest.ResponseRecorder) {
 	t.Helper()
-	var e envelope
+	var e wire.ErrorBody
 	if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || w.Code != 503 || e.StatusCode != 503 ||
 		e.Name != "service_unavailable" ||
 		e.Message == "" || w.Header().Get("Retry-After") == "" {
@@ -89,14 +92,14 @@ func TestEveryOperationWithoutDatabase(t *testing.T) {
 			t.Parallel()
 			f := newRemote(t, 0)
 			asked := 0
-			for _, o := range f.ops {
-				if !o.asks() {
+			for _, o := range f.Operations() {
+				if !queriesDatabase(o) {
 					continue
 				}
 				f.heal(t)
 				begin(f.proxy)
-				path := withIDs(strings.Replace(o.path, "{webhook_event_id}", "msg_"+strings.ReplaceAll(id.New(), "-", ""), 1))
-				wantAway(t, o.method+" "+o.path, f.do(t, o.method+" "+path+"\n\n"+anyBody(o)))
+				path := withIDs(strings.Replace(o.Path, "{webhook_event_id}", "msg_"+strings.ReplaceAll(id.New(), "-", ""), 1))
+				wantAway(t, o.Method+" "+o.Path, f.do(t, o.Method+" "+path+"\n\n"+anyBody(o)))
 				asked++
 			}
 			wantAway(t, "a key that is not remembered", f.do(t, "GET /emails\nAuthorization: other"))
@@ -124,8 +127,8 @@ func TestEveryOperationWithABadDisk(t *testing.T) {
 	d := dbtest.Open(t, path)
 	f := newFixture(t, d, Options{Ready: d.Ready})
 	asked := 0
-	for _, o := range f.ops {
-		if !o.asks() {
+	for _, o := range f.Operations() {
+		if !queriesDatabase(o) {
 			continue
 		}
 		if w := f.do(t, "GET /usage"); w.Code != 200 { // the key is known
@@ -138,14 +141,14 @@ func TestEveryOperationWithABadDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		mend := dbtest.Unreadable(t, path)
-		text := o.method + " " + withIDs(strings.Replace(o.path, "{webhook_event_id}", "msg_"+strings.ReplaceAll(id.New(),
+		text := o.Method + " " + withIDs(strings.Replace(o.Path, "{webhook_event_id}", "msg_"+strings.ReplaceAll(id.New(),
 			"-", ""), 1))
 		w := f.do(t, text+"\n\n"+anyBody(o))
 		mend()
 		// The writer need not read what it has in memory; the secret is derived, and only recorded as shown.
-		reads := o.method == http.MethodGet && o.path != "/automations/signing-secret"
+		reads := o.Method == http.MethodGet && o.Path != "/automations/signing-secret"
 		if reads || w.Code >= 500 {
-			wantAway(t, o.method+" "+o.path, w)
+			wantAway(t, o.Method+" "+o.Path, w)
 			asked++
 		}
 	}
@@ -189,14 +192,14 @@ func TestTornAnswers(t *testing.T) {
 		ids[name] = made.ID
 	}
 	asked, torn := 0, 0
-	for _, o := range f.ops {
-		if !o.asks() {
+	for _, o := range f.Operations() {
+		if !queriesDatabase(o) {
 			continue
 		}
 		var succeeded []string // while an answer was torn
 		for skip, broke := 0, true; broke && skip < 60; skip++ {
 			f.heal(t)
-			if skip == 0 || o.method == http.MethodDelete {
+			if skip == 0 || o.Method == http.MethodDelete {
 				f.Services.Domains.AddVerified(t.Context(), f.Acme.TeamID, domains.NewDomain{Name: "example.org"}) // or it is there
 				create("webhook_id", "/webhooks", `{"endpoint":"https://hooks.example.org","events":["email.sent"]}`)
 				create("api_key_id", "/api-keys", `{"name":"x"}`)
@@ -204,7 +207,7 @@ func TestTornAnswers(t *testing.T) {
 				create("automation_id", "/automations", rightBodies["POST /automations"])
 				create("email_id", "/emails", `{"from":"a@example.org","to":"b@example.net","subject":"s","text":"t","scheduled_at":"in 1 hour"}`)
 			}
-			path := pathParam.ReplaceAllStringFunc(o.path, func(p string) string {
+			path := pathParam.ReplaceAllStringFunc(o.Path, func(p string) string {
 				if id := ids[p[1:len(p)-1]]; id != "" {
 					return id
 				}
@@ -212,24 +215,24 @@ func TestTornAnswers(t *testing.T) {
 			})
 			before := f.proxy.Torn()
 			f.proxy.Tear(skip, 1)
-			w := f.do(t, o.method+" "+path+"\n\n"+anyBody(o))
+			w := f.do(t, o.Method+" "+path+"\n\n"+anyBody(o))
 			broke = f.proxy.Torn() > before
 			asked++
 			if broke {
 				torn++
 			}
 			if w.Code == 503 {
-				wantAway(t, o.method+" "+o.path, w)
+				wantAway(t, o.Method+" "+o.Path, w)
 			} else if w.Code >= 500 {
-				t.Errorf("%s %s, answer %d torn: %d %s\n%s", o.method, o.path, skip, w.Code, w.Body, f.log)
+				t.Errorf("%s %s, answer %d torn: %d %s\n%s", o.Method, o.Path, skip, w.Code, w.Body, f.log)
 			}
 			if w.Code < 500 && broke {
 				succeeded = append(succeeded, fmt.Sprint(w.Code, " ", told(o, w)))
 			}
 			if whole := fmt.Sprint(w.Code, " ", told(o, w)); !broke {
 				for _, s := range succeeded { // but what was done cannot always be done again
-					if s != whole && (o.method == http.MethodGet || w.Code < 300) {
-						t.Errorf("%s %s, an answer torn: %s\nwithout that: %s", o.method, o.path, s, whole)
+					if s != whole && (o.Method == http.MethodGet || w.Code < 300) {
+						t.Errorf("%s %s, an answer torn: %s\nwithout that: %s", o.Method, o.Path, s, whole)
 					}
 				}
 			}
@@ -242,8 +245,8 @@ func TestTornAnswers(t *testing.T) {
 
 // told is what an operation answers whenever it is asked: the whole body where nothing is changed, else the names in
 // it.
-func told(o op, w *httptest.ResponseRecorder) string {
-	if o.method == http.MethodGet {
+func told(o wire.Operation, w *httptest.ResponseRecorder) string {
+	if o.Method == http.MethodGet {
 		return w.Body.String()
 	}
 	var body map[string]any
@@ -261,7 +264,7 @@ func (f *remote) send(t *testing.T, key string) *httptest.ResponseRecorder {
 // emailIDs are the emails that there are.
 func (f *remote) emailIDs(t *testing.T) (ids []string) {
 	t.Helper()
-	var all list[ref]
+	var all wire.List[ref]
 	if err := json.Unmarshal(f.do(t, "GET /emails").Body.Bytes(), &all); err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +358,7 @@ func TestReceivingWithoutDatabase(t *testing.T) {
 		t.Errorf("no database: %s", got)
 	}
 	f.heal(t)
-	var all list[ref]
+	var all wire.List[ref]
 	if err := json.Unmarshal(f.do(t, "GET /emails/receiving").Body.Bytes(), &all); err != nil || len(all.Data) != 1 {
 		t.Errorf("%d received emails, error %v; want 1", len(all.Data), err)
 	}

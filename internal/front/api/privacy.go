@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/outbound/privacy"
 )
 
@@ -25,8 +26,8 @@ type ErasureItem struct {
 	Suppressions bool          `json:"suppressions"`
 	DryRun       bool          `json:"dry_run"`
 	Found        []erasurePart `json:"found" doc:"So far."`
-	CreatedAt    dbTime        `json:"created_at"`
-	CompletedAt  dbTime        `json:"completed_at" nullable:"true"`
+	CreatedAt    wire.DBTime   `json:"created_at"`
+	CompletedAt  wire.DBTime   `json:"completed_at" nullable:"true"`
 }
 
 type erasurePart struct {
@@ -43,12 +44,12 @@ func erasureToItem(e privacy.Erasure) ErasureItem {
 			found = append(found, erasurePart{p.Name, c.Kind, c.N, orNull(string(c.Left))})
 		}
 	}
-	return ErasureItem{e.ID, orNull(e.ContactID), string(e.State), e.Refusals, e.DryRun, found, dbTime(e.CreatedAt),
-		dbTime(e.CompletedAt)}
+	return ErasureItem{e.ID, orNull(e.ContactID), string(e.State), e.Refusals, e.DryRun, found, wire.DBTime(e.CreatedAt),
+		wire.DBTime(e.CompletedAt)}
 }
 
-func (a *API) eraseContact(ctx context.Context, c *Call, in eraseIn) (erasureWire, error) {
-	c.conceal(c.Param("contact"))
+func (a *API) eraseContact(ctx context.Context, c *wire.Call, in eraseIn) (erasureWire, error) {
+	c.HideAddress(c.Param("contact"))
 	for _, s := range []teams.Scope{teams.EmailsWrite, teams.SuppressionsWrite} {
 		if err := c.Require(s); err != nil && (s == teams.EmailsWrite || in.Suppressions) {
 			return erasureWire{}, err
@@ -59,7 +60,7 @@ func (a *API) eraseContact(ctx context.Context, c *Call, in eraseIn) (erasureWir
 	return erasureWire{"contact_erasure", erasureToItem(e)}, err
 }
 
-func (a *API) getErasure(ctx context.Context, c *Call, _ none) (erasureWire, error) {
+func (a *API) getErasure(ctx context.Context, c *wire.Call, _ wire.None) (erasureWire, error) {
 	erasureID, err := c.ID("erasure_id")
 	if err != nil {
 		return erasureWire{}, err
@@ -68,23 +69,23 @@ func (a *API) getErasure(ctx context.Context, c *Call, _ none) (erasureWire, err
 	return erasureWire{"contact_erasure", erasureToItem(e)}, err
 }
 
-func (a *API) listErasures(ctx context.Context, c *Call, _ none) (list[ErasureItem], error) {
+func (a *API) listErasures(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[ErasureItem], error) {
 	p, err := c.Page(20)
 	if err != nil {
-		return list[ErasureItem]{}, err
+		return wire.List[ErasureItem]{}, err
 	}
 	all, more, err := a.Services.Privacy.List(ctx, c.TeamID, p)
-	return listOf(all, more, erasureToItem), err
+	return wire.ListOf(all, more, erasureToItem), err
 }
 
 // exportContact streams all that is stored about an address, which takes the scopes of all of it.
-func (a *API) exportContact(ctx context.Context, c *Call) (stream, error) {
+func (a *API) exportContact(ctx context.Context, c *wire.Call) (wire.Stream, error) {
 	for _, s := range []teams.Scope{teams.EmailsRead, teams.ReceivingRead, teams.SuppressionsRead, teams.BroadcastsRead,
 		teams.AutomationsRead} {
 		if err := c.Require(s); err != nil {
-			return stream{}, err
+			return wire.Stream{}, err
 		}
 	}
-	return stream{media: mediaJSON + "; charset=utf-8", file: "contact.json",
-		parts: a.Services.Privacy.Document(ctx, c.TeamID, c.Param("contact"))}, nil
+	return wire.Stream{MediaType: wire.MediaJSON + "; charset=utf-8", FileName: "contact.json",
+		Parts: a.Services.Privacy.Document(ctx, c.TeamID, c.Param("contact"))}, nil
 }

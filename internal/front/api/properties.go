@@ -6,6 +6,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
@@ -16,9 +17,9 @@ type createPropertyIn struct {
 }
 
 type updatePropertyIn struct {
-	FallbackValue opt[scalarValue] `json:"fallback_value" doc:"Null removes it."`
-	Key           fixed[string]    `json:"key,omitzero" hidden:"true"`
-	Type          fixed[string]    `json:"type,omitzero" hidden:"true"`
+	FallbackValue wire.Optional[scalarValue] `json:"fallback_value" doc:"Null removes it."`
+	Key           wire.Immutable[string]     `json:"key,omitzero" hidden:"true"`
+	Type          wire.Immutable[string]     `json:"type,omitzero" hidden:"true"`
 }
 
 type contactPropertyWire struct {
@@ -33,29 +34,29 @@ type ContactPropertyItem struct {
 	Key           string      `json:"key"`
 	Type          string      `json:"type" enum:"string,number"`
 	FallbackValue scalarValue `json:"fallback_value"`
-	CreatedAt     dbTime      `json:"created_at"`
+	CreatedAt     wire.DBTime `json:"created_at"`
 }
 
 func propertyToItem(p contacts.Property) ContactPropertyItem {
-	return ContactPropertyItem{p.ID, p.Name, string(p.Type), scalarValue{p.Fallback}, dbTime(p.CreatedAt)}
+	return ContactPropertyItem{p.ID, p.Name, string(p.Type), scalarValue{p.Fallback}, wire.DBTime(p.CreatedAt)}
 }
 
-func (a *API) createProperty(ctx context.Context, c *Call, in createPropertyIn) (ref, error) {
+func (a *API) createProperty(ctx context.Context, c *wire.Call, in createPropertyIn) (ref, error) {
 	p, err := a.Services.Contacts.CreateProperty(ctx, c.TeamID, contacts.NewProperty{Name: in.Key,
 		Type: scalar.Type(in.Type), Fallback: in.FallbackValue.Value})
 	return ref{"contact_property", p.ID}, err
 }
 
-func (a *API) listProperties(ctx context.Context, c *Call, _ none) (list[ContactPropertyItem], error) {
+func (a *API) listProperties(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[ContactPropertyItem], error) {
 	p, err := c.Page(20)
 	if err != nil {
-		return list[ContactPropertyItem]{}, err
+		return wire.List[ContactPropertyItem]{}, err
 	}
 	all, more, err := a.Services.Contacts.Properties(ctx, c.TeamID, p)
-	return listOf(all, more, propertyToItem), err
+	return wire.ListOf(all, more, propertyToItem), err
 }
 
-func (a *API) getProperty(ctx context.Context, c *Call, _ none) (contactPropertyWire, error) {
+func (a *API) getProperty(ctx context.Context, c *wire.Call, _ wire.None) (contactPropertyWire, error) {
 	id, err := c.ID("contact_property_id")
 	if err != nil {
 		return contactPropertyWire{}, err
@@ -64,32 +65,32 @@ func (a *API) getProperty(ctx context.Context, c *Call, _ none) (contactProperty
 	return contactPropertyWire{"contact_property", propertyToItem(p)}, err
 }
 
-func (a *API) updateProperty(ctx context.Context, c *Call, in updatePropertyIn) (ref, error) {
+func (a *API) updateProperty(ctx context.Context, c *wire.Call, in updatePropertyIn) (ref, error) {
 	id, err := c.ID("contact_property_id")
 	if err != nil {
 		return ref{}, err
 	}
-	if in.Key.given() || in.Type.given() {
+	if in.Key.Given() || in.Type.Given() {
 		p, err := a.Services.Contacts.Property(ctx, c.TeamID, id)
 		if err == nil {
-			err = cmp.Or(in.Key.is("key", p.Name), in.Type.is("type", string(p.Type)))
+			err = cmp.Or(in.Key.MustEqual("key", p.Name), in.Type.MustEqual("type", string(p.Type)))
 		}
 		if err != nil {
 			return ref{}, err
 		}
 	}
-	if !in.FallbackValue.given {
+	if !in.FallbackValue.Given {
 		return ref{}, fault.MissingField("fallback_value")
 	}
 	var fallback scalar.Value
-	if v := in.FallbackValue.value; v != nil {
+	if v := in.FallbackValue.Value; v != nil {
 		fallback = v.Value
 	}
 	p, err := a.Services.Contacts.UpdateProperty(ctx, c.TeamID, id, fallback)
 	return ref{"contact_property", p.ID}, err
 }
 
-func (a *API) deleteProperty(ctx context.Context, c *Call, _ none) (gone, error) {
+func (a *API) deleteProperty(ctx context.Context, c *wire.Call, _ wire.None) (gone, error) {
 	id, err := c.ID("contact_property_id")
 	if err != nil {
 		return gone{}, err

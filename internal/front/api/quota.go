@@ -4,23 +4,29 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/postrider/postrider/internal/accounts/quotas"
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// showsQuota reports whether answers of the operation say how much of the quotas is used: those of what sends.
-func (o *op) showsQuota() bool {
-	return o.scope == teams.EmailsSend || o.scope == teams.ApprovalsRequest
+// hasQuotaHeaders reports whether the responses of an operation have the quota headers. Operations that send emails do.
+func hasQuotaHeaders(o *wire.Operation) bool {
+	return o.Scope == teams.EmailsSend || o.Scope == teams.ApprovalsRequest
 }
 
-// showQuota adds to the answer of a request that sends how much the team has used of its quotas (API reference section
-// 5.2), and to a refusal when the quota begins anew. Without a quota it adds nothing. What has been done is answered
-// also when the quota cannot be read.
-func (a *API) showQuota(ctx context.Context, c *Call, refused error) {
+// addQuotaHeaders adds the team's usage to the response of an operation that sends emails (API reference section 5.2).
+// If the quota is exceeded, it adds when the quota resets. It adds nothing for a team without a quota, or if the usage
+// cannot be read.
+func (a *API) addQuotaHeaders(ctx context.Context, c *wire.Call, failure error) {
+	if !hasQuotaHeaders(c.Operation) {
+		return
+	}
 	u, err := a.Services.Volume.Usage(ctx, c.TeamID)
 	if err != nil {
-		a.Log.Warn("could not read what a team has used of its quota", "team", c.TeamID, "error", err)
+		a.Log.Warn("could not read the usage of a team", "team", c.TeamID, "error", err)
 		return
 	}
 	if u.Daily > 0 {
@@ -29,9 +35,19 @@ func (a *API) showQuota(ctx context.Context, c *Call, refused error) {
 	if u.Monthly > 0 {
 		c.Header.Set("X-Resend-Monthly-Quota", strconv.FormatInt(u.Month, 10))
 	}
-	if quotas.Exceeded(refused) {
+	if quotas.Exceeded(failure) {
 		now := a.Services.Metrics.Now()
-		wait := quotas.Resets(fault.KindOf(refused), now).Sub(now)
+		wait := quotas.Resets(fault.KindOf(failure), now).Sub(now)
 		c.Header.Set("Retry-After", strconv.Itoa(int(wait.Seconds())+1))
 	}
+}
+
+// quotaHeaders describes the headers of addQuotaHeaders.
+func quotaHeaders() map[string]*huma.Header {
+	of := func(period string) *huma.Header {
+		return &huma.Header{Schema: &huma.Schema{Type: huma.TypeInteger, Minimum: new(0.0)},
+			Description: "Emails of this " + period + " that count for the team's quota, sent and received. " +
+				"Absent if the team has no such quota."}
+	}
+	return map[string]*huma.Header{"x-resend-daily-quota": of("day"), "x-resend-monthly-quota": of("month")}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/authres"
@@ -18,7 +19,7 @@ type ReceivedItem struct {
 	ID          string         `json:"id"`
 	To          []string       `json:"to"`
 	From        string         `json:"from" doc:"The address alone; the name stands in the header."`
-	CreatedAt   isoTime        `json:"created_at"`
+	CreatedAt   wire.ISOTime   `json:"created_at"`
 	Subject     *string        `json:"subject"`
 	MessageID   string         `json:"message_id"`
 	Bcc         []string       `json:"bcc"`
@@ -51,8 +52,8 @@ type receivedWire struct {
 }
 
 type rawLink struct {
-	DownloadURL string  `json:"download_url" doc:"Works without a key until it expires."`
-	ExpiresAt   isoTime `json:"expires_at"`
+	DownloadURL string       `json:"download_url" doc:"Works without a key until it expires."`
+	ExpiresAt   wire.ISOTime `json:"expires_at"`
 }
 
 type verdictOut struct {
@@ -83,26 +84,26 @@ func receivedToItem(e receiving.Email) ReceivedItem {
 	for i, f := range e.Files {
 		files[i] = receivedFileOf(f)
 	}
-	return ReceivedItem{e.ID, orEmpty(e.To), e.From, isoTime(e.CreatedAt), orNull(e.Subject), e.MessageID, orEmpty(e.Bcc),
+	return ReceivedItem{e.ID, orEmpty(e.To), e.From, wire.ISOTime(e.CreatedAt), orNull(e.Subject), e.MessageID, orEmpty(e.Bcc),
 		orEmpty(e.Cc),
 		orEmpty(e.ReplyTo), orEmpty(e.ReceivedFor), e.ThreadID, files}
 }
 
-func (a *API) listReceived(ctx context.Context, c *Call, _ none) (list[ReceivedItem], error) {
+func (a *API) listReceived(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[ReceivedItem], error) {
 	p, err := c.Page(20)
 	if err != nil {
-		return list[ReceivedItem]{}, err
+		return wire.List[ReceivedItem]{}, err
 	}
 	thread := strings.ToLower(c.Query().Get("thread_id"))
 	if c.Query().Has("thread_id") && !id.Valid(thread) {
-		return list[ReceivedItem]{}, fault.Invalidf("thread_id",
+		return wire.List[ReceivedItem]{}, fault.Invalidf("thread_id",
 			"The `thread_id` parameter must be the `thread_id` of an email.")
 	}
 	all, more, err := a.Services.Receiving.List(ctx, c.TeamID, thread, p)
-	return listOf(all, more, receivedToItem), err
+	return wire.ListOf(all, more, receivedToItem), err
 }
 
-func (a *API) getReceived(ctx context.Context, c *Call, _ none) (receivedWire, error) {
+func (a *API) getReceived(ctx context.Context, c *wire.Call, _ wire.None) (receivedWire, error) {
 	emailID, err := c.ID("email_id")
 	if err != nil {
 		return receivedWire{}, err
@@ -112,11 +113,11 @@ func (a *API) getReceived(ctx context.Context, c *Call, _ none) (receivedWire, e
 	if err != nil {
 		return receivedWire{}, err
 	}
-	c.done = content.Close
+	c.ReleaseSource(content.Close)
 	link, expires := a.Services.Receiving.RawURL(e.TeamID, e.ID, time.Now())
 	w := receivedWire{Object: "email", ReceivedItem: receivedToItem(e), HTML: content.HTML, Text: content.Text,
 		HTMLFormat: format,
-		Headers:    joined(content.Header), Raw: rawLink{link, isoTime(expires)},
+		Headers:    joined(content.Header), Raw: rawLink{link, wire.ISOTime(expires)},
 		Authentication: authenticationOf(e.Authentication)}
 	if e.Spam != nil {
 		w.Spam = &spamOut{e.Spam.Action, e.Spam.Fields}
@@ -152,14 +153,14 @@ func authenticationOf(r *authres.Results) *authenticationOut {
 
 // ReceivedAttachmentItem is an attachment of a received email with its link.
 type ReceivedAttachmentItem struct {
-	ID                 string  `json:"id"`
-	Filename           *string `json:"filename"`
-	Size               int64   `json:"size" doc:"Bytes."`
-	ContentType        string  `json:"content_type"`
-	ContentDisposition *string `json:"content_disposition"`
-	ContentID          *string `json:"content_id"`
-	DownloadURL        string  `json:"download_url" doc:"Works without a key until it expires."`
-	ExpiresAt          isoTime `json:"expires_at"`
+	ID                 string       `json:"id"`
+	Filename           *string      `json:"filename"`
+	Size               int64        `json:"size" doc:"Bytes."`
+	ContentType        string       `json:"content_type"`
+	ContentDisposition *string      `json:"content_disposition"`
+	ContentID          *string      `json:"content_id"`
+	DownloadURL        string       `json:"download_url" doc:"Works without a key until it expires."`
+	ExpiresAt          wire.ISOTime `json:"expires_at"`
 }
 
 type receivedAttachmentWire struct {
@@ -171,26 +172,26 @@ func (a *API) receivedAttachment(teamID, emailID string, f receiving.File) Recei
 	link, expires := a.Services.Receiving.FileURL(teamID, emailID, f.ID, time.Now())
 	return ReceivedAttachmentItem{f.ID, orNull(f.Filename), f.Size, f.ContentType, orNull(f.Disposition),
 		orNull(f.ContentID), link,
-		isoTime(expires)}
+		wire.ISOTime(expires)}
 }
 
-func (a *API) listReceivedFiles(ctx context.Context, c *Call, _ none) (list[ReceivedAttachmentItem], error) {
+func (a *API) listReceivedFiles(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[ReceivedAttachmentItem], error) {
 	emailID, err := c.ID("email_id")
 	if err != nil {
-		return list[ReceivedAttachmentItem]{}, err
+		return wire.List[ReceivedAttachmentItem]{}, err
 	}
 	p, err := c.Page(20)
 	if err != nil {
-		return list[ReceivedAttachmentItem]{}, err
+		return wire.List[ReceivedAttachmentItem]{}, err
 	}
 	all, more, err := a.Services.Receiving.Files(ctx, c.TeamID, emailID, p)
-	return listOf(all, more, func(f receiving.File) ReceivedAttachmentItem {
+	return wire.ListOf(all, more, func(f receiving.File) ReceivedAttachmentItem {
 		return a.receivedAttachment(c.TeamID, emailID,
 			f)
 	}), err
 }
 
-func (a *API) getReceivedFile(ctx context.Context, c *Call, _ none) (receivedAttachmentWire, error) {
+func (a *API) getReceivedFile(ctx context.Context, c *wire.Call, _ wire.None) (receivedAttachmentWire, error) {
 	emailID, err := c.ID("email_id")
 	if err != nil {
 		return receivedAttachmentWire{}, err

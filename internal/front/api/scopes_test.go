@@ -11,32 +11,17 @@ import (
 	"testing"
 	"text/tabwriter"
 
-	"github.com/go-chi/chi/v5"
 	"github.com/go-json-experiment/json"
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
 const scopesFile = "testdata/scopes.txt"
-
-// entered is the API for an actor whose token has been looked at.
-func (f *fixture) entered(by teams.Actor) http.Handler {
-	r := chi.NewRouter()
-	for i := range f.ops {
-		o := &f.ops[i]
-		r.Method(o.method, o.path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			f.perform(&recorder{ResponseWriter: w, actor: by}, r, o)
-		}))
-	}
-	r.Get("/webhooks/listen", func(w http.ResponseWriter, r *http.Request) {
-		f.listen(&recorder{ResponseWriter: w, actor: by}, r)
-	})
-	return r
-}
 
 // bearing is the API for requests that bear a token.
 func (f *fixture) bearing(token string) http.Handler {
@@ -72,13 +57,13 @@ func TestScopes(t *testing.T) {
 		}
 		all := teams.FullAccess.Scopes()
 		var readers teams.Scopes
-		for _, o := range f.ops {
-			if strings.HasSuffix(o.scope.String(), ":read") {
-				readers |= teams.NewScopes(o.scope)
+		for _, o := range f.Operations() {
+			if strings.HasSuffix(o.Scope.String(), ":read") {
+				readers |= teams.NewScopes(o.Scope)
 			}
 		}
 		as := func(kind teams.ActorKind, scopes teams.Scopes) http.Handler {
-			return f.entered(teams.Actor{Kind: kind, ID: "x", TeamID: f.Acme.TeamID, Scopes: scopes})
+			return f.ServeAs(teams.Actor{Kind: kind, ID: "x", TeamID: f.Acme.TeamID, Scopes: scopes})
 		}
 		type asked struct {
 			name string
@@ -95,11 +80,11 @@ func TestScopes(t *testing.T) {
 			{"grant: emails:send", as(teams.GrantActor, teams.NewScopes(teams.EmailsSend))},
 			{"grant: domains:write", as(teams.GrantActor, teams.NewScopes(teams.DomainsWrite))},
 			{"grant: none", as(teams.GrantActor, 0)},
-			{"system", f.entered(teams.System(f.Acme.TeamID))},
+			{"system", f.ServeAs(teams.System(f.Acme.TeamID))},
 		}
 		for _, role := range teams.Roles {
 			by := f.Member(f.Acme.TeamID, string(role)+"@acme.example", role)
-			actors = append(actors, asked{"role: " + string(role), f.entered(by)})
+			actors = append(actors, asked{"role: " + string(role), f.ServeAs(by)})
 		}
 		var table bytes.Buffer
 		w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
@@ -110,7 +95,7 @@ func TestScopes(t *testing.T) {
 		fmt.Fprintln(w)
 		line := func(method, path string, scope teams.Scope, body string) {
 			name := scope.String()
-			if scope == open {
+			if scope == wire.Open {
 				name = "-"
 			}
 			fmt.Fprint(w, method, " ", path, "\t", name)
@@ -119,8 +104,8 @@ func TestScopes(t *testing.T) {
 			}
 			fmt.Fprintln(w)
 		}
-		for _, o := range f.ops {
-			line(o.method, o.path, o.scope, "{}")
+		for _, o := range f.Operations() {
+			line(o.Method, o.Path, o.Scope, "{}")
 		}
 		line("GET", "/webhooks/listen", listenScope, "")
 		w.Flush()
@@ -145,7 +130,7 @@ func TestScopesOfThePersonalExport(t *testing.T) {
 		kinds := []teams.Scope{teams.ContactsRead, teams.EmailsRead, teams.ReceivingRead, teams.SuppressionsRead,
 			teams.BroadcastsRead, teams.AutomationsRead}
 		asks := func(scopes []teams.Scope) string {
-			return may(t, f.entered(teams.Actor{Kind: teams.GrantActor, ID: "x", TeamID: f.Acme.TeamID,
+			return may(t, f.ServeAs(teams.Actor{Kind: teams.GrantActor, ID: "x", TeamID: f.Acme.TeamID,
 				Scopes: teams.NewScopes(scopes...)}), http.MethodGet, "/contacts/ann@reader.example/export", "")
 		}
 		if got := asks(kinds); got != "yes" {
@@ -169,7 +154,7 @@ func may(t *testing.T, h http.Handler, method, path, body string) string {
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	var e envelope
+	var e wire.ErrorBody
 	if w.Code >= 400 {
 		if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || w.Code >= 500 {
 			t.Errorf("%s %s: %d %s, %v", method, path, w.Code, w.Body, err)
@@ -182,16 +167,4 @@ func may(t *testing.T, h http.Handler, method, path, body string) string {
 		return fmt.Sprint(w.Code)
 	}
 	return "yes"
-}
-
-// An operation whose scope was forgotten does not start.
-func TestOperationsWithoutScope(t *testing.T) {
-	t.Parallel()
-	a := &API{}
-	defer func() {
-		if p := recover(); !strings.Contains(fmt.Sprint(p), "GET /forgotten") {
-			t.Errorf("recovered %v", p)
-		}
-	}()
-	a.mount(append(a.operations(), op{method: http.MethodGet, path: "/forgotten", bound: endpoint(a.usage)}))
 }

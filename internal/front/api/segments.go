@@ -6,6 +6,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
@@ -35,13 +36,13 @@ type segmentMade struct {
 
 // SegmentItem is a segment in a list. It is exported because Huma overlooks the fields of embedded types that are not.
 type SegmentItem struct {
-	ID        string `json:"id"`
-	Name      string `json:"name"`
-	CreatedAt dbTime `json:"created_at"`
+	ID        string      `json:"id"`
+	Name      string      `json:"name"`
+	CreatedAt wire.DBTime `json:"created_at"`
 }
 
 func segmentToItem(g contacts.Segment) SegmentItem {
-	return SegmentItem{g.ID, g.Name, dbTime(g.CreatedAt)}
+	return SegmentItem{g.ID, g.Name, wire.DBTime(g.CreatedAt)}
 }
 
 type segmentWire struct {
@@ -49,25 +50,25 @@ type segmentWire struct {
 	SegmentItem
 	Filter    jsontext.Value `json:"filter" doc:"Null when contacts are added by hand."`
 	Contacts  *int           `json:"contacts" doc:"How many contacts it had when they were counted; null before the first count of a large segment, and when the filter names what was deleted."`
-	CountedAt dbTime         `json:"counted_at"`
+	CountedAt wire.DBTime    `json:"counted_at"`
 }
 
-func (a *API) createSegment(ctx context.Context, c *Call, in createSegmentIn) (segmentMade, error) {
+func (a *API) createSegment(ctx context.Context, c *wire.Call, in createSegmentIn) (segmentMade, error) {
 	g, err := a.Services.Contacts.CreateSegment(ctx, c.TeamID,
 		contacts.NewSegment{Name: in.Name, Filter: filterOf(in.Filter)})
 	return segmentMade{"segment", g.ID, g.Name}, err
 }
 
-func (a *API) listSegments(ctx context.Context, c *Call, _ none) (list[SegmentItem], error) {
+func (a *API) listSegments(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[SegmentItem], error) {
 	p, err := c.Page(0)
 	if err != nil {
-		return list[SegmentItem]{}, err
+		return wire.List[SegmentItem]{}, err
 	}
 	all, more, err := a.Services.Contacts.Segments(ctx, c.TeamID, p)
-	return listOf(all, more, segmentToItem), err
+	return wire.ListOf(all, more, segmentToItem), err
 }
 
-func (a *API) getSegment(ctx context.Context, c *Call, _ none) (segmentWire, error) {
+func (a *API) getSegment(ctx context.Context, c *wire.Call, _ wire.None) (segmentWire, error) {
 	id, err := c.ID("segment_id")
 	if err != nil {
 		return segmentWire{}, err
@@ -80,7 +81,7 @@ func (a *API) getSegment(ctx context.Context, c *Call, _ none) (segmentWire, err
 	if fault.KindOf(err) == fault.Invalid {
 		err = nil
 	}
-	w := segmentWire{"segment", segmentToItem(g), jsontext.Value("null"), nil, dbTime(n.At)}
+	w := segmentWire{"segment", segmentToItem(g), jsontext.Value("null"), nil, wire.DBTime(n.At)}
 	if !n.At.IsZero() {
 		w.Contacts = &n.Contacts
 	}
@@ -90,7 +91,7 @@ func (a *API) getSegment(ctx context.Context, c *Call, _ none) (segmentWire, err
 	return w, err
 }
 
-func (a *API) updateSegment(ctx context.Context, c *Call, in updateSegmentIn) (ref, error) {
+func (a *API) updateSegment(ctx context.Context, c *wire.Call, in updateSegmentIn) (ref, error) {
 	id, err := c.ID("segment_id")
 	if err != nil {
 		return ref{}, err
@@ -100,13 +101,13 @@ func (a *API) updateSegment(ctx context.Context, c *Call, in updateSegmentIn) (r
 	return ref{"segment", g.ID}, err
 }
 
-func (a *API) deleteSegment(ctx context.Context, c *Call, _ none) (gone, error) {
+func (a *API) deleteSegment(ctx context.Context, c *wire.Call, _ wire.None) (gone, error) {
 	return a.goneSegment(ctx, c, "segment")
 }
 
 // goneSegment deletes a segment. One that there is not is answered in the same way, as clients expect (API reference
 // section 13).
-func (a *API) goneSegment(ctx context.Context, c *Call, object string) (gone, error) {
+func (a *API) goneSegment(ctx context.Context, c *wire.Call, object string) (gone, error) {
 	id, err := c.ID(object + "_id")
 	if err != nil {
 		return gone{}, err
@@ -118,10 +119,10 @@ func (a *API) goneSegment(ctx context.Context, c *Call, object string) (gone, er
 	return gone{object, id, true}, err
 }
 
-func (a *API) listSegmentContacts(ctx context.Context, c *Call, _ none) (list[ContactItem], error) {
+func (a *API) listSegmentContacts(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[ContactItem], error) {
 	id, err := c.ID("segment_id")
 	if err != nil {
-		return list[ContactItem]{}, err
+		return wire.List[ContactItem]{}, err
 	}
 	return a.contactsIn(ctx, c, id)
 }

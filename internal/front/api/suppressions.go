@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
@@ -12,12 +13,12 @@ type addSuppressionIn struct {
 }
 
 type addSuppressionsIn struct {
-	Emails many[string, maxSuppressions] `json:"emails" doc:"1 to 100 addresses." minItems:"1"`
+	Emails wire.Array[string, maxSuppressions] `json:"emails" doc:"1 to 100 addresses." minItems:"1"`
 }
 
 type removeSuppressionsIn struct {
-	Emails many[string, maxSuppressions] `json:"emails,omitzero" doc:"1 to 100 addresses; either these or ids."`
-	IDs    many[string, maxSuppressions] `json:"ids,omitzero" doc:"1 to 100 ids."`
+	Emails wire.Array[string, maxSuppressions] `json:"emails,omitzero" doc:"1 to 100 addresses; either these or ids."`
+	IDs    wire.Array[string, maxSuppressions] `json:"ids,omitzero" doc:"1 to 100 ids."`
 }
 
 type suppressionWire struct {
@@ -28,11 +29,11 @@ type suppressionWire struct {
 // SuppressionItem is a suppression in a list. It is exported because Huma overlooks the fields of embedded types that
 // are not.
 type SuppressionItem struct {
-	ID        string  `json:"id"`
-	Email     string  `json:"email"`
-	Origin    string  `json:"origin" enum:"bounce,complaint,manual"`
-	SourceID  *string `json:"source_id" doc:"The email that caused it."`
-	CreatedAt dbTime  `json:"created_at"`
+	ID        string      `json:"id"`
+	Email     string      `json:"email"`
+	Origin    string      `json:"origin" enum:"bounce,complaint,manual"`
+	SourceID  *string     `json:"source_id" doc:"The email that caused it."`
+	CreatedAt wire.DBTime `json:"created_at"`
 }
 
 type suppressionsAdded struct {
@@ -44,10 +45,10 @@ type suppressionsRemoved struct {
 }
 
 func suppressionToItem(s suppressions.Suppression) SuppressionItem {
-	return SuppressionItem{s.ID, s.Address, string(s.Origin), orNull(s.SourceID), dbTime(s.CreatedAt)}
+	return SuppressionItem{s.ID, s.Address, string(s.Origin), orNull(s.SourceID), wire.DBTime(s.CreatedAt)}
 }
 
-func (a *API) addSuppression(ctx context.Context, c *Call, in addSuppressionIn) (ref, error) {
+func (a *API) addSuppression(ctx context.Context, c *wire.Call, in addSuppressionIn) (ref, error) {
 	all, err := a.Services.Suppressions.Add(ctx, c.TeamID, []string{in.Email})
 	if err != nil {
 		return ref{}, err
@@ -55,7 +56,7 @@ func (a *API) addSuppression(ctx context.Context, c *Call, in addSuppressionIn) 
 	return ref{"suppression", all[0].ID}, nil
 }
 
-func (a *API) addSuppressions(ctx context.Context, c *Call, in addSuppressionsIn) (suppressionsAdded, error) {
+func (a *API) addSuppressions(ctx context.Context, c *wire.Call, in addSuppressionsIn) (suppressionsAdded, error) {
 	if err := checkBatch("emails", len(in.Emails)); err != nil {
 		return suppressionsAdded{}, err
 	}
@@ -74,7 +75,7 @@ func checkBatch(field string, n int) error {
 	return nil
 }
 
-func (a *API) removeSuppressions(ctx context.Context, c *Call, in removeSuppressionsIn) (suppressionsRemoved, error) {
+func (a *API) removeSuppressions(ctx context.Context, c *wire.Call, in removeSuppressionsIn) (suppressionsRemoved, error) {
 	out := suppressionsRemoved{Data: []gone{}}
 	if (len(in.Emails) > 0) == (len(in.IDs) > 0) {
 		return out, fault.Invalidf("emails", "Give either the `emails` field or the `ids` field, with 1 to %d items.",
@@ -94,22 +95,22 @@ func (a *API) removeSuppressions(ctx context.Context, c *Call, in removeSuppress
 	return out, err
 }
 
-func (a *API) listSuppressions(ctx context.Context, c *Call, _ none) (list[SuppressionItem], error) {
+func (a *API) listSuppressions(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[SuppressionItem], error) {
 	p, err := c.Page(20)
 	if err != nil {
-		return list[SuppressionItem]{}, err
+		return wire.List[SuppressionItem]{}, err
 	}
 	origin := suppressions.Origin(c.Query().Get("origin"))
 	all, more, err := a.Services.Suppressions.List(ctx, c.TeamID, origin, p)
-	return listOf(all, more, suppressionToItem), err
+	return wire.ListOf(all, more, suppressionToItem), err
 }
 
-func (a *API) getSuppression(ctx context.Context, c *Call, _ none) (suppressionWire, error) {
+func (a *API) getSuppression(ctx context.Context, c *wire.Call, _ wire.None) (suppressionWire, error) {
 	s, err := a.Services.Suppressions.Get(ctx, c.TeamID, c.Param("suppression"))
 	return suppressionWire{"suppression", suppressionToItem(s)}, err
 }
 
-func (a *API) removeSuppression(ctx context.Context, c *Call, _ none) (gone, error) {
+func (a *API) removeSuppression(ctx context.Context, c *wire.Call, _ wire.None) (gone, error) {
 	s, err := a.Services.Suppressions.Remove(ctx, c.TeamID, c.Param("suppression"))
 	return gone{"suppression", s.ID, true}, err
 }

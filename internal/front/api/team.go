@@ -5,27 +5,28 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/members"
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
 // teamWire is the actor's team. A limit of null means no limit.
 type teamWire struct {
-	Object       string `json:"object"`
-	ID           string `json:"id"`
-	Name         string `json:"name"`
-	CreatedAt    dbTime `json:"created_at"`
-	RateLimit    *int   `json:"rate_limit" doc:"Requests a second."`
-	DailyQuota   *int64 `json:"daily_quota" doc:"Emails a day of UTC, sent and received."`
-	MonthlyQuota *int64 `json:"monthly_quota" doc:"Emails a month of UTC, sent and received."`
+	Object       string      `json:"object"`
+	ID           string      `json:"id"`
+	Name         string      `json:"name"`
+	CreatedAt    wire.DBTime `json:"created_at"`
+	RateLimit    *int        `json:"rate_limit" doc:"Requests a second."`
+	DailyQuota   *int64      `json:"daily_quota" doc:"Emails a day of UTC, sent and received."`
+	MonthlyQuota *int64      `json:"monthly_quota" doc:"Emails a month of UTC, sent and received."`
 }
 
 // MemberItem is a user in a team.
 type MemberItem struct {
-	ID        string  `json:"id" doc:"That of the user."`
-	Email     string  `json:"email"`
-	Name      *string `json:"name"`
-	Role      string  `json:"role" enum:"owner,admin,member,viewer"`
-	CreatedAt dbTime  `json:"created_at" doc:"When the user joined the team."`
+	ID        string      `json:"id" doc:"That of the user."`
+	Email     string      `json:"email"`
+	Name      *string     `json:"name"`
+	Role      string      `json:"role" enum:"owner,admin,member,viewer"`
+	CreatedAt wire.DBTime `json:"created_at" doc:"When the user joined the team."`
 }
 
 type memberWire struct {
@@ -49,9 +50,9 @@ type InvitationItem struct {
 	Role      string      `json:"role" enum:"owner,admin,member,viewer"`
 	Status    string      `json:"status" enum:"pending,expired"`
 	InvitedBy inviterWire `json:"invited_by"`
-	CreatedAt dbTime      `json:"created_at"`
-	SentAt    dbTime      `json:"sent_at" doc:"When it was sent last."`
-	ExpiresAt dbTime      `json:"expires_at"`
+	CreatedAt wire.DBTime `json:"created_at"`
+	SentAt    wire.DBTime `json:"sent_at" doc:"When it was sent last."`
+	ExpiresAt wire.DBTime `json:"expires_at"`
 }
 
 // inviterWire is who invited.
@@ -66,7 +67,7 @@ type invitationWire struct {
 }
 
 func memberToItem(m members.Membership) MemberItem {
-	return MemberItem{m.UserID, m.Email, orNull(m.Name), string(m.Role), dbTime(m.CreatedAt)}
+	return MemberItem{m.UserID, m.Email, orNull(m.Name), string(m.Role), wire.DBTime(m.CreatedAt)}
 }
 
 func (a *API) invitationToItem(v members.Invitation) InvitationItem {
@@ -75,13 +76,13 @@ func (a *API) invitationToItem(v members.Invitation) InvitationItem {
 		status = "expired"
 	}
 	return InvitationItem{v.ID, v.Email, string(v.Role), status, inviterWire{string(v.By.Kind), orNull(v.By.ID)},
-		dbTime(v.CreatedAt), dbTime(v.SentAt), dbTime(v.ExpiresAt)}
+		wire.DBTime(v.CreatedAt), wire.DBTime(v.SentAt), wire.DBTime(v.ExpiresAt)}
 }
 
-func (a *API) getTeam(ctx context.Context, c *Call, _ none) (teamWire, error) {
+func (a *API) getTeam(ctx context.Context, c *wire.Call, _ wire.None) (teamWire, error) {
 	t, err := a.Services.Teams.Get(ctx, c.TeamID)
-	w := teamWire{Object: "team", ID: t.ID, Name: t.Name, CreatedAt: dbTime(t.CreatedAt)}
-	if n := a.rate(&c.Actor); n > 0 {
+	w := teamWire{Object: "team", ID: t.ID, Name: t.Name, CreatedAt: wire.DBTime(t.CreatedAt)}
+	if n := a.TeamRateLimit(&c.Actor); n > 0 {
 		w.RateLimit = &n
 	}
 	if t.Daily > 0 {
@@ -93,18 +94,18 @@ func (a *API) getTeam(ctx context.Context, c *Call, _ none) (teamWire, error) {
 	return w, err
 }
 
-func (a *API) listMembers(ctx context.Context, c *Call, _ none) (list[MemberItem], error) {
+func (a *API) listMembers(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[MemberItem], error) {
 	p, err := c.Page(0)
 	if err != nil {
-		return list[MemberItem]{}, err
+		return wire.List[MemberItem]{}, err
 	}
 	read := func(p page.Page) ([]members.Membership, bool, error) {
 		return a.Services.Members.List(ctx, c.TeamID, p)
 	}
-	return wholeList(p, read, func(m members.Membership) string { return m.UserID }, memberToItem)
+	return wire.FullList(p, read, func(m members.Membership) string { return m.UserID }, memberToItem)
 }
 
-func (a *API) updateMember(ctx context.Context, c *Call, in updateMemberIn) (memberWire, error) {
+func (a *API) updateMember(ctx context.Context, c *wire.Call, in updateMemberIn) (memberWire, error) {
 	userID, err := c.ID("user_id")
 	if err != nil {
 		return memberWire{}, err
@@ -113,7 +114,7 @@ func (a *API) updateMember(ctx context.Context, c *Call, in updateMemberIn) (mem
 	return memberWire{"member", memberToItem(m)}, err
 }
 
-func (a *API) removeMember(ctx context.Context, c *Call, _ none) (gone, error) {
+func (a *API) removeMember(ctx context.Context, c *wire.Call, _ wire.None) (gone, error) {
 	userID, err := c.ID("user_id")
 	if err != nil {
 		return gone{}, err
@@ -121,23 +122,23 @@ func (a *API) removeMember(ctx context.Context, c *Call, _ none) (gone, error) {
 	return gone{"member", userID, true}, a.Services.Members.Remove(ctx, c.Actor, userID)
 }
 
-func (a *API) createInvitation(ctx context.Context, c *Call, in createInvitationIn) (invitationWire, error) {
+func (a *API) createInvitation(ctx context.Context, c *wire.Call, in createInvitationIn) (invitationWire, error) {
 	v, err := a.Services.Members.Invite(ctx, c.Actor, in.Email, teams.Role(in.Role))
 	return invitationWire{"invitation", a.invitationToItem(v)}, err
 }
 
-func (a *API) listInvitations(ctx context.Context, c *Call, _ none) (list[InvitationItem], error) {
+func (a *API) listInvitations(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[InvitationItem], error) {
 	p, err := c.Page(0)
 	if err != nil {
-		return list[InvitationItem]{}, err
+		return wire.List[InvitationItem]{}, err
 	}
 	read := func(p page.Page) ([]members.Invitation, bool, error) {
 		return a.Services.Members.Invitations(ctx, c.TeamID, p)
 	}
-	return wholeList(p, read, func(v members.Invitation) string { return v.ID }, a.invitationToItem)
+	return wire.FullList(p, read, func(v members.Invitation) string { return v.ID }, a.invitationToItem)
 }
 
-func (a *API) resendInvitation(ctx context.Context, c *Call, _ none) (invitationWire, error) {
+func (a *API) resendInvitation(ctx context.Context, c *wire.Call, _ wire.None) (invitationWire, error) {
 	invitationID, err := c.ID("invitation_id")
 	if err != nil {
 		return invitationWire{}, err
@@ -146,7 +147,7 @@ func (a *API) resendInvitation(ctx context.Context, c *Call, _ none) (invitation
 	return invitationWire{"invitation", a.invitationToItem(v)}, err
 }
 
-func (a *API) revokeInvitation(ctx context.Context, c *Call, _ none) (gone, error) {
+func (a *API) revokeInvitation(ctx context.Context, c *wire.Call, _ wire.None) (gone, error) {
 	invitationID, err := c.ID("invitation_id")
 	if err != nil {
 		return gone{}, err

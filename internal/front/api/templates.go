@@ -2,13 +2,13 @@ package api
 
 import (
 	"context"
-	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
@@ -55,38 +55,38 @@ func declared(in []variableIn) []templates.Declaration {
 }
 
 type createTemplateIn struct {
-	Name      string                        `json:"name" maxLength:"255" example:"Order confirmation"`
-	Alias     string                        `json:"alias,omitzero" doc:"Another name that requests may use in place of the id: ASCII letters, digits, underscores and dashes." maxLength:"100" example:"order-confirmation"`
-	From      string                        `json:"from,omitzero" doc:"The sender of emails that give none."`
-	Subject   string                        `json:"subject,omitzero" doc:"The subject of emails that give none; placeholders are filled." maxLength:"998"`
-	ReplyTo   texts[maxRecipients]          `json:"reply_to,omitzero"`
-	HTML      *string                       `json:"html" nullable:"false" doc:"Placeholders such as {{{KEY}}} are filled with values."`
-	Text      *string                       `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
-	Variables many[variableIn, maxDeclared] `json:"variables,omitzero" doc:"What emails may or must give; at most 50."`
+	Name      string                                       `json:"name" maxLength:"255" example:"Order confirmation"`
+	Alias     string                                       `json:"alias,omitzero" doc:"Another name that requests may use in place of the id: ASCII letters, digits, underscores and dashes." maxLength:"100" example:"order-confirmation"`
+	From      string                                       `json:"from,omitzero" doc:"The sender of emails that give none."`
+	Subject   string                                       `json:"subject,omitzero" doc:"The subject of emails that give none; placeholders are filled." maxLength:"998"`
+	ReplyTo   wire.Strings[maxRecipients]                  `json:"reply_to,omitzero"`
+	HTML      *string                                      `json:"html" nullable:"false" doc:"Placeholders such as {{{KEY}}} are filled with values."`
+	Text      *string                                      `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
+	Variables wire.Array[variableIn, maxTemplateVariables] `json:"variables,omitzero" doc:"What emails may or must give; at most 50."`
 }
 
 type updateTemplateIn struct {
-	Name      *string                        `json:"name,omitzero" nullable:"false" maxLength:"255"`
-	Alias     opt[string]                    `json:"alias,omitzero" doc:"Null removes it."`
-	From      opt[string]                    `json:"from,omitzero" doc:"Null removes it."`
-	Subject   opt[string]                    `json:"subject,omitzero" doc:"Null removes it."`
-	ReplyTo   opt[texts[maxRecipients]]      `json:"reply_to,omitzero" doc:"Null or an empty list removes them."`
-	HTML      *string                        `json:"html,omitzero" nullable:"false"`
-	Text      opt[string]                    `json:"text,omitzero" doc:"Null makes it from the HTML; an empty string is none."`
-	Variables *many[variableIn, maxDeclared] `json:"variables,omitzero" nullable:"false" doc:"All variables; a known key keeps its id."`
+	Name      *string                                       `json:"name,omitzero" nullable:"false" maxLength:"255"`
+	Alias     wire.Optional[string]                         `json:"alias,omitzero" doc:"Null removes it."`
+	From      wire.Optional[string]                         `json:"from,omitzero" doc:"Null removes it."`
+	Subject   wire.Optional[string]                         `json:"subject,omitzero" doc:"Null removes it."`
+	ReplyTo   wire.Optional[wire.Strings[maxRecipients]]    `json:"reply_to,omitzero" doc:"Null or an empty list removes them."`
+	HTML      *string                                       `json:"html,omitzero" nullable:"false"`
+	Text      wire.Optional[string]                         `json:"text,omitzero" doc:"Null makes it from the HTML; an empty string is none."`
+	Variables *wire.Array[variableIn, maxTemplateVariables] `json:"variables,omitzero" nullable:"false" doc:"All variables; a known key keeps its id."`
 }
 
 // change translates a change. An empty string where one makes no sense counts as absent: the Go client always sends the
 // name and the HTML. So does null, which the .NET client writes for all that it was not given.
 func (in *updateTemplateIn) change() (c templates.Change) {
-	given := func(o opt[string]) *string {
+	given := func(o wire.Optional[string]) *string {
 		switch {
-		case !o.given || o.value != nil && *o.value == "":
+		case !o.Given || o.Value != nil && *o.Value == "":
 			return nil
-		case o.value == nil:
+		case o.Value == nil:
 			return new("")
 		}
-		return o.value
+		return o.Value
 	}
 	c.Alias, c.From, c.Subject = given(in.Alias), given(in.From), given(in.Subject)
 	if in.Name != nil && *in.Name != "" {
@@ -95,14 +95,14 @@ func (in *updateTemplateIn) change() (c templates.Change) {
 	if in.HTML != nil && *in.HTML != "" {
 		c.HTML = in.HTML
 	}
-	if in.Text.given {
-		c.Text = &in.Text.value
+	if in.Text.Given {
+		c.Text = &in.Text.Value
 	}
 	switch r := in.ReplyTo; {
-	case r.given && r.value == nil:
+	case r.Given && r.Value == nil:
 		c.ReplyTo = new([]string)
-	case r.given && *r.value != nil: // nil is an empty string
-		c.ReplyTo = (*[]string)(r.value)
+	case r.Given && *r.Value != nil: // nil is an empty string
+		c.ReplyTo = (*[]string)(r.Value)
 	}
 	if in.Variables != nil {
 		c.Variables = new(declared(*in.Variables))
@@ -113,17 +113,17 @@ func (in *updateTemplateIn) change() (c templates.Change) {
 // TemplateItem is a template in a list. It is exported because Huma overlooks the fields of embedded types that are
 // not.
 type TemplateItem struct {
-	ID          string  `json:"id"`
-	Name        string  `json:"name" example:"Order confirmation"`
-	Status      string  `json:"status" enum:"draft,published" doc:"draft until it is published for the first time."`
-	PublishedAt dbTime  `json:"published_at" nullable:"true"`
-	CreatedAt   dbTime  `json:"created_at"`
-	UpdatedAt   dbTime  `json:"updated_at"`
-	Alias       *string `json:"alias" example:"order-confirmation"`
+	ID          string      `json:"id"`
+	Name        string      `json:"name" example:"Order confirmation"`
+	Status      string      `json:"status" enum:"draft,published" doc:"draft until it is published for the first time."`
+	PublishedAt wire.DBTime `json:"published_at" nullable:"true"`
+	CreatedAt   wire.DBTime `json:"created_at"`
+	UpdatedAt   wire.DBTime `json:"updated_at"`
+	Alias       *string     `json:"alias" example:"order-confirmation"`
 }
 
 func templateToItem(t templates.Template) TemplateItem {
-	i := TemplateItem{t.ID, t.Name, "draft", dbTime(t.PublishedAt), dbTime(t.CreatedAt), dbTime(t.UpdatedAt),
+	i := TemplateItem{t.ID, t.Name, "draft", wire.DBTime(t.PublishedAt), wire.DBTime(t.CreatedAt), wire.DBTime(t.UpdatedAt),
 		orNull(t.Alias)}
 	if t.Published() {
 		i.Status = "published"
@@ -136,8 +136,8 @@ type variableWire struct {
 	Key           string      `json:"key" example:"FIRST_ITEM"`
 	Type          string      `json:"type" enum:"string,number"`
 	FallbackValue scalarValue `json:"fallback_value"`
-	CreatedAt     dbTime      `json:"created_at"`
-	UpdatedAt     dbTime      `json:"updated_at"`
+	CreatedAt     wire.DBTime `json:"created_at"`
+	UpdatedAt     wire.DBTime `json:"updated_at"`
 }
 
 // TemplateText is what a version of a template says. It is exported because Huma overlooks the fields of embedded types
@@ -155,7 +155,7 @@ func versionToText(v *templates.Version) TemplateText {
 	t := TemplateText{orNull(v.From), orNull(v.Subject), v.ReplyTo, v.HTML, v.PlainOrConverted(), []variableWire{}}
 	for _, d := range v.Variables {
 		t.Variables = append(t.Variables, variableWire{d.ID, d.Key, string(d.Type), scalarValue{d.Fallback},
-			dbTime(d.CreatedAt), dbTime(d.UpdatedAt)})
+			wire.DBTime(d.CreatedAt), wire.DBTime(d.UpdatedAt)})
 	}
 	return t
 }
@@ -171,17 +171,17 @@ type templateWire struct {
 // TemplateVersionItem is a version of a template in a list. It is exported because Huma overlooks the fields of
 // embedded types that are not.
 type TemplateVersionItem struct {
-	ID          string `json:"id"`
-	Number      int64  `json:"number" doc:"From 1."`
-	Current     bool   `json:"current" doc:"It is the newest version."`
-	Published   bool   `json:"published" doc:"It is the version that emails are sent with."`
-	CreatedAt   dbTime `json:"created_at"`
-	PublishedAt dbTime `json:"published_at" nullable:"true" doc:"When it was published last."`
+	ID          string      `json:"id"`
+	Number      int64       `json:"number" doc:"From 1."`
+	Current     bool        `json:"current" doc:"It is the newest version."`
+	Published   bool        `json:"published" doc:"It is the version that emails are sent with."`
+	CreatedAt   wire.DBTime `json:"created_at"`
+	PublishedAt wire.DBTime `json:"published_at" nullable:"true" doc:"When it was published last."`
 }
 
 func versionToItem(t *templates.Template, v *templates.Version) TemplateVersionItem {
-	return TemplateVersionItem{v.ID, v.Number, v.ID == t.CurrentID, v.ID == t.PublishedID, dbTime(v.CreatedAt),
-		dbTime(v.PublishedAt)}
+	return TemplateVersionItem{v.ID, v.Number, v.ID == t.CurrentID, v.ID == t.PublishedID, wire.DBTime(v.CreatedAt),
+		wire.DBTime(v.PublishedAt)}
 }
 
 type templateVersionWire struct {
@@ -191,58 +191,58 @@ type templateVersionWire struct {
 	TemplateText
 }
 
-func (a *API) createTemplate(ctx context.Context, c *Call, in createTemplateIn) (ref, error) {
+func (a *API) createTemplate(ctx context.Context, c *wire.Call, in createTemplateIn) (ref, error) {
 	t, err := a.Services.Templates.Create(ctx, c.TeamID, templates.NewTemplate{Name: in.Name, Alias: in.Alias,
 		From: in.From, Subject: in.Subject, ReplyTo: in.ReplyTo, HTML: in.HTML, Text: in.Text,
 		Variables: declared(in.Variables)})
 	return ref{"template", t.ID}, err
 }
 
-func (a *API) listTemplates(ctx context.Context, c *Call, _ none) (list[TemplateItem], error) {
+func (a *API) listTemplates(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[TemplateItem], error) {
 	p, err := c.Page(20)
 	if err != nil {
-		return list[TemplateItem]{}, err
+		return wire.List[TemplateItem]{}, err
 	}
 	all, more, err := a.Services.Templates.List(ctx, c.TeamID, p)
-	return listOf(all, more, templateToItem), err
+	return wire.ListOf(all, more, templateToItem), err
 }
 
-func (a *API) getTemplate(ctx context.Context, c *Call, _ none) (templateWire, error) {
+func (a *API) getTemplate(ctx context.Context, c *wire.Call, _ wire.None) (templateWire, error) {
 	t, v, err := a.Services.Templates.Get(ctx, c.TeamID, c.Param("template"))
 	if err != nil {
 		return templateWire{}, err
 	}
-	c.done = v.Close
+	c.ReleaseSource(v.Close)
 	return templateWire{"template", templateToItem(t), versionToText(&v), v.ID, t.HasUnpublished()}, nil
 }
 
-func (a *API) updateTemplate(ctx context.Context, c *Call, in updateTemplateIn) (ref, error) {
+func (a *API) updateTemplate(ctx context.Context, c *wire.Call, in updateTemplateIn) (ref, error) {
 	change := in.change()
-	if err := changesNothing(c.body, reflect.TypeOf(in), change); err != nil {
+	if err := c.RequireChange(in, change); err != nil {
 		return ref{}, err
 	}
 	t, err := a.Services.Templates.Update(ctx, c.TeamID, c.Param("template"), change)
 	return ref{"template", t.ID}, err
 }
 
-func (a *API) deleteTemplate(ctx context.Context, c *Call, _ none) (gone, error) {
+func (a *API) deleteTemplate(ctx context.Context, c *wire.Call, _ wire.None) (gone, error) {
 	id, err := a.Services.Templates.Delete(ctx, c.TeamID, c.Param("template"))
 	return gone{"template", id, true}, err
 }
 
-func (a *API) publishTemplate(ctx context.Context, c *Call, _ none) (ref, error) {
+func (a *API) publishTemplate(ctx context.Context, c *wire.Call, _ wire.None) (ref, error) {
 	t, err := a.Services.Templates.Publish(ctx, c.TeamID, c.Param("template"))
 	return ref{"template", t.ID}, err
 }
 
-func (a *API) duplicateTemplate(ctx context.Context, c *Call, _ none) (ref, error) {
+func (a *API) duplicateTemplate(ctx context.Context, c *wire.Call, _ wire.None) (ref, error) {
 	t, err := a.Services.Templates.Duplicate(ctx, c.TeamID, c.Param("template"))
 	return ref{"template", t.ID}, err
 }
 
 type renderTemplateIn struct {
-	Variables named[scalarValue, maxVariables] `json:"variables,omitzero" doc:"As for sending."`
-	Version   string                           `json:"version,omitzero" doc:"published, draft for the newest, or the id or number of a version." default:"published"`
+	Variables wire.Object[scalarValue, maxVariables] `json:"variables,omitzero" doc:"As for sending."`
+	Version   string                                 `json:"version,omitzero" doc:"published, draft for the newest, or the id or number of a version." default:"published"`
 }
 
 type renderTemplateOut struct {
@@ -254,32 +254,32 @@ type renderTemplateOut struct {
 	Text    string    `json:"text" doc:"As it is sent; empty for no text part."`
 }
 
-func (a *API) renderTemplate(ctx context.Context, c *Call, in renderTemplateIn) (renderTemplateOut, error) {
+func (a *API) renderTemplate(ctx context.Context, c *wire.Call, in renderTemplateIn) (renderTemplateOut, error) {
 	r, err := a.Services.Templates.Render(ctx, c.TeamID, c.Param("template"),
 		templates.RenderOptions{Version: in.Version, Variables: valuesOf(in.Variables)})
-	c.done = r.Close
+	c.ReleaseSource(r.Close)
 	return renderTemplateOut{"rendered_template", orNull(r.Subject), orNull(r.From), r.ReplyTo, r.HTML, r.Text}, err
 }
 
-func (a *API) listTemplateVersions(ctx context.Context, c *Call, _ none) (list[TemplateVersionItem], error) {
+func (a *API) listTemplateVersions(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[TemplateVersionItem], error) {
 	p, err := c.Page(20)
 	if err != nil {
-		return list[TemplateVersionItem]{}, err
+		return wire.List[TemplateVersionItem]{}, err
 	}
 	t, all, more, err := a.Services.Templates.Versions(ctx, c.TeamID, c.Param("template"), p)
-	return listOf(all, more, func(v templates.Version) TemplateVersionItem { return versionToItem(&t, &v) }), err
+	return wire.ListOf(all, more, func(v templates.Version) TemplateVersionItem { return versionToItem(&t, &v) }), err
 }
 
-func (a *API) getTemplateVersion(ctx context.Context, c *Call, _ none) (templateVersionWire, error) {
+func (a *API) getTemplateVersion(ctx context.Context, c *wire.Call, _ wire.None) (templateVersionWire, error) {
 	t, v, err := a.Services.Templates.Version(ctx, c.TeamID, c.Param("template"), c.Param("version"))
 	if err != nil {
 		return templateVersionWire{}, err
 	}
-	c.done = v.Close
+	c.ReleaseSource(v.Close)
 	return templateVersionWire{"template_version", t.ID, versionToItem(&t, &v), versionToText(&v)}, nil
 }
 
-func (a *API) restoreTemplateVersion(ctx context.Context, c *Call, _ none) (ref, error) {
+func (a *API) restoreTemplateVersion(ctx context.Context, c *wire.Call, _ wire.None) (ref, error) {
 	t, err := a.Services.Templates.Restore(ctx, c.TeamID, c.Param("template"), c.Param("version"))
 	return ref{"template", t.ID}, err
 }
@@ -312,9 +312,9 @@ type compareVersionsOut struct {
 	Diff       diffs         `json:"diff" doc:"Unified diffs, from a to b; empty where nothing differs."`
 }
 
-func (a *API) compareTemplateVersions(ctx context.Context, c *Call, _ none) (compareVersionsOut, error) {
+func (a *API) compareTemplateVersions(ctx context.Context, c *wire.Call, _ wire.None) (compareVersionsOut, error) {
 	d, err := a.Services.Templates.Compare(ctx, c.TeamID, c.Param("template"), c.Param("version"), c.Param("other"))
-	c.done = d.Close
+	c.ReleaseSource(d.Close)
 	return compareVersionsOut{"template_comparison", d.TemplateID, versionRef{d.A.ID, d.A.Number},
 		versionRef{d.B.ID, d.B.Number}, changedFields{d.From, d.Subject, d.ReplyTo, d.HTML, d.Text, d.Variables},
 		diffs{d.HTMLDiff, d.TextDiff}}, err

@@ -6,12 +6,13 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/front/api/wire"
 )
 
 // usageWire is a team's usage (API reference section 25). A limit of null means no limit.
 type usageWire struct {
-	Object      string  `json:"object"`
-	GeneratedAt isoTime `json:"generated_at"`
+	Object      string       `json:"object"`
+	GeneratedAt wire.ISOTime `json:"generated_at"`
 	Emails      struct {
 		Daily   emailUsage `json:"daily"`
 		Monthly emailUsage `json:"monthly"`
@@ -30,10 +31,10 @@ type usageWire struct {
 
 // grantUsage is what a program may send by its grant, and has sent.
 type grantUsage struct {
-	ID       string      `json:"id"`
-	Limits   grantLimits `json:"limits" doc:"What a person has limited the program to."`
-	Used     *int64      `json:"used" nullable:"true" doc:"Emails sent today, in UTC; each recipient counts. Null without a limit of a day, as nothing is counted then."`
-	ResetsAt isoTime     `json:"resets_at"`
+	ID       string       `json:"id"`
+	Limits   grantLimits  `json:"limits" doc:"What a person has limited the program to."`
+	Used     *int64       `json:"used" nullable:"true" doc:"Emails sent today, in UTC; each recipient counts. Null without a limit of a day, as nothing is counted then."`
+	ResetsAt wire.ISOTime `json:"resets_at"`
 }
 
 type usageOf struct {
@@ -42,23 +43,23 @@ type usageOf struct {
 }
 
 type emailUsage struct {
-	Used     int     `json:"used" doc:"Sent and received together; each address that an email goes to counts. With a limit, what was accepted and is not sent yet counts too."`
-	Limit    *int    `json:"limit"`
-	Sent     int     `json:"sent"`
-	Received int     `json:"received"`
-	ResetsAt isoTime `json:"resets_at"`
+	Used     int          `json:"used" doc:"Sent and received together; each address that an email goes to counts. With a limit, what was accepted and is not sent yet counts too."`
+	Limit    *int         `json:"limit"`
+	Sent     int          `json:"sent"`
+	Received int          `json:"received"`
+	ResetsAt wire.ISOTime `json:"resets_at"`
 }
 
 type creditUsage struct {
-	Used           int      `json:"used"`
-	Limit          *int     `json:"limit"`
-	NextIncreaseAt *isoTime `json:"next_increase_at"`
+	Used           int           `json:"used"`
+	Limit          *int          `json:"limit"`
+	NextIncreaseAt *wire.ISOTime `json:"next_increase_at"`
 }
 
 type runUsage struct {
-	Used     int     `json:"used"`
-	Limit    *int    `json:"limit"`
-	ResetsAt isoTime `json:"resets_at"`
+	Used     int          `json:"used"`
+	Limit    *int         `json:"limit"`
+	ResetsAt wire.ISOTime `json:"resets_at"`
 }
 
 type rateUsage struct {
@@ -66,12 +67,12 @@ type rateUsage struct {
 	Duration string `json:"duration"`
 }
 
-func (a *API) usage(ctx context.Context, c *Call, _ none) (usageWire, error) {
+func (a *API) usage(ctx context.Context, c *wire.Call, _ wire.None) (usageWire, error) {
 	now := a.Services.Metrics.Now()
 	y, m, d := now.Date()
 	month, nextMonth := time.Date(y, m, 1, 0, 0, 0, 0, time.UTC), time.Date(y, m+1, 1, 0, 0, 0, 0, time.UTC)
-	out := usageWire{Object: "usage", GeneratedAt: isoTime(now), RateLimit: rateUsage{Duration: "1000ms"}}
-	out.AutomationRuns.ResetsAt = isoTime(nextMonth)
+	out := usageWire{Object: "usage", GeneratedAt: wire.ISOTime(now), RateLimit: rateUsage{Duration: "1000ms"}}
+	out.AutomationRuns.ResetsAt = wire.ISOTime(nextMonth)
 	var err error
 	if out.Emails.Daily, err = a.emailUsage(ctx, c, time.Date(y, m, d, 0, 0, 0, 0, time.UTC), time.Date(y, m, d+1, 0, 0, 0,
 		0, time.UTC)); err != nil {
@@ -94,7 +95,7 @@ func (a *API) usage(ctx context.Context, c *Call, _ none) (usageWire, error) {
 		return out, err
 	}
 	out.Contacts.Used, out.Segments = audience.Contacts, usageOf{audience.Segments, new(contacts.MaxSegments)}
-	if limit := a.rate(&c.Actor); limit > 0 {
+	if limit := a.TeamRateLimit(&c.Actor); limit > 0 {
 		out.RateLimit.Limit = &limit
 	}
 	out.ManagedDomain = orNull(a.Services.Receiving.ManagedHost(c.TeamID))
@@ -103,7 +104,7 @@ func (a *API) usage(ctx context.Context, c *Call, _ none) (usageWire, error) {
 }
 
 // grantUsage returns what the program that asks has used; nil if it is none.
-func (a *API) grantUsage(ctx context.Context, c *Call, resets isoTime) (*grantUsage, error) {
+func (a *API) grantUsage(ctx context.Context, c *wire.Call, resets wire.ISOTime) (*grantUsage, error) {
 	if c.Kind != teams.GrantActor {
 		return nil, nil
 	}
@@ -118,9 +119,9 @@ func (a *API) grantUsage(ctx context.Context, c *Call, resets isoTime) (*grantUs
 	return w, nil
 }
 
-func (a *API) emailUsage(ctx context.Context, c *Call, from, to time.Time) (emailUsage, error) {
+func (a *API) emailUsage(ctx context.Context, c *wire.Call, from, to time.Time) (emailUsage, error) {
 	u, err := a.Services.Metrics.Usage(ctx, c.TeamID, from, to)
-	return emailUsage{Used: u.Sent + u.Received, Sent: u.Sent, Received: u.Received, ResetsAt: isoTime(to)}, err
+	return emailUsage{Used: u.Sent + u.Received, Sent: u.Sent, Received: u.Received, ResetsAt: wire.ISOTime(to)}, err
 }
 
 // limited shows a quota, if it is not 0. What counts is used then, which has also what was accepted and not sent yet.
@@ -128,12 +129,4 @@ func (u *emailUsage) limited(used, quota int64) {
 	if quota > 0 {
 		u.Used, u.Limit = int(used), new(int(quota))
 	}
-}
-
-// rate returns how many requests a second a team may make; 0 is no limit.
-func (a *API) rate(by *teams.Actor) int {
-	if by.RateLimit != 0 {
-		return by.RateLimit
-	}
-	return a.RateLimit
 }

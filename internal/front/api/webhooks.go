@@ -6,20 +6,21 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/outbound/webhooks"
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
 type createWebhookIn struct {
-	Endpoint string               `json:"endpoint" doc:"URL that events are posted to; https." maxLength:"2048"`
-	Events   texts[maxEventTypes] `json:"events" doc:"Event types, such as email.delivered."`
+	Endpoint string                      `json:"endpoint" doc:"URL that events are posted to; https." maxLength:"2048"`
+	Events   wire.Strings[maxEventTypes] `json:"events" doc:"Event types, such as email.delivered."`
 }
 
 type updateWebhookIn struct {
-	Endpoint *string              `json:"endpoint,omitzero" doc:"URL that events are posted to; https." maxLength:"2048"`
-	Events   texts[maxEventTypes] `json:"events,omitzero" doc:"Event types; they replace those before."`
-	Status   *string              `json:"status,omitzero" enum:"enabled,disabled"`
+	Endpoint *string                     `json:"endpoint,omitzero" doc:"URL that events are posted to; https." maxLength:"2048"`
+	Events   wire.Strings[maxEventTypes] `json:"events,omitzero" doc:"Event types; they replace those before."`
+	Status   *string                     `json:"status,omitzero" enum:"enabled,disabled"`
 }
 
 type recoverWebhookIn struct {
@@ -28,15 +29,15 @@ type recoverWebhookIn struct {
 
 // WebhookItem is an endpoint in a list; a single one has its secret too.
 type WebhookItem struct {
-	ID             string   `json:"id"`
-	Endpoint       string   `json:"endpoint"`
-	Events         []string `json:"events" nullable:"true" doc:"Null for all."`
-	Status         string   `json:"status" enum:"enabled,disabled"`
-	CreatedAt      dbTime   `json:"created_at"`
-	DisabledReason *string  `json:"disabled_reason" doc:"Why it was disabled for failing; null when it was not."`
-	DisabledAt     dbTime   `json:"disabled_at" nullable:"true"`
-	FailingSince   dbTime   `json:"failing_since" nullable:"true" doc:"Since when every attempt failed, as far as is known; null while it works."`
-	FullSince      dbTime   `json:"full_since" nullable:"true" doc:"Since when too many events wait for it, so that new ones are recorded as failed; null while it takes them."`
+	ID             string      `json:"id"`
+	Endpoint       string      `json:"endpoint"`
+	Events         []string    `json:"events" nullable:"true" doc:"Null for all."`
+	Status         string      `json:"status" enum:"enabled,disabled"`
+	CreatedAt      wire.DBTime `json:"created_at"`
+	DisabledReason *string     `json:"disabled_reason" doc:"Why it was disabled for failing; null when it was not."`
+	DisabledAt     wire.DBTime `json:"disabled_at" nullable:"true"`
+	FailingSince   wire.DBTime `json:"failing_since" nullable:"true" doc:"Since when every attempt failed, as far as is known; null while it works."`
+	FullSince      wire.DBTime `json:"full_since" nullable:"true" doc:"Since when too many events wait for it, so that new ones are recorded as failed; null while it takes them."`
 }
 
 type webhookWire struct {
@@ -52,30 +53,30 @@ type webhookSecret struct {
 }
 
 func webhookToItem(e webhooks.Endpoint) WebhookItem {
-	w := WebhookItem{e.ID, e.URL, nil, string(e.Status), dbTime(e.CreatedAt), orNull(e.DisabledReason),
-		dbTime(e.DisabledAt),
-		dbTime(e.FailingSince), dbTime(e.FullSince)}
+	w := WebhookItem{e.ID, e.URL, nil, string(e.Status), wire.DBTime(e.CreatedAt), orNull(e.DisabledReason),
+		wire.DBTime(e.DisabledAt),
+		wire.DBTime(e.FailingSince), wire.DBTime(e.FullSince)}
 	for _, t := range e.Events {
 		w.Events = append(w.Events, string(t))
 	}
 	return w
 }
 
-func (a *API) createWebhook(ctx context.Context, c *Call, in createWebhookIn) (webhookSecret, error) {
+func (a *API) createWebhook(ctx context.Context, c *wire.Call, in createWebhookIn) (webhookSecret, error) {
 	e, err := a.Services.Webhooks.Create(ctx, c.TeamID, in.Endpoint, in.Events)
 	return webhookSecret{"webhook", e.ID, e.Secret}, err
 }
 
-func (a *API) listWebhooks(ctx context.Context, c *Call, _ none) (list[WebhookItem], error) {
+func (a *API) listWebhooks(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[WebhookItem], error) {
 	p, err := c.Page(20)
 	if err != nil {
-		return list[WebhookItem]{}, err
+		return wire.List[WebhookItem]{}, err
 	}
 	all, more, err := a.Services.Webhooks.List(ctx, c.TeamID, p)
-	return listOf(all, more, webhookToItem), err
+	return wire.ListOf(all, more, webhookToItem), err
 }
 
-func (a *API) getWebhook(ctx context.Context, c *Call, _ none) (webhookWire, error) {
+func (a *API) getWebhook(ctx context.Context, c *wire.Call, _ wire.None) (webhookWire, error) {
 	id, err := c.ID("webhook_id")
 	if err != nil {
 		return webhookWire{}, err
@@ -84,7 +85,7 @@ func (a *API) getWebhook(ctx context.Context, c *Call, _ none) (webhookWire, err
 	return webhookWire{"webhook", webhookToItem(e), e.Secret}, err
 }
 
-func (a *API) updateWebhook(ctx context.Context, c *Call, in updateWebhookIn) (ref, error) {
+func (a *API) updateWebhook(ctx context.Context, c *wire.Call, in updateWebhookIn) (ref, error) {
 	id, err := c.ID("webhook_id")
 	if err != nil {
 		return ref{}, err
@@ -94,7 +95,7 @@ func (a *API) updateWebhook(ctx context.Context, c *Call, in updateWebhookIn) (r
 		Status: in.Status})
 }
 
-func (a *API) deleteWebhook(ctx context.Context, c *Call, _ none) (gone, error) {
+func (a *API) deleteWebhook(ctx context.Context, c *wire.Call, _ wire.None) (gone, error) {
 	id, err := c.ID("webhook_id")
 	if err != nil {
 		return gone{}, err
@@ -102,7 +103,7 @@ func (a *API) deleteWebhook(ctx context.Context, c *Call, _ none) (gone, error) 
 	return gone{"webhook", id, true}, a.Services.Webhooks.Delete(ctx, c.TeamID, id)
 }
 
-func (a *API) rotateWebhook(ctx context.Context, c *Call, _ none) (webhookSecret, error) {
+func (a *API) rotateWebhook(ctx context.Context, c *wire.Call, _ wire.None) (webhookSecret, error) {
 	id, err := c.ID("webhook_id")
 	if err != nil {
 		return webhookSecret{}, err
@@ -111,7 +112,7 @@ func (a *API) rotateWebhook(ctx context.Context, c *Call, _ none) (webhookSecret
 	return webhookSecret{"webhook", id, secret}, err
 }
 
-func (a *API) recoverWebhook(ctx context.Context, c *Call, in recoverWebhookIn) (ref, error) {
+func (a *API) recoverWebhook(ctx context.Context, c *wire.Call, in recoverWebhookIn) (ref, error) {
 	id, err := c.ID("webhook_id")
 	if err != nil {
 		return ref{}, err
@@ -127,38 +128,38 @@ func (a *API) recoverWebhook(ctx context.Context, c *Call, in recoverWebhookIn) 
 }
 
 type webhookEventItem struct {
-	ID        string  `json:"id" doc:"msg_...; the header svix-id of every attempt."`
-	Type      string  `json:"type"`
-	CreatedAt isoTime `json:"created_at"`
-	Status    string  `json:"status" enum:"pending,attempting,success,failed"`
+	ID        string       `json:"id" doc:"msg_...; the header svix-id of every attempt."`
+	Type      string       `json:"type"`
+	CreatedAt wire.ISOTime `json:"created_at"`
+	Status    string       `json:"status" enum:"pending,attempting,success,failed"`
 }
 
 type webhookEventWire struct {
 	Object        string         `json:"object"`
 	ID            string         `json:"id"`
 	Type          string         `json:"type"`
-	CreatedAt     isoTime        `json:"created_at"`
+	CreatedAt     wire.ISOTime   `json:"created_at"`
 	Status        string         `json:"status" enum:"pending,attempting,success,failed"`
-	NextAttemptAt *isoTime       `json:"next_attempt_at"`
+	NextAttemptAt *wire.ISOTime  `json:"next_attempt_at"`
 	Payload       jsontext.Value `json:"payload" doc:"What was posted."`
 }
 
 type webhookAttemptItem struct {
-	ID         string  `json:"id"`
-	Code       int     `json:"http_status_code" doc:"0 when there was no answer."`
-	Response   string  `json:"response" doc:"The beginning of the answer's body: 1 KB, or 256 octets of a success."`
-	Status     string  `json:"status" enum:"success,failed"`
-	Error      *string `json:"error" doc:"Why it failed; null when it did not."`
-	SentAt     isoTime `json:"sent_at"`
-	DurationMS float64 `json:"duration_ms"`
+	ID         string       `json:"id"`
+	Code       int          `json:"http_status_code" doc:"0 when there was no answer."`
+	Response   string       `json:"response" doc:"The beginning of the answer's body: 1 KB, or 256 octets of a success."`
+	Status     string       `json:"status" enum:"success,failed"`
+	Error      *string      `json:"error" doc:"Why it failed; null when it did not."`
+	SentAt     wire.ISOTime `json:"sent_at"`
+	DurationMS float64      `json:"duration_ms"`
 }
 
 func webhookEventToItem(m webhooks.Message) webhookEventItem {
-	return webhookEventItem{m.ID, string(m.Type), isoTime(m.CreatedAt), string(m.State)}
+	return webhookEventItem{m.ID, string(m.Type), wire.ISOTime(m.CreatedAt), string(m.State)}
 }
 
 func webhookAttemptToItem(t webhooks.Attempt) webhookAttemptItem {
-	w := webhookAttemptItem{t.ID, t.Code, t.Response, "success", orNull(t.Error), isoTime(t.StartedAt),
+	w := webhookAttemptItem{t.ID, t.Code, t.Response, "success", orNull(t.Error), wire.ISOTime(t.StartedAt),
 		float64(t.Duration.Microseconds()) / 1000}
 	if t.Error != "" {
 		w.Status = "failed"
@@ -166,8 +167,8 @@ func webhookAttemptToItem(t webhooks.Attempt) webhookAttemptItem {
 	return w
 }
 
-// history reads the parameters that the operations on events share: the endpoint, and the event if there is one.
-func (c *Call) history() (webhookID, eventID string, err error) {
+// historyIDs reads the IDs of the endpoint and of the event from the path. The event is "" if the path has none.
+func historyIDs(c *wire.Call) (webhookID, eventID string, err error) {
 	if webhookID, err = c.ID("webhook_id"); err != nil {
 		return "", "", err
 	}
@@ -177,8 +178,8 @@ func (c *Call) history() (webhookID, eventID string, err error) {
 	return webhookID, eventID, err
 }
 
-// forward reads a page of a list whose ids are not UUIDs, and which can only be read forwards.
-func (c *Call) forward(prefix string) (page.Page, error) {
+// forwardPage reads the page of a list whose IDs are not UUIDs and that has no parameter before.
+func forwardPage(c *wire.Call, prefix string) (page.Page, error) {
 	q := c.Query()
 	if q.Has("before") {
 		return page.Page{}, fault.Invalidf("before", "This list has no `before` parameter; use `after`.")
@@ -196,49 +197,49 @@ func (c *Call) forward(prefix string) (page.Page, error) {
 	return p, err
 }
 
-func (a *API) listWebhookEvents(ctx context.Context, c *Call, _ none) (list[webhookEventItem], error) {
-	id, _, err := c.history()
+func (a *API) listWebhookEvents(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[webhookEventItem], error) {
+	id, _, err := historyIDs(c)
 	if err != nil {
-		return list[webhookEventItem]{}, err
+		return wire.List[webhookEventItem]{}, err
 	}
 	state := webhooks.State(c.Query().Get("status"))
-	p, err := c.forward(webhooks.MessagePrefix)
+	p, err := forwardPage(c, webhooks.MessagePrefix)
 	if err != nil {
-		return list[webhookEventItem]{}, err
+		return wire.List[webhookEventItem]{}, err
 	}
 	all, more, err := a.Services.Webhooks.Messages(ctx, c.TeamID, id, state, p)
-	return listOf(all, more, webhookEventToItem), err
+	return wire.ListOf(all, more, webhookEventToItem), err
 }
 
-func (a *API) getWebhookEvent(ctx context.Context, c *Call, _ none) (webhookEventWire, error) {
-	id, eventID, err := c.history()
+func (a *API) getWebhookEvent(ctx context.Context, c *wire.Call, _ wire.None) (webhookEventWire, error) {
+	id, eventID, err := historyIDs(c)
 	if err != nil {
 		return webhookEventWire{}, err
 	}
 	m, err := a.Services.Webhooks.Message(ctx, c.TeamID, id, eventID)
-	w := webhookEventWire{"webhook_event", m.ID, string(m.Type), isoTime(m.CreatedAt), string(m.State), nil,
+	w := webhookEventWire{"webhook_event", m.ID, string(m.Type), wire.ISOTime(m.CreatedAt), string(m.State), nil,
 		jsontext.Value(m.Payload)}
 	if !m.NextAt.IsZero() {
-		w.NextAttemptAt = new(isoTime(m.NextAt))
+		w.NextAttemptAt = new(wire.ISOTime(m.NextAt))
 	}
 	return w, err
 }
 
-func (a *API) listWebhookAttempts(ctx context.Context, c *Call, _ none) (list[webhookAttemptItem], error) {
-	id, eventID, err := c.history()
+func (a *API) listWebhookAttempts(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[webhookAttemptItem], error) {
+	id, eventID, err := historyIDs(c)
 	if err != nil {
-		return list[webhookAttemptItem]{}, err
+		return wire.List[webhookAttemptItem]{}, err
 	}
-	p, err := c.forward(webhooks.AttemptPrefix)
+	p, err := forwardPage(c, webhooks.AttemptPrefix)
 	if err != nil {
-		return list[webhookAttemptItem]{}, err
+		return wire.List[webhookAttemptItem]{}, err
 	}
 	all, more, err := a.Services.Webhooks.Attempts(ctx, c.TeamID, id, eventID, p)
-	return listOf(all, more, webhookAttemptToItem), err
+	return wire.ListOf(all, more, webhookAttemptToItem), err
 }
 
-func (a *API) replayWebhookEvent(ctx context.Context, c *Call, _ none) (ref, error) {
-	id, eventID, err := c.history()
+func (a *API) replayWebhookEvent(ctx context.Context, c *wire.Call, _ wire.None) (ref, error) {
+	id, eventID, err := historyIDs(c)
 	if err != nil {
 		return ref{}, err
 	}

@@ -96,7 +96,7 @@ func TestListenIsNotLogged(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
 	seen := make(chan RequestRecord, 2)
-	f.Observe = func(_ context.Context, r RequestRecord) { seen <- r }
+	f.observe(func(_ context.Context, r RequestRecord) { seen <- r })
 	f.Services.Live.Close()
 	f.do(t, "GET /webhooks/listen")
 	if r := <-seen; r.Logged() || len(r.Answer) > 0 || r.Status != 200 {

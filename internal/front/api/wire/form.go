@@ -1,4 +1,4 @@
-package api
+package wire
 
 import (
 	"context"
@@ -16,40 +16,42 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
+// mediaForm is the media type of forms.
 const mediaForm = "multipart/form-data"
 
-// Limits of forms besides the file.
+// Limits of a form.
 const (
-	formMax   = 1 << 20  // octets of all parts but the file, and of what is between the parts
-	fieldMax  = 64 << 10 // octets of a field
-	partsMax  = 50
-	headMax   = 32 << 10 // octets between two parts, with the header of the second
-	answerFor = time.Minute
+	formMax         = 1 << 20  // bytes of the form without its file
+	fieldMax        = 64 << 10 // bytes of a field
+	partsMax        = 50
+	partHeaderMax   = 32 << 10    // bytes between the content of two parts, with the header of the second
+	responseTimeout = time.Minute // to write the response after a form has arrived
 )
 
-// upload makes an operation of a function that reads a form itself, with [API.receive]. In is for the document.
-func upload[In, Out any](f func(ctx context.Context, c *Call) (Out, error)) bound {
-	return bound{in: reflect.TypeFor[In](), out: reflect.TypeFor[Out](), form: true,
+// Upload makes a handler of a function that reads a form by [Call.ReceiveForm]. In describes the form in the OpenAPI
+// document.
+func Upload[In, Out any](f func(ctx context.Context, c *Call) (Out, error)) Handler {
+	return Handler{in: reflect.TypeFor[In](), out: reflect.TypeFor[Out](), form: true,
 		call: func(ctx context.Context, c *Call) (any, error) { return f(ctx, c) }}
 }
 
-// form is what a client sends as multipart/form-data (RFC 7578).
-type form struct {
-	fields   map[string]string
-	filename string
+// Form is a request body of the type multipart/form-data (RFC 7578).
+type Form struct {
+	Fields   map[string]string // all parts but the file
+	FileName string
 }
 
-// receive reads a form whose part file has at most size octets. It calls store with the content of that part while it
-// arrives, wherever it is among the parts; nothing else is larger than formMax. An error of store that is a fault is
-// returned once the client has sent all: clients that send before they read would see a broken connection otherwise.
-func (a *API) receive(c *Call, size int64, store func(io.Reader) error) (form, error) {
+// ReceiveForm reads a form whose part file has at most size bytes. It calls store with the content of the file while
+// the file arrives. A fault of store is returned only after the whole form has arrived, because clients that do not read
+// until they have sent everything would report a broken connection.
+func (c *Call) ReceiveForm(size int64, store func(io.Reader) error) (Form, error) {
 	began := time.Now()
-	r := c.Request
-	f := form{fields: map[string]string{}}
+	r, s := c.Request, c.server
+	f := Form{Fields: map[string]string{}}
 	if r.ContentLength > size+formMax {
 		return f, tooLargeFile(size)
 	}
-	b := &formBody{src: paced{r: http.MaxBytesReader(c.w, r.Body, size+formMax), rc: http.NewResponseController(c.w),
+	b := &formBody{src: pacedReader{r: http.MaxBytesReader(c.w, r.Body, size+formMax), rc: http.NewResponseController(c.w),
 		start: began}}
 	r.Body = io.NopCloser(b)
 	parts, err := r.MultipartReader()
@@ -68,19 +70,19 @@ func (a *API) receive(c *Call, size int64, store func(io.Reader) error) (form, e
 		return f, tooLargeFile(size)
 	}
 	if b.err != nil {
-		return f, a.brokenBody(b.err)
+		return f, s.bodyError(b.err)
 	}
 	if err != nil {
 		return f, err
 	}
-	b.src.lift()
-	// An answer that comes after minutes has its time all the same.
+	b.src.clearDeadline()
+	// The write deadline of the connection may have passed while the form arrived.
 	rc := http.NewResponseController(c.w)
-	if err := rc.SetWriteDeadline(time.Now().Add(answerFor)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return f, fmt.Errorf("extend the time of the answer: %w", err)
+	if err := rc.SetWriteDeadline(time.Now().Add(responseTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return f, fmt.Errorf("extend the write deadline: %w", err)
 	}
 	if time.Since(began) > slowBody {
-		return f, a.still(c.w, r, c.scope)
+		return f, s.reauthenticate(c.w, r, c.Operation.Scope)
 	}
 	return f, nil
 }
@@ -90,13 +92,13 @@ func tooLargeFile(size int64) error {
 		size)
 }
 
-// read reads the parts in the order in which they come.
-func (f *form) read(parts *multipart.Reader, b *formBody, store func(io.Reader) error) error {
+// read reads the parts in their order.
+func (f *Form) read(parts *multipart.Reader, b *formBody, store func(io.Reader) error) error {
 	stored := false
 	for n := 0; ; n++ {
-		b.left = headMax
+		b.left = partHeaderMax
 		part, err := parts.NextRawPart()
-		if err == io.EOF { // and not an error that has it as its cause: then the last boundary is missing
+		if err == io.EOF { // an error that wraps io.EOF means that the last boundary is missing
 			break
 		}
 		if err != nil {
@@ -111,7 +113,7 @@ func (f *form) read(parts *multipart.Reader, b *formBody, store func(io.Reader) 
 			return fault.Invalidf("file", "The form has the part `file` twice. Import one file after another.")
 		case name == "file":
 			b.left = math.MaxInt64
-			f.filename, stored = part.FileName(), true
+			f.FileName, stored = part.FileName(), true
 			from := &partReader{r: part}
 			if err := store(from); err != nil && from.err == nil {
 				return err
@@ -120,7 +122,7 @@ func (f *form) read(parts *multipart.Reader, b *formBody, store func(io.Reader) 
 				return fault.New(fault.Malformed, "", "The form breaks off within the part `file`.").Because(from.err)
 			}
 		default:
-			b.left = fieldMax + headMax
+			b.left = fieldMax + partHeaderMax
 			text, err := io.ReadAll(part)
 			if err != nil || len(text) > fieldMax {
 				return fault.Invalidf(name, "The `%.50s` field is longer than %d octets, or broke off.", name, fieldMax).
@@ -129,7 +131,7 @@ func (f *form) read(parts *multipart.Reader, b *formBody, store func(io.Reader) 
 			if !isText(string(text)) || !isText(name) {
 				return fault.Invalidf("", "The fields of the form must be UTF-8 text without NUL characters.")
 			}
-			f.fields[name] = string(text)
+			f.Fields[name] = string(text)
 		}
 	}
 	if !stored {
@@ -138,9 +140,9 @@ func (f *form) read(parts *multipart.Reader, b *formBody, store func(io.Reader) 
 	return nil
 }
 
-// field decodes the JSON of a field, if the form has it. like is an example for the error.
-func (f *form) field(name, like string, to any, options ...json.Options) error {
-	text := f.fields[name]
+// DecodeField decodes the JSON of a field, if the form has that field. The error message shows example.
+func (f *Form) DecodeField(name, example string, to any, options ...json.Options) error {
+	text := f.Fields[name]
 	if text == "" {
 		return nil
 	}
@@ -150,18 +152,18 @@ func (f *form) field(name, like string, to any, options ...json.Options) error {
 	}
 	if e, ok := errors.AsType[*json.SemanticError](err); ok && errors.Is(err, json.ErrUnknownName) {
 		return fault.Invalidf(name, "The `%s` field has `%s`, which is not known. It must be JSON such as %s.", name,
-			fieldName(e.JSONPointer), like).Because(err)
+			fieldName(e.JSONPointer), example).Because(err)
 	}
 	if err == nil && hasNUL([]byte(text)) {
 		err = errors.New("escaped NUL")
 	}
 	if err != nil {
-		return fault.Invalidf(name, "The `%s` field must be JSON such as %s.", name, like).Because(err)
+		return fault.Invalidf(name, "The `%s` field must be JSON such as %s.", name, example).Because(err)
 	}
 	return nil
 }
 
-// partReader reads a part and remembers its error, to distinguish it from one of storing.
+// partReader reads a part and records its error, which a caller can then distinguish from an error of store.
 type partReader struct {
 	r   io.Reader
 	err error
@@ -176,10 +178,10 @@ func (p *partReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// formBody is the body of a form. left is how much may be read until it is set anew: package multipart would keep all
-// of a long header in memory.
+// formBody is the body of a form. At most left bytes can be read until the caller sets left again: package multipart
+// would keep all of a long header in memory.
 type formBody struct {
-	src  paced
+	src  pacedReader
 	left int64
 	err  error // of the connection
 }

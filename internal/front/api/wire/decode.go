@@ -1,4 +1,4 @@
-package api
+package wire
 
 import (
 	"bytes"
@@ -15,11 +15,11 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// lenient accepts JSON as clients send it: duplicate names and invalid UTF-8 are not errors, unknown members are
-// ignored, and null is absent.
+// lenient makes the decoder accept duplicate names and invalid UTF-8. Unknown fields are ignored, and null counts as
+// absent.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
-// decode reads a body. An empty one counts as {}.
+// decode decodes a request body. An empty body counts as {}.
 func decode(body []byte, contentType string, in any) error {
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if len(bytes.TrimLeft(body, " \t\r\n")) == 0 {
@@ -35,8 +35,8 @@ func decode(body []byte, contentType string, in any) error {
 	return nil
 }
 
-// hasNUL reports whether a JSON text has an escaped NUL, which PostgreSQL cannot store in text. An unescaped NUL is
-// not valid JSON.
+// hasNUL reports whether JSON has an escaped NUL, which PostgreSQL cannot store in text. An unescaped NUL is not valid
+// JSON.
 func hasNUL(body []byte) bool {
 	for rest := body; ; {
 		i := bytes.Index(rest, []byte(`\u0000`))
@@ -54,7 +54,7 @@ func hasNUL(body []byte) bool {
 	}
 }
 
-// badBody says what is wrong with a body, in the terms of the request.
+// badBody returns the fault for an error of the JSON decoder. Its message names the field of the request.
 func badBody(err error, contentType string) error {
 	if e, ok := errors.AsType[*fault.Error](err); ok {
 		return e
@@ -85,15 +85,18 @@ func badBody(err error, contentType string) error {
 	return fault.New(fault.Malformed, "", "The request body is not valid JSON: it ends too early.").Because(err)
 }
 
-// pointerMax bounds the octets of a pointer that are shown: its names come from the client, and may be as long as the
-// body.
-const pointerMax = 300
+// MaxNameBytes limits the bytes of a field's path in error messages. The client chooses the names, which may be as long
+// as the body.
+const MaxNameBytes = 300
 
-// fieldName returns a JSON pointer in a readable form: /to/2 is to[2].
+// FieldName returns the path of the field that a decoder has just read, in the form to[2].
+func FieldName(d *jsontext.Decoder) string { return fieldName(d.StackPointer()) }
+
+// fieldName returns a JSON pointer in a readable form: /to/2 becomes to[2].
 func fieldName(p jsontext.Pointer) string {
 	pointer := string(p)
-	if len(pointer) > pointerMax {
-		pointer = strings.ToValidUTF8(pointer[:pointerMax], "") + "…"
+	if len(pointer) > MaxNameBytes {
+		pointer = strings.ToValidUTF8(pointer[:MaxNameBytes], "") + "…"
 	}
 	var b strings.Builder
 	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {

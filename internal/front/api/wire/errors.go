@@ -1,4 +1,4 @@
-package api
+package wire
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// answers is the only table that maps a fault to a status and a name (API reference section 4.1). It uses only names
-// of the reference: strict clients know a closed set.
-var answers = map[fault.Kind]struct {
+// errorNames is the only table that maps a fault to a status code and a name (API reference section 4.1). Strict clients
+// know only the names of the reference, so it has no others.
+var errorNames = map[fault.Kind]struct {
 	status int
 	name   string
 }{
@@ -43,28 +43,28 @@ var answers = map[fault.Kind]struct {
 	fault.Unavailable:         {http.StatusServiceUnavailable, "service_unavailable"},
 }
 
-// envelope is the body of every error.
-type envelope struct {
+// ErrorBody is the body of every error.
+type ErrorBody struct {
 	StatusCode int    `json:"statusCode"`
 	Message    string `json:"message"`
 	Name       string `json:"name"`
 }
 
-// fail answers with an error.
-func (a *API) fail(w *recorder, r *http.Request, err error) {
-	e := judge(w, r, err)
-	if a.PublicURL != "" {
-		a.challenge(w, r, e.Kind)
+// fail writes an error as the response.
+func (s *Server) fail(w *recorder, r *http.Request, err error) {
+	e := faultOf(w, r, err)
+	if s.opts.PublicURL != "" {
+		s.addChallenge(w, r, e.Kind)
 	}
 	writeError(w, e)
 }
 
-// challenge tells programs where they can get a token (RFC 9728 section 5.1), and what is wrong with theirs (RFC 6750
-// section 3).
-func (a *API) challenge(w *recorder, r *http.Request, k fault.Kind) {
-	address := a.PublicURL
-	if a.Address != nil {
-		address = a.Address(r)
+// addChallenge adds the header WWW-Authenticate, which says where a client gets a token (RFC 9728 section 5.1) and why
+// its token was refused (RFC 6750 section 3).
+func (s *Server) addChallenge(w *recorder, r *http.Request, k fault.Kind) {
+	address := s.opts.PublicURL
+	if s.opts.Address != nil {
+		address = s.opts.Address(r)
 	}
 	text := `Bearer resource_metadata="` + address + `/.well-known/oauth-protected-resource` + w.resource + `"`
 	switch {
@@ -78,14 +78,13 @@ func (a *API) challenge(w *recorder, r *http.Request, k fault.Kind) {
 	w.Header().Set("WWW-Authenticate", text)
 }
 
-// judge returns the fault that an error is for the client. The cause of an internal failure goes into the log line of
-// the request.
-func judge(w *recorder, r *http.Request, err error) *fault.Error {
+// faultOf returns the fault that the client sees. It stores the cause of an internal failure in w, for the log line.
+func faultOf(w *recorder, r *http.Request, err error) *fault.Error {
 	e, ok := errors.AsType[*fault.Error](err)
 	switch {
 	case ok:
 	case r.Context().Err() != nil:
-		// The client went away, so it does not receive the answer.
+		// The client disconnected, so it does not receive this response.
 		e = fault.New(fault.Unavailable, "", "The request was canceled.")
 	case errors.Is(err, context.DeadlineExceeded):
 		e = fault.New(fault.Unavailable, "", "The service took too long. Try again in a moment.").Because(err)
@@ -98,19 +97,19 @@ func judge(w *recorder, r *http.Request, err error) *fault.Error {
 	return e
 }
 
-// errFull means that a request found no room for its body or its answer.
-var errFull = errors.New("no room is left for it")
+// errNoMemory means that the memory for large bodies or responses is used up.
+var errNoMemory = errors.New("the memory for large requests is used up")
 
-// isBusy reports whether the cause of an Unavailable fault is how much is asked for at present, by the same team or by
-// others, and no failure: whoever asks for much must not wake an operator.
-func isBusy(cause error) bool {
-	return errors.Is(cause, db.ErrCrowded) || errors.Is(cause, db.ErrTooLong) || errors.Is(cause, errFull)
+// isOverload reports whether the cause of an Unavailable fault is the present load and not a failure. Load that clients
+// cause must not alert an operator.
+func isOverload(cause error) bool {
+	return errors.Is(cause, db.ErrCrowded) || errors.Is(cause, db.ErrTooLong) || errors.Is(cause, errNoMemory)
 }
 
 func writeError(w http.ResponseWriter, e *fault.Error) {
-	x, ok := answers[e.Kind]
+	x, ok := errorNames[e.Kind]
 	if !ok {
-		x = answers[fault.Internal]
+		x = errorNames[fault.Internal]
 	}
 	message := e.Message
 	if x.status == http.StatusInternalServerError {
@@ -131,7 +130,7 @@ func writeError(w http.ResponseWriter, e *fault.Error) {
 }
 
 func writeStatus(w http.ResponseWriter, status int, name, message string) {
-	body, err := json.Marshal(envelope{status, message, name})
+	body, err := json.Marshal(ErrorBody{status, message, name})
 	if err != nil {
 		body = []byte(`{"statusCode":500,"message":"The answer could not be encoded.","name":"application_error"}`)
 	}

@@ -1,4 +1,4 @@
-package api
+package wire
 
 import (
 	"bufio"
@@ -39,8 +39,8 @@ func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 // Memory for four bodies of 4 MB, and for eight beginnings of them.
 const (
-	begunTest  = 4 << 20
-	bodiesTest = 16 << 20 * bodyCost
+	bodyStartsTest = 4 << 20
+	bodiesTest     = 16 << 20 * bodyCost
 )
 
 // pipeServer serves an API in memory.
@@ -54,7 +54,7 @@ func newPipeServer(t *testing.T) (*pipeServer, func()) {
 		error) {
 		return len(in.Text), nil
 	})
-	f.begun, f.bodies = fairshare.New(begunTest, fairshare.Greed), fairshare.New(bodiesTest, bodiesGreed)
+	f.Capacity.BodyStarts, f.Capacity.Bodies = fairshare.New(bodyStartsTest, fairshare.Greed), fairshare.New(bodiesTest, bodiesGreed)
 	p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 	server := &http.Server{Handler: f, ReadHeaderTimeout: 10 * time.Second, ErrorLog: nil}
 	go server.Serve(p)
@@ -89,8 +89,8 @@ func text(n int) []byte {
 	return []byte(`{"text":"` + strings.Repeat("x", n-frame) + `"}`)
 }
 
-// answer is the status and the body of a response.
-func answer(c net.Conn) (int, string, error) {
+// readResponse returns the status and the body of a response.
+func readResponse(c net.Conn) (int, string, error) {
 	r, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		return 0, "", err
@@ -108,7 +108,7 @@ func TestAnnouncedBodies(t *testing.T) {
 	for _, c := range []struct {
 		sent int  // octets
 		own  bool // the team itself has memory left
-	}{{1, true}, {bodyIsLarge + 1, false}, {length/bodyEighth + 1, false}} {
+	}{{1, true}, {smallBody + 1, false}, {length/bodyStart + 1, false}} {
 		synctest.Test(t, func(t *testing.T) {
 			s, stop := newPipeServer(t)
 			defer stop()
@@ -118,7 +118,7 @@ func TestAnnouncedBodies(t *testing.T) {
 				hostile := s.begin("full", body, c.sent, c.sent, 0)
 				ended.Go(func() {
 					defer hostile.Close()
-					if status, said, err := answer(hostile); status != 400 && status != 503 {
+					if status, said, err := readResponse(hostile); status != 400 && status != 503 {
 						t.Errorf("after %v: %d %s %v", time.Since(start), status, said, err)
 					}
 				})
@@ -130,7 +130,7 @@ func TestAnnouncedBodies(t *testing.T) {
 			}
 			for _, key := range keys {
 				nc := s.begin(key, body, length, length, 0)
-				status, said, err := answer(nc)
+				status, said, err := readResponse(nc)
 				if want := strconv.Itoa(length - len(`{"text":""}`)); said != want || status != 200 {
 					t.Errorf("%d octets sent: %s: %d %s %v, want %s", c.sent, key, status, said, err, want)
 				}
@@ -145,7 +145,7 @@ func TestAnnouncedBodies(t *testing.T) {
 			}
 			stop()
 			synctest.Wait()
-			if !s.bodies.TryAcquire("any", bodiesTest) || !s.begun.TryAcquire("any", begunTest) {
+			if !s.Capacity.Bodies.TryAcquire("any", bodiesTest) || !s.Capacity.BodyStarts.TryAcquire("any", bodyStartsTest) {
 				t.Error("memory of bodies is not given back")
 			}
 		})
@@ -157,13 +157,13 @@ func TestMediumBodiesDoNotWaitBehindLargeOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stop := newPipeServer(t)
 		defer stop()
-		if !s.bodies.TryAcquire("hostile", bodiesTest) || !s.begun.TryAcquire("hostile", begunTest) {
+		if !s.Capacity.Bodies.TryAcquire("hostile", bodiesTest) || !s.Capacity.BodyStarts.TryAcquire("hostile", bodyStartsTest) {
 			t.Fatal("the memory is not free")
 		}
-		start, length := time.Now(), bodyIsMedium
+		start, length := time.Now(), mediumBody
 		nc := s.begin("other", text(length), length, length, 0)
 		defer nc.Close()
-		status, said, err := answer(nc)
+		status, said, err := readResponse(nc)
 		if want := strconv.Itoa(length - len(`{"text":""}`)); said != want || status != 200 || time.Since(start) != 0 {
 			t.Errorf("after %v: %d %s %v, want %s", time.Since(start), status, said, err, want)
 		}
@@ -178,10 +178,10 @@ func TestSuspendedDuringABody(t *testing.T) {
 		nc := s.begin("full", text(100), 100, 10, time.Second/2)
 		defer nc.Close()
 		time.Sleep(2 * time.Second)
-		if err := s.Services.Teams.SetSuspended(t.Context(), s.Acme.TeamID, true); err != nil {
+		if err := s.Teams.SetSuspended(t.Context(), s.Acme.TeamID, true); err != nil {
 			t.Fatal(err)
 		}
-		if status, said, err := answer(nc); status != 403 || !strings.Contains(said, "suspended_api_key") {
+		if status, said, err := readResponse(nc); status != 403 || !strings.Contains(said, "suspended_api_key") {
 			t.Errorf("%d %s %v", status, said, err)
 		}
 	})
@@ -199,7 +199,7 @@ func TestPaceOfBodies(t *testing.T) {
 			start := time.Now()
 			nc := s.begin("full", text(length), length, piece, every)
 			defer nc.Close()
-			status, _, _ = answer(nc)
+			status, _, _ = readResponse(nc)
 			return status, time.Since(start)
 		}
 		for _, c := range []struct {
@@ -227,7 +227,7 @@ func TestPaceOfBodies(t *testing.T) {
 func TestDeadlineOfBodiesIsLifted(t *testing.T) {
 	t.Parallel()
 	f := newRoute(t, Options{}, func(_ context.Context, _ *Call, in echo) (int, error) { return len(in.Text), nil })
-	for _, n := range []int{100, bodyIsLarge + 1, 20 * bodyPace} {
+	for _, n := range []int{100, smallBody + 1, 20 * bodyPace} {
 		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/test", strings.NewReader(string(text(n))))
 		r.Header.Set("Authorization", "Bearer "+f.keys["full"])

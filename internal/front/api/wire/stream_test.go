@@ -1,9 +1,8 @@
-package api
+package wire
 
 import (
 	"bufio"
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -15,28 +14,28 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/node/testnode"
-	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// streaming is a fixture with an operation whose stream a test makes, on a server.
-func streaming(t *testing.T, parts iter.Seq2[[]byte, error]) (*fixture, *httptest.Server) {
+// streaming returns a fixture with the operations /stream, which responds with parts, and /short, and a server for it.
+func streaming(t *testing.T, o Options, parts iter.Seq2[[]byte, error]) (*fixture, *httptest.Server) {
 	t.Helper()
-	f := newFixture(t, dbtest.SQLite(t), Options{})
-	o := op{http.MethodGet, "/stream", exportScope, 200, "", "", nil,
-		streamed[string](func(context.Context, *Call) (stream, error) {
-			return stream{media: "text/plain; charset=utf-8", file: "a.txt", parts: parts}, nil
-		}, mediaCSV)}
-	f.mount(append(f.operations(), o))
+	operation := func(path string, parts iter.Seq2[[]byte, error]) Operation {
+		return Operation{Method: http.MethodGet, Path: path, Scope: teams.WebhooksRead, Status: 200,
+			Handler: Streaming[string](func(context.Context, *Call) (Stream, error) {
+				return Stream{MediaType: "text/plain; charset=utf-8", FileName: "a.txt", Parts: parts}, nil
+			}, MediaCSV)}
+	}
+	f := newFixture(t, o, operation("/stream", parts), operation("/short", func(yield func([]byte, error) bool) {
+		yield([]byte("one\n"), nil)
+	}))
 	s := httptest.NewUnstartedServer(f)
 	s.Config.ErrorLog = nil
 	s.Start()
 	t.Cleanup(s.Close)
 	return f, s
 }
-
-const exportScope = listenScope // any that a full key has and a sending key has not
 
 func (f *fixture) fetch(t *testing.T, s *httptest.Server, method, path string) *http.Response {
 	t.Helper()
@@ -58,11 +57,11 @@ func (f *fixture) fetch(t *testing.T, s *httptest.Server, method, path string) *
 // An error in the middle of a stream cuts the answer, so that nobody takes it for whole, and is logged with its cause.
 func TestStreamIsCut(t *testing.T) {
 	t.Parallel()
-	f, s := streaming(t, func(yield func([]byte, error) bool) {
-		_ = yield([]byte("one\n"), nil) && yield(nil, errors.New("the disk is gone"))
-	})
 	seen := make(chan RequestRecord, 1)
-	f.Observe = func(_ context.Context, r RequestRecord) { seen <- r }
+	f, s := streaming(t, Options{Observe: func(_ context.Context, r RequestRecord) { seen <- r }},
+		func(yield func([]byte, error) bool) {
+			_ = yield([]byte("one\n"), nil) && yield(nil, errors.New("the disk is gone"))
+		})
 	w := f.fetch(t, s, http.MethodGet, "/stream")
 	text, err := io.ReadAll(w.Body)
 	if w.StatusCode != 200 || string(text) != "one\n" || !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -79,7 +78,7 @@ func TestStreamIsCut(t *testing.T) {
 // An error before anything was written is answered like any other.
 func TestStreamThatCannotBegin(t *testing.T) {
 	t.Parallel()
-	f, s := streaming(t, func(yield func([]byte, error) bool) { yield(nil, errors.New("the disk is gone")) })
+	f, s := streaming(t, Options{}, func(yield func([]byte, error) bool) { yield(nil, errors.New("the disk is gone")) })
 	w := f.fetch(t, s, http.MethodGet, "/stream")
 	text, err := io.ReadAll(w.Body)
 	if w.StatusCode != 500 || !strings.Contains(string(text), `"application_error"`) || err != nil {
@@ -91,7 +90,7 @@ func TestStreamThatCannotBegin(t *testing.T) {
 func TestStreamForHead(t *testing.T) {
 	t.Parallel()
 	parts := 0
-	f, s := streaming(t, func(yield func([]byte, error) bool) {
+	f, s := streaming(t, Options{}, func(yield func([]byte, error) bool) {
 		for parts++; yield([]byte("one\n"), nil); parts++ {
 		}
 	})
@@ -106,14 +105,14 @@ func TestStreamForHead(t *testing.T) {
 func TestStreamsOfOneTeam(t *testing.T) {
 	t.Parallel()
 	var open atomic.Int32
-	f, s := streaming(t, func(yield func([]byte, error) bool) {
+	f, s := streaming(t, Options{}, func(yield func([]byte, error) bool) {
 		open.Add(1)
 		defer open.Add(-1)
 		for yield([]byte("one more line\n"), nil) {
 		}
 	})
 	var all []*http.Response
-	for range streamsOfTeam {
+	for range exportsPerTeamMax {
 		w := f.fetch(t, s, http.MethodGet, "/stream")
 		if line, err := bufio.NewReader(w.Body).ReadString('\n'); line != "one more line\n" {
 			t.Fatalf("%d %q %v", w.StatusCode, line, err)
@@ -125,19 +124,19 @@ func TestStreamsOfOneTeam(t *testing.T) {
 	if w.StatusCode != 429 || !strings.Contains(string(text), `"rate_limit_exceeded"`) {
 		t.Errorf("one more: %d %s", w.StatusCode, text)
 	}
-	if w := f.do(t, "GET /emails/export\nAuthorization: other"); w.Code != 200 {
+	if w := f.do(t, "GET /short\nAuthorization: other"); w.Code != 200 {
 		t.Errorf("another team: %d %s", w.Code, w.Body)
 	}
 	all[0].Body.Close()
-	testnode.Until(t, "the stream ends with its client", func() bool { return open.Load() == streamsOfTeam-1 })
-	testnode.Until(t, "its place is free", func() bool { return f.streams.Held(f.Acme.TeamID) == streamsOfTeam-1 })
-	f.Must(f.Services.Teams.DeleteKey(t.Context(), f.Acme.TeamID, f.Acme.ID))
+	testnode.Until(t, "the stream ends with its client", func() bool { return open.Load() == exportsPerTeamMax-1 })
+	testnode.Until(t, "its place is free", func() bool { return f.Capacity.Exports.Held(f.Acme.TeamID) == exportsPerTeamMax-1 })
+	f.Must(f.Teams.DeleteKey(t.Context(), f.Acme.TeamID, f.Acme.ID))
 	for _, w := range all[1:] {
 		if _, err := io.Copy(io.Discard, w.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("a key that is deleted: %v", err)
 		}
 	}
-	testnode.Until(t, "all have ended", func() bool { return open.Load() == 0 && f.streams.Held(f.Acme.TeamID) == 0 })
+	testnode.Until(t, "all have ended", func() bool { return open.Load() == 0 && f.Capacity.Exports.Held(f.Acme.TeamID) == 0 })
 	if log := f.log.String(); strings.Contains(log, "level=ERROR") {
 		t.Errorf("failures of ours: %s", log)
 	}
@@ -147,8 +146,8 @@ func TestStreamsOfOneTeam(t *testing.T) {
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	w := &sluggish{ResponseRecorder: httptest.NewRecorder()}
-	err := writePaced(w, make([]byte, 3*streamPiece))
-	if !errors.Is(err, errGone) || w.pieces != 2 || w.deadlines != 2 {
+	err := writePart(w, make([]byte, 3*streamPiece))
+	if !errors.Is(err, errClientGone) || w.pieces != 2 || w.deadlines != 2 {
 		t.Errorf("after %d pieces with %d deadlines: %v", w.pieces, w.deadlines, err)
 	}
 }
@@ -160,7 +159,7 @@ type sluggish struct {
 }
 
 func (w *sluggish) SetWriteDeadline(at time.Time) error {
-	if left := time.Until(at); left < 0 || left > streamPatience {
+	if left := time.Until(at); left < 0 || left > streamPieceTimeout {
 		return fmt.Errorf("a deadline in %v", left)
 	}
 	w.deadlines++
@@ -172,31 +171,4 @@ func (w *sluggish) Write(p []byte) (int, error) {
 		return 0, context.DeadlineExceeded
 	}
 	return len(p), nil
-}
-
-// An export has what the list has, and nothing of another team; it is not kept in the request log, which names it.
-func TestExportOfLogs(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		f := newFixture(t, d, Options{})
-		f.remember(t)
-		f.do(t, "GET /domains\nUser-Agent: =1+1")
-		f.do(t, "POST /domains\nUser-Agent: \"a,b\"\n\n{}")
-		f.do(t, "GET /domains\nAuthorization: other")
-		f.do(t, "GET /suppressions/export")
-		w := f.do(t, "GET /logs/export?formulas=quote")
-		rows, err := csv.NewReader(w.Body).ReadAll()
-		if err != nil || len(rows) != 4 {
-			t.Fatalf("%d %q, %v", w.Code, rows, err)
-		}
-		for i, want := range []string{"method endpoint response_status user_agent", "GET /suppressions/export 200 scenario/1",
-			`POST /domains 422 "a,b"`, "GET /domains 200 '=1+1"} {
-			if got := strings.Join([]string{rows[i][1], rows[i][2], rows[i][3], rows[i][5]}, " "); got != want {
-				t.Errorf("row %d is %s, want %s", i, got, want)
-			}
-		}
-		if n := f.Count(`SELECT COUNT(*) FROM request_logs WHERE response_body LIKE '%endpoint%'`); n > 0 {
-			t.Errorf("%d answers are kept", n)
-		}
-	})
 }

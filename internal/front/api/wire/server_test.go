@@ -1,8 +1,7 @@
-package api
+package wire
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,48 +9,24 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
-
-// newRoute is an API with one more operation, POST /test, which does do.
-func newRoute[In, Out any](t testing.TB, o Options, do func(context.Context, *Call, In) (Out, error)) *fixture {
-	t.Helper()
-	f := newFixture(t, dbtest.SQLite(t), o)
-	f.mount(append(f.operations(), op{http.MethodPost, "/test", teams.LogsRead, 200, "Tests", "Test", nil,
-		endpoint(do)}))
-	return f
-}
-
-func wantError(t *testing.T, w *httptest.ResponseRecorder, status int, name string) {
-	t.Helper()
-	var e envelope
-	if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || w.Code != status || e.StatusCode != status ||
-		e.Name != name || e.Message == "" {
-		t.Errorf("answer %d %s, want %d %s", w.Code, w.Body, status, name)
-	}
-	if ct := w.Header().Get("Content-Type"); ct != "application/json; charset=utf-8" {
-		t.Errorf("Content-Type %q", ct)
-	}
-}
 
 // A team that makes more requests than it may in a second is told so, in every answer; the next second is a new one.
 func TestRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, dbtest.SQLite(t), Options{RateLimit: 2})
+		f := newFixture(t, Options{RateLimit: 2})
 		type answer struct{ Status, Limit, Remaining, Reset, Policy, Retry string }
 		ask := func(text string) answer {
 			w := f.do(t, text)
@@ -97,7 +72,7 @@ func TestRateLimit(t *testing.T) {
 // Without a limit there are no headers about one.
 func TestNoRateLimit(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, dbtest.SQLite(t), Options{})
+	f := newFixture(t, Options{})
 	for range 50 {
 		if w := f.do(t, "GET /api-keys"); w.Code != 200 || w.Header().Get("Ratelimit-Limit") != "" {
 			t.Fatalf("%d %v", w.Code, w.Header())
@@ -108,9 +83,9 @@ func TestNoRateLimit(t *testing.T) {
 // Whoever guesses keys is slowed down; who has one is not, even at the same address.
 func TestGuessing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, dbtest.SQLite(t), Options{})
+		f := newFixture(t, Options{})
 		f.do(t, "GET /api-keys")
-		for range guessesPerSecond {
+		for range unknownKeysPerSecond {
 			wantError(t, f.do(t, "GET /api-keys\nAuthorization: Bearer re_"+id.New()), 401, "validation_error")
 		}
 		wantError(t, f.do(t, "GET /api-keys\nAuthorization: Bearer re_"+id.New()), 429, "rate_limit_exceeded")
@@ -125,7 +100,7 @@ func TestGuessing(t *testing.T) {
 
 func TestRequestID(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, dbtest.SQLite(t), Options{})
+	f := newFixture(t, Options{})
 	for given, kept := range map[string]bool{"abc-123": true, "-": false, strings.Repeat("x", 100): true,
 		strings.Repeat("x", 101): false,
 		"a b":                    false, "é": false} {
@@ -158,7 +133,7 @@ func TestFailuresOfOurs(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			f := newRoute(t, Options{}, func(context.Context, *Call, none) (none, error) { return none{}, c.fail() })
+			f := newRoute(t, Options{}, func(context.Context, *Call, None) (None, error) { return None{}, c.fail() })
 			w := f.do(t, "POST /test")
 			wantError(t, w, c.status, c.wire)
 			if strings.Contains(w.Body.String(), "secret") {
@@ -182,11 +157,11 @@ func TestFailuresOfOurs(t *testing.T) {
 // What is refused because too much is asked for is a warning, of which few are logged, and hides no failure.
 func TestTooMuchIsNoFailure(t *testing.T) {
 	t.Parallel()
-	for name, cause := range map[string]error{"no place": db.ErrCrowded, "too long": db.ErrTooLong, "no room": errFull} {
+	for name, cause := range map[string]error{"no place": db.ErrCrowded, "too long": db.ErrTooLong, "no room": errNoMemory} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			answer := fault.New(fault.Unavailable, "", "Not now.").Because(fmt.Errorf("read: %w", cause))
-			f := newRoute(t, Options{}, func(context.Context, *Call, none) (none, error) { return none{}, answer })
+			f := newRoute(t, Options{}, func(context.Context, *Call, None) (None, error) { return None{}, answer })
 			for range 3 {
 				wantError(t, f.do(t, "POST /test"), 503, "service_unavailable")
 			}
@@ -207,9 +182,9 @@ func TestTooMuchIsNoFailure(t *testing.T) {
 // A client that goes away is no failure of ours.
 func TestClientGoesAway(t *testing.T) {
 	t.Parallel()
-	f := newRoute(t, Options{}, func(ctx context.Context, _ *Call, _ none) (none, error) {
+	f := newRoute(t, Options{}, func(ctx context.Context, _ *Call, _ None) (None, error) {
 		<-ctx.Done()
-		return none{}, fmt.Errorf("read: %w", ctx.Err())
+		return None{}, fmt.Errorf("read: %w", ctx.Err())
 	})
 	f.do(t, "GET /api-keys") // so that the key is known
 	ctx, cancel := context.WithCancel(t.Context())
@@ -224,7 +199,7 @@ func TestClientGoesAway(t *testing.T) {
 
 func TestAbortedHandlerStaysAborted(t *testing.T) {
 	t.Parallel()
-	f := newRoute(t, Options{}, func(context.Context, *Call, none) (none, error) { panic(http.ErrAbortHandler) })
+	f := newRoute(t, Options{}, func(context.Context, *Call, None) (None, error) { panic(http.ErrAbortHandler) })
 	defer func() {
 		if p := recover(); p != http.ErrAbortHandler {
 			t.Errorf("recovered %v", p)
@@ -309,7 +284,7 @@ func TestBodies(t *testing.T) {
 			nil
 	})
 	s := listening(t, f)
-	for _, n := range []int{0, 1, bodyIsLarge - len(`{"text":""}`), bodyIsLarge, limit - len(`{"text":""}`), limit} {
+	for _, n := range []int{0, 1, smallBody - len(`{"text":""}`), smallBody, limit - len(`{"text":""}`), limit} {
 		body := `{"text":"` + strings.Repeat("x", n) + `"}`
 		for kind, src := range map[string]io.Reader{"with a length": strings.NewReader(body),
 			"in chunks": io.MultiReader(strings.NewReader(body))} {
@@ -324,7 +299,7 @@ func TestBodies(t *testing.T) {
 			}
 		}
 	}
-	if !f.bodies.TryAcquire("any", bodiesMax) || !f.begun.TryAcquire("any", begunMax) {
+	if !f.Capacity.Bodies.TryAcquire("any", bodiesMax) || !f.Capacity.BodyStarts.TryAcquire("any", bodyStartsMax) {
 		t.Error("memory of bodies is not given back")
 	}
 }
@@ -333,20 +308,20 @@ func TestBodies(t *testing.T) {
 func TestTooManyLargeBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newRoute(t, Options{}, func(_ context.Context, _ *Call, in echo) (int, error) { return len(in.Text), nil })
-		large := "POST /test\n\n" + `{"text":"` + strings.Repeat("x", bodyIsMedium) + `"}`
-		if err := f.bodies.Acquire(t.Context(), "another", bodiesMax); err != nil {
+		large := "POST /test\n\n" + `{"text":"` + strings.Repeat("x", mediumBody) + `"}`
+		if err := f.Capacity.Bodies.Acquire(t.Context(), "another", bodiesMax); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
 		wantError(t, f.do(t, large), 503, "service_unavailable")
-		if waited := time.Since(start); waited != bodyWait {
+		if waited := time.Since(start); waited != memoryWait {
 			t.Errorf("waited %v", waited)
 		}
 		if w := f.do(t, "POST /test\n\n{\"text\":\"small\"}"); w.Body.String() != "5" {
 			t.Errorf("a small body: %d %s", w.Code, w.Body)
 		}
-		time.AfterFunc(bodyWait/2, func() { f.bodies.Release("another", bodiesMax) })
-		if w := f.do(t, large); w.Body.String() != strconv.Itoa(bodyIsMedium) {
+		time.AfterFunc(memoryWait/2, func() { f.Capacity.Bodies.Release("another", bodiesMax) })
+		if w := f.do(t, large); w.Body.String() != strconv.Itoa(mediumBody) {
 			t.Errorf("after waiting: %d %s", w.Code, w.Body)
 		}
 	})
@@ -370,7 +345,7 @@ func TestBodyBreaksOff(t *testing.T) {
 // Operations without input do not wait for a body.
 func TestBodyIsNotReadInVain(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, dbtest.SQLite(t), Options{})
+	f := newFixture(t, Options{})
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api-keys", stuck{t.Context().Done()})
 	r.Header.Set("Authorization", "Bearer "+f.keys["full"])
 	w := httptest.NewRecorder()
@@ -383,7 +358,7 @@ func TestBodyIsNotReadInVain(t *testing.T) {
 // HEAD is GET without the body; load balancers use it.
 func TestHead(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, dbtest.SQLite(t), Options{})
+	f := newFixture(t, Options{})
 	s := listening(t, f)
 	if status, text := send(t, f, http.MethodHead, s.URL+"/healthz", nil); status != 200 || text != "" {
 		t.Errorf("%d %q", status, text)
@@ -393,21 +368,11 @@ func TestHead(t *testing.T) {
 	}
 }
 
-func TestReadyz(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, dbtest.SQLite(t),
-		Options{Ready: func(context.Context) error { return errors.New("the database does not answer") }})
-	if w := f.do(t, "GET /readyz"); w.Code != 503 ||
-		w.Body.String() != `{"status":"unavailable: the database does not answer"}` {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
-}
-
 // One line is logged for a request: at debug when it went well, at info when the client erred.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	f := newFixture(t, dbtest.SQLite(t),
+	f := newFixture(t,
 		Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	f.do(t, "GET /api-keys?limit=1")
 	f.do(t, "GET /nowhere")
@@ -422,129 +387,13 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// deletedAnyway are the operations that answer in the same way whether there was something to delete or not.
-var deletedAnyway = []string{"DELETE /segments/{segment_id}", "DELETE /audiences/{audience_id}",
-	"DELETE /audiences/{audience_id}/contacts/{contact}"}
-
-// Every operation, asked for the things of another team, knows nothing of them.
-func TestOtherTeams(t *testing.T) {
+// New panics for an operation without a scope, so that the program does not start.
+func TestOperationsWithoutScope(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		f := newFixture(t, d, Options{})
-		create := func(path, body string) string {
-			t.Helper()
-			w := f.do(t, "POST "+path+"\n\n"+body)
-			var made struct {
-				ID string `json:"id"`
-			}
-			if err := json.Unmarshal(w.Body.Bytes(), &made); err != nil || w.Code >= 300 {
-				t.Fatalf("%s: %d %s", path, w.Code, w.Body)
-			}
-			return made.ID
+	defer func() {
+		if p := recover(); !strings.Contains(fmt.Sprint(p), "GET /forgotten") {
+			t.Errorf("recovered %v", p)
 		}
-		ids := map[string]string{
-			"domain_id":   f.verified("example.org").ID,
-			"api_key_id":  create("/api-keys", `{"name":"x"}`),
-			"webhook_id":  create("/webhooks", `{"endpoint":"https://hooks.example.org","events":["suppression.added"]}`),
-			"suppression": create("/suppressions", `{"email":"a@example.org"}`),
-			"template":    create("/templates", `{"name":"x","html":"<p>example</p>"}`),
-			"version":     "1",
-			"import_id":   f.importing(t, "email\na@example.org\n", nil),
-			"contact":     create("/contacts", `{"email":"c@example.org"}`),
-			"segment_id":  create("/segments", `{"name":"x"}`),
-			"erasure_id":  create("/contacts/nobody@example.org/erase", "{}"),
-			"topic_id":    create("/topics", `{"name":"x","default_subscription":"opt_in"}`),
-			"event":       create("/events", `{"name":"x"}`),
-			"user_id":     f.Member(f.Acme.TeamID, "member@example.org", teams.Member).ID,
-
-			"invitation_id": create("/team/invitations", `{"email":"a@example.net","role":"viewer"}`),
-
-			"contact_property_id": create("/contact-properties", `{"key":"x","type":"string"}`),
-			"broadcast_id": create("/broadcasts", `{"from":"a@example.org","subject":"s","text":"t","segment_id":"`+
-				f.segment("c@example.org")+`"}`),
-			"automation_id": create("/automations", `{"name":"x","status":"enabled","connections":[],"steps":`+
-				`[{"key":"a","type":"trigger","config":{"event_name":"e"}}]}`),
-			"other": "1",
-			"email_id": create("/emails", `{"from":"a@example.org","to":"b@example.net","subject":"s","text":"t","scheduled_at":"in 1 hour",`+
-				`"attachments":[{"filename":"a","content":"YQ=="}]}`),
-		}
-		var files list[ref]
-		if err := json.Unmarshal(f.do(t, "GET /emails/"+ids["email_id"]+"/attachments").Body.Bytes(), &files); err != nil ||
-			len(files.Data) != 1 {
-			t.Fatalf("%+v, error %v", files, err)
-		}
-		ids["attachment_id"] = files.Data[0].ID
-		f.remember(t)
-		f.do(t, "GET /api-keys")
-		var logs list[ref]
-		if err := json.Unmarshal(f.do(t, "GET /logs").Body.Bytes(), &logs); err != nil || len(logs.Data) != 1 {
-			t.Fatalf("%+v, error %v", logs, err)
-		}
-		ids["log_id"] = logs.Data[0].ID
-		var told list[ref]
-		if err := json.Unmarshal(f.do(t, "GET /webhooks/"+ids["webhook_id"]+"/events").Body.Bytes(), &told); err != nil ||
-			len(told.Data) != 1 {
-			t.Fatalf("%+v, error %v", told, err)
-		}
-		f.do(t, `POST /events/send`+"\n\n"+`{"event":"e","email":"c@example.org"}`)
-		var runs list[ref]
-		if err := json.Unmarshal(f.do(t, "GET /automations/"+ids["automation_id"]+"/runs").Body.Bytes(), &runs); err != nil ||
-			len(runs.Data) != 1 {
-			t.Fatalf("%+v, error %v", runs, err)
-		}
-		ids["run_id"] = runs.Data[0].ID
-		ids["approval_id"] = create("/approvals", `{"from":"x@example.org","to":"c@reader.example","subject":"x","text":"x"}`)
-		f.grant("full_access")
-		var granted list[ref]
-		if err := json.Unmarshal(f.do(t, "GET /oauth/grants").Body.Bytes(), &granted); err != nil || len(granted.Data) != 1 {
-			t.Fatalf("%+v, error %v", granted, err)
-		}
-		ids["oauth_grant_id"] = granted.Data[0].ID
-		ids["webhook_event_id"] = told.Data[0].ID
-		ids["audience_id"] = ids["segment_id"]
-		create("/contacts/"+ids["contact"]+"/segments/"+ids["segment_id"], "")
-		body := `{"name":"x","email":"d@example.org","topics":[],"fallback_value":"x","scheduled_at":"in 2 hours",` +
-			`"tls":"enforced","role":"viewer","since":"` +
-			time.Now().Add(-time.Hour).Format(time.RFC3339) + `"}`
-		asked := 0
-		for _, o := range f.ops {
-			if !strings.Contains(o.path, "{") {
-				continue
-			}
-			path := pathParam.ReplaceAllStringFunc(o.path, func(p string) string {
-				if ids[p[1:len(p)-1]] == "" {
-					t.Errorf("%s: this test makes no %s", o.path, p)
-				}
-				return ids[p[1:len(p)-1]]
-			})
-			asked++
-			w := f.do(t, o.method+" "+path+"\nAuthorization: other\n\n"+cmp.Or(rightBodies[o.method+" "+o.path], body))
-			if slices.Contains(deletedAnyway, o.method+" "+o.path) {
-				if w.Code != 200 {
-					t.Errorf("%s %s: %d %s", o.method, path, w.Code, w.Body)
-				}
-				continue
-			}
-			wantError(t, w, 404, "not_found")
-			if strings.Contains(w.Body.String(), "example") {
-				t.Errorf("%s %s tells of another team: %s", o.method, path, w.Body)
-			}
-		}
-		if asked < 15 {
-			t.Errorf("%d operations asked", asked)
-		}
-		if w := f.do(t, "GET /segments/"+ids["segment_id"]+"/contacts"); !strings.Contains(w.Body.String(), ids["contact"]) {
-			t.Errorf("another team deleted a segment or a contact: %d %s", w.Code, w.Body)
-		}
-		for _, path := range []string{"/emails", "/domains", "/suppressions", "/contacts", "/contacts/imports", "/segments",
-			"/audiences", "/topics", "/contact-properties", "/events", "/oauth/grants"} {
-			if w := f.do(t, "GET "+path+"\nAuthorization: other"); w.Body.String() != `{"object":"list","has_more":false,"data":[]}` {
-				t.Errorf("%s: %s", path, w.Body)
-			}
-		}
-		if w := f.do(t, "GET /emails/"+ids["email_id"]); w.Code != 200 ||
-			!strings.Contains(w.Body.String(), `"last_event":"scheduled"`) {
-			t.Errorf("the email afterwards: %s", w.Body)
-		}
-	})
+	}()
+	New(Options{Operations: []Operation{{Method: http.MethodGet, Path: "/forgotten"}}})
 }

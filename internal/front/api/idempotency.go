@@ -1,0 +1,28 @@
+package api
+
+import (
+	"unicode/utf8"
+
+	"github.com/postrider/postrider/internal/front/api/wire"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/sending/emails"
+)
+
+// idempotencyOf returns the idempotency key of a request that sends emails. mode is the validation mode of a batch.
+func idempotencyOf(c *wire.Call, scope, mode string, all ...emails.Send) (emails.Idempotency, error) {
+	return idempotency(c, scope, func() string { return emails.Digest(mode, all...) })
+}
+
+// idempotency returns the idempotency key of a request, and the zero value if it has none. digest returns a hash of the
+// request's content; it is called only if there is a key.
+func idempotency(c *wire.Call, scope string, digest func() string) (emails.Idempotency, error) {
+	if _, given := c.Request.Header["Idempotency-Key"]; !given {
+		return emails.Idempotency{}, nil
+	}
+	key := c.Request.Header.Get("Idempotency-Key")
+	if key == "" || utf8.RuneCountInString(key) > 256 || !wire.IsText(key) {
+		return emails.Idempotency{}, fault.New(fault.BadIdempotencyKey, "Idempotency-Key",
+			"The idempotency key must have 1 to 256 characters.")
+	}
+	return emails.Idempotency{Scope: scope, Key: key, Hash: digest()}, nil
+}

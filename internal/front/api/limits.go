@@ -1,0 +1,41 @@
+package api
+
+import (
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/campaigns/broadcasts"
+	"github.com/postrider/postrider/internal/campaigns/customevents"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/suppressions"
+	"github.com/postrider/postrider/internal/sending/templates"
+)
+
+// The limits of the lists in requests, each as a type, see Limit of package wire.
+type (
+	maxRecipients        struct{}
+	maxTags              struct{}
+	maxAttachments       struct{}
+	maxSuppressions      struct{}
+	maxEventTypes        struct{}
+	maxVariables         struct{}
+	maxTemplateVariables struct{}
+	maxProperties        struct{}
+	maxSegments          struct{}
+	maxTopics            struct{}
+	maxVariants          struct{} // of a broadcast
+	maxTestRecipients    struct{}
+	maxEventFields       struct{} // of the schema of a custom event
+)
+
+func (maxRecipients) Max() int        { return emails.MaxRecipients }
+func (maxTags) Max() int              { return emails.MaxTags }
+func (maxAttachments) Max() int       { return emails.MaxAttachments }
+func (maxSuppressions) Max() int      { return suppressions.MaxBatch }
+func (maxEventTypes) Max() int        { return 100 }
+func (maxVariables) Max() int         { return 100 }
+func (maxTemplateVariables) Max() int { return templates.MaxVariables }
+func (maxProperties) Max() int        { return contacts.MaxProperties }
+func (maxSegments) Max() int          { return contacts.MaxSegments }
+func (maxTopics) Max() int            { return contacts.MaxTopics }
+func (maxVariants) Max() int          { return broadcasts.MaxVariants }
+func (maxTestRecipients) Max() int    { return broadcasts.MaxTrial }
+func (maxEventFields) Max() int       { return customevents.MaxFields }

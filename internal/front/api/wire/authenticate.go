@@ -1,0 +1,182 @@
+package wire
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/lib/fault"
+)
+
+// unknownKeysPerSecond is how many requests with unknown API keys one client address may make.
+const unknownKeysPerSecond = 30
+
+// slowBody is how long the body of a request may take before its token is checked again.
+const slowBody = time.Second
+
+// authenticate finds the actor of a request and applies the team's rate limit. Once the actor is known, it is in w, and
+// every response has the rate limit headers. authenticate does not check scopes.
+func (s *Server) authenticate(w *recorder, r *http.Request) error {
+	if err := s.findActor(w, r); err != nil {
+		return err
+	}
+	limit := s.TeamRateLimit(&w.actor)
+	if limit == 0 {
+		return nil
+	}
+	used, ok := s.opts.Limits.Count(w.actor.TeamID, limit)
+	h := w.Header()
+	n := strconv.Itoa(limit)
+	h["Ratelimit-Limit"] = []string{n}
+	h["Ratelimit-Remaining"] = []string{strconv.Itoa(max(0, limit-used))}
+	h["Ratelimit-Reset"] = []string{"1"}
+	h["Ratelimit-Policy"] = []string{n + ";w=1"}
+	if !ok {
+		return fault.New(fault.TooFast, "", "Too many requests: this team may make %d a second. Wait a second and "+
+			"try again.", limit)
+	}
+	return nil
+}
+
+// TeamRateLimit returns how many requests per second the actor's team may make; 0 means no limit.
+func (s *Server) TeamRateLimit(by *teams.Actor) int {
+	if by.RateLimit != 0 {
+		return by.RateLimit
+	}
+	return s.opts.RateLimit
+}
+
+// findActor stores the actor of the request's token in w. It refuses unknown tokens and suspended teams.
+func (s *Server) findActor(w *recorder, r *http.Request) error {
+	if s.opts.RequireUserAgent && r.UserAgent() == "" {
+		return fault.Forbiddenf("User-Agent", "Requests must have a User-Agent header.")
+	}
+	token := bearer(r)
+	if token == "" {
+		return fault.New(fault.NoCredential, "Authorization",
+			"Missing API key. Send it as the header `Authorization: Bearer re_...`.")
+	}
+	// Behind a proxy, all clients may share one address. The limit therefore spares known keys.
+	if s.unknownKeys.Over(clientIP(r), unknownKeysPerSecond) && !s.opts.Teams.IsCached(token) {
+		return fault.New(fault.TooFast, "", "Too many requests with unknown API keys. Try again in a second.")
+	}
+	by, err := s.opts.Teams.Authenticate(r.Context(), token)
+	if err != nil {
+		if fault.KindOf(err) == fault.BadCredential {
+			s.unknownKeys.Count(clientIP(r), unknownKeysPerSecond)
+		}
+		return err
+	}
+	if err := by.At(cmp.Or(w.resource, teams.APIResource)); err != nil {
+		return err
+	}
+	w.actor = by
+	if by.Suspended {
+		return suspended()
+	}
+	return nil
+}
+
+// Authenticate authenticates a request to another protocol that is served at path and accepts the API's tokens. If ok
+// is false, it has answered the request. The request does not count for the rate limit. Requests to the API with the
+// returned context belong to this one: a token that was issued for path works in them, and in no other request to the
+// API.
+func (s *Server) Authenticate(w http.ResponseWriter, r *http.Request, path string) (ctx context.Context, by teams.Actor,
+	ok bool) {
+	rec := &recorder{ResponseWriter: w, start: time.Now(), id: requestID(r), resource: path}
+	if err := s.findActor(rec, r); err != nil {
+		rec.Header()["X-Request-Id"] = []string{rec.id}
+		s.fail(rec, r, err)
+		s.finish(rec, r)
+		return r.Context(), teams.Actor{}, false
+	}
+	return context.WithValue(r.Context(), resourceKey{}, path), rec.actor, true
+}
+
+type resourceKey struct{}
+
+// resourceOf returns the path that [Server.Authenticate] was called with, or "". Clients cannot set it.
+func resourceOf(ctx context.Context) string {
+	path, _ := ctx.Value(resourceKey{}).(string)
+	return path
+}
+
+// bearer returns the token of a request, or "".
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// reauthenticate refuses a slow request if its token was revoked, its team suspended or its scope removed since
+// authenticate. It looks the token up in a cache that each of these changes invalidates, and does not count as a request.
+func (s *Server) reauthenticate(w *recorder, r *http.Request, scope teams.Scope) error {
+	if w.withoutToken {
+		return nil
+	}
+	by, err := s.opts.Teams.Authenticate(r.Context(), bearer(r))
+	switch {
+	case err != nil:
+		return err
+	case by.Ref() != w.actor.Ref():
+		return fault.New(fault.BadCredential, "", "API key is invalid") // Another key has this token now.
+	case by.Suspended:
+		return suspended()
+	}
+	return by.Require(scope)
+}
+
+func suspended() error {
+	return fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why.")
+}
+
+// answerNotFound answers a request to a path without an operation. A client that is not authenticated gets that error
+// instead.
+func (s *Server) answerNotFound(w *recorder, r *http.Request, authenticate func(*recorder, *http.Request) error) {
+	if err := authenticate(w, r); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	s.fail(w, r, fault.NotFoundf("The requested endpoint does not exist. See /docs."))
+}
+
+func (s *Server) answerWrongMethod(w *recorder, r *http.Request, authenticate func(*recorder, *http.Request) error) {
+	if err := authenticate(w, r); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	var allowed []string
+	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete} {
+		if s.routes.Match(chi.NewRouteContext(), m, routePath(r)) {
+			allowed = append(allowed, m)
+		}
+	}
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	writeStatus(w, http.StatusMethodNotAllowed, "method_not_allowed", "The method "+r.Method+" is not allowed here; "+
+		"use "+strings.Join(allowed, " or ")+".")
+}
+
+func routePath(r *http.Request) string {
+	if r.URL.RawPath != "" {
+		return r.URL.RawPath
+	}
+	return r.URL.Path
+}
+
+// clientIP returns the IP address of the client without its port.
+func clientIP(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}

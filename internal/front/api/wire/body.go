@@ -1,0 +1,197 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/fairshare"
+)
+
+// Limits of the memory for bodies, which teams share. Memory is reserved for the bytes that have arrived, not for those
+// that Content-Length announces. Bodies up to smallBody are not counted. A larger body first reserves memory for an
+// eighth of it from Capacity.BodyStarts, and for all of it when that eighth has arrived. So a request never holds memory
+// of the pool that it waits for, and requests cannot deadlock. A body must arrive at a minimum rate.
+const (
+	bodyMax         = 64 << 20  // a message of 40 MB with its attachments in base64, and a margin
+	bodiesMax       = 768 << 20 // bytes of memory for all large bodies and what is decoded from them
+	bodiesGreed     = 1         // of a team for that memory: enough stays free for the largest bodies of other teams
+	mediumBodiesMax = 128 << 20 // bytes of memory for all bodies up to mediumBody
+	bodyStartsMax   = 64 << 20  // bytes of memory for all bodies of which less than an eighth has arrived
+	bodyCost        = 3         // bytes of memory per byte: as received, decoded, and as parameters of SQL statements
+	smallBody       = 256 << 10 // the largest body that is not counted
+	mediumBody      = 2 << 20   // the largest body that does not wait for larger ones
+	bodyStart       = 8         // a body reserves all of its memory once one part in bodyStart has arrived
+
+	memoryWait = 10 * time.Second // how long a request waits for memory before the client is asked to try again
+	bodyGrace  = 15 * time.Second // to send a body, plus the time at bodyPace for the bytes that have arrived
+	bodyPace   = 256 << 10        // bytes per second
+	bodyPause  = 10 * time.Second // the longest pause between two reads
+)
+
+// readBody reads a body up to the limit. A large body waits for memory, which it holds until release is called.
+func (s *Server) readBody(w *recorder, r *http.Request) (body []byte, release func(), err error) {
+	n := r.ContentLength
+	switch {
+	case n == 0 || r.Body == nil:
+		return nil, func() {}, nil
+	case n > s.opts.BodyMax:
+		return nil, func() {}, s.bodyTooLarge()
+	}
+	b := &bodyReader{capacity: &s.Capacity, team: w.actor.TeamID, known: n > 0,
+		src: pacedReader{r: http.MaxBytesReader(w, r.Body, s.opts.BodyMax), rc: http.NewResponseController(w),
+			start: time.Now()}}
+	if !b.known {
+		n = s.opts.BodyMax
+	}
+	if err = b.read(r.Context(), n); err == nil {
+		b.src.clearDeadline() // After an error the deadline stays, because net/http reads on to find the next request.
+	}
+	return b.bytes, b.release, s.bodyError(err)
+}
+
+// bodyReader reads a body and reserves memory for it.
+type bodyReader struct {
+	capacity *Capacity
+	team     string
+	known    bool // the length is known
+	src      pacedReader
+	bytes    []byte
+	free     func() // releases its memory; nil if it has none
+}
+
+// read reads a body of n bytes, or of at most n if the length is unknown.
+func (b *bodyReader) read(ctx context.Context, n int64) error {
+	pool := b.capacity.Bodies
+	if n <= mediumBody {
+		pool = b.capacity.MediumBodies
+	}
+	for _, step := range []struct {
+		size, cost int64
+		pool       *fairshare.Pool
+	}{{min(n, smallBody), 0, nil}, {n / bodyStart, 1, b.capacity.BodyStarts}, {n, bodyCost, pool}} {
+		if int64(len(b.bytes)) >= step.size {
+			continue
+		}
+		if step.pool != nil {
+			if err := b.reserve(ctx, step.pool, step.size*step.cost); err != nil {
+				return err
+			}
+		}
+		if err := b.fill(int(step.size)); err != nil || b.src.ended {
+			return err
+		}
+	}
+	if b.known {
+		return nil
+	}
+	// The body has reached the largest size, so it must end here.
+	_, err := io.ReadFull(&b.src, make([]byte, 1))
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return err
+}
+
+// reserve replaces the memory that the body holds by size bytes of the pool. The time that it waits does not count
+// against the client.
+func (b *bodyReader) reserve(ctx context.Context, pool *fairshare.Pool, size int64) error {
+	began := time.Now()
+	wait, cancel := context.WithTimeout(ctx, memoryWait)
+	defer cancel()
+	if err := pool.Acquire(wait, b.team, size); err != nil {
+		return fault.New(fault.Unavailable, "",
+			"Too many large requests are being carried out. Try again in a moment.").
+			Because(fmt.Errorf("%w: %w", errNoMemory, err))
+	}
+	b.src.start = b.src.start.Add(time.Since(began))
+	b.release()
+	b.free = func() { pool.Release(b.team, size) }
+	return nil
+}
+
+// release releases the memory of the body.
+func (b *bodyReader) release() {
+	if free := b.free; free != nil {
+		b.free = nil
+		free()
+	}
+}
+
+// fill reads until there are size bytes, or to the end of a body whose length is unknown.
+func (b *bodyReader) fill(size int) error {
+	for len(b.bytes) < size {
+		if len(b.bytes) == cap(b.bytes) {
+			next := size
+			if !b.known {
+				next = min(max(2*cap(b.bytes), 4<<10), size)
+			}
+			b.bytes = append(make([]byte, 0, next), b.bytes...)
+		}
+		n, err := b.src.Read(b.bytes[len(b.bytes):min(cap(b.bytes), size)])
+		b.bytes = b.bytes[:len(b.bytes)+n]
+		switch {
+		case errors.Is(err, io.EOF) && !b.known:
+			b.src.ended = true
+			return nil
+		case errors.Is(err, io.EOF) && len(b.bytes) < size:
+			return io.ErrUnexpectedEOF
+		case err != nil && !errors.Is(err, io.EOF):
+			return err
+		}
+	}
+	return nil
+}
+
+// pacedReader reads a body that must arrive at a minimum rate and without long pauses. Connections of tests that support
+// no deadlines have no minimum rate.
+type pacedReader struct {
+	r        io.Reader
+	rc       *http.ResponseController
+	start    time.Time
+	count    int64
+	deadline time.Time
+	ended    bool
+}
+
+// Read implements io.Reader.
+func (p *pacedReader) Read(b []byte) (int, error) {
+	deadline := time.Now().Add(bodyPause)
+	if total := p.start.Add(bodyGrace + time.Duration(p.count)*time.Second/bodyPace); total.Before(deadline) {
+		deadline = total
+	}
+	if deadline.Sub(p.deadline) > time.Second { // Small reads share a deadline.
+		p.rc.SetReadDeadline(deadline)
+		p.deadline = deadline
+	}
+	n, err := p.r.Read(b)
+	p.count += int64(n)
+	return n, err
+}
+
+// clearDeadline removes the deadline, for the next request on the connection.
+func (p *pacedReader) clearDeadline() { p.rc.SetReadDeadline(time.Time{}) }
+
+// bodyError returns the fault for an error of reading a body.
+func (s *Server) bodyError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return err
+	}
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return s.bodyTooLarge()
+	}
+	return fault.New(fault.Malformed, "",
+		"The request body could not be read to its end: it broke off or came too slowly.").Because(err)
+}
+
+func (s *Server) bodyTooLarge() error {
+	return fault.Invalidf("", "The request body is larger than %d bytes. Link to large files instead of attaching them.",
+		s.opts.BodyMax)
+}

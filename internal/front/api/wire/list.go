@@ -1,0 +1,116 @@
+package wire
+
+import (
+	"fmt"
+	"iter"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/platform/page"
+)
+
+// ListChunk is how many items of a list without a limit are in memory at once. A longer list is streamed.
+const ListChunk = 1000
+
+// List is the JSON form of every list (specification, List envelope).
+type List[T any] struct {
+	Object  string `json:"object"`
+	HasMore bool   `json:"has_more"`
+	Data    []T    `json:"data"`
+
+	rest *restOfList[T] // the items after Data, which are not read yet; nil if there are none
+}
+
+// restOfList reads the items after the first chunk of a long list.
+type restOfList[T any] struct {
+	next func() ([]T, error)
+	last func() bool // reports whether next has returned the last items of the list
+	more func() bool // reports, after the last items, whether the page after the list has any
+}
+
+// ListOf returns items as a list. more reports whether the next page has any.
+func ListOf[T, W any](items []T, more bool, convert func(T) W) List[W] {
+	return List[W]{Object: "list", HasMore: more, Data: Items(items, convert)}
+}
+
+// Items converts each item to its JSON form. The result is never nil.
+func Items[T, W any](items []T, convert func(T) W) []W {
+	data := make([]W, len(items))
+	for i, t := range items {
+		data[i] = convert(t)
+	}
+	return data
+}
+
+// FullList returns one page if p has a limit, and all items otherwise. read reads a page, id returns the cursor of an
+// item, and convert returns its JSON form. If there are more than ListChunk items, the list is streamed.
+func FullList[T, W any](p page.Page, read func(page.Page) ([]T, bool, error), id func(T) string,
+	convert func(T) W) (List[W], error) {
+	if p.Limit > 0 {
+		items, more, err := read(p)
+		return ListOf(items, more, convert), err
+	}
+	chunks := page.NewChunks(p, ListChunk, read, id)
+	items, err := chunks.Next()
+	l := ListOf(items, chunks.More(), convert)
+	if err == nil && !chunks.Last() {
+		l.rest = &restOfList[W]{last: chunks.Last, more: chunks.More, next: func() ([]W, error) {
+			items, err := chunks.Next()
+			return Items(items, convert), err
+		}}
+	}
+	return l, err
+}
+
+// stream returns the list as a stream. ok is false if it fits into one chunk.
+func (l List[T]) stream() (s Stream, ok bool) {
+	if l.rest == nil {
+		return Stream{}, false
+	}
+	return Stream{MediaType: MediaJSON + "; charset=utf-8", Kind: longList, Parts: l.parts()}, true
+}
+
+// parts yields the JSON of the list chunk by chunk. The field has_more comes last, because it is known only then.
+func (l List[T]) parts() iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		part := fmt.Appendf(nil, `{"object":%q,"data":[`, l.Object)
+		written, items, last := false, l.Data, false
+		for l.Data = nil; ; {
+			text, err := Encode(items)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if text = text[1 : len(text)-1]; len(text) > 0 {
+				if written {
+					part = append(part, ',')
+				}
+				part, written = append(part, text...), true
+			}
+			if last {
+				part = append(strconv.AppendBool(append(part, `],"has_more":`...), l.rest.more()), '}')
+			}
+			if !yield(part, nil) || last {
+				return
+			}
+			part = part[:0]
+			if items, err = l.rest.next(); err != nil {
+				yield(nil, err)
+				return
+			}
+			last = l.rest.last()
+		}
+	}
+}
+
+// Encode returns the JSON of a response.
+func Encode(out any) ([]byte, error) {
+	response, err := json.Marshal(out, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true),
+		json.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("encode the response: %w", err)
+	}
+	return response, nil
+}

@@ -1,0 +1,191 @@
+package wire
+
+import (
+	"net/http"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+)
+
+// Media types of responses.
+const (
+	MediaJSON   = "application/json"
+	MediaCSV    = "text/csv"
+	MediaNDJSON = "application/x-ndjson"
+	MediaEvents = "text/event-stream"
+)
+
+var pathParam = regexp.MustCompile(`\{(\w+)\}`)
+
+// Description is what the OpenAPI document says that the operations and their types do not.
+type Description struct {
+	Title, Text string
+	// QueryParam describes a query parameter of an operation.
+	QueryParam func(o *Operation, name string) *huma.Param
+	// RequestHeaders returns the request headers that an operation reads; nil means that it reads none.
+	RequestHeaders func(o *Operation) []*huma.Param
+	// ResponseHeaders returns the headers of the responses of an operation.
+	ResponseHeaders func(o *Operation) map[string]*huma.Header
+}
+
+// openAPI makes the OpenAPI document from the operations and their types.
+func (s *Server) openAPI() *huma.OpenAPI {
+	doc := &huma.OpenAPI{OpenAPI: "3.1.0", Info: &huma.Info{Title: s.opts.Description.Title,
+		Version: s.opts.Version, Description: s.opts.Description.Text},
+		Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", schemaName),
+			SecuritySchemes: map[string]*huma.SecurityScheme{"bearer": {Type: "http", Scheme: "bearer"}}},
+		Security: []map[string][]string{{"bearer": {}}}, Paths: map[string]*huma.PathItem{}}
+	for i := range s.opts.Operations {
+		o := &s.opts.Operations[i]
+		if o.Tag == "" {
+			continue // an alias, or an operation for load balancers
+		}
+		if doc.Paths[o.Path] == nil {
+			doc.Paths[o.Path] = &huma.PathItem{}
+		}
+		item, d := doc.Paths[o.Path], s.describe(doc.Components.Schemas, o)
+		switch o.Method {
+		case http.MethodGet:
+			item.Get = d
+		case http.MethodPost:
+			item.Post = d
+		case http.MethodPatch:
+			item.Patch = d
+		case http.MethodDelete:
+			item.Delete = d
+		}
+	}
+	for _, schema := range doc.Components.Schemas.Map() {
+		relax(schema)
+	}
+	return doc
+}
+
+// describe returns the document of one operation. It adds the schemas of its types to schemas.
+func (s *Server) describe(schemas huma.Registry, o *Operation) *huma.Operation {
+	content := func(t reflect.Type) map[string]*huma.MediaType {
+		return map[string]*huma.MediaType{MediaJSON: {Schema: schemas.Schema(t, true, operationID(o)+t.Name())}}
+	}
+	response := content(o.out)
+	for i, media := range o.media {
+		if i == 0 {
+			response = map[string]*huma.MediaType{}
+		}
+		response[media] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+		if media != MediaCSV {
+			response[media] = content(o.out)[MediaJSON]
+		}
+	}
+	d := &huma.Operation{OperationID: operationID(o), Summary: o.Summary, Tags: []string{o.Tag},
+		Responses: map[string]*huma.Response{
+			strconv.Itoa(o.Status): {Description: "Success.", Content: response},
+			"default": {Description: "An error. The message says what is wrong and how to fix it.",
+				Content: content(reflect.TypeFor[ErrorBody]())}}}
+	for _, r := range d.Responses {
+		r.Headers = s.opts.Description.ResponseHeaders(o)
+	}
+	if teams.SendingAccess.Scopes().Has(o.Scope) {
+		d.Description = "An API key with sending_access is sufficient."
+	}
+	for _, m := range pathParam.FindAllStringSubmatch(o.Path, -1) {
+		p := &huma.Param{Name: m[1], In: "path", Required: true, Schema: &huma.Schema{Type: "string"}}
+		if strings.HasSuffix(m[1], "_id") && m[1] != "webhook_event_id" {
+			p.Schema.Format = "uuid"
+		}
+		d.Parameters = append(d.Parameters, p)
+	}
+	for _, q := range o.Query {
+		d.Parameters = append(d.Parameters, s.opts.Description.QueryParam(o, q))
+	}
+	d.Parameters = append(d.Parameters, s.opts.Description.RequestHeaders(o)...)
+	if o.TakesBody() {
+		d.RequestBody = &huma.RequestBody{Content: content(o.in)}
+		schema := d.RequestBody.Content[MediaJSON].Schema
+		if o.form {
+			d.RequestBody.Content = map[string]*huma.MediaType{mediaForm: {Schema: schema}}
+		}
+		if schema.Ref != "" {
+			schema = schemas.SchemaFromRef(schema.Ref)
+		}
+		relax(schema)
+		d.RequestBody.Required = schema.Type == huma.TypeArray || len(schema.Required) > 0
+	}
+	return d
+}
+
+// relax removes two defaults of Huma that are wrong here: that unknown fields are refused and that lists may be null.
+func relax(s *huma.Schema) {
+	if s == nil {
+		return
+	}
+	if closed, ok := s.AdditionalProperties.(bool); ok && !closed {
+		s.AdditionalProperties = nil
+	}
+	if s.Type == huma.TypeArray {
+		s.Nullable = false
+		relax(s.Items)
+	}
+	for _, p := range s.Properties {
+		relax(p)
+	}
+}
+
+// schemaName returns the name of a type in the document: emailWire is Email and sendEmailIn is SendEmailRequest. Lists
+// are named after their elements.
+func schemaName(t reflect.Type, hint string) string {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	name := t.Name()
+	if i := strings.IndexByte(name, '['); i >= 0 {
+		inner := name[strings.LastIndexAny(name, "./")+1:]
+		name = "listOf" + strings.ToUpper(inner[:1]) + strings.Trim(inner[1:], "[]")
+	}
+	switch {
+	case name == "":
+		return hint
+	case t == reflect.TypeFor[ErrorBody]():
+		return "Error"
+	case t == reflect.TypeFor[ReadOnly]():
+		return "Elsewhere" // its name in earlier versions of the document
+	case strings.HasSuffix(name, "Wire"):
+		name = strings.TrimSuffix(name, "Wire")
+	case strings.HasSuffix(name, "In"):
+		name = strings.TrimSuffix(name, "In") + "Request"
+	case strings.HasSuffix(name, "Out"):
+		name = strings.TrimSuffix(name, "Out") + "Response"
+	}
+	return strings.ToUpper(name[:1]) + name[1:]
+}
+
+// operationID makes the ID of an operation from its summary: "Send an email" becomes sendAnEmail.
+func operationID(o *Operation) string {
+	words := strings.FieldsFunc(strings.ReplaceAll(o.Summary, "'", ""), func(r rune) bool { return r < 'A' || r > 'z' })
+	for i, w := range words {
+		if w = strings.ToLower(w); i > 0 {
+			w = strings.ToUpper(w[:1]) + w[1:]
+		}
+		words[i] = w
+	}
+	return strings.Join(words, "")
+}
+
+// makeDocument returns the OpenAPI document as JSON.
+func (s *Server) makeDocument() []byte {
+	text, err := s.openAPI().MarshalJSON()
+	if err != nil {
+		text, _ = json.Marshal(ErrorBody{500, "The document could not be made: " + err.Error(), "application_error"})
+	}
+	return text
+}
+
+// serveDocument serves the OpenAPI document.
+func (s *Server) serveDocument(w http.ResponseWriter, _ *http.Request) {
+	write(w, http.StatusOK, s.document())
+}

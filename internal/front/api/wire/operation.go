@@ -1,0 +1,162 @@
+package wire
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/platform/audit"
+)
+
+// Open is the scope of operations that need no authentication. No actor has it.
+const Open = teams.Scope(math.MaxUint8)
+
+// Operation is one operation of the API.
+type Operation struct {
+	Method, Path string
+	Scope        teams.Scope // that the actor needs, or Open
+	Status       int         // of a successful response
+	Tag          string      // the group in the document; "" leaves the operation out
+	Summary      string      // for the document
+	Query        []string    // names of the query parameters, for the document
+	Audit        AuditAction
+	Handler
+}
+
+// IsAlias reports whether the operation is a second path of another operation, which the document does not show.
+func (o *Operation) IsAlias() bool { return o.Tag == "" && o.Scope != Open }
+
+// AuditAction says how an operation is recorded in the audit log.
+type AuditAction struct {
+	Name   string // such as domain.created; "" if the operation is not recorded
+	Target string // the path parameter with the ID of what the action is done to; "" for none
+	// ReadOnly means that the operation changes nothing. Its entry is written after it has succeeded, and not in a
+	// transaction of its own.
+	ReadOnly bool
+}
+
+// Handler is the function of an operation, whose types are known only at run time. [Endpoint], [Streaming] and [Upload]
+// make handlers.
+type Handler struct {
+	in, out reflect.Type
+	form    bool     // the body is a form, which the function reads by Call.ReceiveForm
+	media   []string // media types of a streamed response; nil if the response is encoded as JSON
+	call    func(ctx context.Context, c *Call) (any, error)
+}
+
+// None is the request type of operations without input. Their request body is ignored.
+type None struct{}
+
+// TakesBody reports whether the operation reads a request body.
+func (h Handler) TakesBody() bool { return h.in != reflect.TypeFor[None]() }
+
+// MediaTypes returns the media types of a streamed response, and nil if the response is JSON in one piece.
+func (h Handler) MediaTypes() []string { return h.media }
+
+// ResponseType returns the type that the response is encoded from.
+func (h Handler) ResponseType() reflect.Type { return h.out }
+
+// Endpoint makes a handler of a function. It panics if In has a list or a map without a limit.
+func Endpoint[In, Out any](f func(ctx context.Context, c *Call, in In) (Out, error)) Handler {
+	h := Handler{in: reflect.TypeFor[In](), out: reflect.TypeFor[Out]()}
+	if at := unbounded(h.in, h.in.String()); at != "" {
+		panic("wire: " + at + " has no limit: make it an Array, Strings or Object")
+	}
+	takesBody := h.TakesBody()
+	h.call = func(ctx context.Context, c *Call) (any, error) {
+		var in In
+		if takesBody {
+			if err := decode(c.body, c.Request.Header.Get("Content-Type"), &in); err != nil {
+				return nil, err
+			}
+			if c.Request.Method == http.MethodPatch {
+				if err := requireChange(c.body, h.in, in); err != nil {
+					return nil, err
+				}
+			}
+		}
+		return f(ctx, c, in)
+	}
+	return h
+}
+
+// serve answers a request to an operation.
+func (s *Server) serve(w *recorder, r *http.Request, o *Operation,
+	authenticate func(*recorder, *http.Request) error) {
+	if o.Scope != Open {
+		if err := authenticate(w, r); err != nil {
+			s.fail(w, r, err)
+			return
+		}
+	}
+	s.perform(w, r, o)
+}
+
+// perform executes an operation for the actor in w.
+func (s *Server) perform(w *recorder, r *http.Request, o *Operation) {
+	c := &Call{Actor: w.actor, Request: r, Header: w.Header(), Status: o.Status, Operation: o, server: s, w: w}
+	var err error
+	if o.Scope != Open {
+		if err = c.Require(o.Scope); err != nil {
+			s.fail(w, r, err)
+			return
+		}
+	}
+	if c.query, err = readURL(r.URL); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	if o.TakesBody() && !o.form {
+		began := time.Now()
+		c.body, w.release, err = s.readBody(w, r)
+		if err == nil && o.Scope != Open && time.Since(began) > slowBody {
+			err = s.reauthenticate(w, r, o.Scope)
+		}
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		w.body = c.body
+	}
+	defer c.releaseSource()
+	releaseBody := w.release
+	w.release = func() {
+		c.shrinkReservation(0)
+		if releaseBody != nil {
+			releaseBody()
+		}
+	}
+	ctx := r.Context()
+	if o.Audit.Name != "" && !o.Audit.ReadOnly {
+		ctx = audit.With(ctx, c.auditEntry())
+	}
+	out, err := o.call(ctx, c)
+	w.path = c.loggedPath
+	if err == nil && o.Audit.ReadOnly {
+		err = s.opts.Audit.Write(ctx, c.auditEntry())
+	}
+	if s.opts.AfterCall != nil {
+		s.opts.AfterCall(r.Context(), c, err)
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	stream, streams := out.(Stream)
+	if l, ok := out.(interface{ stream() (Stream, bool) }); ok {
+		stream, streams = l.stream()
+	}
+	if streams {
+		s.writeStream(w, r, o, stream)
+		return
+	}
+	response, err := Encode(out)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	s.writeResponse(w, r, c, response)
+}

@@ -1,0 +1,109 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+)
+
+// LargeResponse is the size in bytes up to which the memory of a response is not counted.
+const LargeResponse = 256 << 10
+
+// Limits of the memory for large responses, which teams share. An operation that expects a large response reserves
+// memory before it reads the rows. When the response is encoded, the reservation shrinks to its length and lasts until
+// the client has received it. The client must receive it at a minimum rate. So slow clients delay only the large
+// responses of their own team.
+const (
+	responsesMax   = 512 << 20        // bytes of all large responses
+	responsesGreed = 1                // of a team for that memory, see package fairshare
+	responseCost   = 3                // bytes of memory per byte: the database row, the string and the encoded JSON
+	responseGrace  = 15 * time.Second // to receive a response, plus the time at responsePace
+	responsePace   = 128 << 10        // bytes per second
+)
+
+// ReserveMemory reserves memory for a response of this many bytes. If there is not enough within 10 seconds, the error
+// is an Unavailable fault.
+func (c *Call) ReserveMemory(ctx context.Context, bytes int64) error {
+	return c.reserve(ctx, bytes*responseCost)
+}
+
+func (c *Call) reserve(ctx context.Context, bytes int64) error {
+	wait, cancel := context.WithTimeout(ctx, memoryWait)
+	defer cancel()
+	bytes = min(bytes, responsesMax)
+	if err := c.server.Capacity.Responses.Acquire(wait, c.TeamID, bytes); err != nil {
+		return fault.New(fault.Unavailable, "",
+			"Too many large answers are being received. Try again in a moment.").
+			Because(fmt.Errorf("%w: %w", errNoMemory, err))
+	}
+	c.responseBytes += bytes
+	return nil
+}
+
+// shrinkReservation releases the reserved memory that exceeds this many bytes.
+func (c *Call) shrinkReservation(bytes int64) {
+	if bytes < c.responseBytes {
+		c.server.Capacity.Responses.Release(c.TeamID, c.responseBytes-bytes)
+		c.responseBytes = bytes
+	}
+}
+
+// ReleaseSource sets the function that releases what the response is made of. It is called once the response is encoded.
+func (c *Call) ReleaseSource(release func()) { c.source = release }
+
+func (c *Call) releaseSource() {
+	if release := c.source; release != nil {
+		c.source = nil
+		release()
+	}
+}
+
+// writeResponse writes an encoded response. The client must receive a large one at a minimum rate.
+func (s *Server) writeResponse(w *recorder, r *http.Request, c *Call, response []byte) {
+	if len(response) <= LargeResponse {
+		write(w, c.Status, response)
+		return
+	}
+	if c.responseBytes == 0 {
+		if err := c.reserve(r.Context(), int64(len(response))); err != nil {
+			s.fail(w, r, err)
+			return
+		}
+	}
+	c.shrinkReservation(int64(len(response)))
+	c.releaseSource()
+	if w.recordResponse {
+		w.recordResponse, w.response = false, response // a copy would take as much memory again
+	}
+	h := w.Header()
+	h["Content-Type"] = []string{MediaJSON + "; charset=utf-8"}
+	h["Content-Length"] = []string{strconv.Itoa(len(response))}
+	w.WriteHeader(c.Status)
+	if err := writeAtPace(w, response); err != nil {
+		s.truncate(w, r, err)
+	}
+}
+
+// writeAtPace writes a response in pieces. The client must receive them at a minimum rate.
+func writeAtPace(w http.ResponseWriter, response []byte) error {
+	rc := http.NewResponseController(w)
+	deadline := time.Now().Add(responseGrace)
+	for len(response) > 0 {
+		piece := response[:min(len(response), responsePace)]
+		response = response[len(piece):]
+		deadline = deadline.Add(time.Duration(len(piece)) * time.Second / responsePace)
+		// Response writers of tests do not support deadlines.
+		if err := rc.SetWriteDeadline(deadline); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return errClientGone
+		}
+		if _, err := w.Write(piece); err != nil {
+			return errClientGone
+		}
+	}
+	return nil
+}

@@ -1,0 +1,326 @@
+package wire
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/lib/lograte"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/fairshare"
+)
+
+// Options configure a [Server].
+type Options struct {
+	Operations  []Operation
+	LiveStreams []LiveStream
+	Description Description // of the API, in the OpenAPI document
+
+	Teams     *teams.Service // authenticates requests
+	Audit     *audit.Log
+	Log       *slog.Logger
+	Version   string
+	PublicURL string // the address of the installation, for clients without a token; may be empty
+	// Address returns the address by which a client reaches this installation. Nil means PublicURL for all clients.
+	Address          func(r *http.Request) string
+	RateLimit        int            // requests per second of a team that has no limit of its own; 0 means no limit
+	Limits           *teams.Limiter // counts requests for the rate limit; nil means a limiter of this server's own
+	RequireUserAgent bool           // refuse requests without a User-Agent header
+	Heartbeat        time.Duration  // between comment lines in an idle live stream; 0 means DefaultHeartbeat
+	BodyMax          int64          // bytes of a request body; 0 means 64 MB, and the largest value is 256 MB
+
+	// MaskSecrets masks API keys and other secrets in a path or a header before it is logged. Nil masks nothing.
+	MaskSecrets func(text string) string
+
+	// AfterCall, if set, is called after each operation and before its response is written. It may add headers. err is
+	// the error of the operation.
+	AfterCall func(ctx context.Context, c *Call, err error)
+
+	// Observe, if set, is called after each request of an authenticated actor. The response has been sent by then, but
+	// the connection waits until Observe returns.
+	Observe func(ctx context.Context, r RequestRecord)
+}
+
+// Server serves operations over HTTP.
+type Server struct {
+	// Capacity is shared by the requests of all teams.
+	Capacity Capacity
+
+	opts           Options
+	routes         chi.Router
+	unknownKeys    teams.Limiter   // counts requests with an unknown API key, per client address
+	unavailableLog lograte.Limiter // limits log lines about dependencies that do not answer
+	overloadLog    lograte.Limiter // limits log lines about overload, so that they do not hide failures
+	document       func() []byte
+	docsPage       func() ([]byte, error)
+}
+
+// Capacity holds what requests share on this node. A pool never gives all of it to one team, see package fairshare.
+type Capacity struct {
+	BodyStarts   *fairshare.Pool // bytes of memory for large bodies of which less than an eighth has arrived
+	MediumBodies *fairshare.Pool // bytes of memory for bodies that do not wait for larger ones
+	Bodies       *fairshare.Pool // bytes of memory for the largest bodies
+	Responses    *fairshare.Pool // bytes of memory for large responses
+	Exports      *fairshare.Pool // export streams
+	LongLists    *fairshare.Pool // lists that are streamed
+	EventStreams *fairshare.Pool // streams of events
+}
+
+// New returns a server. It panics if an operation has no scope.
+func New(o Options) *Server {
+	if o.BodyMax == 0 {
+		o.BodyMax = bodyMax
+	}
+	if o.Limits == nil {
+		o.Limits = &teams.Limiter{}
+	}
+	if o.MaskSecrets == nil {
+		o.MaskSecrets = func(text string) string { return text }
+	}
+	o.BodyMax = min(o.BodyMax, bodiesMax/bodyCost)
+	s := &Server{opts: o, Capacity: Capacity{
+		BodyStarts:   fairshare.New(bodyStartsMax, fairshare.Greed),
+		MediumBodies: fairshare.New(mediumBodiesMax, fairshare.Greed),
+		Bodies:       fairshare.New(bodiesMax, bodiesGreed),
+		Responses:    fairshare.New(responsesMax, responsesGreed),
+		Exports:      fairshare.New(exportsMax, streamsGreed),
+		LongLists:    fairshare.New(longListsMax, streamsGreed),
+		EventStreams: fairshare.New(eventStreamsMax, streamsGreed)}}
+	s.document, s.docsPage = sync.OnceValue(s.makeDocument), sync.OnceValues(s.makeDocsPage)
+	s.routes = s.router(s.authenticate)
+	return s
+}
+
+// router returns the routes of all operations, each of which authenticates requests by the given function.
+func (s *Server) router(authenticate func(w *recorder, r *http.Request) error) chi.Router {
+	router := chi.NewRouter()
+	router.NotFound(func(w http.ResponseWriter, r *http.Request) { s.answerNotFound(w.(*recorder), r, authenticate) })
+	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		s.answerWrongMethod(w.(*recorder), r, authenticate)
+	})
+	for i := range s.opts.Operations {
+		o := &s.opts.Operations[i]
+		if o.Scope == 0 {
+			panic("wire: " + o.Method + " " + o.Path + " has no scope: name one in its route")
+		}
+		router.Method(o.Method, o.Path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s.serve(w.(*recorder), r, o, authenticate)
+		}))
+	}
+	for i := range s.opts.LiveStreams {
+		l := &s.opts.LiveStreams[i]
+		router.Get(l.Path, func(w http.ResponseWriter, r *http.Request) {
+			s.serveLive(w.(*recorder), r, l, authenticate)
+		})
+	}
+	router.Get("/openapi.json", s.serveDocument)
+	router.Get("/docs", s.serveDocsPage)
+	return router
+}
+
+// Operations returns the operations that the server has.
+func (s *Server) Operations() []Operation { return s.opts.Operations }
+
+// Scope returns the scope that an actor needs for the operation with this method and path, written as in its route. ok
+// is false if there is no such operation, or if it needs no scope.
+func (s *Server) Scope(method, path string) (scope teams.Scope, ok bool) {
+	for i := range s.opts.Operations {
+		if o := &s.opts.Operations[i]; o.Method == method && o.Path == path && o.Scope != Open {
+			return o.Scope, true
+		}
+	}
+	return 0, false
+}
+
+// ServeHTTP answers a request. It normalizes the path, assigns a request ID, and recovers from panics of operations.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.serveRoutes(s.routes, &recorder{ResponseWriter: w, start: time.Now(), id: requestID(r),
+		recordResponse: s.opts.Observe != nil, head: r.Method == http.MethodHead, resource: resourceOf(r.Context())}, r)
+}
+
+// ServeAs returns a handler that serves all operations to an actor who is authenticated already. It checks scopes, but
+// neither tokens nor the rate limit.
+func (s *Server) ServeAs(by teams.Actor) http.Handler {
+	routes := s.router(func(w *recorder, _ *http.Request) error {
+		w.actor = by
+		return nil
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.serveRoutes(routes, &recorder{ResponseWriter: w, start: time.Now(), id: requestID(r), withoutToken: true,
+			head: r.Method == http.MethodHead}, r)
+	})
+}
+
+func (s *Server) serveRoutes(routes chi.Router, w *recorder, r *http.Request) {
+	w.Header()["X-Request-Id"] = []string{w.id}
+	defer func() {
+		if w.release != nil {
+			w.release()
+		}
+	}()
+	defer func() {
+		if p := recover(); p != nil {
+			if p == http.ErrAbortHandler {
+				panic(p)
+			}
+			w.cause = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			if w.status == 0 {
+				writeError(w, fault.New(fault.Internal, "", ""))
+			}
+		}
+		s.finish(w, r)
+		if w.truncated {
+			panic(http.ErrAbortHandler)
+		}
+	}()
+	normalizePath(r)
+	routed := r
+	if w.head {
+		get := *r // net/http must still see HEAD in r, so that it sends no body
+		get.Method = http.MethodGet
+		routed = &get
+	}
+	routes.ServeHTTP(w, routed)
+}
+
+// requestID returns the client's X-Request-Id if it is valid in a header and a log, otherwise a new ID.
+func requestID(r *http.Request) string {
+	given := r.Header.Get("X-Request-Id")
+	if given == "" || len(given) > 100 || strings.ContainsFunc(given, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return id.New()
+	}
+	return given
+}
+
+// normalizePath makes //emails into /emails and /contacts/ into /contacts. A redirect would turn a POST into a GET.
+func normalizePath(r *http.Request) {
+	if r.URL.RawPath != "" {
+		r.URL.RawPath = normalized(r.URL.RawPath)
+	}
+	r.URL.Path = normalized(r.URL.Path)
+}
+
+func normalized(path string) string {
+	for strings.Contains(path, "//") {
+		path = strings.ReplaceAll(path, "//", "/")
+	}
+	if len(path) > 1 {
+		path = strings.TrimSuffix(path, "/")
+	}
+	return path
+}
+
+// finish logs the request in one line and calls Observe. Requests that fail because something is unavailable are logged
+// at a limited rate, because every request fails in the same way.
+func (s *Server) finish(w *recorder, r *http.Request) {
+	took := time.Since(w.start)
+	path := cmp.Or(w.path, r.URL.Path)
+	level, logged, suppressed := slog.LevelDebug, true, 0
+	switch {
+	case r.Context().Err() != nil && w.status == http.StatusServiceUnavailable:
+		// The client disconnected: this is not a failure of the server.
+	case w.status == http.StatusServiceUnavailable && isOverload(w.cause):
+		level = slog.LevelWarn
+		logged, suppressed = s.overloadLog.Allow()
+	case w.status == http.StatusServiceUnavailable:
+		level = slog.LevelError
+		logged, suppressed = s.unavailableLog.Allow()
+	case w.status >= 500:
+		level = slog.LevelError
+	case w.status >= 400:
+		level = slog.LevelInfo
+	}
+	if logged && s.opts.Log.Enabled(r.Context(), level) {
+		args := []any{"request_id", w.id, "method", r.Method, "path", s.opts.MaskSecrets(path), "status", w.status,
+			"duration", took, "user_agent", s.opts.MaskSecrets(r.UserAgent())}
+		if w.actor.TeamID != "" {
+			args = append(args, "team", w.actor.TeamID)
+		}
+		if w.cause != nil {
+			args = append(args, "error", w.cause)
+		}
+		if suppressed > 0 {
+			args = append(args, "more_like_it", suppressed)
+		}
+		s.opts.Log.Log(r.Context(), level, "request", args...)
+	}
+	if s.opts.Observe != nil && w.actor.TeamID != "" {
+		s.opts.Observe(context.WithoutCancel(r.Context()), RequestRecord{Actor: w.actor, ID: w.id, Method: r.Method,
+			Path: path, UserAgent: r.UserAgent(), Status: w.status, Start: w.start, Duration: took, Body: w.body,
+			Answer: w.response, Long: w.responseBytes, Streamed: w.streamed})
+	}
+}
+
+// RequestRecord is a request of an authenticated actor and its response. Body and Answer are valid only until Observe
+// returns.
+type RequestRecord struct {
+	teams.Actor
+	ID, Method, Path, UserAgent string // ID is the request ID
+	Status                      int
+	Start                       time.Time
+	Duration                    time.Duration
+	Body, Answer                []byte
+	Long                        int64 // bytes of a long list, which was streamed and is not in Answer
+	Streamed                    bool  // the response was a stream of events, which is not recorded
+}
+
+// Logged reports whether a request belongs in the request log. Streams of events and requests that read the log do not.
+func (r RequestRecord) Logged() bool {
+	return !r.Streamed && r.Path != "/logs" && !strings.HasPrefix(r.Path, "/logs/")
+}
+
+// recorder is the response writer of a request. It records what the log line and Observe need.
+type recorder struct {
+	http.ResponseWriter
+	start    time.Time
+	id       string
+	path     string      // for the logs; "" means the path of the request
+	actor    teams.Actor // the authenticated actor, even if it lacks the scope
+	resource string      // the path that the request came in at, if it is not the API's own; see Server.Authenticate
+	status   int
+	cause    error // of an internal failure
+
+	recordResponse bool // keep the response for Observe
+	countResponse  bool // count the bytes of the response instead
+	responseBytes  int64
+	streamed       bool
+	body, response []byte
+
+	head         bool   // the method is HEAD: the response has no body
+	truncated    bool   // the response is incomplete, so the connection must be closed
+	withoutToken bool   // the actor is not authenticated by a token, which could be revoked
+	release      func() // releases the memory of the body and of the response; nil if they have none
+}
+
+func (w *recorder) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *recorder) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	if w.recordResponse {
+		w.response = append(w.response, p...)
+	}
+	if w.countResponse {
+		w.responseBytes += int64(len(p))
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }

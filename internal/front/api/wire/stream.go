@@ -1,0 +1,169 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/postrider/postrider/internal/lib/fault"
+)
+
+// Limits of the streams on this node. A slow client occupies one for longer, and only the streams of its own team wait.
+const (
+	exportsMax             = 64               // exports at once
+	exportsPerTeamMax      = 4                // exports of one team at once
+	streamsGreed           = 1                // of a team for each kind of stream, see package fairshare
+	longListsMax           = 128              // long lists at once; each has a chunk in memory
+	longListWait           = 10 * time.Second // how long a long list waits before the client is asked to try again
+	eventStreamsMax        = 256              // streams of events at once
+	eventStreamsPerTeamMax = 10               // streams of events of one team at once
+	streamPiece            = 32 << 10         // bytes per write
+	streamPieceTimeout     = 30 * time.Second // for the client to receive a piece
+)
+
+// StreamKind is the kind of a stream. Each kind has its own limit.
+type StreamKind int
+
+// The kinds of streams.
+const (
+	Export      StreamKind = iota // a file
+	EventStream                   // events as they happen
+	longList                      // a list that clients expect as one response
+)
+
+// Stream is a response that is written while it is made, because it may be larger than memory.
+type Stream struct {
+	MediaType string
+	FileName  string // for browsers that save the response; "" for none
+	Kind      StreamKind
+	// Parts yields the response. Each part is valid until the next one is requested. An error before the first part is
+	// answered as usual; a later error truncates the response.
+	Parts iter.Seq2[[]byte, error]
+}
+
+// Streaming makes a handler of a function that returns a stream and takes no input. Row is the type that the document
+// describes for each media type: a line of NDJSON, the data of an event, or the whole of a JSON response.
+func Streaming[Row any](f func(ctx context.Context, c *Call) (Stream, error), media ...string) Handler {
+	h := Endpoint(func(ctx context.Context, c *Call, _ None) (Stream, error) { return f(ctx, c) })
+	h.out, h.media = reflect.TypeFor[Row](), media
+	return h
+}
+
+// errClientGone means that the client does not receive the response any more.
+var errClientGone = errors.New("the client disconnected or receives too slowly")
+
+// writeStream writes a response part by part. While the client is slow, the server holds only the connection and one
+// part. If the response cannot be completed, or the actor loses its rights, the connection is closed in the middle of
+// the body, so that the client notices.
+func (s *Server) writeStream(w *recorder, r *http.Request, o *Operation, stream Stream) {
+	release, err := s.acquireStream(r.Context(), w.actor.TeamID, stream.Kind)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	defer release()
+	w.recordResponse, w.countResponse, w.streamed = false, w.recordResponse && stream.Kind == longList,
+		stream.Kind == EventStream
+	begun := false
+	for part, err := range stream.Parts {
+		if err == nil && begun {
+			err = s.reauthenticate(w, r, o.Scope)
+		}
+		if err != nil && !begun {
+			s.fail(w, r, err)
+			return
+		}
+		if err == nil {
+			if !begun {
+				writeStreamHeader(w, o.Status, stream)
+			}
+			if begun = true; w.head {
+				return
+			}
+			err = writePart(w, part)
+		}
+		if err != nil {
+			s.truncate(w, r, err)
+			return
+		}
+	}
+}
+
+// acquireStream waits until the team may have one more stream of the kind. release gives it back.
+func (s *Server) acquireStream(ctx context.Context, team string, kind StreamKind) (release func(), err error) {
+	switch kind {
+	case EventStream:
+		return s.acquireEventStream(team)
+	case longList:
+		wait, cancel := context.WithTimeout(ctx, longListWait)
+		defer cancel()
+		if err := s.Capacity.LongLists.Acquire(wait, team, 1); err != nil {
+			return nil, fault.New(fault.TooFast, "", "Too many long lists are being read. Try again in a moment, or ask for "+
+				"pages with the parameter `limit`.").Because(err)
+		}
+		return func() { s.Capacity.LongLists.Release(team, 1) }, nil
+	}
+	if s.Capacity.Exports.Held(team) >= exportsPerTeamMax || !s.Capacity.Exports.TryAcquire(team, 1) {
+		return nil, fault.New(fault.TooFast, "", "This team has as many exports under way as it may, which is %d at most. "+
+			"Wait until one has ended.", exportsPerTeamMax)
+	}
+	return func() { s.Capacity.Exports.Release(team, 1) }, nil
+}
+
+// acquireEventStream acquires a stream of events without waiting. release gives it back.
+func (s *Server) acquireEventStream(team string) (release func(), err error) {
+	if s.Capacity.EventStreams.Held(team) >= eventStreamsPerTeamMax || !s.Capacity.EventStreams.TryAcquire(team, 1) {
+		return nil, fault.New(fault.TooFast, "", "This team has as many streams of events open as it may, which is %d at "+
+			"most. Close one and try again.", eventStreamsPerTeamMax)
+	}
+	return func() { s.Capacity.EventStreams.Release(team, 1) }, nil
+}
+
+func writeStreamHeader(w http.ResponseWriter, status int, s Stream) {
+	h := w.Header()
+	h["Content-Type"] = []string{s.MediaType}
+	h["X-Accel-Buffering"] = []string{"no"} // A buffering proxy would hide that a response is truncated.
+	if s.Kind != longList {
+		h["Cache-Control"] = []string{"no-store"}
+	}
+	if s.FileName != "" {
+		h["Content-Disposition"] = []string{fmt.Sprintf("attachment; filename=%q", s.FileName)}
+		h["X-Content-Type-Options"] = []string{"nosniff"}
+	}
+	w.WriteHeader(status)
+}
+
+// writePart writes and flushes a part. The client must receive each piece of it within streamPieceTimeout.
+func writePart(w http.ResponseWriter, part []byte) error {
+	rc := http.NewResponseController(w)
+	for len(part) > 0 {
+		// Response writers of tests do not support deadlines.
+		err := rc.SetWriteDeadline(time.Now().Add(streamPieceTimeout))
+		if err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return fmt.Errorf("%w: %w", errClientGone, err)
+		}
+		piece := part[:min(len(part), streamPiece)]
+		part = part[len(piece):]
+		if _, err := w.Write(piece); err != nil {
+			return fmt.Errorf("%w: %w", errClientGone, err)
+		}
+	}
+	if err := rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("%w: %w", errClientGone, err)
+	}
+	return nil
+}
+
+// truncate ends a request in the middle of its response. The logs show the status code of the error.
+func (s *Server) truncate(w *recorder, r *http.Request, err error) {
+	w.truncated = true
+	if errors.Is(err, errClientGone) || r.Context().Err() != nil {
+		return
+	}
+	e := faultOf(w, r, err)
+	w.status = errorNames[e.Kind].status
+}

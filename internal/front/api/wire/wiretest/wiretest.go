@@ -1,0 +1,66 @@
+// Package wiretest sends requests to the JSON API in tests.
+package wiretest
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Do sends a request to h. The text of the request is its method and path, header lines, an empty line, and the body.
+// Do adds Host, User-Agent, Authorization and Content-Length unless the text has them; a header with the value "-" is
+// left out. The value of Authorization may be a name in keys, which Do replaces by the token; the default is full.
+func Do(t testing.TB, h http.Handler, keys map[string]string, text string) *httptest.ResponseRecorder {
+	t.Helper()
+	head, body, _ := strings.Cut(text, "\n\n")
+	first, rest, _ := strings.Cut(head, "\n")
+	lines := strings.Split(rest, "\n")
+	for _, d := range []string{"Host: api.postrider.test", "User-Agent: scenario/1", "Authorization: full",
+		"Content-Length: " + strconv.Itoa(len(body))} {
+		name, _, _ := strings.Cut(d, ":")
+		if !slices.ContainsFunc(lines, func(l string) bool {
+			return strings.HasPrefix(strings.ToLower(l), strings.ToLower(name)+":")
+		}) {
+			lines = append(lines, d)
+		}
+	}
+	raw := first + " HTTP/1.1\r\n"
+	for _, l := range lines {
+		name, value, _ := strings.Cut(l, ": ")
+		if key, ok := keys[value]; ok && name == "Authorization" {
+			value = "Bearer " + key
+		}
+		if value != "-" && l != "" {
+			raw += name + ": " + value + "\r\n"
+		}
+	}
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw + "\r\n" + body)))
+	if err != nil {
+		t.Fatalf("%s: %v", first, err)
+	}
+	w := httptest.NewRecorder()
+	r.RemoteAddr = "192.0.2.1:1234"
+	h.ServeHTTP(w, r.WithContext(t.Context()))
+	return w
+}
+
+// WantError fails the test unless the response is an error with this status code and name.
+func WantError(t testing.TB, w *httptest.ResponseRecorder, status int, name string) {
+	t.Helper()
+	var e struct {
+		StatusCode    int
+		Message, Name string
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || w.Code != status || e.StatusCode != status ||
+		e.Name != name || e.Message == "" {
+		t.Errorf("response %d %s, want %d %s", w.Code, w.Body, status, name)
+	}
+	if ct := w.Header().Get("Content-Type"); ct != "application/json; charset=utf-8" {
+		t.Errorf("Content-Type %q", ct)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/filter"
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/node/testnode"
@@ -19,9 +20,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-func (w *world) segment(name string) contacts.Segment {
+func (w *world) segment(name string) segments.Segment {
 	w.t.Helper()
-	g, err := w.Contacts.CreateSegment(w.t.Context(), w.team, contacts.NewSegment{Name: name})
+	g, err := w.Contacts.Segments.Create(w.t.Context(), w.team, segments.Definition{Name: name})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func TestWalk(t *testing.T) {
 		}
 		const manySeats = `{"type":"rule","field":"contact.properties.seats","operator":"gt","value":2}`
 		many, pro := rule(manySeats), rule(`{"type":"rule","field":"contact.properties.plan","operator":"eq","value":"pro"}`)
-		byFilter, err := w.Contacts.CreateSegment(ctx, w.team, contacts.NewSegment{Name: "by filter", Filter: manySeats})
+		byFilter, err := w.Contacts.Segments.Create(ctx, w.team, segments.Definition{Name: "by filter", Filter: manySeats})
 		if err != nil {
 			t.Fatal(err)
 		}

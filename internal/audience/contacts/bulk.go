@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -45,10 +46,10 @@ func (b *Bulk) Check(row *BulkRow) (err error) {
 	if row.Address, err = normalizeAddress(row.Address); err != nil {
 		return err
 	}
-	if err := checkText("first_name", row.FirstName, maxName); err != nil {
+	if err := scalar.CheckLine("first_name", row.FirstName, maxName); err != nil {
 		return err
 	}
-	if err := checkText("last_name", row.LastName, maxName); err != nil {
+	if err := scalar.CheckLine("last_name", row.LastName, maxName); err != nil {
 		return err
 	}
 	for i, p := range b.Properties {
@@ -93,7 +94,7 @@ func (s *Service) PrepareBulk(ctx context.Context, tx *db.Tx, teamID string, b *
 		return err
 	}
 	var err error
-	if b.Segments, err = checkManualSegments(ctx, tx.Reader, teamID, b.Segments); err != nil {
+	if b.Segments, err = segments.CheckManual(ctx, tx.Reader, teamID, b.Segments); err != nil {
 		return err
 	}
 	b.Properties, err = ensureProperties(ctx, tx, teamID, properties)
@@ -380,7 +381,7 @@ func (c *valueColumns[T]) add(k valueKey, value T) {
 func (w *bulkWriter) relations(ctx context.Context, tx *db.Tx) error {
 	older := w.existingIDs()
 	for _, segmentID := range w.b.Segments {
-		members, err := membersAmong(ctx, tx.Reader, w.teamID, segmentID, older)
+		members, err := segments.MembersAmong(ctx, tx.Reader, w.teamID, segmentID, older)
 		if err != nil {
 			return err
 		}
@@ -391,7 +392,7 @@ func (w *bulkWriter) relations(ctx context.Context, tx *db.Tx) error {
 				w.rows[i].changed = true
 			}
 		}
-		addMembers(ctx, tx, w.teamID, segmentID, added)
+		segments.AddMembers(ctx, tx, w.teamID, segmentID, added)
 	}
 	for _, t := range w.b.Topics {
 		chosen, err := choicesAmong(ctx, tx.Reader, w.teamID, t.TopicID, older)
@@ -430,7 +431,7 @@ func checkReferences(ctx context.Context, r db.Reader, teamID string, b *Bulk) e
 	if err := checkTopics(ctx, r, teamID, b.Topics); err != nil {
 		return err
 	}
-	if _, err := checkManualSegments(ctx, r, teamID, b.Segments); err != nil {
+	if _, err := segments.CheckManual(ctx, r, teamID, b.Segments); err != nil {
 		return err
 	}
 	if len(b.Properties) == 0 {

@@ -73,13 +73,12 @@ const (
 
 // Limits of contacts, properties, segments and topics (API reference sections 12 to 16).
 const (
-	MaxTopics      = 200  // of a team; the page of a link shows them all
-	MaxProperties  = 200  // of a team
-	MaxSegments    = 1000 // of a team
-	maxProperty    = 50   // characters of a property's name
-	maxTopicName   = 50   // characters
-	maxDescription = 200  // characters
-	maxName        = 255  // characters of a contact's first or last name, or of a segment's
+	MaxTopics      = 200 // of a team; the page of a link shows them all
+	MaxProperties  = 200 // of a team
+	maxProperty    = 50  // characters of a property's name
+	maxTopicName   = 50  // characters
+	maxDescription = 200 // characters
+	maxName        = 255 // characters of a contact's first or last name
 )
 
 // Contact is an address that a team writes to.

@@ -3,7 +3,6 @@ package contacts
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -11,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 )
@@ -22,12 +22,6 @@ const (
 	countQueue  = 50          // segments of one team that wait for it; others are renewed when somebody asks again
 	countTeams  = 100         // teams that wait for a place to read at the same time, each with one segment
 )
-
-// Count is how many contacts a segment had at a time. The zero Count is none yet.
-type Count struct {
-	Contacts int
-	At       time.Time
-}
 
 // counting is the segments whose counts Run is to renew. Teams take turns, each with one of its segments.
 //
@@ -51,7 +45,7 @@ func newCountScheduler() *countScheduler {
 }
 
 // enqueue has the count of a segment renewed, unless it will be anyway or too many of its team are.
-func (c *countScheduler) enqueue(g Segment) {
+func (c *countScheduler) enqueue(g segments.Segment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := c.waiting[g.TeamID]
@@ -127,18 +121,18 @@ func (c *countScheduler) waitIdle(ctx context.Context) error {
 // CountSegment returns how many contacts a segment has. A large one is counted by Run, and the last count is returned
 // at once: none before the first, and one that is older than a minute while it is renewed. So is that of a filter that
 // takes too long. A filter that names what was deleted is an Invalid fault.
-func (s *Service) CountSegment(ctx context.Context, g Segment) (Count, error) {
+func (s *Service) CountSegment(ctx context.Context, g segments.Segment) (segments.Count, error) {
 	of, err := s.contactsOf(ctx, s.d.Reader, g)
 	if err != nil {
-		return Count{}, err
+		return segments.Count{}, err
 	}
 	n, err := countUpTo(ctx, s.d.Reader, g.TeamID, of.segmentID, s.counts.directLimit+1)
 	if err != nil {
-		return Count{}, err
+		return segments.Count{}, err
 	}
 	switch {
 	case n <= s.counts.directLimit && of.rule == nil:
-		c := Count{At: s.d.Now()}
+		c := segments.Count{At: s.d.Now()}
 		c.Contacts, err = countContacts(ctx, s.d.Reader, &of)
 		return c, err
 	case n <= s.counts.directLimit:
@@ -147,9 +141,9 @@ func (s *Service) CountSegment(ctx context.Context, g Segment) (Count, error) {
 			return c, err
 		}
 	}
-	kept, err := keptCount(ctx, s.d.Reader, g.TeamID, g.ID)
+	kept, err := segments.LastCount(ctx, s.d.Reader, g.TeamID, g.ID)
 	if err != nil {
-		return Count{}, err
+		return segments.Count{}, err
 	}
 	if now := s.d.Now(); now.Sub(kept.At) > countAge && !s.slow.contains(of.filterKey, now) {
 		s.counts.enqueue(g)
@@ -165,41 +159,35 @@ type Usage struct {
 
 // Usage returns how much a team has.
 func (s *Service) Usage(ctx context.Context, teamID string) (u Usage, err error) {
-	if u.Segments, err = countSegments(ctx, s.d.Reader, teamID); err != nil {
-		return u, fmt.Errorf("count segments: %w", err)
+	if u.Segments, err = s.Segments.Total(ctx, teamID); err != nil {
+		return u, err
 	}
-	c, err := s.CountSegment(ctx, allContacts(teamID))
+	c, err := s.CountSegment(ctx, segments.AllContacts(teamID))
 	if u.Contacts = c.Contacts; c.At.IsZero() {
 		u.Contacts = s.counts.directLimit + 1
 	}
 	return u, err
 }
 
-// allContacts stands for all contacts of a team where segments are counted. Its id is the team's.
-func allContacts(teamID string) Segment { return Segment{ID: teamID, TeamID: teamID} }
-
-// isAllContacts reports whether g is not a segment but all contacts.
-func (g *Segment) isAllContacts() bool { return g.ID == g.TeamID }
-
 // count counts the contacts of a source.
-func (s *Service) count(ctx context.Context, of *source, l db.Long) (c Count, err error) {
+func (s *Service) count(ctx context.Context, of *source, l db.Long) (c segments.Count, err error) {
 	c.At = s.d.Now()
 	err = s.d.ReadLong(ctx, l, func(ctx context.Context, r db.Reader) (err error) {
 		c.Contacts, err = countContacts(ctx, r, of)
 		return err
 	})
 	if err != nil {
-		return Count{}, err
+		return segments.Count{}, err
 	}
 	return c, nil
 }
 
 // recount counts a segment as it is now and keeps the count.
 func (s *Service) recount(ctx context.Context, teamID, segmentID string) error {
-	g := allContacts(teamID)
+	g := segments.AllContacts(teamID)
 	var err error
 	if segmentID != teamID {
-		if g, err = segmentByID(ctx, s.d.Reader, teamID, segmentID); err != nil {
+		if g, err = s.Segments.Get(ctx, teamID, segmentID); err != nil {
 			return err
 		}
 	}
@@ -216,11 +204,11 @@ func (s *Service) recount(ctx context.Context, teamID, segmentID string) error {
 		return err
 	}
 	s.slow.remove(of.filterKey)
-	return s.d.Update(ctx, func(tx *db.Tx) error { keepCount(ctx, tx, g, c); return nil })
+	return s.d.Update(ctx, func(tx *db.Tx) error { segments.SaveCount(ctx, tx, g, c); return nil })
 }
 
 // countExclusive is count when no other such count runs. It never keeps a place while it waits for the other's end.
-func (s *Service) countExclusive(ctx context.Context, of *source, l db.Long) (c Count, err error) {
+func (s *Service) countExclusive(ctx context.Context, of *source, l db.Long) (c segments.Count, err error) {
 	for {
 		if err := s.counts.waitIdle(ctx); err != nil {
 			return c, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
@@ -48,18 +49,18 @@ func (s *Service) FilterSchema(ctx context.Context, r db.Reader, teamID string, 
 			schema.Fields[topicField+id] = f
 		}
 	}
-	segments, err := filterableSegments(ctx, r, teamID, names.segments)
+	haveFilters, err := segments.HaveFilters(ctx, r, teamID, names.segments)
 	if err != nil {
 		return schema, err
 	}
-	schema.Fields[segmentsField] = segmentsFilter(segments)
+	schema.Fields[segmentsField] = segmentsFilter(haveFilters)
 	return schema, nil
 }
 
-// segmentsFilter is the field of the segments that a contact was added to. segments has whether each has a filter.
-func segmentsFilter(segments map[string]bool) filter.Field {
+// segmentsFilter is the field of the segments that a contact was added to. haveFilters says which of them have a filter.
+func segmentsFilter(haveFilters map[string]bool) filter.Field {
 	return filter.Field{Type: filter.SetField, Lower: true, Column: membership, Allow: func(id string) string {
-		filtered, ok := segments[id]
+		filtered, ok := haveFilters[id]
 		switch {
 		case !ok:
 			return "must be the id of a segment of this team."
@@ -157,7 +158,7 @@ func (s *Service) FilterValues(ctx context.Context, r db.Reader, c *Contact, sch
 		}
 	}
 	if len(n.segments) > 0 {
-		ids, err := memberOf(ctx, r, c, n.segments)
+		ids, err := segments.MemberOf(ctx, r, c.TeamID, c.ID, n.segments)
 		if err != nil {
 			return nil, err
 		}

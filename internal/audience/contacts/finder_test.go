@@ -16,6 +16,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -23,9 +24,9 @@ import (
 )
 
 // byFilter makes a segment with a filter.
-func (w *world) byFilter(rule string) contacts.Segment {
+func (w *world) byFilter(rule string) segments.Segment {
 	w.t.Helper()
-	g, err := w.Contacts.CreateSegment(w.t.Context(), w.team, contacts.NewSegment{Name: "by filter", Filter: rule})
+	g, err := w.Contacts.Segments.Create(w.t.Context(), w.team, segments.Definition{Name: "by filter", Filter: rule})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -183,7 +184,7 @@ func TestFiltersWithoutAPlace(t *testing.T) {
 			err != nil {
 			t.Errorf("a list of many: %v, %v", list, err)
 		}
-		if c, err := w.Contacts.CountSegment(ctx, rare); c != (contacts.Count{}) || err != nil {
+		if c, err := w.Contacts.CountSegment(ctx, rare); c != (segments.Count{}) || err != nil {
 			t.Errorf("a count: %+v, %v, want none yet", c, err)
 		}
 		_, err = w.Contacts.CountRefused(ctx, w.team, contacts.Audience{}, "", func(string) bool { return true })
@@ -277,7 +278,7 @@ func TestCountsThatTakeTooLong(t *testing.T) {
 			return err
 		})
 		// step asks for the count, has it renewed if it is to be, and compares it.
-		step := func(what string, g contacts.Segment, want int, renewed bool) {
+		step := func(what string, g segments.Segment, want int, renewed bool) {
 			t.Helper()
 			if c, err := w.Contacts.CountSegment(ctx, g); c.Contacts != want || err != nil {
 				t.Errorf("%s: %d contacts, %v, want %d", what, c.Contacts, err, want)
@@ -295,7 +296,7 @@ func TestCountsThatTakeTooLong(t *testing.T) {
 		w.Contacts.Forgive()
 		step("it is tried again later", g, 7, true)
 		step("and again too long", g, 7, false)
-		changed, err := w.Contacts.UpdateSegment(ctx, w.team, g.ID, contacts.SegmentChange{
+		changed, err := w.Contacts.Segments.Update(ctx, w.team, g.ID, segments.Change{
 			Filter: leaf("properties.plan", "eq", `"p2"`)})
 		if err != nil {
 			t.Fatal(err)
@@ -323,7 +324,7 @@ func TestCountsTakeTurns(t *testing.T) {
 		ctx := t.Context()
 		w.crowd(4)
 		w.Contacts.SetCountAtOnce(2)
-		theirs, err := w.Contacts.CreateSegment(ctx, w.Other.TeamID, contacts.NewSegment{Name: "theirs"})
+		theirs, err := w.Contacts.Segments.Create(ctx, w.Other.TeamID, segments.Definition{Name: "theirs"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -381,9 +382,9 @@ func TestCountsWaitBesideEachOther(t *testing.T) {
 		w.Contacts.SetCountAtOnce(1)
 		third, _ := w.Team("Third")
 		all := []string{w.team, w.Other.TeamID, third.TeamID}
-		var segments []contacts.Segment
+		var filtered []segments.Segment
 		for _, team := range all {
-			g, err := w.Contacts.CreateSegment(ctx, team, contacts.NewSegment{Name: "all",
+			g, err := w.Contacts.Segments.Create(ctx, team, segments.Definition{Name: "all",
 				Filter: leaf("contact.email", "exists", "null")})
 			if err != nil {
 				t.Fatal(err)
@@ -393,7 +394,7 @@ func TestCountsWaitBesideEachOther(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			segments = append(segments, g)
+			filtered = append(filtered, g)
 		}
 		counted := func() int { return w.Count(`SELECT COUNT(*) FROM segment_counts WHERE contacts = 2`) }
 		release := w.fill()
@@ -407,7 +408,7 @@ func TestCountsWaitBesideEachOther(t *testing.T) {
 		})
 		defer run.Wait()
 		defer stop()
-		for _, g := range segments {
+		for _, g := range filtered {
 			if _, err := w.Contacts.CountSegment(ctx, g); err != nil {
 				t.Fatal(err)
 			}

@@ -3,13 +3,15 @@ package contacts
 import (
 	"context"
 	"time"
+
+	"github.com/postrider/postrider/internal/audience/segments"
 )
 
 // Profile is a contact with all that a team has noted of it.
 type Profile struct {
 	Member
-	Segments []Segment     // that it was added to, the first one first; not those whose filter finds it
-	Topics   []ChosenTopic // that it opted in to or out of, in no order
+	Segments []segments.Segment // that it was added to, the first one first; not those whose filter finds it
+	Topics   []ChosenTopic      // that it opted in to or out of, in no order
 }
 
 // ChosenTopic is what a contact chose of a topic.
@@ -46,7 +48,7 @@ func (s *Service) Profiles(ctx context.Context, teamID string, a Audience, after
 	for i, m := range members {
 		all[i].Member, ids[i], at[m.ID] = m, m.ID, &all[i]
 	}
-	if err := addSegments(ctx, s.d.Reader, teamID, ids, at); err != nil {
+	if err := s.addSegments(ctx, teamID, ids, at); err != nil {
 		return nil, false, err
 	}
 	return all, more, addTopics(ctx, s.d.Reader, teamID, ids, at)
@@ -60,7 +62,7 @@ func (s *Service) Profile(ctx context.Context, c Contact) (Profile, Engagement, 
 		return p, Engagement{}, err
 	}
 	ids, at := []string{c.ID}, map[string]*Profile{c.ID: &p}
-	if err := addSegments(ctx, s.d.Reader, c.TeamID, ids, at); err != nil {
+	if err := s.addSegments(ctx, c.TeamID, ids, at); err != nil {
 		return p, Engagement{}, err
 	}
 	if err := addTopics(ctx, s.d.Reader, c.TeamID, ids, at); err != nil {
@@ -68,4 +70,13 @@ func (s *Service) Profile(ctx context.Context, c Contact) (Profile, Engagement, 
 	}
 	e, err := engagementOf(ctx, s.d.Reader, c.TeamID, c.ID)
 	return p, e, err
+}
+
+// addSegments adds the segments to which the contacts were added.
+func (s *Service) addSegments(ctx context.Context, teamID string, ids []string, at map[string]*Profile) error {
+	byContact, err := segments.ByContact(ctx, s.d.Reader, teamID, ids)
+	for contactID, all := range byContact {
+		at[contactID].Segments = all
+	}
+	return err
 }

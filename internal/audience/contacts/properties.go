@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/audience/softdelete"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/audit"
@@ -132,7 +133,9 @@ func (s *Service) UpdateProperty(ctx context.Context, teamID, propertyID string,
 
 // DeleteProperty deletes a property, at once for everybody who asks. The values of contacts are deleted by Sweep.
 func (s *Service) DeleteProperty(ctx context.Context, teamID, propertyID string) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error { return mark(ctx, tx, properties, teamID, strings.ToLower(propertyID)) })
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		return softdelete.Mark(ctx, tx, propertyTable, teamID, strings.ToLower(propertyID))
+	})
 }
 
 func noProperty() error { return fault.NotFoundf("Contact property not found") }

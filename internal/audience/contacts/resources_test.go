@@ -14,6 +14,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/node/testnode"
@@ -46,7 +47,7 @@ func TestEventsOfContacts(t *testing.T) {
 		}
 		add(first.ID)
 		add(first.ID) // changes nothing
-		if err := w.Contacts.DeleteSegment(ctx, w.team, gone.ID); err != nil {
+		if err := w.Contacts.Segments.Delete(ctx, w.team, gone.ID); err != nil {
 			t.Fatal(err)
 		}
 		w.upsert("a@x.example", contacts.Change{Properties: pro}) // changes nothing
@@ -97,7 +98,7 @@ func (w *world) rows() string {
 }
 
 // whole makes a contact of which there is a row in each table.
-func (w *world) whole(address string, topic contacts.Topic, g contacts.Segment, choice contacts.Subscription) string {
+func (w *world) whole(address string, topic contacts.Topic, g segments.Segment, choice contacts.Subscription) string {
 	w.t.Helper()
 	at := w.upsert(address, contacts.Change{FirstName: new("First"), Segments: []string{g.ID},
 		Properties: map[string]scalar.Value{"plan": scalar.OfText("pro"), "seats": scalar.OfNumber(7)},
@@ -155,7 +156,7 @@ func TestNothingIsLeft(t *testing.T) {
 		must(w.Contacts.Sweep(ctx))
 		want("a property deleted", "5 5 0 4 4 4 1 1 1 1")
 		must(w.Contacts.DeleteProperty(ctx, w.team, seats.ID))
-		must(w.Contacts.DeleteSegment(ctx, w.team, g.ID))
+		must(w.Contacts.Segments.Delete(ctx, w.team, g.ID))
 		must(w.Contacts.Sweep(ctx))
 		want("all deleted", "5 5 0 0 0 4 1 0 0 0")
 		w.property("plan", scalar.String)
@@ -225,7 +226,7 @@ func TestSweepInSteps(t *testing.T) {
 			return nil
 		})
 		for _, err := range []error{w.Contacts.DeleteProperty(ctx, w.team, plan.ID),
-			w.Contacts.DeleteSegment(ctx, w.team, g.ID), w.Contacts.Sweep(ctx)} {
+			w.Contacts.Segments.Delete(ctx, w.team, g.ID), w.Contacts.Sweep(ctx)} {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -246,7 +247,7 @@ func TestLimitsOfPropertiesAndSegments(t *testing.T) {
 				tx.Queue(ctx, `INSERT INTO contact_properties (id, team_id, name, type, fallback, has_fallback, created_at,
 					deleted_at) VALUES ($1, $2, $3, 'string', '', FALSE, 1, 0)`, id.New(), w.team, fmt.Sprint("p", i))
 			}
-			for range contacts.MaxSegments {
+			for range segments.Max {
 				tx.Queue(ctx, `INSERT INTO segments (id, team_id, name, filter, created_at, deleted_at)
 					VALUES ($1, $2, 'same', '', 1, 0)`, id.New(), w.team)
 			}
@@ -256,15 +257,15 @@ func TestLimitsOfPropertiesAndSegments(t *testing.T) {
 		if fault.KindOf(err) != fault.Invalid {
 			t.Errorf("one property too many: %v", err)
 		}
-		_, err = w.Contacts.CreateSegment(ctx, w.team, contacts.NewSegment{Name: "more"})
+		_, err = w.Contacts.Segments.Create(ctx, w.team, segments.Definition{Name: "more"})
 		if fault.KindOf(err) != fault.Invalid {
 			t.Errorf("one segment too many: %v", err)
 		}
-		all, more, err := w.Contacts.Segments(ctx, w.team, page.Page{})
-		if len(all) != contacts.MaxSegments || more || err != nil {
+		all, more, err := w.Contacts.Segments.List(ctx, w.team, page.Page{})
+		if len(all) != segments.Max || more || err != nil {
 			t.Errorf("%d segments, %v, %v", len(all), more, err)
 		}
-		if all, _, err := w.Contacts.Segments(ctx, w.Other.TeamID, page.Page{}); len(all) != 0 || err != nil {
+		if all, _, err := w.Contacts.Segments.List(ctx, w.Other.TeamID, page.Page{}); len(all) != 0 || err != nil {
 			t.Errorf("another team sees %v, %v", all, err)
 		}
 	})
@@ -446,12 +447,12 @@ func TestCountSegment(t *testing.T) {
 		defer cancel()
 		w.property("plan", scalar.String)
 		hand := w.segment("by hand")
-		filtered, err := w.Contacts.CreateSegment(ctx, w.team, contacts.NewSegment{Name: "by filter",
+		filtered, err := w.Contacts.Segments.Create(ctx, w.team, segments.Definition{Name: "by filter",
 			Filter: `{"type":"rule","field":"contact.properties.plan","operator":"eq","value":"pro"}`})
 		if err != nil {
 			t.Fatal(err)
 		}
-		both := []contacts.Segment{hand, filtered}
+		both := []segments.Segment{hand, filtered}
 		n := 0
 		add := func() {
 			t.Helper()
@@ -459,7 +460,7 @@ func TestCountSegment(t *testing.T) {
 				Properties: map[string]scalar.Value{"plan": scalar.OfText("pro")}})
 			n++
 		}
-		count := func(g contacts.Segment) contacts.Count {
+		count := func(g segments.Segment) segments.Count {
 			t.Helper()
 			c, err := w.Contacts.CountSegment(ctx, g)
 			if err != nil {
@@ -478,7 +479,7 @@ func TestCountSegment(t *testing.T) {
 		}
 		add()
 		for _, g := range both {
-			if c := count(g); c != (contacts.Count{}) {
+			if c := count(g); c != (segments.Count{}) {
 				t.Errorf("%s: %+v, but nobody has counted", g.Name, c)
 			}
 		}
@@ -530,8 +531,8 @@ func TestOfOtherTeams(t *testing.T) {
 		}
 		w.seen.Take()
 		before := w.rows()
-		filter := func(field, value string) contacts.NewSegment {
-			return contacts.NewSegment{Name: "x",
+		filter := func(field, value string) segments.Definition {
+			return segments.Definition{Name: "x",
 				Filter: `{"type":"rule","field":"` + field + `","operator":"eq","value":"` + value + `"}`}
 		}
 		of := contacts.Audience{SegmentID: g.ID}
@@ -551,9 +552,9 @@ func TestOfOtherTeams(t *testing.T) {
 			"add to it":       {errorOf(w.Contacts.AddToSegment(ctx, strange, theirs.ID, g.ID)), fault.NotFound},
 			"add another":     {errorOf(w.Contacts.AddToSegment(ctx, w.team, theirs.ID, g.ID)), fault.NotFound},
 			"remove from it":  {errorOf(w.Contacts.RemoveFromSegment(ctx, strange, theirs.ID, g.ID)), fault.NotFound},
-			"segment":         {errorOf(w.Contacts.Segment(ctx, strange, g.ID)), fault.NotFound},
-			"rename":          {errorOf(w.Contacts.UpdateSegment(ctx, strange, g.ID, contacts.SegmentChange{})), fault.NotFound},
-			"delete it":       {w.Contacts.DeleteSegment(ctx, strange, g.ID), fault.NotFound},
+			"segment":         {errorOf(w.Contacts.Segments.Get(ctx, strange, g.ID)), fault.NotFound},
+			"rename":          {errorOf(w.Contacts.Segments.Update(ctx, strange, g.ID, segments.Change{})), fault.NotFound},
+			"delete it":       {w.Contacts.Segments.Delete(ctx, strange, g.ID), fault.NotFound},
 			"property":        {errorOf(w.Contacts.Property(ctx, strange, p.ID)), fault.NotFound},
 			"fallback":        {errorOf(w.Contacts.UpdateProperty(ctx, strange, p.ID, scalar.Value{})), fault.NotFound},
 			"delete property": {w.Contacts.DeleteProperty(ctx, strange, p.ID), fault.NotFound},
@@ -563,11 +564,11 @@ func TestOfOtherTeams(t *testing.T) {
 				contacts.Change{Properties: map[string]scalar.Value{"plan": scalar.OfText("x")}})), fault.Invalid},
 			"a topic of a change": {w.Contacts.Subscribe(ctx, strange, theirs.ID,
 				[]contacts.Choice{{TopicID: topic.ID, Subscription: contacts.OptOut}}), fault.Invalid},
-			"a property of a filter": {errorOf(w.Contacts.CreateSegment(ctx, strange, filter("contact.properties.plan", "pro"))),
+			"a property of a filter": {errorOf(w.Contacts.Segments.Create(ctx, strange, filter("contact.properties.plan", "pro"))),
 				fault.Invalid},
-			"a topic of a filter": {errorOf(w.Contacts.CreateSegment(ctx, strange,
+			"a topic of a filter": {errorOf(w.Contacts.Segments.Create(ctx, strange,
 				filter("contact.topics."+topic.ID, "opt_in"))), fault.Invalid},
-			"a segment of a filter": {errorOf(w.Contacts.CreateSegment(ctx, strange, filter("contact.segments", g.ID))),
+			"a segment of a filter": {errorOf(w.Contacts.Segments.Create(ctx, strange, filter("contact.segments", g.ID))),
 				fault.Invalid},
 		} {
 			if fault.KindOf(c.err) != c.kind {

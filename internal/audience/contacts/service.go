@@ -8,9 +8,9 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/message"
@@ -29,6 +29,8 @@ type Service struct {
 	// the first request.
 	Left func(ctx context.Context, tx *db.Tx, l Link) error
 
+	Segments *segments.Service // whose filters are checked by this service
+
 	d        *db.DB
 	recorder *events.Recorder
 	keys     *keyring.Keyring
@@ -40,7 +42,9 @@ type Service struct {
 
 // New returns the service. keys sign the links; a service without them makes and reads none.
 func New(d *db.DB, recorder *events.Recorder, keys *keyring.Keyring) *Service {
-	return &Service{d: d, recorder: recorder, keys: keys, limits: defaultLimits, counts: newCountScheduler()}
+	s := &Service{d: d, recorder: recorder, keys: keys, limits: defaultLimits, counts: newCountScheduler()}
+	s.Segments = segments.New(d, s.checkFilter)
+	return s
 }
 
 // Change is what to write of a contact. What is nil stays as it is.
@@ -193,7 +197,7 @@ func resolve(ctx context.Context, r db.Reader, teamID string, c Change) (to reso
 	if err := checkTopics(ctx, r, teamID, c.Topics); err != nil {
 		return to, err
 	}
-	if to.Segments, err = checkManualSegments(ctx, r, teamID, c.Segments); err != nil {
+	if to.Segments, err = segments.CheckManual(ctx, r, teamID, c.Segments); err != nil {
 		return to, err
 	}
 	to.values, err = resolveValues(ctx, r, teamID, c.Properties)
@@ -275,7 +279,7 @@ func relationsOf(ctx context.Context, r db.Reader, of *Contact, to resolved) (*r
 		}
 		had.values = values[of.ID]
 	}
-	had.segments, err = segmentIDsOf(ctx, r, of.TeamID, of.ID)
+	had.segments, err = segments.IDsOf(ctx, r, of.TeamID, of.ID)
 	return had, err
 }
 
@@ -302,7 +306,7 @@ func (h *relations) add(ctx context.Context, tx *db.Tx, of *Contact, to resolved
 	}
 	for _, segmentID := range to.Segments {
 		if !slices.Contains(h.segments, segmentID) {
-			addMember(ctx, tx, of, segmentID)
+			segments.AddMember(ctx, tx, of.TeamID, segmentID, of.ID)
 			h.segments, changed = append(h.segments, segmentID), true
 		}
 	}
@@ -333,7 +337,7 @@ func (c *Contact) apply(to resolved, source string) (changed bool) {
 func (c *Change) check() error {
 	for field, text := range map[string]*string{"first_name": c.FirstName, "last_name": c.LastName} {
 		if text != nil {
-			if err := checkText(field, *text, maxName); err != nil {
+			if err := scalar.CheckLine(field, *text, maxName); err != nil {
 				return err
 			}
 		}
@@ -380,17 +384,6 @@ func lockNamed(ctx context.Context, tx *db.Tx, teamID, idOrAddress string) (Cont
 func checkSubscription(field string, s Subscription) error {
 	if s != OptIn && s != OptOut {
 		return fault.Invalidf(field, "The `%s` field must be `opt_in` or `opt_out`.", field)
-	}
-	return nil
-}
-
-// checkText refuses a text that is too long, or that is shown as more than one line.
-func checkText(field, text string, limit int) error {
-	if !utf8.ValidString(text) || strings.ContainsAny(text, "\r\n\x00") {
-		return fault.Invalidf(field, "The `%s` field must be UTF-8 text without line breaks and NUL characters.", field)
-	}
-	if n := utf8.RuneCountInString(text); n > limit {
-		return fault.Invalidf(field, "The `%s` field has %d characters; the limit is %d.", field, n, limit)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 )
@@ -33,7 +34,7 @@ type source struct {
 func (s *Service) audience(ctx context.Context, r db.Reader, teamID string, a Audience) (source, error) {
 	of := source{teamID: teamID}
 	if a.SegmentID != "" {
-		segment, err := segmentByID(ctx, r, teamID, a.SegmentID)
+		segment, err := segments.ByID(ctx, r, teamID, a.SegmentID)
 		if err != nil {
 			return of, err
 		}
@@ -51,11 +52,11 @@ func (s *Service) audience(ctx context.Context, r db.Reader, teamID string, a Au
 	return of, nil
 }
 
-// contactsOf returns where the contacts of a segment are found, or all of the team for [everybody].
-func (s *Service) contactsOf(ctx context.Context, r db.Reader, g Segment) (source, error) {
+// contactsOf returns where the contacts of a segment are found, or all of the team for [segments.AllContacts].
+func (s *Service) contactsOf(ctx context.Context, r db.Reader, g segments.Segment) (source, error) {
 	of := source{teamID: g.TeamID}
 	switch {
-	case g.isAllContacts():
+	case g.IsAllContacts():
 		return of, nil
 	case g.Filter == "":
 		of.segmentID = g.ID
@@ -71,7 +72,7 @@ func (s *Service) contactsOf(ctx context.Context, r db.Reader, g Segment) (sourc
 }
 
 // filterKey names the filter of a segment as it is now.
-func filterKey(g Segment) string {
+func filterKey(g segments.Segment) string {
 	sum := sha256.Sum256([]byte(g.Filter))
 	return g.ID + " " + hex.EncodeToString(sum[:8])
 }

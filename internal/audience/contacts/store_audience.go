@@ -207,6 +207,19 @@ func contactAmong(ctx context.Context, r db.Reader, of *source, contactID, addre
 	return oneContact(r.QueryRow(ctx, `SELECT `+contactColumnsOfC+` FROM `+q.text, q.args...))
 }
 
+// countUpTo counts the contacts that were added to a segment or, if segmentID is "", the contacts of a team. It stops at
+// most. The condition on a segment leaves out the team, which the index does not have.
+func countUpTo(ctx context.Context, r db.Reader, teamID, segmentID string, most int) (n int, err error) {
+	text, of := `SELECT 1 FROM contact_segments WHERE segment_id = $1`, segmentID
+	if segmentID == "" {
+		text, of = `SELECT 1 FROM contacts WHERE team_id = $1`, teamID
+	}
+	if err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (`+text+` LIMIT $2) x`, of, most).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count some contacts: %w", err)
+	}
+	return n, nil
+}
+
 // countContacts counts all contacts of a source without a time. It reads all of them, by indexes.
 func countContacts(ctx context.Context, r db.Reader, of *source) (n int, err error) {
 	if of.rule != nil {

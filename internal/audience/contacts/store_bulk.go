@@ -118,32 +118,6 @@ func upsertNumbers(ctx context.Context, tx *db.Tx, teamID string, c *valueColumn
 	}
 }
 
-// membersAmong returns those of the contacts that are in a segment.
-func membersAmong(ctx context.Context, r db.Reader, teamID, segmentID string, contacts []string) (map[string]bool,
-	error) {
-	if len(contacts) == 0 {
-		return nil, nil
-	}
-	found := map[string]bool{}
-	rows, err := r.Query(ctx, `SELECT contact_id FROM contact_segments WHERE segment_id = $2 AND contact_id = ANY($3)
-		AND team_id = $1`, teamID, segmentID, contacts)
-	all, err := db.Collect(rows, err, scanText)
-	if err != nil {
-		return nil, fmt.Errorf("read members of a segment: %w", err)
-	}
-	for _, contactID := range all {
-		found[contactID] = true
-	}
-	return found, nil
-}
-
-func addMembers(ctx context.Context, tx *db.Tx, teamID, segmentID string, contacts []string) {
-	if len(contacts) > 0 {
-		tx.QueueRows(ctx, `contact_segments (team_id, segment_id, contact_id, created_at)`,
-			`ON CONFLICT (segment_id, contact_id) DO NOTHING`, teamID, segmentID, contacts, tx.Now().UnixMicro())
-	}
-}
-
 // choice is what a contact has chosen of a topic.
 type choice struct {
 	subscription Subscription

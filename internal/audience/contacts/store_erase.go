@@ -24,10 +24,6 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 			(SELECT contact_id FROM contact_topics WHERE team_id = $1 ORDER BY contact_id LIMIT $2) x)`,
 		`DELETE FROM topics WHERE team_id = $1 AND id <= (SELECT MAX(id) FROM
 			(SELECT id FROM topics WHERE team_id = $1 ORDER BY id LIMIT $2) x)`,
-		`DELETE FROM segments WHERE team_id = $1 AND id <= (SELECT MAX(id) FROM
-			(SELECT id FROM segments WHERE team_id = $1 ORDER BY id LIMIT $2) x)`,
-		`DELETE FROM segment_counts WHERE team_id = $1 AND segment_id <= (SELECT MAX(segment_id) FROM
-			(SELECT segment_id FROM segment_counts WHERE team_id = $1 ORDER BY segment_id LIMIT $2) x)`,
 		`DELETE FROM contact_properties WHERE team_id = $1 AND id <= (SELECT MAX(id) FROM
 			(SELECT id FROM contact_properties WHERE team_id = $1 ORDER BY id LIMIT $2) x)`,
 	} {
@@ -38,7 +34,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	if err != nil {
 		return fmt.Errorf("erase the contacts of team %s: %w", teamID, err)
 	}
-	return nil
+	return s.Segments.EraseTeam(ctx, teamID)
 }
 
 // erasableContact is a contact with an address that is to be erased.

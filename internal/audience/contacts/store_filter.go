@@ -107,27 +107,6 @@ func topicFields(ctx context.Context, r db.Reader, teamID string, ids []string) 
 	return fields, nil
 }
 
-// filterableSegments returns the segments among some ids, and whether each has a filter.
-func filterableSegments(ctx context.Context, r db.Reader, teamID string, ids []string) (map[string]bool, error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	rows, err := r.Query(ctx, `SELECT id, filter <> '' FROM segments WHERE id = ANY($1) AND team_id = $2
-		AND deleted_at = 0`, ids, teamID)
-	segments := map[string]bool{}
-	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var id string
-		var filtered bool
-		err = r.Scan(&id, &filtered)
-		segments[id] = filtered
-		return none, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look up the segments of a filter: %w", err)
-	}
-	return segments, nil
-}
-
 // rowValues returns the values that a contact has of properties and topics in a schema, by the ids of these.
 func rowValues(ctx context.Context, r db.Reader, c *Contact, schema filter.Schema, n names) (map[string]filter.Value,
 	error) {
@@ -167,17 +146,6 @@ func rowValues(ctx context.Context, r db.Reader, c *Contact, schema filter.Schem
 		}
 	}
 	return values, nil
-}
-
-// memberOf returns which of some segments a contact was added to.
-func memberOf(ctx context.Context, r db.Reader, c *Contact, ids []string) ([]string, error) {
-	rows, err := r.Query(ctx, `SELECT segment_id FROM contact_segments WHERE contact_id = $1 AND segment_id = ANY($2)
-		AND team_id = $3`, c.ID, ids, c.TeamID)
-	found, err := db.Collect(rows, err, scanText)
-	if err != nil {
-		return nil, fmt.Errorf("read the segments of a contact: %w", err)
-	}
-	return found, nil
 }
 
 // engagementValues adds how a contact answers what it is sent.

@@ -19,39 +19,6 @@ func propertyNames(ctx context.Context, r db.Reader, teamID string) ([]string, e
 	return names, nil
 }
 
-// addSegments adds the segments that contacts were added to. A segment is read once, however many have it.
-func addSegments(ctx context.Context, r db.Reader, teamID string, contactIDs []string, at map[string]*Profile) error {
-	rows, err := r.Query(ctx, `SELECT m.contact_id, m.segment_id FROM contact_segments m WHERE m.contact_id = ANY($1)
-		AND m.team_id = $2 ORDER BY m.contact_id, m.created_at, m.segment_id`, contactIDs, teamID)
-	pairs, err := db.Collect(rows, err, func(r db.Row) (p [2]string, err error) {
-		err = r.Scan(&p[0], &p[1])
-		return p, err
-	})
-	if err != nil || len(pairs) == 0 {
-		return err
-	}
-	seen := map[string]*Segment{}
-	var ids []string
-	for _, p := range pairs {
-		if _, ok := seen[p[1]]; !ok {
-			seen[p[1]], ids = nil, append(ids, p[1])
-		}
-	}
-	segments, err := segmentsAmong(ctx, r, teamID, ids)
-	if err != nil {
-		return err
-	}
-	for i := range segments {
-		seen[segments[i].ID] = &segments[i]
-	}
-	for _, p := range pairs {
-		if g := seen[p[1]]; g != nil { // otherwise it is being deleted
-			at[p[0]].Segments = append(at[p[0]].Segments, *g)
-		}
-	}
-	return nil
-}
-
 // addTopics adds what contacts chose of topics.
 func addTopics(ctx context.Context, r db.Reader, teamID string, contactIDs []string, at map[string]*Profile) error {
 	rows, err := r.Query(ctx, `SELECT s.contact_id, s.topic_id, t.name, s.subscription FROM contact_topics s

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/audience/softdelete"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/audit"
@@ -59,10 +61,10 @@ func (t *Topic) check() error {
 	if strings.TrimSpace(t.Name) == "" {
 		return fault.MissingField("name")
 	}
-	if err := checkText("name", t.Name, maxTopicName); err != nil {
+	if err := scalar.CheckLine("name", t.Name, maxTopicName); err != nil {
 		return err
 	}
-	if err := checkText("description", t.Description, maxDescription); err != nil {
+	if err := scalar.CheckLine("description", t.Description, maxDescription); err != nil {
 		return err
 	}
 	if t.Visibility != Public && t.Visibility != Private {
@@ -115,7 +117,9 @@ func (s *Service) UpdateTopic(ctx context.Context, teamID, topicID string, c Top
 // DeleteTopic deletes a topic, at once for everybody who asks. What was chosen of it is deleted by Sweep. Emails keep
 // its id; those that are still to be sent fail, because who left the topic is forgotten with it.
 func (s *Service) DeleteTopic(ctx context.Context, teamID, topicID string) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error { return mark(ctx, tx, topics, teamID, strings.ToLower(topicID)) })
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		return softdelete.Mark(ctx, tx, topicTable, teamID, strings.ToLower(topicID))
+	})
 }
 
 // Refused returns which of some addresses, in lower case, may not be mailed about a topic, and why. It is called for

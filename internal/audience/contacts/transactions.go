@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
 )
@@ -62,19 +63,19 @@ func (s *Service) DeleteIn(ctx context.Context, tx *db.Tx, teamID, idOrAddress s
 	if err != nil {
 		return at, err
 	}
-	segments, err := segmentIDsOf(ctx, tx.Reader, teamID, at.ID)
+	inSegments, err := segments.IDsOf(ctx, tx.Reader, teamID, at.ID)
 	if err != nil {
 		return at, err
 	}
 	deleteContacts(ctx, tx, teamID, []string{at.ID})
 	return at, s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.ContactDeleted,
-		Data: at.event(segments)})
+		Data: at.event(inSegments)})
 }
 
 // AddToSegmentIn is [Service.AddToSegment] within a transaction.
 func (s *Service) AddToSegmentIn(ctx context.Context, tx *db.Tx, teamID, idOrAddress, segmentID string) (
 	at Contact, err error) {
-	g, err := manualSegment(ctx, tx.Reader, teamID, segmentID)
+	g, err := segments.Manual(ctx, tx.Reader, teamID, segmentID)
 	if err != nil {
 		return at, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -21,7 +22,7 @@ func TestWithinATransaction(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		segment, err := w.Contacts.CreateSegment(ctx, w.team, contacts.NewSegment{Name: "Customers"})
+		segment, err := w.Contacts.Segments.Create(ctx, w.team, segments.Definition{Name: "Customers"})
 		w.Must(err)
 		gone := w.upsert("gone@x.example", contacts.Change{})
 		rita := w.upsert("rita@x.example", contacts.Change{})
@@ -72,7 +73,7 @@ func TestFaultsWithinATransaction(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		filtered, err := w.Contacts.CreateSegment(ctx, w.team, contacts.NewSegment{Name: "Filtered",
+		filtered, err := w.Contacts.Segments.Create(ctx, w.team, segments.Definition{Name: "Filtered",
 			Filter: `{"type":"rule","field":"contact.first_name","operator":"eq","value":"Rita"}`})
 		w.Must(err)
 		at := w.upsert("rita@x.example", contacts.Change{})

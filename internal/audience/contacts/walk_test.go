@@ -125,7 +125,7 @@ func TestWalksBySets(t *testing.T) {
 		if sets() == 0 {
 			t.Error("no sets are looked for")
 		}
-		g, err := f.s.Segment(t.Context(), f.team, f.segments[2])
+		g, err := f.s.Segments.Get(t.Context(), f.team, f.segments[2])
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/imports"
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/blob"
@@ -128,7 +129,7 @@ func (w *world) contacts() (all []string) {
 
 func (w *world) segment(name string) string {
 	w.t.Helper()
-	s, err := w.Contacts.CreateSegment(w.t.Context(), w.team, contacts.NewSegment{Name: name})
+	s, err := w.Contacts.Segments.Create(w.t.Context(), w.team, segments.Definition{Name: name})
 	w.Must(err)
 	return s.ID
 }
@@ -273,7 +274,7 @@ func TestCreateRefuses(t *testing.T) {
 		segmentID, ctx := w.segment("News"), t.Context()
 		_, err := w.Contacts.CreateProperty(ctx, w.team, contacts.NewProperty{Name: "seats", Type: scalar.Number})
 		w.Must(err)
-		theirs, err := w.Contacts.CreateSegment(ctx, w.Other.TeamID, contacts.NewSegment{Name: "Theirs"})
+		theirs, err := w.Contacts.Segments.Create(ctx, w.Other.TeamID, segments.Definition{Name: "Theirs"})
 		w.Must(err)
 		mapped := func(m imports.Map) imports.NewImport { return imports.NewImport{Map: &m} }
 		property := func(name string, c imports.Column) imports.NewImport {
@@ -370,9 +371,9 @@ func TestEnds(t *testing.T) {
 			"its file": {imports.NewImport{}, func(i imports.Import) error { return w.Blobs.Delete(ctx, "imports/"+i.ID) },
 				"not stored any more"},
 			"a segment": {imports.NewImport{Segments: []string{w.segment("a")}}, func(imports.Import) error {
-				list, _, err := w.Contacts.Segments(ctx, w.team, page.Page{Limit: 1})
+				list, _, err := w.Contacts.Segments.List(ctx, w.team, page.Page{Limit: 1})
 				w.Must(err)
-				return w.Contacts.DeleteSegment(ctx, w.team, list[0].ID)
+				return w.Contacts.Segments.Delete(ctx, w.team, list[0].ID)
 			}, "is no segment"},
 			"a property": {imports.NewImport{Map: withPlan}, func(imports.Import) error {
 				list, _, err := w.Contacts.Properties(ctx, w.team, page.Page{Limit: 1})

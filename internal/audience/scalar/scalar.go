@@ -63,6 +63,17 @@ func (v Value) Number() float64 {
 	return n
 }
 
+// CheckLine returns an Invalid fault for a text that has more than limit characters, or more than one line.
+func CheckLine(field, text string, limit int) error {
+	if !utf8.ValidString(text) || strings.ContainsAny(text, "\r\n\x00") {
+		return fault.Invalidf(field, "The `%s` field must be UTF-8 text without line breaks and NUL characters.", field)
+	}
+	if n := utf8.RuneCountInString(text); n > limit {
+		return fault.Invalidf(field, "The `%s` field has %d characters; the limit is %d.", field, n, limit)
+	}
+	return nil
+}
+
 // Check applies the rules of a value for what takes the type t. field is the name of the value in the request. Its
 // errors are Invalid faults.
 func (v Value) Check(field string, t Type) error {

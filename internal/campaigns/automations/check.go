@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
@@ -114,8 +115,8 @@ func (s *Service) checkRule(ctx context.Context, teamID string, g *engine.Graph,
 func (s *Service) checkNamed(ctx context.Context, teamID string, r *engine.Reference) (err error) {
 	switch r.Kind {
 	case engine.NamesSegment:
-		var of contacts.Segment
-		of, err = s.p.Contacts.Segment(ctx, teamID, strings.ToLower(r.ID))
+		var of segments.Segment
+		of, err = s.p.Contacts.Segments.Get(ctx, teamID, strings.ToLower(r.ID))
 		if err == nil && of.Filter != "" {
 			return fault.Invalidf(r.Field, "The `%s` field names a segment with a filter, which says who is in it. "+
 				"Name one without a filter.", r.Field)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/customevents"
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -135,9 +136,9 @@ func TestReferences(t *testing.T) {
 		plan := contacts.NewProperty{Name: "plan", Type: scalar.String}
 		_, err = n.Contacts.CreateProperty(ctx, teamID, plan)
 		n.Must(err)
-		byHand, err := n.Contacts.CreateSegment(ctx, teamID, contacts.NewSegment{Name: "x"})
+		byHand, err := n.Contacts.Segments.Create(ctx, teamID, segments.Definition{Name: "x"})
 		n.Must(err)
-		filtered, err := n.Contacts.CreateSegment(ctx, teamID, contacts.NewSegment{Name: "x",
+		filtered, err := n.Contacts.Segments.Create(ctx, teamID, segments.Definition{Name: "x",
 			Filter: `{"type":"rule","field":"contact.email","operator":"contains","value":"x"}`})
 		n.Must(err)
 		topic, err := n.Contacts.CreateTopic(ctx, teamID, contacts.NewTopic{Name: "x", Default: contacts.OptIn})
@@ -284,14 +285,14 @@ func TestTriggers(t *testing.T) {
 // What was deleted since is found when an automation is enabled, but does not keep it from being renamed or disabled.
 func TestEnablingChecksAgain(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
-		g, err := n.Contacts.CreateSegment(t.Context(), n.Acme.TeamID, contacts.NewSegment{Name: "x"})
+		g, err := n.Contacts.Segments.Create(t.Context(), n.Acme.TeamID, segments.Definition{Name: "x"})
 		n.Must(err)
 		a, err := n.a.Create(t.Context(), n.Acme.TeamID, automations.NewAutomation{Name: "x", Steps: fmt.Appendf(nil,
 			`[{"key":"start","type":"trigger","config":{"event_name":"signup"}},
 			{"key":"add","type":"add_to_segment","config":{"segment_id":%q}}]`, g.ID), Connections: []byte(
 			`[{"from":"start","to":"add"}]`), Status: automations.Enabled})
 		n.Must(err)
-		n.Must(n.Contacts.DeleteSegment(t.Context(), n.Acme.TeamID, g.ID))
+		n.Must(n.Contacts.Segments.Delete(t.Context(), n.Acme.TeamID, g.ID))
 		n.change(a.ID, automations.Change{Name: new("y")})
 		n.change(a.ID, automations.Change{Status: new(automations.Disabled)})
 		_, err = n.a.Update(t.Context(), n.Acme.TeamID, a.ID, automations.Change{Status: new(automations.Enabled)})

@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/sending/emails"
@@ -24,7 +25,7 @@ func TestEffects(t *testing.T) {
 		_, err := s.Contacts.CreateProperty(ctx, team, contacts.NewProperty{Name: "plan", Type: scalar.String,
 			Fallback: scalar.OfText("free")})
 		s.Must(err)
-		segment, err := s.Contacts.CreateSegment(ctx, team, contacts.NewSegment{Name: "Customers"})
+		segment, err := s.Contacts.Segments.Create(ctx, team, segments.Definition{Name: "Customers"})
 		s.Must(err)
 		s.template("receipt", "For {{{PLAN}}}", templates.Declaration{Key: "PLAN", Type: "string"})
 		id := s.graph(automations.NewAutomation{}, links("start first", "first update", "update pro", "pro add condition_met",
@@ -82,7 +83,7 @@ func TestStepsThatFail(t *testing.T) {
 	each(t, func(t *testing.T, s *fixture) {
 		ctx, team := t.Context(), s.Acme.TeamID
 		segment := func(filter string) string {
-			g, err := s.Contacts.CreateSegment(ctx, team, contacts.NewSegment{Name: "x", Filter: filter})
+			g, err := s.Contacts.Segments.Create(ctx, team, segments.Definition{Name: "x", Filter: filter})
 			s.Must(err)
 			return g.ID
 		}
@@ -107,7 +108,7 @@ func TestStepsThatFail(t *testing.T) {
 			{"the topic is deleted", step("x", engine.SendEmail, `{"template": {"id": "hello"}, "topic_id": "`+topic+`"}`),
 				func() { s.Must(s.Contacts.DeleteTopic(ctx, team, topic)) }, "topic_not_found"},
 			{"the segment is deleted", step("x", engine.AddToSegment, `{"segment_id": "`+gone+`"}`),
-				func() { s.Must(s.Contacts.DeleteSegment(ctx, team, gone)) }, "segment_not_found"},
+				func() { s.Must(s.Contacts.Segments.Delete(ctx, team, gone)) }, "segment_not_found"},
 			{"the property is deleted", step("x", engine.ContactUpdate, `{"properties": {"plan": "pro"}}`),
 				func() { s.Must(s.Contacts.DeleteProperty(ctx, team, property.ID)) }, "property_not_found"},
 			{"a value is of the wrong type", step("x", engine.ContactUpdate, `{"properties": {"city":

@@ -54,7 +54,7 @@ func (s *Service) Simulate(ctx context.Context, teamID string, of Simulation) (*
 func (s *Service) world(ctx context.Context, teamID string) (*simulate.World, error) {
 	w := &simulate.World{Complete: true, Properties: map[string]simulate.Property{}, Topics: map[string]string{},
 		Segment: func(segmentID string) (*engine.Failure, error) {
-			of, err := s.p.Contacts.Segment(ctx, teamID, segmentID)
+			of, err := s.p.Contacts.Segments.Get(ctx, teamID, segmentID)
 			switch {
 			case fault.KindOf(err) == fault.NotFound:
 				return segmentGone(segmentID), nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/campaigns/automations/simulate"
@@ -42,7 +43,7 @@ func TestSimulationIsTheRun(t *testing.T) {
 			s.Must(err)
 		}
 		in, out := s.topic("In", contacts.OptIn), s.topic("Out", contacts.OptOut)
-		g, err := s.Contacts.CreateSegment(ctx, team, contacts.NewSegment{Name: "Plain"})
+		g, err := s.Contacts.Segments.Create(ctx, team, segments.Definition{Name: "Plain"})
 		s.Must(err)
 		mail := func(key, topic string) string {
 			return step(key, engine.SendEmail, fmt.Sprintf(`{"template": {"id": "hello"}, "topic_id": %q}`, topic))
@@ -81,7 +82,7 @@ func TestSimulationIsTheRun(t *testing.T) {
 			{name: "its own change", steps: []string{set("a", `{"first_name": "Bo"}`),
 				waits("b", "postrider:contact.updated")}},
 			{name: "a segment that is deleted", steps: []string{step("a", engine.AddToSegment,
-				fmt.Sprintf(`{"segment_id": %q}`, g.ID))}, harm: func() { s.Must(s.Contacts.DeleteSegment(ctx, team, g.ID)) }},
+				fmt.Sprintf(`{"segment_id": %q}`, g.ID))}, harm: func() { s.Must(s.Contacts.Segments.Delete(ctx, team, g.ID)) }},
 			{name: "a topic that is deleted", steps: []string{mail("a", in)},
 				harm: func() { s.Must(s.Contacts.DeleteTopic(ctx, team, in)) }},
 			{name: "a rule with it", steps: []string{asks("a",

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
@@ -60,7 +61,7 @@ func TestDraftOfWhatWasDeleted(t *testing.T) {
 		draft.TopicID, draft.SegmentID = "", s.newSegment(acme)
 		ofSegment := s.draft(draft)
 		s.Must(s.Contacts.DeleteTopic(ctx, acme, topic.ID))
-		s.Must(s.Contacts.DeleteSegment(ctx, acme, draft.SegmentID))
+		s.Must(s.Contacts.Segments.Delete(ctx, acme, draft.SegmentID))
 		none, other := "", s.segment
 		for _, c := range []struct {
 			id, field string
@@ -102,7 +103,7 @@ func TestSendDoesNotWaitForFilters(t *testing.T) {
 	each(t, func(t *testing.T, s *sender) {
 		ctx, acme := t.Context(), s.Acme.TeamID
 		s.readers(1)
-		segment, err := s.Contacts.CreateSegment(ctx, acme, contacts.NewSegment{Name: "nobody",
+		segment, err := s.Contacts.Segments.Create(ctx, acme, segments.Definition{Name: "nobody",
 			Filter: `{"type":"rule","field":"contact.email","operator":"contains","value":"nobody"}`})
 		s.Must(err)
 		news := s.news()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
@@ -64,7 +65,7 @@ func (s *sender) told() string {
 
 func (s *sender) newSegment(teamID string) string {
 	s.T.Helper()
-	segment, err := s.Contacts.CreateSegment(s.T.Context(), teamID, contacts.NewSegment{Name: "Readers"})
+	segment, err := s.Contacts.Segments.Create(s.T.Context(), teamID, segments.Definition{Name: "Readers"})
 	s.Must(err)
 	return segment.ID
 }

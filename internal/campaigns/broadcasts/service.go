@@ -133,7 +133,7 @@ func (s *Service) checkAudience(ctx context.Context, b *Broadcast) error {
 		return fault.New(fault.BadID, "segment_id", "The `segment_id` must be a valid UUID.")
 	}
 	b.SegmentID, b.TopicID = strings.ToLower(b.SegmentID), strings.ToLower(b.TopicID)
-	if _, err := s.p.Contacts.Segment(ctx, b.TeamID, b.SegmentID); fault.KindOf(err) == fault.NotFound {
+	if _, err := s.p.Contacts.Segments.Get(ctx, b.TeamID, b.SegmentID); fault.KindOf(err) == fault.NotFound {
 		return fault.Invalidf("segment_id", "The `segment_id` field names no segment of this team: it was "+
 			"deleted, or never created. Set it to a segment that there is.")
 	} else if err != nil {

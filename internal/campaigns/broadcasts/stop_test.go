@@ -180,7 +180,7 @@ func TestItStopsByItself(t *testing.T) {
 			reason: broadcasts.KeyDeleted, status: broadcasts.Paused,
 		},
 		"segment deleted": {
-			harm:   func(s *sender) { s.Must(s.Contacts.DeleteSegment(s.T.Context(), s.Acme.TeamID, s.segment)) },
+			harm:   func(s *sender) { s.Must(s.Contacts.Segments.Delete(s.T.Context(), s.Acme.TeamID, s.segment)) },
 			reason: broadcasts.SegmentDeleted, status: broadcasts.Failed,
 		},
 		"domain deleted": {

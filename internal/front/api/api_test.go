@@ -25,6 +25,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/imports"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 	"github.com/postrider/postrider/internal/front/api/wire"
@@ -249,7 +250,7 @@ func (f *fixture) quota(words []string) string {
 func (f *fixture) segment(addresses ...string) string {
 	f.T.Helper()
 	ctx := f.T.Context()
-	segment, err := f.Contacts.CreateSegment(ctx, f.Acme.TeamID, contacts.NewSegment{Name: "Readers"})
+	segment, err := f.Contacts.Segments.Create(ctx, f.Acme.TeamID, segments.Definition{Name: "Readers"})
 	f.Must(err)
 	for _, address := range addresses {
 		of, _, err := f.Contacts.Upsert(ctx, f.Acme.TeamID, address, contacts.Change{})

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
@@ -22,7 +23,7 @@ type audienceWire struct {
 }
 
 func (a *API) createAudience(ctx context.Context, c *wire.Call, in createAudienceIn) (segmentMade, error) {
-	g, err := a.Services.Contacts.CreateSegment(ctx, c.TeamID, contacts.NewSegment{Name: in.Name})
+	g, err := a.Services.Contacts.Segments.Create(ctx, c.TeamID, segments.Definition{Name: in.Name})
 	return segmentMade{"audience", g.ID, g.Name}, err
 }
 
@@ -31,7 +32,7 @@ func (a *API) getAudience(ctx context.Context, c *wire.Call, _ wire.None) (audie
 	if err != nil {
 		return audienceWire{}, err
 	}
-	g, err := a.Services.Contacts.Segment(ctx, c.TeamID, audienceID)
+	g, err := a.Services.Contacts.Segments.Get(ctx, c.TeamID, audienceID)
 	return audienceWire{"audience", segmentToItem(g)}, err
 }
 
@@ -44,7 +45,7 @@ func (a *API) createAudienceContact(ctx context.Context, c *wire.Call, in create
 	if err != nil {
 		return ref{}, err
 	}
-	if _, err := a.Services.Contacts.Segment(ctx, c.TeamID, audienceID); err != nil {
+	if _, err := a.Services.Contacts.Segments.Get(ctx, c.TeamID, audienceID); err != nil {
 		return ref{}, err // in a body the same is a mistake of the body
 	}
 	in.AudienceID = audienceID

@@ -12,6 +12,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
@@ -213,7 +214,7 @@ type contactGone struct {
 
 func (a *API) createContact(ctx context.Context, c *wire.Call, in createContactIn) (ref, error) {
 	if in.AudienceID != "" {
-		if _, err := a.Services.Contacts.Segment(ctx, c.TeamID, in.AudienceID); fault.KindOf(err) == fault.NotFound {
+		if _, err := a.Services.Contacts.Segments.Get(ctx, c.TeamID, in.AudienceID); fault.KindOf(err) == fault.NotFound {
 			return ref{}, fault.Invalidf("audience_id", "The `audience_id` field names no segment of this team.")
 		}
 	}
@@ -284,7 +285,7 @@ func (a *API) listContactSegments(ctx context.Context, c *wire.Call, _ wire.None
 		return wire.List[SegmentItem]{}, err
 	}
 	all, more, err := a.Services.Contacts.SegmentsOf(ctx, c.TeamID, c.Param("contact"), p)
-	return wire.ListOf(all, more, func(m contacts.Membership) SegmentItem {
+	return wire.ListOf(all, more, func(m segments.Membership) SegmentItem {
 		return SegmentItem{m.ID, m.Name, wire.DBTime(m.Since)}
 	}), err
 }

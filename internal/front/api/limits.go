@@ -2,6 +2,7 @@ package api
 
 import (
 	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 	"github.com/postrider/postrider/internal/campaigns/customevents"
 	"github.com/postrider/postrider/internal/sending/emails"
@@ -34,7 +35,7 @@ func (maxEventTypes) Max() int        { return 100 }
 func (maxVariables) Max() int         { return 100 }
 func (maxTemplateVariables) Max() int { return templates.MaxVariables }
 func (maxProperties) Max() int        { return contacts.MaxProperties }
-func (maxSegments) Max() int          { return contacts.MaxSegments }
+func (maxSegments) Max() int          { return segments.Max }
 func (maxTopics) Max() int            { return contacts.MaxTopics }
 func (maxVariants) Max() int          { return broadcasts.MaxVariants }
 func (maxTestRecipients) Max() int    { return broadcasts.MaxTrial }

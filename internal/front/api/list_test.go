@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/outbound/requestlog"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -23,7 +23,7 @@ import (
 // crowd enters n contacts, who are in a segment, and returns its id and theirs, newest first.
 func (f *fixture) crowd(t testing.TB, n int) (segmentID string, ids []string) {
 	t.Helper()
-	g, err := f.Services.Contacts.CreateSegment(t.Context(), f.Acme.TeamID, contacts.NewSegment{Name: "All"})
+	g, err := f.Services.Contacts.Segments.Create(t.Context(), f.Acme.TeamID, segments.Definition{Name: "All"})
 	f.Must(err)
 	addresses := make([]string, n)
 	for i := range n {
@@ -176,7 +176,7 @@ func TestLongListThatFails(t *testing.T) {
 		f := newFixture(t, d, Options{})
 		segment, _ := f.crowd(t, 2*wire.ListChunk+1)
 		w, cut := f.get(t, http.MethodGet, "/segments/"+segment+"/contacts", func(int) {
-			f.Must(f.Services.Contacts.DeleteSegment(t.Context(), f.Acme.TeamID, segment))
+			f.Must(f.Services.Contacts.Segments.Delete(t.Context(), f.Acme.TeamID, segment))
 		})
 		if w.Code != 200 || !cut || json.Unmarshal(w.Body.Bytes(), new(any)) == nil {
 			t.Errorf("%d, cut %v", w.Code, cut)

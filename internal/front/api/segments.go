@@ -5,7 +5,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 )
@@ -41,7 +41,7 @@ type SegmentItem struct {
 	CreatedAt wire.DBTime `json:"created_at"`
 }
 
-func segmentToItem(g contacts.Segment) SegmentItem {
+func segmentToItem(g segments.Segment) SegmentItem {
 	return SegmentItem{g.ID, g.Name, wire.DBTime(g.CreatedAt)}
 }
 
@@ -54,8 +54,8 @@ type segmentWire struct {
 }
 
 func (a *API) createSegment(ctx context.Context, c *wire.Call, in createSegmentIn) (segmentMade, error) {
-	g, err := a.Services.Contacts.CreateSegment(ctx, c.TeamID,
-		contacts.NewSegment{Name: in.Name, Filter: filterOf(in.Filter)})
+	g, err := a.Services.Contacts.Segments.Create(ctx, c.TeamID,
+		segments.Definition{Name: in.Name, Filter: filterOf(in.Filter)})
 	return segmentMade{"segment", g.ID, g.Name}, err
 }
 
@@ -64,7 +64,7 @@ func (a *API) listSegments(ctx context.Context, c *wire.Call, _ wire.None) (wire
 	if err != nil {
 		return wire.List[SegmentItem]{}, err
 	}
-	all, more, err := a.Services.Contacts.Segments(ctx, c.TeamID, p)
+	all, more, err := a.Services.Contacts.Segments.List(ctx, c.TeamID, p)
 	return wire.ListOf(all, more, segmentToItem), err
 }
 
@@ -73,7 +73,7 @@ func (a *API) getSegment(ctx context.Context, c *wire.Call, _ wire.None) (segmen
 	if err != nil {
 		return segmentWire{}, err
 	}
-	g, err := a.Services.Contacts.Segment(ctx, c.TeamID, id)
+	g, err := a.Services.Contacts.Segments.Get(ctx, c.TeamID, id)
 	if err != nil {
 		return segmentWire{}, err
 	}
@@ -96,8 +96,8 @@ func (a *API) updateSegment(ctx context.Context, c *wire.Call, in updateSegmentI
 	if err != nil {
 		return ref{}, err
 	}
-	g, err := a.Services.Contacts.UpdateSegment(ctx, c.TeamID, id,
-		contacts.SegmentChange{Name: in.Name, Filter: filterOf(in.Filter)})
+	g, err := a.Services.Contacts.Segments.Update(ctx, c.TeamID, id,
+		segments.Change{Name: in.Name, Filter: filterOf(in.Filter)})
 	return ref{"segment", g.ID}, err
 }
 
@@ -112,7 +112,7 @@ func (a *API) goneSegment(ctx context.Context, c *wire.Call, object string) (gon
 	if err != nil {
 		return gone{}, err
 	}
-	err = a.Services.Contacts.DeleteSegment(ctx, c.TeamID, id)
+	err = a.Services.Contacts.Segments.Delete(ctx, c.TeamID, id)
 	if fault.KindOf(err) == fault.NotFound {
 		err = nil
 	}

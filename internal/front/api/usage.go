@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/front/api/wire"
 )
 
@@ -94,7 +94,7 @@ func (a *API) usage(ctx context.Context, c *wire.Call, _ wire.None) (usageWire, 
 	if err != nil {
 		return out, err
 	}
-	out.Contacts.Used, out.Segments = audience.Contacts, usageOf{audience.Segments, new(contacts.MaxSegments)}
+	out.Contacts.Used, out.Segments = audience.Contacts, usageOf{audience.Segments, new(segments.Max)}
 	if limit := a.TeamRateLimit(&c.Actor); limit > 0 {
 		out.RateLimit.Limit = &limit
 	}

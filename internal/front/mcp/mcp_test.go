@@ -15,7 +15,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/page"
@@ -251,7 +251,7 @@ func TestEachTool(t *testing.T) {
 		a.do("verify_domain", with{"domain_id": domain}, nil)
 		contact := create("create_contact", with{"email": "jo@example.net", "first_name": "Jo", "last_name": nil})
 		a.do("update_contact", with{"contact": "jo@example.net", "first_name": nil, "last_name": "Doe"}, nil)
-		segment, err := f.Contacts.CreateSegment(t.Context(), f.Acme.TeamID, contacts.NewSegment{Name: "All"})
+		segment, err := f.Contacts.Segments.Create(t.Context(), f.Acme.TeamID, segments.Definition{Name: "All"})
 		f.Must(err)
 		broadcast := create("create_broadcast", with{"segment_id": segment.ID, "from": "a@acme.example",
 			"subject": "News", "text": "Hello"})

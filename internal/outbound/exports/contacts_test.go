@@ -12,6 +12,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
@@ -119,7 +120,7 @@ func TestExportOfContacts(t *testing.T) {
 		}
 		topic, err := c.CreateTopic(ctx, mine, contacts.NewTopic{Name: "a,\"b\"", Default: contacts.OptIn})
 		must(err)
-		segment, err := c.CreateSegment(ctx, mine, contacts.NewSegment{Name: "=News"})
+		segment, err := c.Segments.Create(ctx, mine, segments.Definition{Name: "=News"})
 		must(err)
 		want := [][]string{{"email", "first_name", "last_name", "unsubscribed", "Zed", "id", "plan"}}
 		for i, text := range hostile {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/node/testnode"
@@ -319,7 +320,7 @@ func TestDocument(t *testing.T) {
 		ctx, acme := t.Context(), f.Acme.TeamID
 		_, err := f.Contacts.CreateProperty(ctx, acme, contacts.NewProperty{Name: "plan", Type: scalar.String})
 		f.Must(err)
-		segment, err := f.Contacts.CreateSegment(ctx, acme, contacts.NewSegment{Name: "News"})
+		segment, err := f.Contacts.Segments.Create(ctx, acme, segments.Definition{Name: "News"})
 		f.Must(err)
 		topic, err := f.Contacts.CreateTopic(ctx, acme, contacts.NewTopic{Name: "Offers", Default: contacts.OptIn})
 		f.Must(err)

@@ -1,0 +1,192 @@
+// Package segments stores the segments of teams, and which contacts were added to them by hand.
+//
+// A segment is a named group of contacts. It either has a filter, which selects its contacts, or contacts are added to
+// it by hand; that is decided when it is created. This package stores filters as JSON and does not evaluate them:
+// package contacts checks them, finds the contacts of a segment and counts them. This package keeps those counts.
+//
+// Adding and removing a contact changes the contact and records an event, so package contacts does it, in a transaction
+// that calls [AddMember] or [RemoveMember].
+//
+// A deleted segment disappears at once. Its memberships and its count are deleted by [Service.Sweep]. A query for
+// memberships must therefore join the segments.
+package segments
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/audience/scalar"
+	"github.com/postrider/postrider/internal/audience/softdelete"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/page"
+)
+
+// Limits of segments (API reference section 13).
+const (
+	Max     = 1000 // segments of a team
+	maxName = 255  // characters of a segment's name
+)
+
+// Segment is a named group of contacts.
+type Segment struct {
+	ID        string
+	TeamID    string
+	Name      string
+	Filter    string // JSON; "" if contacts are added by hand
+	CreatedAt time.Time
+}
+
+// AllContacts returns a pseudo segment for all contacts of a team. Its id is the team's.
+func AllContacts(teamID string) Segment { return Segment{ID: teamID, TeamID: teamID} }
+
+// IsAllContacts reports whether g is the result of [AllContacts].
+func (g *Segment) IsAllContacts() bool { return g.ID == g.TeamID }
+
+// Service creates, reads, changes and deletes segments.
+type Service struct {
+	d           *db.DB
+	checkFilter func(ctx context.Context, teamID, filter string) (stored string, err error)
+}
+
+// New returns a service. checkFilter checks a filter of a team and returns the JSON to store. It returns an Invalid
+// fault for a filter that is not valid.
+func New(d *db.DB, checkFilter func(ctx context.Context, teamID, filter string) (stored string, err error)) *Service {
+	return &Service{d: d, checkFilter: checkFilter}
+}
+
+// Definition describes a segment to create.
+type Definition struct {
+	Name   string
+	Filter string // JSON; "" if contacts are to be added by hand
+}
+
+// Create creates a segment. It returns an Invalid fault if the team has [Max] segments.
+func (s *Service) Create(ctx context.Context, teamID string, n Definition) (Segment, error) {
+	g := Segment{TeamID: teamID, Name: n.Name}
+	if err := checkName(n.Name); err != nil {
+		return g, err
+	}
+	if n.Filter != "" {
+		var err error
+		if g.Filter, err = s.checkFilter(ctx, teamID, n.Filter); err != nil {
+			return g, err
+		}
+	}
+	err := s.d.Update(ctx, func(tx *db.Tx) error {
+		// Two transactions at once must not both count the segments before either inserts its own.
+		if err := tx.Serialize(ctx, "segments of "+teamID); err != nil {
+			return err
+		}
+		count, err := countSegments(ctx, tx.Reader, teamID)
+		if err != nil {
+			return err
+		}
+		if count >= Max {
+			return fault.Invalidf("", "A team has at most %d segments. Delete one that is not needed.", Max)
+		}
+		g.ID, g.CreatedAt = id.At(tx.Now()), tx.Now()
+		insertSegment(ctx, tx, &g)
+		audit.Target(ctx, g.ID)
+		return nil
+	})
+	return g, err
+}
+
+// Get returns a segment, or a NotFound fault.
+func (s *Service) Get(ctx context.Context, teamID, segmentID string) (Segment, error) {
+	return ByID(ctx, s.d.Reader, teamID, segmentID)
+}
+
+// List returns a page of a team's segments, newest first.
+func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Segment, bool, error) {
+	return listSegments(ctx, s.d.Reader, teamID, p)
+}
+
+// Total returns how many segments a team has.
+func (s *Service) Total(ctx context.Context, teamID string) (int, error) {
+	return countSegments(ctx, s.d.Reader, teamID)
+}
+
+// Change says what to change in a segment.
+type Change struct {
+	Name   *string // nil keeps the name
+	Filter string  // JSON; "" keeps the filter
+}
+
+// Update changes a segment. A filter for a segment to which contacts are added by hand is an Invalid fault. A new filter
+// discards the segment's last count.
+func (s *Service) Update(ctx context.Context, teamID, segmentID string, c Change) (g Segment, err error) {
+	if c.Name != nil {
+		if err := checkName(*c.Name); err != nil {
+			return g, err
+		}
+	}
+	if g, err = s.Get(ctx, teamID, segmentID); err != nil {
+		return g, err
+	}
+	stored := ""
+	if c.Filter != "" {
+		if g.Filter == "" {
+			return g, fault.Invalidf("filter", "Contacts are added to this segment by hand. Create another with the filter.")
+		}
+		if stored, err = s.checkFilter(ctx, teamID, c.Filter); err != nil {
+			return g, err
+		}
+	}
+	err = s.d.Update(ctx, func(tx *db.Tx) error {
+		if g, err = lockSegment(ctx, tx, teamID, segmentID); err != nil {
+			return err
+		}
+		if c.Name != nil {
+			g.Name = *c.Name
+		}
+		if stored != "" && stored != g.Filter {
+			g.Filter = stored
+			deleteCount(ctx, tx, teamID, g.ID)
+		}
+		updateSegment(ctx, tx, &g)
+		return nil
+	})
+	return g, err
+}
+
+func checkName(name string) error {
+	if strings.TrimSpace(name) == "" {
+		return fault.MissingField("name")
+	}
+	return scalar.CheckLine("name", name, maxName)
+}
+
+// table describes how segments are deleted.
+var table = softdelete.Table{Name: "segments", NotFound: notFound, Children: []softdelete.Child{
+	{Table: "contact_segments", Column: "segment_id", Order: "contact_id"},
+	{Table: "segment_counts", Column: "segment_id", Order: "counted_at"}}}
+
+// Delete deletes a segment. Its contacts stay.
+func (s *Service) Delete(ctx context.Context, teamID, segmentID string) error {
+	return s.d.Update(ctx, func(tx *db.Tx) error {
+		return softdelete.Mark(ctx, tx, table, teamID, strings.ToLower(segmentID))
+	})
+}
+
+// Sweep removes the rows of deleted segments, with their memberships and counts. It is called periodically.
+func (s *Service) Sweep(ctx context.Context) error { return softdelete.Sweep(ctx, s.d, table) }
+
+// EraseTeam deletes the segments of a team and their counts. The team's contacts, with their memberships, must have been
+// deleted before.
+func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
+	for _, erase := range []func(ctx context.Context, tx *db.Tx, teamID string) (int64, error){eraseSegments, eraseCounts} {
+		if err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return erase(ctx, tx, teamID) }); err != nil {
+			return fmt.Errorf("erase the segments of team %s: %w", teamID, err)
+		}
+	}
+	return nil
+}
+
+// notFound returns the message that clients expect (API reference section 4.3).
+func notFound() error { return fault.NotFoundf("Audience not found") }

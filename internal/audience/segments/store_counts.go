@@ -1,0 +1,54 @@
+package segments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/internal/platform/db"
+)
+
+// Count is how many contacts a segment had when it was counted. The zero Count means that it was not counted yet.
+type Count struct {
+	Contacts int
+	At       time.Time
+}
+
+// LastCount returns the last count of a segment that was saved.
+func LastCount(ctx context.Context, r db.Reader, teamID, segmentID string) (c Count, err error) {
+	var at int64
+	err = r.QueryRow(ctx, `SELECT contacts, counted_at FROM segment_counts WHERE segment_id = $1 AND team_id = $2`,
+		segmentID, teamID).Scan(&c.Contacts, &at)
+	if errors.Is(err, db.ErrNoRows) {
+		return c, nil
+	}
+	if err != nil {
+		return c, fmt.Errorf("read the count of a segment: %w", err)
+	}
+	c.At = db.Time(at)
+	return c, nil
+}
+
+// SaveCount saves the count of a segment or, for [AllContacts], of a team. It saves nothing if g was deleted or its filter
+// was changed while its contacts were counted.
+func SaveCount(ctx context.Context, tx *db.Tx, g Segment, c Count) {
+	from, args := `segments g WHERE g.id = $1 AND g.team_id = $2 AND g.deleted_at = 0 AND g.filter = $5`,
+		[]any{g.ID, g.TeamID, c.Contacts, c.At.UnixMicro(), g.Filter}
+	if g.IsAllContacts() {
+		from, args = `teams g WHERE g.id = $1 AND g.id = $2`, args[:4]
+	}
+	tx.Queue(ctx, `INSERT INTO segment_counts (segment_id, team_id, contacts, counted_at)
+		SELECT $1, $2, CAST($3 AS BIGINT), CAST($4 AS BIGINT) FROM `+from+`
+		ON CONFLICT (segment_id) DO UPDATE SET contacts = excluded.contacts, counted_at = excluded.counted_at`, args...)
+}
+
+// deleteCount deletes the last count of a segment, so that it is counted again.
+func deleteCount(ctx context.Context, tx *db.Tx, teamID, segmentID string) {
+	tx.Queue(ctx, `DELETE FROM segment_counts WHERE segment_id = $1 AND team_id = $2`, segmentID, teamID)
+}
+
+func eraseCounts(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM segment_counts WHERE team_id = $1 AND segment_id <= (SELECT MAX(segment_id) FROM
+			(SELECT segment_id FROM segment_counts WHERE team_id = $1 ORDER BY segment_id LIMIT $2) x)`, teamID, eraseRows)
+}

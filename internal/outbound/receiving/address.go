@@ -17,8 +17,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
-// place is the destination of a recipient: a team, or the handling of reports.
-type place struct {
+// target is the destination of a recipient: a team, or the handling of reports.
+type target struct {
 	address  string
 	teamID   string
 	domainID string
@@ -27,10 +27,10 @@ type place struct {
 	feedback bool                 // it is an address for complaints
 }
 
-// distinct removes repeated recipients. A return path is the same at all hosts.
-func distinct(to []place) (all []place) {
+// distinctTargets removes repeated recipients. A return path is the same at all hosts.
+func distinctTargets(to []target) (all []target) {
 	for _, p := range to {
-		if !slices.ContainsFunc(all, func(o place) bool {
+		if !slices.ContainsFunc(all, func(o target) bool {
 			return o.address == p.address || o.report != nil && p.report != nil && o.local == p.local
 		}) {
 			all = append(all, p)
@@ -66,33 +66,33 @@ var (
 	unknown      = smtpserver.Refuse(550, "5.1.1", "No such mailbox here")
 )
 
-// find returns the place of an address. The error is a *smtpserver.Refusal if there is none.
-func (s *Service) find(ctx context.Context, to string) (place, error) {
+// findTarget returns the place of an address. The error is a *smtpserver.Refusal if there is none.
+func (s *Service) findTarget(ctx context.Context, to string) (target, error) {
 	local, host, err := split(to)
 	if err != nil {
-		return place{}, err
+		return target{}, err
 	}
-	p := place{address: local + "@" + host}
+	p := target{address: local + "@" + host}
 	if host == "" {
 		p.address = local
 	}
 	own := host == "" || slices.Contains(s.c.Hosts, host)
 	if slices.ContainsFunc(s.c.Feedback, func(f string) bool { return strings.EqualFold(f, p.address) }) {
 		p.feedback = true
-		return s.operators(ctx, p)
+		return s.operatorTarget(ctx, p)
 	}
 	// The signature proves that we made the address, at whatever host.
 	if id, ok := tokens.ParseReturnPath(s.p.Keys, local); ok {
-		return s.returned(ctx, p, id, local)
+		return s.returnPathTarget(ctx, p, id, local)
 	}
 	if own {
 		if name := strings.ToLower(local); name == "postmaster" || name == "abuse" {
-			return s.operators(ctx, p)
+			return s.operatorTarget(ctx, p)
 		}
 		return p, unknown
 	}
 	if label, below, _ := strings.Cut(host, "."); s.c.ManagedDomain != "" && below == s.c.ManagedDomain {
-		return s.managed(ctx, p, label)
+		return s.managedTarget(ctx, p, label)
 	}
 	r, err := s.p.Domains.Receiver(ctx, host)
 	switch {
@@ -129,39 +129,39 @@ func split(to string) (local, host string, err error) {
 	return local, host, nil
 }
 
-func (s *Service) returned(ctx context.Context, p place, emailID, local string) (place, error) {
+func (s *Service) returnPathTarget(ctx context.Context, p target, emailID, local string) (target, error) {
 	e, err := s.p.Emails.BounceTarget(ctx, emailID)
 	if err != nil {
-		return p, missing(err)
+		return p, refuseMissing(err)
 	}
 	p.report, p.local = &e, strings.ToLower(local)
 	return p, nil
 }
 
-func (s *Service) managed(ctx context.Context, p place, label string) (place, error) {
+func (s *Service) managedTarget(ctx context.Context, p target, label string) (target, error) {
 	teamID, ok := teamOfLabel(label)
 	if !ok {
 		return p, unknown
 	}
 	if _, err := s.p.Teams.Get(ctx, teamID); err != nil {
-		return p, missing(err)
+		return p, refuseMissing(err)
 	}
 	p.teamID = teamID
 	return p, nil
 }
 
-// operators sets the place to the team that gets the operator's mail: the configured one, or else the oldest.
-func (s *Service) operators(ctx context.Context, p place) (place, error) {
+// operatorTarget sets the place to the team that gets the operator's mail: the configured one, or else the oldest.
+func (s *Service) operatorTarget(ctx context.Context, p target) (target, error) {
 	team, err := s.p.Teams.Operator(ctx, s.c.OperatorTeam)
 	if err != nil {
-		return p, missing(err)
+		return p, refuseMissing(err)
 	}
 	p.teamID = team.ID
 	return p, nil
 }
 
-// missing turns a NotFound fault into the refusal unknown; other errors are returned unchanged.
-func missing(err error) error {
+// refuseMissing turns a NotFound fault into the refusal unknown; other errors are returned unchanged.
+func refuseMissing(err error) error {
 	if fault.KindOf(err) == fault.NotFound {
 		return unknown
 	}

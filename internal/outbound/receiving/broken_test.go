@@ -36,7 +36,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 		var e receiving.Email
 		var c smtpserver.Session
 		one := func() {
-			f.give(t, files, "a@in.acme.example")
+			f.deliver(t, files, "a@in.acme.example")
 			e = f.list(t, team)[0]
 		}
 		one()
@@ -182,7 +182,7 @@ func TestFailedDeletionsKeepTheMessage(t *testing.T) {
 		var e receiving.Email
 		kept := 0
 		trace.EachBroken(t, func() {
-			f.give(t, large, "a@in.acme.example")
+			f.deliver(t, large, "a@in.acme.example")
 			e = f.list(t, team)[0]
 		}, func() error { return f.Delete(ctx, team, e.ID) }, func(err error) {
 			for _, left := range f.list(t, team) {
@@ -197,7 +197,7 @@ func TestFailedDeletionsKeepTheMessage(t *testing.T) {
 		if kept < 2 {
 			t.Errorf("%d deletions have failed", kept)
 		}
-		f.give(t, large, "a@in.acme.example")
+		f.deliver(t, large, "a@in.acme.example")
 		e = f.list(t, team)[0]
 		link, _ := f.FileURL(team, e.ID, "none", time.Now())
 		if _, err := f.OpenFile(ctx, link[strings.LastIndexByte(link, '/')+1:]); fault.KindOf(err) != fault.NotFound {

@@ -23,7 +23,7 @@ import (
 func TestTextsOfStrangers(t *testing.T) {
 	for in, want := range map[string]string{"a!b": "a!b", "a b": "a?b", "a\r\nb": "a??b", "a\x7fb": "a?b", "(a)": "?a?",
 		"<a>": "?a?", "~": "~", "é": "é"} {
-		if got := oneWord(in); got != want {
+		if got := headerSafe(in); got != want {
 			t.Errorf("%q has become %q", in, got)
 		}
 	}
@@ -75,11 +75,11 @@ func TestLabelsOfTeams(t *testing.T) {
 // Recipients that were named before are left out, and a return path counts once however its host is written.
 func TestDistinct(t *testing.T) {
 	r := &emails.BounceTarget{}
-	all := []place{{address: "a"}, {address: "b"}, {address: "a"}, {address: "r@one", report: r, local: "r"},
+	all := []target{{address: "a"}, {address: "b"}, {address: "a"}, {address: "r@one", report: r, local: "r"},
 		{address: "r@two", report: r, local: "r"},
 		{address: "s@one", report: r, local: "s"}, {address: "c", local: "r"}}
 	got := ""
-	for _, p := range distinct(all) {
+	for _, p := range distinctTargets(all) {
 		got += p.address + " "
 	}
 	if got != "a b r@one s@one c " {
@@ -144,7 +144,7 @@ func TestBoundsOfRows(t *testing.T) {
 
 // A conversation has so many recipients of a message, and takes another after a reset.
 func TestRecipientsOfAMessage(t *testing.T) {
-	c := &session{s: &Service{}, to: make([]place, recipientsMax)}
+	c := &session{s: &Service{}, to: make([]target, recipientsMax)}
 	if r, ok := c.Rcpt(t.Context(), "a@one.example").(*smtpserver.Refusal); !ok || r.Code != 452 {
 		t.Errorf("one too many: %v", r)
 	}
@@ -167,7 +167,7 @@ func TestHopsAtTheirEdge(t *testing.T) {
 	for n, circle := range map[int]bool{0: false, hopsMax: false, hopsMax + 1: true} {
 		p := &mailparse.Parsed{Header: append(slices.Repeat([]message.Field{{Name: "RECEIVED"}}, n),
 			message.Field{Name: "Subject"})}
-		err := s.judge(t.Context(), &incoming{parsed: p, to: []place{{report: &emails.BounceTarget{}}}})
+		err := s.judge(t.Context(), &incoming{parsed: p, to: []target{{report: &emails.BounceTarget{}}}})
 		if r, ok := err.(*smtpserver.Refusal); ok != circle || ok && r.Code != 554 {
 			t.Errorf("%d hosts: %v", n, err)
 		}
@@ -230,7 +230,7 @@ func TestProofsOfReports(t *testing.T) {
 	}
 	field := message.Field{Name: "RETURN-path", Value: "<" + proof(29) + "@one.example>"}
 	other := message.Field{Name: "X-Other", Value: proof(28)}
-	got := quoted([]byte(many.String()), &report.Report{Original: []message.Field{other, field, field},
+	got := quotedProofs([]byte(many.String()), &report.Report{Original: []message.Field{other, field, field},
 		MailFrom: proof(27)})
 	if len(got) != 7 || got[0] != proof(29) || got[1] != proof(27) || got[2] != proof(0) || got[6] != proof(4) {
 		// ten places, each twice
@@ -240,7 +240,7 @@ func TestProofsOfReports(t *testing.T) {
 	for i := range fields {
 		fields[i] = message.Field{Name: tokens.FeedbackField, Value: proof(i)}
 	}
-	if got := quoted(nil, &report.Report{Original: fields}); len(got) != 20 {
+	if got := quotedProofs(nil, &report.Report{Original: fields}); len(got) != 20 {
 		t.Errorf("of 30 fields %d are looked at", len(got))
 	}
 

@@ -24,7 +24,7 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 					found.Add("received emails from it, deleted", 1)
 					continue
 				}
-				gone, err := s.remove(ctx, teamID, []stored{e}, true)
+				gone, err := s.remove(ctx, teamID, []storedEmail{e}, true)
 				if err != nil {
 					return err
 				}
@@ -44,13 +44,13 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 }
 
 // receivedFrom returns a team's received emails between two ids that come from an address.
-func receivedFrom(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string) ([]stored, error) {
+func receivedFrom(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string) ([]storedEmail, error) {
 	rows, err := r.Query(ctx, `SELECT id, blob_key, sender, origin FROM received_emails WHERE team_id = $1 AND id > $2 AND
 		id <= $3 AND (LOWER(sender) LIKE $4 ESCAPE '\' OR LOWER(origin) LIKE $4 ESCAPE '\') ORDER BY id`, teamID, after, upTo,
 		a.Pattern())
-	var from []stored
+	var from []storedEmail
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var e stored
+		var e storedEmail
 		var sender, origin string
 		if err = r.Scan(&e.id, &e.blobKey, &sender, &origin); err == nil && (a.Is(sender) || a.In(origin)) {
 			from = append(from, e)

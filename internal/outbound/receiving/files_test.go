@@ -18,7 +18,7 @@ func TestPagesOfAttachments(t *testing.T) {
 		for _, n := range names {
 			text += "--b\nContent-Disposition: attachment; filename=" + n + "\n\nx\n"
 		}
-		f.give(t, text+"--b--\n", "a@in.acme.example")
+		f.deliver(t, text+"--b--\n", "a@in.acme.example")
 		e := f.list(t, f.Acme.TeamID)[0]
 		if len(e.Files) != len(names) {
 			t.Fatalf("%d files", len(e.Files))
@@ -53,7 +53,7 @@ func TestPagesOfAttachments(t *testing.T) {
 // An email whose content is gone is an error, and not an email without content.
 func TestContentIsGone(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
-		f.give(t, "Subject: Hello\n\nHello.\n", "a@in.acme.example")
+		f.deliver(t, "Subject: Hello\n\nHello.\n", "a@in.acme.example")
 		e := f.list(t, f.Acme.TeamID)[0]
 		if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `DELETE FROM received_raws WHERE email_id = $1`, e.ID)

@@ -93,8 +93,8 @@ func answer(err error) string {
 	return "250"
 }
 
-// give hands over a message that must be taken, and returns its id. Line ends may be LF alone.
-func (f *fixture) give(t testing.TB, raw string, to ...string) string {
+// deliver hands over a message that must be taken, and returns its id. Line ends may be LF alone.
+func (f *fixture) deliver(t testing.TB, raw string, to ...string) string {
 	t.Helper()
 	c, err := f.begin(t, f.Service, "jo@sender.example", to...)
 	if err != nil {

@@ -28,7 +28,7 @@ func (s *Service) judge(ctx context.Context, m *incoming) error {
 	if hops(m.parsed) > hopsMax {
 		return smtpserver.Refuse(554, "5.4.6", "The message has passed through too many hosts: it goes in a circle")
 	}
-	if !slices.ContainsFunc(m.to, func(p place) bool { return p.report == nil }) {
+	if !slices.ContainsFunc(m.to, func(p target) bool { return p.report == nil }) {
 		return nil
 	}
 	if s.p.Auth != nil {
@@ -42,7 +42,7 @@ func (s *Service) judge(ctx context.Context, m *incoming) error {
 	if s.p.Milter == nil {
 		return nil
 	}
-	return s.consult(ctx, m)
+	return s.runContentFilter(ctx, m)
 }
 
 func hops(p *mailparse.Parsed) (n int) {
@@ -54,9 +54,9 @@ func hops(p *mailparse.Parsed) (n int) {
 	return n
 }
 
-// consult applies the verdict of the content filter. Recipients that the filter refuses are dropped silently: after the
+// runContentFilter applies the verdict of the content filter. Recipients that the filter refuses are dropped silently: after the
 // data, the client cannot be notified about single recipients. If the filter fails, the verdict is the configured one.
-func (s *Service) consult(ctx context.Context, m *incoming) error {
+func (s *Service) runContentFilter(ctx context.Context, m *incoming) error {
 	asked := milter.Message{ID: m.id, Client: m.client, Hello: m.origin.Hello, MailFrom: m.origin.MailFrom,
 		Raw:  bytes.NewReader(m.body()),
 		Size: int64(len(m.body()))}
@@ -80,7 +80,7 @@ func (s *Service) consult(ctx context.Context, m *incoming) error {
 		m.to = nil
 		return nil
 	}
-	m.to = slices.DeleteFunc(slices.Clone(m.to), func(p place) bool { return slices.Contains(v.Refused, p.address) })
+	m.to = slices.DeleteFunc(slices.Clone(m.to), func(p target) bool { return slices.Contains(v.Refused, p.address) })
 	m.spam = &Spam{Action: "accept", Quarantine: db.Text(v.Quarantine, 1000), Fields: map[string][]string{}}
 	if v.Quarantine != "" {
 		m.spam.Action = "quarantine"

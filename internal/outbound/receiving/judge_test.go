@@ -36,7 +36,7 @@ func TestAuthenticationIsKept(t *testing.T) {
 	p := f.parts
 	p.Auth = asked
 	f.Service = receiving.New(config(), p)
-	f.give(t, "Subject: x\n\nx\n", "a@in.acme.example")
+	f.deliver(t, "Subject: x\n\nx\n", "a@in.acme.example")
 	e := f.list(t, f.Acme.TeamID)[0]
 	if e.Authentication == nil || e.Authentication.SPF.Result != "fail" || e.Authentication.DKIM[0].Result != "pass" ||
 		e.Authentication.Policy != "none" {
@@ -46,7 +46,7 @@ func TestAuthenticationIsKept(t *testing.T) {
 		(*asked.asked)[0].MailFrom != "jo@sender.example" {
 		t.Errorf("asked about %+v", *asked.asked)
 	}
-	f.give(t, "Subject: x\n\nx\n", f.returnTo(f.send("ann@gone.example"), "gone.example"))
+	f.deliver(t, "Subject: x\n\nx\n", f.returnTo(f.send("ann@gone.example"), "gone.example"))
 	if len(*asked.asked) != 1 {
 		t.Error("a report is judged by where it comes from")
 	}

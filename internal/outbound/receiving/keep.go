@@ -55,7 +55,7 @@ func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error)
 		if err := s.count(ctx, tx, rows); err != nil {
 			return err
 		}
-		for _, e := range reported(outcomes) {
+		for _, e := range reportedEmails(outcomes) {
 			before, err := emails.LockReportHistory(ctx, tx, e.TeamID, e.ID, addressesIn(outcomes, e.ID))
 			if err != nil {
 				return err
@@ -94,7 +94,7 @@ func (s *Service) count(ctx context.Context, tx *db.Tx, rows []Email) error {
 
 // drafts returns the received emails that a message becomes, one for each team, without their ids. An email that begins
 // a conversation has no thread yet.
-func (s *Service) drafts(ctx context.Context, m *incoming, to []place) ([]Email, error) {
+func (s *Service) drafts(ctx context.Context, m *incoming, to []target) ([]Email, error) {
 	var all []Email
 	var teamIDs []string
 	for _, p := range to {

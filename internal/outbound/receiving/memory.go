@@ -16,10 +16,10 @@ var errNoMemory = errors.New("too many large messages are in memory")
 // patience, with the cause of ctx if that ends first, or with the error of the blob store. Callers must convert these
 // errors: to SMTP replies when receiving, and to faults when reading (see unread).
 func (s *Service) load(ctx context.Context, key string, size int64, owner string, patience time.Duration) (
-	[]byte, *reserved, error) {
+	[]byte, *reservation, error) {
 	wait, cancel := context.WithTimeoutCause(ctx, patience, errNoMemory)
 	defer cancel()
-	m := &reserved{s: s, owner: owner, octets: min(size*memoryFactor, s.c.Memory)}
+	m := &reservation{s: s, owner: owner, octets: min(size*memoryFactor, s.c.Memory)}
 	if err := s.memory.Acquire(wait, owner, m.octets); err != nil {
 		return nil, nil, fmt.Errorf("wait for memory for raw message %s: %w", key, err)
 	}
@@ -36,26 +36,26 @@ func (s *Service) load(ctx context.Context, key string, size int64, owner string
 	return raw, m, nil
 }
 
-// reserved is memory that was acquired. A nil *reserved holds none.
-type reserved struct {
+// reservation is memory that was acquired. A nil *reserved holds none.
+type reservation struct {
 	s      *Service
 	owner  string
 	octets int64
 }
 
 // shrink releases what exceeds n octets.
-func (m *reserved) shrink(n int64) {
+func (m *reservation) shrink(n int64) {
 	if m != nil && n < m.octets {
 		m.s.memory.Release(m.owner, m.octets-n)
 		m.octets = n
 	}
 }
 
-// held is content that occupies memory until it is closed.
-type held struct {
+// downloadBody is content that occupies memory until it is closed.
+type downloadBody struct {
 	io.Reader
-	memory *reserved
+	memory *reservation
 }
 
 // Close releases the memory.
-func (h held) Close() error { h.memory.shrink(0); return nil }
+func (h downloadBody) Close() error { h.memory.shrink(0); return nil }

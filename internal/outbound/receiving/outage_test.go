@@ -92,7 +92,7 @@ func TestReportWithoutDatabase(t *testing.T) {
 func TestVerbsWithoutDatabase(t *testing.T) {
 	d := dbtest.SQLite(t)
 	f := newFixture(t, d)
-	f.give(t, "Subject: Files\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\n"+
+	f.deliver(t, "Subject: Files\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\n"+
 		"Content-Disposition: attachment; filename=a\n\nx\n--b--\n", "a@in.acme.example")
 	e := f.list(t, f.Acme.TeamID)[0]
 	file, _ := f.FileURL(e.TeamID, e.ID, e.Files[0].ID, time.Now())

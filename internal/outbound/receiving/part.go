@@ -11,7 +11,7 @@ import (
 // after the last.
 func (s *Service) BatchFrom(ctx context.Context, teamID string, a erasure.Address, after string) (some []Email,
 	next string, err error) {
-	found, next, err := listedFrom(ctx, s.p.DB.Reader, teamID, a, after)
+	found, next, err := listBatchFrom(ctx, s.p.DB.Reader, teamID, a, after)
 	for _, e := range found {
 		if a.Is(e.From) || a.In(e.Origin.MailFrom) {
 			some = append(some, e)

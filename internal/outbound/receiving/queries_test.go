@@ -137,12 +137,12 @@ func TestLongThreads(t *testing.T) {
 		for i := range 200 {
 			refs += fmt.Sprintf(" <%d@gone.example>", i)
 		}
-		f.give(t, "Message-ID: <a@x.example>\n"+refs+"\n\nx\n", "a@in.acme.example")
-		f.give(t, "Message-ID: <b@x.example>\n\nx\n", "a@in.acme.example")
+		f.deliver(t, "Message-ID: <a@x.example>\n"+refs+"\n\nx\n", "a@in.acme.example")
+		f.deliver(t, "Message-ID: <b@x.example>\n\nx\n", "a@in.acme.example")
 		for range 3 {
-			f.give(t, "Message-ID: <a@x.example>\nIn-Reply-To: <b@x.example>\n\nx\n", "a@in.acme.example")
+			f.deliver(t, "Message-ID: <a@x.example>\nIn-Reply-To: <b@x.example>\n\nx\n", "a@in.acme.example")
 		}
-		f.give(t, "Message-ID: <c@x.example>\nIn-Reply-To: <a@x.example>\n\nx\n", "a@in.acme.example")
+		f.deliver(t, "Message-ID: <c@x.example>\nIn-Reply-To: <a@x.example>\n\nx\n", "a@in.acme.example")
 		all := f.list(t, f.Acme.TeamID)
 		b := all[len(all)-2].ID
 		for i, want := range []string{sent, b, b, b, b, sent} {
@@ -158,7 +158,7 @@ func TestRepeatedReturnPath(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		email := f.send("ann@gone.example")
 		at := f.returnTo(email, "gone.example")
-		f.give(t, dsn("failed", "5.1.1", "ann@gone.example", "550 5.1.1 unknown"), at, strings.ToUpper(at), at)
+		f.deliver(t, dsn("failed", "5.1.1", "ann@gone.example", "550 5.1.1 unknown"), at, strings.ToUpper(at), at)
 		if got := f.types(); !slices.Equal(got, []events.Type{events.SuppressionAdded, events.EmailBounced}) {
 			t.Errorf("events %v", got)
 		}

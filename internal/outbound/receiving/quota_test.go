@@ -35,9 +35,9 @@ func TestTwoTeamsWithQuotas(t *testing.T) {
 			return err
 		}
 		rows.Close()
-		wait.Go(func() { f.give(t, "Subject: one\n\nx\n", two, one) })
+		wait.Go(func() { f.deliver(t, "Subject: one\n\nx\n", two, one) })
 		waiting(1)
-		wait.Go(func() { f.give(t, "Subject: two\n\nx\n", one, two) })
+		wait.Go(func() { f.deliver(t, "Subject: two\n\nx\n", one, two) })
 		waiting(2)
 		return rows.Err()
 	})

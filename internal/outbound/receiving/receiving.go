@@ -165,7 +165,7 @@ type Content struct {
 	Header  []message.Field
 	Defects []string
 
-	memory *reserved
+	memory *reservation
 }
 
 // Close releases the content's memory.

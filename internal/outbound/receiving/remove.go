@@ -51,7 +51,7 @@ func (s *Service) Delete(ctx context.Context, teamID, emailID string) error {
 	if err != nil {
 		return err
 	}
-	gone, err := s.remove(ctx, teamID, []stored{{e.ID, e.blobKey}}, true)
+	gone, err := s.remove(ctx, teamID, []storedEmail{{e.ID, e.blobKey}}, true)
 	if err != nil {
 		return fmt.Errorf("delete received email %s: %w", emailID, err)
 	}
@@ -65,7 +65,7 @@ func (s *Service) Delete(ctx context.Context, teamID, emailID string) error {
 // remove deletes emails of a team in one transaction, and then their blobs, except those that another team's email
 // uses. Blobs that an interruption leaves are deleted by the sweep. With countersStay, emails whose events are not
 // counted yet are kept. It returns the ids of the deleted emails.
-func (s *Service) remove(ctx context.Context, teamID string, some []stored, countersStay bool) (gone []string,
+func (s *Service) remove(ctx context.Context, teamID string, some []storedEmail, countersStay bool) (gone []string,
 	err error) {
 	var keys []string
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {

@@ -23,10 +23,10 @@ func TestRemoveReceived(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID
 		large := strings.Repeat("Hello.\n", 20_000)
-		first := f.give(t, fmt.Sprintf(plain, 1, ""), "a@in.acme.example")
-		shared := f.give(t, fmt.Sprintf(plain, 2, "In-Reply-To: <1@x.example>\n")+large, "a@in.acme.example",
+		first := f.deliver(t, fmt.Sprintf(plain, 1, ""), "a@in.acme.example")
+		shared := f.deliver(t, fmt.Sprintf(plain, 2, "In-Reply-To: <1@x.example>\n")+large, "a@in.acme.example",
 			"a@other.example")
-		own := f.give(t, fmt.Sprintf(plain, 3, "")+large, "a@in.acme.example")
+		own := f.deliver(t, fmt.Sprintf(plain, 3, "")+large, "a@in.acme.example")
 		raw, _ := f.RawURL(team, first, time.Now())
 		link, err := f.Share(ctx, team, first, "")
 		if err != nil {
@@ -66,7 +66,7 @@ func TestRemoveReceived(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The conversation goes on in what is left of it.
-		reply := f.give(t, fmt.Sprintf(plain, 4, "In-Reply-To: <2@x.example>\nReferences: <1@x.example> <2@x.example>\n"),
+		reply := f.deliver(t, fmt.Sprintf(plain, 4, "In-Reply-To: <2@x.example>\nReferences: <1@x.example> <2@x.example>\n"),
 			"a@in.acme.example")
 		all, _, err := f.List(ctx, team, first, page.Page{})
 		if err != nil || len(all) != 2 || all[0].ID != reply || all[1].ID != shared {
@@ -116,7 +116,7 @@ func TestBatchesOfReceived(t *testing.T) {
 		var statements []int
 		for _, left := range []int{10, 30} {
 			for f.Count(`SELECT COUNT(*) FROM received_emails`) < 100+left {
-				f.give(t, fmt.Sprintf(plain, 1, ""), "a@in.acme.example")
+				f.deliver(t, fmt.Sprintf(plain, 1, ""), "a@in.acme.example")
 			}
 			trace.Take()
 			next, err := f.RemoveBefore(t.Context(), f.Acme.TeamID, later(), "")

@@ -23,8 +23,8 @@ type outcome struct {
 	data    any
 }
 
-// reported returns the emails of the outcomes, each once.
-func reported(all []outcome) (list []*emails.BounceTarget) {
+// reportedEmails returns the emails of the outcomes, each once.
+func reportedEmails(all []outcome) (list []*emails.BounceTarget) {
 	for _, o := range all {
 		if !slices.ContainsFunc(list, func(e *emails.BounceTarget) bool { return e.ID == o.email.ID }) {
 			list = append(list, o.email)
@@ -46,8 +46,8 @@ func addressesIn(all []outcome, emailID string) (list []string) {
 // outcomes returns what a message reports, if it came to a return path or an address for complaints. rest are the
 // places at which it is a received email; a message to an address for complaints that reports nothing is one of the
 // operator's.
-func (s *Service) outcomes(ctx context.Context, m *incoming) (all []outcome, rest []place, err error) {
-	rest = slices.DeleteFunc(slices.Clone(m.to), func(p place) bool { return p.report != nil || p.feedback })
+func (s *Service) outcomes(ctx context.Context, m *incoming) (all []outcome, rest []target, err error) {
+	rest = slices.DeleteFunc(slices.Clone(m.to), func(p target) bool { return p.report != nil || p.feedback })
 	if len(rest) == len(m.to) {
 		return nil, rest, nil
 	}
@@ -56,7 +56,7 @@ func (s *Service) outcomes(ctx context.Context, m *incoming) (all []outcome, res
 		var found []outcome
 		switch {
 		case p.report != nil:
-			near := s.destined(p)
+			near := s.recipientsAt(p)
 			r := s.readReport(m, func() report.Report { return read().About(near) })
 			if found = s.atReturnPath(m, p, near, &r); len(found) == 0 {
 				s.p.Log.Info("nothing to record from a message to a return path", "id", m.id, "email_id", p.report.ID, "kind",
@@ -84,13 +84,13 @@ func (s *Service) outcomes(ctx context.Context, m *incoming) (all []outcome, res
 
 // readReport parses a message as a report. If parsing panics, it is not a report.
 func (s *Service) readReport(m *incoming, read func() report.Report) (r report.Report) {
-	s.guard(m.id, func() { r = read() })
+	s.catchPanic(m.id, func() { r = read() })
 	return r
 }
 
 // atReturnPath returns the outcomes in a message to an email's return path. They concern only the recipients at the
 // destination that the return path was made for: its sender has seen only what was sent there.
-func (s *Service) atReturnPath(m *incoming, p place, near []string, r *report.Report) (all []outcome) {
+func (s *Service) atReturnPath(m *incoming, p target, near []string, r *report.Report) (all []outcome) {
 	switch r.Kind {
 	case report.Complaint:
 		return complaint(p.report, near, r)
@@ -140,8 +140,8 @@ func (s *Service) atReturnPath(m *incoming, p place, near []string, r *report.Re
 	return all
 }
 
-// destined returns the recipients at the destination that the return path was made for.
-func (s *Service) destined(p place) (near []string) {
+// recipientsAt returns the recipients at the destination that the return path was made for.
+func (s *Service) recipientsAt(p target) (near []string) {
 	for _, to := range p.report.To {
 		if tokens.ReturnPath(s.p.Keys, p.report.ID, to.Domain) == p.local {
 			near = append(near, to.Address)
@@ -199,8 +199,8 @@ func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report)
 	if r.Kind != report.Complaint {
 		return nil, nil
 	}
-	for _, text := range quoted(m.body(), r) {
-		e, near, err := s.proved(ctx, text)
+	for _, text := range quotedProofs(m.body(), r) {
+		e, near, err := s.matchProof(ctx, text)
 		if err != nil || e != nil {
 			return complaint(e, near, r), err
 		}
@@ -211,7 +211,7 @@ func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report)
 	}
 	e, err := s.p.Emails.BounceTarget(ctx, emailID)
 	switch {
-	case err != nil && missing(err) != unknown:
+	case err != nil && refuseMissing(err) != unknown:
 		return nil, err
 	case err != nil:
 		return nil, nil
@@ -223,9 +223,9 @@ func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report)
 	return complaint(&e, all, r), nil
 }
 
-// proved returns the email that a return path or a feedback token was made for, and the recipients at its destination.
+// matchProof returns the email that a return path or a feedback token was made for, and the recipients at its destination.
 // The email is nil if the text is neither.
-func (s *Service) proved(ctx context.Context, text string) (e *emails.BounceTarget, near []string, err error) {
+func (s *Service) matchProof(ctx context.Context, text string) (e *emails.BounceTarget, near []string, err error) {
 	made := tokens.ReturnPath
 	emailID, ok := tokens.ParseReturnPath(s.p.Keys, text)
 	if !ok {
@@ -237,7 +237,7 @@ func (s *Service) proved(ctx context.Context, text string) (e *emails.BounceTarg
 	}
 	found, err := s.p.Emails.BounceTarget(ctx, emailID)
 	if err != nil {
-		if missing(err) == unknown {
+		if refuseMissing(err) == unknown {
 			err = nil
 		}
 		return nil, nil, err
@@ -268,9 +268,9 @@ func (s *Service) fromProvider(m *incoming) bool {
 // proof matches the local part of a return path or a feedback token in a text, in any case: 42 characters of base32.
 var proof = regexp.MustCompile(`(?i)\b[bf]-[a-z2-7]{42}\b`)
 
-// quoted returns the texts that may be return paths or feedback tokens, in lower case: from the header of the message
+// quotedProofs returns the texts that may be return paths or feedback tokens, in lower case: from the header of the message
 // that a report is about, and from the beginning of the report. Verifying their signatures is left to the caller.
-func quoted(raw []byte, r *report.Report) (all []string) {
+func quotedProofs(raw []byte, r *report.Report) (all []string) {
 	const enough, beginning = 10, 1 << 20
 	add := func(text []byte) {
 		for _, at := range proof.FindAllIndex(text, enough) {

@@ -76,7 +76,7 @@ func TestBounces(t *testing.T) {
 				"away.\n", "gone.example", nil},
 			{"nothing", "", "gone.example", nil},
 		} {
-			f.give(t, c.raw, f.returnTo(id, c.at))
+			f.deliver(t, c.raw, f.returnTo(id, c.at))
 			if got := f.types(); !slices.Equal(got, c.want) {
 				t.Errorf("%s: events %v, want %v", c.name, got, c.want)
 			}
@@ -108,8 +108,8 @@ func TestReportsNameTheContact(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		contactID, id := f.SendToContact("ann@gone.example")
 		f.seen.Take()
-		f.give(t, dsn("failed", "5.1.1", "ann@gone.example", "550 5.1.1 unknown"), f.returnTo(id, "gone.example"))
-		f.give(t, arf("abuse", "", f.sent(id, "gone.example", "Return-Path")), fbl)
+		f.deliver(t, dsn("failed", "5.1.1", "ann@gone.example", "550 5.1.1 unknown"), f.returnTo(id, "gone.example"))
+		f.deliver(t, arf("abuse", "", f.sent(id, "gone.example", "Return-Path")), fbl)
 		found := 0
 		for _, e := range f.seen.Take() {
 			if e.Type == events.EmailBounced || e.Type == events.EmailComplained {
@@ -132,7 +132,7 @@ func TestLargeReport(t *testing.T) {
 		raw := strings.Replace(dsn("failed", "5.1.1", "ann@gone.example", "550 5.1.1 unknown"), "Subject: Hi\n",
 			"Subject: Hi\nX: "+
 				strings.Repeat("x\n y", 50_000)+"\n", 1)
-		f.give(t, raw, f.returnTo(id, "gone.example"))
+		f.deliver(t, raw, f.returnTo(id, "gone.example"))
 		if got := f.types(); !slices.Contains(got, events.EmailBounced) {
 			t.Errorf("events %v", got)
 		}
@@ -216,7 +216,7 @@ func TestComplaints(t *testing.T) {
 				[]events.Type{events.EmailReceived}, ""},
 			{"a letter", "Subject: Welcome to the loop\n\nHello.\n", fbl, []events.Type{events.EmailReceived}, ""},
 		} {
-			f.give(t, c.raw, c.to)
+			f.deliver(t, c.raw, c.to)
 			got := f.seen.Take()
 			if types := typesOf(got); !slices.Equal(types, c.want) {
 				t.Errorf("%s: events %v, want %v", c.name, types, c.want)
@@ -266,7 +266,7 @@ func TestForgedReports(t *testing.T) {
 				}
 				continue
 			}
-			f.give(t, c.raw, c.to)
+			f.deliver(t, c.raw, c.to)
 			if got := f.types(); !slices.Equal(got, c.want) {
 				t.Errorf("%s: events %v, want %v", name, got, c.want)
 			}

@@ -61,7 +61,7 @@ func (s *Service) Get(ctx context.Context, teamID, emailID, format string) (Emai
 // content returns what is shown of a message. id is for the log.
 func (s *Service) content(id string, p *mailparse.Parsed, format string) Content {
 	c := Content{Header: p.Header, Defects: p.Defects}
-	if !s.guard(id, func() { c.HTML, c.Text = texts(p, format) }) {
+	if !s.catchPanic(id, func() { c.HTML, c.Text = texts(p, format) }) {
 		c.Defects = append(c.Defects, unreadable)
 	}
 	return c
@@ -82,18 +82,18 @@ func texts(p *mailparse.Parsed, format string) (html, text *string) {
 }
 
 // raw reads the whole raw message of an email. The caller releases its memory.
-func (s *Service) raw(ctx context.Context, e *Email) (raw []byte, memory *reserved, err error) {
+func (s *Service) raw(ctx context.Context, e *Email) (raw []byte, memory *reservation, err error) {
 	if e.blobKey == "" {
 		raw, err = rawInRow(ctx, s.p.DB.Reader, e.TeamID, e.ID)
 	} else {
 		raw, memory, err = s.load(ctx, e.blobKey, e.Size, "team "+e.TeamID, s.c.ReadWait)
 	}
-	return raw, memory, s.unread(ctx, e, err)
+	return raw, memory, s.readError(ctx, e, err)
 }
 
-// unread converts an error of reading a raw message: to a fault of kind Unavailable where trying again may help. If the
+// readError converts an error of reading a raw message: to a fault of kind Unavailable where trying again may help. If the
 // message is missing and so is the email, it was deleted with its team; if the email is there, the message is lost.
-func (s *Service) unread(ctx context.Context, e *Email, err error) error {
+func (s *Service) readError(ctx context.Context, e *Email, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -196,7 +196,7 @@ func (s *Service) OpenFile(ctx context.Context, token string) (Download, error) 
 	f := e.Files[i]
 	content := files[i].Content
 	memory.shrink(e.Size) // The content is at most that large, or part of the message; the client may be slow.
-	return Download{f.Filename, f.ContentType, int64(len(content)), held{bytes.NewReader(content), memory}}, nil
+	return Download{f.Filename, f.ContentType, int64(len(content)), downloadBody{bytes.NewReader(content), memory}}, nil
 }
 
 // OpenRaw opens the raw message that a token of RawURL names.
@@ -212,11 +212,11 @@ func (s *Service) OpenRaw(ctx context.Context, token string) (Download, error) {
 	d := Download{e.ID + ".eml", "message/rfc822", e.Size, nil}
 	if e.blobKey != "" {
 		d.Body, err = s.p.Blobs.Get(ctx, e.blobKey)
-		return d, s.unread(ctx, &e, err)
+		return d, s.readError(ctx, &e, err)
 	}
 	raw, err := rawInRow(ctx, s.p.DB.Reader, e.TeamID, e.ID)
 	d.Body = io.NopCloser(bytes.NewReader(raw))
-	return d, s.unread(ctx, &e, err)
+	return d, s.readError(ctx, &e, err)
 }
 
 func (s *Service) verify(ctx context.Context, purpose, token string, n int) ([]string, error) {

@@ -33,7 +33,7 @@ type session struct {
 	peer   smtpserver.Peer
 	origin Origin
 	size   int64 // declared
-	to     []place
+	to     []target
 }
 
 // Auth refuses authentication: nobody needs it to send mail to our domains.
@@ -53,7 +53,7 @@ func (c *session) Rcpt(ctx context.Context, to string) error {
 	if len(c.to) >= recipientsMax {
 		return smtpserver.Refuse(452, "4.5.3", "Too many recipients; send the rest in another message")
 	}
-	p, err := c.s.find(ctx, to)
+	p, err := c.s.findTarget(ctx, to)
 	if err != nil {
 		return err
 	}
@@ -70,11 +70,11 @@ func (c *session) Close() {}
 // Data accepts the message and returns the id of its first email, so that it can be found from the client's logs. The
 // message is durable if there is no error.
 func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
-	m := &incoming{id: id.New(), origin: c.origin, client: c.peer.Addr, network: c.peer.Network(), to: distinct(c.to),
+	m := &incoming{id: id.New(), origin: c.origin, client: c.peer.Addr, network: c.peer.Network(), to: distinctTargets(c.to),
 		declared: c.size,
 		at:       time.Now()}
 	m.trace = c.s.trace(m)
-	err := c.s.take(ctx, m, r)
+	err := c.s.accept(ctx, m, r)
 	if err == nil {
 		return append(m.emailIDs, m.id)[0], nil
 	}
@@ -96,10 +96,10 @@ func (s *Service) trace(m *incoming) string {
 		protocol = "ESMTPS"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Return-Path: <%s>\r\nReceived: from %s ([%s])\r\n\tby %s with %s id %s", oneWord(m.origin.MailFrom),
-		oneWord(m.origin.Hello), m.origin.Addr, s.c.Hostname, protocol, m.id)
+	fmt.Fprintf(&b, "Return-Path: <%s>\r\nReceived: from %s ([%s])\r\n\tby %s with %s id %s", headerSafe(m.origin.MailFrom),
+		headerSafe(m.origin.Hello), m.origin.Addr, s.c.Hostname, protocol, m.id)
 	if len(m.to) == 1 { // Several would show one recipient to another.
-		fmt.Fprintf(&b, "\r\n\tfor <%s>", oneWord(m.to[0].address))
+		fmt.Fprintf(&b, "\r\n\tfor <%s>", headerSafe(m.to[0].address))
 	}
 	fmt.Fprintf(&b, ";\r\n\t%s\r\n", m.at.UTC().Format("Mon, 02 Jan 2006 15:04:05 -0700"))
 	return b.String()

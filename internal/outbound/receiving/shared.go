@@ -91,7 +91,7 @@ func (v *Shared) WriteHTML(w io.Writer) (err error) {
 	if v.HTML == nil {
 		return nil
 	}
-	if !v.s.guard(v.ID, func() { err = writeWithImages(w, *v.HTML, v.files) }) {
+	if !v.s.catchPanic(v.ID, func() { err = writeWithImages(w, *v.HTML, v.files) }) {
 		return errors.New("the inline images of a received email could not be read")
 	}
 	return err

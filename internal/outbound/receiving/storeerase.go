@@ -11,15 +11,15 @@ const (
 	lastID       = "g" // sorts after all ids
 )
 
-// stored is the location of a received email.
-type stored struct{ id, blobKey string }
+// storedEmail is the location of a received email.
+type storedEmail struct{ id, blobKey string }
 
 // storedBetween returns some of a team's received emails between two ids, oldest first.
-func storedBetween(ctx context.Context, r db.Reader, teamID, after, before string) ([]stored, error) {
+func storedBetween(ctx context.Context, r db.Reader, teamID, after, before string) ([]storedEmail, error) {
 	rows, err := r.Query(ctx, `SELECT id, blob_key FROM received_emails WHERE team_id = $1 AND id > $2 AND id < $3 ORDER
 		BY id LIMIT $4`,
 		teamID, after, before, removeEmails)
-	return db.Collect(rows, err, func(r db.Row) (e stored, err error) {
+	return db.Collect(rows, err, func(r db.Row) (e storedEmail, err error) {
 		err = r.Scan(&e.id, &e.blobKey)
 		return e, err
 	})

@@ -8,14 +8,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-const partRows = 2000 // that one part looks at
+const batchRows = 2000 // that one part looks at
 
-// listedFrom returns a part of a team's received emails with those that may come from an address.
-func listedFrom(ctx context.Context, r db.Reader, teamID string, a erasure.Address, after string) ([]Email, string,
+// listBatchFrom returns a part of a team's received emails with those that may come from an address.
+func listBatchFrom(ctx context.Context, r db.Reader, teamID string, a erasure.Address, after string) ([]Email, string,
 	error) {
 	all := page.Select{Text: `SELECT ` + columns + ` FROM received_emails WHERE team_id = $1`, ID: "id",
 		Args: []any{teamID}}
 	from := page.Select{Text: all.Text + ` AND (LOWER(sender) LIKE $2 ESCAPE '\' OR LOWER(origin) LIKE $2 ESCAPE '\')`,
 		ID: "id", Args: []any{teamID, a.Pattern()}}
-	return page.Part(ctx, r, all, from, after, partRows, scanEmail, func(e Email) string { return e.ID })
+	return page.Part(ctx, r, all, from, after, batchRows, scanEmail, func(e Email) string { return e.ID })
 }

@@ -24,14 +24,14 @@ type incoming struct {
 	origin   Origin
 	client   netip.AddrPort
 	network  netip.Addr // the client's
-	to       []place
+	to       []target
 	declared int64 // size that the client declared; 0 if it declared none
 	at       time.Time
 	trace    string // fields that are prepended
 
 	raw     []byte // the whole message, trace first
 	blobKey string // where raw is stored too, if it is large
-	memory  *reserved
+	memory  *reservation
 
 	parsed *mailparse.Parsed
 	auth   *authres.Results
@@ -41,15 +41,15 @@ type incoming struct {
 // body returns the message as the client sent it.
 func (m *incoming) body() []byte { return m.raw[len(m.trace):] }
 
-// take reads a message, judges it, and stores the result.
-func (s *Service) take(ctx context.Context, m *incoming, r io.Reader) error {
+// accept reads a message, judges it, and stores the result.
+func (s *Service) accept(ctx context.Context, m *incoming, r io.Reader) error {
 	defer func() { m.memory.shrink(0) }()
 	if err := s.read(ctx, m, r); err != nil {
 		return err
 	}
 	m.parsed = s.parse(m.id, m.body())
 	if err := s.judge(ctx, m); err != nil {
-		s.drop(ctx, m.blobKey)
+		s.deleteBlob(ctx, m.blobKey)
 		return err
 	}
 	kept, err := s.store(ctx, m)
@@ -57,7 +57,7 @@ func (s *Service) take(ctx context.Context, m *incoming, r io.Reader) error {
 		return err // The commit may have succeeded, so the blob stays; the sweep deletes it if not.
 	}
 	if !kept {
-		s.drop(ctx, m.blobKey)
+		s.deleteBlob(ctx, m.blobKey)
 	}
 	s.p.Log.Info("received", "id", m.id, "emails", m.emailIDs, "from", m.origin.MailFrom, "client", m.origin.Addr,
 		"recipients", len(m.to),
@@ -89,7 +89,7 @@ func (s *Service) read(ctx context.Context, m *incoming, r io.Reader) error {
 	}
 	m.blobKey, m.raw = key, nil
 	if m.raw, m.memory, err = s.load(ctx, key, total, "network "+m.network.String(), s.c.TakeWait); err != nil {
-		s.drop(ctx, key)
+		s.deleteBlob(ctx, key)
 		m.blobKey = ""
 	}
 	if errors.Is(err, errNoMemory) {
@@ -98,8 +98,8 @@ func (s *Service) read(ctx context.Context, m *incoming, r io.Reader) error {
 	return err
 }
 
-// drop deletes a blob that no row refers to, if there is one. If that fails, the sweep will do it.
-func (s *Service) drop(ctx context.Context, key string) {
+// deleteBlob deletes a blob that no row refers to, if there is one. If that fails, the sweep will do it.
+func (s *Service) deleteBlob(ctx context.Context, key string) {
 	if key == "" {
 		return
 	}
@@ -113,7 +113,7 @@ const unreadable = "The message could not be read."
 
 // parse parses a message. If that panics, the message is stored all the same, with nothing known about it.
 func (s *Service) parse(id string, raw []byte) (p *mailparse.Parsed) {
-	if !s.guard(id, func() { p = mailparse.Parse(raw) }) {
+	if !s.catchPanic(id, func() { p = mailparse.Parse(raw) }) {
 		p = &mailparse.Parsed{Defects: []string{unreadable}}
 	}
 	return p
@@ -129,8 +129,8 @@ func (s *Service) parseStored(id string, raw []byte) *mailparse.Parsed {
 	return p
 }
 
-// guard calls read, which parses the message of that id, and reports whether it returned. It logs a panic.
-func (s *Service) guard(id string, read func()) (ok bool) {
+// catchPanic calls read, which parses the message of that id, and reports whether it returned. It logs a panic.
+func (s *Service) catchPanic(id string, read func()) (ok bool) {
 	defer func() {
 		if v := recover(); v != nil {
 			s.p.Log.Error("reading a message failed", "id", id, "panic", v, slog.String("stack", string(debug.Stack())))
@@ -142,8 +142,8 @@ func (s *Service) guard(id string, read func()) (ok bool) {
 
 func tlsName(version uint16) string { return tls.VersionName(version) }
 
-// oneWord returns an untrusted text as it may be used in a header field.
-func oneWord(text string) string {
+// headerSafe returns an untrusted text as it may be used in a header field.
+func headerSafe(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r <= ' ' || r == 0x7f || r == '(' || r == ')' || r == '<' || r == '>' {
 			return '?'

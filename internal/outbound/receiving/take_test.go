@@ -114,7 +114,7 @@ func TestOneMessageToManyTeams(t *testing.T) {
 			raw := "From: Jo <jo@sender.example>\nTo: list@elsewhere.example\nSubject: All\nMessage-ID: <" +
 				strings.Repeat("x", size%7+1) +
 				"@sender.example>\n\n" + strings.Repeat("Hello.\n", size/7)
-			f.give(t, raw, "a@in.acme.example", "b@other.example", "c@in.acme.example", "a@in.acme.example",
+			f.deliver(t, raw, "a@in.acme.example", "b@other.example", "c@in.acme.example", "a@in.acme.example",
 				"postmaster@mx.postrider.test")
 			acme, other := f.list(t, f.Acme.TeamID)[0], f.list(t, f.Other.TeamID)[0]
 			if !slices.Equal(acme.ReceivedFor, []string{"a@in.acme.example", "c@in.acme.example",
@@ -179,7 +179,7 @@ func TestAttachments(t *testing.T) {
 				b.WriteString(text + "\n")
 			}
 			b.WriteString("--b--\n")
-			f.give(t, b.String(), "a@in.acme.example")
+			f.deliver(t, b.String(), "a@in.acme.example")
 			e := f.list(t, f.Acme.TeamID)[0]
 			if len(e.Files) != 2 {
 				t.Fatalf("%d files", len(e.Files))
@@ -215,12 +215,12 @@ func TestThreads(t *testing.T) {
 		head := func(id, refs string) string {
 			return "Message-ID: <" + id + "@x.example>\n" + refs + "Subject: x\n\nx\n"
 		}
-		f.give(t, head("1", "In-Reply-To: <"+sent+"@acme.example>\nReferences: <"+sent+"@acme.example>\n"),
+		f.deliver(t, head("1", "In-Reply-To: <"+sent+"@acme.example>\nReferences: <"+sent+"@acme.example>\n"),
 			"a@in.acme.example")
-		f.give(t, head("2", "References: <"+sent+"@acme.example> <1@x.example>\n"), "a@in.acme.example")
-		f.give(t, head("3", ""), "a@in.acme.example")
-		f.give(t, head("4", "In-Reply-To: <3@x.example>\n"), "a@in.acme.example", "a@other.example")
-		f.give(t, head("5", "In-Reply-To: <unknown@x.example>\n"), "a@in.acme.example")
+		f.deliver(t, head("2", "References: <"+sent+"@acme.example> <1@x.example>\n"), "a@in.acme.example")
+		f.deliver(t, head("3", ""), "a@in.acme.example")
+		f.deliver(t, head("4", "In-Reply-To: <3@x.example>\n"), "a@in.acme.example", "a@other.example")
+		f.deliver(t, head("5", "In-Reply-To: <unknown@x.example>\n"), "a@in.acme.example")
 		all := f.list(t, f.Acme.TeamID)
 		want := []string{all[0].ID, all[2].ID, all[2].ID, sent, sent}
 		for i, e := range all {
@@ -260,11 +260,11 @@ func TestHostileMessages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f.give(t, string(raw), "a@in.acme.example")
+			f.deliver(t, string(raw), "a@in.acme.example")
 		}
 		many := "To: " + strings.Repeat("a@example.org, ", 20_000) + "b@example.org\nSubject: " +
 			strings.Repeat("x", 200_000) + "\x00\xff\n\n"
-		f.give(t, many, "a@in.acme.example")
+		f.deliver(t, many, "a@in.acme.example")
 		all := f.list(t, f.Acme.TeamID)
 		if len(all) != len(files)+1 {
 			t.Errorf("%d of %d are listed", len(all), len(files)+1)
@@ -302,7 +302,7 @@ func TestFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f.give(t, "Subject: before\n\n", "a@in.acme.example")
+	f.deliver(t, "Subject: before\n\n", "a@in.acme.example")
 	limit(0) // SQLite takes it for: no more pages than there are
 	for range 20 {
 		c, err := f.begin(t, f.Service, "", "a@in.acme.example")
@@ -316,7 +316,7 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	limit(1)
-	f.give(t, "Subject: after\n\n", "a@in.acme.example")
+	f.deliver(t, "Subject: after\n\n", "a@in.acme.example")
 	if all := f.list(t, f.Acme.TeamID); len(all) != 2 || all[0].Subject != "after" || all[1].Subject != "before" {
 		t.Errorf("%d emails", len(all))
 	}
@@ -436,7 +436,7 @@ func TestSlowDownloadsShareMemory(t *testing.T) {
 		s := receiving.New(c, f.parts)
 		file := "MIME-Version: 1.0\nContent-Type: application/octet-stream\nContent-Disposition: attachment; filename=a\n\n" +
 			strings.Repeat("x\n", 1<<20/3)
-		f.give(t, file, "a@in.acme.example", "b@other.example")
+		f.deliver(t, file, "a@in.acme.example", "b@other.example")
 		open := func(teamID string) (receiving.Download, error) {
 			e := f.list(t, teamID)[0]
 			link, _ := s.FileURL(teamID, e.ID, e.Files[0].ID, time.Now())

@@ -10,7 +10,7 @@ import (
 func TestTraceLength(t *testing.T) {
 	s := New(Config{Hostname: "mx.postrider.test"}, Parts{})
 	for _, said := range []string{"", "mail.example.org", ";", "a;\r\n\tb", "\r\n\r\n", "x;", strings.Repeat(";", 300)} {
-		for _, to := range [][]place{nil, {{address: "a@b.example"}}, {{address: said}},
+		for _, to := range [][]target{nil, {{address: "a@b.example"}}, {{address: said}},
 			{{address: "a@b.example"}, {address: "c@d.example"}}} {
 			m := &incoming{id: "0198c1a0", to: to, at: time.Unix(1772600000, 0),
 				origin: Origin{MailFrom: said, Hello: said, Addr: "192.0.2.1"}}

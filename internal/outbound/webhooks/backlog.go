@@ -23,7 +23,7 @@ import (
 const (
 	endpointMax         = 100_000
 	teamMax             = 500_000
-	measurePart         = 8 // the part of the bound that is entered between two measurements
+	measureFraction     = 8 // the part of the bound that is entered between two measurements
 	measureEvery        = 5 * time.Second
 	backlogKind         = "webhook.backlog"
 	notifyTeamEvery     = time.Hour      // between two notices to one team
@@ -31,14 +31,14 @@ const (
 	namedInNotice       = 10
 )
 
-// entered counts the jobs of each team since this node last requested a measurement.
-type entered struct {
+// entryCounter counts the jobs of each team since this node last requested a measurement.
+type entryCounter struct {
 	mu sync.Mutex
 	n  map[string]int
 }
 
 // add counts n jobs of a transaction when it commits, and reports whether step is reached and a measurement is due.
-func (c *entered) add(tx *db.Tx, teamID string, n, step int) bool {
+func (c *entryCounter) add(tx *db.Tx, teamID string, n, step int) bool {
 	c.mu.Lock()
 	due := c.n[teamID]+n >= step
 	c.mu.Unlock()
@@ -48,7 +48,7 @@ func (c *entered) add(tx *db.Tx, teamID string, n, step int) bool {
 		switch {
 		case due:
 			delete(c.n, teamID)
-		case c.n == nil || len(c.n) >= knownMax:
+		case c.n == nil || len(c.n) >= cacheMax:
 			c.n = map[string]int{teamID: n}
 		default:
 			c.n[teamID] += n
@@ -57,10 +57,10 @@ func (c *entered) add(tx *db.Tx, teamID string, n, step int) bool {
 	return due
 }
 
-// insert enters the jobs of an outbox, and a job that measures the backlog if that is due.
-func (s *Service) insert(ctx context.Context, tx *db.Tx, o *outbox) {
-	step := max(1, min(s.c.EndpointMax, s.c.TeamMax)/measurePart)
-	for team, n := range o.insert(ctx, tx, s.p.Queue) {
+// insertJobs enters the jobs of an outbox, and a job that measures the backlog if that is due.
+func (s *Service) insertJobs(ctx context.Context, tx *db.Tx, o *outbox) {
+	step := max(1, min(s.c.EndpointMax, s.c.TeamMax)/measureFraction)
+	for team, n := range o.insertJobs(ctx, tx, s.p.Queue) {
 		if s.recent.add(tx, team, n, step) {
 			s.p.Queue.Insert(ctx, tx, jobs.New{Kind: backlogKind, Lane: team, TeamID: team, Dedupe: team})
 		}
@@ -97,7 +97,7 @@ func (s *Service) measure(ctx context.Context, j jobs.Job) error {
 					e.FullSince = tx.Now()
 				}
 				markFull(ctx, tx, e)
-				s.known.changed(tx, j.TeamID)
+				s.endpoints.changed(tx, j.TeamID)
 			}
 			full = full || now[e.ID]
 		}
@@ -105,7 +105,7 @@ func (s *Service) measure(ctx context.Context, j jobs.Job) error {
 			s.p.Queue.Finish(ctx, tx, j)
 			return nil
 		}
-		if err := s.tellFull(ctx, tx, j.TeamID, all); err != nil {
+		if err := s.notifyFull(ctx, tx, j.TeamID, all); err != nil {
 			return err
 		}
 		s.p.Queue.Retry(ctx, tx, j, tx.Now().Add(measureEvery), "more waits than may")
@@ -139,8 +139,8 @@ func overfull(waiting map[string]int, was map[string]bool, endpointMax, teamMax 
 	return now
 }
 
-// tellFull notifies the team of its full endpoints: once a day about each, and at most once an hour.
-func (s *Service) tellFull(ctx context.Context, tx *db.Tx, teamID string, all []*Endpoint) error {
+// notifyFull notifies the team of its full endpoints: once a day about each, and at most once an hour.
+func (s *Service) notifyFull(ctx context.Context, tx *db.Tx, teamID string, all []*Endpoint) error {
 	var urls []string
 	due := false
 	for _, e := range all {
@@ -157,7 +157,7 @@ func (s *Service) tellFull(ctx context.Context, tx *db.Tx, teamID string, all []
 	}
 	for _, e := range all {
 		if !e.FullSince.IsZero() {
-			markFullTold(ctx, tx, e)
+			markFullNotified(ctx, tx, e)
 		}
 	}
 	more := ""

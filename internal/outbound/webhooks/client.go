@@ -26,7 +26,7 @@ var errCrowded = errors.New("the team has as many connections to the address of 
 // newClient returns the client for all attempts. It speaks HTTP/1.1: over HTTP/2, one dead connection would block all
 // messages of its endpoint.
 func newClient(guard *netguard.Guard, timeout time.Duration) *http.Client {
-	c := &connections{guard: guard, all: map[place]map[*connection]bool{}}
+	c := &connections{guard: guard, all: map[connKey]map[*connection]bool{}}
 	return &http.Client{
 		Timeout: timeout,
 		Transport: &http.Transport{
@@ -48,11 +48,11 @@ type connections struct {
 	guard *netguard.Guard
 
 	mu  sync.Mutex
-	all map[place]map[*connection]bool
+	all map[connKey]map[*connection]bool
 }
 
-// place is the team and the address that a connection counts for.
-type place struct {
+// connKey is the team and the address that a connection counts for.
+type connKey struct {
 	team string
 	to   netip.Addr
 }
@@ -61,7 +61,7 @@ type place struct {
 type connection struct {
 	net.Conn
 	c    *connections
-	at   place
+	key  connKey
 	used bool // whether a request has ever used it
 	uses int  // requests that use it: 0 when idle, and briefly 2 if the next one is quick
 }
@@ -96,8 +96,8 @@ func (c *connections) dial(ctx context.Context, network, address string) (net.Co
 	var mu sync.Mutex
 	var tried []*connection
 	conn, err := c.guard.DialAdmitted(ctx, network, address, func(to netip.AddrPort) error {
-		x := &connection{c: c, at: place{team, to.Addr().Unmap()}}
-		if !c.enter(x) {
+		x := &connection{c: c, key: connKey{team, to.Addr().Unmap()}}
+		if !c.acquire(x) {
 			return errCrowded
 		}
 		mu.Lock()
@@ -115,11 +115,11 @@ func (c *connections) dial(ctx context.Context, network, address string) (net.Co
 	defer mu.Unlock()
 	var made *connection
 	for _, x := range tried {
-		if made == nil && err == nil && x.at.to == there {
+		if made == nil && err == nil && x.key.to == there {
 			made = x
 			continue
 		}
-		c.leave(x)
+		c.release(x)
 	}
 	switch {
 	case err != nil:
@@ -132,10 +132,10 @@ func (c *connections) dial(ctx context.Context, network, address string) (net.Co
 	return made, nil
 }
 
-// enter counts a connection before it is opened. If the team has too many, it closes an idle one.
-func (c *connections) enter(x *connection) bool {
+// acquire counts a connection before it is opened. If the team has too many, it closes an idle one.
+func (c *connections) acquire(x *connection) bool {
 	c.mu.Lock()
-	here := c.all[x.at]
+	here := c.all[x.key]
 	var idle *connection
 	if len(here) >= perAddress {
 		for other := range here {
@@ -152,7 +152,7 @@ func (c *connections) enter(x *connection) bool {
 	}
 	if here == nil {
 		here = map[*connection]bool{}
-		c.all[x.at] = here
+		c.all[x.key] = here
 	}
 	here[x] = true
 	c.mu.Unlock()
@@ -162,12 +162,12 @@ func (c *connections) enter(x *connection) bool {
 	return true
 }
 
-func (c *connections) leave(x *connection) {
+func (c *connections) release(x *connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	here := c.all[x.at]
+	here := c.all[x.key]
 	if delete(here, x); len(here) == 0 {
-		delete(c.all, x.at)
+		delete(c.all, x.key)
 	}
 }
 
@@ -180,6 +180,6 @@ func (x *connection) use(n int) {
 
 // Close closes the connection and stops counting it.
 func (x *connection) Close() error {
-	defer x.c.leave(x)
+	defer x.c.release(x)
 	return x.Conn.Close()
 }

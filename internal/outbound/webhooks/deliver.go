@@ -19,7 +19,7 @@ import (
 const (
 	perEndpoint = 32              // attempts at one endpoint at once
 	lease       = 5 * time.Minute // of a job
-	handTime    = 2 * time.Minute // after which a job with more messages returns its worker
+	handleTime  = 2 * time.Minute // after which a job with more messages returns its worker
 	holdTime    = 200 * time.Millisecond
 )
 
@@ -56,7 +56,7 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 		return s.replayOne(ctx, j, id)
 	}
 	endpoint := laneEndpoint(j.Lane)
-	e, err := s.known.one(ctx, j.TeamID, endpoint)
+	e, err := s.endpoints.endpoint(ctx, j.TeamID, endpoint)
 	if err != nil {
 		return err
 	}
@@ -70,12 +70,12 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	case len(open) == 0:
 		return s.p.Queue.End(ctx, j)
 	case held >= 0:
-		return s.hold(ctx, j, held)
+		return s.waitForEarlier(ctx, j, held)
 	}
 	started := time.Now()
 	for i := range open {
 		last := i == len(open)-1
-		if time.Since(started) > handTime {
+		if time.Since(started) > handleTime {
 			return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 				s.p.Queue.Retry(ctx, tx, j, tx.Now(), "more to do")
 				return nil
@@ -89,9 +89,9 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	return nil
 }
 
-// hold reschedules a job while an earlier message of its chain is not settled: until that message's next try, or
+// waitForEarlier reschedules a job while an earlier message of its chain is not settled: until that message's next try, or
 // briefly if it is being tried now.
-func (s *Service) hold(ctx context.Context, j jobs.Job, next int64) error {
+func (s *Service) waitForEarlier(ctx context.Context, j jobs.Job, next int64) error {
 	return s.p.DB.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
 		at := tx.Now().Add(holdTime)
 		if n := db.Time(next); n.After(at) {
@@ -163,7 +163,7 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openM
 		v.wait = jobs.Jitter(v.wait)
 	}
 	return v.state != Attempting && !v.gone, s.p.Queue.Record(ctx, func(tx *db.Tx) error {
-		d := settled{TeamID: j.TeamID, EndpointID: e.ID, MessageID: m.ID, State: v.state, Tries: m.Tries + 1}
+		d := deliveryResult{TeamID: j.TeamID, EndpointID: e.ID, MessageID: m.ID, State: v.state, Tries: m.Tries + 1}
 		switch {
 		case v.state == Attempting:
 			d.NextAt = tx.Now().Add(v.wait)

@@ -24,7 +24,7 @@ import (
 // What is entered is measured each time it has become so much, and only what is on disk counts.
 func TestEnteredIsMeasuredInParts(t *testing.T) {
 	d := dbtest.SQLite(t)
-	var c entered
+	var c entryCounter
 	enter := func(team string, n int, fails bool) (due bool) {
 		t.Helper()
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
@@ -52,10 +52,10 @@ func TestEnteredIsMeasuredInParts(t *testing.T) {
 		}
 	}
 	c.n = map[string]int{}
-	for i := range knownMax - 1 {
+	for i := range cacheMax - 1 {
 		c.n[fmt.Sprint(i)] = 1
 	}
-	if enter("a", 3, false); len(c.n) != knownMax || c.n["a"] != 3 {
+	if enter("a", 3, false); len(c.n) != cacheMax || c.n["a"] != 3 {
 		t.Errorf("%d teams are known", len(c.n))
 	}
 	if enter("b", 3, false); len(c.n) != 1 || c.n["b"] != 3 {
@@ -196,7 +196,7 @@ func TestJudgedAtItsEdges(t *testing.T) {
 					}
 					return nil
 				}}}
-			s.known.start(d)
+			s.endpoints.start(d)
 			e := &Endpoint{ID: fmt.Sprint("e", i), TeamID: "team", URL: "https://one.example", Status: Enabled,
 				CreatedAt: d.Now(), warned: c.warned,
 				sealed: []byte{1}}
@@ -242,13 +242,13 @@ func TestJudgedAtItsEdges(t *testing.T) {
 // A team's connections to an address are bounded, those that are about to be open included; one that idles, and has
 // been used, makes room, and what has none is forgotten.
 func TestConnectionsAreCounted(t *testing.T) {
-	c := &connections{all: map[place]map[*connection]bool{}}
-	at := place{"team", netip.MustParseAddr("192.0.2.1")}
+	c := &connections{all: map[connKey]map[*connection]bool{}}
+	at := connKey{"team", netip.MustParseAddr("192.0.2.1")}
 	enter := func() (*connection, bool) {
 		near, far := net.Pipe()
 		t.Cleanup(func() { near.Close(); far.Close() })
-		x := &connection{Conn: near, c: c, at: at}
-		return x, c.enter(x)
+		x := &connection{Conn: near, c: c, key: at}
+		return x, c.acquire(x)
 	}
 	var all []*connection
 	for range perAddress {
@@ -288,12 +288,12 @@ func TestDialsThatFail(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := l.Addr().String()
-	c := &connections{guard: netguard.New(netguard.Options{AllowLoopback: true}), all: map[place]map[*connection]bool{}}
+	c := &connections{guard: netguard.New(netguard.Options{AllowLoopback: true}), all: map[connKey]map[*connection]bool{}}
 	conn, err := c.dial(context.WithValue(t.Context(), teamKey{}, "team"), "tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(c.all[place{"team", netip.MustParseAddr("127.0.0.1")}]); n != 1 {
+	if n := len(c.all[connKey{"team", netip.MustParseAddr("127.0.0.1")}]); n != 1 {
 		t.Errorf("%d connections are counted", n)
 	}
 	conn.Close()
@@ -314,47 +314,47 @@ func TestDialsThatFail(t *testing.T) {
 func TestWhatIsKnownEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)
-		var k known
-		if k.start(d); k.ttl != knownAlone {
+		var k endpointCache
+		if k.start(d); k.ttl != cacheAlone {
 			t.Errorf("alone it is known for %v", k.ttl)
 		}
 		one := []*Endpoint{{ID: "e"}}
-		_, epoch, ok := k.look("team")
+		_, epoch, ok := k.get("team")
 		if ok {
 			t.Error("it is known from the beginning")
 		}
-		k.keep("team", one, epoch)
+		k.put("team", one, epoch)
 		time.Sleep(k.ttl - 1)
-		if all, _, ok := k.look("team"); !ok || len(all) != 1 {
+		if all, _, ok := k.get("team"); !ok || len(all) != 1 {
 			t.Error("it is forgotten early")
 		}
 		time.Sleep(time.Nanosecond)
-		if _, _, ok := k.look("team"); ok {
+		if _, _, ok := k.get("team"); ok {
 			t.Error("it is known for too long")
 		}
-		k.keep("team", one, epoch)
+		k.put("team", one, epoch)
 		d.Hint(hintTopic, "team")
-		if _, _, ok := k.look("team"); ok {
+		if _, _, ok := k.get("team"); ok {
 			t.Error("it is known after a change")
 		}
-		if k.keep("team", one, epoch); len(k.teams) != 0 {
+		if k.put("team", one, epoch); len(k.teams) != 0 {
 			t.Error("what was read before a change is kept after it")
 		}
 		epoch = k.epoch[bucket("team")]
-		for i := range knownMax - 1 {
-			k.teams[fmt.Sprint(i)] = remembered{}
+		for i := range cacheMax - 1 {
+			k.teams[fmt.Sprint(i)] = cachedEndpoints{}
 		}
-		if k.keep("team", one, epoch); len(k.teams) != knownMax {
+		if k.put("team", one, epoch); len(k.teams) != cacheMax {
 			t.Errorf("%d teams are known", len(k.teams))
 		}
 		epoch = k.epoch[bucket("other")]
-		if k.keep("other", one, epoch); len(k.teams) != 1 {
+		if k.put("other", one, epoch); len(k.teams) != 1 {
 			t.Errorf("%d teams are known with one more", len(k.teams))
 		}
-		if e, err := k.one(t.Context(), "other", "e"); err != nil || e != one[0] {
+		if e, err := k.endpoint(t.Context(), "other", "e"); err != nil || e != one[0] {
 			t.Errorf("%v, %v", e, err)
 		}
-		if e, err := k.one(t.Context(), "other", "another"); err != nil || e != nil {
+		if e, err := k.endpoint(t.Context(), "other", "another"); err != nil || e != nil {
 			t.Errorf("an endpoint that there is not: %v, %v", e, err)
 		}
 	})
@@ -512,10 +512,10 @@ func TestSettledDeliveries(t *testing.T) {
 			insertDelivery(t.Context(), tx, "e", m, c.state)
 			var err, err2 error
 			first, err = at()
-			saveDelivery(t.Context(), tx, &settled{TeamID: "team", EndpointID: "e", MessageID: m.ID, State: c.state, Tries: 1})
+			saveDelivery(t.Context(), tx, &deliveryResult{TeamID: "team", EndpointID: "e", MessageID: m.ID, State: c.state, Tries: 1})
 			if c.state == Success {
 				insertDelivery(t.Context(), tx, "other", &entry{ID: "n", TeamID: "team", chain: "c"}, Pending)
-				saveDelivery(t.Context(), tx, &settled{TeamID: "team", EndpointID: "other", MessageID: "n", State: Success,
+				saveDelivery(t.Context(), tx, &deliveryResult{TeamID: "team", EndpointID: "other", MessageID: "n", State: Success,
 					Tries: 1})
 				m.ID = "n"
 			}
@@ -539,7 +539,7 @@ func TestJudgedWithoutAStatement(t *testing.T) {
 				told++
 				return nil
 			}}}
-			s.known.start(d)
+			s.endpoints.start(d)
 			var e *Endpoint
 			failed := trace.EachBroken(t, func() {
 				n++

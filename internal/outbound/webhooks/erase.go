@@ -48,16 +48,16 @@ func eraseBetween(ctx context.Context, d *db.DB, a erasure.Address, teamID, afte
 	return nil
 }
 
-// naming is a message that contains an address.
-type naming struct{ id, payload string }
+// messageNaming is a message that contains an address.
+type messageNaming struct{ id, payload string }
 
 // messagesNaming returns a team's messages between two ids that contain an address.
-func messagesNaming(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string) (some []naming,
+func messagesNaming(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string) (some []messageNaming,
 	err error) {
 	rows, err := r.Query(ctx, `SELECT id, payload FROM webhook_messages WHERE team_id = $1 AND id > $2 AND id <= $3
 		AND LOWER(payload) LIKE $4 ESCAPE '\' ORDER BY id`, teamID, after, upTo, a.Pattern())
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var m naming
+		var m messageNaming
 		if err = r.Scan(&m.id, &m.payload); err == nil && a.In(m.payload) {
 			some = append(some, m)
 		}
@@ -76,7 +76,7 @@ func endpointIDs(ctx context.Context, r db.Reader, teamID string) ([]string, err
 }
 
 // replaceIn replaces an address in a message, in the answers to it, and in the chain of its deliveries.
-func replaceIn(ctx context.Context, tx *db.Tx, a erasure.Address, m *naming, endpoints []string) error {
+func replaceIn(ctx context.Context, tx *db.Tx, a erasure.Address, m *messageNaming, endpoints []string) error {
 	rows, err := tx.Query(ctx, `SELECT webhook_id, id, response, error FROM webhook_attempts WHERE webhook_id = ANY($1)
 		AND message_id = $2`,
 		endpoints, m.id)

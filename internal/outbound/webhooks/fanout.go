@@ -42,8 +42,8 @@ type fanoutJob struct {
 	Chain   string `json:"chain"`
 }
 
-// enterFanout enters a job that enters a message for all its endpoints.
-func (s *Service) enterFanout(ctx context.Context, tx *db.Tx, m *entry) error {
+// enqueueFanout enters a job that enters a message for all its endpoints.
+func (s *Service) enqueueFanout(ctx context.Context, tx *db.Tx, m *entry) error {
 	payload, err := json.Marshal(fanoutJob{m.ID, m.chain})
 	if err != nil {
 		return fmt.Errorf("encode the fan-out of %s: %w", m.ID, err)
@@ -97,10 +97,10 @@ func (s *Service) fanOutStep(ctx context.Context, tx *db.Tx, j jobs.Job, p fanou
 	var out outbox
 	for _, x := range next {
 		if x.wants(f.Type) && !x.CreatedAt.After(f.at) {
-			out.enter(ctx, tx, x, &f.entry)
+			out.enqueue(ctx, tx, x, &f.entry)
 		}
 	}
-	s.insert(ctx, tx, &out)
+	s.insertJobs(ctx, tx, &out)
 	if len(next) < fanoutStep {
 		deleteFanout(ctx, tx, f, j)
 		s.p.Queue.Finish(ctx, tx, j)
@@ -110,8 +110,8 @@ func (s *Service) fanOutStep(ctx context.Context, tx *db.Tx, j jobs.Job, p fanou
 	return false, nil
 }
 
-// wanting returns the endpoints that want events of a type.
-func wanting(all []*Endpoint, t events.Type) (some []*Endpoint) {
+// subscribersOf returns the endpoints that want events of a type.
+func subscribersOf(all []*Endpoint, t events.Type) (some []*Endpoint) {
 	for _, x := range all {
 		if x.wants(t) {
 			some = append(some, x)

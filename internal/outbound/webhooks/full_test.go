@@ -50,7 +50,7 @@ func TestTellFull(t *testing.T) {
 				}
 				all = append(all, e)
 			}
-			err := d.Update(t.Context(), func(tx *db.Tx) error { return s.tellFull(t.Context(), tx, "team", all) })
+			err := d.Update(t.Context(), func(tx *db.Tx) error { return s.notifyFull(t.Context(), tx, "team", all) })
 			if err != nil || (notice == "") != (c.want == "") || !strings.Contains(notice, c.want) {
 				t.Errorf("%s: %v, %q", c.name, err, notice)
 			}

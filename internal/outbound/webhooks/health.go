@@ -155,7 +155,7 @@ func (s *Service) judged(ctx context.Context, tx *db.Tx, e *Endpoint, v verdict)
 	}
 	if !only {
 		markWorking(ctx, tx, e)
-		s.known.changed(tx, e.TeamID)
+		s.endpoints.changed(tx, e.TeamID)
 		return nil
 	}
 	if failing >= s.c.DisableAfter {
@@ -170,7 +170,7 @@ func (s *Service) warn(ctx context.Context, tx *db.Tx, e *Endpoint, v verdict) e
 	if err != nil || !first {
 		return err
 	}
-	s.known.changed(tx, e.TeamID)
+	s.endpoints.changed(tx, e.TeamID)
 	return s.p.Notify(ctx, tx, e.TeamID, "A webhook endpoint fails",
 		fmt.Sprintf("Every attempt to deliver to the webhook endpoint\n\n  %s\n\n"+
 			"since %s failed; the last because %s. If that goes on, the webhook (%s) will be disabled on %s.\n", e.URL,
@@ -183,7 +183,7 @@ func (s *Service) disable(ctx context.Context, tx *db.Tx, e *Endpoint, reason st
 	if err != nil || !first {
 		return err
 	}
-	s.known.changed(tx, e.TeamID)
+	s.endpoints.changed(tx, e.TeamID)
 	return s.p.Notify(ctx, tx, e.TeamID, "A webhook endpoint was disabled",
 		fmt.Sprintf("The webhook endpoint\n\n  %s\n\nis disabled. %s\n\n"+
 			"When it works again, enable the webhook (%s); what failed meanwhile can be recovered.\n", e.URL, reason, e.ID))

@@ -134,7 +134,7 @@ func mustBeEnabled(e *Endpoint) error {
 // replayOne makes the attempt of a replay job. It makes none if the endpoint was disabled meanwhile.
 func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) error {
 	endpoint := laneEndpoint(j.Lane)
-	e, err := s.known.one(ctx, j.TeamID, endpoint)
+	e, err := s.endpoints.endpoint(ctx, j.TeamID, endpoint)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 	}
 	return s.p.Queue.Record(ctx, func(tx *db.Tx) error {
 		s.p.Queue.Finish(ctx, tx, j)
-		d := settled{TeamID: j.TeamID, EndpointID: e.ID, MessageID: m.ID}
+		d := deliveryResult{TeamID: j.TeamID, EndpointID: e.ID, MessageID: m.ID}
 		if v.state == Success {
 			markSuccess(ctx, tx, &d)
 			if err := s.follow(ctx, tx, &d); err != nil {
@@ -172,7 +172,7 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 
 // follow enters a job for the messages that waited for a replayed one. The jobs that have them are due only when the
 // replayed message's next try would have been, and will then find nothing left to do.
-func (s *Service) follow(ctx context.Context, tx *db.Tx, d *settled) error {
+func (s *Service) follow(ctx context.Context, tx *db.Tx, d *deliveryResult) error {
 	next, err := openAfter(ctx, tx.Reader, d, perJob)
 	if err != nil || len(next) == 0 {
 		return err
@@ -209,7 +209,7 @@ func (s *Service) Recover(ctx context.Context, teamID, endpointID string, since 
 		if err := mustBeEnabled(&e); err != nil {
 			return err
 		}
-		s.enterRecovery(ctx, tx, teamID, &recovery{endpointID, firstAt(since), firstAt(tx.Now().Add(time.Second))})
+		s.enqueueRecovery(ctx, tx, teamID, &recovery{endpointID, firstAt(since), firstAt(tx.Now().Add(time.Second))})
 		return nil
 	})
 }
@@ -285,7 +285,7 @@ func (s *Service) recoverBatch(ctx context.Context, tx *db.Tx, j jobs.Job, r *re
 		out.add(outboxKey{j.TeamID, r.Endpoint, m.chain}, m.ID)
 		r.From = m.ID + "0" // sorts directly after it
 	}
-	s.insert(ctx, tx, &out)
+	s.insertJobs(ctx, tx, &out)
 	switch {
 	case len(all) < limit:
 		s.p.Queue.Finish(ctx, tx, j)
@@ -294,11 +294,11 @@ func (s *Service) recoverBatch(ctx context.Context, tx *db.Tx, j jobs.Job, r *re
 		return false, nil
 	}
 	s.p.Queue.Finish(ctx, tx, j)
-	s.enterRecovery(ctx, tx, j.TeamID, r)
+	s.enqueueRecovery(ctx, tx, j.TeamID, r)
 	return true, nil
 }
 
-func (s *Service) enterRecovery(ctx context.Context, tx *db.Tx, teamID string, r *recovery) {
+func (s *Service) enqueueRecovery(ctx context.Context, tx *db.Tx, teamID string, r *recovery) {
 	payload, err := json.Marshal(r)
 	if err != nil {
 		panic("webhooks: a recovery cannot be encoded: " + err.Error()) // strings and numbers can always be encoded

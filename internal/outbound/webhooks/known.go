@@ -11,33 +11,33 @@ import (
 
 const (
 	hintTopic   = "webhooks"
-	knownShared = 2 * time.Second // the longest that another node's change goes unnoticed if its hint is lost
-	knownAlone  = time.Minute     // when no other node can change anything
-	knownMax    = 20_000          // teams that are remembered
+	cacheShared = 2 * time.Second // the longest that another node's change goes unnoticed if its hint is lost
+	cacheAlone  = time.Minute     // when no other node can change anything
+	cacheMax    = 20_000          // teams that are remembered
 )
 
-// known caches the endpoints of teams, so that an event of a team without any costs a look-up in memory.
+// endpointCache caches the endpoints of teams, so that an event of a team without any costs a look-up in memory.
 //
 // What a transaction reads is cached only after it commits, and only if no endpoint of the team changed since before it
 // read. Otherwise a change could be overwritten by an older state.
-type known struct {
+type endpointCache struct {
 	d   *db.DB
 	ttl time.Duration
 
 	mu    sync.Mutex
 	epoch [256]int // indexed by bucket of the team
-	teams map[string]remembered
+	teams map[string]cachedEndpoints
 }
 
-type remembered struct {
+type cachedEndpoints struct {
 	endpoints []*Endpoint // must not be modified
 	until     time.Time
 }
 
-func (k *known) start(d *db.DB) {
-	k.d, k.ttl, k.teams = d, knownShared, map[string]remembered{}
+func (k *endpointCache) start(d *db.DB) {
+	k.d, k.ttl, k.teams = d, cacheShared, map[string]cachedEndpoints{}
 	if d.Alone() {
-		k.ttl = knownAlone
+		k.ttl = cacheAlone
 	}
 	d.OnHint(hintTopic, func(teamID string) {
 		k.mu.Lock()
@@ -49,7 +49,7 @@ func (k *known) start(d *db.DB) {
 
 // changed makes all nodes read a team's endpoints again after the transaction commits. On this node that takes effect
 // before Update returns.
-func (k *known) changed(tx *db.Tx, teamID string) {
+func (k *endpointCache) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { k.d.Hint(hintTopic, teamID) })
 }
 
@@ -60,47 +60,47 @@ func bucket(teamID string) byte {
 	return byte(h.Sum32())
 }
 
-func (k *known) look(teamID string) (endpoints []*Endpoint, epoch int, ok bool) {
+func (k *endpointCache) get(teamID string) (endpoints []*Endpoint, epoch int, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r, ok := k.teams[teamID]
 	return r.endpoints, k.epoch[bucket(teamID)], ok && time.Now().Before(r.until)
 }
 
-func (k *known) keep(teamID string, endpoints []*Endpoint, epoch int) {
+func (k *endpointCache) put(teamID string, endpoints []*Endpoint, epoch int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if epoch != k.epoch[bucket(teamID)] {
 		return
 	}
-	if len(k.teams) >= knownMax {
+	if len(k.teams) >= cacheMax {
 		clear(k.teams)
 	}
-	k.teams[teamID] = remembered{endpoints, time.Now().Add(k.ttl)}
+	k.teams[teamID] = cachedEndpoints{endpoints, time.Now().Add(k.ttl)}
 }
 
-// during returns a team's endpoints within a transaction.
-func (k *known) during(ctx context.Context, tx *db.Tx, teamID string) ([]*Endpoint, error) {
-	endpoints, epoch, ok := k.look(teamID)
+// forTx returns a team's endpoints within a transaction.
+func (k *endpointCache) forTx(ctx context.Context, tx *db.Tx, teamID string) ([]*Endpoint, error) {
+	endpoints, epoch, ok := k.get(teamID)
 	if ok {
 		return endpoints, nil
 	}
 	endpoints, err := teamEndpoints(ctx, tx.Reader, teamID)
 	if err == nil {
-		tx.AfterCommit(func() { k.keep(teamID, endpoints, epoch) })
+		tx.AfterCommit(func() { k.put(teamID, endpoints, epoch) })
 	}
 	return endpoints, err
 }
 
-// one returns an endpoint, or nil if it is deleted.
-func (k *known) one(ctx context.Context, teamID, endpointID string) (*Endpoint, error) {
-	endpoints, epoch, ok := k.look(teamID)
+// endpoint returns an endpoint, or nil if it is deleted.
+func (k *endpointCache) endpoint(ctx context.Context, teamID, endpointID string) (*Endpoint, error) {
+	endpoints, epoch, ok := k.get(teamID)
 	if !ok {
 		var err error
 		if endpoints, err = teamEndpoints(ctx, k.d.Reader, teamID); err != nil {
 			return nil, err
 		}
-		k.keep(teamID, endpoints, epoch)
+		k.put(teamID, endpoints, epoch)
 	}
 	for _, e := range endpoints {
 		if e.ID == endpointID {

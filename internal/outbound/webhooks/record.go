@@ -54,8 +54,8 @@ func (o *outbox) add(k outboxKey, messageID string) {
 	o.lists[k] = append(o.lists[k], messageID)
 }
 
-// enter enters the delivery of a message to an endpoint. If the endpoint is full, the delivery is failed at once.
-func (o *outbox) enter(ctx context.Context, tx *db.Tx, x *Endpoint, m *entry) {
+// enqueue enters the delivery of a message to an endpoint. If the endpoint is full, the delivery is failed at once.
+func (o *outbox) enqueue(ctx context.Context, tx *db.Tx, x *Endpoint, m *entry) {
 	if !x.FullSince.IsZero() {
 		insertDelivery(ctx, tx, x.ID, m, Failed)
 		return
@@ -64,9 +64,9 @@ func (o *outbox) enter(ctx context.Context, tx *db.Tx, x *Endpoint, m *entry) {
 	o.add(outboxKey{m.TeamID, x.ID, m.chain}, m.ID)
 }
 
-// insert enters the jobs and returns their number for each team. Messages of one chain share jobs, because they would
+// insertJobs enters the jobs and returns their number for each team. Messages of one chain share jobs, because they would
 // have to wait for each other anyway.
-func (o *outbox) insert(ctx context.Context, tx *db.Tx, q *jobs.Queue) map[string]int {
+func (o *outbox) insertJobs(ctx context.Context, tx *db.Tx, q *jobs.Queue) map[string]int {
 	n := map[string]int{}
 	for _, k := range o.keys {
 		for part := range slices.Chunk(o.lists[k], perJob) {
@@ -94,12 +94,12 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 		}
 		if team != e.TeamID {
 			var err error
-			if endpoints, err = s.known.during(ctx, tx, e.TeamID); err != nil {
+			if endpoints, err = s.endpoints.forTx(ctx, tx, e.TeamID); err != nil {
 				return err
 			}
 			team = e.TeamID
 		}
-		subscribed := wanting(endpoints, e.Type)
+		subscribed := subscribersOf(endpoints, e.Type)
 		if len(subscribed) == 0 {
 			continue
 		}
@@ -113,15 +113,15 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 		m := entry{messageID(e.ID), e.TeamID, e.Type, body, chain, e.At}
 		insertMessage(ctx, tx, &m)
 		if direct += len(subscribed); len(subscribed) > directMax || len(subscribed) > directFew && direct > directAll {
-			if err := s.enterFanout(ctx, tx, &m); err != nil {
+			if err := s.enqueueFanout(ctx, tx, &m); err != nil {
 				return err
 			}
 			continue
 		}
 		for _, x := range subscribed {
-			out.enter(ctx, tx, x, &m)
+			out.enqueue(ctx, tx, x, &m)
 		}
 	}
-	s.insert(ctx, tx, &out)
+	s.insertJobs(ctx, tx, &out)
 	return nil
 }

@@ -22,12 +22,12 @@ const (
 // Service implements the operations on webhooks. Register it as a listener of the recorder, and its kinds with the
 // runner.
 type Service struct {
-	c      Config
-	p      Parts
-	known  known
-	health health
-	recent entered
-	client *http.Client
+	c         Config
+	p         Parts
+	endpoints endpointCache
+	health    health
+	recent    entryCounter
+	client    *http.Client
 }
 
 // New returns the service.
@@ -45,7 +45,7 @@ func New(c Config, p Parts) *Service {
 		c.Timeout = timeout
 	}
 	s := &Service{c: c, p: p, client: newClient(p.Guard, c.Timeout)}
-	s.known.start(p.DB)
+	s.endpoints.start(p.DB)
 	s.health.timeout = c.Timeout
 	if p.Notify == nil {
 		s.p.Notify = func(_ context.Context, _ *db.Tx, teamID, subject, text string) error {
@@ -96,7 +96,7 @@ func (s *Service) Create(ctx context.Context, teamID, url string, names []string
 		e.CreatedAt = tx.Now()
 		insertEndpoint(ctx, tx, &e)
 		audit.Target(ctx, e.ID)
-		s.known.changed(tx, teamID)
+		s.endpoints.changed(tx, teamID)
 		return nil
 	})
 }
@@ -172,7 +172,7 @@ func (s *Service) Update(ctx context.Context, teamID, endpointID string, c Chang
 			}
 		}
 		saveEndpoint(ctx, tx, &e)
-		s.known.changed(tx, teamID)
+		s.endpoints.changed(tx, teamID)
 		tx.AfterCommit(func() { s.health.forget(e.ID) })
 		return nil
 	})
@@ -187,7 +187,7 @@ func (s *Service) Delete(ctx context.Context, teamID, endpointID string) error {
 		}
 		e.Status, e.DisabledAt = deleted, tx.Now()
 		saveEndpoint(ctx, tx, &e)
-		s.known.changed(tx, teamID)
+		s.endpoints.changed(tx, teamID)
 		tx.AfterCommit(func() { s.health.forget(e.ID) })
 		return nil
 	})
@@ -207,7 +207,7 @@ func (s *Service) Rotate(ctx context.Context, teamID, endpointID string) (secret
 		}
 		e.sealed, e.sealedOld, e.oldUntil = sealed, e.sealed, tx.Now().Add(rotationTime)
 		saveEndpoint(ctx, tx, &e)
-		s.known.changed(tx, teamID)
+		s.endpoints.changed(tx, teamID)
 		return nil
 	})
 }

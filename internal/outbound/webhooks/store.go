@@ -156,7 +156,7 @@ func markFull(ctx context.Context, tx *db.Tx, e *Endpoint) {
 		db.Micros(e.FullSince))
 }
 
-func markFullTold(ctx context.Context, tx *db.Tx, e *Endpoint) {
+func markFullNotified(ctx context.Context, tx *db.Tx, e *Endpoint) {
 	tx.Queue(ctx, `UPDATE webhooks SET full_told = $3 WHERE id = $1 AND team_id = $2`, e.ID, e.TeamID,
 		tx.Now().UnixMicro())
 }

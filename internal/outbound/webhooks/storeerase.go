@@ -29,7 +29,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 func (s *Service) eraseEndpoints(ctx context.Context, teamID string) error {
 	err := s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		tx.Queue(ctx, `UPDATE webhooks SET status = 'deleted' WHERE team_id = $1`, teamID)
-		s.known.changed(tx, teamID)
+		s.endpoints.changed(tx, teamID)
 		return nil
 	})
 	if err == nil {

@@ -98,7 +98,7 @@ func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string,
 }
 
 // openAfter returns at most limit open messages after one, in the same chain, in order.
-func openAfter(ctx context.Context, r db.Reader, d *settled, limit int) ([]string, error) {
+func openAfter(ctx context.Context, r db.Reader, d *deliveryResult, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT o.message_id FROM webhook_deliveries d JOIN webhook_deliveries o
 			ON o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id <> d.message_id
 		WHERE d.webhook_id = $1 AND d.message_id = $2 AND d.team_id = $3 AND o.status IN ('pending', 'attempting')
@@ -113,8 +113,8 @@ func openAfter(ctx context.Context, r db.Reader, d *settled, limit int) ([]strin
 	return all, nil
 }
 
-// settled is the state of a delivery after an attempt.
-type settled struct {
+// deliveryResult is the state of a delivery after an attempt.
+type deliveryResult struct {
 	TeamID, EndpointID, MessageID string
 	State                         State
 	Tries                         int
@@ -122,7 +122,7 @@ type settled struct {
 }
 
 // saveDelivery records an attempt of the schedule. A delivery that a replay completed meanwhile stays a success.
-func saveDelivery(ctx context.Context, tx *db.Tx, d *settled) {
+func saveDelivery(ctx context.Context, tx *db.Tx, d *deliveryResult) {
 	finished := int64(0)
 	if d.State == Success || d.State == Failed {
 		finished = tx.Now().UnixMicro()
@@ -132,7 +132,7 @@ func saveDelivery(ctx context.Context, tx *db.Tx, d *settled) {
 		d.EndpointID, d.MessageID, d.TeamID, string(d.State), d.Tries, db.Micros(d.NextAt), finished)
 }
 
-func markSuccess(ctx context.Context, tx *db.Tx, d *settled) {
+func markSuccess(ctx context.Context, tx *db.Tx, d *deliveryResult) {
 	tx.Queue(ctx, `UPDATE webhook_deliveries SET status = 'success', next_at = 0, finished_at = $4
 		WHERE webhook_id = $1 AND message_id = $2 AND team_id =
 		$3`, d.EndpointID, d.MessageID, d.TeamID, tx.Now().UnixMicro())
@@ -149,7 +149,7 @@ func reopen(ctx context.Context, tx *db.Tx, teamID, endpointID, messageID string
 		WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3`, endpointID, messageID, teamID)
 }
 
-func insertAttempt(ctx context.Context, tx *db.Tx, d *settled, a answer, reason string) {
+func insertAttempt(ctx context.Context, tx *db.Tx, d *deliveryResult, a answer, reason string) {
 	attemptID := newAttemptID(tx.Now())
 	tx.Proof(`SELECT 1 FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 AND id = $3`, d.EndpointID,
 		d.MessageID, attemptID)
@@ -160,7 +160,7 @@ func insertAttempt(ctx context.Context, tx *db.Tx, d *settled, a answer, reason 
 }
 
 // trimAttempts deletes the oldest attempts at a message beyond attemptsMax.
-func trimAttempts(ctx context.Context, tx *db.Tx, d *settled) {
+func trimAttempts(ctx context.Context, tx *db.Tx, d *deliveryResult) {
 	tx.Queue(ctx, `DELETE FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3 AND id <= (
 		SELECT id FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 ORDER BY id DESC LIMIT 1 OFFSET $4)`,
 		d.EndpointID, d.MessageID, d.TeamID, attemptsMax)

@@ -38,7 +38,7 @@ import (
 
 const (
 	lifetime    = 72 * time.Hour
-	keptFor     = 90 * 24 * time.Hour // after it was decided
+	retention   = 90 * 24 * time.Hour // after it was decided
 	maxPending  = 100                 // of one program
 	maxRequest  = 4 << 20             // octets of an email in JSON: files are a third larger there
 	maxReason   = 500                 // characters

@@ -63,7 +63,7 @@ func (s *Service) Request(ctx context.Context, by teams.Actor, in emails.Send, k
 	if by.Kind == teams.GrantActor {
 		key.Scope += " " + by.ID // a program sees only what it asked for itself
 	}
-	approvalID, err := s.emails.OnceWithID(ctx, by, key, func(remember remember) error {
+	approvalID, err := s.emails.OnceWithID(ctx, by, key, func(remember rememberID) error {
 		a, err = s.request(ctx, by, in, remember)
 		return err
 	})
@@ -73,10 +73,10 @@ func (s *Service) Request(ctx context.Context, by teams.Actor, in emails.Send, k
 	return a, err
 }
 
-// remember keeps the id of what was asked for with an idempotency key.
-type remember = func(ctx context.Context, tx *db.Tx, id string) error
+// rememberID keeps the id of what was asked for with an idempotency key.
+type rememberID = func(ctx context.Context, tx *db.Tx, id string) error
 
-func (s *Service) request(ctx context.Context, by teams.Actor, in emails.Send, remember remember) (a Approval, err error) {
+func (s *Service) request(ctx context.Context, by teams.Actor, in emails.Send, remember rememberID) (a Approval, err error) {
 	fixed, recipients, err := s.emails.Snapshot(ctx, by, in)
 	if err == nil {
 		err = s.grants.CheckLimits(ctx, by, recipients)
@@ -99,14 +99,14 @@ func (s *Service) request(ctx context.Context, by teams.Actor, in emails.Send, r
 			return err
 		}
 		now := tx.Now()
-		pending, _, err := countOf(ctx, tx.Reader, by.TeamID, by.ID, now.Add(-lifetime), 1<<16)
+		pending, _, err := countRequests(ctx, tx.Reader, by.TeamID, by.ID, now.Add(-lifetime), 1<<16)
 		if err == nil && pending >= maxPending {
 			return fault.Forbiddenf("", "%d emails of this program wait for approval, which is the most. Wait until some "+
 				"are decided.", maxPending)
 		}
 		var today int
 		if err == nil {
-			_, today, err = countOf(ctx, tx.Reader, by.TeamID, by.ID, now.Add(-24*time.Hour), mailsPerDay)
+			_, today, err = countRequests(ctx, tx.Reader, by.TeamID, by.ID, now.Add(-24*time.Hour), mailsPerDay)
 		}
 		if err != nil {
 			return fmt.Errorf("count approvals: %w", err)
@@ -119,7 +119,7 @@ func (s *Service) request(ctx context.Context, by teams.Actor, in emails.Send, r
 				return err
 			}
 		}
-		if err := s.tell(ctx, tx, events.ApprovalRequested, &a); err != nil {
+		if err := s.recordEvent(ctx, tx, events.ApprovalRequested, &a); err != nil {
 			return err
 		}
 		return remember(ctx, tx, a.ID)
@@ -143,8 +143,8 @@ func (s *Service) noticeText(a *Approval) string {
 		a.Recipients, s.URL(a.ID), a.ExpiresAt.Format("2 January, 15:04 UTC"))
 }
 
-// tell records an event of an approval.
-func (s *Service) tell(ctx context.Context, tx *db.Tx, t events.Type, a *Approval) error {
+// recordEvent records an event of an approval.
+func (s *Service) recordEvent(ctx context.Context, tx *db.Tx, t events.Type, a *Approval) error {
 	return s.recorder.Record(ctx, tx, events.Event{TeamID: a.TeamID, Type: t, Data: &events.Approval{ID: a.ID,
 		State: string(a.State), From: a.From, Recipients: a.Recipients, Subject: a.Subject, By: a.ActorName,
 		Reason: a.Reason, EmailID: a.EmailID, URL: s.URL(a.ID), CreatedAt: a.CreatedAt, ExpiresAt: a.ExpiresAt}})
@@ -180,7 +180,7 @@ func (s *Service) Approve(ctx context.Context, by teams.Actor, approvalID string
 	}
 	email := *a.Email
 	a.Email, a.State, a.DecidedBy = nil, Approved, by.Ref()
-	as, err := s.asker(ctx, &a)
+	as, err := s.requester(ctx, &a)
 	if at, parseErr := time.Parse(time.RFC3339, email.ScheduledAt); parseErr == nil && !at.After(s.d.Now()) {
 		email.ScheduledAt = "" // its time came while it waited
 	}
@@ -194,7 +194,7 @@ func (s *Service) Approve(ctx context.Context, by teams.Actor, approvalID string
 		return a, nil
 	}
 	if errors.Is(err, errDecided) {
-		return s.decided(ctx, by, approvalID, Approved)
+		return s.afterLostDecision(ctx, by, approvalID, Approved)
 	}
 	if fault.Ours(err) {
 		return a, err
@@ -207,13 +207,13 @@ func (s *Service) Approve(ctx context.Context, by teams.Actor, approvalID string
 	case fault.DailyQuota, fault.MonthlyQuota, fault.Suspended, fault.TooFast, fault.Locked:
 		return a, err
 	}
-	a.State, a.Reason, a.EmailID = Failed, cut(err.Error()), ""
-	return s.end(ctx, by, a, Approved)
+	a.State, a.Reason, a.EmailID = Failed, truncateReason(err.Error()), ""
+	return s.decideWithoutSending(ctx, by, a, Approved)
 }
 
-// asker returns who asked as an actor, with all that it may do now: the email is its own, whoever approves it. A fault
+// requester returns who asked as an actor, with all that it may do now: the email is its own, whoever approves it. A fault
 // means that it may not send any more.
-func (s *Service) asker(ctx context.Context, a *Approval) (as teams.Actor, err error) {
+func (s *Service) requester(ctx context.Context, a *Approval) (as teams.Actor, err error) {
 	gone := ""
 	switch a.Actor.Kind {
 	case teams.GrantActor:
@@ -248,7 +248,7 @@ func (s *Service) Reject(ctx context.Context, by teams.Actor, approvalID, reason
 		return a, err
 	}
 	a.Email, a.State, a.DecidedBy, a.Reason = nil, Rejected, by.Ref(), reason
-	return s.end(ctx, by, a, Rejected)
+	return s.decideWithoutSending(ctx, by, a, Rejected)
 }
 
 // pending returns what is about to become decided. What has that state already is returned, and what has another is
@@ -266,30 +266,30 @@ func (s *Service) pending(ctx context.Context, by teams.Actor, approvalID string
 		a.State = Expired
 	}
 	if a.State != Pending {
-		return a, alreadyFault(a.State)
+		return a, notPending(a.State)
 	}
 	return a, nil
 }
 
-// end decides without sending, for somebody who has asked for a state.
-func (s *Service) end(ctx context.Context, by teams.Actor, a Approval, as State) (Approval, error) {
+// decideWithoutSending decides without sending, for somebody who has asked for a state.
+func (s *Service) decideWithoutSending(ctx context.Context, by teams.Actor, a Approval, as State) (Approval, error) {
 	err := s.d.Update(ctx, func(tx *db.Tx) error { return s.decideIn(ctx, tx, by, &a) })
 	if errors.Is(err, errDecided) {
-		return s.decided(ctx, by, a.ID, as)
+		return s.afterLostDecision(ctx, by, a.ID, as)
 	}
 	return a, err
 }
 
-// decided is pending for what a transaction has found decided, or too late by its clock.
-func (s *Service) decided(ctx context.Context, by teams.Actor, approvalID string, as State) (Approval, error) {
+// afterLostDecision is pending for what a transaction has found decided, or too late by its clock.
+func (s *Service) afterLostDecision(ctx context.Context, by teams.Actor, approvalID string, as State) (Approval, error) {
 	a, err := s.pending(ctx, by, approvalID, as)
 	if err == nil && a.State == Pending {
-		return a, alreadyFault(Expired)
+		return a, notPending(Expired)
 	}
 	return a, err
 }
 
-func alreadyFault(is State) error {
+func notPending(is State) error {
 	return fault.Invalidf("", "This is %s already. Only what is pending can be decided.", is)
 }
 
@@ -307,11 +307,11 @@ func (s *Service) decideIn(ctx context.Context, tx *db.Tx, by teams.Actor, a *Ap
 	}
 	s.audit.Record(ctx, tx, audit.Entry{TeamID: a.TeamID, ActorKind: string(by.Kind), ActorID: by.ID, ActorName: by.Name,
 		Action: actions[a.State], Target: a.ID, Detail: cmp.Or(a.Reason, a.EmailID)})
-	return s.tell(ctx, tx, events.ApprovalDecided, a)
+	return s.recordEvent(ctx, tx, events.ApprovalDecided, a)
 }
 
-// cut returns the beginning of a text, as long as a reason may be.
-func cut(text string) string {
+// truncateReason returns the beginning of a text, as long as a reason may be.
+func truncateReason(text string) string {
 	all := []rune(strings.ToValidUTF8(text, "�"))
 	return string(all[:min(len(all), maxReason)])
 }

@@ -68,8 +68,8 @@ func list(ctx context.Context, r db.Reader, teamID string, state State, actorID 
 	return page.Query(ctx, r, q, p, scan)
 }
 
-// countOf counts what an actor asked for since a time: what is pending, and all, each up to a number.
-func countOf(ctx context.Context, r db.Reader, teamID, actorID string, since time.Time, most int) (pending, all int,
+// countRequests counts what an actor asked for since a time: what is pending, and all, each up to a number.
+func countRequests(ctx context.Context, r db.Reader, teamID, actorID string, since time.Time, most int) (pending, all int,
 	err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(SUM(CASE WHEN state = 'pending' THEN 1 ELSE 0 END), 0), COUNT(*) FROM
 		(SELECT state FROM approvals WHERE team_id = $1 AND actor_id = $2 AND created_at > $3
@@ -116,17 +116,17 @@ func eraseTeam(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64,
 		ORDER BY id LIMIT $2)`, teamID, limit)
 }
 
-// naming returns some of the pending approvals of a team after an id whose emails may name an address.
-func naming(ctx context.Context, r db.Reader, teamID, pattern, after string, limit int) ([]named, error) {
+// requestsNaming returns some of the pending approvals of a team after an id whose emails may name an address.
+func requestsNaming(ctx context.Context, r db.Reader, teamID, pattern, after string, limit int) ([]pendingRequest, error) {
 	rows, err := r.Query(ctx, `SELECT id, request FROM approvals WHERE team_id = $1 AND state = 'pending' AND id > $3
 		AND LOWER(request) LIKE $2 ESCAPE '\' ORDER BY id LIMIT $4`, teamID, pattern, after, limit)
-	return db.Collect(rows, err, func(r db.Row) (n named, err error) {
+	return db.Collect(rows, err, func(r db.Row) (n pendingRequest, err error) {
 		err = r.Scan(&n.id, &n.request)
 		return n, err
 	})
 }
 
-type named struct{ id, request string }
+type pendingRequest struct{ id, request string }
 
 func remove(ctx context.Context, tx *db.Tx, teamID, approvalID string) {
 	tx.Queue(ctx, `DELETE FROM approvals WHERE id = $1 AND team_id = $2 AND state = 'pending'`, approvalID, teamID)

@@ -20,7 +20,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 			return 0, fmt.Errorf("end approvals that nobody decided: %w", err)
 		}
 		for i := range ended {
-			if err := s.tell(ctx, tx, events.ApprovalDecided, &ended[i]); err != nil {
+			if err := s.recordEvent(ctx, tx, events.ApprovalDecided, &ended[i]); err != nil {
 				return 0, err
 			}
 		}
@@ -29,7 +29,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	before := s.d.Now().Add(-keptFor)
+	before := s.d.Now().Add(-retention)
 	return s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteDecided(ctx, tx, before, sweepBatch) })
 }
 
@@ -45,7 +45,7 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 	const atOnce = 10 // each may be large
 	for _, teamID := range scope.Teams {
 		for after := ""; ; {
-			some, err := naming(ctx, d.Reader, teamID, a.Pattern(), after, atOnce)
+			some, err := requestsNaming(ctx, d.Reader, teamID, a.Pattern(), after, atOnce)
 			if err != nil {
 				return found, fmt.Errorf("look for an address in the approvals of team %s: %w", teamID, err)
 			}

@@ -68,7 +68,7 @@ type Compiled struct {
 	values        []render.Template // of headers
 	html          *render.HTML      // nil when not given
 	text          *render.Template  // nil when not given
-	made          string            // the text part made from HTML that has no placeholders
+	convertedText string            // the text part made from HTML that has no placeholders
 	names         map[string]bool   // of placeholders; true if all that have it have a fallback
 	placeholders  int
 	size          int64 // octets of the templates
@@ -76,14 +76,14 @@ type Compiled struct {
 
 // Ref refers to a content, of which it holds no text.
 type Ref struct {
-	ID     string
-	TeamID string
-	used   *atomic.Pointer[use] // the last that this process noted
+	ID      string
+	TeamID  string
+	lastUse *atomic.Pointer[recordedUse] // the last that this process noted
 }
 
 // Compile prepares a content to be filled.
 func Compile(c *Content) *Compiled {
-	k := &Compiled{Ref: Ref{c.ID, c.TeamID, new(atomic.Pointer[use])}, from: render.Compile(c.From),
+	k := &Compiled{Ref: Ref{c.ID, c.TeamID, new(atomic.Pointer[recordedUse])}, from: render.Compile(c.From),
 		subject: render.Compile(c.Subject), headers: c.Headers}
 	for _, text := range c.ReplyTo {
 		k.replyTo = append(k.replyTo, render.Compile(text))
@@ -96,7 +96,7 @@ func Compile(c *Content) *Compiled {
 		k.html = render.CompileHTML(*c.HTML)
 		k.size += int64(len(*c.HTML))
 		if c.Text == nil && k.html.Fixed() {
-			k.made = htmltext.FromHTML(*c.HTML)
+			k.convertedText = htmltext.FromHTML(*c.HTML)
 		}
 	}
 	if c.Text != nil {
@@ -221,7 +221,7 @@ func (c *Compiled) textOf(v render.Values, html string) string {
 	case c.text != nil:
 		return c.text.Fill(v)
 	case c.html != nil && c.html.Fixed():
-		return c.made
+		return c.convertedText
 	}
 	return htmltext.FromHTML(html)
 }

@@ -18,8 +18,8 @@ import (
 
 // Limits of the cache of compiled contents.
 const (
-	cacheCount  = 10_000
-	cacheOctets = 64 << 20
+	cacheCount = 10_000
+	cacheBytes = 64 << 20
 
 	perPlaceholder = 80 // octets
 	perName        = 100
@@ -37,16 +37,16 @@ const (
 type Service struct {
 	d *db.DB
 
-	mu     sync.Mutex
-	cached *simplelru.LRU[string, *Compiled]
-	octets int64
+	mu          sync.Mutex
+	cached      *simplelru.LRU[string, *Compiled]
+	cachedBytes int64
 }
 
 // New returns a service that stores its contents in d.
 func New(d *db.DB) *Service {
 	s := &Service{d: d}
 	// fails for sizes below 1
-	s.cached, _ = simplelru.NewLRU(cacheCount, func(_ string, c *Compiled) { s.octets -= c.weight() })
+	s.cached, _ = simplelru.NewLRU(cacheCount, func(_ string, c *Compiled) { s.cachedBytes -= c.weight() })
 	return s
 }
 
@@ -79,36 +79,36 @@ func (s *Service) Get(ctx context.Context, teamID, contentID string) (*Compiled,
 		return nil, err
 	}
 	c = Compile(&read)
-	s.remember(c)
+	s.addToCache(c)
 	return c, nil
 }
 
 func notFound() error { return fault.NotFoundf("Content not found") }
 
-// remember caches a compiled content, and evicts the least recently used ones.
-func (s *Service) remember(c *Compiled) {
+// addToCache caches a compiled content, and evicts the least recently used ones.
+func (s *Service) addToCache(c *Compiled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cached.Contains(c.ID) || c.weight() > cacheOctets {
+	if s.cached.Contains(c.ID) || c.weight() > cacheBytes {
 		return
 	}
 	s.cached.Add(c.ID, c)
-	for s.octets += c.weight(); s.octets > cacheOctets; {
+	for s.cachedBytes += c.weight(); s.cachedBytes > cacheBytes; {
 		s.cached.RemoveOldest()
 	}
 }
 
 // weight estimates the memory of a compiled content, in octets.
 func (c *Compiled) weight() int64 {
-	n := c.size + int64(len(c.made)) + perPlaceholder*int64(c.placeholders) + perName*int64(len(c.names)) + 2048
+	n := c.size + int64(len(c.convertedText)) + perPlaceholder*int64(c.placeholders) + perName*int64(len(c.names)) + 2048
 	if c.html != nil {
 		n += perLink*int64(c.html.Links()) + int64(c.html.TargetBytes())
 	}
 	return n
 }
 
-// forget removes contents from the cache.
-func (s *Service) forget(contentIDs []string) {
+// evict removes contents from the cache.
+func (s *Service) evict(contentIDs []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, contentID := range contentIDs {
@@ -116,14 +116,14 @@ func (s *Service) forget(contentIDs []string) {
 	}
 }
 
-// use is a use of a content that was noted in its row.
-type use struct {
+// recordedUse is a use of a content that was noted in its row.
+type recordedUse struct {
 	at    time.Time // by the clock of the database
 	since time.Time // when it was noted, by this process's monotonic clock
 }
 
 // covers reports whether the emails of a content that are entered at a time are among those that the use stands for.
-func (u *use) covers(now time.Time) bool {
+func (u *recordedUse) covers(now time.Time) bool {
 	// The second condition is for a clock that was set back: meanwhile RemoveUnused may have looked behind the use.
 	return u != nil && now.Sub(u.at).Abs() < usedEvery && time.Since(u.since) < usedEvery
 }
@@ -132,10 +132,10 @@ func (u *use) covers(now time.Time) bool {
 // deleted. A process writes at most once an hour for each content; when it writes and the content is gone, the
 // transaction fails with a NotFound fault.
 func (s *Service) MarkUsed(ctx context.Context, tx *db.Tx, c Ref) {
-	if now := tx.Now(); !c.used.Load().covers(now) {
+	if now := tx.Now(); !c.lastUse.Load().covers(now) {
 		setUsed(ctx, tx, c.TeamID, c.ID, now)
-		noted := &use{at: now, since: time.Now()}
-		tx.AfterCommit(func() { c.used.Store(noted) })
+		noted := &recordedUse{at: now, since: time.Now()}
+		tx.AfterCommit(func() { c.lastUse.Store(noted) })
 	}
 }
 
@@ -169,7 +169,7 @@ func (s *Service) Unused(ctx context.Context, teamID string, after Unused) ([]Un
 
 // AdvanceFrom notes that no email before an id has the content. It does nothing if the content was used since it was read.
 func (s *Service) AdvanceFrom(ctx context.Context, u Unused, from string) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error { return narrow(ctx, tx, u, from) })
+	return s.d.Update(ctx, func(tx *db.Tx) error { return advanceFrom(ctx, tx, u, from) })
 }
 
 // RemoveUnused deletes contents that no email has. It leaves those that were used since they were read.
@@ -188,7 +188,7 @@ func (s *Service) RemoveUnused(ctx context.Context, all []Unused) error {
 		for _, u := range some {
 			gone = append(gone, u.ID)
 		}
-		s.forget(gone)
+		s.evict(gone)
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	gaveHTML = 1 << iota // bits of contents.parts
-	gaveText
+	htmlGiven = 1 << iota // bits of contents.parts
+	textGiven
 )
 
 const (
@@ -36,10 +36,10 @@ func insert(ctx context.Context, tx *db.Tx, c *Content) error {
 	}
 	html, text, parts := "", "", 0
 	if c.HTML != nil {
-		html, parts = *c.HTML, parts|gaveHTML
+		html, parts = *c.HTML, parts|htmlGiven
 	}
 	if c.Text != nil {
-		text, parts = *c.Text, parts|gaveText
+		text, parts = *c.Text, parts|textGiven
 	}
 	now := c.CreatedAt.UnixMicro()
 	tx.Queue(ctx, `INSERT INTO contents (id, team_id, kept, used_at, created_at, parts, sender, subject, reply_to,
@@ -62,10 +62,10 @@ func get(ctx context.Context, r db.Reader, teamID, contentID string) (c Content,
 		return c, fmt.Errorf("read content %s: %w", contentID, err)
 	}
 	c.CreatedAt = db.Time(created)
-	if parts&gaveHTML != 0 {
+	if parts&htmlGiven != 0 {
 		c.HTML = &html
 	}
-	if parts&gaveText != 0 {
+	if parts&textGiven != 0 {
 		c.Text = &text
 	}
 	if c.ReplyTo, err = db.DecodeList[string](replyTo); err != nil {
@@ -121,7 +121,7 @@ func unused(ctx context.Context, r db.Reader, teamID string, before time.Time, a
 	return all, nil
 }
 
-func narrow(ctx context.Context, tx *db.Tx, u Unused, from string) error {
+func advanceFrom(ctx context.Context, tx *db.Tx, u Unused, from string) error {
 	_, err := tx.Exec(ctx, `UPDATE contents SET from_id = $5 WHERE id = $1 AND team_id = $2 AND used_at = $3
 		AND from_id = $4`, u.ID, u.TeamID, u.used, u.From, from)
 	if err != nil {

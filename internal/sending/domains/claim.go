@@ -95,8 +95,8 @@ func (c *Claim) open() bool {
 	return c.Status == ClaimPending || c.Status == ClaimVerified || c.Status == ClaimBlocked
 }
 
-// use describes how the present owner uses a claimed domain.
-type use struct {
+// ownerUsage describes how the present owner uses a claimed domain.
+type ownerUsage struct {
 	inUse     bool // the domain may send or receive
 	scheduled bool // it has scheduled emails
 	active    bool // an email was sent recently
@@ -104,7 +104,7 @@ type use struct {
 
 // judgeClaim returns the claim after a look-up of its proof, and when to look it up again; 0 means never. It is a pure
 // function.
-func judgeClaim(c Claim, proof finding, owner use, now time.Time) (Claim, time.Duration) {
+func judgeClaim(c Claim, proof finding, owner ownerUsage, now time.Time) (Claim, time.Duration) {
 	reason := c.BlockedReason
 	c.BlockedReason = ""
 	late := !now.Before(c.ExpiresAt)
@@ -117,13 +117,13 @@ func judgeClaim(c Claim, proof finding, owner use, now time.Time) (Claim, time.D
 		return c, 0
 	case proof == unknown: // failing name servers neither end nor advance a claim
 		c.BlockedReason = reason
-		return c, claimAgain(c, now)
+		return c, proofLookUpAfter(c, now)
 	case proof == absent:
 		c.Status = ClaimPending
-		if !c.RemindedAt.IsZero() && !now.Before(c.handedOverAt()) {
+		if !c.RemindedAt.IsZero() && !now.Before(c.transferAt()) {
 			c.RemindedAt = time.Time{} // The announced transfer did not happen; the next one is announced again.
 		}
-		return c, claimAgain(c, now)
+		return c, proofLookUpAfter(c, now)
 	case c.ProvenAt.IsZero():
 		c.Status, c.ProvenAt = ClaimVerified, now
 		return c, claimAtOnce
@@ -139,7 +139,7 @@ func judgeClaim(c Claim, proof finding, owner use, now time.Time) (Claim, time.D
 		c.RemindedAt = now
 	}
 	switch {
-	case c.RemindedAt.IsZero(), now.Before(c.handedOverAt()):
+	case c.RemindedAt.IsZero(), now.Before(c.transferAt()):
 		c.BlockedReason = blockedGrace
 	case owner.scheduled:
 		c.BlockedReason = blockedScheduled
@@ -153,8 +153,8 @@ func judgeClaim(c Claim, proof finding, owner use, now time.Time) (Claim, time.D
 	return c, claimBlocked
 }
 
-// handedOverAt returns when an owner who was notified loses the domain: at least a day after the reminder.
-func (c *Claim) handedOverAt() time.Time {
+// transferAt returns when an owner who was notified loses the domain: at least a day after the reminder.
+func (c *Claim) transferAt() time.Time {
 	at := c.WarnedAt.Add(claimGrace)
 	if again := c.RemindedAt.Add(claimReminder); again.After(at) {
 		return again
@@ -178,8 +178,8 @@ func failure(blocked string) string {
 		"domain again."
 }
 
-// claimAgain returns the time until the proof is looked up again.
-func claimAgain(c Claim, now time.Time) time.Duration {
+// proofLookUpAfter returns the time until the proof is looked up again.
+func proofLookUpAfter(c Claim, now time.Time) time.Duration {
 	if now.Sub(c.CreatedAt) < time.Hour || now.Sub(c.askedAt) < time.Hour {
 		return 30 * time.Second
 	}
@@ -238,7 +238,7 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 		if lately {
 			return nil
 		}
-		return s.Notify(ctx, tx, owner.TeamID, "A team claims your domain "+c.Name, fmt.Sprintf(toldOfClaim, c.Name,
+		return s.Notify(ctx, tx, owner.TeamID, "A team claims your domain "+c.Name, fmt.Sprintf(claimNotice, c.Name,
 			day(c.ExpiresAt)))
 	})
 	return c, created, err
@@ -295,14 +295,14 @@ func (s *Service) VerifyClaim(ctx context.Context, teamID, domainID string) (c C
 		if err != nil {
 			return err
 		}
-		return s.askAgain(ctx, tx, &d)
+		return s.scheduleProofLookUps(ctx, tx, &d)
 	})
 	return c, err
 }
 
-// askAgain schedules look-ups of the proof of a placeholder's claim, now and frequently for an hour, because a look-up
+// scheduleProofLookUps schedules look-ups of the proof of a placeholder's claim, now and frequently for an hour, because a look-up
 // that is in progress may have preceded the record.
-func (s *Service) askAgain(ctx context.Context, tx *db.Tx, d *Domain) error {
+func (s *Service) scheduleProofLookUps(ctx context.Context, tx *db.Tx, d *Domain) error {
 	d.VerifySince = tx.Now()
 	saveDomain(ctx, tx, d)
 	return s.checkNow(ctx, tx, d)
@@ -319,8 +319,8 @@ func (s *Service) lookUpProof(ctx context.Context, c *Claim) finding {
 	return judged(err, func() bool { return c.provenBy(texts, s.c.LegacyAliases) })
 }
 
-// useOf returns how the owner uses the domain.
-func (s *Service) useOf(ctx context.Context, owner *Domain) (u use, err error) {
+// ownerUsage returns how the owner uses the domain.
+func (s *Service) ownerUsage(ctx context.Context, owner *Domain) (u ownerUsage, err error) {
 	if u.inUse = owner.MaySend() || owner.MayReceive(); !u.inUse {
 		return u, nil // Its scheduled emails could not be sent.
 	}
@@ -351,7 +351,7 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 	if err != nil {
 		return err
 	}
-	used, err := s.useOf(ctx, &asked)
+	used, err := s.ownerUsage(ctx, &asked)
 	if err != nil {
 		return err
 	}
@@ -389,14 +389,14 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 		}
 		next, again := judgeClaim(c, proof, used, tx.Now())
 		if next.Status == ClaimCompleted {
-			if next.FailureReason, err = s.handOver(ctx, tx, &owner, &c); err != nil {
+			if next.FailureReason, err = s.transfer(ctx, tx, &owner, &c); err != nil {
 				return err
 			}
 			if next.FailureReason != "" {
 				next.Status = ClaimFailed
 			}
 		}
-		if err := s.tellOwner(ctx, tx, owner.TeamID, &c, &next); err != nil {
+		if err := s.notifyOwner(ctx, tx, owner.TeamID, &c, &next); err != nil {
 			return err
 		}
 		saveClaim(ctx, tx, &next)
@@ -409,9 +409,9 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 	})
 }
 
-// handOver gives the name to the placeholder. The placeholder has keys of its own, so the records must be installed
+// transfer gives the name to the placeholder. The placeholder has keys of its own, so the records must be installed
 // anew. If the transfer is not possible, handOver changes nothing and returns why.
-func (s *Service) handOver(ctx context.Context, tx *db.Tx, owner *Domain, c *Claim) (failed string, err error) {
+func (s *Service) transfer(ctx context.Context, tx *db.Tx, owner *Domain, c *Claim) (failed string, err error) {
 	d, err := getDomain(ctx, tx.Reader, c.TeamID, c.DomainID)
 	if err != nil {
 		return "", err
@@ -426,46 +426,46 @@ func (s *Service) handOver(ctx context.Context, tx *db.Tx, owner *Domain, c *Cla
 	var all []events.Event
 	if owner.ID != "" {
 		deleteDomain(ctx, tx, owner.TeamID, owner.ID)
-		s.changed(tx, owner.ID)
+		s.invalidate(tx, owner.ID)
 		all = append(all, events.Event{TeamID: owner.TeamID, Type: events.DomainDeleted, DomainID: owner.ID, Data: *owner})
 	}
 	d.Placeholder, d.VerifySince = false, time.Time{}
 	saveDomain(ctx, tx, &d)
-	s.changed(tx, d.ID)
+	s.invalidate(tx, d.ID)
 	return "", s.recorder.Record(ctx, tx, append(all, events.Event{TeamID: d.TeamID, Type: events.DomainCreated,
 		DomainID: d.ID, Data: d})...)
 }
 
 // The notices to owners. Their arguments are the domain and a time, and the value of the proof once there is one.
 const (
-	toldOfClaim = "Another team has claimed the domain %s, which your team has added here.\n\nIt gets the domain only " +
+	claimNotice = "Another team has claimed the domain %s, which your team has added here.\n\nIt gets the domain only " +
 		"if it " +
 		"proves that it rules the domain's DNS, by a record there, until %s. If your team uses the domain, it is told " +
 		"when that " +
 		"happens and has three days to object. Until then nothing changes. If you know of it, there is nothing to do.\n"
-	toldOfProof = "The team that claims the domain %s has proved that it rules the domain's DNS.\n\nIt gets the domain " +
+	proofNotice = "The team that claims the domain %s has proved that it rules the domain's DNS.\n\nIt gets the domain " +
 		"on %s, " +
 		"or when your team no longer sends from it. Then your team can no longer send from it or receive at it. To keep " +
 		"the " +
 		"domain, delete this TXT record of it:\n\n  %s\n"
-	toldOfEnd = "The team that claims the domain %s gets it on %s, or when your team no longer sends from it.\n\nTo " +
+	transferNotice = "The team that claims the domain %s gets it on %s, or when your team no longer sends from it.\n\nTo " +
 		"keep the " +
 		"domain, delete this TXT record of it before:\n\n  %s\n"
 )
 
-// tellOwner notifies the owner of a step of a claim: the proof, and a day before the transfer.
-func (s *Service) tellOwner(ctx context.Context, tx *db.Tx, teamID string, before, after *Claim) error {
+// notifyOwner notifies the owner of a step of a claim: the proof, and a day before the transfer.
+func (s *Service) notifyOwner(ctx context.Context, tx *db.Tx, teamID string, before, after *Claim) error {
 	subject, text := "", ""
 	switch {
 	case after.RemindedAt.After(before.RemindedAt):
-		subject, text = "Your domain %s goes to another team tomorrow", toldOfEnd
+		subject, text = "Your domain %s goes to another team tomorrow", transferNotice
 	case after.WarnedAt.After(before.WarnedAt):
-		subject, text = "Your domain %s is about to go to another team", toldOfProof
+		subject, text = "Your domain %s is about to go to another team", proofNotice
 	default:
 		return nil
 	}
 	return s.Notify(ctx, tx, teamID, fmt.Sprintf(subject, after.Name),
-		fmt.Sprintf(text, after.Name, day(after.handedOverAt()), after.RecordValue()))
+		fmt.Sprintf(text, after.Name, day(after.transferAt()), after.RecordValue()))
 }
 
 // day formats a time for an email.

@@ -213,7 +213,7 @@ func (c *Config) Records(d *Domain) []Record {
 	add := func(key, kind, typ, name, fqdn, value string, priority int) {
 		status := d.checks[key].Status
 		switch {
-		case key == proof && d.excused():
+		case key == proof && d.inReceivingGrace():
 			status = TemporaryFailure
 		case status == "":
 			status = NotStarted
@@ -263,8 +263,8 @@ func (d *Domain) proved() bool {
 	return s == Verified || s == TemporaryFailure
 }
 
-// excused reports whether the domain may still receive without the proof.
-func (d *Domain) excused() bool {
+// inReceivingGrace reports whether the domain may still receive without the proof.
+func (d *Domain) inReceivingGrace() bool {
 	return !d.proved() && d.checks[unproved].Status == TemporaryFailure
 }
 
@@ -301,7 +301,7 @@ func (d *Domain) groups() [][]string {
 var forSending = []string{"mx", "spf", proof}
 
 func (d *Domain) forReceiving() []string {
-	if d.excused() {
+	if d.inReceivingGrace() {
 		return []string{"receiving", unproved}
 	}
 	return []string{"receiving", proof}

@@ -32,16 +32,16 @@ func judge(d Domain, found map[string]finding, now time.Time) Domain {
 	}
 	d.rememberTracking()
 	if f, asked := found[proof]; asked {
-		d.excuse(f, now)
+		d.updateReceivingGrace(f, now)
 	}
 	d.Status = d.overall()
 	d.CheckedAt = now
 	return d
 }
 
-// excuse advances the time for which the domain may receive without its proof. A missing answer counts as a missing
+// updateReceivingGrace advances the time for which the domain may receive without its proof. A missing answer counts as a missing
 // record here, so that this time ends.
-func (d *Domain) excuse(f finding, now time.Time) {
+func (d *Domain) updateReceivingGrace(f finding, now time.Time) {
 	c, ok := d.checks[unproved]
 	if !ok {
 		return
@@ -128,8 +128,8 @@ func recheckAfter(d *Domain, now time.Time) time.Duration {
 	return 30 * time.Minute
 }
 
-// waiting reports whether a record of the domain is pending.
-func (d *Domain) waiting() bool {
+// hasPending reports whether a record of the domain is pending.
+func (d *Domain) hasPending() bool {
 	for _, c := range d.checks {
 		if c.Status == Pending {
 			return true

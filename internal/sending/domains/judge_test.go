@@ -278,12 +278,12 @@ func TestJudgeClaim(t *testing.T) {
 			}
 		}
 	}
-	none, inUse := use{}, use{inUse: true}
+	none, inUse := ownerUsage{}, ownerUsage{inUse: true}
 	for _, c := range []struct {
 		name   string
 		claim  func(*Claim)
 		proof  finding
-		owner  use
+		owner  ownerUsage
 		want   ClaimStatus
 		reason string
 		again  time.Duration
@@ -302,7 +302,7 @@ func TestJudgeClaim(t *testing.T) {
 			15 * time.Minute},
 		{"proven in time, and the proof is gone", both(expired, proven(time.Second, 0, 0)), absent, none, ClaimExpired, "",
 			0},
-		{"the owner's domain is not in use", proven(time.Second, 0, 0), present, use{scheduled: true, active: true},
+		{"the owner's domain is not in use", proven(time.Second, 0, 0), present, ownerUsage{scheduled: true, active: true},
 			ClaimCompleted, "", 0},
 		{"the owner is given time", proven(time.Second, 0, 0), present, inUse, ClaimBlocked, "grace_period",
 			10 * time.Minute},
@@ -313,15 +313,15 @@ func TestJudgeClaim(t *testing.T) {
 		{"a day has not passed since", proven(5*day, 5*day, 23*time.Hour), present, inUse, ClaimBlocked, "grace_period",
 			10 * time.Minute},
 		{"the owner's time is over", proven(3*day, 3*day, day), present, inUse, ClaimCompleted, "", 0},
-		{"mail waits", proven(3*day, 3*day, day), present, use{inUse: true, scheduled: true}, ClaimBlocked,
+		{"mail waits", proven(3*day, 3*day, day), present, ownerUsage{inUse: true, scheduled: true}, ClaimBlocked,
 			"pending_scheduled_emails",
 			10 * time.Minute},
-		{"the owner goes on sending", proven(3*day, 3*day, day), present, use{inUse: true, active: true}, ClaimBlocked,
+		{"the owner goes on sending", proven(3*day, 3*day, day), present, ownerUsage{inUse: true, active: true}, ClaimBlocked,
 			"recent_owner_activity", 10 * time.Minute},
-		{"for just 30 days", both(expired, proven(30*day, 30*day, 28*day)), present, use{inUse: true, active: true},
+		{"for just 30 days", both(expired, proven(30*day, 30*day, 28*day)), present, ownerUsage{inUse: true, active: true},
 			ClaimBlocked,
 			"recent_owner_activity", 10 * time.Minute},
-		{"for 30 days", both(expired, proven(30*day+1, 30*day, 28*day)), present, use{inUse: true, active: true}, ClaimFailed,
+		{"for 30 days", both(expired, proven(30*day+1, 30*day, 28*day)), present, ownerUsage{inUse: true, active: true}, ClaimFailed,
 			"", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -350,7 +350,7 @@ func TestOwnersAreReminded(t *testing.T) {
 	for warned, want := range map[time.Duration]bool{48*time.Hour - time.Microsecond: false, 48 * time.Hour: true,
 		90 * time.Hour: true} {
 		c := Claim{Status: ClaimBlocked, ProvenAt: t0.Add(-warned), WarnedAt: t0.Add(-warned), ExpiresAt: t0.Add(time.Hour)}
-		if got, _ := judgeClaim(c, present, use{inUse: true}, t0); got.RemindedAt.Equal(t0) != want {
+		if got, _ := judgeClaim(c, present, ownerUsage{inUse: true}, t0); got.RemindedAt.Equal(t0) != want {
 			t.Errorf("told of the proof %v ago, reminded at %v", warned, got.RemindedAt)
 		}
 	}
@@ -360,7 +360,7 @@ func TestOwnersAreReminded(t *testing.T) {
 func TestNoAnswerLeavesAClaimBlocked(t *testing.T) {
 	c := Claim{Status: ClaimBlocked, BlockedReason: blockedActivity, ProvenAt: t0.Add(-time.Hour),
 		WarnedAt: t0.Add(-time.Hour), ExpiresAt: t0}
-	if got, _ := judgeClaim(c, unknown, use{}, t0); !cmp.Equal(c, got, cmp.AllowUnexported(Claim{})) {
+	if got, _ := judgeClaim(c, unknown, ownerUsage{}, t0); !cmp.Equal(c, got, cmp.AllowUnexported(Claim{})) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -432,7 +432,7 @@ func TestCAAIsNeededForATime(t *testing.T) {
 		{"no answer then", fails, Pending},
 		{"nothing is there any more", resolve.Fake{}, ""},
 	} {
-		if look(step.dns); d.checks["caa"].Status != step.want || d.waiting() != (step.want == Pending) {
+		if look(step.dns); d.checks["caa"].Status != step.want || d.hasPending() != (step.want == Pending) {
 			t.Errorf("%s: %+v", step.name, d.checks)
 		}
 	}

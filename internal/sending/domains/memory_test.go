@@ -71,10 +71,10 @@ func asks(ctx context.Context, s *Service) map[string]struct {
 	}
 }
 
-func fill[T any](m map[string]remembered[T], n int) {
+func fill[T any](m map[string]cached[T], n int) {
 	clear(m)
 	for i := range n {
-		m[fmt.Sprint(i)] = remembered[T]{}
+		m[fmt.Sprint(i)] = cached[T]{}
 	}
 }
 

@@ -40,21 +40,21 @@ func (d *Domain) names() []dnsName {
 	return all
 }
 
-// kept reports whether the domain reserves a name: one of its records is installed there, or links to it may have been
+// reserves reports whether the domain reserves a name: one of its records is installed there, or links to it may have been
 // sent.
-func (d *Domain) kept(n dnsName) bool {
+func (d *Domain) reserves(n dnsName) bool {
 	return n.tracked || slices.ContainsFunc(n.records, func(key string) bool {
 		s := d.checks[key].Status
 		return s == Verified || s == TemporaryFailure
 	})
 }
 
-// occupy registers the names that the domain has proved, and releases the others. It returns those that are registered
+// registerNames registers the names that the domain has proved, and releases the others. It returns those that are registered
 // for another team: the unique index decides, also between concurrent transactions. The domain's row must exist.
-func (s *Service) occupy(ctx context.Context, tx *db.Tx, d *Domain) (lost []dnsName, err error) {
+func (s *Service) registerNames(ctx context.Context, tx *db.Tx, d *Domain) (lost []dnsName, err error) {
 	var wanted []dnsName
 	if d.proved() && !d.Placeholder {
-		wanted = slices.DeleteFunc(d.names(), func(n dnsName) bool { return !d.kept(n) })
+		wanted = slices.DeleteFunc(d.names(), func(n dnsName) bool { return !d.reserves(n) })
 	}
 	// All transactions take the names in the same order, so that they cannot deadlock.
 	slices.SortFunc(wanted, func(a, b dnsName) int { return strings.Compare(a.name, b.name) })
@@ -65,9 +65,9 @@ func (s *Service) occupy(ctx context.Context, tx *db.Tx, d *Domain) (lost []dnsN
 	return slices.DeleteFunc(wanted, func(n dnsName) bool { _, other := others[n.name]; return !other }), nil
 }
 
-// notFound returns the findings with records at lost names set to absent: these records were installed for another
+// withRecordsAbsent returns the findings with records at lost names set to absent: these records were installed for another
 // team's domain.
-func notFound(found map[string]finding, lost []dnsName) map[string]finding {
+func withRecordsAbsent(found map[string]finding, lost []dnsName) map[string]finding {
 	found = maps.Clone(found)
 	for _, n := range lost {
 		for _, key := range n.records {
@@ -94,18 +94,18 @@ func (s *Service) checkFree(ctx context.Context, r db.Reader, d *Domain, names [
 		return err
 	}
 	if slices.ContainsFunc(above, func(name string) bool { return others[name] }) {
-		return taken(dnsName{name: d.Name, field: "name"})
+		return nameTaken(dnsName{name: d.Name, field: "name"})
 	}
 	for _, n := range names {
 		if _, other := others[n.name]; other && n.host {
-			return taken(n)
+			return nameTaken(n)
 		}
 	}
 	return nil
 }
 
-// taken returns the fault for a name that belongs to another team.
-func taken(n dnsName) error {
+// nameTaken returns the fault for a name that belongs to another team.
+func nameTaken(n dnsName) error {
 	if !n.host {
 		return fault.Forbiddenf("name",
 			"The domain `%s` is, or stands below, a host of another team's domain: of its return "+
@@ -115,12 +115,12 @@ func taken(n dnsName) error {
 		"another label.", n.name, n.field)
 }
 
-// takenOr returns err, or else the fault for the first lost name, if there is one.
-func takenOr(err error, lost []dnsName) error {
+// errorOrNameTaken returns err, or else the fault for the first lost name, if there is one.
+func errorOrNameTaken(err error, lost []dnsName) error {
 	if err != nil {
 		return err
 	}
-	return taken(lost[0])
+	return nameTaken(lost[0])
 }
 
 // checkReserved returns an error if the operator uses one of the names otherwise.

@@ -35,12 +35,12 @@ func TestKeptNames(t *testing.T) {
 		TemporaryFailure: true} {
 		for _, key := range host.records {
 			d := Domain{checks: map[string]check{key: {Status: s}, "dkim": {Status: Verified}}}
-			if d.kept(host) != want {
+			if d.reserves(host) != want {
 				t.Errorf("%s is %q, and the name is not kept: %v", key, s, want)
 			}
 		}
 	}
-	if d := (Domain{}); !d.kept(dnsName{name: "old.acme.example", host: true, tracked: true}) {
+	if d := (Domain{}); !d.reserves(dnsName{name: "old.acme.example", host: true, tracked: true}) {
 		t.Error("a host of old links is given up")
 	}
 }

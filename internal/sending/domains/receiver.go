@@ -35,7 +35,7 @@ func (s *Service) Receiver(ctx context.Context, host string) (Receiver, error) {
 	if len(s.receivers) >= cacheMax {
 		clear(s.receivers)
 	}
-	s.receivers[host] = remembered[Receiver]{to, now.Add(cacheFor)}
+	s.receivers[host] = cached[Receiver]{to, now.Add(cacheFor)}
 	return to, nil
 }
 

@@ -63,13 +63,13 @@ type Service struct {
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
 
 	mu        sync.Mutex
-	senders   map[string]remembered[Sender]
-	signing   map[string]remembered[Signing]
-	receivers map[string]remembered[Receiver]
-	tracked   map[string]remembered[bool] // by host
+	senders   map[string]cached[Sender]
+	signing   map[string]cached[Signing]
+	receivers map[string]cached[Receiver]
+	tracked   map[string]cached[bool] // by host
 }
 
-type remembered[T any] struct {
+type cached[T any] struct {
 	value T
 	until time.Time
 }
@@ -87,22 +87,22 @@ func New(c Config, d *db.DB, q *jobs.Queue, recorder *events.Recorder, keys *key
 		log.Warn("a team is not told", "team", teamID, "subject", subject, "text", text)
 		return nil
 	}
-	s.forget("")
-	d.OnHint(hintTopic, s.forget)
+	s.clearCaches("")
+	d.OnHint(hintTopic, s.clearCaches)
 	return s
 }
 
-func (s *Service) forget(string) {
+func (s *Service) clearCaches(string) {
 	s.mu.Lock()
-	s.senders = map[string]remembered[Sender]{}
-	s.signing = map[string]remembered[Signing]{}
-	s.receivers = map[string]remembered[Receiver]{}
-	s.tracked = map[string]remembered[bool]{}
+	s.senders = map[string]cached[Sender]{}
+	s.signing = map[string]cached[Signing]{}
+	s.receivers = map[string]cached[Receiver]{}
+	s.tracked = map[string]cached[bool]{}
 	s.mu.Unlock()
 }
 
-// changed drops what all nodes have cached of a domain, when the transaction commits.
-func (s *Service) changed(tx *db.Tx, domainID string) {
+// invalidate drops what all nodes have cached of a domain, when the transaction commits.
+func (s *Service) invalidate(tx *db.Tx, domainID string) {
 	tx.AfterCommit(func() { s.d.Hint(hintTopic, domainID) })
 }
 
@@ -300,10 +300,10 @@ func (s *Service) AddVerified(ctx context.Context, teamID string, n NewDomain) (
 func (s *Service) verifyUnasked(ctx context.Context, tx *db.Tx, d *Domain) error {
 	*d = judge(*d, s.foundAll(d), tx.Now())
 	saveDomain(ctx, tx, d)
-	if lost, err := s.occupy(ctx, tx, d); err != nil || len(lost) > 0 {
-		return takenOr(err, lost)
+	if lost, err := s.registerNames(ctx, tx, d); err != nil || len(lost) > 0 {
+		return errorOrNameTaken(err, lost)
 	}
-	s.changed(tx, d.ID)
+	s.invalidate(tx, d.ID)
 	return s.recorder.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated, DomainID: d.ID, Data: *d})
 }
 
@@ -321,7 +321,7 @@ func (s *Service) create(ctx context.Context, teamID string, n NewDomain, verifi
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		insertDomain(ctx, tx, &d)
 		audit.Target(ctx, d.ID)
-		s.changed(tx, d.ID)
+		s.invalidate(tx, d.ID)
 		err := s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainCreated, DomainID: d.ID, Data: d})
 		if err != nil || !verified {
 			return err
@@ -439,15 +439,15 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 		}
 		d.Status = d.overall()
 		saveDomain(ctx, tx, &d)
-		lost, err := s.occupy(ctx, tx, &d)
+		lost, err := s.registerNames(ctx, tx, &d)
 		// Names that were lost before are left to the next look-up to report: this change did not choose them.
 		lost = slices.DeleteFunc(lost, func(n dnsName) bool {
 			return !slices.ContainsFunc(added, func(a dnsName) bool { return a.name == n.name })
 		})
 		if err != nil || len(lost) > 0 {
-			return takenOr(err, lost)
+			return errorOrNameTaken(err, lost)
 		}
-		s.changed(tx, d.ID)
+		s.invalidate(tx, d.ID)
 		return s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
 	})
 }
@@ -461,7 +461,7 @@ func (s *Service) Delete(ctx context.Context, teamID, domainID string) error {
 		}
 		deleteDomain(ctx, tx, teamID, domainID)
 		endClaims(ctx, tx, domainID, ClaimCanceled)
-		s.changed(tx, d.ID)
+		s.invalidate(tx, d.ID)
 		return s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainDeleted, DomainID: d.ID, Data: d})
 	})
 }
@@ -487,7 +487,7 @@ func (s *Service) Sender(ctx context.Context, teamID, name string) (Sender, erro
 	if len(s.senders) >= cacheMax {
 		clear(s.senders)
 	}
-	s.senders[key] = remembered[Sender]{from, now.Add(cacheFor)}
+	s.senders[key] = cached[Sender]{from, now.Add(cacheFor)}
 	return from, nil
 }
 
@@ -531,7 +531,7 @@ func (s *Service) sandbox(ctx context.Context, name string) (Domain, error) {
 	d = judge(d, s.foundAll(&d), d.CreatedAt)
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		insertDomain(ctx, tx, &d)
-		_, err := s.occupy(ctx, tx, &d)
+		_, err := s.registerNames(ctx, tx, &d)
 		return err
 	})
 	if s.d.Violates(err, nameIndex) { // another request created it first
@@ -578,6 +578,6 @@ func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error)
 		clear(s.signing)
 	}
 	// Decrypting and parsing keys is slow, so they are cached for longer. Changes drop them at once.
-	s.signing[domainID] = remembered[Signing]{g, now.Add(30 * cacheFor)}
+	s.signing[domainID] = cached[Signing]{g, now.Add(30 * cacheFor)}
 	return g, nil
 }

@@ -14,7 +14,7 @@ const eraseRows = 200 // deleted in one transaction
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for _, table := range []string{"domain_claims", "domains"} {
 		err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) {
-			s.changed(tx, teamID)
+			s.invalidate(tx, teamID)
 			return tx.Exec(ctx, `DELETE FROM `+table+` WHERE id IN (SELECT id FROM `+table+` WHERE team_id = $1 LIMIT $2)`,
 				teamID, eraseRows)
 		})

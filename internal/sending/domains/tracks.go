@@ -28,13 +28,13 @@ func (s *Service) IsTrackingHost(ctx context.Context, host string) (bool, error)
 	}
 	d := all[parent]
 	tracks := d.proved() && slices.ContainsFunc(d.names(), func(n dnsName) bool {
-		return n.name == host && n.field == "tracking_subdomain" && d.kept(n)
+		return n.name == host && n.field == "tracking_subdomain" && d.reserves(n)
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.tracked) >= cacheMax {
 		clear(s.tracked)
 	}
-	s.tracked[host] = remembered[bool]{tracks, now.Add(cacheFor)}
+	s.tracked[host] = cached[bool]{tracks, now.Add(cacheFor)}
 	return tracks, nil
 }

@@ -31,11 +31,11 @@ func (s *Service) Verify(ctx context.Context, teamID, domainID string) error {
 			return err
 		}
 		if d.Placeholder { // Its records matter only when it has the name. Until then the claim's proof is looked up.
-			return s.askAgain(ctx, tx, &d)
+			return s.scheduleProofLookUps(ctx, tx, &d)
 		}
 		d = restart(d, s.c.Records(&d), tx.Now())
 		saveDomain(ctx, tx, &d)
-		s.changed(tx, d.ID)
+		s.invalidate(tx, d.ID)
 		if err := s.checkNow(ctx, tx, &d); err != nil {
 			return err
 		}
@@ -110,16 +110,16 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 		}
 		found := sameRecords(found, asked, s.c.Records(&d))
 		after := judge(d, found, tx.Now())
-		lost, err := s.occupy(ctx, tx, &after)
+		lost, err := s.registerNames(ctx, tx, &after)
 		if err != nil {
 			return err
 		}
 		if len(lost) > 0 {
-			after = judge(d, notFound(found, lost), tx.Now())
+			after = judge(d, withRecordsAbsent(found, lost), tx.Now())
 		}
 		after.prune(s.c.Records(&after))
 		saveDomain(ctx, tx, &after)
-		if after.waiting() {
+		if after.hasPending() {
 			s.q.Retry(ctx, tx, j, tx.Now().Add(recheckAfter(&after, tx.Now())), "")
 		} else {
 			s.q.Finish(ctx, tx, j)
@@ -127,7 +127,7 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 		if after.Status == d.Status && maps.Equal(after.checks, d.checks) {
 			return nil
 		}
-		s.changed(tx, d.ID)
+		s.invalidate(tx, d.ID)
 		return s.recorder.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated, DomainID: d.ID,
 			Data: after})
 	})

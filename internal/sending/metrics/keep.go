@@ -25,7 +25,7 @@ func RetainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []stri
 			emailID)
 	})
 	if len(kept) > 0 {
-		keepCounts(ctx, tx, teamID, kept)
+		retainCounts(ctx, tx, teamID, kept)
 	}
 	return kept, nil
 }

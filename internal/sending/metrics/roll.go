@@ -73,7 +73,7 @@ func (s *Service) advance(ctx context.Context, teamID string, at state, target i
 	if len(rows) > rowsMax {
 		return false, fmt.Errorf("two minutes have more than %d different counters", rowsMax)
 	}
-	_, err = s.change(ctx, teamID, &at, until, func(tx *db.Tx) { addCounters(ctx, tx, teamID, rows) })
+	_, err = s.advanceState(ctx, teamID, &at, until, func(tx *db.Tx) { addCounters(ctx, tx, teamID, rows) })
 	return true, err
 }
 
@@ -99,7 +99,7 @@ func (s *Service) correct(ctx context.Context, teamID string, at state, _ int64)
 	// looked for, so they stay for the next time.
 	for some := range slices.Chunk(ids, lateStep) {
 		deletes := func(tx *db.Tx) { deleteLate(ctx, tx, teamID, some) }
-		if ok, err := s.change(ctx, teamID, &at, at.until, deletes); err != nil || !ok {
+		if ok, err := s.advanceState(ctx, teamID, &at, at.until, deletes); err != nil || !ok {
 			return false, err
 		}
 	}
@@ -117,7 +117,7 @@ func (s *Service) recount(ctx context.Context, teamID string, at *state, slots [
 		}
 		rows = append(rows, more...)
 	}
-	return s.change(ctx, teamID, at, at.until, func(tx *db.Tx) {
+	return s.advanceState(ctx, teamID, at, at.until, func(tx *db.Tx) {
 		for _, d := range slots {
 			deleteCounters(ctx, tx, teamID, d)
 		}
@@ -125,9 +125,9 @@ func (s *Service) recount(ctx context.Context, teamID string, at *state, slots [
 	})
 }
 
-// change replaces the state by the next one, with events counted before until, and calls f in that transaction. It
+// advanceState replaces the state by the next one, with events counted before until, and calls f in that transaction. It
 // returns false, and changes nothing, when the state has changed since it was read.
-func (s *Service) change(ctx context.Context, teamID string, at *state, until int64, f func(tx *db.Tx)) (ok bool,
+func (s *Service) advanceState(ctx context.Context, teamID string, at *state, until int64, f func(tx *db.Tx)) (ok bool,
 	err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		if ok, err = setState(ctx, tx, teamID, *at, until); err == nil && ok {

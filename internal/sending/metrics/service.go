@@ -60,7 +60,7 @@ func (s *Service) Count(ctx context.Context, teamID string, q Query) ([]Count, e
 	if err != nil {
 		return nil, fmt.Errorf("count events: %w", err)
 	}
-	return s.named(ctx, teamID, q, rows)
+	return s.toCounts(ctx, teamID, q, rows)
 }
 
 // combineTries is how often counters are read when they change meanwhile, which they do once a minute.
@@ -112,8 +112,8 @@ func (s *Service) read(ctx context.Context, teamID string, all span, at state, g
 // dirtyMax is how many slots are counted again one by one. Beyond it, counting all events is as fast.
 const dirtyMax = 300
 
-// named adds the names of periods and domains to rows, and merges rows with the same names.
-func (s *Service) named(ctx context.Context, teamID string, q Query, rows []row) ([]Count, error) {
+// toCounts adds the names of periods and domains to rows, and merges rows with the same names.
+func (s *Service) toCounts(ctx context.Context, teamID string, q Query, rows []row) ([]Count, error) {
 	names := map[string]string{}
 	if q.ByDomain {
 		var ids []string

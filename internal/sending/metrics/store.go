@@ -189,8 +189,8 @@ func uncounted(ctx context.Context, r db.Reader, teamID string, emailIDs []strin
 	})
 }
 
-// keepCounts adds the counts of the events of some emails to those of deleted events.
-func keepCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
+// retainCounts adds the counts of the events of some emails to those of deleted events.
+func retainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
 	// The order prevents deadlocks between two transactions.
 	tx.Queue(ctx, fmt.Sprintf(`INSERT INTO email_counts_kept (team_id, slot, domain_id, broadcast_id, type, detail,
 		events, recipients, people)

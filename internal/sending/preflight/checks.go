@@ -131,13 +131,13 @@ func result(id string, level Level, format string, args ...any) Result {
 // with returns the result with details, the first of them if there are too many.
 func (r Result) with(details ...string) Result {
 	for _, d := range details[:min(len(details), maxDetails)] {
-		r.Details = append(r.Details, shown(d))
+		r.Details = append(r.Details, printable(d))
 	}
 	return r
 }
 
-// shown returns a text that may come from an email in a form that can be shown: one short line.
-func shown(text string) string {
+// printable returns a text that may come from an email in a form that can be shown: one short line.
+func printable(text string) string {
 	cut := len(text) > maxDetail
 	if cut {
 		text = text[:maxDetail]

@@ -54,7 +54,7 @@ func check(t testing.TB, in Input) map[string]Result {
 			t.Errorf("%s: %+v", r.ID, r)
 		}
 		for _, d := range r.Details {
-			if len(d) > maxDetail+len("…") || !utf8.ValidString(d) || shown(d) != d && !strings.HasSuffix(d, "…") {
+			if len(d) > maxDetail+len("…") || !utf8.ValidString(d) || printable(d) != d && !strings.HasSuffix(d, "…") {
 				t.Errorf("%s shows %q", r.ID, d)
 			}
 		}
@@ -328,7 +328,7 @@ func TestDetailsAreBounded(t *testing.T) {
 			t.Errorf("%s: %d details, %s", id, len(r.Details), r.Message)
 		}
 	}
-	if got := shown("a\x00b\r\nc\u202ed\xffe\u2028"); got != "abcde" {
+	if got := printable("a\x00b\r\nc\u202ed\xffe\u2028"); got != "abcde" {
 		t.Errorf("%q", got)
 	}
 }

@@ -23,20 +23,20 @@ const (
 // errUnanswered means that there is no definite answer.
 var errUnanswered = errors.New("the DNS did not answer")
 
-// asker makes the look-ups for one email, as many as are allowed.
-type asker struct {
+// lookUps makes the look-ups for one email, as many as are allowed.
+type lookUps struct {
 	dns  resolve.Resolver
 	left atomic.Int32
 }
 
-func newAsker(dns resolve.Resolver) *asker {
-	a := &asker{dns: dns}
+func newLookUps(dns resolve.Resolver) *lookUps {
+	a := &lookUps{dns: dns}
 	a.left.Store(lookUpMax)
 	return a
 }
 
 // ask makes one look-up. No records are an answer, too; the error is errUnanswered.
-func ask[T any](a *asker, look func(resolve.Resolver) ([]T, error)) ([]T, error) {
+func ask[T any](a *lookUps, look func(resolve.Resolver) ([]T, error)) ([]T, error) {
 	if a.dns == nil || a.left.Add(-1) < 0 {
 		return nil, errUnanswered
 	}
@@ -50,15 +50,15 @@ func ask[T any](a *asker, look func(resolve.Resolver) ([]T, error)) ([]T, error)
 	return records, nil
 }
 
-func (a *asker) txt(ctx context.Context, name string) ([]string, error) {
+func (a *lookUps) txt(ctx context.Context, name string) ([]string, error) {
 	return ask(a, func(r resolve.Resolver) ([]string, error) { return r.TXT(ctx, name) })
 }
 
-func (a *asker) mx(ctx context.Context, name string) ([]resolve.MX, error) {
+func (a *lookUps) mx(ctx context.Context, name string) ([]resolve.MX, error) {
 	return ask(a, func(r resolve.Resolver) ([]resolve.MX, error) { return r.MX(ctx, name) })
 }
 
-func (a *asker) addrs(ctx context.Context, name string) ([]netip.Addr, error) {
+func (a *lookUps) addrs(ctx context.Context, name string) ([]netip.Addr, error) {
 	return ask(a, func(r resolve.Resolver) ([]netip.Addr, error) { return r.Addrs(ctx, name) })
 }
 
@@ -75,7 +75,7 @@ func lookUp(ctx context.Context, in *Input) (all answers) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookUpTime)
 	defer cancel()
-	a := newAsker(in.DNS)
+	a := newLookUps(in.DNS)
 	var both sync.WaitGroup
 	both.Go(func() { all.spf = spf(ctx, a, in) })
 	both.Go(func() {
@@ -100,7 +100,7 @@ type policy struct{ strictDKIM, strictSPF bool }
 
 // dmarc looks for the record of the domain in From, and then for that of its organizational domain (RFC 7489 section
 // 6.6.3).
-func dmarc(ctx context.Context, a *asker, in *Input) (Result, policy) {
+func dmarc(ctx context.Context, a *lookUps, in *Input) (Result, policy) {
 	const id = "dmarc"
 	from := in.From.Domain
 	org := authres.Organizational(from)

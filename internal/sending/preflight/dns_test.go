@@ -106,7 +106,7 @@ func TestLookUpsAreBounded(t *testing.T) {
 	if n := counted.n.Load(); n < 10 || n > 20 {
 		t.Errorf("%d look-ups", n)
 	}
-	a := newAsker(counted)
+	a := newLookUps(counted)
 	counted.n.Store(0)
 	for range 2 * lookUpMax {
 		a.txt(t.Context(), "i0.net")

@@ -21,18 +21,18 @@ const (
 	maxLinkText = 2 * maxURL
 )
 
-// finding counts what a check looks for, and keeps the first few that differ.
-type finding struct {
+// occurrences counts what a check looks for, and keeps the first few that differ.
+type occurrences struct {
 	n    int
 	some []string
 }
 
-func (f *finding) add(format string, args ...any) {
+func (f *occurrences) add(format string, args ...any) {
 	f.n++
 	if len(f.some) == maxDetails {
 		return
 	}
-	text := shown(fmt.Sprintf(format, args...))
+	text := printable(fmt.Sprintf(format, args...))
 	if text != "" && !slices.Contains(f.some, text) {
 		f.some = append(f.some, text)
 	}
@@ -42,18 +42,18 @@ func (f *finding) add(format string, args ...any) {
 type page struct {
 	tracked int // octets by which tracking makes the HTML longer, about
 
-	foreignLinks, foreignImages  finding
-	lyingTexts, maybeLying       finding
-	trackedTexts                 finding
-	insecure, shortened, nowhere finding
-	noAlt, data, lost            finding
-	dataSize                     int
-	dropped                      finding
+	foreignLinks, foreignImages      occurrences
+	misleadingTexts, maybeMisleading occurrences
+	trackedTexts                     occurrences
+	insecure, shortened, nowhere     occurrences
+	noAlt, data, missingFiles        occurrences
+	dataSize                         int
+	dropped                          occurrences
 
-	link     string // the address of the open link; "" outside of links
-	linkHost string
-	linkText []byte
-	untouch  bool // the open link is not tracked
+	link          string // the address of the open link; "" outside of links
+	linkHost      string
+	linkText      []byte
+	linkUntracked bool // the open link is not tracked
 }
 
 // read reads the HTML of an email, at most its first 2 MiB.
@@ -179,7 +179,7 @@ func (p *page) startLink(in *Input, tag string, a attributes) {
 		p.tracked += tokenSize(in.Sender.Tracking.Host, len(href))
 	}
 	if tag == "a" {
-		p.link, p.linkHost, p.linkText, p.untouch = href, to.host, p.linkText[:0], a.noTrack
+		p.link, p.linkHost, p.linkText, p.linkUntracked = href, to.host, p.linkText[:0], a.noTrack
 	}
 }
 
@@ -194,7 +194,7 @@ func (p *page) endLink(in *Input) {
 	if p.link == "" {
 		return
 	}
-	link, host, untouched := p.link, p.linkHost, p.untouch
+	link, host, untouched := p.link, p.linkHost, p.linkUntracked
 	p.link = ""
 	text, bare := shownHost(string(p.linkText))
 	if text == "" {
@@ -203,9 +203,9 @@ func (p *page) endLink(in *Input) {
 	shownOrg := authres.Organizational(text)
 	switch {
 	case shownOrg != authres.Organizational(host):
-		found := &p.lyingTexts
+		found := &p.misleadingTexts
 		if bare {
-			found = &p.maybeLying
+			found = &p.maybeMisleading
 		}
 		found.add("%s leads to %s", strings.TrimSpace(string(p.linkText)), link)
 	case in.Sender.Tracking.Clicks && !untouched && shownOrg != authres.Organizational(in.Sender.Tracking.Host):
@@ -224,7 +224,7 @@ func (p *page) image(in *Input, src string) {
 		name := strings.Trim(src[len("cid:"):], " <>")
 		decoded, err := url.PathUnescape(name) // RFC 2392 section 2
 		if !slices.Contains(in.ContentIDs, name) && (err != nil || !slices.Contains(in.ContentIDs, decoded)) {
-			p.lost.add("%s", src)
+			p.missingFiles.add("%s", src)
 		}
 	case from.scheme == "http" || from.scheme == "https":
 		switch {
@@ -298,7 +298,7 @@ func (p *page) results(in *Input) []Result {
 
 // result returns the result of a check that found something or did not. things is the counted noun in the singular,
 // and takes its place in format.
-func (f *finding) result(id string, level Level, format, things, pass string) Result {
+func (f *occurrences) result(id string, level Level, format, things, pass string) Result {
 	if f.n == 0 {
 		return result(id, Pass, "%s", pass)
 	}
@@ -320,14 +320,14 @@ func plural(noun string) string {
 func (p *page) texts() Result {
 	const id = "link_text"
 	switch {
-	case p.lyingTexts.n > 0:
+	case p.misleadingTexts.n > 0:
 		return result(id, Problem,
 			"The text of a link shows the address of another site than the one that it leads to, as "+
-				"in fraud. Write words, or the address that the link has.").with(append(p.lyingTexts.some, p.maybeLying.some...)...)
-	case p.maybeLying.n > 0:
+				"in fraud. Write words, or the address that the link has.").with(append(p.misleadingTexts.some, p.maybeMisleading.some...)...)
+	case p.maybeMisleading.n > 0:
 		return result(id, Warning,
 			"The text of a link is the name of another site than the one that it leads to. If it is "+
-				"meant as an address, link there; otherwise write more words.").with(p.maybeLying.some...)
+				"meant as an address, link there; otherwise write more words.").with(p.maybeMisleading.some...)
 	case p.trackedTexts.n > 0:
 		return result(id, Warning,
 			"The text of a link shows an address, and the link will lead through the host of tracked "+
@@ -341,10 +341,10 @@ func (p *page) texts() Result {
 func (p *page) inline() Result {
 	const id = "image_inline"
 	switch {
-	case p.lost.n > 0:
+	case p.missingFiles.n > 0:
 		return result(id, Problem,
 			"The HTML shows images by cid: that are not attached. Attach them with that `content_id`.").
-			with(p.lost.some...)
+			with(p.missingFiles.some...)
 	case p.data.n > 0:
 		return result(id, Warning,
 			"The HTML has %s of images in data: addresses, which Gmail and others do not show. Attach "+

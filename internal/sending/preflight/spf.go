@@ -16,7 +16,7 @@ const (
 )
 
 // spf examines the record of the return path, which is what receivers evaluate, with all records that it includes.
-func spf(ctx context.Context, a *asker, in *Input) Result {
+func spf(ctx context.Context, a *lookUps, in *Input) Result {
 	const id = "spf"
 	host := in.Sender.ReturnPath
 	if host == "" {
@@ -69,7 +69,7 @@ func spf(ctx context.Context, a *asker, in *Input) Result {
 
 // spfWalk follows a record for a sender whom no term matches, which takes the most look-ups.
 type spfWalk struct {
-	a       *asker
+	a       *lookUps
 	terms   int  // that cause look-ups
 	void    int  // look-ups without an answer
 	ptr     bool // a term ptr was seen
@@ -96,7 +96,7 @@ func (w *spfWalk) done() bool { return w.broken != "" || w.terms > spfMax }
 // fail ends the walk with the reason for which the record cannot be evaluated.
 func (w *spfWalk) fail(format string, args ...any) {
 	if w.broken == "" {
-		w.broken = shown(fmt.Sprintf(format, args...))
+		w.broken = printable(fmt.Sprintf(format, args...))
 	}
 }
 

@@ -29,9 +29,9 @@ const noTrack = "data-postrider-no-track"
 //   - what follows source text or a CDATA section in SVG or MathML that could be read in several ways.
 type HTML struct {
 	Template
-	links  []link
-	pixel  int // where the pixel goes
-	octets int // of the targets of all links
+	links       []link
+	pixel       int // where the pixel goes
+	targetBytes int // of the targets of all links
 }
 
 // link is an href with the value source[start:end], in which there are slots[from:to]. Without slots its target is
@@ -60,12 +60,12 @@ func LiteralHTML(source string) *HTML {
 func (h *HTML) Links() int { return len(h.links) }
 
 // TargetBytes is how much memory the targets of the links take.
-func (h *HTML) TargetBytes() int { return h.octets }
+func (h *HTML) TargetBytes() int { return h.targetBytes }
 
 // Room that is reserved for what replaces links and for the pixel, in octets. More is possible.
 const (
-	roomForLink  = 256
-	roomForPixel = 512
+	spaceForLink  = 256
+	spaceForPixel = 512
 )
 
 // Track is Fill with other links. For each link it calls link, which appends to dst what replaces the href, or reports
@@ -78,8 +78,8 @@ func (h *HTML) Track(values Values, link func(dst, target []byte) ([]byte, bool)
 		return h.Fill(values)
 	}
 	var out strings.Builder
-	out.Grow(h.Len(values) + roomForLink*len(h.links) + roomForPixel)
-	f := filling{h: h, values: values, out: &out, dst: make([]byte, 0, 1024)}
+	out.Grow(h.Len(values) + spaceForLink*len(h.links) + spaceForPixel)
+	f := trackWriter{h: h, values: values, out: &out, dst: make([]byte, 0, 1024)}
 	links := h.links
 	if link == nil {
 		links = nil
@@ -98,8 +98,8 @@ func (h *HTML) Track(values Values, link func(dst, target []byte) ([]byte, bool)
 	return out.String()
 }
 
-// filling is a Track that has come to source[at:] and slots[slot:].
-type filling struct {
+// trackWriter is a Track that has come to source[at:] and slots[slot:].
+type trackWriter struct {
 	h        *HTML
 	values   Values
 	out      *strings.Builder
@@ -110,19 +110,19 @@ type filling struct {
 }
 
 // copy writes the source up to an index, filled.
-func (f *filling) copy(to int) {
+func (f *trackWriter) copy(to int) {
 	f.slot = f.h.write(f.out, f.values, markup, f.at, to, f.slot)
 	f.at = to
 }
 
-func (f *filling) insert(at int, what func(dst []byte) []byte) {
+func (f *trackWriter) insert(at int, what func(dst []byte) []byte) {
 	f.copy(at)
 	f.dst = what(f.dst[:0])
 	f.out.Write(f.dst)
 }
 
 // link writes a link and all that is before it.
-func (f *filling) link(l *link, replace func(dst, target []byte) ([]byte, bool)) {
+func (f *trackWriter) link(l *link, replace func(dst, target []byte) ([]byte, bool)) {
 	f.copy(l.start)
 	to, ok := l.target, true
 	if l.from < l.to {
@@ -241,7 +241,7 @@ func (h *HTML) addLink(tag string, at int) {
 		if l.target, ok = target(appendUnescaped(nil, []byte(h.source[l.start:l.end]))); !ok {
 			return
 		}
-		h.octets += cap(l.target)
+		h.targetBytes += cap(l.target)
 	}
 	h.links = append(h.links, l)
 }

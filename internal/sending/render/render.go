@@ -74,7 +74,7 @@ func compile(source string, form form) Template {
 	for at := 0; ; {
 		end := strings.Index(source[at:], "}}}")
 		if end < 0 {
-			t.pairs(rest, len(source))
+			t.parseDoubleBraces(rest, len(source))
 			return t
 		}
 		end += at
@@ -82,7 +82,7 @@ func compile(source string, form form) Template {
 		if start := strings.LastIndex(source[at:end], "{{{"); start >= 0 {
 			start += at
 			if s, ok := parse(source[start+3 : end]); ok {
-				t.pairs(rest, start)
+				t.parseDoubleBraces(rest, start)
 				s.start, s.end = start, end+3
 				t.slots = append(t.slots, s)
 				rest = s.end
@@ -92,8 +92,8 @@ func compile(source string, form form) Template {
 	}
 }
 
-// pairs finds the placeholders with two braces in source[from:to], which has none with three.
-func (t *Template) pairs(from, to int) {
+// parseDoubleBraces finds the placeholders with two braces in source[from:to], which has none with three.
+func (t *Template) parseDoubleBraces(from, to int) {
 	for {
 		end := strings.Index(t.source[from:to], "}}")
 		if end < 0 {

@@ -15,7 +15,7 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 	err error) {
 	const kind = "suppressions deleted"
 	for teamIDs := range slices.Chunk(scope.Teams, eraseRows) {
-		listed, err := listing(ctx, d.Reader, teamIDs, a.Key())
+		listed, err := teamsSuppressing(ctx, d.Reader, teamIDs, a.Key())
 		if err != nil {
 			return found, fmt.Errorf("look for who suppresses an address: %w", err)
 		}
@@ -36,8 +36,8 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 	return found, nil
 }
 
-// listing returns those of the teams that have an address on their list.
-func listing(ctx context.Context, r db.Reader, teamIDs []string, address string) ([]string, error) {
+// teamsSuppressing returns those of the teams that have an address on their list.
+func teamsSuppressing(ctx context.Context, r db.Reader, teamIDs []string, address string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT team_id FROM suppressions WHERE team_id = ANY($1) AND address = $2`, teamIDs,
 		address)
 	return db.Collect(rows, err, func(r db.Row) (teamID string, err error) {

@@ -43,7 +43,7 @@ func (s *Service) Add(ctx context.Context, teamID string, addresses []string) ([
 			}
 			all = append(all, e)
 		}
-		tell(ctx, all)
+		auditEntries(ctx, all)
 		return nil
 	})
 	return all, err
@@ -93,7 +93,7 @@ func (s *Service) List(ctx context.Context, teamID string, origin Origin, p page
 	return list(ctx, s.d.Reader, teamID, origin, p)
 }
 
-const partRows = 2000 // that one call of Batch returns
+const batchRows = 2000 // that one call of Batch returns
 
 // Batch reads a part of the list after a cursor: the next 2,000 entries that have the origin, newest first; origin ""
 // means all. next is the cursor of the part that follows, "" after the last.
@@ -102,7 +102,7 @@ func (s *Service) Batch(ctx context.Context, teamID string, origin Origin, after
 	if err := origin.check(); err != nil {
 		return nil, "", err
 	}
-	return part(ctx, s.d.Reader, teamID, origin, after)
+	return listBatch(ctx, s.d.Reader, teamID, origin, after)
 }
 
 func (o Origin) check() error {
@@ -168,14 +168,14 @@ func (s *Service) RemoveAll(ctx context.Context, teamID string, idsOrAddresses [
 				return err
 			}
 		}
-		tell(ctx, all)
+		auditEntries(ctx, all)
 		return nil
 	})
 	return all, err
 }
 
-// tell says in the audit log which entries a request is about.
-func tell(ctx context.Context, all []Suppression) {
+// auditEntries says in the audit log which entries a request is about.
+func auditEntries(ctx context.Context, all []Suppression) {
 	if len(all) == 1 {
 		audit.Target(ctx, all[0].ID)
 		return
@@ -190,7 +190,7 @@ func (s *Service) Suppressed(ctx context.Context, r db.Reader, teamID string,
 	found := map[string]Suppression{}
 	for len(addresses) > 0 {
 		n := min(chunk, len(addresses))
-		if err := among(ctx, r, teamID, addresses[:n], found); err != nil {
+		if err := suppressedAmong(ctx, r, teamID, addresses[:n], found); err != nil {
 			return nil, err
 		}
 		addresses = addresses[n:]

@@ -55,8 +55,8 @@ func deleteByID(ctx context.Context, tx *db.Tx, teamID, id string) (Suppression,
 	return one(tx.QueryRow(ctx, `DELETE FROM suppressions WHERE id = $1 AND team_id = $2 RETURNING `+columns, id, teamID))
 }
 
-// listed is a team's list, or its entries of one origin. Each goes by an index of its own.
-func listed(teamID string, origin Origin) page.Select {
+// selectList is a team's list, or its entries of one origin. Each goes by an index of its own.
+func selectList(teamID string, origin Origin) page.Select {
 	s := page.Select{Text: `SELECT ` + columns + ` FROM suppressions WHERE team_id = $1`, ID: "id", Args: []any{teamID}}
 	if origin != "" {
 		s.Text += ` AND origin = $2`
@@ -66,15 +66,15 @@ func listed(teamID string, origin Origin) page.Select {
 }
 
 func list(ctx context.Context, r db.Reader, teamID string, origin Origin, p page.Page) ([]Suppression, bool, error) {
-	return page.Query(ctx, r, listed(teamID, origin), p, scan)
+	return page.Query(ctx, r, selectList(teamID, origin), p, scan)
 }
 
-func part(ctx context.Context, r db.Reader, teamID string, origin Origin, after string) ([]Suppression, string, error) {
-	of := listed(teamID, origin)
-	return page.Part(ctx, r, of, of, after, partRows, scan, func(s Suppression) string { return s.ID })
+func listBatch(ctx context.Context, r db.Reader, teamID string, origin Origin, after string) ([]Suppression, string, error) {
+	of := selectList(teamID, origin)
+	return page.Part(ctx, r, of, of, after, batchRows, scan, func(s Suppression) string { return s.ID })
 }
 
-func among(ctx context.Context, r db.Reader, teamID string, addresses []string, found map[string]Suppression) error {
+func suppressedAmong(ctx context.Context, r db.Reader, teamID string, addresses []string, found map[string]Suppression) error {
 	rows, err := r.Query(ctx, `SELECT `+columns+` FROM suppressions WHERE team_id = $1 AND address = ANY($2)`, teamID,
 		addresses)
 	all, err := db.Collect(rows, err, scan)

@@ -26,10 +26,10 @@ func TestCacheIsBounded(t *testing.T) {
 		want := func(what string) {
 			t.Helper()
 			n, octets := held()
-			if n != c.n || octets != c.octets {
-				t.Fatalf("%s: it has %d names and %d octets, and counts %d and %d", what, n, octets, c.n, c.octets)
+			if n != c.n || octets != c.bytes {
+				t.Fatalf("%s: it has %d names and %d octets, and counts %d and %d", what, n, octets, c.n, c.bytes)
 			}
-			if n > cacheCount || octets > cacheOctets {
+			if n > cacheCount || octets > cacheBytes {
 				t.Fatalf("%s: it has %d names and %d octets", what, n, octets)
 			}
 		}

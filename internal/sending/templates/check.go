@@ -65,7 +65,7 @@ func (t *Text) check() error {
 		}
 	}
 	size, placeholders := 0, 0
-	for _, p := range t.parts() {
+	for _, p := range t.textFields() {
 		compiled := render.Compile(p.text)
 		placeholders += compiled.Placeholders()
 		if p.field == "html" || p.field == "text" {
@@ -124,14 +124,14 @@ func (v *Version) checkPublish() error {
 	if strings.TrimSpace(v.HTML) == "" {
 		return fault.Invalidf("html", "The `html` field is empty. Give the template HTML before it is published.")
 	}
-	for _, p := range v.parts() {
+	for _, p := range v.textFields() {
 		if err := render.Check(p.text); err != nil {
 			return fault.Invalidf(p.field, "The `%s` field has a placeholder that is not well formed: %s. Write "+
 				"{{{NAME}}} or {{{NAME|fallback}}}.", p.field, err).Because(err)
 		}
 		t := render.Compile(p.text)
 		for _, name := range t.Names() {
-			if !v.knows(name) {
+			if !v.isKnownName(name) {
 				return fault.Invalidf(p.field, "The `%s` field uses the variable %s, which is not declared. Declare it in "+
 					"`variables`, or correct its name.", p.field, name)
 			}
@@ -140,8 +140,8 @@ func (v *Version) checkPublish() error {
 	return nil
 }
 
-// knows reports whether a placeholder has a meaning in emails of the version.
-func (v *Version) knows(name string) bool {
+// isKnownName reports whether a placeholder has a meaning in emails of the version.
+func (v *Version) isKnownName(name string) bool {
 	return isReserved(name) || strings.HasPrefix(name, "contact.") ||
 		slices.ContainsFunc(v.Variables, func(d Variable) bool { return d.Key == name })
 }

@@ -2,7 +2,7 @@ package templates
 
 // Held returns how many octets a team's results occupy that were not closed.
 func (s *Service) Held(teamID string) int64 {
-	return s.memory.stored.Held(teamID) + s.memory.made.Held(teamID)
+	return s.memory.stored.Held(teamID) + s.memory.rendered.Held(teamID)
 }
 
 // MemoryCost is the memory that is reserved for one octet of large texts.

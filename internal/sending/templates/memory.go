@@ -20,7 +20,7 @@ const (
 )
 
 // memory is what large texts occupy. Teams share it.
-type memory struct{ stored, made *fairshare.Pool }
+type memory struct{ stored, rendered *fairshare.Pool }
 
 func newMemory() memory {
 	return memory{fairshare.New(memoryMax, fairshare.Greed), fairshare.New(memoryMax, fairshare.Greed)}
@@ -28,25 +28,25 @@ func newMemory() memory {
 
 // reserve reserves memory for texts of a size in octets. It waits for it, and returns an Unavailable fault if there is
 // none in time.
-func reserve(ctx context.Context, pool *fairshare.Pool, teamID string, size int64) (held, error) {
+func reserve(ctx context.Context, pool *fairshare.Pool, teamID string, size int64) (reservation, error) {
 	if size < memoryLarge {
-		return held{}, nil
+		return reservation{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, memoryWait)
 	defer cancel()
 	size *= memoryCost
 	if err := pool.Acquire(ctx, teamID, size); err != nil {
-		return held{}, fault.New(fault.Unavailable, "",
+		return reservation{}, fault.New(fault.Unavailable, "",
 			"Too many large templates are being read. Try again in a moment.").Because(err)
 	}
-	return held{sync.OnceFunc(func() { pool.Release(teamID, size) })}, nil
+	return reservation{sync.OnceFunc(func() { pool.Release(teamID, size) })}, nil
 }
 
-// held is memory that a result occupies.
-type held struct{ free func() } // nil for none
+// reservation is memory that a result occupies.
+type reservation struct{ free func() } // nil for none
 
 // Close gives the memory back, once the result is not needed any more. Closing again does nothing.
-func (h held) Close() {
+func (h reservation) Close() {
 	if h.free != nil {
 		h.free()
 	}

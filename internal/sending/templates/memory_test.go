@@ -12,7 +12,7 @@ import (
 func TestMemoryIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
-		var all []held
+		var all []reservation
 		for range 4 {
 			h, err := reserve(t.Context(), m.stored, "a", MaxSize)
 			if err != nil {
@@ -32,7 +32,7 @@ func TestMemoryIsShared(t *testing.T) {
 		if err != nil {
 			t.Errorf("another team: %v", err)
 		}
-		if _, err := reserve(t.Context(), m.made, "a", maxRendered); err != nil {
+		if _, err := reserve(t.Context(), m.rendered, "a", maxRendered); err != nil {
 			t.Errorf("what is made of it: %v", err)
 		}
 		other.Close()

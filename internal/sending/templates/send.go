@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	hintTopic   = "templates"
-	cacheFor    = time.Second // the longest that another node's change goes unnoticed if its hint is lost
-	cacheCount  = 10_000      // names of templates
-	cacheOctets = 16 << 20
+	hintTopic  = "templates"
+	cacheFor   = time.Second // the longest that another node's change goes unnoticed if its hint is lost
+	cacheCount = 10_000      // names of templates
+	cacheBytes = 16 << 20
 )
 
 // PublishedTemplate is the published version of a template, ready to be filled.
@@ -100,19 +100,19 @@ func (s *Service) changed(tx *db.Tx, teamID string) {
 // cache has what was published, by team and then by id or alias. What has expired is dropped once a second.
 type cache struct {
 	mu      sync.Mutex
-	teams   map[string]map[string]remembered
+	teams   map[string]map[string]cachedVersion
 	n       int
-	octets  int
+	bytes   int
 	swept   time.Time // when what had expired was dropped last
 	changes uint64    // how often something was forgotten
 }
 
-type remembered struct {
+type cachedVersion struct {
 	published
 	until time.Time
 }
 
-func (c *cache) clear() { c.teams, c.n, c.octets = map[string]map[string]remembered{}, 0, 0 }
+func (c *cache) clear() { c.teams, c.n, c.bytes = map[string]map[string]cachedVersion{}, 0, 0 }
 
 // get returns what is cached, and what put must be given if nothing is.
 func (c *cache) get(teamID, name string) (p published, changes uint64, ok bool) {
@@ -135,17 +135,17 @@ func (c *cache) put(teamID, name string, p published, changes uint64) {
 		c.sweep(now)
 	}
 	c.drop(teamID, name)
-	if c.n++; c.n > cacheCount || c.octets+p.weight() > cacheOctets {
+	if c.n++; c.n > cacheCount || c.bytes+p.weight() > cacheBytes {
 		c.clear()
 		c.n = 1
 	}
-	c.octets += p.weight()
+	c.bytes += p.weight()
 	of := c.teams[teamID]
 	if of == nil {
-		of = map[string]remembered{}
+		of = map[string]cachedVersion{}
 		c.teams[teamID] = of
 	}
-	of[name] = remembered{p, now.Add(cacheFor)}
+	of[name] = cachedVersion{p, now.Add(cacheFor)}
 }
 
 // sweep drops what has expired.
@@ -167,7 +167,7 @@ func (c *cache) drop(teamID, name string) {
 		return
 	}
 	c.n--
-	c.octets -= r.weight()
+	c.bytes -= r.weight()
 	delete(of, name)
 	if len(of) == 0 {
 		delete(c.teams, teamID)
@@ -201,7 +201,7 @@ type Rendered struct {
 	HTML    string
 	Text    string // as it is sent: made from the HTML if the template has none
 
-	held
+	reservation
 }
 
 // RenderOptions says what of a template is filled, and how.
@@ -288,7 +288,7 @@ func (s *Service) fill(ctx context.Context, c *content.Compiled, values render.V
 			return r, err
 		}
 	}
-	if r.held, err = reserve(ctx, s.memory.made, c.TeamID, size); err != nil {
+	if r.reservation, err = reserve(ctx, s.memory.rendered, c.TeamID, size); err != nil {
 		return r, err
 	}
 	r.HTML, r.Text = c.Bodies(values)

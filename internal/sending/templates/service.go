@@ -54,7 +54,7 @@ func (s *Service) Create(ctx context.Context, teamID string, n NewTemplate) (Tem
 	if err := text.check(); err != nil {
 		return Template{}, err
 	}
-	if err := checkDeclared(n.Variables); err != nil {
+	if err := checkDeclarations(n.Variables); err != nil {
 		return Template{}, err
 	}
 	return s.create(ctx, Template{TeamID: teamID, Name: n.Name, Alias: n.Alias}, text, n.Variables)
@@ -117,7 +117,7 @@ func (s *Service) read(ctx context.Context, all ...*Version) error {
 	if err != nil {
 		return err
 	}
-	if all[0].held, err = reserve(ctx, s.memory.stored, all[0].TeamID, size); err != nil {
+	if all[0].reservation, err = reserve(ctx, s.memory.stored, all[0].TeamID, size); err != nil {
 		return err
 	}
 	for _, v := range all {
@@ -211,7 +211,7 @@ func (s *Service) Update(ctx context.Context, teamID, idOrAlias string, c Change
 		return Template{}, fault.MissingField("html")
 	}
 	if c.Variables != nil {
-		if err := checkDeclared(*c.Variables); err != nil {
+		if err := checkDeclarations(*c.Variables); err != nil {
 			return Template{}, err
 		}
 	}

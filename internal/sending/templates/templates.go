@@ -84,8 +84,8 @@ type Version struct {
 	Variables []Variable
 	Text
 
-	contentID string
-	held      // by the text
+	contentID   string
+	reservation // by the text
 }
 
 // Text is what a version says. All of it may have placeholders, see package render.
@@ -118,17 +118,17 @@ func (t *Text) content(teamID string) *content.Content {
 		Text: t.Plain, Kept: true}
 }
 
-// part is one text of a version, by the name of its field.
-type part struct{ field, text string }
+// textField is one text of a version, by the name of its field.
+type textField struct{ field, text string }
 
-// parts returns all texts that may have placeholders.
-func (t *Text) parts() []part {
-	all := []part{{"from", t.From}, {"subject", t.Subject}, {"html", t.HTML}}
+// textFields returns all texts that may have placeholders.
+func (t *Text) textFields() []textField {
+	all := []textField{{"from", t.From}, {"subject", t.Subject}, {"html", t.HTML}}
 	for _, address := range t.ReplyTo {
-		all = append(all, part{"reply_to", address})
+		all = append(all, textField{"reply_to", address})
 	}
 	if t.Plain != nil {
-		all = append(all, part{"text", *t.Plain})
+		all = append(all, textField{"text", *t.Plain})
 	}
 	return all
 }

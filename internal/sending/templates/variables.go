@@ -44,8 +44,8 @@ func isReserved(key string) bool {
 	return slices.Contains(reserved, key)
 }
 
-// checkDeclared applies the rules of the variables of a template.
-func checkDeclared(all []Declaration) error {
+// checkDeclarations applies the rules of the variables of a template.
+func checkDeclarations(all []Declaration) error {
 	if len(all) > MaxVariables {
 		return fault.Invalidf("variables", "The `variables` field has %d variables; the limit is %d.", len(all), MaxVariables)
 	}

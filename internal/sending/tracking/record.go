@@ -15,7 +15,7 @@ import (
 )
 
 // record records a batch. It may run several times.
-func (s *Service) record(ctx context.Context, tx *db.Tx, batch []*waiting) error {
+func (s *Service) record(ctx context.Context, tx *db.Tx, batch []*pendingHit) error {
 	var emailIDs []string
 	var positions []int
 	unsure := false
@@ -30,12 +30,12 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, batch []*waiting) error
 	}
 	var before map[string]bool
 	if unsure {
-		if before, err = recorded(ctx, tx.Reader, emailIDs, batch); err != nil {
+		if before, err = storedEventIDs(ctx, tx.Reader, emailIDs, batch); err != nil {
 			return err
 		}
 	}
 	var all []events.Event
-	of := briefs{ctx: ctx, r: tx.Reader, s: s.emails, teams: map[string]*team{}}
+	of := summaries{ctx: ctx, r: tx.Reader, s: s.emails, teams: map[string]*team{}}
 	for _, w := range batch {
 		e := found[w.EmailID]
 		if e == nil || w.unsure && before[w.eventID] {
@@ -46,11 +46,11 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, batch []*waiting) error
 		}
 		all = append(all, s.event(tx.Now(), w, e))
 	}
-	if all, err = limited(ctx, tx.Reader, emailIDs, all); err != nil {
+	if all, err = withinLimit(ctx, tx.Reader, emailIDs, all); err != nil {
 		return err
 	}
 	for i := range all {
-		all[i].Email = of.brief(all[i].TeamID, all[i].EmailID)
+		all[i].Email = of.load(all[i].TeamID, all[i].EmailID)
 	}
 	// Listeners remember what they read of a team, and events of one email keep their order.
 	slices.SortStableFunc(all, func(a, b events.Event) int {
@@ -59,19 +59,19 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, batch []*waiting) error
 	return s.recorder.Record(ctx, tx, all...)
 }
 
-// limited returns the events of a batch that are recorded, in order: at most recordedMax of a kind, with those that are
+// withinLimit returns the events of a batch that are recorded, in order: at most recordedMax of a kind, with those that are
 // stored. Nodes that record at the same time may exceed that by a batch each.
-func limited(ctx context.Context, r db.Reader, emailIDs []string, all []events.Event) ([]events.Event, error) {
+func withinLimit(ctx context.Context, r db.Reader, emailIDs []string, all []events.Event) ([]events.Event, error) {
 	var recipients []string
 	for i := range all {
 		recipients = append(recipients, all[i].Recipient)
 	}
-	n, err := stored(ctx, r, emailIDs, unique(recipients))
+	n, err := countStored(ctx, r, emailIDs, unique(recipients))
 	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(all, func(e events.Event) bool {
-		k := kind{e.EmailID, e.Recipient, strings.TrimPrefix(string(e.Type), "email."), e.Detail()}
+		k := hitKind{e.EmailID, e.Recipient, strings.TrimPrefix(string(e.Type), "email."), e.Detail()}
 		n[k]++
 		return n[k] > recordedMax
 	}), nil
@@ -83,10 +83,10 @@ func unique[T cmp.Ordered](all []T) []T {
 }
 
 // event returns the event of a hit on an email.
-func (s *Service) event(now time.Time, w *waiting, of *emails.TrackedEmail) events.Event {
+func (s *Service) event(now time.Time, w *pendingHit, of *emails.TrackedEmail) events.Event {
 	to, known := of.Recipient(w.Position)
 	reason := w.reason
-	if known && s.early(now, w, &to) && reason == "" {
+	if known && s.isEarly(now, w, &to) && reason == "" {
 		reason = ByTiming
 	}
 	e := events.Event{ID: w.eventID, TeamID: of.TeamID, EmailID: w.EmailID, DomainID: of.DomainID,
@@ -105,8 +105,8 @@ func (s *Service) event(now time.Time, w *waiting, of *emails.TrackedEmail) even
 	return e
 }
 
-// early reports whether a hit came before its email was delivered to the recipient, or right after that.
-func (s *Service) early(now time.Time, w *waiting, to *emails.TrackedRecipient) bool {
+// isEarly reports whether a hit came before its email was delivered to the recipient, or right after that.
+func (s *Service) isEarly(now time.Time, w *pendingHit, to *emails.TrackedRecipient) bool {
 	who := recipient{w.EmailID, w.Position}
 	if !to.Delivered() {
 		return now.Sub(w.at) < outcomeWithin
@@ -120,8 +120,8 @@ func (s *Service) early(now time.Time, w *waiting, to *emails.TrackedRecipient) 
 	return ok && w.at.Sub(at) < deliveredWithin
 }
 
-// briefs reads what webhooks carry of emails, for all emails of a team at once when it is first asked for.
-type briefs struct {
+// summaries reads what webhooks carry of emails, for all emails of a team at once when it is first asked for.
+type summaries struct {
 	ctx   context.Context
 	r     db.Reader
 	s     *emails.Service
@@ -133,7 +133,7 @@ type team struct {
 	read     map[string]*events.Email
 }
 
-func (b *briefs) brief(teamID, emailID string) func() (*events.Email, error) {
+func (b *summaries) load(teamID, emailID string) func() (*events.Email, error) {
 	t := b.teams[teamID]
 	if t == nil {
 		t = &team{}

@@ -34,21 +34,21 @@ const (
 
 // Service records hits.
 type Service struct {
-	d        *db.DB
-	recorder *events.Recorder
-	emails   *emails.Service
-	log      *slog.Logger
-	wake     chan struct{} // there are hits
-	full     chan struct{} // there are enough for a transaction
-	spoiled  lograte.Limiter
+	d          *db.DB
+	recorder   *events.Recorder
+	emails     *emails.Service
+	log        *slog.Logger
+	wake       chan struct{} // there are hits
+	full       chan struct{} // there are enough for a transaction
+	failureLog lograte.Limiter
 
-	mu      sync.Mutex
-	waiting []*waiting
-	octets  int
-	visits  generations[visitor, *visit]
-	dropped int64
-	logged  int64 // of dropped
-	logAt   time.Time
+	mu           sync.Mutex
+	pending      []*pendingHit
+	pendingBytes int
+	visits       generations[visitor, *visit]
+	dropped      int64
+	logged       int64 // of dropped
+	logAt        time.Time
 
 	writing   sync.Mutex // held while hits are recorded
 	delivered generations[recipient, time.Time]
@@ -60,13 +60,13 @@ type recipient struct {
 	position int
 }
 
-// waiting is a hit that is to be recorded.
-type waiting struct {
+// pendingHit is a hit that is to be recorded.
+type pendingHit struct {
 	Hit
 	at      time.Time
 	reason  Reason
 	visit   *visit
-	octets  int
+	bytes   int
 	eventID string // of the last attempt to record it
 	unsure  bool   // whether that may have been committed
 	done    bool
@@ -80,42 +80,42 @@ func New(d *db.DB, recorder *events.Recorder, e *emails.Service, log *slog.Logge
 
 // Add takes in a hit that came now. It never waits; if too much waits, the hit is dropped.
 func (s *Service) Add(h Hit) {
-	w := &waiting{Hit: h, at: s.d.Now()}
+	w := &pendingHit{Hit: h, at: s.d.Now()}
 	// The texts are parts of the request, which they would keep in memory.
 	w.UserAgent, w.URL = strings.Clone(db.Text(h.UserAgent, agentMax)), strings.Clone(db.Text(h.URL, linkMax))
 	w.reason = recognise(&w.Hit)
-	w.octets = hitCost + len(w.UserAgent) + len(w.URL)
+	w.bytes = hitCost + len(w.UserAgent) + len(w.URL)
 
 	s.mu.Lock()
-	w.visit = s.visited(w)
+	w.visit = s.addToVisit(w)
 	switch {
 	case h.Head:
 		s.mu.Unlock()
 		return
-	case s.octets+w.octets > bufferMax:
+	case s.pendingBytes+w.bytes > bufferMax:
 		s.drop(1)
 		s.mu.Unlock()
 		return
 	}
-	s.waiting = append(s.waiting, w)
-	s.octets += w.octets
-	enough := len(s.waiting) >= batchMax
+	s.pending = append(s.pending, w)
+	s.pendingBytes += w.bytes
+	enough := len(s.pending) >= batchMax
 	s.mu.Unlock()
-	poke(s.wake)
+	signal(s.wake)
 	if enough {
-		poke(s.full)
+		signal(s.full)
 	}
 }
 
-func poke(c chan struct{}) {
+func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-// visited adds a hit to the visit that it belongs to. The caller holds s.mu.
-func (s *Service) visited(w *waiting) *visit {
+// addToVisit adds a hit to the visit that it belongs to. The caller holds s.mu.
+func (s *Service) addToVisit(w *pendingHit) *visit {
 	who := visitorOf(&w.Hit)
 	v, ok := s.visits.get(who)
 	if !ok {
@@ -188,13 +188,13 @@ func (s *Service) drain(ctx context.Context) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := len(s.waiting) + int(s.dropped-s.logged); n > 0 {
+	if n := len(s.pending) + int(s.dropped-s.logged); n > 0 {
 		s.log.Error("opens and clicks are lost: they could not be recorded before the stop", "dropped", n)
 	}
 }
 
 func (s *Service) logFailure(err error) {
-	if ok, leftOut := s.spoiled.Allow(); ok {
+	if ok, leftOut := s.failureLog.Allow(); ok {
 		s.log.Warn("could not record opens and clicks; they are kept and tried again", "error", err,
 			"more_like_it", leftOut)
 	}
@@ -220,16 +220,16 @@ func (s *Service) step(ctx context.Context) (left int, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forget(len(batch))
-	return len(s.waiting), err
+	s.removeDone(len(batch))
+	return len(s.pending), err
 }
 
 // next returns the next batch. Its hits go on waiting until they are done. What other hits have shown of their visitors
 // since they came is taken in, if it was not before.
-func (s *Service) next() []*waiting {
+func (s *Service) next() []*pendingHit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	batch := slices.Clone(s.waiting[:min(batchMax, len(s.waiting))])
+	batch := slices.Clone(s.pending[:min(batchMax, len(s.pending))])
 	for _, w := range batch {
 		if w.reason == "" && w.visit != nil {
 			w.reason = w.visit.judge(w.at)
@@ -238,13 +238,13 @@ func (s *Service) next() []*waiting {
 	return batch
 }
 
-// forget removes what is done from the first n hits that wait. The caller holds s.mu.
-func (s *Service) forget(n int) {
-	head := s.waiting[:n]
+// removeDone removes what is done from the first n hits that wait. The caller holds s.mu.
+func (s *Service) removeDone(n int) {
+	head := s.pending[:n]
 	left := 0
 	for _, w := range head {
 		if w.done {
-			s.octets -= w.octets
+			s.pendingBytes -= w.bytes
 			continue
 		}
 		head[left] = w
@@ -252,18 +252,18 @@ func (s *Service) forget(n int) {
 	}
 	clear(head[left:])
 	if left == 0 {
-		s.waiting = s.waiting[n:]
+		s.pending = s.pending[n:]
 	} else {
-		s.waiting = slices.Delete(s.waiting, left, n)
+		s.pending = slices.Delete(s.pending, left, n)
 	}
-	if len(s.waiting) == 0 {
-		s.waiting = nil
+	if len(s.pending) == 0 {
+		s.pending = nil
 	}
 }
 
 // write records a batch in one transaction. If that fails because of one of the hits, the batch is divided until that
 // hit is alone, which is then dropped. A returned error may pass, and what is not done is to be tried again.
-func (s *Service) write(ctx context.Context, batch []*waiting) error {
+func (s *Service) write(ctx context.Context, batch []*pendingHit) error {
 	limited, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 	for _, w := range batch {

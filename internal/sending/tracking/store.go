@@ -7,17 +7,17 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// kind is what hits have in common that are limited together.
-type kind struct {
+// hitKind is what hits have in common that are limited together.
+type hitKind struct {
 	emailID, recipient string // the recipient is "" if it is not known
 	typ                string // opened or clicked
 	detail             string // of the event
 }
 
-// stored returns how many hits are stored, of each kind up to recordedMax, of some emails and of those of their
+// countStored returns how many hits are stored, of each kind up to recordedMax, of some emails and of those of their
 // recipients that are asked for, or of none. It looks at no more rows of a kind than it returns, by email_events_hits.
-func stored(ctx context.Context, r db.Reader, emailIDs, recipients []string) (map[kind]int, error) {
-	n := map[kind]int{}
+func countStored(ctx context.Context, r db.Reader, emailIDs, recipients []string) (map[hitKind]int, error) {
+	n := map[hitKind]int{}
 	rows, err := r.Query(ctx, `SELECT w.email_id, w.recipient, t.type, d.detail, (SELECT COUNT(*) FROM
 		(SELECT 1 FROM email_events v WHERE v.type IN ('opened', 'clicked') AND v.email_id = w.email_id
 		AND v.type = t.type AND v.recipient = w.recipient AND v.detail = d.detail LIMIT $3) hits)
@@ -26,7 +26,7 @@ func stored(ctx context.Context, r db.Reader, emailIDs, recipients []string) (ma
 		(SELECT 'opened' AS type UNION ALL SELECT 'clicked') t,
 		(SELECT '' AS detail UNION ALL SELECT 'machine') d`, emailIDs, recipients, recordedMax)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var k kind
+		var k hitKind
 		var count int
 		err = r.Scan(&k.emailID, &k.recipient, &k.typ, &k.detail, &count)
 		n[k] = count
@@ -38,8 +38,8 @@ func stored(ctx context.Context, r db.Reader, emailIDs, recipients []string) (ma
 	return n, nil
 }
 
-// recorded returns the ids of those events of a batch that are stored, of any team.
-func recorded(ctx context.Context, r db.Reader, emailIDs []string, batch []*waiting) (map[string]bool, error) {
+// storedEventIDs returns the ids of those events of a batch that are stored, of any team.
+func storedEventIDs(ctx context.Context, r db.Reader, emailIDs []string, batch []*pendingHit) (map[string]bool, error) {
 	var ids []string
 	for _, w := range batch {
 		if w.unsure {

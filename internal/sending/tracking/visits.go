@@ -26,12 +26,12 @@ func visitorOf(h *Hit) visitor {
 
 // visit is what a visitor did within the last seconds.
 type visit struct {
-	links  []followed // different ones, at most three
-	reason Reason     // ByBurst or ByHead
-	seen   time.Time  // when the last hit by that reason came
+	links     []followedLink // different ones, at most three
+	reason    Reason         // ByBurst or ByHead
+	machineAt time.Time      // when the last hit by that reason came
 }
 
-type followed struct {
+type followedLink struct {
 	link uint64
 	at   time.Time
 }
@@ -40,28 +40,28 @@ var seed = maphash.MakeSeed()
 
 // add takes in a hit, and notes when it shows that the visitor is a machine.
 func (v *visit) add(h *Hit, at time.Time) {
-	old := func(f followed) bool { return at.Sub(f.at) > burstWithin }
+	old := func(f followedLink) bool { return at.Sub(f.at) > burstWithin }
 	v.links = slices.DeleteFunc(v.links, old)
 	if h.Head {
-		v.reason, v.seen = ByHead, at
+		v.reason, v.machineAt = ByHead, at
 		return
 	}
 	if h.URL != "" {
 		link := maphash.String(seed, h.URL)
-		if !slices.ContainsFunc(v.links, func(f followed) bool { return f.link == link }) {
-			v.links = append(v.links, followed{link, at})
+		if !slices.ContainsFunc(v.links, func(f followedLink) bool { return f.link == link }) {
+			v.links = append(v.links, followedLink{link, at})
 		}
 		v.links = v.links[max(0, len(v.links)-3):]
 		n := len(v.links)
 		if n >= 3 || n == 2 && v.links[1].at.Sub(v.links[0].at) <= pairWithin {
-			v.reason, v.seen = ByBurst, at
+			v.reason, v.machineAt = ByBurst, at
 		}
 	}
 }
 
 // judge returns why a hit at a time is by a machine, "" if it is not by what the visitor did around that time.
 func (v *visit) judge(at time.Time) Reason {
-	if v.reason == "" || v.seen.Sub(at).Abs() > burstWithin {
+	if v.reason == "" || v.machineAt.Sub(at).Abs() > burstWithin {
 		return ""
 	}
 	return v.reason

@@ -173,7 +173,7 @@ func (n *node) receivedFrom(ctx context.Context, teamID string, a erasure.Addres
 // broadcastsTo reads what became of an address in a team's broadcasts, for the same export.
 func (n *node) broadcastsTo(ctx context.Context, teamID string, a erasure.Address, after string) (
 	[]privacy.BroadcastPart, string, error) {
-	some, next, err := n.broadcasts.PartTo(ctx, teamID, a, after)
+	some, next, err := n.broadcasts.RecipientsWithAddress(ctx, teamID, a, after)
 	var parts []privacy.BroadcastPart
 	for _, r := range some {
 		parts = append(parts, privacy.BroadcastPart{BroadcastID: r.BroadcastID, EmailID: r.EmailID, State: r.State,
@@ -184,7 +184,7 @@ func (n *node) broadcastsTo(ctx context.Context, teamID string, a erasure.Addres
 
 // runsOf reads the runs of automations of a contact, for the same export.
 func (n *node) runsOf(ctx context.Context, teamID, contactID, after string) ([]privacy.RunPart, string, error) {
-	some, next, err := n.automations.PartOf(ctx, teamID, contactID, after)
+	some, next, err := n.automations.RunsOfContact(ctx, teamID, contactID, after)
 	json := func(text string) jsontext.Value { return jsontext.Value(cmp.Or(text, "null")) }
 	var parts []privacy.RunPart
 	for _, r := range some {

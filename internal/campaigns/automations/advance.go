@@ -15,22 +15,23 @@ import (
 )
 
 const (
-	// stepsAtOnce is how many steps of a run one transaction does at most: on SQLite it blocks all other writes.
-	stepsAtOnce = 20
-	// turnMost is how many transactions of a run follow each other before other runs may have its worker.
-	turnMost = 10
-	// suspendedWait is after how long a run looks again whether its team may send.
+	// maxStepsAtOnce is how many steps of a run one transaction does. On SQLite the transaction blocks all other
+	// writes.
+	maxStepsAtOnce = 20
+	// maxTurns is how many transactions a run gets in a row before other runs may have its worker.
+	maxTurns = 10
+	// suspendedWait is how long a run waits before it checks again whether its team may send.
 	suspendedWait = 5 * time.Minute
-	quotaWaitMost = time.Hour
+	maxQuotaWait  = time.Hour
 )
 
-// quotaWait is after how long a run looks again whether its team's quota has room: when it begins anew, or before, as
-// the operator may have given more.
+// quotaWait returns how long a run waits before it checks its team's quota again. That is until the quota resets, but
+// at most maxQuotaWait, because the operator may raise the quota earlier.
 func quotaWait(now time.Time, k fault.Kind) time.Duration {
-	return min(quotas.Resets(k, now).Sub(now), quotaWaitMost)
+	return min(quotas.Resets(k, now).Sub(now), maxQuotaWait)
 }
 
-// waits are those after errors of the database, in a row.
+// waits are the delays after consecutive errors of the database.
 var waits = []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute}
 
 // Kinds returns the kinds of jobs of this package.
@@ -40,19 +41,19 @@ func (s *Service) Kinds() []jobs.Kind {
 		{Name: runKind, Handle: s.advance, Workers: 32, Owner: team, Schedule: waits, Endless: true},
 		{Name: callKind, Handle: s.call, Workers: 32, PerLane: 8, Owner: callTeam, Lease: callLease, Schedule: waits,
 			Endless: true},
-		{Name: wakeKind, Handle: s.wakeRest, Workers: 4, Schedule: waits, Endless: true},
-		{Name: beginKind, Handle: s.tellRest, Workers: 4, Schedule: waits, Endless: true},
-		{Name: endKind, Handle: s.endStale, Workers: 4, Schedule: waits, Endless: true},
-		{Name: goneKind, Handle: s.endGone, Workers: 4, Schedule: waits, Endless: true},
+		{Name: wakeKind, Handle: s.wakeQueued, Workers: 4, Schedule: waits, Endless: true},
+		{Name: beginKind, Handle: s.deliverQueued, Workers: 4, Schedule: waits, Endless: true},
+		{Name: endKind, Handle: s.endStoppedRuns, Workers: 4, Schedule: waits, Endless: true},
+		{Name: deletedContactKind, Handle: s.endDeletedContact, Workers: 4, Schedule: waits, Endless: true},
 	}
 }
 
-// advance is the handler of the jobs of runKind: it goes on with a run until that waits or has ended. When an event or a
-// cancellation comes first, the run is read again.
+// advance is the handler of the jobs of runKind. It advances a run until the run waits or has ended. If an event or a
+// cancellation changes the run first, advance reads it again.
 func (s *Service) advance(ctx context.Context, j jobs.Job) error {
-	for range turnMost {
-		more, err := s.proceed(ctx, j)
-		if errors.Is(err, errMoved) {
+	for range maxTurns {
+		more, err := s.advanceOnce(ctx, j)
+		if errors.Is(err, errRunChanged) {
 			continue
 		}
 		if err != nil || !more {
@@ -65,8 +66,8 @@ func (s *Service) advance(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// proceed does the steps of a run that one transaction can do. It reports false when the job has ended or waits.
-func (s *Service) proceed(ctx context.Context, j jobs.Job) (more bool, err error) {
+// advanceOnce does the steps of a run that fit into one transaction. It returns false when the job has ended or waits.
+func (s *Service) advanceOnce(ctx context.Context, j jobs.Job) (more bool, err error) {
 	r, found, err := getRow(ctx, s.p.DB.Reader, j.TeamID, j.Payload)
 	if err != nil {
 		return false, err
@@ -74,44 +75,44 @@ func (s *Service) proceed(ctx context.Context, j jobs.Job) (more bool, err error
 	if !found || r.status != Running {
 		return false, s.p.Queue.End(ctx, j)
 	}
-	at, err := s.look(ctx, &r)
+	at, err := s.loadRunState(ctx, &r)
 	if err != nil {
 		return false, err
 	}
-	if at.over != "" {
-		return false, s.cancelOne(ctx, j, &r, at.over)
+	if at.cancelReason != "" {
+		return false, s.cancelOne(ctx, j, &r, at.cancelReason)
 	}
-	if r.waitUntil.Before(s.p.DB.Now()) { // or it does not wait
-		if err := s.prepareAhead(ctx, at); err != nil {
+	if r.waitUntil.Before(s.p.DB.Now()) { // also true if the run does not wait
+		if err := s.prepareEmails(ctx, at); err != nil {
 			return false, err
 		}
 	}
-	// Of its own: in shared transactions, runs of the same contacts would wait for each other in a circle.
+	// This must not be a shared transaction, in which runs of the same contacts would deadlock.
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		w := at.walk(s, tx)
-		if err := w.goOn(ctx); err != nil {
+		if err := w.runSteps(ctx); err != nil {
 			return err
 		}
-		more = w.end == goesOn
+		more = w.end == walkContinues
 		return w.finish(ctx, j)
 	})
 	return more && err == nil, err
 }
 
-// place is a run at a step with what was looked up for it, outside of a transaction.
-type place struct {
-	row      row
-	run      *engine.Run
-	version  *version
-	contact  *contacts.Member // nil if the run itself has deleted it
-	over     Reason           // why the run does not go on, "" if it does
-	prepared map[string]*prepared
+// runState is a run at a step with the data that was read for it outside of a transaction.
+type runState struct {
+	row          row
+	run          *engine.Run
+	version      *version
+	contact      *contacts.Member // nil if the run itself deleted the contact
+	cancelReason Reason           // why the run must be cancelled; "" if it continues
+	prepared     map[string]*prepared
 }
 
-// look looks up what a run needs for its next steps.
-func (s *Service) look(ctx context.Context, r *row) (*place, error) {
-	at := &place{row: *r, over: r.stale()}
-	if at.over != "" {
+// loadRunState reads what a run needs for its next steps.
+func (s *Service) loadRunState(ctx context.Context, r *row) (*runState, error) {
+	at := &runState{row: *r, cancelReason: r.stale()}
+	if at.cancelReason != "" {
 		return at, nil
 	}
 	var err error
@@ -129,13 +130,13 @@ func (s *Service) look(ctx context.Context, r *row) (*place, error) {
 	case fault.KindOf(err) != fault.NotFound:
 		return nil, err
 	}
-	if !r.gone {
-		at.over = ContactDeleted
+	if !r.contactGone {
+		at.cancelReason = ContactDeleted
 	}
 	return at, nil
 }
 
-// facts are those of a run's contact as it was looked up.
+// facts returns the facts about a contact as it was read. m may be nil.
 func (s *Service) facts(ctx context.Context, r db.Reader, now time.Time, m *contacts.Member) engine.Facts {
 	f := engine.Facts{Now: now}
 	if m == nil {
@@ -154,20 +155,20 @@ func (s *Service) facts(ctx context.Context, r db.Reader, now time.Time, m *cont
 	return f
 }
 
-// ending is how a walk ends.
-type ending int
+// walkResult is how a walk ends.
+type walkResult int
 
 const (
-	goesOn  ending = iota // the run goes on in another transaction
-	pauses                // it waits until a time
-	calls                 // the next step is a webhook, which another job does
-	isOver                // the run has ended
-	mayNot                // the team may not send at present
-	noQuota               // the team's quota is used up
-	isAgain               // other runs are to have the worker
+	walkContinues walkResult = iota // the run continues in another transaction
+	walkWaits                       // the run waits until a time
+	walkCalls                       // the next step is a webhook, for which there is another job
+	walkEnded                       // the run has ended
+	walkSuspended                   // the team is suspended
+	walkOverQuota                   // the team's quota is used up
+	walkYields                      // other runs may use the worker
 )
 
-// walk is a run that goes through its steps within a transaction, which may run again with another walk.
+// walk moves a run through its steps in one transaction. The transaction may run again, with another walk.
 type walk struct {
 	s       *Service
 	tx      *db.Tx
@@ -177,28 +178,28 @@ type walk struct {
 	contact *contacts.Member
 	ready   map[string]*prepared
 
-	opened bool       // the step at which it is has a row already
-	end    ending     // only valid after goOn
-	until  time.Time  // if it pauses
-	lane   string     // of the job that calls
-	quota  fault.Kind // that is used up
+	opened bool       // the current step has a row
+	end    walkResult // set by runSteps
+	until  time.Time  // for walkWaits
+	lane   string     // of the job that calls a webhook
+	quota  fault.Kind // the quota that is used up
 }
 
-func (at *place) walk(s *Service, tx *db.Tx) *walk {
+func (at *runState) walk(s *Service, tx *db.Tx) *walk {
 	run := *at.run
 	return &walk{s: s, tx: tx, row: at.row, run: &run, version: at.version, contact: at.contact, ready: at.prepared,
 		opened: run.Waits != nil}
 }
 
-// goOn does steps until the run waits, ends, or needs something that is to be prepared outside of the transaction, and
-// writes how far it is.
-func (w *walk) goOn(ctx context.Context) error {
+// runSteps does steps until the run waits, ends, or needs something that must be prepared outside of a transaction.
+// Then it saves the run.
+func (w *walk) runSteps(ctx context.Context) error {
 	waited := w.row.waitFor
 	var failed *engine.Failure
 	steps := 0
 	for ; w.run.At != "" && failed == nil; steps++ {
-		if steps == stepsAtOnce {
-			w.end = isAgain
+		if steps == maxStepsAtOnce {
+			w.end = walkYields
 			break
 		}
 		f := w.s.facts(ctx, w.tx.Reader, w.tx.Now(), w.contact)
@@ -230,13 +231,13 @@ func (w *walk) goOn(ctx context.Context) error {
 	if waited != "" && (w.run.Waits == nil || w.run.Waits.Event != waited) {
 		deleteWait(ctx, w.tx, &w.row, waited)
 	}
-	w.row.follow(w.run)
+	w.row.setProgress(w.run)
 	switch {
 	case failed != nil:
-		w.end = isOver
+		w.end = walkEnded
 		endRow(ctx, w.tx, &w.row, Failed, Reason(failed.Reason))
 	case w.run.At == "":
-		w.end = isOver
+		w.end = walkEnded
 		endRow(ctx, w.tx, &w.row, Completed, "")
 	default:
 		saveRow(ctx, w.tx, &w.row)
@@ -244,9 +245,9 @@ func (w *walk) goOn(ctx context.Context) error {
 	return nil
 }
 
-// pause has the run wait at its step, unless it does already.
+// pause makes the run wait at its step, unless it waits already.
 func (w *walk) pause(ctx context.Context, a engine.Action, f engine.Facts) error {
-	w.end, w.until = pauses, a.Wait.Until
+	w.end, w.until = walkWaits, a.Wait.Until
 	if w.opened {
 		return nil
 	}
@@ -258,7 +259,7 @@ func (w *walk) pause(ctx context.Context, a engine.Action, f engine.Facts) error
 	return insertStep(ctx, w.tx, &w.row, &rec)
 }
 
-// record writes what a step did.
+// record writes the record of a step.
 func (w *walk) record(ctx context.Context, rec *engine.Record) error {
 	if w.opened {
 		w.opened = false
@@ -267,22 +268,22 @@ func (w *walk) record(ctx context.Context, rec *engine.Record) error {
 	return insertStep(ctx, w.tx, &w.row, rec)
 }
 
-// finish ends the job of the run or has it wait, as the walk ended.
+// finish ends the job of the run or makes it wait, depending on how the walk ended.
 func (w *walk) finish(ctx context.Context, j jobs.Job) error {
 	q := w.s.p.Queue
 	switch w.end {
-	case pauses:
+	case walkWaits:
 		q.Wait(ctx, w.tx, j, w.until, "")
-	case isOver:
+	case walkEnded:
 		q.Finish(ctx, w.tx, j)
-	case mayNot:
+	case walkSuspended:
 		q.Wait(ctx, w.tx, j, w.tx.Now().Add(jobs.Jitter(suspendedWait)), "the team may not send at present")
-	case noQuota:
+	case walkOverQuota:
 		q.Wait(ctx, w.tx, j, w.tx.Now().Add(jobs.Jitter(quotaWait(w.tx.Now(), w.quota))),
 			"the team's quota of emails is used up")
-	case isAgain:
+	case walkYields:
 		q.Wait(ctx, w.tx, j, w.tx.Now(), "")
-	case calls:
+	case walkCalls:
 		q.Finish(ctx, w.tx, j)
 		q.Insert(ctx, w.tx, jobs.New{Kind: callKind, Lane: w.lane, TeamID: w.row.teamID, Dedupe: w.row.id,
 			Payload: w.row.id})

@@ -1,34 +1,34 @@
-// Package automations sends contacts through graphs of steps: when an event happens to a contact, it begins a run of
-// each enabled automation with a trigger for the event (API reference section 22). Package flow says what the graphs
-// mean.
+// Package automations sends contacts through graphs of steps. When an event happens to a contact, the event begins a
+// run of each enabled automation that has a trigger for it (API reference section 22). Package engine defines what
+// graphs mean.
 //
-// # How a run goes on
+// # How a run advances
 //
-// A run is a row and, until it has ended, one job. The job's handler plans the next step from what it reads, and one
-// transaction has the effect of the step, what is kept of it, and the run at its next step. A step that waits leaves
-// the job with the time at which the wait ends; if it waits for an event, it leaves a row by which the event finds it.
-// Whatever changes a run makes its revision greater, and does so only if that is as it was read: of a due job, an event
-// and a cancellation that come at the same time, the first to commit decides, and the others look at the run again.
+// A run is a row and, until it has ended, one job. The job's handler plans the next step. One transaction then writes
+// the effect of the step, its record, and the run at its next step. If a step waits, the job waits for the same time.
+// If the step waits for an event, a row lets the event find the run. Every change of a run increments its revision and
+// fails if the revision is not the one that was read. So if a due job, an event and a cancellation come at the same
+// time, the first commit wins, and the others read the run again.
 //
 // # Invariants
 //
-// A run keeps the version of its automation with which it began: versions never change. An email is entered by the
-// transaction that moves its run on, so it is sent once. A run of an automation that was stopped or deleted does
-// nothing from that commit on: the automation's epoch is greater than the run's, and each step compares the two.
+// A run keeps the version of the automation with which it began, because versions never change. The transaction that
+// enqueues an email also moves its run on, so the email is sent once. After an automation is stopped or deleted, its
+// runs do nothing more: the automation's epoch is then greater than that of its runs, and each step compares the two.
 //
-// A contact that was deleted has no more runs. What it may begin is limited: by the automation's rule of entry, by
-// maxActive runs of an automation at once and maxHourly begun in an hour. The first event in an hour that is beyond these
-// leaves a run that has failed and says so. Runs whose steps cause events that begin further runs end at maxDepth.
+// A deleted contact has no more runs. Three limits bound the runs of a contact: the automation's reentry rule,
+// maxActive runs of an automation at once, and maxHourly new runs in an hour. The first event in an hour that exceeds a
+// limit creates a failed run that shows the reason. Runs that cause events that begin further runs end at maxDepth.
 //
 // # When it fails
 //
-// An event is stored with the runs that it begins, or with jobs that begin them where it comes with very many others, or
-// not at all. A step that cannot be done fails its run with a reason; an error of the database is tried again without end.
-// A webhook step is called at least once.
+// An event is stored together with the runs that it begins, or not at all. If very many events are recorded at once,
+// jobs begin some of the runs later. A step that cannot be done fails its run with a reason. After an error of the
+// database the job is retried without limit. A webhook step is called at least once.
 //
 // # What it does not do
 //
-// It keeps no events. Whoever records them calls [Service.Happened], or they come from the recorder.
+// It stores no events. The packages that record events call [Service.Happened], or the recorder calls the service.
 package automations
 
 import (
@@ -41,42 +41,40 @@ import (
 const (
 	MaxName  = 255  // characters
 	MaxTeam  = 1000 // automations of a team
-	MaxEvent = 50   // enabled automations of one event name of a team
+	MaxEvent = 50   // enabled automations of a team with the same event name
 
-	maxVersions = 1000 // of an automation with which runs can have begun
+	maxVersions = 1000 // of an automation, counting versions with which runs may have begun
 
 	maxActive = 20  // runs of one contact in one automation at once
-	maxHourly = 100 // runs of one contact in one automation that begin within an hour
-	maxDepth  = 5   // runs of which each caused the event that began the next
+	maxHourly = 100 // runs of one contact in one automation that may begin within an hour
+	maxDepth  = 5   // runs in a chain in which each run caused the event that began the next
 )
 
 // Status says whether events begin runs of an automation.
 type Status string
 
-// The statuses.
 const (
 	Enabled  Status = "enabled"
 	Disabled Status = "disabled"
 )
 
-// Reentry says when an event begins a run for a contact that has had one of the same automation.
+// Reentry says when an event may begin a run for a contact that has already had one of the same automation.
 type Reentry string
 
-// The rules of entry.
 const (
-	Always      Reentry = "always"         // with each event, within the limits; the default
-	OnceAtATime Reentry = "once_at_a_time" // unless a run of it has not ended
-	Once        Reentry = "once"           // never again
+	Always      Reentry = "always"         // each event begins a run, within the limits; the default
+	OnceAtATime Reentry = "once_at_a_time" // only if the contact has no active run of it
+	Once        Reentry = "once"           // only the first time
 )
 
-// Automation is what happens to a contact after an event.
+// Automation is a graph of steps that contacts go through after an event.
 type Automation struct {
 	ID        string
 	TeamID    string
 	Name      string
 	Status    Status
 	Reentry   Reentry
-	Version   int64 // the number of the version with which runs begin
+	Version   int64 // the version with which new runs begin
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	Graph     *engine.Graph // nil in lists
@@ -86,10 +84,9 @@ type Automation struct {
 	revision  int64
 }
 
-// RunStatus is how far a run is.
+// RunStatus is the status of a run, as the public API spells it.
 type RunStatus string
 
-// The statuses of runs, as the public API spells them.
 const (
 	Running   RunStatus = "running"
 	Completed RunStatus = "completed"
@@ -97,10 +94,9 @@ const (
 	Cancelled RunStatus = "cancelled"
 )
 
-// Reason is why a run failed or was cancelled: one of these, or the reason of the step that failed.
+// Reason is why a run failed or was cancelled: one of these constants, or the reason of the step that failed.
 type Reason string
 
-// The reasons.
 const (
 	Stopped           Reason = "automation_stopped"
 	AutomationDeleted Reason = "automation_deleted"
@@ -110,23 +106,23 @@ const (
 	TooMany           Reason = "too_many_runs"
 )
 
-// Run is a contact on its way through an automation.
+// Run is the way of one contact through an automation.
 type Run struct {
 	ID           string
 	TeamID       string
 	AutomationID string
 	ContactID    string
-	Version      int64 // the number of the version
+	Version      int64 // of the automation
 	Status       RunStatus
 	Reason       Reason
 	Message      string    // the reason as a sentence; "" without one
-	Event        string    // that began it
-	Step         string    // the key of the step that it is at; "" once it has ended
-	WaitsUntil   time.Time // zero when it does not wait
+	Event        string    // the event that began the run
+	Step         string    // the key of the current step; "" once the run has ended
+	WaitsUntil   time.Time // zero if the run does not wait
 	WaitsFor     string    // the name of an event; "" for none
 	CreatedAt    time.Time
-	EndedAt      time.Time // zero before
-	Steps        []RunStep // only for a single run, not in lists; those that were begun, in their order
+	EndedAt      time.Time // zero if the run has not ended
+	Steps        []RunStep // the steps that began, in order; nil in lists
 
 	epoch int64
 }
@@ -139,5 +135,5 @@ type RunStep struct {
 	Output      map[string]any
 	Failure     *engine.Failure
 	StartedAt   time.Time
-	CompletedAt time.Time // zero before
+	CompletedAt time.Time // zero if the step is not done
 }

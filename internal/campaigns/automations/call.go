@@ -14,17 +14,17 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// callKind is the kind of the jobs that do webhook steps. While a run has one it has no job of runKind, so that hosts
-// that answer late keep no other run waiting.
+// callKind is the kind of the jobs that do webhook steps. While a run has one, it has no job of runKind, so slow hosts
+// do not delay other runs.
 const callKind = "automations.call"
 
-// callLease limits one call with what is written before and after it.
+// callLease limits the time of one call, with its database writes.
 const callLease = 2 * time.Minute
 
-// callWaits are those before further calls of a step whose host does not answer, or not as it should.
+// callWaits are the delays before further calls after a call that failed.
 var callWaits = []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 3 * time.Hour}
 
-// callLane is the lane of a team's calls to the host of an address.
+// callLane returns the lane of a team's calls to the host of a URL.
 func callLane(teamID, address string) string {
 	host := ""
 	if u, err := url.Parse(address); err == nil {
@@ -38,7 +38,7 @@ func callTeam(lane string) string {
 	return teamID
 }
 
-// call is the handler of the jobs of callKind: it calls the address of the webhook step that a run is at.
+// call is the handler of the jobs of callKind. It calls the URL of the webhook step at which a run is.
 func (s *Service) call(ctx context.Context, j jobs.Job) error {
 	r, found, err := getRow(ctx, s.p.DB.Reader, j.TeamID, j.Payload)
 	if err != nil {
@@ -47,19 +47,19 @@ func (s *Service) call(ctx context.Context, j jobs.Job) error {
 	if !found || r.status != Running {
 		return s.p.Queue.End(ctx, j)
 	}
-	at, err := s.look(ctx, &r)
+	at, err := s.loadRunState(ctx, &r)
 	if err != nil {
 		return err
 	}
-	if at.over != "" {
-		return s.cancelOne(ctx, j, &r, at.over)
+	if at.cancelReason != "" {
+		return s.cancelOne(ctx, j, &r, at.cancelReason)
 	}
 	team, err := s.p.Teams.Get(ctx, j.TeamID)
 	if err != nil {
 		return err
 	}
 	if team.Suspended {
-		return s.callLater(ctx, j, suspendedWait, "the team may not send at present")
+		return s.postponeCall(ctx, j, suspendedWait, "the team may not send at present")
 	}
 	facts := s.facts(ctx, s.p.DB.Reader, s.p.DB.Now(), at.contact)
 	a, err := at.version.Plan(at.run, facts)
@@ -76,21 +76,21 @@ func (s *Service) call(ctx context.Context, j jobs.Job) error {
 			return context.Cause(ctx)
 		}
 		if fault.KindOf(err) == fault.Unavailable {
-			return s.callLater(ctx, j, callWaits[0], err.Error())
+			return s.postponeCall(ctx, j, callWaits[0], err.Error())
 		}
 		verdict := judge(status, err)
-		if verdict.again && j.Tries < len(callWaits) {
-			return s.callAgain(ctx, j, at, &verdict)
+		if verdict.retry && j.Tries < len(callWaits) {
+			return s.retryCall(ctx, j, at, &verdict)
 		}
 		out = verdict.outcome()
 	}
-	return s.answered(ctx, j, at, &a, out)
+	return s.finishCall(ctx, j, at, &a, out)
 }
 
-// verdict is what an answer means.
+// verdict is the judgement of a call.
 type verdict struct {
-	again   bool // calling again may help
-	status  int  // 0 without an answer
+	retry   bool // another call may succeed
+	status  int  // 0 without a response
 	failure *engine.Failure
 }
 
@@ -102,22 +102,22 @@ func (v *verdict) outcome() engine.Outcome {
 	return out
 }
 
-// judge says what an answer means, or the error of a call that had none.
+// judge judges the status of a response, or the error of a call without a response.
 func judge(status int, err error) verdict {
 	v := verdict{status: status}
 	switch {
 	case err != nil && !fault.Ours(err):
 		v.failure = &engine.Failure{Reason: "webhook_refused", Message: err.Error()}
 	case err != nil:
-		v.again = true
+		v.retry = true
 		v.failure = &engine.Failure{Reason: "webhook_failed",
 			Message: "There was no answer: " + db.Text(err.Error(), 500) + "."}
 	case status/100 == 2:
 	case status < 100:
-		v.again = true
+		v.retry = true
 		v.failure = &engine.Failure{Reason: "webhook_failed", Message: "There was no answer."}
 	case status/100 == 5, status == 408, status == 425, status == 429:
-		v.again = true
+		v.retry = true
 		fallthrough
 	default:
 		v.failure = &engine.Failure{Reason: "webhook_failed", Message: fmt.Sprintf("The address answered with the "+
@@ -126,27 +126,27 @@ func judge(status int, err error) verdict {
 	return v
 }
 
-// callLater has a call wait that was not made.
-func (s *Service) callLater(ctx context.Context, j jobs.Job, wait time.Duration, why string) error {
+// postponeCall makes a job wait without counting a try.
+func (s *Service) postponeCall(ctx context.Context, j jobs.Job, wait time.Duration, why string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		s.p.Queue.Wait(ctx, tx, j, tx.Now().Add(jobs.Jitter(wait)), why)
 		return nil
 	})
 }
 
-// callAgain has a call repeated later, and notes at the step how the last one went.
-func (s *Service) callAgain(ctx context.Context, j jobs.Job, at *place, v *verdict) error {
+// retryCall schedules another call, and records in the step how the last call failed.
+func (s *Service) retryCall(ctx context.Context, j jobs.Job, at *runState, v *verdict) error {
 	wait := jobs.Jitter(callWaits[j.Tries])
 	return s.p.Queue.Record(ctx, func(tx *db.Tx) error {
-		noteTry(ctx, tx, &at.row, fmt.Sprintf("%s Call %d of %d failed; the next one is at %s.", v.failure.Message,
+		recordTry(ctx, tx, &at.row, fmt.Sprintf("%s Call %d of %d failed; the next one is at %s.", v.failure.Message,
 			j.Tries+1, len(callWaits)+1, tx.Now().Add(wait).Format(time.RFC3339)))
 		s.p.Queue.Retry(ctx, tx, j, tx.Now().Add(wait), v.failure.Message)
 		return nil
 	})
 }
 
-// answered moves a run on from its webhook step. A run that was changed meanwhile has been cancelled.
-func (s *Service) answered(ctx context.Context, j jobs.Job, at *place, a *engine.Action, out engine.Outcome) error {
+// finishCall moves a run past its webhook step. If the run was changed during the call, it was cancelled.
+func (s *Service) finishCall(ctx context.Context, j jobs.Job, at *runState, a *engine.Action, out engine.Outcome) error {
 	err := s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		w := at.walk(s, tx)
 		w.opened = true
@@ -154,7 +154,7 @@ func (s *Service) answered(ctx context.Context, j jobs.Job, at *place, a *engine
 		if err := w.record(ctx, &rec); err != nil {
 			return err
 		}
-		w.row.follow(w.run)
+		w.row.setProgress(w.run)
 		s.p.Queue.Finish(ctx, tx, j)
 		switch {
 		case rec.Status == engine.StepFailed:
@@ -167,7 +167,7 @@ func (s *Service) answered(ctx context.Context, j jobs.Job, at *place, a *engine
 		}
 		return nil
 	})
-	if !errors.Is(err, errMoved) {
+	if !errors.Is(err, errRunChanged) {
 		return err
 	}
 	r, found, err := getRow(ctx, s.p.DB.Reader, j.TeamID, j.Payload)

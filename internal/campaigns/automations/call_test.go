@@ -22,7 +22,7 @@ func TestCalls(t *testing.T) {
 			status int
 			err    error
 			calls  int
-			told   string
+			want   string
 		}{
 			"an error of the host": {503, nil, 6, failed},
 			"too many requests":    {429, nil, 6, failed},
@@ -47,7 +47,7 @@ func TestCalls(t *testing.T) {
 				s.pass(4 * time.Hour)
 			}
 			all := s.runs(id)
-			if got := told(all[len(all)-1]); got != c.told || len(s.called) != c.calls {
+			if got := runLines(all[len(all)-1]); got != c.want || len(s.called) != c.calls {
 				t.Errorf("%s: %s after %d calls", what, got, len(s.called))
 			}
 			for i := range s.ids {

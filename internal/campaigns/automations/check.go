@@ -13,23 +13,23 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// checkReferences refuses a graph that names what the team does not have, or what cannot be used as the graph means to.
-// What is deleted afterwards fails the steps that name it. It reads some rows for each reference, so it must not be
-// called in a transaction.
+// checkReferences returns an error if a graph names something that the team does not have, or that the step cannot use.
+// Things that are deleted later fail the steps that name them. It reads some rows for each reference, so do not call it
+// in a transaction.
 func (s *Service) checkReferences(ctx context.Context, teamID string, g *engine.Graph) error {
 	all := g.References()
 	have, err := s.propertiesAmong(ctx, teamID, all)
 	if err != nil {
 		return err
 	}
-	checked := map[string]bool{} // many steps may name the same
+	checked := map[string]bool{} // because many steps may name the same thing
 	for _, r := range all {
 		switch r.Kind {
-		case engine.NamesTemplate:
+		case engine.RefTemplate:
 			err = s.checkTemplate(ctx, teamID, &r)
-		case engine.NamesProperty:
+		case engine.RefProperty:
 			err = checkProperty(have, &r)
-		case engine.NamesRule:
+		case engine.RefRule:
 			if err := s.checkRule(ctx, teamID, g, r); err != nil {
 				return err
 			}
@@ -40,18 +40,18 @@ func (s *Service) checkReferences(ctx context.Context, teamID string, g *engine.
 			}
 		}
 		if err != nil {
-			return g.Refused(r, err)
+			return g.ReferenceError(r, err)
 		}
 	}
 	return nil
 }
 
-// propertiesAmong returns those of the properties that references name which the team has, by name.
+// propertiesAmong returns the existing properties that references name, by name.
 func (s *Service) propertiesAmong(ctx context.Context, teamID string, all []engine.Reference) (
 	map[string]contacts.Property, error) {
 	var names []string
 	for _, r := range all {
-		if r.Kind == engine.NamesProperty && !slices.Contains(names, r.ID) {
+		if r.Kind == engine.RefProperty && !slices.Contains(names, r.ID) {
 			names = append(names, r.ID)
 		}
 	}
@@ -82,7 +82,7 @@ func checkProperty(have map[string]contacts.Property, r *engine.Reference) error
 	return nil
 }
 
-// checkTemplate refuses a template that is not published, and one with a variable that would have no value.
+// checkTemplate returns an error if a template is not published, or if one of its variables would have no value.
 func (s *Service) checkTemplate(ctx context.Context, teamID string, r *engine.Reference) error {
 	t, err := s.p.Templates.Published(ctx, teamID, r.ID)
 	switch {
@@ -111,23 +111,23 @@ func (s *Service) checkRule(ctx context.Context, teamID string, g *engine.Graph,
 	return g.CheckRule(r, schema)
 }
 
-// checkNamed checks what is named by an id or an address alone.
+// checkNamed checks a reference by an id, a URL or an address.
 func (s *Service) checkNamed(ctx context.Context, teamID string, r *engine.Reference) (err error) {
 	switch r.Kind {
-	case engine.NamesSegment:
+	case engine.RefSegment:
 		var of segments.Segment
 		of, err = s.p.Contacts.Segments.Get(ctx, teamID, strings.ToLower(r.ID))
 		if err == nil && of.Filter != "" {
 			return fault.Invalidf(r.Field, "The `%s` field names a segment with a filter, which says who is in it. "+
 				"Name one without a filter.", r.Field)
 		}
-	case engine.NamesTopic:
+	case engine.RefTopic:
 		_, err = s.p.Contacts.Topic(ctx, teamID, strings.ToLower(r.ID))
-	case engine.NamesURL:
+	case engine.RefURL:
 		_, err = s.p.CheckURL(r.Field, r.ID)
-	case engine.NamesSender:
+	case engine.RefSender:
 		return checkMailbox(r, message.ParseFrom)
-	case engine.NamesReplyTo:
+	case engine.RefReplyTo:
 		return checkMailbox(r, message.ParseAddress)
 	}
 	if fault.KindOf(err) == fault.NotFound {

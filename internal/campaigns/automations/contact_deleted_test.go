@@ -15,7 +15,7 @@ import (
 func (s *fixture) kept(contactID string) (all []string) {
 	s.T.Helper()
 	for after, first := "", true; first || after != ""; first = false {
-		some, next, err := s.a.PartOf(s.T.Context(), s.Acme.TeamID, contactID, after)
+		some, next, err := s.a.RunsOfContact(s.T.Context(), s.Acme.TeamID, contactID, after)
 		s.Must(err)
 		for _, r := range some {
 			all = append(all, r.Payload, r.Received)

@@ -259,7 +259,7 @@ func TestEventsOfFewContacts(t *testing.T) {
 		for worker := range workers {
 			all.Go(func() {
 				for n := range events {
-					err := s.CustomEvents.Send(t.Context(), s.Acme.TeamID, customevents.Sending{Event: "go",
+					err := s.CustomEvents.Send(t.Context(), s.Acme.TeamID, customevents.NewEvent{Event: "go",
 						ContactID: ids[(n*2+worker)%len(ids)]})
 					if err != nil {
 						t.Error(err)

@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// triesMax is how often a change is worked out again because others changed the automation meanwhile. Of those that
-	// change one at the same time at least one succeeds each time.
-	triesMax   = 100
-	copySuffix = " (copy)" // ends the name of a duplicate
+	// maxTries is how often Update starts again because other requests changed the automation. Of several concurrent
+	// changes, at least one succeeds each time.
+	maxTries   = 100
+	copySuffix = " (copy)" // ends the name of a copy
 )
 
 // NewAutomation is an automation to create.
@@ -31,7 +31,7 @@ type NewAutomation struct {
 	Name        string
 	Status      Status  // "" is disabled
 	Reentry     Reentry // "" is always
-	Steps       []byte  // JSON, as flow.Parse reads it
+	Steps       []byte  // JSON, as engine.Parse reads it
 	Connections []byte  // JSON
 }
 
@@ -53,7 +53,7 @@ func (s *Service) Create(ctx context.Context, teamID string, n NewAutomation) (A
 	return a, err
 }
 
-// check applies the rules of what is not the graph.
+// check checks everything except the graph.
 func (a *Automation) check() error {
 	switch {
 	case strings.TrimSpace(a.Name) == "":
@@ -73,7 +73,7 @@ func hasControl(text string) bool {
 	return !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// parse reads a graph of which both parts must be given.
+// parse parses a graph. Both lists must be given.
 func parse(steps, connections []byte) (*engine.Graph, error) {
 	if absent(steps) {
 		return nil, fault.MissingField("steps")
@@ -84,14 +84,14 @@ func parse(steps, connections []byte) (*engine.Graph, error) {
 	return engine.Parse(steps, connections)
 }
 
-// absent reports whether JSON is null or not there.
+// absent reports whether JSON is empty or null.
 func absent(text []byte) bool {
 	text = bytes.TrimSpace(text)
 	return len(text) == 0 || string(text) == "null"
 }
 
-// add inserts an automation with its first version. What it sets in a does not depend on what a had there, because the
-// transaction may run again.
+// add inserts an automation with its first version. It sets the same fields of a each time, because the transaction may
+// run again.
 func (s *Service) add(ctx context.Context, tx *db.Tx, a *Automation) error {
 	if err := tx.Serialize(ctx, definitionsOf(a.TeamID)); err != nil {
 		return err
@@ -110,19 +110,19 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, a *Automation) error {
 	return s.writeTriggers(ctx, tx, a)
 }
 
-// definitionsOf is the name by which changes to what events begin in a team wait for each other: no index decides how
-// many automations a team may have, nor how many may begin with one event.
+// definitionsOf returns the name of the lock that serializes changes to the automations of a team. The lock is needed
+// because no index limits how many automations a team has or how many begin with one event.
 func definitionsOf(teamID string) string { return "automations of " + teamID }
 
-// addVersion inserts the graph of a as its next version, with which runs begin once a is saved.
+// addVersion inserts the graph of a as its next version. New runs use it once a is saved.
 func (s *Service) addVersion(ctx context.Context, tx *db.Tx, a *Automation) {
 	a.Version++
 	a.versionID = id.At(tx.Now())
 	insertVersion(ctx, tx, a)
 }
 
-// writeTriggers says anew which events begin runs of an automation: none if it is disabled. The caller has serialized
-// the transaction by definitionsOf.
+// writeTriggers replaces the rows that say which events begin runs of an automation. A disabled automation has none.
+// The caller must hold the lock of definitionsOf.
 func (s *Service) writeTriggers(ctx context.Context, tx *db.Tx, a *Automation) error {
 	deleteTriggers(ctx, tx, a.TeamID, a.ID)
 	if a.Status != Enabled {
@@ -135,7 +135,7 @@ func (s *Service) writeTriggers(ctx context.Context, tx *db.Tx, a *Automation) e
 		}
 		if n >= MaxEvent {
 			at := a.Graph.TriggerOf(event)
-			return a.Graph.Refused(at, fault.Invalidf(at.Field, "There are %d enabled automations already that the "+
+			return a.Graph.ReferenceError(at, fault.Invalidf(at.Field, "There are %d enabled automations already that the "+
 				"event `%s` triggers, as many as a team may have. Disable or delete one of them.", MaxEvent, event))
 		}
 		o, ok := a.Graph.Opening(event)
@@ -152,8 +152,8 @@ func (s *Service) Get(ctx context.Context, teamID, automationID string) (Automat
 	return getWithGraph(ctx, s.p.DB.Reader, teamID, automationID)
 }
 
-// List returns a page of a team's automations, newest first, without their graphs. A status that is not "" selects
-// those that have it.
+// List returns a page of a team's automations, newest first, without their graphs. status filters the list unless it is
+// "".
 func (s *Service) List(ctx context.Context, teamID string, status Status, p page.Page) ([]Automation, bool, error) {
 	if status != "" && status != Enabled && status != Disabled {
 		return nil, false, fault.Invalidf("status", "The `status` parameter must be `enabled` or `disabled`.")
@@ -161,7 +161,7 @@ func (s *Service) List(ctx context.Context, teamID string, status Status, p page
 	return listAutomations(ctx, s.p.DB.Reader, teamID, status, p)
 }
 
-// Change is what to change in an automation. What is nil stays as it is.
+// Change is a change of an automation. Nil fields stay unchanged.
 type Change struct {
 	Name        *string
 	Status      *Status
@@ -170,8 +170,8 @@ type Change struct {
 	Connections []byte
 }
 
-// Update changes an automation. Another graph makes a version, with which runs begin from then on; those that have
-// begun keep theirs. Runs go on when an automation is disabled; [Service.Stop] ends them.
+// Update changes an automation. A new graph creates a new version, which later runs use; existing runs keep their
+// version. If the automation is disabled, existing runs continue; [Service.Stop] ends them.
 func (s *Service) Update(ctx context.Context, teamID, automationID string, c Change) (Automation, error) {
 	if absent(c.Steps) != absent(c.Connections) {
 		field, other := "connections", "steps"
@@ -192,21 +192,21 @@ func (s *Service) Update(ctx context.Context, teamID, automationID string, c Cha
 			return Automation{}, err
 		}
 	}
-	for range triesMax {
+	for range maxTries {
 		a, err := s.changeOnce(ctx, teamID, automationID, c, g)
-		if !errors.Is(err, errChanged) {
+		if !errors.Is(err, errAutomationChanged) {
 			return a, err
 		}
 	}
 	return Automation{}, fault.New(fault.Locked, "",
-		"The automation is being changed by others all the time. Try again in a moment.")
+		"The automation is being changed by other requests. Try again in a moment.")
 }
 
-// errChanged means that an automation was changed since it was read.
-var errChanged = errors.New("the automation was changed meanwhile")
+// errAutomationChanged means that an automation was changed after it was read.
+var errAutomationChanged = errors.New("the automation was changed after it was read")
 
-// changeOnce changes an automation as it was read, or returns errChanged if others did so meanwhile. g is the graph
-// that it is to have, or nil.
+// changeOnce changes an automation as it was read. It returns errAutomationChanged if another request has changed the
+// automation since then. g is the new graph, or nil.
 func (s *Service) changeOnce(ctx context.Context, teamID, automationID string, c Change, g *engine.Graph) (Automation,
 	error) {
 	before, err := getWithGraph(ctx, s.p.DB.Reader, teamID, automationID)
@@ -231,7 +231,7 @@ func (s *Service) changeOnce(ctx context.Context, teamID, automationID string, c
 		to.Graph = g
 	}
 	enables := to.Status == Enabled && before.Status != Enabled
-	if g != nil || enables { // what the steps name may have been deleted since
+	if g != nil || enables { // things that the steps name may have been deleted
 		if err := s.checkReferences(ctx, teamID, to.Graph); err != nil {
 			return before, err
 		}
@@ -248,11 +248,11 @@ func (s *Service) changeOnce(ctx context.Context, teamID, automationID string, c
 		if claimed, err := claim(ctx, tx, &after); err != nil {
 			return err
 		} else if !claimed {
-			return errChanged
+			return errAutomationChanged
 		}
 		after.UpdatedAt = tx.Now()
 		if other {
-			if err := makeRoom(ctx, tx, &after); err != nil {
+			if err := pruneVersions(ctx, tx, &after); err != nil {
 				return err
 			}
 			s.addVersion(ctx, tx, &after)
@@ -265,9 +265,9 @@ func (s *Service) changeOnce(ctx context.Context, teamID, automationID string, c
 	return after, err
 }
 
-// makeRoom deletes versions of an automation that are not needed when the one that it has is replaced, and refuses one
-// more if there still are too many.
-func makeRoom(ctx context.Context, tx *db.Tx, a *Automation) error {
+// pruneVersions deletes old versions of an automation before its graph is replaced. It returns an error if the
+// automation still has too many versions.
+func pruneVersions(ctx context.Context, tx *db.Tx, a *Automation) error {
 	deleteUnused(ctx, tx, a.TeamID, a.versionID)
 	if err := deleteWithoutRuns(ctx, tx, a); err != nil {
 		return err
@@ -283,12 +283,12 @@ func makeRoom(ctx context.Context, tx *db.Tx, a *Automation) error {
 	return nil
 }
 
-// sameGraph compares graphs by what is stored of them.
+// sameGraph reports whether two graphs have the same JSON.
 func sameGraph(a, b *engine.Graph) bool {
 	return bytes.Equal(a.StepsJSON(), b.StepsJSON()) && bytes.Equal(a.ConnectionsJSON(), b.ConnectionsJSON())
 }
 
-// Duplicate adds a disabled automation that is a copy of another. What the steps name is checked when it is enabled.
+// Duplicate adds a disabled copy of an automation. The references of its steps are checked when the copy is enabled.
 func (s *Service) Duplicate(ctx context.Context, teamID, automationID string) (Automation, error) {
 	of, err := s.Get(ctx, teamID, automationID)
 	if err != nil {
@@ -299,7 +299,7 @@ func (s *Service) Duplicate(ctx context.Context, teamID, automationID string) (A
 	return a, err
 }
 
-// copyName returns the name of a duplicate, shortened to the limit.
+// copyName returns the name of a copy, cut to MaxName characters.
 func copyName(name string) string {
 	runes := []rune(name)
 	if most := MaxName - len(copySuffix); len(runes) > most {
@@ -308,14 +308,14 @@ func copyName(name string) string {
 	return name + copySuffix
 }
 
-// runKind is the kind of the jobs that carry out runs: a step of a run that is due. The lanes are teams.
+// runKind is the kind of the jobs that carry out runs. Each job does the due steps of one run. Lanes are teams.
 const runKind = "automations.run"
 
-// endKind is the kind of the jobs that end the runs of a stopped or deleted automation. There is one for each time that
-// it was stopped: a job that others share could have looked for runs just before.
+// endKind is the kind of the jobs that end the runs of a stopped or deleted automation. Each stop has its own job,
+// because a job that was already running could have looked for runs before the stop.
 const endKind = "automations.end"
 
-// Stop disables an automation and cancels its runs. None of them does anything from then on; a job ends them.
+// Stop disables an automation and cancels its runs. The runs do nothing after the commit; a job ends them.
 func (s *Service) Stop(ctx context.Context, teamID, automationID string) (a Automation, err error) {
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		a, err = markStopped(ctx, tx, teamID, automationID)
@@ -327,7 +327,7 @@ func (s *Service) Stop(ctx context.Context, teamID, automationID string) (a Auto
 	return a, err
 }
 
-// Delete deletes an automation and cancels its runs, as Stop does. Its rows are deleted by Sweep.
+// Delete deletes an automation and cancels its runs as Stop does. Sweep deletes its rows.
 func (s *Service) Delete(ctx context.Context, teamID, automationID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		a, err := markDeleted(ctx, tx, teamID, automationID)
@@ -338,7 +338,7 @@ func (s *Service) Delete(ctx context.Context, teamID, automationID string) error
 	})
 }
 
-// endRuns has no event begin a run of an automation any more, and its runs ended by a job.
+// endRuns deletes the triggers of an automation and enqueues the job that ends its runs.
 func (s *Service) endRuns(ctx context.Context, tx *db.Tx, a *Automation) {
 	deleteTriggers(ctx, tx, a.TeamID, a.ID)
 	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: endKind, Lane: a.TeamID, TeamID: a.TeamID,

@@ -15,35 +15,35 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// beginKind is the kind of the jobs that give events to automations which were recorded together with very many others.
+// beginKind is the kind of the jobs that deliver events to automations if very many events were recorded at once.
 const beginKind = "automations.begin"
 
 const (
-	// runsMost is how many runs begin or receive an event in one transaction that records many events: some 10 ms of
-	// SQLite's only writer. One event alone may concern more.
-	runsMost = 100
-	// laterOctets is about how large the payload of a job with events is.
-	laterOctets = 128 << 10
+	// maxRunsAtOnce is how many runs begin or receive an event in one transaction that records many events. They occupy
+	// SQLite's only writer for about 10 ms. A single event may affect more runs.
+	maxRunsAtOnce = 100
+	// maxBatchBytes is the approximate size of the payload of a job with events.
+	maxBatchBytes = 128 << 10
 )
 
-// occurrence is an event of a contact as it is stored, and as the engine knows it.
+// occurrence is an event of a contact, as it is stored and as the engine needs it.
 type occurrence struct {
 	customevents.Occurrence
 	event engine.Event
 }
 
-// spread gives events of contacts of a team, in the order of the contacts' ids, to automations. What would begin or wake
-// more than runsMost runs is left to jobs, which the transaction stores.
-func (s *Service) spread(ctx context.Context, tx *db.Tx, all []occurrence, begins map[string][]trigger,
-	awaited map[string]bool, when timing) error {
+// deliverAll delivers events of a team's contacts to automations. The events are in the order of the contacts' ids.
+// Events that would begin or wake more than maxRunsAtOnce runs are left to jobs, which the same transaction enqueues.
+func (s *Service) deliverAll(ctx context.Context, tx *db.Tx, all []occurrence, begins map[string][]trigger,
+	awaited map[string]bool, when deliveryMode) error {
 	done := 0
 	for i := range all {
 		o := &all[i]
-		if done > 0 && done+weight(o, begins) > runsMost {
-			return s.tellLater(ctx, tx, all[i:], begins)
+		if done > 0 && done+runsBegunBy(o, begins) > maxRunsAtOnce {
+			return s.enqueueDelivery(ctx, tx, all[i:], begins)
 		}
 		if awaited[o.Name] {
-			_, waiting, err := concerned(ctx, tx.Reader, o.TeamID, o.Name, o.ContactID, "")
+			_, waiting, err := lookUpEvent(ctx, tx.Reader, o.TeamID, o.Name, o.ContactID, "")
 			if err == nil {
 				err = s.wake(ctx, tx, &o.Occurrence, o.event, waiting, when)
 			}
@@ -60,35 +60,35 @@ func (s *Service) spread(ctx context.Context, tx *db.Tx, all []occurrence, begin
 	return nil
 }
 
-// weight is how many runs an event begins, one at least for what it may wake.
-func weight(o *occurrence, begins map[string][]trigger) int { return max(1, len(begins[o.Name])) }
+// runsBegunBy returns how many runs an event begins. It returns at least 1, because the event may wake runs.
+func runsBegunBy(o *occurrence, begins map[string][]trigger) int { return max(1, len(begins[o.Name])) }
 
-// telling is the payload of a job of beginKind.
-type telling struct {
-	Depth  int64  `json:"depth,omitzero"` // how many runs have led to the events
-	Events []told `json:"events"`
+// eventBatch is the payload of a job of beginKind.
+type eventBatch struct {
+	Depth  int64          `json:"depth,omitzero"` // the number of runs in the chain that led to the events
+	Events []batchedEvent `json:"events"`
 }
 
-// told is an event in it.
-type told struct {
+// batchedEvent is an event in an eventBatch.
+type batchedEvent struct {
 	Name      string    `json:"name"`
 	ContactID string    `json:"contact"`
 	Payload   string    `json:"payload"`
 	At        time.Time `json:"at"`
 }
 
-// tellLater leaves events to jobs, each with some that begin about runsMost runs.
-func (s *Service) tellLater(ctx context.Context, tx *db.Tx, all []occurrence, begins map[string][]trigger) error {
+// enqueueDelivery enqueues jobs that deliver events. The events of each job begin about maxRunsAtOnce runs.
+func (s *Service) enqueueDelivery(ctx context.Context, tx *db.Tx, all []occurrence, begins map[string][]trigger) error {
 	for len(all) > 0 {
-		w := telling{Depth: depthOf(ctx)}
-		runs, octets := 0, 0
+		w := eventBatch{Depth: depthOf(ctx)}
+		runs, size := 0, 0
 		for i := range all {
 			o := &all[i]
-			runs, octets = runs+weight(o, begins), octets+len(o.Payload)
-			if i > 0 && (runs > runsMost || octets > laterOctets) {
+			runs, size = runs+runsBegunBy(o, begins), size+len(o.Payload)
+			if i > 0 && (runs > maxRunsAtOnce || size > maxBatchBytes) {
 				break
 			}
-			w.Events = append(w.Events, told{o.Name, o.ContactID, o.Payload, o.At})
+			w.Events = append(w.Events, batchedEvent{o.Name, o.ContactID, o.Payload, o.At})
 		}
 		teamID := all[0].TeamID
 		all = all[len(w.Events):]
@@ -101,9 +101,9 @@ func (s *Service) tellLater(ctx context.Context, tx *db.Tx, all []occurrence, be
 	return nil
 }
 
-// tellRest is the handler of the jobs of beginKind. Contacts that were deleted since are left out.
-func (s *Service) tellRest(ctx context.Context, j jobs.Job) error {
-	var w telling
+// deliverQueued is the handler of the jobs of beginKind. It skips contacts that were deleted since.
+func (s *Service) deliverQueued(ctx context.Context, j jobs.Job) error {
+	var w eventBatch
 	if err := json.Unmarshal([]byte(j.Payload), &w); err != nil {
 		return fmt.Errorf("read the payload of a job: %w", err)
 	}
@@ -123,7 +123,7 @@ func (s *Service) tellRest(ctx context.Context, j jobs.Job) error {
 	}
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		s.p.Queue.Finish(ctx, tx, j)
-		begins, awaited, err := eventsConcerned(ctx, tx.Reader, j.TeamID, slices.Sorted(maps.Keys(names)))
+		begins, awaited, err := lookUpEvents(ctx, tx.Reader, j.TeamID, slices.Sorted(maps.Keys(names)))
 		if err != nil {
 			return err
 		}
@@ -132,6 +132,6 @@ func (s *Service) tellRest(ctx context.Context, j jobs.Job) error {
 			return err
 		}
 		some := slices.DeleteFunc(slices.Clone(all), func(o occurrence) bool { return !known[o.ContactID] })
-		return s.spread(ctx, tx, some, begins, awaited, late)
+		return s.deliverAll(ctx, tx, some, begins, awaited, queued)
 	})
 }

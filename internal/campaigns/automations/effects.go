@@ -22,9 +22,9 @@ type prepared struct {
 	suspended bool
 }
 
-// prepareAhead prepares the emails that a run may send next. What the transaction does not find prepared, because the
-// run took another way or its contact changed, ends the transaction, and is prepared for the next one.
-func (s *Service) prepareAhead(ctx context.Context, at *place) error {
+// prepareEmails prepares the emails that a run may send next. If the run takes another connection, or its contact
+// changes, an email is missing or differs. The transaction then ends, and the email is prepared for the next one.
+func (s *Service) prepareEmails(ctx context.Context, at *runState) error {
 	at.prepared = map[string]*prepared{}
 	if at.contact == nil {
 		return nil
@@ -70,7 +70,7 @@ func (s *Service) prepare(ctx context.Context, teamID, address string, e *engine
 	return p, nil
 }
 
-// failureOfEmail is why a step fails whose email is refused.
+// failureOfEmail returns the failure of a step whose email was refused with an error.
 func failureOfEmail(err error) *engine.Failure {
 	reason, field := "email_invalid", ""
 	if f, ok := errors.AsType[*fault.Error](err); ok {
@@ -93,31 +93,31 @@ func failureOfEmail(err error) *engine.Failure {
 	return &engine.Failure{Reason: reason, Message: err.Error()}
 }
 
-// do carries out the effect of a step. stops means that the step cannot be done in this transaction; then nothing was.
-// The contact is read again when the step has changed it.
+// do carries out the effect of a step. If stops is true, the step cannot be done in this transaction and nothing was
+// done. If the step changed the contact, do reads the contact again.
 func (w *walk) do(ctx context.Context, a *engine.Action) (out engine.Outcome, stops bool, err error) {
 	switch e := a.Effect.(type) {
 	case *engine.Email:
 		return w.email(ctx, a.Step.Key, e)
 	case *engine.Call:
-		w.end, w.lane = calls, callLane(w.row.teamID, e.URL)
+		w.end, w.lane = walkCalls, callLane(w.row.teamID, e.URL)
 		return out, true, insertStep(ctx, w.tx, &w.row, &engine.Record{Key: a.Step.Key, Type: a.Step.Type,
 			Status: engine.StepRunning, Output: a.Output, StartedAt: w.tx.Now()})
 	case *engine.Update:
 		out, err = w.update(ctx, e)
 	case engine.Deletion:
-		_, err = w.s.p.Contacts.DeleteIn(because(ctx, &w.row), w.tx, w.row.teamID, w.row.contactID)
+		_, err = w.s.p.Contacts.DeleteIn(withCause(ctx, &w.row), w.tx, w.row.teamID, w.row.contactID)
 		if err == nil {
-			w.contact, w.row.gone = nil, true
+			w.contact, w.row.contactGone = nil, true
 			return out, false, nil
 		}
 	case *engine.Addition:
-		out, err = w.addTo(ctx, e.SegmentID)
+		out, err = w.addToSegment(ctx, e.SegmentID)
 	default:
 		return out, false, nil
 	}
 	if fault.KindOf(err) == fault.NotFound {
-		err = errMoved // the contact has just been deleted, which the next look finds
+		err = errRunChanged // the contact was just deleted; reading the run again finds that
 	}
 	if err != nil || out.Failure != nil {
 		return out, false, err
@@ -127,14 +127,14 @@ func (w *walk) do(ctx context.Context, a *engine.Action) (out engine.Outcome, st
 	return out, false, err
 }
 
-// email enters the email of a step, if it is prepared and the contact may be mailed at this moment.
+// email enqueues the email of a step if it was prepared and the contact may be mailed now.
 func (w *walk) email(ctx context.Context, key string, e *engine.Email) (out engine.Outcome, stops bool, err error) {
 	p := w.ready[key]
 	if p == nil || !reflect.DeepEqual(p.email, *e) {
 		return out, true, nil
 	}
 	if p.suspended {
-		w.end = mayNot
+		w.end = walkSuspended
 		return out, true, nil
 	}
 	if out.Failure = p.failure; out.Failure != nil {
@@ -151,15 +151,15 @@ func (w *walk) email(ctx context.Context, key string, e *engine.Email) (out engi
 	now, ok := all[contactID]
 	switch {
 	case !ok:
-		return out, false, errMoved
+		return out, false, errRunChanged
 	case now.Refused != "":
 		out.Skipped = string(now.Refused)
 		return out, false, nil
 	}
-	done, err := s.p.Emails.Enqueue(because(ctx, &w.row), w.tx, p.mailing, []emails.MailingRecipient{{Address: now.Address,
+	done, err := s.p.Emails.Enqueue(withCause(ctx, &w.row), w.tx, p.mailing, []emails.MailingRecipient{{Address: now.Address,
 		ContactID: contactID}})
 	if quotas.Exceeded(err) {
-		w.end, w.quota = noQuota, fault.KindOf(err)
+		w.end, w.quota = walkOverQuota, fault.KindOf(err)
 		return out, true, nil
 	}
 	if err != nil {
@@ -177,9 +177,9 @@ func (w *walk) email(ctx context.Context, key string, e *engine.Email) (out engi
 	return out, false, nil
 }
 
-// update changes the contact. What does not exist any more, or what a value breaks, fails the step.
+// update changes the contact. The step fails if a property no longer exists or a value is not allowed.
 func (w *walk) update(ctx context.Context, e *engine.Update) (out engine.Outcome, err error) {
-	_, err = w.s.p.Contacts.UpdateIn(because(ctx, &w.row), w.tx, w.row.teamID, w.row.contactID, contacts.Change{
+	_, err = w.s.p.Contacts.UpdateIn(withCause(ctx, &w.row), w.tx, w.row.teamID, w.row.contactID, contacts.Change{
 		FirstName: e.FirstName, LastName: e.LastName, Unsubscribed: e.Unsubscribed, Properties: e.Properties})
 	if fault.KindOf(err) != fault.Invalid {
 		return out, err
@@ -191,14 +191,14 @@ func (w *walk) update(ctx context.Context, e *engine.Update) (out engine.Outcome
 	return out, nil
 }
 
-// addTo adds the contact to a segment.
-func (w *walk) addTo(ctx context.Context, segmentID string) (out engine.Outcome, err error) {
+// addToSegment adds the contact to a segment.
+func (w *walk) addToSegment(ctx context.Context, segmentID string) (out engine.Outcome, err error) {
 	contacts, teamID, contactID := w.s.p.Contacts, w.row.teamID, w.row.contactID
-	_, err = contacts.AddToSegmentIn(because(ctx, &w.row), w.tx, teamID, contactID, segmentID)
+	_, err = contacts.AddToSegmentIn(withCause(ctx, &w.row), w.tx, teamID, contactID, segmentID)
 	switch fault.KindOf(err) {
 	case fault.Invalid:
 		out.Failure = &engine.Failure{Reason: segmentFiltered, Message: err.Error()}
-	case fault.NotFound: // the segment, or the contact
+	case fault.NotFound: // the segment or the contact does not exist
 		if _, err := contacts.MemberIn(ctx, w.tx.Reader, teamID, contactID); err != nil {
 			return out, err
 		}
@@ -209,7 +209,7 @@ func (w *walk) addTo(ctx context.Context, segmentID string) (out engine.Outcome,
 	return out, nil
 }
 
-// segmentFiltered is why a step fails that adds to a segment with a filter.
+// segmentFiltered is the reason of a step that adds a contact to a segment with a filter.
 const segmentFiltered = "segment_filtered"
 
 func segmentGone(segmentID string) *engine.Failure {

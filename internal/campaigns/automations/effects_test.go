@@ -127,8 +127,8 @@ func TestStepsThatFail(t *testing.T) {
 			s.happens(fmt.Sprint("event", i), ann, `{"sum": 5}`)
 			s.work()
 			got := s.runs(ids[i])[0]
-			if want := fmt.Sprintf("failed(%s): start x=failed(%[1]s)", c.reason); told(got) != want || got.Message == "" {
-				t.Errorf("%s: %s, %q", c.name, told(got), got.Message)
+			if want := fmt.Sprintf("failed(%s): start x=failed(%[1]s)", c.reason); runLines(got) != want || got.Message == "" {
+				t.Errorf("%s: %s, %q", c.name, runLines(got), got.Message)
 			}
 		}
 		s.consistent()

@@ -13,14 +13,15 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// goneKind is the kind of the jobs that end and forget the runs of a deleted contact, where there are very many.
-const goneKind = "automations.gone"
+// deletedContactKind is the kind of the jobs that end the runs of a deleted contact and erase its data from them, if
+// there are very many runs.
+const deletedContactKind = "automations.gone"
 
-// endMost is how many runs one transaction ends: some milliseconds of SQLite's only writer.
-const endMost = 100
+// maxEnded is how many runs one transaction ends. They occupy SQLite's only writer for some milliseconds.
+const maxEnded = 100
 
-// cancel ends runs of a team that are locked, in the transaction that says why. A job of theirs that is in hand finds
-// that they have ended.
+// cancel ends locked runs of a team in the transaction that gives the reason. A worker that already has the job of such
+// a run finds that the run has ended.
 func (s *Service) cancel(ctx context.Context, tx *db.Tx, teamID string, all []row, reason Reason) {
 	if len(all) == 0 {
 		return
@@ -28,7 +29,7 @@ func (s *Service) cancel(ctx context.Context, tx *db.Tx, teamID string, all []ro
 	ids := make([]string, len(all))
 	for i := range all {
 		ids[i] = all[i].id
-		all[i].gone = all[i].gone || reason == ContactDeleted
+		all[i].contactGone = all[i].contactGone || reason == ContactDeleted
 		endRow(ctx, tx, &all[i], Cancelled, reason)
 	}
 	skipSteps(ctx, tx, teamID, ids, reason)
@@ -37,7 +38,7 @@ func (s *Service) cancel(ctx context.Context, tx *db.Tx, teamID string, all []ro
 	s.p.Queue.RemoveAll(ctx, tx, callKind, ids)
 }
 
-// cancelOne ends a run, whose job is in hand, as it was read.
+// cancelOne ends a run, as it was read, and its job j.
 func (s *Service) cancelOne(ctx context.Context, j jobs.Job, r *row, reason Reason) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		s.cancel(ctx, tx, r.teamID, []row{*r}, reason)
@@ -46,16 +47,16 @@ func (s *Service) cancelOne(ctx context.Context, j jobs.Job, r *row, reason Reas
 	})
 }
 
-// endStale is the handler of the jobs of endKind: it ends the runs of an automation that are of an older epoch. Those
-// that begin meanwhile, because it was enabled again, are of the newest.
+// endStoppedRuns is the handler of the jobs of endKind. It ends the runs of an automation that have an older epoch than
+// the automation. Runs that begin after the automation was enabled again have the newest epoch.
 //
-// It goes by the ids of runs, which are in no order of commits: ids are of the clocks of nodes. It overlooks a run of an
-// older epoch only if that was committed after the walk had passed its id, hence after the automation was stopped. Such a
-// run has not done a step yet, and the first one finds the epoch. Whatever waits has done its first step, was committed
-// before that, and is seen.
-func (s *Service) endStale(ctx context.Context, j jobs.Job) error {
+// It goes through the runs by id. The order of ids is not the order of commits, because nodes make ids by their own
+// clocks. So it can miss a run of an older epoch, but only one that was committed after the automation was stopped.
+// Such a run has done no step yet, and its first step notices the epoch. A run that waits has done its first step, was
+// committed before, and is not missed.
+func (s *Service) endStoppedRuns(ctx context.Context, j jobs.Job) error {
 	for after, more := "", true; more; {
-		ids, last, err := staleRuns(ctx, s.p.DB.Reader, j.TeamID, j.Payload, after, endMost)
+		ids, last, err := staleRuns(ctx, s.p.DB.Reader, j.TeamID, j.Payload, after, maxEnded)
 		if err != nil {
 			return err
 		}
@@ -89,7 +90,7 @@ func (s *Service) endStale(ctx context.Context, j jobs.Job) error {
 	return s.p.Queue.End(ctx, j)
 }
 
-// pause leaves the database to others for a time.
+// pause waits, so that others can use the database.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -99,38 +100,38 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// EndContact ends the runs of a contact in the transaction that deletes it, besides the run whose step that is, and
-// deletes what all of them have of it, and how often it has been in automations. What is beyond one transaction is left
-// to a job. The run whose step that is forgets its contact when it ends.
+// EndContact ends the runs of a contact in the transaction that deletes it, and erases the contact's data from them and
+// from the counts of its runs. Runs beyond the limit of one transaction are left to a job. The run whose step deletes
+// the contact is not ended; its data is erased when it ends.
 func (s *Service) EndContact(ctx context.Context, tx *db.Tx, teamID, contactID string) error {
-	leave(ctx, tx, teamID, contactID)
-	of := gone{ContactID: contactID, Except: causing(ctx)}
+	deleteContactCounts(ctx, tx, teamID, contactID)
+	of := deletedContact{ContactID: contactID, Except: causeOf(ctx)}
 	n, err := s.endRunsOf(ctx, tx, teamID, of)
 	if err != nil {
 		return err
 	}
 	_, more, err := forgetSome(ctx, tx, teamID, of, "")
-	if err != nil || n < endMost && !more {
+	if err != nil || n < maxEnded && !more {
 		return err
 	}
 	text, err := json.Marshal(of)
 	if err != nil {
 		return fmt.Errorf("encode whose runs are to end: %w", err)
 	}
-	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: goneKind, Lane: teamID, TeamID: teamID, Dedupe: contactID,
+	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: deletedContactKind, Lane: teamID, TeamID: teamID, Dedupe: contactID,
 		Payload: string(text)})
 	return nil
 }
 
-// gone is a contact that was deleted, and the payload of a job of goneKind.
-type gone struct {
+// deletedContact is a contact that was deleted. It is the payload of a job of deletedContactKind.
+type deletedContact struct {
 	ContactID string `json:"contact"`
-	Except    string `json:"except"` // the run whose step deleted it, "" for none
+	Except    string `json:"except"` // the run whose step deleted the contact, or ""
 }
 
-// endRunsOf ends some runs of a contact that was deleted, and returns how many.
-func (s *Service) endRunsOf(ctx context.Context, tx *db.Tx, teamID string, of gone) (int64, error) {
-	ids, err := liveRunsOf(ctx, tx.Reader, teamID, of.ContactID, of.Except, endMost)
+// endRunsOf ends some runs of a deleted contact and returns how many.
+func (s *Service) endRunsOf(ctx context.Context, tx *db.Tx, teamID string, of deletedContact) (int64, error) {
+	ids, err := activeRunsOf(ctx, tx.Reader, teamID, of.ContactID, of.Except, maxEnded)
 	if err != nil || len(ids) == 0 {
 		return 0, err
 	}
@@ -142,9 +143,9 @@ func (s *Service) endRunsOf(ctx context.Context, tx *db.Tx, teamID string, of go
 	return int64(len(all)), nil
 }
 
-// forgetSome deletes what some runs of a contact, from an id on, have of it. It returns the last of them, and whether
-// there are more.
-func forgetSome(ctx context.Context, tx *db.Tx, teamID string, of gone, after string) (last string, more bool,
+// forgetSome erases the contact's data from some of its runs after a run id. It returns the id of the last of them, and
+// whether there are more.
+func forgetSome(ctx context.Context, tx *db.Tx, teamID string, of deletedContact, after string) (last string, more bool,
 	err error) {
 	some, more, err := runsOf(ctx, tx.Reader, teamID, of.ContactID, after)
 	if err != nil || len(some) == 0 {
@@ -156,9 +157,9 @@ func forgetSome(ctx context.Context, tx *db.Tx, teamID string, of gone, after st
 	return last, more, nil
 }
 
-// endGone is the handler of the jobs of goneKind.
-func (s *Service) endGone(ctx context.Context, j jobs.Job) error {
-	var of gone
+// endDeletedContact is the handler of the jobs of deletedContactKind.
+func (s *Service) endDeletedContact(ctx context.Context, j jobs.Job) error {
+	var of deletedContact
 	if err := json.Unmarshal([]byte(j.Payload), &of); err != nil {
 		return fmt.Errorf("read the payload of a job: %w", err)
 	}
@@ -184,7 +185,7 @@ func (s *Service) endGone(ctx context.Context, j jobs.Job) error {
 	return s.p.Queue.End(ctx, j)
 }
 
-// CancelRun cancels one run of an automation. One that has ended is an Invalid fault.
+// CancelRun cancels one run of an automation. It returns an Invalid fault if the run has ended.
 func (s *Service) CancelRun(ctx context.Context, teamID, automationID, runID string) error {
 	r, found, err := getRow(ctx, s.p.DB.Reader, teamID, runID)
 	if err != nil {

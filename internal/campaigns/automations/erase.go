@@ -11,11 +11,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// sweepAfter is how long a deleted automation keeps its rows: longer than any transaction that began a run of it
-// before.
+// sweepAfter is how long the rows of a deleted automation stay. A transaction that began a run of it earlier takes less
+// time.
 const sweepAfter = time.Hour
 
-// Sweep deletes the rows of deleted automations whose runs have ended. It is called periodically.
+// Sweep deletes the rows of deleted automations whose runs have ended. A cron job calls it.
 func (s *Service) Sweep(ctx context.Context) error {
 	before := s.p.DB.Now().Add(-sweepAfter)
 	for after := (deleted{}); ; {
@@ -50,7 +50,7 @@ func (s *Service) clear(ctx context.Context, teamID, automationID string) error 
 	return nil
 }
 
-// EraseTeam deletes the automations of a team. Its jobs must be gone by then.
+// EraseTeam deletes the automations of a team. The jobs of the team must be deleted before.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return markAllDeleted(ctx, tx, teamID) })
 	if err != nil {
@@ -69,8 +69,8 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	}
 }
 
-// RemoveRuns deletes some runs that ended before a time, with their steps. It returns where to go on, "" at the end.
-// What an automation remembers of a contact, so that it enters once, stays.
+// RemoveRuns deletes some runs that ended before a time, with their steps. It returns where to continue, or "" at the
+// end. The counts that keep a contact from entering an automation twice stay.
 func (s *Service) RemoveRuns(ctx context.Context, teamID string, before time.Time, _ string) (next string, err error) {
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		next = ""
@@ -80,7 +80,7 @@ func (s *Service) RemoveRuns(ctx context.Context, teamID string, before time.Tim
 		}
 		deleteRuns(ctx, tx, teamID, all)
 		if more {
-			next = "more" // those that were deleted are not found again
+			next = "more" // any text: deleted runs are not found again
 		}
 		return nil
 	})
@@ -96,9 +96,9 @@ const (
 	replacedRuns = "runs of automations in which it was replaced"
 )
 
-// EraseAddress deletes the runs of contacts with an address, and replaces the address in what events and steps of other
-// runs had. It must be called while those contacts are still found by their address. It reads the runs of the teams in
-// scope from end to end, in parts.
+// EraseAddress deletes the runs of contacts with an address, and replaces the address in the events and steps of other
+// runs. Call it while the contacts can still be found by their address. It reads all runs of the teams in scope, in
+// batches.
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {
@@ -133,7 +133,7 @@ func (s *Service) eraseIn(ctx context.Context, teamID string, a erasure.Address,
 	}
 }
 
-// eraseContact deletes the runs of a contact, and what automations remember of it.
+// eraseContact deletes the runs of a contact, and the counts of its runs.
 func (s *Service) eraseContact(ctx context.Context, c *contacts.Contact, dry bool, found *erasure.Report) error {
 	if dry {
 		for after, more := "", true; more; {
@@ -150,7 +150,7 @@ func (s *Service) eraseContact(ctx context.Context, c *contacts.Contact, dry boo
 		return nil
 	}
 	for more := true; more; {
-		var some []sized
+		var some []runSize
 		err := s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {
 			if some, more, err = runsOf(ctx, tx.Reader, c.TeamID, c.ID, ""); err != nil {
 				return err
@@ -160,7 +160,7 @@ func (s *Service) eraseContact(ctx context.Context, c *contacts.Contact, dry boo
 			s.p.Queue.RemoveAll(ctx, tx, callKind, ids)
 			deleteRuns(ctx, tx, c.TeamID, some)
 			if !more {
-				leave(ctx, tx, c.TeamID, c.ID)
+				deleteContactCounts(ctx, tx, c.TeamID, c.ID)
 			}
 			return nil
 		})
@@ -174,20 +174,20 @@ func (s *Service) eraseContact(ctx context.Context, c *contacts.Contact, dry boo
 	return nil
 }
 
-// replaceIn replaces an address in the runs of an automation, except for those of a contact, which are deleted.
+// replaceIn replaces an address in the runs of an automation, except those of a contact, which eraseContact deletes.
 func (s *Service) replaceIn(ctx context.Context, teamID, automationID, contactID string, a erasure.Address, dry bool,
 	found *erasure.Report) error {
 	for after := ""; ; {
-		upTo, err := runsUpTo(ctx, s.p.DB.Reader, teamID, automationID, after)
+		upTo, err := nextRangeEnd(ctx, s.p.DB.Reader, teamID, automationID, after)
 		if err != nil || upTo == "" {
 			return err
 		}
-		part := span{teamID, automationID, after, upTo}
-		runs, err := runsNaming(ctx, s.p.DB.Reader, part, a, contactID)
+		batch := runRange{teamID, automationID, after, upTo}
+		runs, err := runsWithAddress(ctx, s.p.DB.Reader, batch, a, contactID)
 		if err != nil {
 			return err
 		}
-		steps, err := stepsNaming(ctx, s.p.DB.Reader, part, a, contactID)
+		steps, err := stepsWithAddress(ctx, s.p.DB.Reader, batch, a, contactID)
 		if err != nil {
 			return err
 		}

@@ -261,7 +261,7 @@ func (s *fixture) runs(automationID string) []automations.Run {
 }
 
 // told writes a run on one line: its status and reason, then its steps with their statuses and reasons.
-func told(r automations.Run) string {
+func runLines(r automations.Run) string {
 	text := string(r.Status)
 	if r.Reason != "" {
 		text += "(" + string(r.Reason) + ")"
@@ -287,7 +287,7 @@ func (s *fixture) mustRun(automationID string, want ...string) {
 	s.T.Helper()
 	var got []string
 	for _, r := range s.runs(automationID) {
-		got = append(got, told(r))
+		got = append(got, runLines(r))
 	}
 	if !slices.Equal(got, want) {
 		s.T.Errorf("runs are\n%s\nand not\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

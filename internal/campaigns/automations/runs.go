@@ -12,9 +12,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// Runs returns a page of the runs of an automation that have one of some statuses, or of all when there are none,
-// newest first and without their steps. If very many rows were looked at and few of them found, the page is not full,
-// and next is the cursor from which to go on in the same direction; otherwise it is "".
+// Runs returns a page of the runs of an automation, newest first and without their steps. statuses filters the runs
+// unless it is empty. If few of very many rows match, the page may not be full; next is then the cursor from which to
+// continue in the same direction. Otherwise next is "".
 func (s *Service) Runs(ctx context.Context, teamID, automationID string, statuses []RunStatus, p page.Page) (all []Run,
 	more bool, next string, err error) {
 	known := []RunStatus{Running, Completed, Failed, Cancelled}
@@ -44,7 +44,7 @@ func (s *Service) Runs(ctx context.Context, teamID, automationID string, statuse
 	}
 	all, more, next = mergeRuns(all, more, next, p)
 	for i := range all {
-		all[i].settle(of.epoch)
+		all[i].applyEpoch(of.epoch)
 	}
 	return all, more, next, nil
 }
@@ -57,7 +57,7 @@ func closer(p page.Page, a, b string) bool {
 	return a > b
 }
 
-// mergeRuns makes one page of pages of several lists, of which one was read as far as next only, if that is not "".
+// mergeRuns merges pages of several lists into one page. If next is not "", one of the lists was read only up to next.
 func mergeRuns(all []Run, more bool, next string, p page.Page) ([]Run, bool, string) {
 	slices.SortFunc(all, func(a, b Run) int {
 		if p.Before != "" {
@@ -73,7 +73,7 @@ func mergeRuns(all []Run, more bool, next string, p page.Page) ([]Run, bool, str
 		all, more = all[:p.Limit], true
 	}
 	if len(all) == p.Limit {
-		next = "" // the last run is a cursor that is nearer
+		next = "" // the last run is a nearer cursor
 	}
 	if p.Before != "" {
 		slices.Reverse(all)
@@ -81,18 +81,18 @@ func mergeRuns(all []Run, more bool, next string, p page.Page) ([]Run, bool, str
 	return all, more, next
 }
 
-// settle shows a run of an epoch before the automation's as cancelled, which it is, although the job that ends it has
-// not come to it yet.
-func (r *Run) settle(epoch int64) {
+// applyEpoch shows a running run of an older epoch than the automation's as cancelled, even if the job has not ended it
+// yet. It also sets the message of the reason.
+func (r *Run) applyEpoch(epoch int64) {
 	if r.Status == Running && r.epoch < epoch {
 		r.Status, r.Reason = Cancelled, Stopped
 		r.Step, r.WaitsFor, r.WaitsUntil = "", "", time.Time{}
 	}
-	r.Message = sentences[r.Reason]
+	r.Message = reasonMessages[r.Reason]
 }
 
-// sentences say what the reasons mean that are not those of steps.
-var sentences = map[Reason]string{
+// reasonMessages are the messages of the reasons that are not reasons of steps.
+var reasonMessages = map[Reason]string{
 	Stopped:           "The automation was stopped.",
 	AutomationDeleted: "The automation was deleted.",
 	ContactDeleted:    "The contact was deleted.",
@@ -103,8 +103,8 @@ var sentences = map[Reason]string{
 		"Events beyond that begin none, of which this run tells once in an hour.", maxActive, maxHourly),
 }
 
-// Run returns a run with those of its steps that were begun, in the order of the graph, which is that in which they
-// were begun: a graph has no way back.
+// Run returns a run with the steps that began, in the order in which they began. That is also the order of the graph,
+// which has no cycles.
 func (s *Service) Run(ctx context.Context, teamID, automationID, runID string) (Run, error) {
 	of, err := getAutomation(ctx, s.p.DB.Reader, teamID, automationID)
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *Service) Run(ctx context.Context, teamID, automationID, runID string) (
 	if r.Steps, err = stepsOf(ctx, s.p.DB.Reader, teamID, runID); err != nil {
 		return r, err
 	}
-	r.settle(of.epoch)
+	r.applyEpoch(of.epoch)
 	types := make(map[string]engine.Type, len(g.Steps))
 	for i := range g.Steps {
 		types[g.Steps[i].Key] = g.Steps[i].Type

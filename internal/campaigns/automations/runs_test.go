@@ -263,7 +263,7 @@ func TestEraseAddress(t *testing.T) {
 		n.Must(err)
 		parts := func(c contacts.Contact) (all []automations.ContactRun) {
 			t.Helper()
-			all, next, err := n.a.PartOf(t.Context(), n.Acme.TeamID, c.ID, "")
+			all, next, err := n.a.RunsOfContact(t.Context(), n.Acme.TeamID, c.ID, "")
 			if n.Must(err); next != "" {
 				t.Errorf("more after %q", next)
 			}

@@ -22,17 +22,17 @@ type Parts struct {
 	Teams     *teams.Service
 	Log       *slog.Logger // nil logs nothing
 
-	// CheckURL refuses a URL of a field that Call does not call.
+	// CheckURL returns an error if Call would not call a URL. field is the field of the request that has the URL.
 	CheckURL func(field, url string) (string, error)
 
-	// Call posts a body for a team to an address that a user gave, and returns the status of the answer. The id is the
-	// same in all tries.
+	// Call posts a body for a team to a URL that a user gave, and returns the status of the response. The id is the
+	// same in all tries of a call.
 	Call func(ctx context.Context, teamID, id, url string, headers map[string]string, body []byte) (status int,
 		err error)
 }
 
-// Service implements the operations on automations, begins runs, and carries them out. It must be registered as a
-// listener of the recorder after packages emails and contacts.
+// Service implements the operations on automations, begins runs, and carries them out. Register it as a listener of the
+// recorder after packages emails and contacts.
 type Service struct {
 	p        Parts
 	versions versions

@@ -11,16 +11,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// Simulation is a graph and a scenario to go through it by made-up time.
+// Simulation is a graph and a scenario to run it with.
 type Simulation struct {
-	AutomationID string // whose graph it is, "" for that of Steps and Connections alone
-	Steps        []byte // JSON; together with Connections. Nil for the automation's own
+	AutomationID string // of the automation with the graph; "" if only Steps and Connections are given
+	Steps        []byte // JSON, given together with Connections; nil for the graph of the automation
 	Connections  []byte
-	Scenario     []byte // JSON, as flow.ParseScenario reads it
+	Scenario     []byte // JSON, as simulate.ParseScenario reads it
 }
 
-// Simulate goes through a graph by made-up time. Nothing is sent, changed or called. Properties, topics and segments
-// are those of the team; templates and senders are taken to be there.
+// Simulate runs a graph against a scenario with made-up time. It sends, changes and calls nothing. Properties, topics
+// and segments are those of the team; templates and senders are assumed to exist.
 func (s *Service) Simulate(ctx context.Context, teamID string, of Simulation) (*simulate.Report, error) {
 	var g *engine.Graph
 	if of.AutomationID != "" {
@@ -50,7 +50,7 @@ func (s *Service) Simulate(ctx context.Context, teamID string, of Simulation) (*
 	return simulate.Run(g, scenario, w)
 }
 
-// world is what a simulation knows of a team.
+// world returns what a simulation needs to know of a team.
 func (s *Service) world(ctx context.Context, teamID string) (*simulate.World, error) {
 	w := &simulate.World{Complete: true, Properties: map[string]simulate.Property{}, Topics: map[string]string{},
 		Segment: func(segmentID string) (*engine.Failure, error) {

@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/simulate"
 )
 
-// toldOf writes a simulation as told does a run, and adds the message of the failure.
-func toldOf(r *simulate.Report) string {
+// simulationLines writes a simulation as told does a run, and adds the message of the failure.
+func simulationLines(r *simulate.Report) string {
 	run := automations.Run{Status: automations.RunStatus(r.Status), Reason: automations.Reason(r.Reason)}
 	for _, e := range r.Entries {
 		if e.Step == "" || e.Status == simulate.Text(engine.StepWaiting) {
@@ -28,7 +28,7 @@ func toldOf(r *simulate.Report) string {
 		}
 		run.Steps = append(run.Steps, s)
 	}
-	return told(run) + " " + string(r.Message)
+	return runLines(run) + " " + string(r.Message)
 }
 
 // A simulation ends as the run does that it is of.
@@ -116,7 +116,7 @@ func TestSimulationIsTheRun(t *testing.T) {
 			s.pass(25 * time.Hour)
 			s.work()
 			r := s.runs(automation)[0]
-			want := told(r) + " " + r.Message
+			want := runLines(r) + " " + r.Message
 
 			payload, timetable := "{}", "[]"
 			if c.payload != "" {
@@ -129,7 +129,7 @@ func TestSimulationIsTheRun(t *testing.T) {
 				Scenario: []byte(fmt.Sprintf(`{"contact": {"email": %q}, "event": {"payload": %s}, "timetable": %s}`, address,
 					payload, timetable))})
 			s.Must(err)
-			if diff := cmp.Diff(want, toldOf(report)); diff != "" {
+			if diff := cmp.Diff(want, simulationLines(report)); diff != "" {
 				t.Errorf("%s: the run and its simulation (-run +simulation):\n%s", c.name, diff)
 			}
 		}

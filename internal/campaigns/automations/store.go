@@ -12,27 +12,27 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// errMoved means that a run was changed since it was read: an event or a cancellation came first.
-var errMoved = errors.New("the run was changed meanwhile")
+// errRunChanged means that a run was changed since it was read: an event or a cancellation came first.
+var errRunChanged = errors.New("the run was changed meanwhile")
 
 // row is a run as it is stored.
 type row struct {
 	id, teamID, automationID, versionID, contactID string
 
-	gone      bool // the contact was deleted: by the run itself, if that goes on
-	epoch     int64
-	status    RunStatus
-	event     string
-	payload   string
-	received  string
-	receives  bool // whether received is another one than is stored
-	step      string
-	waitUntil time.Time
-	waitFor   string
-	depth     int64
-	revision  int64
-	steps     int64
-	eventAt   time.Time
+	contactGone     bool // the contact was deleted: by the run itself, if that goes on
+	epoch           int64
+	status          RunStatus
+	event           string
+	payload         string
+	received        string
+	receivedChanged bool // whether received is another one than is stored
+	step            string
+	waitUntil       time.Time
+	waitFor         string
+	depth           int64
+	revision        int64
+	steps           int64
+	eventAt         time.Time
 
 	// Of its automation, when the run was read.
 	current int64 // its epoch; -1 if there is no automation any more
@@ -52,8 +52,8 @@ func (r *row) stale() Reason {
 	return ""
 }
 
-// happened is an event as it is stored of a run that received it.
-type happened struct {
+// storedEvent is an event as it is stored of a run that received it.
+type storedEvent struct {
 	Name    string         `json:"name"`
 	Payload map[string]any `json:"payload,omitempty"`
 	At      time.Time      `json:"at"`
@@ -73,7 +73,7 @@ func (r *row) run() (*engine.Run, error) {
 	if r.received == "" {
 		return run, nil
 	}
-	var received map[string]happened
+	var received map[string]storedEvent
 	if err := json.Unmarshal([]byte(r.received), &received); err != nil {
 		return nil, fmt.Errorf("read what run %s received: %w", r.id, err)
 	}
@@ -84,7 +84,7 @@ func (r *row) run() (*engine.Run, error) {
 }
 
 // follow sets of the row how far the engine has moved the run.
-func (r *row) follow(run *engine.Run) {
+func (r *row) setProgress(run *engine.Run) {
 	r.step, r.waitUntil, r.waitFor = run.At, time.Time{}, ""
 	if run.Waits != nil {
 		r.waitUntil, r.waitFor = run.Waits.Until, run.Waits.Event
@@ -92,19 +92,19 @@ func (r *row) follow(run *engine.Run) {
 }
 
 // keep sets of the row what the engine keeps of an event that the run has received.
-func (r *row) keep(run *engine.Run) error {
+func (r *row) setReceived(run *engine.Run) error {
 	if len(run.Received) == 0 {
 		return nil
 	}
-	received := make(map[string]happened, len(run.Received))
+	received := make(map[string]storedEvent, len(run.Received))
 	for key, e := range run.Received {
-		received[key] = happened(e)
+		received[key] = storedEvent(e)
 	}
 	text, err := json.Marshal(received, json.Deterministic(true))
 	if err != nil {
 		return fmt.Errorf("encode what run %s received: %w", r.id, err)
 	}
-	r.receives = string(text) != r.received
+	r.receivedChanged = string(text) != r.received
 	r.received = string(text)
 	return nil
 }
@@ -133,7 +133,7 @@ func (r *row) scan(s db.Row, more ...any) error {
 	var gone, until, at, deleted int64
 	err := s.Scan(append([]any{&r.id, &r.teamID, &r.automationID, &r.versionID, &r.contactID, &gone, &r.epoch, &r.status, &r.event,
 		&r.step, &until, &r.waitFor, &r.depth, &r.revision, &r.steps, &at, &r.current, &deleted}, more...)...)
-	r.gone, r.waitUntil, r.eventAt, r.deleted = gone != 0, db.Time(until), db.Time(at), deleted != 0
+	r.contactGone, r.waitUntil, r.eventAt, r.deleted = gone != 0, db.Time(until), db.Time(at), deleted != 0
 	return err
 }
 
@@ -203,43 +203,43 @@ const sameEpoch = ` AND epoch = (SELECT a.epoch FROM automations a WHERE a.id = 
 // since the row was read. An event does not look at the latter again for a run that it has locked: its job does, before
 // the next step.
 func saveRow(ctx context.Context, tx *db.Tx, r *row) {
-	args := []any{r.id, r.teamID, r.revision, r.step, db.Micros(r.waitUntil), r.waitFor, r.steps, number(r.gone)}
+	args := []any{r.id, r.teamID, r.revision, r.step, db.Micros(r.waitUntil), r.waitFor, r.steps, boolInt(r.contactGone)}
 	text := `UPDATE automation_runs SET step = $4, waits_until = $5, waits_for = $6, steps = $7, contact_gone = $8`
-	if r.receives {
+	if r.receivedChanged {
 		text, args = text+`, received = $9`, append(args, r.received)
 	}
 	text += fenced
 	if !r.locked {
 		text += sameEpoch
 	}
-	tx.QueueOne(ctx, errMoved, text, args...)
+	tx.QueueOne(ctx, errRunChanged, text, args...)
 }
 
 // endRow writes that a run has ended, and that its contact has one less in the automation. The transaction fails as that
 // of saveRow does; that the automation was stopped is no obstacle to cancelling the run. If the contact is gone, so is
 // what the run had of it.
 func endRow(ctx context.Context, tx *db.Tx, r *row, status RunStatus, reason Reason) {
-	args := []any{r.id, r.teamID, r.revision, string(status), string(reason), r.steps, tx.Now().UnixMicro(), number(r.gone)}
+	args := []any{r.id, r.teamID, r.revision, string(status), string(reason), r.steps, tx.Now().UnixMicro(), boolInt(r.contactGone)}
 	text := `UPDATE automation_runs SET status = $4, reason = $5, step = '', waits_until = 0, waits_for = '', steps = $6,
 		ended_at = $7, contact_gone = $8`
 	switch {
-	case r.gone:
+	case r.contactGone:
 		text += `, payload = '', received = ''`
 		forgetSteps(ctx, tx, r.teamID, []string{r.id})
-	case r.receives:
+	case r.receivedChanged:
 		text, args = text+`, received = $9`, append(args, r.received)
 	}
 	text += fenced
 	if status != Cancelled && !r.locked {
 		text += sameEpoch
 	}
-	tx.QueueOne(ctx, errMoved, text, args...)
-	noLonger(ctx, tx, r)
+	tx.QueueOne(ctx, errRunChanged, text, args...)
+	countRunEnded(ctx, tx, r)
 }
 
-// noLonger counts that a run of a contact has ended. The row is not there any more if the contact was deleted, and does not
+// countRunEnded counts that a run of a contact has ended. The row is not there any more if the contact was deleted, and does not
 // count the run any more if the contact has begun one since the automation was stopped.
-func noLonger(ctx context.Context, tx *db.Tx, r *row) {
+func countRunEnded(ctx context.Context, tx *db.Tx, r *row) {
 	tx.Queue(ctx, `UPDATE automation_contacts SET active = active - 1 WHERE automation_id = $1 AND contact_id = $2
 		AND team_id = $3 AND epoch = $4 AND active > 0`, r.automationID, r.contactID, r.teamID, r.epoch)
 }
@@ -287,7 +287,7 @@ func encodeRecord(rec *engine.Record) (output, reason, message string, err error
 func skipSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string, reason Reason) {
 	tx.Queue(ctx, `UPDATE automation_run_steps SET status = 'skipped', reason = $3, message = $4, completed_at = $5
 		WHERE run_id = ANY($2) AND team_id = $1 AND status IN ('waiting', 'running')`, teamID, runIDs, string(reason),
-		sentences[reason], tx.Now().UnixMicro())
+		reasonMessages[reason], tx.Now().UnixMicro())
 }
 
 // forgottenMessage replaces what a step said that failed before its contact was deleted.
@@ -310,7 +310,7 @@ func forgetRuns(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) 
 }
 
 // number is how a bool is stored.
-func number(is bool) int64 {
+func boolInt(is bool) int64 {
 	if is {
 		return 1
 	}
@@ -345,8 +345,8 @@ func staleRuns(ctx context.Context, r db.Reader, teamID, automationID, after str
 	return ids, done, nil
 }
 
-// liveRunsOf returns runs of a contact that have not ended, limit at most, without the one with the id except.
-func liveRunsOf(ctx context.Context, r db.Reader, teamID, contactID, except string, limit int) ([]string, error) {
+// activeRunsOf returns runs of a contact that have not ended, limit at most, without the one with the id except.
+func activeRunsOf(ctx context.Context, r db.Reader, teamID, contactID, except string, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM automation_runs /*sqlite: INDEXED BY automation_runs_live */
 		WHERE contact_id = $1 AND team_id = $2 AND ended_at = 0 AND id <> $3 ORDER BY id LIMIT $4`, contactID, teamID, except,
 		limit)
@@ -387,8 +387,8 @@ func getVersion(ctx context.Context, r db.Reader, teamID, versionID string) (ste
 	return steps, connections, nil
 }
 
-// noteTry writes at the last step of a run, which is not done, how a try of it went.
-func noteTry(ctx context.Context, tx *db.Tx, r *row, message string) {
+// recordTry writes at the last step of a run, which is not done, how a try of it went.
+func recordTry(ctx context.Context, tx *db.Tx, r *row, message string) {
 	tx.Queue(ctx, `UPDATE automation_run_steps SET message = $4 WHERE run_id = $1 AND position = $2 AND team_id = $3
 		AND status = 'running'`, r.id, r.steps-1, r.teamID, message)
 }

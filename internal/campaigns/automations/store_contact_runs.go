@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// partRuns is how many runs one call of PartOf returns at most.
-const partRuns = 20
+// contactRunsPage is how many runs one call of PartOf returns at most.
+const contactRunsPage = 20
 
 // ContactRun is a run as it is shown to the contact whose it is.
 type ContactRun struct {
@@ -18,19 +18,19 @@ type ContactRun struct {
 	Payload, Received string // JSON of the event that began it, and of those that its waits received; "" for none
 }
 
-// PartOf reads a part of the runs of a contact after a cursor, with their steps, newest first. next is the cursor of
+// RunsOfContact reads a part of the runs of a contact after a cursor, with their steps, newest first. next is the cursor of
 // the part that follows, "" after the last.
-func (s *Service) PartOf(ctx context.Context, teamID, contactID, after string) (some []ContactRun, next string,
+func (s *Service) RunsOfContact(ctx context.Context, teamID, contactID, after string) (some []ContactRun, next string,
 	err error) {
 	some, more, err := page.Query(ctx, s.p.DB.Reader, page.Select{Text: `SELECT ` + shownColumns + `, a.epoch, a.name,
 		r.payload, r.received` + shownFrom + ` JOIN automations a ON a.id = r.automation_id
 		WHERE r.contact_id = $1 AND r.team_id || '' = $2`, ID: "r.id", Args: []any{contactID, teamID}},
-		page.Page{Limit: partRuns, After: after}, func(r db.Row) (c ContactRun, err error) {
+		page.Page{Limit: contactRunsPage, After: after}, func(r db.Row) (c ContactRun, err error) {
 			var row shownRow
 			var epoch int64
 			err = r.Scan(row.dest(&epoch, &c.Automation, &c.Payload, &c.Received)...)
 			c.Run = row.run()
-			c.settle(epoch)
+			c.applyEpoch(epoch)
 			return c, err
 		})
 	if err != nil {

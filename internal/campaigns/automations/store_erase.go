@@ -11,7 +11,7 @@ import (
 const (
 	eraseRows     = 500 // deleted in one transaction, about
 	eraseVersions = 10  // the same; each has up to flow.MaxText
-	namingRows    = 500 // runs that are looked at in one query
+	rangeRuns     = 500 // runs that are looked at in one query
 )
 
 // deleted is an automation that was deleted and whose rows remain.
@@ -74,17 +74,17 @@ func markAllDeleted(ctx context.Context, tx *db.Tx, teamID string) (int64, error
 }
 
 // sized is a run with the number of its steps.
-type sized struct {
+type runSize struct {
 	id    string
 	steps int
 }
 
-func scanSized(r db.Row) (s sized, err error) {
+func scanRunSize(r db.Row) (s runSize, err error) {
 	err = r.Scan(&s.id, &s.steps)
 	return s, err
 }
 
-func idsOf(all []sized) []string {
+func idsOf(all []runSize) []string {
 	ids := make([]string, len(all))
 	for i := range all {
 		ids[i] = all[i].id
@@ -94,7 +94,7 @@ func idsOf(all []sized) []string {
 
 // bounded returns as many of some runs as may be deleted in one transaction with their steps, and whether there are
 // more.
-func bounded(all []sized) (some []sized, more bool) {
+func firstRuns(all []runSize) (some []runSize, more bool) {
 	rows := 0
 	for i, r := range all {
 		if rows += 2 + r.steps; rows > eraseRows && i > 0 {
@@ -105,28 +105,28 @@ func bounded(all []sized) (some []sized, more bool) {
 }
 
 // endedRuns returns some runs of a team that ended before a time, oldest first.
-func endedRuns(ctx context.Context, r db.Reader, teamID string, before int64) ([]sized, bool, error) {
+func endedRuns(ctx context.Context, r db.Reader, teamID string, before int64) ([]runSize, bool, error) {
 	rows, err := r.Query(ctx, `SELECT id, steps FROM automation_runs WHERE team_id = $1 AND ended_at > 0
 		AND ended_at < $2 ORDER BY ended_at, id LIMIT $3`, teamID, before, eraseRows)
-	all, err := db.Collect(rows, err, scanSized)
-	some, more := bounded(all)
+	all, err := db.Collect(rows, err, scanRunSize)
+	some, more := firstRuns(all)
 	return some, more, err
 }
 
 // runsOf returns some runs of a contact from an id on.
-func runsOf(ctx context.Context, r db.Reader, teamID, contactID, after string) ([]sized, bool, error) {
+func runsOf(ctx context.Context, r db.Reader, teamID, contactID, after string) ([]runSize, bool, error) {
 	rows, err := r.Query(ctx, `SELECT id, steps FROM automation_runs WHERE contact_id = $1 AND team_id || '' = $2
 		AND id > $3 ORDER BY id LIMIT $4`, contactID, teamID, after, eraseRows)
-	all, err := db.Collect(rows, err, scanSized)
+	all, err := db.Collect(rows, err, scanRunSize)
 	if err != nil {
 		return nil, false, fmt.Errorf("look for the runs of a contact: %w", err)
 	}
-	some, more := bounded(all)
+	some, more := firstRuns(all)
 	return some, more, nil
 }
 
 // deleteRuns deletes runs with their steps and what they wait for.
-func deleteRuns(ctx context.Context, tx *db.Tx, teamID string, all []sized) {
+func deleteRuns(ctx context.Context, tx *db.Tx, teamID string, all []runSize) {
 	if len(all) == 0 {
 		return
 	}
@@ -140,11 +140,11 @@ func deleteRuns(ctx context.Context, tx *db.Tx, teamID string, all []sized) {
 func clearRuns(ctx context.Context, tx *db.Tx, teamID, automationID string) (int64, error) {
 	rows, err := tx.Query(ctx, `SELECT id, steps FROM automation_runs WHERE automation_id = $1 AND team_id || '' = $2
 		ORDER BY id LIMIT $3`, automationID, teamID, eraseRows)
-	all, err := db.Collect(rows, err, scanSized)
+	all, err := db.Collect(rows, err, scanRunSize)
 	if err != nil {
 		return 0, err
 	}
-	some, _ := bounded(all)
+	some, _ := firstRuns(all)
 	deleteRuns(ctx, tx, teamID, some)
 	return int64(len(some)), nil
 }
@@ -167,36 +167,36 @@ func deleteAutomation(ctx context.Context, tx *db.Tx, teamID, automationID strin
 }
 
 // span is the runs of an automation after an id, up to another.
-type span struct{ teamID, automationID, after, upTo string }
+type runRange struct{ teamID, automationID, after, upTo string }
 
-func (s *span) args(more ...any) []any {
+func (s *runRange) args(more ...any) []any {
 	return append([]any{s.automationID, s.teamID, s.after, s.upTo}, more...)
 }
 
-// spanned is the condition for the runs r of a span.
-const spanned = `r.automation_id = $1 AND r.team_id || '' = $2 AND r.id > $3 AND r.id <= $4`
+// inRunRange is the condition for the runs r of a span.
+const inRunRange = `r.automation_id = $1 AND r.team_id || '' = $2 AND r.id > $3 AND r.id <= $4`
 
-// runsUpTo returns the id up to which the next runs of an automation go that are looked at together, "" after the last.
-func runsUpTo(ctx context.Context, r db.Reader, teamID, automationID, after string) (upTo string, err error) {
+// nextRangeEnd returns the id up to which the next runs of an automation go that are looked at together, "" after the last.
+func nextRangeEnd(ctx context.Context, r db.Reader, teamID, automationID, after string) (upTo string, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(id), '') FROM (SELECT id FROM automation_runs WHERE automation_id = $1
 		AND team_id || '' = $2 AND id > $3 ORDER BY id LIMIT $4) x`, automationID, teamID, after,
-		namingRows).Scan(&upTo)
+		rangeRuns).Scan(&upTo)
 	if err != nil {
 		return "", fmt.Errorf("find the end of a part of the runs: %w", err)
 	}
 	return upTo, nil
 }
 
-// namingRun is a run whose events contain an address.
-type namingRun struct{ id, payload, received string }
+// runWithAddress is a run whose events contain an address.
+type runWithAddress struct{ id, payload, received string }
 
-// runsNaming returns the runs of a span whose events contain an address, except for those of a contact.
-func runsNaming(ctx context.Context, r db.Reader, part span, a erasure.Address, contactID string) ([]namingRun, error) {
-	rows, err := r.Query(ctx, `SELECT r.id, r.payload, r.received FROM automation_runs r WHERE `+spanned+`
+// runsWithAddress returns the runs of a span whose events contain an address, except for those of a contact.
+func runsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure.Address, contactID string) ([]runWithAddress, error) {
+	rows, err := r.Query(ctx, `SELECT r.id, r.payload, r.received FROM automation_runs r WHERE `+inRunRange+`
 		AND (LOWER(r.payload) LIKE $5 ESCAPE '\' OR LOWER(r.received) LIKE $5 ESCAPE '\') AND r.contact_id <> $6
-		ORDER BY r.id`, part.args(a.Pattern(), contactID)...)
-	var some []namingRun
-	all, err := db.Collect(rows, err, func(r db.Row) (n namingRun, err error) {
+		ORDER BY r.id`, batch.args(a.Pattern(), contactID)...)
+	var some []runWithAddress
+	all, err := db.Collect(rows, err, func(r db.Row) (n runWithAddress, err error) {
 		err = r.Scan(&n.id, &n.payload, &n.received)
 		return n, err
 	})
@@ -211,7 +211,7 @@ func runsNaming(ctx context.Context, r db.Reader, part span, a erasure.Address, 
 	return some, nil
 }
 
-func replaceInRun(ctx context.Context, tx *db.Tx, teamID string, n *namingRun, a erasure.Address) {
+func replaceInRun(ctx context.Context, tx *db.Tx, teamID string, n *runWithAddress, a erasure.Address) {
 	// Another revision, so that a step that is being carried out does not write again what it has read before.
 	tx.Queue(ctx, `UPDATE automation_runs SET payload = CASE WHEN payload = $3 THEN $4 ELSE payload END,
 		received = CASE WHEN received = $5 THEN $6 ELSE received END, revision = revision + 1
@@ -219,28 +219,28 @@ func replaceInRun(ctx context.Context, tx *db.Tx, teamID string, n *namingRun, a
 		a.Replace(n.received))
 }
 
-// namingStep is a step of a run that shows an address.
-type namingStep struct {
+// stepWithAddress is a step of a run that shows an address.
+type stepWithAddress struct {
 	run             string
 	position        int64
 	output, message string
 }
 
-// stepsNaming returns the steps of the runs of a span that show an address, except for those of a contact.
-func stepsNaming(ctx context.Context, r db.Reader, part span, a erasure.Address, contactID string) ([]namingStep,
+// stepsWithAddress returns the steps of the runs of a span that show an address, except for those of a contact.
+func stepsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure.Address, contactID string) ([]stepWithAddress,
 	error) {
 	rows, err := r.Query(ctx, `SELECT s.run_id, s.position, s.output, s.message FROM automation_runs r
-		JOIN automation_run_steps s ON s.run_id = r.id WHERE `+spanned+`
+		JOIN automation_run_steps s ON s.run_id = r.id WHERE `+inRunRange+`
 		AND (LOWER(s.output) LIKE $5 ESCAPE '\' OR LOWER(s.message) LIKE $5 ESCAPE '\') AND r.contact_id <> $6
-		ORDER BY s.run_id, s.position`, part.args(a.Pattern(), contactID)...)
-	all, err := db.Collect(rows, err, func(r db.Row) (n namingStep, err error) {
+		ORDER BY s.run_id, s.position`, batch.args(a.Pattern(), contactID)...)
+	all, err := db.Collect(rows, err, func(r db.Row) (n stepWithAddress, err error) {
 		err = r.Scan(&n.run, &n.position, &n.output, &n.message)
 		return n, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look for an address in the steps of runs: %w", err)
 	}
-	var some []namingStep
+	var some []stepWithAddress
 	for _, n := range all {
 		if a.In(n.output) || a.In(n.message) {
 			some = append(some, n)
@@ -249,7 +249,7 @@ func stepsNaming(ctx context.Context, r db.Reader, part span, a erasure.Address,
 	return some, nil
 }
 
-func replaceInStep(ctx context.Context, tx *db.Tx, teamID string, n *namingStep, a erasure.Address) {
+func replaceInStep(ctx context.Context, tx *db.Tx, teamID string, n *stepWithAddress, a erasure.Address) {
 	tx.Queue(ctx, `UPDATE automation_run_steps SET output = $4, message = $5 WHERE run_id = $1 AND position = $2
 		AND team_id = $3 AND output = $6 AND message = $7`, n.run, n.position, teamID, a.Replace(n.output),
 		a.Replace(n.message), n.output, n.message)

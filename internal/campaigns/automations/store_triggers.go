@@ -43,15 +43,15 @@ func (t *trigger) dest(timeout *int64, before ...any) []any {
 		&t.opening.Event, timeout)
 }
 
-// concerned returns what an event of a contact begins, in the order of the automations' ids, and the runs that wait for
+// lookUpEvent returns what an event of a contact begins, in the order of the automations' ids, and the runs that wait for
 // it, in the order of theirs: at most one more than waitsMost, after the given one.
-func concerned(ctx context.Context, r db.Reader, teamID, event, contactID, after string) (begins []trigger,
+func lookUpEvent(ctx context.Context, r db.Reader, teamID, event, contactID, after string) (begins []trigger,
 	waiting []string, err error) {
 	rows, err := r.Query(ctx, `SELECT 0, `+triggerColumns+` FROM automation_triggers
 		WHERE team_id = $1 AND event_name = $2
 		UNION ALL SELECT 1, w.run_id, `+noTrigger+` FROM (SELECT run_id FROM automation_waits WHERE team_id = $1
 		AND event_name = $2 AND contact_id = $3 AND run_id > $4 ORDER BY run_id LIMIT $5) w ORDER BY 1, 2`, teamID, event,
-		contactID, after, waitsMost+1)
+		contactID, after, maxWoken+1)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var kind int
 		var timeout int64
@@ -73,8 +73,8 @@ func concerned(ctx context.Context, r db.Reader, teamID, event, contactID, after
 	return begins, waiting, nil
 }
 
-// eventsConcerned returns which of some events begin something, and which some run of the team waits for.
-func eventsConcerned(ctx context.Context, r db.Reader, teamID string, events []string) (begins map[string][]trigger,
+// lookUpEvents returns which of some events begin something, and which some run of the team waits for.
+func lookUpEvents(ctx context.Context, r db.Reader, teamID string, events []string) (begins map[string][]trigger,
 	awaited map[string]bool, err error) {
 	begins, awaited = map[string][]trigger{}, map[string]bool{}
 	rows, err := r.Query(ctx, `WITH n (name) AS (SELECT UNNEST(CAST($3 AS TEXT[])))
@@ -105,33 +105,33 @@ func eventsConcerned(ctx context.Context, r db.Reader, teamID string, events []s
 }
 
 // entry says what an event begins.
-type entry int
+type admission int
 
 const (
-	entered entry = iota // a run
-	limited              // a run that fails at once, because it is the first within an hour that a limit refuses
-	refused              // nothing
+	admitted    admission = iota // a run
+	overLimit                    // a run that fails at once, because it is the first within an hour that a limit refuses
+	notAdmitted                  // nothing
 )
 
 // The conditions of an entry: $5 is the time, $6 that an hour before, $7 and $8 are the limits of runs at once and in all
 // by the rule of entry, $9 and $11 those of an hour and at once for any automation, and $12 the epoch of the run. One of an
 // older epoch than runs that have begun is of an automation that has just been stopped.
 const (
-	byRule   = `c.epoch <= $12 AND (c.epoch < $12 OR c.active < $7) AND c.begun < $8`
-	byLimits = `(c.epoch < $12 OR c.active < $11) AND (c.hour_from <= $6 OR c.hour_begun < $9)`
-	mayEnter = byRule + ` AND ` + byLimits
-	mayTell  = byRule + ` AND NOT (` + byLimits + `) AND c.limited_at <= $6`
+	byRule       = `c.epoch <= $12 AND (c.epoch < $12 OR c.active < $7) AND c.begun < $8`
+	byLimits     = `(c.epoch < $12 OR c.active < $11) AND (c.hour_from <= $6 OR c.hour_begun < $9)`
+	admits       = byRule + ` AND ` + byLimits
+	reportsLimit = byRule + ` AND NOT (` + byLimits + `) AND c.limited_at <= $6`
 )
 
 // enter counts that a run of a contact begins, and returns whether it does. A run that has ended at once counts to the
 // limit of an hour alone. enter holds the contact's row of the automation until the transaction ends.
-func enter(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID string, ended bool) (entry, error) {
-	atOnce, ever := int64(1<<62), int64(1<<62)
+func admit(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID string, ended bool) (admission, error) {
+	activeLimit, everLimit := int64(1<<62), int64(1<<62)
 	switch t.reentry {
 	case OnceAtATime:
-		atOnce = 1
+		activeLimit = 1
 	case Once:
-		ever = 1
+		everLimit = 1
 	}
 	counts := int64(1)
 	if ended {
@@ -143,31 +143,31 @@ func enter(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID 
 		hour_from, hour_begun, last_run_id, limited_at, limited_run_id, epoch)
 		VALUES ($1, $2, $3, $10, $10, $5, 1, $4, 0, '', $12)
 		ON CONFLICT (automation_id, contact_id) DO UPDATE SET
-		active = CASE WHEN `+mayEnter+` THEN $10 + CASE WHEN c.epoch < $12 THEN 0 ELSE c.active END ELSE c.active END,
-		epoch = CASE WHEN `+mayEnter+` THEN $12 ELSE c.epoch END,
-		begun = CASE WHEN `+mayEnter+` THEN c.begun + $10 ELSE c.begun END,
+		active = CASE WHEN `+admits+` THEN $10 + CASE WHEN c.epoch < $12 THEN 0 ELSE c.active END ELSE c.active END,
+		epoch = CASE WHEN `+admits+` THEN $12 ELSE c.epoch END,
+		begun = CASE WHEN `+admits+` THEN c.begun + $10 ELSE c.begun END,
 		hour_from = CASE WHEN c.hour_from <= $6 THEN $5 ELSE c.hour_from END,
-		hour_begun = CASE WHEN c.hour_from <= $6 THEN CASE WHEN `+mayEnter+` THEN 1 ELSE 0 END
-			WHEN `+mayEnter+` THEN c.hour_begun + 1 ELSE c.hour_begun END,
-		last_run_id = CASE WHEN `+mayEnter+` THEN $4 ELSE c.last_run_id END,
-		limited_at = CASE WHEN `+mayTell+` THEN $5 ELSE c.limited_at END,
-		limited_run_id = CASE WHEN `+mayTell+` THEN $4 ELSE c.limited_run_id END
+		hour_begun = CASE WHEN c.hour_from <= $6 THEN CASE WHEN `+admits+` THEN 1 ELSE 0 END
+			WHEN `+admits+` THEN c.hour_begun + 1 ELSE c.hour_begun END,
+		last_run_id = CASE WHEN `+admits+` THEN $4 ELSE c.last_run_id END,
+		limited_at = CASE WHEN `+reportsLimit+` THEN $5 ELSE c.limited_at END,
+		limited_run_id = CASE WHEN `+reportsLimit+` THEN $4 ELSE c.limited_run_id END
 		RETURNING last_run_id, limited_run_id`, t.automationID, contactID, teamID, runID, now.UnixMicro(),
-		now.Add(-time.Hour).UnixMicro(), atOnce, ever, int64(maxHourly), counts, int64(maxActive), t.epoch).
+		now.Add(-time.Hour).UnixMicro(), activeLimit, everLimit, int64(maxHourly), counts, int64(maxActive), t.epoch).
 		Scan(&last, &lastLimited)
 	if err != nil {
-		return refused, fmt.Errorf("count a run of automation %s: %w", t.automationID, err)
+		return notAdmitted, fmt.Errorf("count a run of automation %s: %w", t.automationID, err)
 	}
 	switch runID {
 	case last:
-		return entered, nil
+		return admitted, nil
 	case lastLimited:
-		return limited, nil
+		return overLimit, nil
 	}
-	return refused, nil
+	return notAdmitted, nil
 }
 
 // leave deletes what a contact has done in automations.
-func leave(ctx context.Context, tx *db.Tx, teamID, contactID string) {
+func deleteContactCounts(ctx context.Context, tx *db.Tx, teamID, contactID string) {
 	tx.Queue(ctx, `DELETE FROM automation_contacts WHERE contact_id = $2 AND team_id = $1`, teamID, contactID)
 }

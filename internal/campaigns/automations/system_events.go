@@ -19,22 +19,22 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// happening is a system event of a contact, which is named by its id, its address or both.
-type happening struct {
+// systemEvent is a system event of a contact. The contact is given by its id, its address or both.
+type systemEvent struct {
 	name      string
 	contactID string
 	address   string
 	at        time.Time
 	payload   map[string]any
 
-	of *events.Event // of the email, if it is of one
+	of *events.Event // the recorded event of an email; nil for events of contacts
 }
 
-// Recorded gives what is recorded to automations, as system events, and ends the runs of contacts that are deleted. What
-// programs opened or followed is left out, and so are emails to addresses that are no contacts. It implements
-// events.Listener. Where no automation of a team is concerned, it costs one query for all events of the team.
+// Recorded delivers recorded events to automations as system events, and ends the runs of deleted contacts. It ignores
+// opens and clicks by bots, and events of emails to addresses that are not contacts. It implements events.Listener. If
+// no automation of a team uses any of the events, it makes one query for all events of the team.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
-	byTeam := map[string][]happening{}
+	byTeam := map[string][]systemEvent{}
 	for i := range all {
 		e := &all[i]
 		if e.Type == events.ContactDeleted {
@@ -45,46 +45,46 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 			}
 			continue
 		}
-		if some := happenings(e); len(some) > 0 {
+		if some := systemEventsOf(e); len(some) > 0 {
 			byTeam[e.TeamID] = append(byTeam[e.TeamID], some...)
 		}
 	}
 	for _, teamID := range slices.Sorted(maps.Keys(byTeam)) {
-		if err := s.tell(ctx, tx, teamID, byTeam[teamID]); err != nil {
+		if err := s.deliverSystemEvents(ctx, tx, teamID, byTeam[teamID]); err != nil {
 			return fmt.Errorf("tell automations of what happened: %w", err)
 		}
 	}
 	return nil
 }
 
-// happenings returns the system events that an event is.
-func happenings(e *events.Event) (all []happening) {
+// systemEventsOf returns the system events for a recorded event.
+func systemEventsOf(e *events.Event) (all []systemEvent) {
 	switch d := e.Data.(type) {
 	case *events.Contact:
-		return contactHappenings(e, d)
+		return contactEvents(e, d)
 	case *events.Open:
 		if d.Is {
 			return nil
 		}
-		return []happening{ofEmail(e, engine.EmailOpened, nil)}
+		return []systemEvent{emailEvent(e, engine.EmailOpened, nil)}
 	case *events.Click:
 		if d.Is {
 			return nil
 		}
-		return []happening{ofEmail(e, engine.EmailClicked, map[string]any{"link": d.Link})}
+		return []systemEvent{emailEvent(e, engine.EmailClicked, map[string]any{"link": d.Link})}
 	case *events.Bounce:
 		if e.Type != events.EmailBounced {
 			return nil
 		}
-		return []happening{ofEmail(e, engine.EmailBounced, map[string]any{"type": d.Type, "sub_type": d.SubType})}
+		return []systemEvent{emailEvent(e, engine.EmailBounced, map[string]any{"type": d.Type, "sub_type": d.SubType})}
 	case *events.Complaint:
-		return []happening{ofEmail(e, engine.EmailComplained, nil)}
+		return []systemEvent{emailEvent(e, engine.EmailComplained, nil)}
 	}
 	return nil
 }
 
-func ofEmail(e *events.Event, name string, more map[string]any) happening {
-	h := happening{name: name, contactID: e.ContactID, at: e.At,
+func emailEvent(e *events.Event, name string, more map[string]any) systemEvent {
+	h := systemEvent{name: name, contactID: e.ContactID, at: e.At,
 		payload: engine.EmailPayload(e.EmailID, e.BroadcastID, more), of: e}
 	if a, err := message.ParseAddress(e.Recipient); err == nil {
 		h.address = a.Key()
@@ -92,38 +92,38 @@ func ofEmail(e *events.Event, name string, more map[string]any) happening {
 	return h
 }
 
-func contactHappenings(e *events.Event, c *events.Contact) (all []happening) {
+func contactEvents(e *events.Event, c *events.Contact) (all []systemEvent) {
 	if e.Type != events.ContactCreated && e.Type != events.ContactUpdated {
 		return nil
 	}
 	of := engine.Contact{ID: c.ID, Address: c.Email, FirstName: c.FirstName, LastName: c.LastName,
 		Unsubscribed: c.Unsubscribed}
-	h := engine.Happening{Created: e.Type == events.ContactCreated, Switched: c.Switched, Topics: map[string]bool{}}
+	h := engine.ContactChange{Created: e.Type == events.ContactCreated, Switched: c.Switched, Topics: map[string]bool{}}
 	for _, t := range c.Topics {
 		h.Topics[t.TopicID] = t.In
 	}
 	for _, s := range of.Events(h, e.At) {
-		all = append(all, happening{name: s.Name, contactID: c.ID, at: s.At, payload: s.Payload})
+		all = append(all, systemEvent{name: s.Name, contactID: c.ID, at: s.At, payload: s.Payload})
 	}
 	return all
 }
 
-// tell gives system events of a team to its automations.
-func (s *Service) tell(ctx context.Context, tx *db.Tx, teamID string, all []happening) error {
+// deliverSystemEvents delivers system events of a team to its automations.
+func (s *Service) deliverSystemEvents(ctx context.Context, tx *db.Tx, teamID string, all []systemEvent) error {
 	names := map[string]bool{}
 	for i := range all {
 		names[all[i].name] = true
 	}
-	begins, awaited, err := eventsConcerned(ctx, tx.Reader, teamID, slices.Sorted(maps.Keys(names)))
+	begins, awaited, err := lookUpEvents(ctx, tx.Reader, teamID, slices.Sorted(maps.Keys(names)))
 	if err != nil || len(begins) == 0 && len(awaited) == 0 {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(h happening) bool { return len(begins[h.name]) == 0 && !awaited[h.name] })
-	if err := s.identify(ctx, tx.Reader, teamID, all); err != nil {
+	all = slices.DeleteFunc(all, func(h systemEvent) bool { return len(begins[h.name]) == 0 && !awaited[h.name] })
+	if err := s.resolveContacts(ctx, tx.Reader, teamID, all); err != nil {
 		return err
 	}
-	// In the order of the contacts' ids, so that two transactions with events of many do not wait for each other.
-	slices.SortStableFunc(all, func(a, b happening) int { return strings.Compare(a.contactID, b.contactID) })
+	// The order of the contacts' ids keeps two such transactions from deadlocking.
+	slices.SortStableFunc(all, func(a, b systemEvent) int { return strings.Compare(a.contactID, b.contactID) })
 	var some []occurrence
 	for i := range all {
 		h := &all[i]
@@ -140,16 +140,16 @@ func (s *Service) tell(ctx context.Context, tx *db.Tx, teamID string, all []happ
 		some = append(some, occurrence{customevents.Occurrence{TeamID: teamID, Name: h.name, ContactID: h.contactID,
 			Payload: string(text), At: h.at}, engine.Event{Name: h.name, Payload: h.payload, At: h.at}})
 	}
-	return s.spread(ctx, tx, some, begins, awaited, atOnce)
+	return s.deliverAll(ctx, tx, some, begins, awaited, immediate)
 }
 
-// identify sets the contacts of events: that which the email was entered for, under whatever address, or else the one
-// with the address, "" if there is none.
-func (s *Service) identify(ctx context.Context, r db.Reader, teamID string, all []happening) error {
+// resolveContacts sets the contacts of events of emails. The contact is the one for which the email was enqueued, even
+// if its address has changed, or else the one that has the address. The id stays "" if there is none.
+func (s *Service) resolveContacts(ctx context.Context, r db.Reader, teamID string, all []systemEvent) error {
 	var ids, addresses []string
 	for i := range all {
 		if all[i].of == nil {
-			continue // whoever records what happened to a contact holds it
+			continue // events of contacts are recorded in transactions that lock the contact
 		}
 		if all[i].contactID != "" {
 			ids = append(ids, all[i].contactID)
@@ -171,7 +171,7 @@ func (s *Service) identify(ctx context.Context, r db.Reader, teamID string, all 
 }
 
 // addSubject adds to the payload of an email's event what the email is about, if there still is one.
-func (h *happening) addSubject(ctx context.Context, r db.Reader, teamID string) error {
+func (h *systemEvent) addSubject(ctx context.Context, r db.Reader, teamID string) error {
 	if h.of == nil {
 		return nil
 	}

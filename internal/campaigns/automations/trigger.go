@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// cause is the run whose step a transaction does, in the context of what it does.
+// cause is the run whose step causes what a transaction does. It is stored in the context.
 type cause struct {
 	runID string
 	depth int64
@@ -23,12 +23,12 @@ type cause struct {
 
 type causeKey struct{}
 
-// because returns a context by which the events of a transaction are known to be of a step of a run.
-func because(ctx context.Context, r *row) context.Context {
+// withCause returns a context that says that a step of run r causes the events of a transaction.
+func withCause(ctx context.Context, r *row) context.Context {
 	return context.WithValue(ctx, causeKey{}, cause{r.id, r.depth})
 }
 
-// depthOf returns how many runs have led to what a transaction does.
+// depthOf returns the number of runs in the chain that led to what a transaction does.
 func depthOf(ctx context.Context) int64 {
 	if c, ok := ctx.Value(causeKey{}).(cause); ok {
 		return c.depth + 1
@@ -36,18 +36,18 @@ func depthOf(ctx context.Context) int64 {
 	return 0
 }
 
-// causing returns the run whose step a transaction does, "" if it does none.
-func causing(ctx context.Context) string {
+// causeOf returns the id of the run whose step causes what a transaction does, or "".
+func causeOf(ctx context.Context) string {
 	c, _ := ctx.Value(causeKey{}).(cause)
 	return c.runID
 }
 
-// Happened gives an event to the runs of its contact that wait for it, and begins a run of each enabled automation with a
-// trigger for it, in the transaction that stores the event. If the contact has only an address, and the event begins
-// something, it is created. What the rules of entry and the limits do not let begin is no error.
+// Happened delivers an event to the waiting runs of its contact and begins a run of each enabled automation that has a
+// trigger for the event. It does so in the transaction that stores the event. If the event has only an address and
+// begins a run, Happened creates the contact. Events that the reentry rule or a limit refuses are not errors.
 func (s *Service) Happened(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error {
 	o.Name = events.CanonicalName(o.Name)
-	begins, waiting, err := concerned(ctx, tx.Reader, o.TeamID, o.Name, o.ContactID, "")
+	begins, waiting, err := lookUpEvent(ctx, tx.Reader, o.TeamID, o.Name, o.ContactID, "")
 	if err != nil || len(begins) == 0 && len(waiting) == 0 {
 		return err
 	}
@@ -62,7 +62,7 @@ func (s *Service) Happened(ctx context.Context, tx *db.Tx, o customevents.Occurr
 	if err != nil {
 		return err
 	}
-	if err := s.wake(ctx, tx, &o, e, waiting, atOnce); err != nil {
+	if err := s.wake(ctx, tx, &o, e, waiting, immediate); err != nil {
 		return err
 	}
 	return s.begin(ctx, tx, &o, e, begins)
@@ -84,8 +84,8 @@ func decodePayload(text string) (payload map[string]any, err error) {
 	return payload, err
 }
 
-// begin begins a run of each of some automations for the contact of an event. Their order is that of their ids, so that
-// two transactions do not wait for each other.
+// begin begins a run of each given automation for the contact of an event. The automations are in the order of their
+// ids, so that two transactions do not deadlock.
 func (s *Service) begin(ctx context.Context, tx *db.Tx, o *customevents.Occurrence, e engine.Event,
 	begins []trigger) error {
 	depth := depthOf(ctx)
@@ -95,13 +95,13 @@ func (s *Service) begin(ctx context.Context, tx *db.Tx, o *customevents.Occurren
 			contactID: o.ContactID, epoch: t.epoch, status: Running, event: o.Name, payload: o.Payload, depth: depth,
 			eventAt: o.At}
 		tooDeep := depth >= maxDepth
-		may, err := enter(ctx, tx, t, o.TeamID, o.ContactID, r.id, tooDeep)
+		may, err := admit(ctx, tx, t, o.TeamID, o.ContactID, r.id, tooDeep)
 		if err != nil {
 			return err
 		}
 		switch {
-		case may == refused:
-		case may == limited:
+		case may == notAdmitted:
+		case may == overLimit:
 			r.status = Failed
 			insertRow(ctx, tx, r, TooMany)
 		case tooDeep:
@@ -116,8 +116,8 @@ func (s *Service) begin(ctx context.Context, tx *db.Tx, o *customevents.Occurren
 	return nil
 }
 
-// beginOne enters a run behind its trigger, with the job that does its next step. If that waits for an event, the run
-// waits for it from the same transaction on.
+// beginOne inserts a run that is past its trigger, and the job that does its next step. If that step waits for an
+// event, the run receives events from this transaction on.
 func (s *Service) beginOne(ctx context.Context, tx *db.Tx, r *row, t *trigger, e engine.Event) error {
 	run, kept, err := t.opening.Begin(r.id, e, tx.Now())
 	if err != nil {
@@ -128,11 +128,11 @@ func (s *Service) beginOne(ctx context.Context, tx *db.Tx, r *row, t *trigger, e
 			return err
 		}
 	}
-	r.follow(run)
+	r.setProgress(run)
 	if run.At == "" {
 		r.status = Completed
 		insertRow(ctx, tx, r, "")
-		noLonger(ctx, tx, r)
+		countRunEnded(ctx, tx, r)
 		return nil
 	}
 	insertRow(ctx, tx, r, "")
@@ -143,7 +143,7 @@ func (s *Service) beginOne(ctx context.Context, tx *db.Tx, r *row, t *trigger, e
 	return nil
 }
 
-// runJob is the job that does the next step of a run, when it no longer waits.
+// runJob returns the job that does the next step of a run when its wait is over.
 func runJob(r *row) jobs.New {
 	return jobs.New{Kind: runKind, Lane: r.teamID, TeamID: r.teamID, Dedupe: r.id, Payload: r.id, RunAt: r.waitUntil}
 }

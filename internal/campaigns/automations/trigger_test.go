@@ -64,7 +64,7 @@ func TestStorm(t *testing.T) {
 			t.Errorf("failed are %s that wait and %s that end", w, e)
 		}
 		last := s.runs(waits)[20]
-		if told(last) != "failed(too_many_runs):" || !strings.Contains(last.Message, "20 runs") ||
+		if runLines(last) != "failed(too_many_runs):" || !strings.Contains(last.Message, "20 runs") ||
 			!strings.Contains(last.Message, "100 within an hour") || last.EndedAt.IsZero() {
 			t.Errorf("the run that was refused is %+v", last)
 		}

@@ -11,55 +11,56 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// The compiled graphs of versions take some times the memory of their JSON.
+// Limits of the cache, in bytes of JSON. A compiled graph takes a few times the memory of its JSON.
 const (
-	versionsOctets = 8 << 20            // of JSON
-	teamOctets     = versionsOctets / 4 // that one team may have of them: at least eight of the largest graphs
-	versionOctets  = 512                // that count for any version besides its own
+	maxCacheBytes   = 8 << 20           // of all teams
+	maxTeamBytes    = maxCacheBytes / 4 // of one team: at least eight of the largest graphs
+	versionOverhead = 512               // added to the size of each version
 )
 
-// version is the graph of a version, with what is known of it once.
+// version is the graph of a version with facts computed from it once.
 type version struct {
 	*engine.Graph
-	emails map[string][]string // by the key of a step: those that send emails and may be next, if nothing else is waited for
+	emails map[string][]string // by step key: the steps that may send an email next, without a wait before them
 
 	id, teamID string
-	octets     int
+	size       int
 }
 
-// versions has the graphs of versions, which never change. When there are too many, those go that were used longest
-// ago: of the team, if it has its share, and of all otherwise.
+// versions caches the graphs of versions, which never change. When the cache is full, the version that was unused
+// longest is evicted: one of the same team if the team has used its share, and one of any team otherwise.
 type versions struct {
-	// Graphs are compiled one after the other, and read one after the other for each team, so that one with many large
-	// ones leaves others a processor, and keeps them waiting for one graph only. Teams that share a turn are rare.
-	turns     [64]sync.Mutex
+	// teamLocks make each team read its graphs one after the other, and compiling makes all teams compile one after the
+	// other. So a team with many large graphs occupies only one processor, and others wait for one graph at most. Two
+	// teams rarely share a lock.
+	teamLocks [64]sync.Mutex
 	compiling sync.Mutex
 
 	mu    sync.Mutex
-	all   *recent
-	teams map[string]*recent
+	all   *versionLRU
+	teams map[string]*versionLRU
 }
 
-// recent has versions by their ids, in the order in which they were used.
-type recent struct {
+// versionLRU has versions by id, in the order of their last use.
+type versionLRU struct {
 	*simplelru.LRU[string, *version]
-	octets int
+	size int
 }
 
-func newRecent() *recent {
-	r := &recent{}
-	// fails for sizes below 1
-	r.LRU, _ = simplelru.NewLRU(versionsOctets/versionOctets+1, func(_ string, v *version) { r.octets -= v.octets })
+func newVersionLRU() *versionLRU {
+	r := &versionLRU{}
+	// NewLRU fails only for sizes below 1
+	r.LRU, _ = simplelru.NewLRU(maxCacheBytes/versionOverhead+1, func(_ string, v *version) { r.size -= v.size })
 	return r
 }
 
-func (r *recent) add(v *version) {
+func (r *versionLRU) add(v *version) {
 	r.Add(v.id, v)
-	r.octets += v.octets
+	r.size += v.size
 }
 
-// known returns a version of a team's automations if it is at hand, and nil otherwise.
-func (v *versions) known(teamID, versionID string) *version {
+// cached returns a version of a team's automations if it is in the cache, and nil otherwise.
+func (v *versions) cached(teamID, versionID string) *version {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	of := v.teams[teamID]
@@ -73,16 +74,16 @@ func (v *versions) known(teamID, versionID string) *version {
 	return known
 }
 
-// get returns a version of a team's automations, reading it if it is not known. It must not be called in a transaction:
-// to read a large one takes some 30 ms.
+// get returns a version of a team's automations and loads it if necessary. Do not call get in a transaction: loading a
+// large graph takes about 30 ms.
 func (v *versions) get(ctx context.Context, r db.Reader, teamID, versionID string) (*version, error) {
-	if known := v.known(teamID, versionID); known != nil {
+	if known := v.cached(teamID, versionID); known != nil {
 		return known, nil
 	}
-	turn := &v.turns[crc32.ChecksumIEEE([]byte(teamID))%uint32(len(v.turns))]
+	turn := &v.teamLocks[crc32.ChecksumIEEE([]byte(teamID))%uint32(len(v.teamLocks))]
 	turn.Lock()
 	defer turn.Unlock()
-	if known := v.known(teamID, versionID); known != nil {
+	if known := v.cached(teamID, versionID); known != nil {
 		return known, nil
 	}
 	steps, connections, err := getVersion(ctx, r, teamID, versionID)
@@ -97,19 +98,19 @@ func (v *versions) get(ctx context.Context, r db.Reader, teamID, versionID strin
 	}
 	made := newVersion(g, len(steps)+len(connections))
 	made.id, made.teamID = versionID, teamID
-	v.keep(made)
+	v.add(made)
 	return made, nil
 }
 
-func (v *versions) keep(made *version) {
+func (v *versions) add(made *version) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.teams == nil {
-		v.all, v.teams = newRecent(), map[string]*recent{}
+		v.all, v.teams = newVersionLRU(), map[string]*versionLRU{}
 	}
 	of := v.teams[made.teamID]
 	if of == nil {
-		of = newRecent()
+		of = newVersionLRU()
 		v.teams[made.teamID] = of
 	}
 	if of.Contains(made.id) {
@@ -117,17 +118,17 @@ func (v *versions) keep(made *version) {
 	}
 	of.add(made)
 	v.all.add(made)
-	for of.octets > teamOctets {
+	for of.size > maxTeamBytes {
 		_, oldest, _ := of.GetOldest()
-		v.drop(oldest)
+		v.evict(oldest)
 	}
-	for v.all.octets > versionsOctets {
+	for v.all.size > maxCacheBytes {
 		_, oldest, _ := v.all.GetOldest()
-		v.drop(oldest)
+		v.evict(oldest)
 	}
 }
 
-func (v *versions) drop(old *version) {
+func (v *versions) evict(old *version) {
 	v.all.Remove(old.id)
 	of := v.teams[old.teamID]
 	if of.Remove(old.id); of.Len() == 0 {
@@ -135,8 +136,8 @@ func (v *versions) drop(old *version) {
 	}
 }
 
-func newVersion(g *engine.Graph, octets int) *version {
-	v := &version{Graph: g, emails: map[string][]string{}, octets: octets + versionOctets}
+func newVersion(g *engine.Graph, size int) *version {
+	v := &version{Graph: g, emails: map[string][]string{}, size: size + versionOverhead}
 	types, next := map[string]engine.Type{}, map[string][]string{}
 	for _, s := range g.Steps {
 		types[s.Key] = s.Type
@@ -145,18 +146,18 @@ func newVersion(g *engine.Graph, octets int) *version {
 		next[c.From] = append(next[c.From], c.To)
 	}
 	for _, s := range g.Steps {
-		v.emails[s.Key] = ahead(s.Key, types, next)
+		v.emails[s.Key] = nextEmails(s.Key, types, next)
 	}
 	return v
 }
 
-// aheadMost limits the emails that are prepared before it is known which of them is sent.
-const aheadMost = 4
+// maxPreparedEmails is how many emails are prepared before it is known which of them the run sends.
+const maxPreparedEmails = 4
 
-// ahead returns the steps that send emails among a step and those that may follow it without a pause.
-func ahead(from string, types map[string]engine.Type, next map[string][]string) (emails []string) {
+// nextEmails returns the steps that send emails among a step and the steps that may follow it without a wait.
+func nextEmails(from string, types map[string]engine.Type, next map[string][]string) (emails []string) {
 	seen, list := map[string]bool{from: true}, []string{from}
-	for len(list) > 0 && len(emails) < aheadMost {
+	for len(list) > 0 && len(emails) < maxPreparedEmails {
 		key := list[0]
 		list = list[1:]
 		switch types[key] {

@@ -47,11 +47,11 @@ func TestEmailsAhead(t *testing.T) {
 func TestVersionsMakeRoom(t *testing.T) {
 	t.Parallel()
 	var all versions
-	keep := func(team string, id, octets int) {
-		all.keep(&version{id: fmt.Sprint(team, id), teamID: team, octets: octets})
+	keep := func(team string, id, size int) {
+		all.add(&version{id: fmt.Sprint(team, id), teamID: team, size: size})
 	}
-	known := func(team string, id int) bool { return all.known(team, fmt.Sprint(team, id)) != nil }
-	const part = teamOctets / 4
+	known := func(team string, id int) bool { return all.cached(team, fmt.Sprint(team, id)) != nil }
+	const part = maxTeamBytes / 4
 	for i := range 4 {
 		keep("a", i, part)
 	}
@@ -66,10 +66,10 @@ func TestVersionsMakeRoom(t *testing.T) {
 			t.Errorf("that the version %d is known is %v", id, !want)
 		}
 	}
-	if !known("b", 0) || known("c", 95) || !known("c", 96) || all.all.octets != 9*part {
-		t.Errorf("%d octets are left", all.all.octets)
+	if !known("b", 0) || known("c", 95) || !known("c", 96) || all.all.size != 9*part {
+		t.Errorf("%d size are left", all.all.size)
 	}
-	if all.known("b", "a0") != nil {
+	if all.cached("b", "a0") != nil {
 		t.Error("a team knows a version of another one")
 	}
 	known("a", 0)
@@ -78,7 +78,7 @@ func TestVersionsMakeRoom(t *testing.T) {
 			keep(fmt.Sprint("team ", team), i, part)
 		}
 	}
-	if known("b", 0) || known("c", 99) || all.all.octets != versionsOctets || len(all.teams) != 4 {
-		t.Errorf("%d octets of %d teams are left", all.all.octets, len(all.teams))
+	if known("b", 0) || known("c", 99) || all.all.size != maxCacheBytes || len(all.teams) != 4 {
+		t.Errorf("%d size of %d teams are left", all.all.size, len(all.teams))
 	}
 }

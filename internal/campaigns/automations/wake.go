@@ -15,48 +15,48 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// wakeKind is the kind of the jobs that give an event to runs that wait for it, where the transaction of the event does
-// not.
+// wakeKind is the kind of the jobs that deliver an event to waiting runs which the transaction of the event did not
+// wake.
 const wakeKind = "automations.wake"
 
-// waitsMost is how many waiting runs one transaction gives an event to.
-const waitsMost = 100
+// maxWoken is how many waiting runs receive an event in one transaction.
+const maxWoken = 100
 
-// waking is the payload of a job of wakeKind: an event, and the runs that it is given to.
-type waking struct {
+// wakePayload is the payload of a job of wakeKind: an event, and the runs that receive it.
+type wakePayload struct {
 	Name      string    `json:"name"`
 	ContactID string    `json:"contact"`
 	Payload   string    `json:"payload"`
 	At        time.Time `json:"at"`
 
-	Runs  []sleeper `json:"runs,omitempty"`
-	After string    `json:"after,omitempty"` // if there are no Runs: all that wait, after the run with this id
+	Runs  []waitingRun `json:"runs,omitempty"`
+	After string       `json:"after,omitempty"` // if Runs is empty: wake all waiting runs after this run id
 }
 
-// timing says whether an event is given to runs in the transaction that stores it.
-type timing int
+// deliveryMode says whether an event is delivered in the transaction that stores it or by a job.
+type deliveryMode int
 
 const (
-	atOnce timing = iota
-	late
+	immediate deliveryMode = iota
+	queued
 )
 
-// sleeper is a run that waited for an event when that happened. With another revision it has gone on since.
-type sleeper struct {
+// waitingRun is a run that waited for an event when the event happened. If its revision has changed, it has moved on.
+type waitingRun struct {
 	ID       string `json:"id"`
 	Revision int64  `json:"revision"`
 }
 
-// wake gives an event to runs that wait for it. Those beyond waitsMost are left to a job, and so are those whose graph is
-// not at hand: reading it would keep all other writers waiting.
+// wake delivers an event to runs that wait for it. A job wakes those beyond maxWoken, and those whose graph is not in
+// the cache, because loading a graph would block all other writers.
 func (s *Service) wake(ctx context.Context, tx *db.Tx, o *customevents.Occurrence, e engine.Event, runIDs []string,
-	when timing) error {
+	when deliveryMode) error {
 	if len(runIDs) == 0 {
 		return nil
 	}
-	if len(runIDs) > waitsMost {
-		runIDs = runIDs[:waitsMost]
-		if err := s.wakeLater(ctx, tx, o, waking{After: runIDs[waitsMost-1]}); err != nil {
+	if len(runIDs) > maxWoken {
+		runIDs = runIDs[:maxWoken]
+		if err := s.enqueueWake(ctx, tx, o, wakePayload{After: runIDs[maxWoken-1]}); err != nil {
 			return err
 		}
 	}
@@ -64,32 +64,32 @@ func (s *Service) wake(ctx context.Context, tx *db.Tx, o *customevents.Occurrenc
 	if err != nil {
 		return err
 	}
-	var later []sleeper
+	var later []waitingRun
 	for i := range all {
 		r := &all[i]
-		if r.waitFor != o.Name || r.stale() != "" { // it has just gone on, or is about to end
+		if r.waitFor != o.Name || r.stale() != "" { // the run has moved on, or is about to be cancelled
 			continue
 		}
-		if when == late && !r.eventAt.Before(o.At) { // begun by this event or a later one
+		if when == queued && !r.eventAt.Before(o.At) { // this event or a later one began the run
 			continue
 		}
-		v := s.versions.known(r.teamID, r.versionID)
+		v := s.versions.cached(r.teamID, r.versionID)
 		if v == nil {
-			later = append(later, sleeper{r.id, r.revision})
+			later = append(later, waitingRun{r.id, r.revision})
 			continue
 		}
-		if err := s.give(ctx, tx, r, v, e); err != nil {
+		if err := s.deliverEvent(ctx, tx, r, v, e); err != nil {
 			return fmt.Errorf("give an event to run %s: %w", r.id, err)
 		}
 	}
 	if len(later) == 0 {
 		return nil
 	}
-	return s.wakeLater(ctx, tx, o, waking{Runs: later})
+	return s.enqueueWake(ctx, tx, o, wakePayload{Runs: later})
 }
 
-// wakeLater leaves an event to a job.
-func (s *Service) wakeLater(ctx context.Context, tx *db.Tx, o *customevents.Occurrence, w waking) error {
+// enqueueWake enqueues a job that delivers an event.
+func (s *Service) enqueueWake(ctx context.Context, tx *db.Tx, o *customevents.Occurrence, w wakePayload) error {
 	w.Name, w.ContactID, w.Payload, w.At = o.Name, o.ContactID, o.Payload, o.At
 	text, err := json.Marshal(w)
 	if err != nil {
@@ -99,8 +99,8 @@ func (s *Service) wakeLater(ctx context.Context, tx *db.Tx, o *customevents.Occu
 	return nil
 }
 
-// give gives an event to a run that waits for one of its name and is locked.
-func (s *Service) give(ctx context.Context, tx *db.Tx, r *row, v *version, e engine.Event) error {
+// deliverEvent delivers an event to a locked run that waits for an event of that name.
+func (s *Service) deliverEvent(ctx context.Context, tx *db.Tx, r *row, v *version, e engine.Event) error {
 	run, err := r.run()
 	if err != nil {
 		return err
@@ -113,8 +113,8 @@ func (s *Service) give(ctx context.Context, tx *db.Tx, r *row, v *version, e eng
 		return err
 	}
 	deleteWait(ctx, tx, r, r.waitFor)
-	r.follow(run)
-	if err := r.keep(run); err != nil {
+	r.setProgress(run)
+	if err := r.setReceived(run); err != nil {
 		return err
 	}
 	if run.At == "" {
@@ -127,14 +127,14 @@ func (s *Service) give(ctx context.Context, tx *db.Tx, r *row, v *version, e eng
 		return err
 	}
 	saveRow(ctx, tx, r)
-	// A job that is in hand finds another revision and begins again.
+	// A worker that already has the job finds another revision and reads the run again.
 	_, err = s.p.Queue.Move(ctx, tx, runKind, r.teamID, r.id, tx.Now())
 	return err
 }
 
-// wakeRest is the handler of the jobs of wakeKind.
-func (s *Service) wakeRest(ctx context.Context, j jobs.Job) error {
-	var w waking
+// wakeQueued is the handler of the jobs of wakeKind.
+func (s *Service) wakeQueued(ctx context.Context, j jobs.Job) error {
+	var w wakePayload
 	if err := json.Unmarshal([]byte(j.Payload), &w); err != nil {
 		return fmt.Errorf("read the payload of a job: %w", err)
 	}
@@ -144,24 +144,24 @@ func (s *Service) wakeRest(ctx context.Context, j jobs.Job) error {
 		return err
 	}
 	if len(w.Runs) > 0 {
-		if err := s.wakeThese(ctx, &o, e, w.Runs); err != nil {
+		if err := s.wakeRuns(ctx, &o, e, w.Runs); err != nil {
 			return err
 		}
 		return s.p.Queue.End(ctx, j)
 	}
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
-		_, waiting, err := concerned(ctx, tx.Reader, o.TeamID, o.Name, o.ContactID, w.After)
+		_, waiting, err := lookUpEvent(ctx, tx.Reader, o.TeamID, o.Name, o.ContactID, w.After)
 		if err != nil {
 			return err
 		}
 		s.p.Queue.Finish(ctx, tx, j)
-		return s.wake(ctx, tx, &o, e, waiting, late)
+		return s.wake(ctx, tx, &o, e, waiting, queued)
 	})
 }
 
-// wakeThese gives an event to runs that are still as they were when it happened, one version after the other. Those that
-// have it already are not: it can be repeated.
-func (s *Service) wakeThese(ctx context.Context, o *customevents.Occurrence, e engine.Event, runs []sleeper) error {
+// wakeRuns delivers an event to runs whose revision has not changed since the event happened, version by version. It
+// can be repeated, because a run that has received the event has another revision.
+func (s *Service) wakeRuns(ctx context.Context, o *customevents.Occurrence, e engine.Event, runs []waitingRun) error {
 	revisions := map[string]int64{}
 	for _, r := range runs {
 		revisions[r.ID] = r.Revision
@@ -185,7 +185,7 @@ func (s *Service) wakeThese(ctx context.Context, o *customevents.Occurrence, e e
 				if r.revision != revisions[r.id] || r.stale() != "" {
 					continue
 				}
-				if err := s.give(ctx, tx, r, v, e); err != nil {
+				if err := s.deliverEvent(ctx, tx, r, v, e); err != nil {
 					return fmt.Errorf("give an event to run %s: %w", r.id, err)
 				}
 			}

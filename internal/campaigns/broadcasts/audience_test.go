@@ -129,7 +129,7 @@ func TestSendDoesNotWaitForFilters(t *testing.T) {
 			})
 			free = <-began
 		}
-		s.b.SetLook(time.Millisecond)
+		s.b.SetAudienceTimeout(time.Millisecond)
 		_, err = s.b.Send(ctx, s.Acme, draft, "")
 		end()
 		reads.Wait()

@@ -105,7 +105,7 @@ func (o *Options) checkVariants(t Text, variants []Variant, maxSize int64) error
 	}
 	for i := range variants {
 		v := &variants[i]
-		if v.given() == 0 && i > 0 {
+		if v.givenBits() == 0 && i > 0 {
 			return fault.Invalidf("variants", "Only the first of the `variants` may be the broadcast itself: the variant %d "+
 				"(from 0) names nothing that differs.", i)
 		}
@@ -172,7 +172,7 @@ func (o *Options) check(variants int) error {
 }
 
 // given has a bit for each text that a variant gives.
-func (v *Variant) given() (bits int) {
+func (v *Variant) givenBits() (bits int) {
 	for i, text := range []*string{v.From, v.Subject, v.PreviewText, v.HTML, v.Plain} {
 		if text != nil {
 			bits |= 1 << i

@@ -12,19 +12,19 @@ import (
 )
 
 // trusted is how long a decision is remembered. A hint ends it sooner, on every node that gets it.
-const trusted = 2 * time.Second
+const decisionTTL = 2 * time.Second
 
-// rememberedMax is how many decisions are remembered.
-const rememberedMax = 10_000
+// maxDecisions is how many decisions are remembered.
+const maxDecisions = 10_000
 
 // decisions remembers what becomes of the emails of broadcasts, because delivery asks before each attempt.
 type decisions struct {
-	mu        sync.Mutex
-	known     map[string]known // by broadcast
-	forgotten int64            // counts the hints: what was read before one is not remembered after it
+	mu    sync.Mutex
+	cache map[string]cachedDecision // by broadcast
+	hints int64                     // counts the hints: what was read before one is not remembered after it
 }
 
-type known struct {
+type cachedDecision struct {
 	emails.Decision
 	until time.Time
 }
@@ -32,32 +32,32 @@ type known struct {
 func (d *decisions) forget(broadcastID string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.forgotten++
-	delete(d.known, broadcastID)
+	d.hints++
+	delete(d.cache, broadcastID)
 }
 
 // CachedDecision returns what becomes of those emails of a broadcast that no host was given yet. It may be some seconds old.
 func (s *Service) CachedDecision(ctx context.Context, broadcastID string) (emails.Decision, error) {
-	d := &s.decided
+	d := &s.decisions
 	d.mu.Lock()
-	k, ok := d.known[broadcastID]
-	before := d.forgotten
+	k, ok := d.cache[broadcastID]
+	before := d.hints
 	d.mu.Unlock()
 	if ok && time.Now().Before(k.until) {
 		return k.Decision, nil
 	}
-	k.until = time.Now().Add(trusted)
+	k.until = time.Now().Add(decisionTTL)
 	var err error
 	if k.Decision, err = s.decide(ctx, nil, broadcastID); err != nil {
 		return k.Decision, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.forgotten == before {
-		if len(d.known) >= rememberedMax {
-			clear(d.known)
+	if d.hints == before {
+		if len(d.cache) >= maxDecisions {
+			clear(d.cache)
 		}
-		d.known[broadcastID] = k
+		d.cache[broadcastID] = k
 	}
 	return k.Decision, nil
 }

@@ -92,10 +92,10 @@ func TestPartsToAnAddress(t *testing.T) {
 		stop()
 		a, err := erasure.Parse("R1@reader.example")
 		s.Must(err)
-		read := func(teamID string) (all []broadcasts.Addressed, parts int) {
+		read := func(teamID string) (all []broadcasts.BroadcastRecipient, parts int) {
 			for after := ""; ; parts++ {
-				var some []broadcasts.Addressed
-				some, after, err = s.b.PartTo(t.Context(), teamID, a, after)
+				var some []broadcasts.BroadcastRecipient
+				some, after, err = s.b.RecipientsWithAddress(t.Context(), teamID, a, after)
 				s.Must(err)
 				if all = append(all, some...); after == "" {
 					return all, parts

@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// happened is what the events of one transaction say of one email of a broadcast.
-type happened struct {
+// emailUpdate is what the events of one transaction say of one email of a broadcast.
+type emailUpdate struct {
 	broadcastID, teamID, emailID string
 
 	state          state // "" for no change
@@ -30,25 +30,25 @@ var order = map[state]int{sent: 1, delivered: 2, canceled: 3, suppressed: 4, fai
 
 // Recorded notes of a broadcast's recipients what happened to their emails. The recorder calls it for every event.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
-	var list []*happened
+	var list []*emailUpdate
 	for i := range all {
 		e := &all[i]
 		if e.BroadcastID == "" || e.EmailID == "" || e.Type == events.EmailQueued {
 			continue
 		}
-		at := slices.IndexFunc(list, func(h *happened) bool { return h.emailID == e.EmailID })
+		at := slices.IndexFunc(list, func(h *emailUpdate) bool { return h.emailID == e.EmailID })
 		if at < 0 {
 			at = len(list)
-			list = append(list, &happened{broadcastID: e.BroadcastID, teamID: e.TeamID, emailID: e.EmailID})
+			list = append(list, &emailUpdate{broadcastID: e.BroadcastID, teamID: e.TeamID, emailID: e.EmailID})
 		}
 		list[at].add(e)
 	}
 	// Transactions change the rows that they share, those of links, in the same order.
-	slices.SortFunc(list, func(a, b *happened) int {
+	slices.SortFunc(list, func(a, b *emailUpdate) int {
 		return cmp.Or(cmp.Compare(a.broadcastID, b.broadcastID), cmp.Compare(a.emailID, b.emailID))
 	})
 	type click struct {
-		*happened
+		*emailUpdate
 		link, url string
 	}
 	var clicks []click
@@ -71,13 +71,13 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 		return cmp.Or(cmp.Compare(a.broadcastID, b.broadcastID), cmp.Compare(a.link, b.link))
 	})
 	for _, c := range clicks {
-		countLink(ctx, tx, c.happened, c.link, c.url, c.links[c.url])
+		countLink(ctx, tx, c.emailUpdate, c.link, c.url, c.links[c.url])
 	}
 	return nil
 }
 
 // add takes in an event.
-func (h *happened) add(e *events.Event) {
+func (h *emailUpdate) add(e *events.Event) {
 	to := state("")
 	switch e.Type {
 	case events.EmailSent, events.EmailDelayed:

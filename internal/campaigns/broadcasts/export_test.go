@@ -2,5 +2,5 @@ package broadcasts
 
 import "time"
 
-// SetLook limits how long Send looks for a contact.
-func (s *Service) SetLook(d time.Duration) { s.look = d }
+// SetAudienceTimeout limits how long Send looks for a contact.
+func (s *Service) SetAudienceTimeout(d time.Duration) { s.audienceTimeout = d }

@@ -19,8 +19,8 @@ const (
 	guardedFor = 24 * time.Hour  // after the end
 
 	// Below these numbers of emails that were handed over, a rate says little.
-	leastForBounces    = 200
-	leastForComplaints = 1000
+	minSentForBounces    = 200
+	minSentForComplaints = 1000
 )
 
 // watch has the guard of a broadcast look at it at a time, or before.
@@ -46,37 +46,37 @@ func (s *Service) guard(ctx context.Context, j jobs.Job) error {
 		if err != nil || why == "" {
 			return err
 		}
-		if b, err = lock(ctx, tx, j.TeamID, j.Payload); err != nil || !b.watched(tx.Now()) {
+		if b, err = lock(ctx, tx, j.TeamID, j.Payload); err != nil || !b.isGuarded(tx.Now()) {
 			return err
 		}
 		b.guarded = false // The team is told once; resuming decides about the rest.
 		if b.Status == Queued {
 			b.guarded = true
 			s.pause(ctx, tx, &b, why)
-			return s.tell(ctx, tx, &b)
+			return s.notifyTeam(ctx, tx, &b)
 		}
 		save(ctx, tx, &b)
 		return s.p.Notify(ctx, tx, b.TeamID, fmt.Sprintf("Your broadcast %q had many bounces or complaints", b.Name),
-			fmt.Sprintf("The broadcast %q (%s) has been sent.\n\n%s\n", b.Name, b.ID, over[why]))
+			fmt.Sprintf("The broadcast %q (%s) has been sent.\n\n%s\n", b.Name, b.ID, limitMessages[why]))
 	})
 }
 
 // over says of a broadcast that cannot be paused any more what is wrong with it.
-var over = map[Reason]string{
+var limitMessages = map[Reason]string{
 	TooManyBounces: "Too many of its emails bounced. Remove addresses that are old or were not confirmed from the " +
 		"segment before you send to it again.",
 	TooManyComplaints: "Too many recipients reported it as spam. Make sure that those to whom you send again all asked " +
 		"for it.",
 }
 
-// watched reports whether the limits still apply to a broadcast.
-func (b *Broadcast) watched(now time.Time) bool {
+// isGuarded reports whether the limits still apply to a broadcast.
+func (b *Broadcast) isGuarded(now time.Time) bool {
 	return b.guarded && (b.Status == Queued || b.Status == Sent && now.Sub(b.SentAt) < guardedFor)
 }
 
 // overLimit returns which limit a broadcast has passed, "" for none.
 func (s *Service) overLimit(ctx context.Context, tx *db.Tx, b *Broadcast) (Reason, error) {
-	if !b.watched(tx.Now()) {
+	if !b.isGuarded(tx.Now()) {
 		return "", nil
 	}
 	all, hard, _, err := tallies(ctx, tx.Reader, b.TeamID, b.ID)
@@ -95,9 +95,9 @@ func (s *Service) overLimit(ctx context.Context, tx *db.Tx, b *Broadcast) (Reaso
 		return limit < 100 && t.Sent >= least && float64(n) > limit/100*float64(t.Sent)
 	}
 	switch {
-	case passed(t.Complained, leastForComplaints, b.Options.ComplaintLimit, s.c.ComplaintLimit):
+	case passed(t.Complained, minSentForComplaints, b.Options.ComplaintLimit, s.c.ComplaintLimit):
 		return TooManyComplaints, nil
-	case passed(hard, leastForBounces, b.Options.BounceLimit, s.c.BounceLimit):
+	case passed(hard, minSentForBounces, b.Options.BounceLimit, s.c.BounceLimit):
 		return TooManyBounces, nil
 	}
 	return "", nil

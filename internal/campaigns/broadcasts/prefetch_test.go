@@ -47,12 +47,12 @@ func TestAhead(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var reads int
-			a := ahead{read: numbered(c.all, cmp.Or(c.most, c.all+1), &reads)}
+			a := prefetcher{read: numbered(c.all, cmp.Or(c.most, c.all+1), &reads)}
 			defer a.forget()
 			position, got := "", 0
 			for page := 0; ; page++ {
 				limit := c.limit(page)
-				members, ended, err := a.take(t.Context(), position, limit)
+				members, ended, err := a.contactsAfter(t.Context(), position, limit)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -87,11 +87,11 @@ func TestAheadReadsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reads int
 		failed := errors.New("no connection")
-		a := ahead{read: numbered(100, 100, &reads)}
+		a := prefetcher{read: numbered(100, 100, &reads)}
 		defer a.forget()
 		first := func(after, want string) {
 			t.Helper()
-			members, _, err := a.take(t.Context(), after, 10)
+			members, _, err := a.contactsAfter(t.Context(), after, 10)
 			if err != nil || members[0].ID != want {
 				t.Fatalf("after %q come %v, %v", after, members, err)
 			}
@@ -104,7 +104,7 @@ func TestAheadReadsAgain(t *testing.T) {
 		}
 		first("", "001") // the walk began anew
 		reads = 0
-		time.Sleep(loadedFor + time.Second)
+		time.Sleep(mailingsTTL + time.Second)
 		first("010", "011")
 		if reads != 2 {
 			t.Errorf("a page that was out of date was read again with %d reads", reads)
@@ -112,7 +112,7 @@ func TestAheadReadsAgain(t *testing.T) {
 		whole := a.read
 		a.read = func(context.Context, string, int) ([]contacts.Member, bool, error) { return nil, false, failed }
 		first("020", "021") // read before
-		if _, _, err := a.take(t.Context(), "030", 10); !errors.Is(err, failed) {
+		if _, _, err := a.contactsAfter(t.Context(), "030", 10); !errors.Is(err, failed) {
 			t.Errorf("the error of reading ahead is %v", err)
 		}
 		a.read = whole

@@ -27,22 +27,22 @@ func lastName(c *contacts.Contact) string  { return c.LastName }
 func address(c *contacts.Contact) string   { return c.Address }
 
 // property is the property that a placeholder is filled from, "" if from none.
-func property(placeholder string) string {
+func propertyOf(placeholder string) string {
 	if placeholder == render.UnsubscribeURL || builtIn[placeholder] != nil {
 		return ""
 	}
 	return strings.TrimPrefix(placeholder, "contact.")
 }
 
-// toSend returns the content of the emails of a text: with the preview text in the HTML, and with the fallbacks of
+// contentOf returns the content of the emails of a text: with the preview text in the HTML, and with the fallbacks of
 // properties in the placeholders that have none of their own. fallbacks are by the name of the property.
-func toSend(t Text, teamID string, fallbacks map[string]string) *content.Content {
+func contentOf(t Text, teamID string, fallbacks map[string]string) *content.Content {
 	c := t.content(teamID)
 	if t.HTML != nil {
 		c.HTML = new(withPreview(*t.HTML, t.PreviewText))
 	}
 	fallback := func(placeholder string) (string, bool) {
-		text, ok := fallbacks[property(placeholder)]
+		text, ok := fallbacks[propertyOf(placeholder)]
 		return text, ok
 	}
 	c.From, c.Subject = render.WithFallbacks(c.From, fallback), render.WithFallbacks(c.Subject, fallback)
@@ -99,12 +99,12 @@ func bodyBegins(source string) (at int) {
 }
 
 // names are the placeholders of contents, and the properties that they are filled from.
-func names(all []*content.Compiled) (placeholders, properties []string) {
+func placeholdersOf(all []*content.Compiled) (placeholders, properties []string) {
 	found, of := map[string]bool{}, map[string]bool{}
 	for _, c := range all {
 		for _, name := range c.Names() {
 			found[name] = true
-			if p := property(name); p != "" {
+			if p := propertyOf(name); p != "" {
 				of[p] = true
 			}
 		}
@@ -120,7 +120,7 @@ func valuesOf(m *contacts.Member, placeholders []string) render.Values {
 			if text := of(&m.Contact); text != "" {
 				values[name] = text
 			}
-		} else if v, ok := m.Properties[property(name)]; ok && v.Text != "" {
+		} else if v, ok := m.Properties[propertyOf(name)]; ok && v.Text != "" {
 			values[name] = v.Text
 		}
 	}
@@ -144,9 +144,9 @@ func (s *Service) contents(ctx context.Context, b *Broadcast) ([]*content.Conten
 	texts := textsOf(b)
 	compiled := make([]*content.Compiled, len(texts))
 	for i := range texts {
-		compiled[i] = content.Compile(toSend(texts[i], b.TeamID, nil))
+		compiled[i] = content.Compile(contentOf(texts[i], b.TeamID, nil))
 	}
-	_, properties := names(compiled)
+	_, properties := placeholdersOf(compiled)
 	known, err := s.p.Contacts.PropertiesNamed(ctx, s.p.DB.Reader, b.TeamID, properties)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (s *Service) contents(ctx context.Context, b *Broadcast) ([]*content.Conten
 	}
 	all := make([]*content.Content, len(texts))
 	for i := range texts {
-		all[i] = toSend(texts[i], b.TeamID, fallbacks)
+		all[i] = contentOf(texts[i], b.TeamID, fallbacks)
 	}
 	return all, nil
 }

@@ -10,7 +10,7 @@ import (
 // renew brings a page of contacts, which was read before the transaction that enters it, to what they are now: who was
 // deleted or erased is taken out, as if it had not been read, an address that was changed is the new one, also where it
 // is filled in, and who may not be mailed is marked. Other fields and properties stay as they were read.
-func (r *run) renew(ctx context.Context, tx *db.Tx, b *Broadcast, p *parts) error {
+func (r *run) refresh(ctx context.Context, tx *db.Tx, b *Broadcast, p *batch) error {
 	var ids []string
 	for _, all := range append(p.of, p.held) {
 		for _, m := range all {
@@ -31,7 +31,7 @@ func (r *run) renew(ctx context.Context, tx *db.Tx, b *Broadcast, p *parts) erro
 			one := p.to[variant][i]
 			one.Refused = c.Refused
 			if c.Address != m.Address {
-				m = movedTo(m, c.Address)
+				m = withAddress(m, c.Address)
 				one.Address, one.Values = m.Address, valuesOf(m, r.placeholders)
 			}
 			to, of = append(to, one), append(of, m)
@@ -41,16 +41,16 @@ func (r *run) renew(ctx context.Context, tx *db.Tx, b *Broadcast, p *parts) erro
 	held := p.held[:0]
 	for _, m := range p.held {
 		if c, exists := now[m.ID]; exists {
-			held = append(held, movedTo(m, c.Address))
+			held = append(held, withAddress(m, c.Address))
 		}
 	}
 	p.held = held
 	return nil
 }
 
-// movedTo is a contact with the address that it has now. What was read stays as it is, because a transaction may run
+// withAddress is a contact with the address that it has now. What was read stays as it is, because a transaction may run
 // again.
-func movedTo(m *contacts.Member, address string) *contacts.Member {
+func withAddress(m *contacts.Member, address string) *contacts.Member {
 	if m.Address == address {
 		return m
 	}

@@ -46,7 +46,7 @@ func (s *Service) Send(ctx context.Context, by teams.Actor, broadcastID, when st
 	if err != nil {
 		return b, err
 	}
-	if err := b.mustBe("sent", Draft); err != nil {
+	if err := b.requireStatus("sent", Draft); err != nil {
 		return b, err
 	}
 	at, err := s.checkSend(ctx, by, &b, when)
@@ -55,7 +55,7 @@ func (s *Service) Send(ctx context.Context, by teams.Actor, broadcastID, when st
 	}
 	sent := b
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {
-		if sent, err = s.take(ctx, tx, b, "sent", Draft); err != nil {
+		if sent, err = s.lockUnchanged(ctx, tx, b, "sent", Draft); err != nil {
 			return err
 		}
 		s.schedule(ctx, tx, &sent, by, at)
@@ -93,7 +93,7 @@ func (s *Service) schedule(ctx context.Context, tx *db.Tx, b *Broadcast, by team
 		b.Status = Scheduled
 	}
 	s.p.Queue.Insert(ctx, tx, sendJob(b, at))
-	s.changed(tx, b)
+	s.invalidate(tx, b)
 }
 
 // checkSend applies the rules for sending, and returns the time at which a broadcast is to be sent; zero is now.
@@ -124,7 +124,7 @@ func (s *Service) checkSend(ctx context.Context, by teams.Actor, b *Broadcast, w
 // checkNotEmpty refuses an audience without contacts. A filter may have to wait for others and then take long to find
 // one, which the request does not wait for: a broadcast that nobody gets does no harm.
 func (s *Service) checkNotEmpty(ctx context.Context, b *Broadcast) error {
-	limited, cancel := context.WithTimeout(ctx, s.look)
+	limited, cancel := context.WithTimeout(ctx, s.audienceTimeout)
 	defer cancel()
 	some, _, err := s.p.Contacts.Walk(limited, b.TeamID, contacts.Audience{SegmentID: b.SegmentID}, "", 1)
 	switch {
@@ -143,7 +143,7 @@ func (s *Service) Pause(ctx context.Context, teamID, broadcastID string) error {
 		if err != nil || b.Status == Paused {
 			return err
 		}
-		if err := b.mustBe("paused", Queued); err != nil {
+		if err := b.requireStatus("paused", Queued); err != nil {
 			return err
 		}
 		s.pause(ctx, tx, &b, "")
@@ -155,7 +155,7 @@ func (s *Service) Pause(ctx context.Context, teamID, broadcastID string) error {
 func (s *Service) pause(ctx context.Context, tx *db.Tx, b *Broadcast, why Reason) {
 	b.Status, b.Reason = Paused, why
 	save(ctx, tx, b)
-	s.changed(tx, b)
+	s.invalidate(tx, b)
 }
 
 // Resume goes on with a broadcast that was paused, by hand or by itself. If that was for bounces or complaints, it is
@@ -169,7 +169,7 @@ func (s *Service) Resume(ctx context.Context, by teams.Actor, broadcastID string
 		if err != nil {
 			return err
 		}
-		if err := b.mustBe("resumed", Paused); err != nil {
+		if err := b.requireStatus("resumed", Paused); err != nil {
 			return err
 		}
 		if b.Reason == TooManyBounces || b.Reason == TooManyComplaints {
@@ -191,7 +191,7 @@ func (s *Service) Resume(ctx context.Context, by teams.Actor, broadcastID string
 // release enters the job that lets the emails of a broadcast go on that are held.
 func (s *Service) release(ctx context.Context, tx *db.Tx, b *Broadcast) {
 	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: releaseKind, Lane: b.TeamID, TeamID: b.TeamID, Payload: b.ID})
-	s.changed(tx, b)
+	s.invalidate(tx, b)
 }
 
 // releaseHeld is the handler of the jobs of releaseKind. If the broadcast is paused again meanwhile, delivery holds its
@@ -211,7 +211,7 @@ func (s *Service) Cancel(ctx context.Context, teamID, broadcastID string) (b Bro
 		if b, err = lock(ctx, tx, teamID, broadcastID); err != nil {
 			return err
 		}
-		if err := b.mustBe("canceled", Scheduled, Queued, Paused); err != nil {
+		if err := b.requireStatus("canceled", Scheduled, Queued, Paused); err != nil {
 			return err
 		}
 		if b.StartedAt.IsZero() {
@@ -221,7 +221,7 @@ func (s *Service) Cancel(ctx context.Context, teamID, broadcastID string) (b Bro
 			if _, err := s.p.Queue.Remove(ctx, tx, Kind, b.ID); err != nil {
 				return fmt.Errorf("remove the job of broadcast %s: %w", b.ID, err)
 			}
-			s.changed(tx, &b)
+			s.invalidate(tx, &b)
 			return nil
 		}
 		b.Status, b.Reason, b.SentAt = Canceled, "", tx.Now()
@@ -250,13 +250,13 @@ func (s *Service) end(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 const hintTopic = "broadcasts"
 
 // changed has every node forget what it knows of a broadcast, after the commit.
-func (s *Service) changed(tx *db.Tx, b *Broadcast) {
+func (s *Service) invalidate(tx *db.Tx, b *Broadcast) {
 	id := b.ID
 	tx.AfterCommit(func() { s.p.DB.Hint(hintTopic, id) })
 }
 
 // tell tells a team that its broadcast was paused by itself or has failed, in the transaction that does it.
-func (s *Service) tell(ctx context.Context, tx *db.Tx, b *Broadcast) error {
+func (s *Service) notifyTeam(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	what := "was paused"
 	if b.Status == Failed {
 		what = "has failed"

@@ -46,10 +46,10 @@ type Parts struct {
 // Service implements the operations on broadcasts and sends them. It must be registered as a listener of the recorder
 // after package emails.
 type Service struct {
-	c       Config
-	p       Parts
-	look    time.Duration // for which Send looks for a contact of the audience, at most
-	decided decisions
+	c               Config
+	p               Parts
+	audienceTimeout time.Duration // for which Send looks for a contact of the audience, at most
+	decisions       decisions
 }
 
 // New returns the service.
@@ -60,9 +60,9 @@ func New(c Config, p Parts) *Service {
 	if p.Notify == nil {
 		p.Notify = func(context.Context, *db.Tx, string, string, string) error { return nil }
 	}
-	s := &Service{c: c, p: p, look: 5 * time.Second}
-	s.decided.known = map[string]known{}
-	p.DB.OnHint(hintTopic, s.decided.forget)
+	s := &Service{c: c, p: p, audienceTimeout: 5 * time.Second}
+	s.decisions.cache = map[string]cachedDecision{}
+	p.DB.OnHint(hintTopic, s.decisions.forget)
 	return s
 }
 
@@ -286,7 +286,7 @@ func (s *Service) Update(ctx context.Context, teamID, broadcastID string, c Chan
 	if err != nil {
 		return b, err
 	}
-	if err := b.mustBe("changed", Draft); err != nil {
+	if err := b.requireStatus("changed", Draft); err != nil {
 		return b, err
 	}
 	text := c.apply(&b)
@@ -308,7 +308,7 @@ func (s *Service) Update(ctx context.Context, teamID, broadcastID string, c Chan
 	}
 	changed := b
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {
-		if changed, err = s.take(ctx, tx, b, "changed", Draft); err != nil {
+		if changed, err = s.lockUnchanged(ctx, tx, b, "changed", Draft); err != nil {
 			return err
 		}
 		if text {
@@ -329,8 +329,8 @@ func (s *Service) Update(ctx context.Context, teamID, broadcastID string, c Chan
 	return changed, err
 }
 
-// mustBe returns an Invalid fault if a broadcast has none of the statuses in which something can be done with it.
-func (b *Broadcast) mustBe(what string, any ...Status) error {
+// requireStatus returns an Invalid fault if a broadcast has none of the statuses in which something can be done with it.
+func (b *Broadcast) requireStatus(what string, any ...Status) error {
 	var names []string
 	for _, status := range any {
 		if b.Status == status {
@@ -345,12 +345,12 @@ func (b *Broadcast) mustBe(what string, any ...Status) error {
 // take locks a broadcast that was read before, and returns it as it is to be changed and saved. It refuses one that was
 // changed since, or has another status than is needed. Two that send the same draft at the same time both read it; the
 // second finds it sent here. What was read stays as it is, because the transaction may run again.
-func (s *Service) take(ctx context.Context, tx *db.Tx, read Broadcast, what string, any ...Status) (Broadcast, error) {
+func (s *Service) lockUnchanged(ctx context.Context, tx *db.Tx, read Broadcast, what string, any ...Status) (Broadcast, error) {
 	now, err := lock(ctx, tx, read.TeamID, read.ID)
 	if err != nil {
 		return read, err
 	}
-	if err := now.mustBe(what, any...); err != nil {
+	if err := now.requireStatus(what, any...); err != nil {
 		return read, err
 	}
 	if now.revision != read.revision {
@@ -367,7 +367,7 @@ func (s *Service) Delete(ctx context.Context, teamID, broadcastID string) error 
 		if err != nil {
 			return err
 		}
-		if err := b.mustBe("deleted", Draft, Scheduled); err != nil {
+		if err := b.requireStatus("deleted", Draft, Scheduled); err != nil {
 			return err
 		}
 		if _, err := s.p.Queue.Remove(ctx, tx, Kind, b.ID); err != nil {

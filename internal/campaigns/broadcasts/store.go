@@ -148,7 +148,7 @@ func insertVariants(ctx context.Context, tx *db.Tx, b *Broadcast) {
 		}
 		tx.Queue(ctx, `INSERT INTO broadcast_variants (broadcast_id, number, team_id, content_id, given, sender, subject,
 			preview_text, html, body_text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, b.ID, i, b.TeamID, v.contentID,
-			v.given(), text(v.From), text(v.Subject), text(v.PreviewText), text(v.HTML), text(v.Plain))
+			v.givenBits(), text(v.From), text(v.Subject), text(v.PreviewText), text(v.HTML), text(v.Plain))
 	}
 }
 

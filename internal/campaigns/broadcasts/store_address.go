@@ -11,24 +11,24 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// partRows is how many recipients one call of PartTo looks at.
-const partRows = 5000
+// addressPageRows is how many recipients one call of PartTo looks at.
+const addressPageRows = 5000
 
-// Addressed is a recipient of one of a team's broadcasts.
-type Addressed struct {
+// BroadcastRecipient is a recipient of one of a team's broadcasts.
+type BroadcastRecipient struct {
 	BroadcastID string
 	Recipient
 }
 
-// PartTo reads a part of what became of an address in a team's broadcasts: of the next 5,000 recipients after a cursor
+// RecipientsWithAddress reads a part of what became of an address in a team's broadcasts: of the next 5,000 recipients after a cursor
 // those that had the address. The newest broadcast comes first. next is the cursor of the part that follows, "" after
 // the last.
-func (s *Service) PartTo(ctx context.Context, teamID string, a erasure.Address, after string) (some []Addressed,
+func (s *Service) RecipientsWithAddress(ctx context.Context, teamID string, a erasure.Address, after string) (some []BroadcastRecipient,
 	next string, err error) {
-	return partTo(ctx, s.p.DB.Reader, teamID, a, after)
+	return recipientsWithAddress(ctx, s.p.DB.Reader, teamID, a, after)
 }
 
-func partTo(ctx context.Context, r db.Reader, teamID string, a erasure.Address, after string) (some []Addressed,
+func recipientsWithAddress(ctx context.Context, r db.Reader, teamID string, a erasure.Address, after string) (some []BroadcastRecipient,
 	next string, err error) {
 	broadcastID, contactID, within := strings.Cut(after, " ")
 	if !within {
@@ -36,7 +36,7 @@ func partTo(ctx context.Context, r db.Reader, teamID string, a erasure.Address, 
 			return nil, "", err
 		}
 	}
-	some, contactID, err = addressedPart(ctx, r, teamID, broadcastID, a.Key(), contactID)
+	some, contactID, err = addressPage(ctx, r, teamID, broadcastID, a.Key(), contactID)
 	if err != nil {
 		return nil, "", fmt.Errorf("look for an address in broadcast %s: %w", broadcastID, err)
 	}
@@ -60,15 +60,15 @@ func startedBefore(ctx context.Context, r db.Reader, teamID, broadcastID string)
 	return id, nil
 }
 
-// addressedPart reads the recipients with an address among some of a broadcast's; see [page.Part].
-func addressedPart(ctx context.Context, r db.Reader, teamID, broadcastID, address, after string) ([]Addressed, string,
+// addressPage reads the recipients with an address among some of a broadcast's; see [page.Part].
+func addressPage(ctx context.Context, r db.Reader, teamID, broadcastID, address, after string) ([]BroadcastRecipient, string,
 	error) {
 	all := page.Select{Text: `SELECT r.contact_id AS id FROM broadcast_recipients r WHERE ` + ofTeam, ID: "r.contact_id",
 		Args: []any{broadcastID, teamID}}
 	some := page.Select{Text: `SELECT ` + recipientColumns + ` FROM broadcast_recipients r WHERE ` + ofTeam +
 		` AND r.address = $3`, ID: "r.contact_id", Args: []any{broadcastID, teamID, address}}
-	return page.Part(ctx, r, all, some, after, partRows, func(r db.Row) (Addressed, error) {
+	return page.Part(ctx, r, all, some, after, addressPageRows, func(r db.Row) (BroadcastRecipient, error) {
 		one, err := scanRecipient(r)
-		return Addressed{broadcastID, one}, err
-	}, func(one Addressed) string { return one.ContactID })
+		return BroadcastRecipient{broadcastID, one}, err
+	}, func(one BroadcastRecipient) string { return one.ContactID })
 }

@@ -7,20 +7,20 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// countParts is into how many parts the counts of a variant are divided on PostgreSQL. The trigger that counts has the
+// countShards is into how many parts the counts of a variant are divided on PostgreSQL. The trigger that counts has the
 // same number.
-const countParts = 16
+const countShards = 16
 
 // insertCounts enters the counts of the variants of a broadcast that starts. From then on a trigger keeps them.
 func insertCounts(ctx context.Context, tx *db.Tx, b *Broadcast) {
-	parts := int64(countParts)
+	shards := int64(countShards)
 	if tx.OneWriter() {
-		parts = 1
+		shards = 1
 	}
 	var variants, numbers []int64
 	for v := range int64(max(1, len(b.Variants))) {
-		for part := range parts {
-			variants, numbers = append(variants, v), append(numbers, part)
+		for shard := range shards {
+			variants, numbers = append(variants, v), append(numbers, shard)
 		}
 	}
 	zero := int64(0)
@@ -30,13 +30,13 @@ func insertCounts(ctx context.Context, tx *db.Tx, b *Broadcast) {
 }
 
 // entered is how many contacts of a variant got an email, or were left out for a reason.
-type entered struct {
+type tallyKey struct {
 	variant int
 	reason  string // "" for those that got an email
 }
 
 // addEntered adds what a page entered, of a broadcast that is locked.
-func addEntered(ctx context.Context, tx *db.Tx, b *Broadcast, all map[entered]int64) {
+func addEntered(ctx context.Context, tx *db.Tx, b *Broadcast, all map[tallyKey]int64) {
 	for e, n := range all {
 		tx.Queue(ctx, `INSERT INTO broadcast_entered (broadcast_id, variant, reason, team_id, contacts)
 			VALUES ($1, $2, $3, $4, $5) ON CONFLICT (broadcast_id, variant, reason)
@@ -76,7 +76,7 @@ func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string) (all 
 	rows, err = r.Query(ctx, `SELECT variant, reason, contacts FROM broadcast_entered WHERE broadcast_id = $1
 		AND team_id = $2`, broadcastID, teamID)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var e entered
+		var e tallyKey
 		var n int64
 		if err = r.Scan(&e.variant, &e.reason, &n); err != nil {
 			return none, err

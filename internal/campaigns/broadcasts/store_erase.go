@@ -39,8 +39,8 @@ func someBroadcasts(ctx context.Context, r db.Reader, teamID string) ([]string, 
 	return all, nil
 }
 
-// eraseSome are the statements that delete some of what belongs to a broadcast.
-var eraseSome = []string{
+// eraseStatements are the statements that delete some of what belongs to a broadcast.
+var eraseStatements = []string{
 	`DELETE FROM broadcast_clicks WHERE broadcast_id = $1 AND contact_id <= (SELECT MAX(contact_id) FROM
 		(SELECT contact_id FROM broadcast_clicks WHERE broadcast_id = $1 ORDER BY contact_id LIMIT $2) x)`,
 	`DELETE FROM broadcast_recipients WHERE broadcast_id = $1 AND contact_id <= (SELECT MAX(contact_id) FROM
@@ -50,7 +50,7 @@ var eraseSome = []string{
 }
 
 func (s *Service) eraseBroadcast(ctx context.Context, teamID, broadcastID string) error {
-	for _, text := range eraseSome {
+	for _, text := range eraseStatements {
 		err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return tx.Exec(ctx, text, broadcastID, eraseRows) })
 		if err != nil {
 			return err
@@ -65,14 +65,14 @@ func (s *Service) eraseBroadcast(ctx context.Context, teamID, broadcastID string
 }
 
 // again begins the place to go on where a broadcast may have more rows.
-const again = "again "
+const continuePrefix = "again "
 
 // RemoveRecipients deletes some recipients of broadcasts that ended before a time, with the links that they followed:
 // of the next that has any after the id after, "" at first. It returns where to go on, "" at the end. How many got an
 // email and were left out stays in the broadcast.
 func (s *Service) RemoveRecipients(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
-	broadcastID, more := strings.CutPrefix(after, again)
+	broadcastID, more := strings.CutPrefix(after, continuePrefix)
 	if !more {
 		var has bool
 		broadcastID, has, err = endedBefore(ctx, s.p.DB.Reader, teamID, after, before)
@@ -82,13 +82,13 @@ func (s *Service) RemoveRecipients(ctx context.Context, teamID string, before ti
 	}
 	next = broadcastID
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
-		for _, text := range eraseSome {
+		for _, text := range eraseStatements {
 			n, err := tx.Exec(ctx, text, broadcastID, eraseRows)
 			if err != nil {
 				return fmt.Errorf("delete old recipients of broadcast %s: %w", broadcastID, err)
 			}
 			if n >= eraseRows {
-				next = again + broadcastID
+				next = continuePrefix + broadcastID
 			}
 		}
 		return nil
@@ -123,8 +123,8 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 	err error) {
 	for _, teamID := range scope.Teams {
 		for after, more := "", true; more; more = after != "" {
-			var some []Addressed
-			if some, after, err = partTo(ctx, d.Reader, teamID, a, after); err != nil {
+			var some []BroadcastRecipient
+			if some, after, err = recipientsWithAddress(ctx, d.Reader, teamID, a, after); err != nil {
 				return found, fmt.Errorf("erase an address from broadcasts of team %s: %w", teamID, err)
 			}
 			for i := range some {
@@ -142,7 +142,7 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 	return found, nil
 }
 
-func replaceAddress(ctx context.Context, tx *db.Tx, teamID string, one *Addressed) {
+func replaceAddress(ctx context.Context, tx *db.Tx, teamID string, one *BroadcastRecipient) {
 	tx.Queue(ctx, `DELETE FROM broadcast_clicks WHERE broadcast_id = $1 AND contact_id = $2 AND team_id = $3`,
 		one.BroadcastID, one.ContactID, teamID)
 	tx.Queue(ctx, `UPDATE broadcast_recipients SET address = $3 WHERE broadcast_id = $1 AND contact_id = $2`,

@@ -42,11 +42,11 @@ func insertRecipient(ctx context.Context, tx *db.Tx, r *recipient) {
 const ofTeam = `r.broadcast_id = (SELECT b.id FROM broadcasts b WHERE b.id = $1 AND b.team_id = $2)`
 
 // of finds the recipient of an email.
-const of = ` WHERE broadcast_id = $1
+const ofEmail = ` WHERE broadcast_id = $1
 	AND contact_id = (SELECT e.contact_id FROM emails e WHERE e.id = $3 AND e.team_id = $2)`
 
 // advance moves the recipient of an email to a state that follows the one that it has.
-func advance(ctx context.Context, tx *db.Tx, h *happened) {
+func advance(ctx context.Context, tx *db.Tx, h *emailUpdate) {
 	from := `state IN ('waiting', 'sent', 'delivered')`
 	switch h.state {
 	case sent:
@@ -54,19 +54,19 @@ func advance(ctx context.Context, tx *db.Tx, h *happened) {
 	case delivered, canceled:
 		from = `state IN ('waiting', 'sent')`
 	}
-	tx.Queue(ctx, `UPDATE broadcast_recipients SET state = $4, reason = $5, bounce = $6`+of+` AND `+from, h.broadcastID,
+	tx.Queue(ctx, `UPDATE broadcast_recipients SET state = $4, reason = $5, bounce = $6`+ofEmail+` AND `+from, h.broadcastID,
 		h.teamID, h.emailID, string(h.state), h.reason, h.bounce)
 }
 
 // count adds opens and clicks to the recipient of an email, and what else it did.
-func count(ctx context.Context, tx *db.Tx, h *happened) {
+func count(ctx context.Context, tx *db.Tx, h *emailUpdate) {
 	tx.Queue(ctx, `UPDATE broadcast_recipients SET opens = opens + $4, clicks = clicks + $5, opened = opened OR $6,
-		clicked = clicked OR $7, complained = complained OR $8, unsubscribed = unsubscribed OR $9`+of, h.broadcastID,
+		clicked = clicked OR $7, complained = complained OR $8, unsubscribed = unsubscribed OR $9`+ofEmail, h.broadcastID,
 		h.teamID, h.emailID, h.opens, h.clicks, h.opened, h.clicked, h.complained, h.unsubscribed)
 }
 
 // countLink adds clicks on a link.
-func countLink(ctx context.Context, tx *db.Tx, h *happened, link, url string, clicks int) {
+func countLink(ctx context.Context, tx *db.Tx, h *emailUpdate, link, url string, clicks int) {
 	tx.Queue(ctx, `INSERT INTO broadcast_links (broadcast_id, link, team_id, url, clicks, recipients)
 		SELECT $1, $4, $2, $5, $6, CASE WHEN EXISTS (SELECT 1 FROM broadcast_clicks k WHERE k.broadcast_id = $1
 		AND k.contact_id = e.contact_id AND k.link = $4) THEN 0 ELSE 1 END
@@ -82,7 +82,7 @@ func countLink(ctx context.Context, tx *db.Tx, h *happened, link, url string, cl
 // kinds are the conditions by which the recipients of a type are found. Those that most recipients may meet go by the key,
 // in steps; the others by an index that has them in the order of the list, so that a page of a rare type is read as fast
 // as one of a frequent type.
-var kinds = map[RecipientType]kind{
+var recipientFilters = map[RecipientType]recipientFilter{
 	"sent": {condition: `r.state IN ('sent', 'delivered', 'bounced')`,
 		count: func(t *Tally) int64 { return t.Sent }},
 	"delivered": {condition: `r.state = 'delivered'`, count: func(t *Tally) int64 { return t.Delivered }},
@@ -100,15 +100,15 @@ var kinds = map[RecipientType]kind{
 }
 
 // kind is a condition on recipients, and either an index of broadcast_recipients that serves it, or how many meet it.
-type kind struct {
+type recipientFilter struct {
 	index, condition string
 
 	count func(*Tally) int64
 }
 
 // inState is for the states that broadcast_recipients_state has.
-func inState(s state) kind {
-	return kind{index: "state",
+func inState(s state) recipientFilter {
+	return recipientFilter{index: "state",
 		condition: `r.state = '` + string(s) + `' AND r.state <> 'waiting' AND r.state <> 'delivered'`}
 }
 
@@ -116,10 +116,10 @@ func inState(s state) kind {
 // may be more; see [page.Search].
 func listRecipients(ctx context.Context, r db.Reader, teamID, broadcastID string, q RecipientQuery, p page.Page) (
 	all []Recipient, more bool, next string, err error) {
-	k := kinds[q.Type]
+	k := recipientFilters[q.Type]
 	args := []any{broadcastID, teamID}
 	if q.BounceType != "" {
-		k = kind{index: "bounce", condition: `r.state = 'bounced' AND r.bounce = $3 AND r.bounce <> ''`}
+		k = recipientFilter{index: "bounce", condition: `r.state = 'bounced' AND r.bounce = $3 AND r.bounce <> ''`}
 		args = append(args, q.BounceType)
 	}
 	some := page.Select{Text: `SELECT ` + recipientColumns + ` FROM broadcast_recipients r`, ID: "r.contact_id", Args: args}

@@ -102,6 +102,6 @@ func (s *Service) trialValues(ctx context.Context, teamID, contact string, c *co
 	if m.Properties, err = s.p.Contacts.Values(ctx, s.p.DB.Reader, teamID, of.ID); err != nil {
 		return nil, err
 	}
-	placeholders, _ := names([]*content.Compiled{c})
+	placeholders, _ := placeholdersOf([]*content.Compiled{c})
 	return valuesOf(&m, placeholders), nil
 }

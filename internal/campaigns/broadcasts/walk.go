@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	turn = 20 * time.Second // of one broadcast, before other jobs may have its worker
+	maxTurn = 20 * time.Second // of one broadcast, before other jobs may have its worker
 
 	// A transaction that enters a page blocks all other writes on SQLite, so the number of emails in it is adjusted to
 	// how long it takes itself, without waiting for its turn and for the disk. On PostgreSQL it blocks nobody, and a page
 	// has as many emails as one call may enter.
 	pageTime  = 50 * time.Millisecond
-	pageFirst = 100
-	pageLeast = 50
+	firstPage = 100
+	minPage   = 50
 
 	// readMax is how many contacts one page reads at most, where few of them get an email.
 	readMax = 2000
 
-	loadedFor = 5 * time.Second // how long it is taken for granted that the broadcast may be sent
-	lateMost  = time.Minute     // a page that is later than that is not made up for by a faster pace
-	settleMax = 30 * time.Second
+	mailingsTTL = 5 * time.Second // how long it is taken for granted that the broadcast may be sent
+	maxLate     = time.Minute     // a page that is later than that is not made up for by a faster pace
+	settleMax   = 30 * time.Second
 )
 
 // Kinds returns the kinds of jobs of this package.
@@ -45,27 +45,27 @@ func (s *Service) Kinds() []jobs.Kind {
 
 // run is what a worker knows of the broadcast that it sends.
 type run struct {
-	s   *Service
-	job jobs.Job
-	max int // emails in the next page
-	fit int // that the team's quota has room for, when a page had too many; 0 is not known
+	s         *Service
+	job       jobs.Job
+	max       int // emails in the next page
+	quotaLeft int // that the team's quota has room for, when a page had too many; 0 is not known
 
 	variants     []Variant // only their contents
 	loaded       time.Time
 	mailings     []*emails.Mailing // by variant
 	placeholders []string
 	properties   []string
-	ahead        ahead
+	prefetch     prefetcher
 }
 
 // send is the handler of the jobs of Kind: it takes step after step until the job has ended or waits.
 func (s *Service) send(ctx context.Context, j jobs.Job) error {
 	r := &run{s: s, job: j, max: emails.MaxEnqueue}
 	if s.p.DB.Alone() {
-		r.max = pageFirst
+		r.max = firstPage
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer r.ahead.forget()
+	defer r.prefetch.forget()
 	defer cancel()
 	for began := time.Now(); ; {
 		if err := j.Sure(ctx); err != nil {
@@ -75,7 +75,7 @@ func (s *Service) send(ctx context.Context, j jobs.Job) error {
 		if err != nil || !more {
 			return err
 		}
-		if time.Since(began) > turn {
+		if time.Since(began) > maxTurn {
 			return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 				s.p.Queue.Wait(ctx, tx, j, tx.Now(), "")
 				return nil
@@ -95,25 +95,25 @@ func (r *run) step(ctx context.Context) (more bool, err error) {
 	}
 	switch {
 	case b.Status != Queued && b.Status != Scheduled, b.Status == Scheduled && b.ScheduledAt.After(r.s.p.DB.Now()):
-		return r.alter(ctx, &b, nil) // which ends the job or has it wait
+		return r.updateLocked(ctx, &b, nil) // which ends the job or has it wait
 	case b.StartedAt.IsZero():
 		return r.start(ctx, b.ID)
 	}
-	if err := r.know(ctx, &b); err != nil {
+	if err := r.loadVariants(ctx, &b); err != nil {
 		return false, err
 	}
 	switch b.phase {
 	case walkAll, walkTest, walkRest:
-		if why, err := r.load(ctx, &b); err != nil || why != "" {
+		if why, err := r.prepareMailings(ctx, &b); err != nil || why != "" {
 			return r.stop(ctx, &b, why, err)
 		}
 		more, err := r.page(ctx, &b)
 		if quotas.Exceeded(err) {
-			if fits, err := r.fits(ctx, b.TeamID); err != nil || fits {
+			if fits, err := r.fitQuota(ctx, b.TeamID); err != nil || fits {
 				return fits, err
 			}
 		}
-		if why := whyStopped(err); why != "" {
+		if why := stopReason(err); why != "" {
 			return r.stop(ctx, &b, why, nil)
 		}
 		return more, err
@@ -125,10 +125,10 @@ func (r *run) step(ctx context.Context) (more bool, err error) {
 	return false, fmt.Errorf("broadcast %s is in the phase %q, which this release does not know", b.ID, b.phase)
 }
 
-// alter locks the broadcast and calls change if it is still being sent and no page of it has to wait; then it writes
+// updateLocked locks the broadcast and calls change if it is still being sent and no page of it has to wait; then it writes
 // the broadcast. change reports whether the job goes on; otherwise it has ended the job or had it wait. alter ends the
 // job of a broadcast that is not being sent.
-func (r *run) alter(ctx context.Context, read *Broadcast,
+func (r *run) updateLocked(ctx context.Context, read *Broadcast,
 	change func(tx *db.Tx, b *Broadcast) (bool, error)) (more bool, err error) {
 	s := r.s
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
@@ -170,7 +170,7 @@ func (r *run) start(ctx context.Context, broadcastID string) (more bool, err err
 	if err != nil {
 		return false, err
 	}
-	return r.alter(ctx, &read, func(tx *db.Tx, b *Broadcast) (bool, error) {
+	return r.updateLocked(ctx, &read, func(tx *db.Tx, b *Broadcast) (bool, error) {
 		if b.revision != read.revision || !b.StartedAt.IsZero() {
 			return true, nil // another worker was faster, or the draft was changed and sent again
 		}
@@ -190,13 +190,13 @@ func (r *run) start(ctx context.Context, broadcastID string) (more bool, err err
 		if len(b.Variants) > 1 {
 			b.phase = walkTest
 		}
-		s.changed(tx, b)
+		s.invalidate(tx, b)
 		return true, nil
 	})
 }
 
 // know sets the variants of a broadcast that was started, without their texts.
-func (r *run) know(ctx context.Context, b *Broadcast) (err error) {
+func (r *run) loadVariants(ctx context.Context, b *Broadcast) (err error) {
 	if r.variants == nil {
 		if r.variants, err = variantContents(ctx, r.s.p.DB.Reader, b.TeamID, b.ID); err != nil {
 			return err
@@ -209,8 +209,8 @@ func (r *run) know(ctx context.Context, b *Broadcast) (err error) {
 }
 
 // load checks that the broadcast may still be sent, and prepares its emails. It returns why not, if so.
-func (r *run) load(ctx context.Context, b *Broadcast) (Reason, error) {
-	if !r.loaded.IsZero() && time.Since(r.loaded) < loadedFor {
+func (r *run) prepareMailings(ctx context.Context, b *Broadcast) (Reason, error) {
+	if !r.loaded.IsZero() && time.Since(r.loaded) < mailingsTTL {
 		return "", nil
 	}
 	s := r.s
@@ -234,7 +234,7 @@ func (r *run) load(ctx context.Context, b *Broadcast) (Reason, error) {
 	for _, v := range r.variants {
 		m, err := s.p.Emails.Mailing(ctx, by, v.contentID, true)
 		if err != nil {
-			return whyRefused(err), err
+			return refusalReason(err), err
 		}
 		m.BroadcastID, m.TopicID, m.SkipUnmailable = b.ID, b.TopicID, true
 		r.mailings = append(r.mailings, m)
@@ -244,13 +244,13 @@ func (r *run) load(ctx context.Context, b *Broadcast) (Reason, error) {
 		}
 		compiled = append(compiled, c)
 	}
-	r.placeholders, r.properties = names(compiled)
+	r.placeholders, r.properties = placeholdersOf(compiled)
 	r.loaded = time.Now()
 	return "", nil
 }
 
-// whyRefused is why emails cannot be sent any more, "" if trying again may help.
-func whyRefused(err error) Reason {
+// refusalReason is why emails cannot be sent any more, "" if trying again may help.
+func refusalReason(err error) Reason {
 	switch {
 	case fault.Ours(err):
 		return ""
@@ -262,8 +262,8 @@ func whyRefused(err error) Reason {
 	return BadContent
 }
 
-// whyStopped is why a page cannot be entered, "" if for no reason of the broadcast's own.
-func whyStopped(err error) Reason {
+// stopReason is why a page cannot be entered, "" if for no reason of the broadcast's own.
+func stopReason(err error) Reason {
 	switch {
 	case err == nil, fault.Ours(err):
 		return ""
@@ -288,7 +288,7 @@ func (r *run) stop(ctx context.Context, read *Broadcast, why Reason, err error) 
 	if err != nil {
 		r.s.p.Log.Warn("a broadcast stops", "broadcast", read.ID, "team", read.TeamID, "reason", why, "error", err)
 	}
-	return r.alter(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
+	return r.updateLocked(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
 		b.Status, b.Reason = Paused, why
 		if why == SegmentDeleted || why == TopicDeleted {
 			b.Status, b.SentAt = Failed, tx.Now()
@@ -296,9 +296,9 @@ func (r *run) stop(ctx context.Context, read *Broadcast, why Reason, err error) 
 				return false, err
 			}
 		}
-		r.s.changed(tx, b)
+		r.s.invalidate(tx, b)
 		r.s.p.Queue.Finish(ctx, tx, r.job)
-		return false, r.s.tell(ctx, tx, b)
+		return false, r.s.notifyTeam(ctx, tx, b)
 	})
 }
 
@@ -307,83 +307,83 @@ func (r *run) stop(ctx context.Context, read *Broadcast, why Reason, err error) 
 // exist, their addresses and who may not be mailed is looked up within it.
 func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) {
 	if read.nextAt.After(r.s.p.DB.Now()) {
-		return r.alter(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
+		return r.updateLocked(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
 			r.s.p.Queue.Wait(ctx, tx, r.job, b.nextAt, "")
 			return false, nil
 		})
 	}
 	most := r.max
 	if read.Options.Pace > 0 {
-		most = min(most, paced(read.Options.Pace))
+		most = min(most, pacedPageSize(read.Options.Pace))
 	}
-	if r.fit > 0 {
-		most, r.fit = min(most, r.fit), 0
+	if r.quotaLeft > 0 {
+		most, r.quotaLeft = min(most, r.quotaLeft), 0
 	}
 	limit := min(readMax, most)
 	if read.phase != walkAll {
 		limit = readMax
 	}
 	of := contacts.Audience{SegmentID: read.SegmentID, Before: read.StartedAt, Properties: r.properties}
-	r.ahead.read = func(ctx context.Context, after string, limit int) ([]contacts.Member, bool, error) {
+	r.prefetch.read = func(ctx context.Context, after string, limit int) ([]contacts.Member, bool, error) {
 		return r.s.p.Contacts.Walk(ctx, read.TeamID, of, after, limit)
 	}
-	members, last, err := r.ahead.take(ctx, read.position, limit)
+	members, last, err := r.prefetch.contactsAfter(ctx, read.position, limit)
 	if err != nil {
 		return false, err
 	}
 	var took time.Duration
 	mailed := 0
-	more, err = r.alter(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
+	more, err = r.updateLocked(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
 		mailed = 0 // in the run of this function that counts
 		if b.position != read.position || b.phase != read.phase {
 			return true, nil // another worker was faster
 		}
 		began := time.Now()
 		defer func() { took = max(1, time.Since(began)) }()
-		p := parts{b: b, to: make([][]emails.MailingRecipient, len(r.mailings)), of: make([][]*contacts.Member, len(r.mailings))}
-		used := p.divide(members, most, r.placeholders)
-		if err := r.enter(ctx, tx, b, &p); err != nil {
+		p := batch{b: b, to: make([][]emails.MailingRecipient, len(r.mailings)), of: make([][]*contacts.Member, len(r.mailings))}
+		used := p.fill(members, most, r.placeholders)
+		if err := r.enqueuePage(ctx, tx, b, &p); err != nil {
 			return false, err
 		}
 		mailed = p.n
 		if used > 0 {
 			b.position = members[used-1].ID
 		}
-		if b.Options.Pace > 0 && p.entered > 0 {
+		if b.Options.Pace > 0 && p.enqueued > 0 {
 			from := tx.Now()
-			if late := from.Sub(b.nextAt); late < lateMost {
+			if late := from.Sub(b.nextAt); late < maxLate {
 				from = b.nextAt
 			}
-			b.nextAt = from.Add(time.Duration(p.entered) * time.Hour / time.Duration(b.Options.Pace))
+			b.nextAt = from.Add(time.Duration(p.enqueued) * time.Hour / time.Duration(b.Options.Pace))
 		}
 		if used == len(members) && last {
-			b.walked(tx.Now())
+			b.finishWalk(tx.Now())
 		}
 		return true, nil
 	})
 	if err == nil && mailed >= r.max/2 && r.s.p.DB.Alone() {
-		r.max = min(emails.MaxEnqueue, 2*r.max, max(pageLeast, int(int64(r.max)*int64(pageTime)/int64(took))))
+		r.max = min(emails.MaxEnqueue, 2*r.max, max(minPage, int(int64(r.max)*int64(pageTime)/int64(took))))
 	}
 	return more, err
 }
 
 // fits has the next page enter no more emails than the team's quota has room for. It reports false if that is none.
-func (r *run) fits(ctx context.Context, teamID string) (bool, error) {
+func (r *run) fitQuota(ctx context.Context, teamID string) (bool, error) {
 	left, limited, err := r.s.p.Emails.RemainingQuota(ctx, teamID)
 	if err != nil || limited && left == 0 {
 		return false, err
 	}
 	if limited {
-		r.fit = int(min(left, emails.MaxEnqueue))
+		r.quotaLeft = int(min(left, emails.MaxEnqueue))
 	}
 	return true, nil
 }
 
-// paced is how many emails a page has at a pace: those of some seconds, so that they go out evenly.
-func paced(pace int) int { return max(1, pace/900) }
+// pacedPageSize is how many emails a page has at a pace: those of some seconds, so that they go out evenly.
+func pacedPageSize(pace int) int { return max(1, pace/900) }
 
 // walked moves a broadcast on when all of the audience was walked.
-func (b *Broadcast) walked(now time.Time) {
+func (b *Broadcast) finishWalk(now time.Time) {
 	switch {
 	case b.phase == walkTest && b.waitsForWinner() && b.Winner < 0:
 		b.phase, b.nextAt = choose, now.Add(time.Duration(b.Options.Wait)*time.Minute)
@@ -395,23 +395,23 @@ func (b *Broadcast) walked(now time.Time) {
 }
 
 // parts are the contacts of a page, by what becomes of them.
-type parts struct {
-	b       *Broadcast
-	n       int // that get an email, unless they are left out then
-	entered int // that got one
-	to      [][]emails.MailingRecipient
-	of      [][]*contacts.Member // whom to is for
-	held    []*contacts.Member   // held out
+type batch struct {
+	b        *Broadcast
+	n        int // that get an email, unless they are left out then
+	enqueued int // that got one
+	to       [][]emails.MailingRecipient
+	of       [][]*contacts.Member // whom to is for
+	held     []*contacts.Member   // held out
 }
 
 // divide takes contacts in order until the number of emails is most, and returns how many it took.
-func (p *parts) divide(members []contacts.Member, most int, placeholders []string) (used int) {
+func (p *batch) fill(members []contacts.Member, most int, placeholders []string) (used int) {
 	for i := range members {
 		if p.n == most {
 			return i
 		}
 		m := &members[i]
-		variant, held, now := p.b.part(m.ID)
+		variant, held, now := p.b.assign(m.ID)
 		switch {
 		case held && now:
 			p.held = append(p.held, m)
@@ -426,13 +426,13 @@ func (p *parts) divide(members []contacts.Member, most int, placeholders []strin
 }
 
 // enter enters the emails of a page and the rows of its recipients, and counts them.
-func (r *run) enter(ctx context.Context, tx *db.Tx, b *Broadcast, p *parts) error {
+func (r *run) enqueuePage(ctx context.Context, tx *db.Tx, b *Broadcast, p *batch) error {
 	s := r.s
-	if err := r.renew(ctx, tx, b, p); err != nil {
+	if err := r.refresh(ctx, tx, b, p); err != nil {
 		return err
 	}
 	var mailed []string
-	counts := map[entered]int64{}
+	counts := map[tallyKey]int64{}
 	for variant, to := range p.to {
 		if len(to) == 0 {
 			continue
@@ -456,16 +456,16 @@ func (r *run) enter(ctx context.Context, tx *db.Tx, b *Broadcast, p *parts) erro
 			} else {
 				mailed = append(mailed, row.contactID)
 				b.Entered++
-				p.entered++
+				p.enqueued++
 			}
-			counts[entered{variant, row.reason}]++
+			counts[tallyKey{variant, row.reason}]++
 			insertRecipient(ctx, tx, &row)
 		}
 	}
 	for _, m := range p.held {
 		insertRecipient(ctx, tx, &recipient{broadcastID: b.ID, contactID: m.ID, address: m.Address, state: leftOut,
 			reason: heldOut})
-		counts[entered{0, heldOut}]++
+		counts[tallyKey{0, heldOut}]++
 		b.LeftOut++
 	}
 	addEntered(ctx, tx, b, counts)
@@ -479,7 +479,7 @@ func (r *run) settle(ctx context.Context, read *Broadcast) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return r.alter(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
+	return r.updateLocked(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
 		if now.Waiting > 0 {
 			// The longer it has taken, the less often it is looked at.
 			wait := min(settleMax, max(500*time.Millisecond, tx.Now().Sub(b.nextAt)/8))
@@ -488,7 +488,7 @@ func (r *run) settle(ctx context.Context, read *Broadcast) (bool, error) {
 		}
 		b.Status, b.SentAt = Sent, tx.Now()
 		r.s.p.Queue.Finish(ctx, tx, r.job)
-		r.s.changed(tx, b)
+		r.s.invalidate(tx, b)
 		return false, r.s.end(ctx, tx, b)
 	})
 }

@@ -11,7 +11,7 @@ import (
 
 // part says what becomes of a contact: whether it gets an email or is held out in this phase, and which variant it
 // gets. It depends on the ids alone, so a page that is entered again, and another walk, decide the same.
-func (b *Broadcast) part(contactID string) (variant int, held, now bool) {
+func (b *Broadcast) assign(contactID string) (variant int, held, now bool) {
 	if b.Options.HoldOut == 0 && len(b.Variants) == 0 {
 		return 0, false, true
 	}
@@ -42,13 +42,13 @@ func (r *run) choose(ctx context.Context, read *Broadcast) (bool, error) {
 		}
 		winner = best(all, read.Options.Metric)
 	}
-	return r.alter(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
+	return r.updateLocked(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
 		if b.Winner < 0 {
 			b.Winner = winner
 		}
 		switch {
 		case b.Winner >= 0:
-			b.restWith(b.Winner)
+			b.useWinner(b.Winner)
 			return true, nil
 		case b.Options.Metric == ByHand:
 			r.s.p.Queue.Finish(ctx, tx, r.job) // SetWinner enters it again.
@@ -59,8 +59,8 @@ func (r *run) choose(ctx context.Context, read *Broadcast) (bool, error) {
 	})
 }
 
-// restWith has the rest of the audience get a variant.
-func (b *Broadcast) restWith(winner int) {
+// useWinner has the rest of the audience get a variant.
+func (b *Broadcast) useWinner(winner int) {
 	b.Winner = winner
 	if b.phase == choose {
 		b.phase, b.position, b.nextAt = walkRest, "", b.StartedAt
@@ -97,7 +97,7 @@ func (s *Service) SetWinner(ctx context.Context, teamID, broadcastID string, win
 		if b.Variants, err = getVariants(ctx, tx.Reader, teamID, broadcastID); err != nil {
 			return err
 		}
-		if err := b.mustBe("given a winner", Queued, Paused); err != nil {
+		if err := b.requireStatus("given a winner", Queued, Paused); err != nil {
 			return err
 		}
 		if len(b.Variants) < 2 {
@@ -112,7 +112,7 @@ func (s *Service) SetWinner(ctx context.Context, teamID, broadcastID string, win
 		if !b.Testing() && !b.StartedAt.IsZero() {
 			return fault.Invalidf("", "The winner has been chosen already, or nobody waits for it.")
 		}
-		b.restWith(winner)
+		b.useWinner(winner)
 		save(ctx, tx, &b)
 		if b.Status == Paused {
 			return nil

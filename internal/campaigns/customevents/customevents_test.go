@@ -125,17 +125,17 @@ func TestSend(t *testing.T) {
 			return nil
 		}
 		for name, c := range map[string]struct {
-			in   customevents.Sending
+			in   customevents.NewEvent
 			want customevents.Occurrence
 		}{
-			"to a contact": {customevents.Sending{Event: "trial.started", ContactID: strings.ToUpper(rita.ID),
+			"to a contact": {customevents.NewEvent{Event: "trial.started", ContactID: strings.ToUpper(rita.ID),
 				Payload: []byte(`{ "plan": "pro" }`)}, customevents.Occurrence{Name: "trial.started", ContactID: rita.ID,
 				Address: rita.Address, Payload: `{"plan":"pro"}`}},
-			"to the address of one": {customevents.Sending{Event: "trial.started", Address: "Rita <RITA@x.example>"},
+			"to the address of one": {customevents.NewEvent{Event: "trial.started", Address: "Rita <RITA@x.example>"},
 				customevents.Occurrence{Name: "trial.started", ContactID: rita.ID, Address: rita.Address}},
-			"to an address of nobody": {customevents.Sending{Event: "trial.started", Address: "New@x.example"},
+			"to an address of nobody": {customevents.NewEvent{Event: "trial.started", Address: "New@x.example"},
 				customevents.Occurrence{Name: "trial.started", Address: "new@x.example"}},
-			"one that is not defined": {customevents.Sending{Event: "other", Address: "new@x.example",
+			"one that is not defined": {customevents.NewEvent{Event: "other", Address: "new@x.example",
 				Payload: []byte(`{"plan":1}`)}, customevents.Occurrence{Name: "other", Address: "new@x.example",
 				Payload: `{"plan":1}`}},
 		} {
@@ -148,20 +148,20 @@ func TestSend(t *testing.T) {
 		happened = nil
 		for name, c := range map[string]struct {
 			team  string
-			in    customevents.Sending
+			in    customevents.NewEvent
 			kind  fault.Kind
 			field string
 		}{
-			"no name":        {team, customevents.Sending{Address: "a@x.example"}, fault.Missing, "event"},
-			"a system event": {team, customevents.Sending{Event: "Resend:x", Address: "a@x.example"}, fault.Invalid, "event"},
-			"to nobody":      {team, customevents.Sending{Event: "e"}, fault.Invalid, "contact_id"},
-			"to two": {team, customevents.Sending{Event: "e", Address: "a@x.example", ContactID: rita.ID},
+			"no name":        {team, customevents.NewEvent{Address: "a@x.example"}, fault.Missing, "event"},
+			"a system event": {team, customevents.NewEvent{Event: "Resend:x", Address: "a@x.example"}, fault.Invalid, "event"},
+			"to nobody":      {team, customevents.NewEvent{Event: "e"}, fault.Invalid, "contact_id"},
+			"to two": {team, customevents.NewEvent{Event: "e", Address: "a@x.example", ContactID: rita.ID},
 				fault.Invalid, "contact_id"},
-			"no id":          {team, customevents.Sending{Event: "e", ContactID: "rita"}, fault.BadID, "contact_id"},
-			"no address":     {team, customevents.Sending{Event: "e", Address: "rita"}, fault.Invalid, "email"},
-			"no contact":     {team, customevents.Sending{Event: "e", ContactID: id.New()}, fault.NotFound, ""},
-			"another team's": {n.Other.TeamID, customevents.Sending{Event: "e", ContactID: rita.ID}, fault.NotFound, ""},
-			"a wrong payload": {team, customevents.Sending{Event: "trial.started", ContactID: rita.ID,
+			"no id":          {team, customevents.NewEvent{Event: "e", ContactID: "rita"}, fault.BadID, "contact_id"},
+			"no address":     {team, customevents.NewEvent{Event: "e", Address: "rita"}, fault.Invalid, "email"},
+			"no contact":     {team, customevents.NewEvent{Event: "e", ContactID: id.New()}, fault.NotFound, ""},
+			"another team's": {n.Other.TeamID, customevents.NewEvent{Event: "e", ContactID: rita.ID}, fault.NotFound, ""},
+			"a wrong payload": {team, customevents.NewEvent{Event: "trial.started", ContactID: rita.ID,
 				Payload: []byte(`{"plan":1}`)}, fault.Invalid, "payload.plan"},
 		} {
 			err := s.Send(ctx, c.team, c.in)
@@ -173,7 +173,7 @@ func TestSend(t *testing.T) {
 			t.Errorf("what was refused happened: %+v", happened)
 		}
 		// Another team's definition says nothing about this team's events.
-		if err := s.Send(ctx, n.Other.TeamID, customevents.Sending{Event: "trial.started", Address: "a@x.example",
+		if err := s.Send(ctx, n.Other.TeamID, customevents.NewEvent{Event: "trial.started", Address: "a@x.example",
 			Payload: []byte(`{"plan":1}`)}); err != nil {
 			t.Error(err)
 		}
@@ -195,7 +195,7 @@ func TestSendIsWhole(t *testing.T) {
 			return write(o.Address)(ctx, tx)
 		}
 		broken := errors.New("broken")
-		in := customevents.Sending{Event: "e", Address: "a@x.example",
+		in := customevents.NewEvent{Event: "e", Address: "a@x.example",
 			Also: func(context.Context, *db.Tx) error { return broken }}
 		if err := s.Send(ctx, team, in); !errors.Is(err, broken) {
 			t.Fatal(err)

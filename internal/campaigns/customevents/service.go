@@ -107,8 +107,8 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return nil
 }
 
-// Sending is an event that a caller sends. It has exactly one of ContactID and Address.
-type Sending struct {
+// NewEvent is an event that a caller sends. It has exactly one of ContactID and Address.
+type NewEvent struct {
 	Event     string
 	ContactID string
 	Address   string // of a contact, or of one that is to be
@@ -119,7 +119,7 @@ type Sending struct {
 }
 
 // Send takes in an event, and calls Happened with it. Nothing happens if it fails.
-func (s *Service) Send(ctx context.Context, teamID string, in Sending) error {
+func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 	o := Occurrence{TeamID: teamID, Name: in.Event}
 	if err := CheckName("event", in.Event); err != nil {
 		return err
@@ -127,14 +127,14 @@ func (s *Service) Send(ctx context.Context, teamID string, in Sending) error {
 	if (in.ContactID == "") == (in.Address == "") {
 		return fault.Invalidf("contact_id", "The request must have exactly one of the fields `contact_id` and `email`.")
 	}
-	def, err := defined(ctx, s.d.Reader, teamID, in.Event)
+	def, err := getIfDefined(ctx, s.d.Reader, teamID, in.Event)
 	if err != nil {
 		return err
 	}
 	if o.Payload, err = checkPayload(in.Payload, in.Event, def.Schema); err != nil {
 		return err
 	}
-	if o.ContactID, o.Address, err = s.whom(ctx, teamID, in); err != nil {
+	if o.ContactID, o.Address, err = s.resolveContact(ctx, teamID, in); err != nil {
 		return err
 	}
 	if s.Happened == nil && in.Also == nil {
@@ -161,8 +161,8 @@ func (s *Service) Send(ctx context.Context, teamID string, in Sending) error {
 	return err
 }
 
-// whom returns to whom an event happened.
-func (s *Service) whom(ctx context.Context, teamID string, in Sending) (contactID, address string, err error) {
+// resolveContact returns to whom an event happened.
+func (s *Service) resolveContact(ctx context.Context, teamID string, in NewEvent) (contactID, address string, err error) {
 	if in.ContactID != "" {
 		if !id.Valid(in.ContactID) {
 			return "", "", fault.New(fault.BadID, "contact_id", "The `contact_id` must be a valid UUID.")

@@ -75,8 +75,8 @@ func get(ctx context.Context, r db.Reader, teamID, idOrName string) (Definition,
 	return def, nil
 }
 
-// defined is get by a name that need not be defined: then it is the zero Definition.
-func defined(ctx context.Context, r db.Reader, teamID, name string) (Definition, error) {
+// getIfDefined is get by a name that need not be defined: then it is the zero Definition.
+func getIfDefined(ctx context.Context, r db.Reader, teamID, name string) (Definition, error) {
 	def, err := get(ctx, r, teamID, name)
 	if fault.KindOf(err) == fault.NotFound {
 		return Definition{}, nil

@@ -114,7 +114,7 @@ func (a *API) sendEvent(ctx context.Context, c *wire.Call, in sendEventIn) (even
 		return eventSent{}, err
 	}
 	err = a.Services.Emails.Once(ctx, c.Actor, key, func(remember func(context.Context, *db.Tx) error) error {
-		return a.Services.Events.Send(ctx, c.TeamID, customevents.Sending{Event: in.Event, ContactID: in.ContactID,
+		return a.Services.Events.Send(ctx, c.TeamID, customevents.NewEvent{Event: in.Event, ContactID: in.ContactID,
 			Address: in.Email, Payload: in.Payload, Also: remember})
 	})
 	return eventSent{"event", in.Event}, err

@@ -10,26 +10,26 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// check applies the rules of whole graphs.
+// check checks the rules that concern the whole graph, and fills the indexes that depend on it.
 func (g *Graph) check() error {
 	triggers := map[string]string{}
 	for i, s := range g.Steps {
 		switch c := s.config.(type) {
 		case trigger:
-			path, name := configPlace(i)+".event_name", events.CanonicalName(c.event)
+			path, name := configPath(i)+".event_name", events.CanonicalName(c.event)
 			if other, ok := triggers[name]; ok {
-				return inStep(s.Key, jsonread.Invalidf(path, "names the event of the trigger `%s` too. Keep one.", other))
+				return withStep(s.Key, jsonread.Invalidf(path, "names the event of the trigger `%s` too. Keep one.", other))
 			}
 			triggers[name] = s.Key
 		case waitForEvent:
-			g.heads[s.Key] = struct{}{}
-			g.heads[c.event] = struct{}{}
-			g.heads[events.CanonicalName(c.event)] = struct{}{}
+			g.waitNames[s.Key] = struct{}{}
+			g.waitNames[c.event] = struct{}{}
+			g.waitNames[events.CanonicalName(c.event)] = struct{}{}
 		}
 	}
-	g.open = []string{"event."}
-	for _, head := range slices.Sorted(maps.Keys(g.heads)) {
-		g.open = append(g.open, waitEvents+head+".")
+	g.ruleNames = []string{"event."}
+	for _, head := range slices.Sorted(maps.Keys(g.waitNames)) {
+		g.ruleNames = append(g.ruleNames, waitEvents+head+".")
 	}
 	if len(triggers) == 0 {
 		return jsonread.Invalidf("steps", "has no step of the type `trigger`. Add one, which names the event that begins a run.")
@@ -45,21 +45,22 @@ func (g *Graph) check() error {
 		return err
 	}
 	for i, s := range g.Steps {
-		if err := s.config.check(g, configPlace(i)); err != nil {
-			return inStep(s.Key, err)
+		if err := s.config.check(g, configPath(i)); err != nil {
+			return withStep(s.Key, err)
 		}
 	}
-	g.reads = g.readsOfWaits()
+	g.waitPaths = g.referencedWaits()
 	return nil
 }
 
-func (g *Graph) readsOfWaits() (paths []string) {
+// referencedWaits returns what steps refer to of received events, sorted and without the prefix waitEvents.
+func (g *Graph) referencedWaits() (paths []string) {
 	for _, s := range g.Steps {
 		c, ok := s.config.(referrer)
 		if !ok {
 			continue
 		}
-		for _, name := range c.refers() {
+		for _, name := range c.referencedNames() {
 			if path, ok := strings.CutPrefix(name, waitEvents); ok {
 				paths = append(paths, path)
 			}
@@ -79,57 +80,57 @@ func (g *Graph) after(s *Step) (keys []string) {
 	return keys
 }
 
-// checkCycles takes away steps to which none leads until there are none. What is left are cycles, and what follows
-// them.
+// checkCycles returns an error if the graph has a cycle. It removes steps without incoming connections until none is
+// left. The steps that remain are on a cycle or follow one.
 func (g *Graph) checkCycles() error {
-	leading := make([]int, len(g.Steps)) // how many connections lead to each step
+	incoming := make([]int, len(g.Steps)) // how many connections lead to each step
 	for _, c := range g.Connections {
-		leading[g.index[c.To]]++
+		incoming[g.index[c.To]]++
 	}
-	var free []int
-	for i, n := range leading {
+	var ready []int
+	for i, n := range incoming {
 		if n == 0 {
-			free = append(free, i)
+			ready = append(ready, i)
 		}
 	}
-	taken := 0
-	for ; len(free) > 0; taken++ {
-		s := &g.Steps[free[0]]
-		free = free[1:]
+	removed := 0
+	for ; len(ready) > 0; removed++ {
+		s := &g.Steps[ready[0]]
+		ready = ready[1:]
 		for _, to := range g.after(s) {
-			if i := g.index[to]; leading[i] > 1 {
-				leading[i]--
+			if i := g.index[to]; incoming[i] > 1 {
+				incoming[i]--
 			} else {
-				leading[i] = 0
-				free = append(free, i)
+				incoming[i] = 0
+				ready = append(ready, i)
 			}
 		}
 	}
-	if taken == len(g.Steps) {
+	if removed == len(g.Steps) {
 		return nil
 	}
-	key := g.onCycle(leading)
+	key := g.onCycle(incoming)
 	for i, c := range g.Connections {
-		if c.To == key && leading[g.index[c.From]] > 0 {
+		if c.To == key && incoming[g.index[c.From]] > 0 {
 			path := fmt.Sprintf("connections[%d]", i)
-			return inStep(key, jsonread.Invalidf(path, "is part of a circle, which leads back to the step. Remove one of "+
+			return withStep(key, jsonread.Invalidf(path, "is part of a circle, which leads back to the step. Remove one of "+
 				"its connections: every run must end."))
 		}
 	}
-	return inStep(key, jsonread.Invalidf("connections", "has a circle, which leads back to the step."))
+	return withStep(key, jsonread.Invalidf("connections", "has a circle, which leads back to the step."))
 }
 
-// onCycle returns the key of a step on a cycle. leading is more than 0 for those and for the ones that follow. Each of
-// them has one of them before it, so going backwards ends in a cycle.
-func (g *Graph) onCycle(leading []int) string {
+// onCycle returns the key of a step on a cycle. incoming is greater than 0 for the steps on cycles and after them. Each
+// of these has such a step before it, so walking backwards ends on a cycle.
+func (g *Graph) onCycle(incoming []int) string {
 	before := map[string]string{}
 	for _, c := range g.Connections {
-		if leading[g.index[c.From]] > 0 && leading[g.index[c.To]] > 0 {
+		if incoming[g.index[c.From]] > 0 && incoming[g.index[c.To]] > 0 {
 			before[c.To] = c.From
 		}
 	}
 	key := ""
-	for i, n := range leading {
+	for i, n := range incoming {
 		if n > 0 {
 			key = g.Steps[i].Key
 			break
@@ -141,6 +142,7 @@ func (g *Graph) onCycle(leading []int) string {
 	return key
 }
 
+// checkReached returns an error if a step cannot be reached from a trigger.
 func (g *Graph) checkReached() error {
 	reached := map[string]bool{}
 	var open []*Step
@@ -161,7 +163,7 @@ func (g *Graph) checkReached() error {
 	for i, s := range g.Steps {
 		if !reached[s.Key] {
 			path := fmt.Sprintf("steps[%d]", i)
-			return inStep(s.Key, jsonread.Invalidf(path, "cannot be reached from a trigger. Connect the step or remove it."))
+			return withStep(s.Key, jsonread.Invalidf(path, "cannot be reached from a trigger. Connect the step or remove it."))
 		}
 	}
 	return nil

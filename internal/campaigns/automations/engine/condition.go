@@ -8,18 +8,18 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// condition goes one of two ways.
+// condition chooses one of two connections by a rule.
 type condition struct{ rule *filter.Rule }
 
 func readCondition(o jsonread.Object) (config, error) {
-	// The config is the rule itself; what was read is written again, because the members are in no order here.
+	// The config is the rule itself. It is encoded again because Members has no order.
 	rule, err := filter.ParseAt(o.Path, encode(o.Members))
 	return condition{rule}, err
 }
 
 func (c condition) exits() []string { return []string{ConditionMet, ConditionNotMet} }
 
-// check checks all but the fields of contacts, which are known to the caller of CheckRule alone.
+// check checks everything but the names of contact fields, which only the caller of CheckRule knows.
 func (c condition) check(g *Graph, _ string) error {
 	return c.rule.Check(g.schema(filter.Schema{Open: []string{"contact."}, Unknown: func(string) string {
 		return "There are `event.KEY`, `wait_events.STEP.KEY` and fields of contacts, such as `contact.email` and " +
@@ -27,13 +27,13 @@ func (c condition) check(g *Graph, _ string) error {
 	}}))
 }
 
-func (c condition) names(path string) []Reference {
-	return []Reference{{Field: path, Kind: NamesRule, Rule: c.rule}}
+func (c condition) references(path string) []Reference {
+	return []Reference{{Field: path, Kind: RefRule, Rule: c.rule}}
 }
 
-func (c condition) refers() []string { return c.rule.Fields() }
+func (c condition) referencedNames() []string { return c.rule.Fields() }
 
-func (c condition) plan(m *moment) (Action, error) {
+func (c condition) plan(m *stepContext) (Action, error) {
 	contacts, get := filter.Schema{Open: []string{"contact."}}, func(string) filter.Value { return filter.Value{} }
 	if m.facts.Contact != nil && c.readsContact() {
 		var err error
@@ -57,7 +57,7 @@ func (c condition) plan(m *moment) (Action, error) {
 	return a, nil
 }
 
-// refusedRule fails the step if the error is a fault.
+// refusedRule returns an action that fails the step if the error is a fault. Other errors are returned.
 func refusedRule(err error) (Action, error) {
 	if fault.Ours(err) {
 		return Action{}, err
@@ -65,6 +65,7 @@ func refusedRule(err error) (Action, error) {
 	return Action{Failure: &Failure{RuleRefused, err.Error()}}, nil
 }
 
+// readsContact reports whether the rule names a field of contacts.
 func (c condition) readsContact() bool {
 	for _, name := range c.rule.Fields() {
 		if strings.HasPrefix(name, "contact.") {
@@ -74,4 +75,4 @@ func (c condition) readsContact() bool {
 	return false
 }
 
-func (c condition) written() any { return c.rule }
+func (c condition) jsonValue() any { return c.rule }

@@ -13,10 +13,10 @@ import (
 	"github.com/postrider/postrider/internal/lib/id"
 )
 
-// MaxContactName is the limit of a first or last name, in characters.
+// MaxContactName is the maximum length of a first or last name, in characters.
 const MaxContactName = 255
 
-// contactUpdate changes the contact. What is nil stays as it is; null clears.
+// contactUpdate changes the contact. Nil fields stay unchanged; a null value clears the field.
 type contactUpdate struct {
 	plain
 	firstName, lastName, unsubscribed *value
@@ -68,8 +68,7 @@ func readContactName(o jsonread.Object, name string, r *valueReader) (*value, er
 	return &v, nil
 }
 
-// isContactName reports whether a text can be a first or last name: what package contacts would refuse fails the step
-// before.
+// isContactName reports whether a text can be a first or last name. The step fails here instead of in package contacts.
 func isContactName(text string) bool {
 	return utf8.RuneCountInString(text) <= MaxContactName && !strings.ContainsAny(text, "\r\n")
 }
@@ -91,7 +90,7 @@ func (c *contactUpdate) readProperties(o jsonread.Object, r *valueReader) error 
 		if name == "" {
 			return jsonread.Invalidf(p.Path, "has a member without a name.")
 		}
-		if is, ok := v.literal.(bool); ok { // clients' types allow it, and no property is of it
+		if is, ok := v.literal.(bool); ok { // client libraries allow a bool, but properties have no such type
 			v.literal = strconv.FormatBool(is)
 		}
 		c.properties[name] = v
@@ -105,14 +104,14 @@ type namedValue struct {
 	v    *value
 }
 
-// own returns the members that are given besides properties.
-func (c contactUpdate) own() []namedValue {
+// givenFields returns the members that the config sets, except properties.
+func (c contactUpdate) givenFields() []namedValue {
 	all := []namedValue{{"first_name", c.firstName}, {"last_name", c.lastName}, {"unsubscribed", c.unsubscribed}}
 	return slices.DeleteFunc(all, func(m namedValue) bool { return m.v == nil })
 }
 
 func (c contactUpdate) check(g *Graph, path string) error {
-	for _, m := range c.own() {
+	for _, m := range c.givenFields() {
 		if err := m.v.check(g, path+"."+m.name); err != nil {
 			return err
 		}
@@ -120,9 +119,9 @@ func (c contactUpdate) check(g *Graph, path string) error {
 	return checkValues(g, path+".properties", c.properties)
 }
 
-func (c contactUpdate) names(path string) (all []Reference) {
+func (c contactUpdate) references(path string) (all []Reference) {
 	for _, name := range slices.Sorted(maps.Keys(c.properties)) {
-		r := Reference{Field: jsonread.Join(path+".properties", name), Kind: NamesProperty, ID: name}
+		r := Reference{Field: jsonread.Join(path+".properties", name), Kind: RefProperty, ID: name}
 		switch c.properties[name].literal.(type) {
 		case string:
 			r.Value = string(scalar.String)
@@ -131,40 +130,40 @@ func (c contactUpdate) names(path string) (all []Reference) {
 		}
 		all = append(all, r)
 	}
-	for _, m := range c.own() {
+	for _, m := range c.givenFields() {
 		all = append(all, m.v.properties(path+"."+m.name)...)
 	}
-	return append(all, propertiesOf(path+".properties", c.properties)...)
+	return append(all, propertyRefs(path+".properties", c.properties)...)
 }
 
-func (c contactUpdate) refers() []string {
-	names := referencesOf(c.properties)
-	for _, m := range c.own() {
+func (c contactUpdate) referencedNames() []string {
+	names := valueRefs(c.properties)
+	for _, m := range c.givenFields() {
 		names = append(names, m.v.references()...)
 	}
 	return names
 }
 
-func (c contactUpdate) plan(m *moment) (Action, error) {
+func (c contactUpdate) plan(m *stepContext) (Action, error) {
 	if m.facts.Contact == nil {
 		return Action{Skipped: NoContact}, nil
 	}
 	u := &Update{Properties: map[string]scalar.Value{}}
 	var changed []any
-	failed := m.name(c.firstName, "first_name", &u.FirstName, &changed)
+	failed := m.resolveName(c.firstName, "first_name", &u.FirstName, &changed)
 	if failed == nil {
-		failed = m.name(c.lastName, "last_name", &u.LastName, &changed)
+		failed = m.resolveName(c.lastName, "last_name", &u.LastName, &changed)
 	}
 	if failed == nil && c.unsubscribed != nil {
 		changed = append(changed, "unsubscribed")
-		u.Unsubscribed, failed = m.truth(*c.unsubscribed)
+		u.Unsubscribed, failed = m.resolveBool(*c.unsubscribed)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.properties)) {
 		if failed != nil {
 			break
 		}
 		changed = append(changed, jsonread.Join("properties", name))
-		u.Properties[name], failed = m.single(c.properties[name], jsonread.Join("properties", name))
+		u.Properties[name], failed = m.resolveScalar(c.properties[name], jsonread.Join("properties", name))
 	}
 	if failed != nil {
 		return Action{Failure: failed}, nil
@@ -172,13 +171,13 @@ func (c contactUpdate) plan(m *moment) (Action, error) {
 	return Action{Effect: u, Output: map[string]any{"changed": changed}}, nil
 }
 
-// name resolves a first or last name, which null makes empty.
-func (m *moment) name(v *value, name string, to **string, changed *[]any) *Failure {
+// resolveName resolves a first or last name. Null gives an empty name.
+func (m *stepContext) resolveName(v *value, name string, to **string, changed *[]any) *Failure {
 	if v == nil {
 		return nil
 	}
 	*changed = append(*changed, name)
-	got, failed := m.single(*v, name)
+	got, failed := m.resolveScalar(*v, name)
 	if failed == nil && !isContactName(got.Text) {
 		failed = &Failure{WrongValue, fmt.Sprintf("The value for `%s` is longer than %d characters, or has line "+
 			"breaks.", name, MaxContactName)}
@@ -187,8 +186,8 @@ func (m *moment) name(v *value, name string, to **string, changed *[]any) *Failu
 	return failed
 }
 
-// single resolves a value to a text or a number, and null to none.
-func (m *moment) single(v value, what string) (scalar.Value, *Failure) {
+// resolveScalar resolves a value to a text or a number. Null gives the zero Value.
+func (m *stepContext) resolveScalar(v value, what string) (scalar.Value, *Failure) {
 	got, ok := m.resolve(v)
 	if !ok {
 		return scalar.Value{}, missing(v.ref, what)
@@ -208,8 +207,8 @@ func (m *moment) single(v value, what string) (scalar.Value, *Failure) {
 	}
 }
 
-// truth resolves a value to true or false, which may be written as a text.
-func (m *moment) truth(v value) (*bool, *Failure) {
+// resolveBool resolves a value to true or false. The value may be the text "true" or "false".
+func (m *stepContext) resolveBool(v value) (*bool, *Failure) {
 	got, ok := m.resolve(v)
 	if !ok {
 		return nil, missing(v.ref, "unsubscribed")
@@ -227,13 +226,13 @@ func missing(ref, what string) *Failure {
 	return &Failure{Unresolved, "There is no value `" + ref + "` for `" + what + "`. Ask for it in a condition before."}
 }
 
-func (c contactUpdate) written() any {
+func (c contactUpdate) jsonValue() any {
 	w := map[string]any{}
-	for _, m := range c.own() {
-		w[m.name] = m.v.written()
+	for _, m := range c.givenFields() {
+		w[m.name] = m.v.jsonValue()
 	}
 	if c.properties != nil {
-		w["properties"] = writtenValues(c.properties)
+		w["properties"] = jsonValues(c.properties)
 	}
 	return w
 }
@@ -241,14 +240,14 @@ func (c contactUpdate) written() any {
 // contactDelete deletes the contact.
 type contactDelete struct{ plain }
 
-func (contactDelete) plan(m *moment) (Action, error) {
+func (contactDelete) plan(m *stepContext) (Action, error) {
 	if m.facts.Contact == nil {
 		return Action{Skipped: NoContact}, nil
 	}
 	return Action{Effect: Deletion{}}, nil
 }
 
-func (contactDelete) written() any { return map[string]any{} }
+func (contactDelete) jsonValue() any { return map[string]any{} }
 
 // addToSegment adds the contact to a segment.
 type addToSegment struct {
@@ -264,15 +263,15 @@ func readAddToSegment(o jsonread.Object) (config, error) {
 	return addToSegment{segment: strings.ToLower(segment)}, err
 }
 
-func (c addToSegment) names(path string) []Reference {
-	return []Reference{{Field: path + ".segment_id", Kind: NamesSegment, ID: c.segment}}
+func (c addToSegment) references(path string) []Reference {
+	return []Reference{{Field: path + ".segment_id", Kind: RefSegment, ID: c.segment}}
 }
 
-func (c addToSegment) plan(m *moment) (Action, error) {
+func (c addToSegment) plan(m *stepContext) (Action, error) {
 	if m.facts.Contact == nil {
 		return Action{Skipped: NoContact}, nil
 	}
 	return Action{Effect: &Addition{c.segment}, Output: map[string]any{"segment_id": c.segment}}, nil
 }
 
-func (c addToSegment) written() any { return map[string]any{"segment_id": c.segment} }
+func (c addToSegment) jsonValue() any { return map[string]any{"segment_id": c.segment} }

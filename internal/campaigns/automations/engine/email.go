@@ -13,13 +13,14 @@ import (
 	"github.com/postrider/postrider/internal/lib/id"
 )
 
-// Limits of the texts of an email. Templates have closer ones, by the octets of what is sent.
+// Limits of the texts of an email, in characters unless a comment says otherwise. Templates have stricter limits, in
+// bytes.
 const (
 	maxTemplate  = 255
 	maxSubject   = 998
 	MaxMailbox   = 2000
-	maxVariables = 200       // after objects were taken apart
-	maxVariable  = 512 << 10 // octets of all variables with their names, as package emails has it
+	maxVariables = 200       // counting each member of an object
+	maxVariable  = 512 << 10 // bytes of all variables with their names, as in package emails
 )
 
 // email sends an email by a template.
@@ -74,7 +75,7 @@ func readVariables(path string, text jsontext.Value) (map[string]value, error) {
 		if name == "" || len(name) > maxName {
 			return nil, jsonread.Invalidf(path, "names a variable by %d octets; a name has 1 to %d.", len(name), maxName)
 		}
-		// A variable may be an object with lists; null is no variable.
+		// A variable may be an object with lists. Null sets no variable.
 		v, err := r.read(o.At(name), o.Members[name], 2)
 		if err != nil {
 			return nil, err
@@ -83,20 +84,20 @@ func readVariables(path string, text jsontext.Value) (map[string]value, error) {
 			all[name] = v
 		}
 	}
-	if len(given(all)) > maxVariables {
-		return nil, jsonread.Invalidf(path, "gives %d variables; the limit is %d.", len(given(all)), maxVariables)
+	if len(variableNames(all)) > maxVariables {
+		return nil, jsonread.Invalidf(path, "gives %d variables; the limit is %d.", len(variableNames(all)), maxVariables)
 	}
 	return all, nil
 }
 
-// given returns the names of variables as templates have them: members of objects have the name of the object and an
-// underscore before them, because a template cannot declare names with points.
-func given(variables map[string]value) (names []string) {
+// variableNames returns the names of variables as templates have them. Members of objects are named OBJECT_MEMBER,
+// because a template cannot declare names with dots.
+func variableNames(variables map[string]value) (names []string) {
 	for name, v := range variables {
 		if v.object == nil {
 			names = append(names, name)
 		}
-		for _, sub := range given(v.object) {
+		for _, sub := range variableNames(v.object) {
 			names = append(names, name+"_"+sub)
 		}
 	}
@@ -108,23 +109,23 @@ func (c email) check(g *Graph, path string) error {
 	return checkValues(g, path+".template.variables", c.variables)
 }
 
-func (c email) names(path string) []Reference {
-	all := []Reference{{Field: path + ".template.id", Kind: NamesTemplate, ID: c.template, Names: given(c.variables)}}
+func (c email) references(path string) []Reference {
+	all := []Reference{{Field: path + ".template.id", Kind: RefTemplate, ID: c.template, Names: variableNames(c.variables)}}
 	for _, r := range []Reference{
-		{Field: path + ".topic_id", Kind: NamesTopic, ID: c.topic},
-		{Field: path + ".from", Kind: NamesSender, ID: c.from},
-		{Field: path + ".reply_to", Kind: NamesReplyTo, ID: c.replyTo},
+		{Field: path + ".topic_id", Kind: RefTopic, ID: c.topic},
+		{Field: path + ".from", Kind: RefSender, ID: c.from},
+		{Field: path + ".reply_to", Kind: RefReplyTo, ID: c.replyTo},
 	} {
 		if r.ID != "" {
 			all = append(all, r)
 		}
 	}
-	return append(all, propertiesOf(path+".template.variables", c.variables)...)
+	return append(all, propertyRefs(path+".template.variables", c.variables)...)
 }
 
-func (c email) refers() []string { return referencesOf(c.variables) }
+func (c email) referencedNames() []string { return valueRefs(c.variables) }
 
-func (c email) plan(m *moment) (Action, error) {
+func (c email) plan(m *stepContext) (Action, error) {
 	switch {
 	case m.facts.Contact == nil:
 		return Action{Skipped: NoContact}, nil
@@ -133,7 +134,7 @@ func (c email) plan(m *moment) (Action, error) {
 	}
 	all := variables{values: map[string]scalar.Value{}}
 	for _, name := range slices.Sorted(maps.Keys(c.variables)) {
-		// Without a value, the fallback of the template holds.
+		// If there is no value, the fallback of the template is used.
 		if v, ok := m.resolve(c.variables[name]); ok {
 			all.add(name, v)
 		}
@@ -142,38 +143,37 @@ func (c email) plan(m *moment) (Action, error) {
 	case len(all.values) > maxVariables:
 		return Action{Failure: &Failure{TooLarge, "The objects that the variables name have too many members. Name " +
 			"what the template needs, as in `event.order.total`."}}, nil
-	case all.octets > maxVariable:
-		return Action{Failure: &Failure{TooLarge, fmt.Sprintf("The variables have more than %d octets together. Name "+
+	case all.size > maxVariable:
+		return Action{Failure: &Failure{TooLarge, fmt.Sprintf("The variables have more than %d bytes together. Name "+
 			"what the template needs, as in `event.order.total`.", maxVariable)}}, nil
 	}
 	return Action{Effect: &Email{TemplateID: c.template, TopicID: c.topic, Variables: all.values, From: c.from,
 		Subject: c.subject, ReplyTo: c.replyTo}}, nil
 }
 
-// variables are those of an email, with their octets. Once they are too many or too long no more are added.
+// variables are the variables of an email and their total size in bytes. No variable is added once a limit is exceeded.
 type variables struct {
 	values map[string]scalar.Value
-	octets int
+	size   int
 }
 
-// add puts a value among the variables, and the members of an object each by itself. What is no text leaves the
-// variable out.
+// add adds a variable. Each member of an object becomes a variable. A value that cannot be written as text is left out.
 func (all *variables) add(name string, v any) {
-	if len(all.values) > maxVariables || all.octets > maxVariable {
+	if len(all.values) > maxVariables || all.size > maxVariable {
 		return
 	}
 	switch v := v.(type) {
 	case float64:
 		all.values[name] = scalar.OfNumber(v)
-		all.octets += len(name) + len(all.values[name].Text)
+		all.size += len(name) + len(all.values[name].Text)
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			all.add(name+"_"+key, v[key])
 		}
 	default:
-		// Before it is made, since a list may be one text of a length of its own in each variable.
-		all.octets += len(name) + TextSize(v, maxVariable)
-		if all.octets > maxVariable {
+		// The size is checked before the text is made, because each variable may refer to the same long list.
+		all.size += len(name) + TextSize(v, maxVariable)
+		if all.size > maxVariable {
 			return
 		}
 		if text, ok := textOf(v); ok {
@@ -182,10 +182,10 @@ func (all *variables) add(name string, v any) {
 	}
 }
 
-func (c email) written() any {
+func (c email) jsonValue() any {
 	template := map[string]any{"id": c.template}
 	if c.variables != nil {
-		template["variables"] = writtenValues(c.variables)
+		template["variables"] = jsonValues(c.variables)
 	}
 	w := map[string]any{"template": template}
 	for name, text := range map[string]string{"from": c.from, "subject": c.subject, "reply_to": c.replyTo,

@@ -1,25 +1,24 @@
-// Package flow is the engine of automations: it reads and checks graphs of steps, decides what a run does next, and
-// simulates runs with made-up time (API reference section 22). docs/automations.md describes graphs for users.
+// Package engine reads and checks graphs of steps and decides what a run of an automation does next (API reference
+// section 22). docs/automations.md describes graphs for users.
 //
-// # How a run goes on
+// # How a run advances
 //
-// A [Graph] is made by [Parse] and never changes. A [Run] is at one step. [Graph.Plan] says what that step does, from
-// the run and from [Facts] that the caller has looked up: it waits, has an effect, or fails. The caller carries out the
-// effect and tells [Graph.Done] what came of it, which moves the run to the next step. [Graph.Receive] gives an
-// event to a run that waits for one. Package automations does this with rows and jobs, and [Simulate] with what it is
-// given; neither decides anything itself.
+// [Parse] returns a [Graph], which never changes. A [Run] is at one step. [Graph.Plan] says what that step does: it
+// waits, has an effect, or fails. Plan decides from the run and from [Facts] that the caller has looked up. The caller
+// carries out the effect and passes its [Outcome] to [Graph.Done], which moves the run to the next step.
+// [Graph.Receive] delivers an event to a run that waits for one. Package automations calls these functions with rows
+// and jobs; package simulate calls them with made-up data.
 //
 // # Invariants
 //
-// A graph has one to 150 steps, no cycle, and no step that a trigger does not lead to, so a run ends. Plan, Done and
-// Receive depend on nothing but their arguments: the same run with the same facts does the same, so a step whose
-// transaction was lost can be planned again.
+// A graph has one to 150 steps and no cycle, and every step can be reached from a trigger, so every run ends. Plan,
+// Done and Receive depend only on their arguments. A step whose transaction was lost can therefore be planned again.
 //
 // # When it fails
 //
-// Errors of Parse are Invalid and Missing faults whose field names the path, as in steps[2].config.template.id, and
-// whose sentence names the step by its key. What cannot be done in a run, such as a reference to a value that is not
-// there, is a [Failure] of the step and no error.
+// Parse returns Invalid and Missing faults. Their field is the path, such as steps[2].config.template.id, and their
+// message names the step by its key. If a step cannot be done in a run, for example because a value is missing, the
+// step has a [Failure]; that is not an error.
 //
 // # What it does not do
 //
@@ -39,14 +38,13 @@ const (
 	MaxKey      = 100                 // characters of the key of a step
 	MaxWait     = 30 * 24 * time.Hour // of a delay, and of a wait for an event
 	MaxBranches = 10                  // of a split
-	MaxText     = 256 << 10           // octets of JSON of all steps and connections
-	MaxReceived = 128 << 10           // octets of JSON of what a run keeps of the events that its waits received
+	MaxText     = 256 << 10           // bytes of JSON of all steps and connections
+	MaxReceived = 128 << 10           // bytes of JSON that a run stores of the events it received
 )
 
 // Type is the type of a step.
 type Type string
 
-// The types of steps. The last three are not those of other services.
 const (
 	Trigger       Type = "trigger"
 	SendEmail     Type = "send_email"
@@ -61,7 +59,7 @@ const (
 	WaitUntil     Type = "wait_until"
 )
 
-// The types of connections, besides the names of the branches of a split.
+// The types of connections. The names of the branches of a split are types too.
 const (
 	Default         = "default"
 	ConditionMet    = "condition_met"
@@ -77,22 +75,22 @@ type Event struct {
 	At      time.Time
 }
 
-// Run is what the engine knows of a run.
+// Run is the part of a run that the engine needs.
 type Run struct {
-	ID       string           // decides the branches of splits
-	At       string           // the key of the step that it is at; "" once it has ended
-	Waits    *Wait            // what it waits for at that step; nil before the step was planned
-	Event    Event            // that began it
-	Received map[string]Event // what the steps that waited received, by their keys: what some step refers to
+	ID       string           // chooses the branches of splits
+	At       string           // the key of the current step; "" once the run has ended
+	Waits    *Wait            // set while the run waits; nil before the step was planned
+	Event    Event            // the event that began the run
+	Received map[string]Event // events received, by the key of the waiting step; only members that a step refers to
 }
 
-// Wait is what a run waits for.
+// Wait says until when a run waits and which event ends the wait earlier.
 type Wait struct {
 	Until time.Time
-	Event string // the name of an event that ends the wait before; "" for none
+	Event string // the name of an event that ends the wait earlier; "" for none
 }
 
-// Contact is what steps read of the contact of a run.
+// Contact is the data of a contact that steps can read.
 type Contact struct {
 	ID           string
 	Address      string
@@ -100,37 +98,38 @@ type Contact struct {
 	LastName     string
 	Unsubscribed bool
 	CreatedAt    time.Time
-	Properties   map[string]scalar.Value // by name; those that it has a value of, or that have a fallback
+	Properties   map[string]scalar.Value // by name; properties with a value or a fallback
 }
 
-// Facts are what is true at the moment of a step.
+// Facts are what the caller knows at the moment of a step.
 type Facts struct {
 	Now     time.Time
-	Contact *Contact // nil once it was deleted
+	Contact *Contact // nil after the contact was deleted
 
-	// Fields returns the schema of the fields of contacts that a rule names, and what they hold for the contact of the
-	// run. It is called for conditions that read some, unless Contact is nil. Its faults fail the step; Plan returns
-	// other errors.
+	// Fields returns the schema of the contact fields that a rule names. The returned function returns the value of
+	// such a field for the contact of the run. Plan calls Fields for conditions that read contact fields, unless
+	// Contact is nil. Its faults fail the step; Plan returns its other errors.
 	Fields func(rule *filter.Rule) (filter.Schema, func(name string) filter.Value, error)
 }
 
-// Action is what a step does. One of Wait, Effect and Failure is set, or none of them for a step that only leads on,
-// such as a condition.
+// Action is what a step does. At most one of Wait, Effect and Failure is set. None is set for a step that only chooses
+// a connection, such as a condition.
 type Action struct {
 	Step    *Step
 	Wait    *Wait
 	Effect  any // *Email, *Update, Deletion, *Addition or *Call
 	Failure *Failure
-	Skipped string         // why the step does nothing, "" if it does something
-	Branch  string         // the type of the connection by which the run goes on
-	Output  map[string]any // what is shown of the step; nil for nothing
+	Skipped string         // why the step is skipped; "" if it is not
+	Branch  string         // the type of the connection that the run follows
+	Output  map[string]any // shown to users; nil for nothing
 }
 
-// Failure is why a step failed: Reason is a name such as template_not_found, Message a sentence that says what to do.
+// Failure is why a step failed: Reason is a name such as template_not_found, Message is a sentence that says what to
+// do.
 type Failure struct{ Reason, Message string }
 
-// Email is the effect of sending an email by a template. From, Subject and ReplyTo replace the template's if they are
-// not empty.
+// Email is the effect that sends an email by a template. From, Subject and ReplyTo override those of the template if
+// they are not empty.
 type Email struct {
 	TemplateID             string // id or alias
 	TopicID                string // "" for none
@@ -138,37 +137,36 @@ type Email struct {
 	From, Subject, ReplyTo string
 }
 
-// Update is the effect of changing the contact. What is nil stays as it is.
+// Update is the effect that changes the contact. Nil fields stay unchanged.
 type Update struct {
 	FirstName, LastName *string
 	Unsubscribed        *bool
-	Properties          map[string]scalar.Value // by name; none removes the value
+	Properties          map[string]scalar.Value // by name; the zero Value removes the value
 }
 
-// Deletion is the effect of deleting the contact.
+// Deletion is the effect that deletes the contact.
 type Deletion struct{}
 
-// Addition is the effect of adding the contact to a segment.
+// Addition is the effect that adds the contact to a segment.
 type Addition struct{ SegmentID string }
 
-// Call is the effect of a webhook step: a POST of Body, as JSON.
+// Call is the effect of a webhook step: a POST request with the JSON in Body.
 type Call struct {
 	URL     string
 	Headers map[string]string
 	Body    []byte
 }
 
-// Outcome is what came of an effect.
+// Outcome is the result of an effect.
 type Outcome struct {
-	Output  map[string]any // added to that of the action
-	Failure *Failure       // nil if it was done
-	Skipped string         // why it was not done although nothing failed, "" if it was
+	Output  map[string]any // added to the output of the action
+	Failure *Failure       // nil if the effect succeeded
+	Skipped string         // why the effect was skipped; "" if it was not
 }
 
-// Status is what became of a step.
+// Status is the status of a step.
 type Status string
 
-// The statuses of a step.
 const (
 	StepRunning   Status = "running"
 	StepWaiting   Status = "waiting"
@@ -177,13 +175,13 @@ const (
 	StepSkipped   Status = "skipped"
 )
 
-// Record is what is kept of a step that was done, or that waits.
+// Record is what the caller stores about a step that was done or that waits.
 type Record struct {
 	Key         string
 	Type        Type
 	Status      Status
 	Output      map[string]any
 	Failure     *Failure
-	StartedAt   time.Time // zero for a step that has waited: then it is that of the record of the wait
-	CompletedAt time.Time // zero while it waits
+	StartedAt   time.Time // zero if the record of the wait already has it
+	CompletedAt time.Time // zero while the step waits
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// The names of the system events.
+// The names of the system events. The program sends them when something happens to a contact or an email.
 const (
 	ContactCreated      = events.SystemPrefix + "contact.created"
 	ContactUpdated      = events.SystemPrefix + "contact.updated"
@@ -22,10 +22,12 @@ const (
 	EmailComplained     = events.SystemPrefix + "email.complained"
 )
 
+// systemEvents are the names in the order in which errors list them.
 var systemEvents = []string{ContactCreated, ContactUpdated, ContactUnsubscribed, ContactResubscribed, TopicOptedIn,
 	TopicOptedOut, EmailOpened, EmailClicked, EmailBounced, EmailComplained}
 
-// eventName reads the name of an event that begins a run, or that a step waits for.
+// ReadEventName returns the member of an object that names an event: one that begins a run or that a step waits for. A
+// name with a reserved prefix must be that of a system event.
 func ReadEventName(o jsonread.Object, member string) (string, error) {
 	path := o.At(member)
 	name, err := o.Required(member, events.MaxName)

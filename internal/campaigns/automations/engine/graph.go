@@ -15,11 +15,11 @@ type Graph struct {
 	Steps       []Step
 	Connections []Connection
 
-	index map[string]int      // of Steps, by their keys
-	next  map[exit]string     // the key of the step to which a connection leads
-	heads map[string]struct{} // what may follow "wait_events." in a name: keys of waits, and names of their events
-	open  []string            // the beginnings of names that rules may have, besides those of contacts
-	reads []string            // what stands behind "wait_events." in the names that steps refer to
+	index     map[string]int      // of Steps, by key
+	next      map[exit]string     // the key of the next step
+	waitNames map[string]struct{} // keys and event names of the waits, which may follow "wait_events." in a name
+	ruleNames []string            // prefixes of the names that rules may use besides contact fields
+	waitPaths []string            // the names that steps refer to, without the prefix "wait_events."
 }
 
 // Step is a step of a graph.
@@ -30,48 +30,48 @@ type Step struct {
 	config config
 }
 
-// Connection leads from a step to the next one. Its type says for which outcome.
+// Connection leads from a step to the next one. Its type says for which outcome of the step.
 type Connection struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 	Type string `json:"type"`
 }
 
-// exit is a type of connection that leads away from a step.
+// exit is a type of connection that leaves a step.
 type exit struct{ from, by string }
 
-// config is what a type of step is set to do.
+// config is the configuration of a step. Each type of step has its own implementation.
 type config interface {
-	// exits returns the types of the connections that may lead away from the step.
+	// exits returns the types of the connections that may leave the step.
 	exits() []string
 
-	// check checks what needs the whole graph. path is where the config stands.
+	// check checks what depends on the whole graph. path is the path of the config.
 	check(g *Graph, path string) error
 
-	// names returns what the config names of the team's.
-	names(path string) []Reference
+	// references returns the things of the team that the config names.
+	references(path string) []Reference
 
-	// plan returns what the step does. Errors are those of Facts.Fields.
-	plan(m *moment) (Action, error)
+	// plan returns what the step does. Its errors are those of Facts.Fields.
+	plan(m *stepContext) (Action, error)
 
-	// written returns the config as package json encodes it.
-	written() any
+	// jsonValue returns the config as a value to encode as JSON.
+	jsonValue() any
 }
 
-// waiter is a config whose step may wait. over returns what the step does when the time has come.
-type waiter interface{ over(m *moment) Action }
+// waiter is a config whose step may wait. waitOver returns what the step does when the wait has ended by time.
+type waiter interface{ waitOver(m *stepContext) Action }
 
-// referrer is a config that may refer to values. refers returns their full names.
-type referrer interface{ refers() []string }
+// referrer is a config that may refer to values. referencedNames returns their full names.
+type referrer interface{ referencedNames() []string }
 
-// plain is a config that leads on by a default connection, and has nothing to check and no names.
+// plain is embedded by configs that have only a default connection, name nothing of the team and need no check.
 type plain struct{}
 
-func (plain) exits() []string            { return []string{Default} }
-func (plain) check(*Graph, string) error { return nil }
-func (plain) names(string) []Reference   { return nil }
+func (plain) exits() []string               { return []string{Default} }
+func (plain) check(*Graph, string) error    { return nil }
+func (plain) references(string) []Reference { return nil }
 
-// step returns the step with a key, nil if there is none.
+// step returns the step with a key, or nil.
 func (g *Graph) step(key string) *Step {
 	if i, ok := g.index[key]; ok {
 		return &g.Steps[i]
@@ -79,10 +79,10 @@ func (g *Graph) step(key string) *Step {
 	return nil
 }
 
-// HasStep reports whether a step has a key.
+// HasStep reports whether the graph has a step with a key.
 func (g *Graph) HasStep(key string) bool { return g.step(key) != nil }
 
-// Triggers returns the names of the events that begin runs, each once, by the function [events.CanonicalName].
+// Triggers returns the canonical names of the events that begin runs, each once; see [events.CanonicalName].
 func (g *Graph) Triggers() (names []string) {
 	for _, s := range g.Steps {
 		if t, ok := s.config.(trigger); ok {
@@ -92,11 +92,11 @@ func (g *Graph) Triggers() (names []string) {
 	return names
 }
 
-// TriggerOf returns where the graph names an event that begins runs, by its name from Triggers.
+// TriggerOf returns the place in the graph that names an event that begins runs. event is a name from Triggers.
 func (g *Graph) TriggerOf(event string) Reference {
 	for i, s := range g.Steps {
 		if t, ok := s.config.(trigger); ok && events.CanonicalName(t.event) == event {
-			return Reference{Step: s.Key, Field: configPlace(i) + ".event_name"}
+			return Reference{Step: s.Key, Field: configPath(i) + ".event_name"}
 		}
 	}
 	return Reference{Field: "steps"}
@@ -104,34 +104,34 @@ func (g *Graph) TriggerOf(event string) Reference {
 
 // The kinds of a [Reference].
 const (
-	NamesTemplate = "template"
-	NamesSegment  = "segment"
-	NamesTopic    = "topic"
-	NamesProperty = "property" // of contacts
-	NamesRule     = "rule"
-	NamesURL      = "url" // of a webhook
-	NamesSender   = "from"
-	NamesReplyTo  = "reply_to"
+	RefTemplate = "template"
+	RefSegment  = "segment"
+	RefTopic    = "topic"
+	RefProperty = "property" // of contacts
+	RefRule     = "rule"
+	RefURL      = "url" // of a webhook
+	RefSender   = "from"
+	RefReplyTo  = "reply_to"
 )
 
-// Reference is what a step names that only the caller can check.
+// Reference is something of the team that a step names and that only the caller can check.
 type Reference struct {
 	Step  string       // the key
 	Field string       // the path, such as steps[2].config.template.id
 	Kind  string       // one of the constants
 	ID    string       // of a template (or its alias), a segment or a topic; a property by name; an address
-	Names []string     // of a template: the variables that the step gives, in order
-	Rule  *filter.Rule // of a rule: that of a condition
+	Names []string     // of a template: the variables that the step sets, in order
+	Rule  *filter.Rule // the rule of a condition
 
-	// Value, of a property, is the type of the value that a contact_update gives it: string or number. It is "" if that
-	// is known only in a run, or if the property is read or cleared.
+	// Value is the type of the value that a contact_update gives a property: string or number. It is "" if the type is
+	// known only in a run, or if the property is read or cleared.
 	Value string
 }
 
-// References returns what the steps name, in their order.
+// References returns everything that the steps name, in the order of the steps.
 func (g *Graph) References() (all []Reference) {
 	for i, s := range g.Steps {
-		names := s.config.names(configPlace(i))
+		names := s.config.references(configPath(i))
 		for n := range names {
 			names[n].Step = s.Key
 		}
@@ -140,10 +140,11 @@ func (g *Graph) References() (all []Reference) {
 	return all
 }
 
-// Refused returns the error for a reference that does not exist or cannot be used: an Invalid fault with the sentence
-// of the fault why, after the name of the step. Its field is that of why if that begins with the reference's, and
-// otherwise the reference's. Errors that are no faults, or failures of the server, are returned as they are.
-func (g *Graph) Refused(r Reference, why error) error {
+// ReferenceError returns the error for a reference that does not exist or cannot be used. It is an Invalid fault whose
+// message is the name of the step followed by the message of why. Its field is that of why if that begins with the
+// reference's field, and the reference's field otherwise. If why is not a fault, or is a failure of the server, it is
+// returned unchanged.
+func (g *Graph) ReferenceError(r Reference, why error) error {
 	f, ok := errors.AsType[*fault.Error](why)
 	if !ok || fault.Ours(why) {
 		return why
@@ -153,22 +154,22 @@ func (g *Graph) Refused(r Reference, why error) error {
 	if !strings.HasPrefix(f.Field, r.Field) {
 		named.Field = r.Field
 	}
-	return inStep(r.Step, &named)
+	return withStep(r.Step, &named)
 }
 
-// CheckRule checks a rule of a condition with the fields that contacts have, which the caller has looked up for it.
+// CheckRule checks the rule of a condition against the fields of contacts, which the caller has looked up for the rule.
 func (g *Graph) CheckRule(r Reference, contacts filter.Schema) error {
-	return inStep(r.Step, r.Rule.Check(g.schema(contacts)))
+	return withStep(r.Step, r.Rule.Check(g.schema(contacts)))
 }
 
-// schema adds the fields that only runs have to those of contacts.
+// schema returns the schema of contacts with the fields that exist only in runs added.
 func (g *Graph) schema(contacts filter.Schema) filter.Schema {
 	s := contacts
 	s.References = true
-	s.Open = append(slices.Clone(contacts.Open), g.open...)
+	s.Open = append(slices.Clone(contacts.Open), g.ruleNames...)
 	unknown := contacts.Unknown
 	s.Unknown = func(name string) string {
-		if why := g.unknown(name); why != "" {
+		if why := g.whyUnknown(name); why != "" {
 			return why
 		}
 		if unknown == nil {
@@ -179,8 +180,8 @@ func (g *Graph) schema(contacts filter.Schema) filter.Schema {
 	return s
 }
 
-// inStep returns a fault with the step's name before its sentence.
-func inStep(key string, err error) error {
+// withStep returns a fault with the step's name before its message. Other errors are returned unchanged.
+func withStep(key string, err error) error {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {
 		return err

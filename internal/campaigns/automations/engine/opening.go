@@ -2,16 +2,16 @@ package engine
 
 import "time"
 
-// Opening is the beginning of the runs of an event, without the rest of their graph: the trigger and, if the step behind
-// it waits for an event, that wait. A run can be begun with it where the graph is not at hand.
+// Opening is the beginning of the runs of an event: the trigger and, if the step behind the trigger waits for an event,
+// that wait. A run can begin with the opening alone, without loading the whole graph.
 type Opening struct {
 	Trigger string        // the key
-	Next    string        // the key of the step behind it; "" for none
-	Event   string        // as written, that the next step waits for; "" if it is of another type
+	Next    string        // the key of the step after the trigger; "" for none
+	Event   string        // the event that the next step waits for, as the user wrote it; "" if the next step does not wait for an event
 	Timeout time.Duration // of that wait; 0 for MaxWait
 }
 
-// Opening returns the opening of the runs that an event begins. It reports false if there is no trigger for it.
+// Opening returns the opening of the runs that an event begins. It returns false if no trigger names the event.
 func (g *Graph) Opening(event string) (o Opening, ok bool) {
 	run := g.Begin("", Event{Name: event})
 	if run == nil {
@@ -24,8 +24,8 @@ func (g *Graph) Opening(event string) (o Opening, ok bool) {
 	return o, true
 }
 
-// Begin returns the run that an event begins at a time, and what is to be kept of the steps that it has begun: it waits
-// if the opening has a wait, and is at the next step otherwise. It is as Begin, Plan and Done of the graph make it.
+// Begin returns a run that an event begins, and the records of its first steps. The run waits if the opening has a
+// wait, and is at the next step otherwise. Begin, Plan and Done of the whole graph would give the same result.
 func (o Opening) Begin(id string, e Event, now time.Time) (*Run, []Record, error) {
 	g := &Graph{Steps: []Step{{Key: o.Trigger, Type: Trigger, config: trigger{event: e.Name}}},
 		index: map[string]int{o.Trigger: 0}, next: map[exit]string{{o.Trigger, Default}: o.Next}}

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// readers read the configs of the types of steps.
+// readers parse the config of each type of step.
 var readers = map[Type]func(jsonread.Object) (config, error){
 	Trigger:       readTrigger,
 	SendEmail:     readEmail,
@@ -31,14 +31,13 @@ var readers = map[Type]func(jsonread.Object) (config, error){
 var types = []Type{Trigger, SendEmail, Delay, WaitForEvent, WaitUntil, Condition, Split, ContactUpdate, ContactDelete,
 	AddToSegment, Webhook}
 
-// Parse reads the JSON lists of steps and of connections, as a request or a stored version has them, and checks all
-// that needs no knowledge of the team. Members that it does not know are ignored. Its errors are Invalid and Missing
-// faults.
+// Parse parses the JSON lists of steps and of connections, from a request or a stored version. It makes every check
+// that needs no knowledge of the team, and ignores unknown members. Its errors are Invalid and Missing faults.
 func Parse(steps, connections []byte) (*Graph, error) {
 	if err := checkSize(steps, connections); err != nil {
 		return nil, err
 	}
-	g := &Graph{index: map[string]int{}, next: map[exit]string{}, heads: map[string]struct{}{}}
+	g := &Graph{index: map[string]int{}, next: map[exit]string{}, waitNames: map[string]struct{}{}}
 	if err := g.readSteps(steps); err != nil {
 		return nil, err
 	}
@@ -48,7 +47,7 @@ func Parse(steps, connections []byte) (*Graph, error) {
 	if err := g.check(); err != nil {
 		return nil, err
 	}
-	// What is stored must be read again, and JSON may be longer as it is written here.
+	// The graph is stored in this encoding and must be parsed again later. The encoding may be longer than the input.
 	if err := checkSize(g.StepsJSON(), g.ConnectionsJSON()); err != nil {
 		return nil, err
 	}
@@ -80,7 +79,7 @@ func (g *Graph) readSteps(text []byte) error {
 		}
 		if before, ok := g.index[s.Key]; ok {
 			path := fmt.Sprintf("steps[%d].key", i)
-			return inStep(s.Key, jsonread.Invalidf(path, "is that of `steps[%d]` too. Give each step a key of its own.", before))
+			return withStep(s.Key, jsonread.Invalidf(path, "is that of `steps[%d]` too. Give each step a key of its own.", before))
 		}
 		g.index[s.Key] = i
 		g.Steps = append(g.Steps, s)
@@ -88,7 +87,7 @@ func (g *Graph) readSteps(text []byte) error {
 	return nil
 }
 
-func configPlace(i int) string { return fmt.Sprintf("steps[%d].config", i) }
+func configPath(i int) string { return fmt.Sprintf("steps[%d].config", i) }
 
 func readStep(path string, text jsontext.Value) (s Step, err error) {
 	o, err := jsonread.ParseObject(path, text)
@@ -106,22 +105,22 @@ func readStep(path string, text jsontext.Value) (s Step, err error) {
 	}
 	kind, err := o.Required("type", MaxKey)
 	if err != nil {
-		return s, inStep(s.Key, err)
+		return s, withStep(s.Key, err)
 	}
 	s.Type = Type(kind)
 	read, ok := readers[s.Type]
 	if !ok {
-		return s, inStep(s.Key, jsonread.Invalidf(o.At("type"), "is %s, which is no type of step. Use one of `%s`.", jsonread.Quote(kind),
+		return s, withStep(s.Key, jsonread.Invalidf(o.At("type"), "is %s, which is no type of step. Use one of `%s`.", jsonread.Quote(kind),
 			strings.Join(texts(types), "`, `")))
 	}
 	c := jsonread.Object{Path: o.At("config"), Members: map[string]jsontext.Value{}}
 	if s.Type != ContactDelete || o.Has("config") {
 		if c, err = o.Object("config"); err != nil {
-			return s, inStep(s.Key, err)
+			return s, withStep(s.Key, err)
 		}
 	}
 	s.config, err = read(c)
-	return s, inStep(s.Key, err)
+	return s, withStep(s.Key, err)
 }
 
 func texts(all []Type) []string {
@@ -150,7 +149,7 @@ func (g *Graph) readConnections(text []byte) error {
 	return nil
 }
 
-// readConnection reads a connection and checks it by the steps that it connects.
+// readConnection parses a connection and checks it against the steps that it connects.
 func (g *Graph) readConnection(path string, text jsontext.Value) (c Connection, err error) {
 	o, err := jsonread.ParseObject(path, text)
 	if err != nil {
@@ -160,7 +159,7 @@ func (g *Graph) readConnection(path string, text jsontext.Value) (c Connection, 
 		return c, err
 	}
 	if c.Type, err = o.Optional("type", MaxKey); err != nil {
-		return c, inStep(c.From, err)
+		return c, withStep(c.From, err)
 	}
 	from := g.step(c.From)
 	exits := from.config.exits()
@@ -168,32 +167,32 @@ func (g *Graph) readConnection(path string, text jsontext.Value) (c Connection, 
 		c.Type = Default
 	}
 	if !slices.Contains(exits, c.Type) {
-		return c, inStep(c.From, jsonread.Invalidf(o.At("type"), "is %s, but from a step of the type `%s` lead connections of "+
+		return c, withStep(c.From, jsonread.Invalidf(o.At("type"), "is %s, but from a step of the type `%s` lead connections of "+
 			"the types `%s`.", jsonread.Quote(c.Type), from.Type, strings.Join(exits, "`, `")))
 	}
 	if g.step(c.To).Type == Trigger {
-		return c, inStep(c.To, jsonread.Invalidf(o.At("to"), "names a trigger, where runs begin. Lead to the step after it."))
+		return c, withStep(c.To, jsonread.Invalidf(o.At("to"), "names a trigger, where runs begin. Lead to the step after it."))
 	}
 	at := exit{c.From, c.Type}
 	if to, ok := g.next[at]; ok {
-		return c, inStep(c.From, jsonread.Invalidf(path, "is a second connection of the type `%s`, to `%s` as well as to `%s`. "+
+		return c, withStep(c.From, jsonread.Invalidf(path, "is a second connection of the type `%s`, to `%s` as well as to `%s`. "+
 			"Keep one.", c.Type, c.To, to))
 	}
 	g.next[at] = c.To
 	return c, nil
 }
 
-// readEnds reads the keys of the steps that a connection connects. An error names the one that there is.
+// readEnds parses the keys of the steps that a connection connects. If one is wrong, the error names the other one.
 func (g *Graph) readEnds(o jsonread.Object) (from, to string, err error) {
 	from, err = g.readEnd(o, "from")
 	if err != nil {
 		if to, toErr := g.readEnd(o, "to"); toErr == nil {
-			err = inStep(to, err)
+			err = withStep(to, err)
 		}
 		return from, to, err
 	}
 	if to, err = g.readEnd(o, "to"); err != nil {
-		err = inStep(from, err)
+		err = withStep(from, err)
 	}
 	return from, to, err
 }
@@ -206,7 +205,7 @@ func (g *Graph) readEnd(o jsonread.Object, name string) (string, error) {
 	return key, err
 }
 
-// StepsJSON returns the steps as JSON, with durations in words, from which Parse makes the same steps.
+// StepsJSON returns the steps as JSON. Parse returns the same steps from it. Durations are in words.
 func (g *Graph) StepsJSON() []byte {
 	type step struct {
 		Key    string `json:"key"`
@@ -215,7 +214,7 @@ func (g *Graph) StepsJSON() []byte {
 	}
 	all := []step{}
 	for _, s := range g.Steps {
-		all = append(all, step{s.Key, s.Type, s.config.written()})
+		all = append(all, step{s.Key, s.Type, s.config.jsonValue()})
 	}
 	return encode(all)
 }
@@ -225,12 +224,12 @@ func (g *Graph) ConnectionsJSON() []byte {
 	return encode(append([]Connection{}, g.Connections...))
 }
 
-// encode returns JSON that is always the same for the same value. It is of what Parse has read, or of payloads, which
-// were read from JSON too, so it cannot fail.
+// encode returns the JSON of a value, always the same for the same value. It panics if the value cannot be encoded,
+// which does not happen: values come from Parse or from payloads that were decoded from JSON.
 func encode(v any) []byte {
 	text, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {
-		panic("flow: encode what was decoded: " + err.Error())
+		panic("engine: encode a decoded value: " + err.Error())
 	}
 	return text
 }

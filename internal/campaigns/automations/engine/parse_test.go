@@ -432,7 +432,7 @@ func TestReferences(t *testing.T) {
 	var got []string
 	for _, r := range g.References() {
 		line := strings.Join([]string{r.Step, r.Field, r.Kind, r.ID + r.Value}, " ")
-		if r.Kind == engine.NamesRule {
+		if r.Kind == engine.RefRule {
 			line += strings.Join(r.Rule.Fields(), ",")
 		}
 		got = append(got, line+strings.Join(r.Names, ","))
@@ -466,7 +466,7 @@ func TestCheckRule(t *testing.T) {
 		Unknown: func(string) string { return "Create it." }}
 	g := parse(t, everything, everythingConnected)
 	for _, r := range g.References() {
-		if r.Kind != engine.NamesRule {
+		if r.Kind != engine.RefRule {
 			continue
 		}
 		if err := g.CheckRule(r, text); err != nil {
@@ -488,16 +488,16 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	g := parse(t, everything, everythingConnected)
 	r := engine.Reference{Step: "mail", Field: "steps[2].config.template.id"}
-	err := g.Refused(r, fault.NotFoundf("There is no such template."))
+	err := g.ReferenceError(r, fault.NotFoundf("There is no such template."))
 	if f, ok := err.(*fault.Error); !ok || f.Kind != fault.Invalid || f.Field != r.Field ||
 		f.Message != "Step `mail`: There is no such template." {
 		t.Errorf("Refused: %#v", err)
 	}
-	err = g.Refused(r, fault.Invalidf("steps[2].config.template.id.x", "No."))
+	err = g.ReferenceError(r, fault.Invalidf("steps[2].config.template.id.x", "No."))
 	if f, ok := err.(*fault.Error); !ok || f.Field != "steps[2].config.template.id.x" {
 		t.Errorf("Refused of a place within: %#v", err)
 	}
-	if err := g.Refused(r, fault.New(fault.Unavailable, "", "Later.")); err.Error() != "Later." {
+	if err := g.ReferenceError(r, fault.New(fault.Unavailable, "", "Later.")); err.Error() != "Later." {
 		t.Errorf("Refused of what may pass: %v", err)
 	}
 }

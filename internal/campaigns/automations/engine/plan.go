@@ -8,24 +8,24 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Reasons for which steps fail. Those of effects are the caller's.
+// Reasons why steps fail. The caller has further reasons for effects that fail.
 const (
-	Unresolved  = "value_missing"     // a reference to a value that is not there
-	WrongValue  = "value_unusable"    // a value that is not of the kind that is needed
-	TooLarge    = "too_large"         // values that are too many or too long together
-	RuleRefused = "condition_invalid" // a rule that names what has been deleted since
-	TooFar      = "too_far_ahead"     // a date to wait for
+	Unresolved  = "value_missing"     // a referenced value does not exist
+	WrongValue  = "value_unusable"    // a value has the wrong type
+	TooLarge    = "too_large"         // the values exceed a limit together
+	RuleRefused = "condition_invalid" // a rule names something that was deleted
+	TooFar      = "too_far_ahead"     // the date to wait for is too far in the future
 )
 
-// Reasons for which steps are skipped. Those of effects are the caller's.
+// Reasons why steps are skipped. The caller has further reasons for effects.
 const (
 	NoContact      = "contact_deleted"
 	IsUnsubscribed = "contact_unsubscribed"
-	NoDate         = "date_missing"  // to wait for
-	BadDate        = "date_unusable" // to wait for
+	NoDate         = "date_missing"  // the contact has no date to wait for
+	BadDate        = "date_unusable" // the property is not a date
 )
 
-// Begin returns the run that an event begins: it is at the trigger with the event's name. It is nil if there is none.
+// Begin returns the run that an event begins, at the trigger with the event's name. It returns nil if there is none.
 func (g *Graph) Begin(id string, e Event) *Run {
 	for _, s := range g.Steps {
 		if t, ok := s.config.(trigger); ok && events.CanonicalName(t.event) == events.CanonicalName(e.Name) {
@@ -35,10 +35,10 @@ func (g *Graph) Begin(id string, e Event) *Run {
 	return nil
 }
 
-// Plan returns what the step that a run is at does now. A run that waits goes on when its time has come; before, it
-// waits on. Its errors are those of f.Fields, and that the graph has no such step.
+// Plan returns what the current step of a run does now. A run that waits continues to wait until its time has come. The
+// errors of Plan are those of f.Fields, and an error if the graph does not have the step.
 func (g *Graph) Plan(r *Run, f Facts) (a Action, err error) {
-	m := &moment{g: g, step: g.step(r.At), run: r, facts: f}
+	m := &stepContext{g: g, step: g.step(r.At), run: r, facts: f}
 	if m.step == nil {
 		return a, fmt.Errorf("run %s is at the step %q, which its graph does not have", r.ID, r.At)
 	}
@@ -51,7 +51,7 @@ func (g *Graph) Plan(r *Run, f Facts) (a Action, err error) {
 	case f.Now.Before(r.Waits.Until):
 		a.Wait = r.Waits
 	default:
-		a = w.over(m)
+		a = w.waitOver(m)
 	}
 	if a.Step = m.step; a.Wait == nil && a.Failure == nil && a.Branch == "" {
 		a.Branch = Default
@@ -59,8 +59,8 @@ func (g *Graph) Plan(r *Run, f Facts) (a Action, err error) {
 	return a, nil
 }
 
-// Done moves a run on from the step of an action, whose outcome is the zero Outcome if it has no effect. It returns
-// what is to be kept of the step. When r.At is "" afterwards, the run has ended: as failed if the record has a failure.
+// Done moves a run past the step of an action and returns the record of the step. The outcome is the zero Outcome for
+// an action without effect. If r.At is "" afterwards, the run has ended; it has failed if the record has a failure.
 func (g *Graph) Done(r *Run, a Action, o Outcome, f Facts) Record {
 	rec := Record{Key: a.Step.Key, Type: a.Step.Type, Status: StepCompleted, Output: merge(a.Output, o.Output)}
 	if r.Waits == nil {
@@ -93,9 +93,9 @@ func (g *Graph) Done(r *Run, a Action, o Outcome, f Facts) Record {
 	return rec
 }
 
-// Receive gives an event to a run, and reports whether it ends the run's wait. If it does, the run has moved on, and
-// the record is that of the step that waited. An event at the time at which the wait ends, or later, comes too late. The
-// run keeps of the event what some step refers to. If that is too much with what it has kept before, the step fails.
+// Receive delivers an event to a run and reports whether the event ends the run's wait. If it does, the run has moved
+// on, and rec is the record of the step that waited. An event at or after the end of the wait is too late. The run
+// stores the members of the event that some step refers to. If the stored members exceed MaxReceived, the step fails.
 func (g *Graph) Receive(r *Run, e Event) (rec Record, ok bool) {
 	s := g.step(r.At)
 	if s == nil || r.Waits == nil || r.Waits.Event == "" || r.Waits.Event != events.CanonicalName(e.Name) ||
@@ -109,13 +109,13 @@ func (g *Graph) Receive(r *Run, e Event) (rec Record, ok bool) {
 	r.Waits = nil
 	rec = Record{Key: s.Key, Type: s.Type, Status: StepCompleted, CompletedAt: e.At,
 		Output: map[string]any{"event": e.Name, "payload": e.Payload}}
-	if kept, refers := g.kept(s.Key, c, e); refers {
+	if kept, refers := g.trimToReferences(s.Key, c, e); refers {
 		received := maps.Clone(r.Received)
 		if received == nil {
 			received = map[string]Event{}
 		}
 		received[s.Key] = kept
-		if sizeOf(received) > MaxReceived {
+		if payloadBytes(received) > MaxReceived {
 			r.At = ""
 			rec.Status, rec.Failure = StepFailed, &Failure{TooLarge, fmt.Sprintf("What later steps name of the events "+
 				"that the run waited for has more than %d KB of JSON. Send less in them, or name less.", MaxReceived>>10)}
@@ -127,11 +127,11 @@ func (g *Graph) Receive(r *Run, e Event) (rec Record, ok bool) {
 	return rec, true
 }
 
-// kept returns an event that a step received with those members of its payload that steps can refer to. It reports false
-// if none refers to the event.
-func (g *Graph) kept(key string, c waitForEvent, e Event) (kept Event, refers bool) {
+// trimToReferences returns an event with only those members of its payload that steps can refer to. It returns false if
+// no step refers to the event.
+func (g *Graph) trimToReferences(key string, c waitForEvent, e Event) (kept Event, refers bool) {
 	kept = Event{Name: e.Name, At: e.At}
-	for _, path := range g.reads {
+	for _, path := range g.waitPaths {
 		for _, head := range []string{key, c.event, e.Name} {
 			rest, ok := strings.CutPrefix(path, head+".")
 			if !ok {
@@ -151,15 +151,15 @@ func (g *Graph) kept(key string, c waitForEvent, e Event) (kept Event, refers bo
 	return kept, refers
 }
 
-// sizeOf is how many octets of JSON the payloads of events have.
-func sizeOf(received map[string]Event) (octets int) {
+// payloadBytes returns the total size of the payloads of events as JSON, in bytes.
+func payloadBytes(received map[string]Event) (size int) {
 	for _, e := range received {
-		octets += len(encode(e.Payload))
+		size += len(encode(e.Payload))
 	}
-	return octets
+	return size
 }
 
-// merge returns the members of both, nil if there are none.
+// merge returns the members of both maps, or nil if there are none. It does not change the maps.
 func merge(a, b map[string]any) map[string]any {
 	if len(b) == 0 {
 		return a

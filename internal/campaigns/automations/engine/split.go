@@ -13,10 +13,10 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// whole is all runs, in hundredths of a percent.
-const whole = 100 * 100
+// fullShare is 100 percent, in hundredths of a percent.
+const fullShare = 100 * 100
 
-// split spreads runs over branches.
+// split distributes runs over branches.
 type split struct{ branches []branch }
 
 type branch struct {
@@ -43,7 +43,7 @@ func readSplit(o jsonread.Object) (config, error) {
 		c.branches = append(c.branches, b)
 		total += b.share
 	}
-	if total != whole {
+	if total != fullShare {
 		return nil, jsonread.Invalidf(path, "has percents that add up to %v. They must add up to 100.", float64(total)/100)
 	}
 	return c, nil
@@ -71,7 +71,7 @@ func readBranch(path string, text jsontext.Value, before []branch) (b branch, er
 	if err != nil {
 		return b, err
 	}
-	if b.share = int(math.Round(n * 100)); b.share <= 0 || b.share > whole || math.Abs(n*100-float64(b.share)) > 1e-6 {
+	if b.share = int(math.Round(n * 100)); b.share <= 0 || b.share > fullShare || math.Abs(n*100-float64(b.share)) > 1e-6 {
 		return b, jsonread.Invalidf(o.At("percent"), "must be more than 0 and at most 100, with at most two decimals.")
 	}
 	return b, nil
@@ -84,23 +84,23 @@ func (c split) exits() (all []string) {
 	return all
 }
 
-func (c split) check(*Graph, string) error { return nil }
-func (c split) names(string) []Reference   { return nil }
+func (c split) check(*Graph, string) error    { return nil }
+func (c split) references(string) []Reference { return nil }
 
-// plan chooses the branch by the run and the step alone, so that it is the same however often the step is planned, and
-// splits one after the other are independent.
-func (c split) plan(m *moment) (Action, error) {
+// plan chooses the branch by a hash of the run and the step. So the choice is the same whenever the step is planned,
+// and consecutive splits are independent.
+func (c split) plan(m *stepContext) (Action, error) {
 	sum := sha256.Sum256([]byte(m.run.ID + "\x00" + m.step.Key))
-	at := int(binary.BigEndian.Uint64(sum[:8]) % whole)
+	at := int(binary.BigEndian.Uint64(sum[:8]) % fullShare)
 	for _, b := range c.branches {
 		if at -= b.share; at < 0 {
 			return Action{Branch: b.name, Output: map[string]any{"branch": b.name}}, nil
 		}
 	}
-	panic("flow: the branches of a split are not the whole")
+	panic("engine: the branches of a split add up to less than 100 percent")
 }
 
-func (c split) written() any {
+func (c split) jsonValue() any {
 	type written struct {
 		Name    string  `json:"name"`
 		Percent float64 `json:"percent"`

@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// Happening is what was done with a contact: it was created or changed.
-type Happening struct {
+// ContactChange is how a contact was created or changed.
+type ContactChange struct {
 	Created  bool
-	Switched bool            // whether it is unsubscribed has changed
-	Topics   map[string]bool // what it has chosen newly, by the ids of topics; true is opted in
+	Switched bool            // the contact unsubscribed, or subscribed again
+	Topics   map[string]bool // changed choices by topic id; true is opted in
 }
 
-// Events returns the system events of a contact, as it is afterwards, with what they have (docs/custom-events.md).
-func (c *Contact) Events(h Happening, at time.Time) (all []Event) {
+// Events returns the system events of a change, with their payloads (docs/custom-events.md). c is the contact after the
+// change.
+func (c *Contact) Events(h ContactChange, at time.Time) (all []Event) {
 	add := func(name string, more map[string]any) {
 		all = append(all, Event{Name: name, Payload: c.EventPayload(more), At: at})
 	}
@@ -39,7 +40,7 @@ func (c *Contact) Events(h Happening, at time.Time) (all []Event) {
 	return all
 }
 
-// payload returns what all system events of contacts and topics have, and more.
+// EventPayload returns the members that all system events of contacts and topics have, together with more.
 func (c *Contact) EventPayload(more map[string]any) map[string]any {
 	p := map[string]any{"contact_id": c.ID, "email": c.Address, "first_name": c.FirstName, "last_name": c.LastName,
 		"unsubscribed": c.Unsubscribed}
@@ -47,8 +48,8 @@ func (c *Contact) EventPayload(more map[string]any) map[string]any {
 	return p
 }
 
-// EmailPayload returns what all system events of emails have before the email is looked up, and more. broadcastID is ""
-// for other emails.
+// EmailPayload returns the members that all system events of emails have before the email is looked up, together with
+// more. broadcastID is "" for emails that are not part of a broadcast.
 func EmailPayload(emailID, broadcastID string, more map[string]any) map[string]any {
 	p := map[string]any{"email_id": emailID}
 	if broadcastID != "" {

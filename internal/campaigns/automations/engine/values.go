@@ -18,14 +18,14 @@ import (
 // Limits of the values of a config.
 const (
 	maxValues     = 1000
-	maxReferences = 100 // each may stand for a whole payload
+	maxReferences = 100 // each may be a whole payload
 	maxName       = 200 // characters of a reference
 )
 
-// waitEvents is the beginning of names of what events had that steps waited for.
+// waitEvents is the prefix of names that refer to events that the run received.
 const waitEvents = "wait_events."
 
-// value is a value as a config gives it: of its members one is set, or none for null.
+// value is a value in a config. At most one member is set; none is set for null.
 type value struct {
 	literal any // a string, a float64 or a bool
 	ref     string
@@ -33,10 +33,10 @@ type value struct {
 	object  map[string]value
 }
 
-// valueReader reads values and counts them.
+// valueReader parses values and counts them.
 type valueReader struct{ values, references int }
 
-// read reads a value that may have so many levels of lists and objects in it.
+// read parses a value. levels is how deeply lists and objects may be nested in it.
 func (r *valueReader) read(path string, text jsontext.Value, levels int) (v value, err error) {
 	if r.values++; r.values > maxValues {
 		return v, jsonread.Invalidf(path, "is one too many: a step has at most %d values.", maxValues)
@@ -76,7 +76,7 @@ func tooDeep(path string) error {
 	return jsonread.Invalidf(path, "is nested too deep: use a text, a number, true, false or {\"var\": \"event.KEY\"}.")
 }
 
-// object reads an object, which is a reference if it has the member var.
+// readObject parses an object. An object with the member var is a reference.
 func (r *valueReader) readObject(path string, text jsontext.Value, levels int) (v value, err error) {
 	o, err := jsonread.ParseObject(path, text)
 	if err != nil {
@@ -106,31 +106,31 @@ func (r *valueReader) readObject(path string, text jsontext.Value, levels int) (
 	return v, nil
 }
 
-func (v value) written() any {
+func (v value) jsonValue() any {
 	switch {
 	case v.ref != "":
 		return map[string]string{"var": v.ref}
 	case v.list != nil:
 		all := []any{}
 		for _, item := range v.list {
-			all = append(all, item.written())
+			all = append(all, item.jsonValue())
 		}
 		return all
 	case v.object != nil:
-		return writtenValues(v.object)
+		return jsonValues(v.object)
 	}
 	return v.literal
 }
 
-func writtenValues(values map[string]value) map[string]any {
+func jsonValues(values map[string]value) map[string]any {
 	all := map[string]any{}
 	for name, v := range values {
-		all[name] = v.written()
+		all[name] = v.jsonValue()
 	}
 	return all
 }
 
-// check checks the references of a value.
+// check checks the references in a value.
 func (v value) check(g *Graph, path string) error {
 	if v.ref != "" {
 		return g.checkName(path+".var", v.ref)
@@ -152,18 +152,18 @@ func checkValues(g *Graph, path string, values map[string]value) error {
 	return nil
 }
 
-// properties returns the names of the properties of contacts that a value refers to.
+// properties returns the properties of contacts that a value refers to.
 func (v value) properties(path string) (all []Reference) {
 	if name, ok := strings.CutPrefix(filter.FullName(v.ref), PropertyPrefix); ok {
-		return []Reference{{Field: path + ".var", Kind: NamesProperty, ID: name}}
+		return []Reference{{Field: path + ".var", Kind: RefProperty, ID: name}}
 	}
 	for i, item := range v.list {
 		all = append(all, item.properties(fmt.Sprintf("%s[%d]", path, i))...)
 	}
-	return append(all, propertiesOf(path, v.object)...)
+	return append(all, propertyRefs(path, v.object)...)
 }
 
-func propertiesOf(path string, values map[string]value) (all []Reference) {
+func propertyRefs(path string, values map[string]value) (all []Reference) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		all = append(all, values[name].properties(jsonread.Join(path, name))...)
 	}
@@ -178,36 +178,37 @@ func (v value) references() (names []string) {
 	for _, item := range v.list {
 		names = append(names, item.references()...)
 	}
-	return append(names, referencesOf(v.object)...)
+	return append(names, valueRefs(v.object)...)
 }
 
-func referencesOf(values map[string]value) (names []string) {
+func valueRefs(values map[string]value) (names []string) {
 	for _, v := range values {
 		names = append(names, v.references()...)
 	}
 	return names
 }
 
+// PropertyPrefix begins the full names of the properties of contacts.
 const PropertyPrefix = "contact.properties."
 
-// contactFields are what references may name of a contact besides its properties.
+// contactFields are the fields of a contact that references may name besides its properties.
 var contactFields = map[string]func(c *Contact) any{
 	"contact.id":           func(c *Contact) any { return c.ID },
 	"contact.email":        func(c *Contact) any { return c.Address },
-	"contact.first_name":   func(c *Contact) any { return orNone(c.FirstName) },
-	"contact.last_name":    func(c *Contact) any { return orNone(c.LastName) },
+	"contact.first_name":   func(c *Contact) any { return nilIfEmpty(c.FirstName) },
+	"contact.last_name":    func(c *Contact) any { return nilIfEmpty(c.LastName) },
 	"contact.unsubscribed": func(c *Contact) any { return c.Unsubscribed },
 	"contact.created_at":   func(c *Contact) any { return FormatTime(c.CreatedAt) },
 }
 
-func orNone(text string) any {
+func nilIfEmpty(text string) any {
 	if text == "" {
 		return nil
 	}
 	return text
 }
 
-// checkName checks what a reference names.
+// checkName returns an error if a name refers to no value.
 func (g *Graph) checkName(path, name string) error {
 	name = filter.FullName(name)
 	if _, ok := contactFields[name]; ok {
@@ -218,7 +219,7 @@ func (g *Graph) checkName(path, name string) error {
 			return nil
 		}
 	}
-	why := g.unknown(name)
+	why := g.whyUnknown(name)
 	if why == "" && strings.HasPrefix(name, waitEvents) {
 		return nil
 	}
@@ -229,8 +230,8 @@ func (g *Graph) checkName(path, name string) error {
 	return jsonread.Invalidf(path, "is %s, which names no value. %s", jsonread.Quote(name), why)
 }
 
-// unknown says what to do about a name of what events had if nothing can have it, and "" otherwise.
-func (g *Graph) unknown(name string) string {
+// whyUnknown returns what to do if a name refers to an event's value that cannot exist. It returns "" otherwise.
+func (g *Graph) whyUnknown(name string) string {
 	switch rest, ok := strings.CutPrefix(name, waitEvents); {
 	case name == "event" || name == "event.":
 		return "Name what the event has, as in `event.plan`."
@@ -238,7 +239,7 @@ func (g *Graph) unknown(name string) string {
 		return ""
 	default:
 		for i := range rest {
-			if _, known := g.heads[rest[:i]]; known && rest[i] == '.' && i+1 < len(rest) {
+			if _, known := g.waitNames[rest[:i]]; known && rest[i] == '.' && i+1 < len(rest) {
 				return ""
 			}
 		}
@@ -246,17 +247,17 @@ func (g *Graph) unknown(name string) string {
 	}
 }
 
-// moment is a run at a step and what is known then.
-type moment struct {
+// stepContext is a run at a step and the facts of that moment.
+type stepContext struct {
 	g     *Graph
 	step  *Step
 	run   *Run
 	facts Facts
 }
 
-// resolve returns a value without references: nil, a text, a number, true or false, a list or an object. It reports
-// false if it is a reference to a value that is not there. In lists and objects such values are left out.
-func (m *moment) resolve(v value) (any, bool) {
+// resolve returns a value without references: nil, a text, a number, a bool, a list or an object. It returns false if
+// the value is a reference to a value that does not exist. Inside lists and objects such references are left out.
+func (m *stepContext) resolve(v value) (any, bool) {
 	switch {
 	case v.ref != "":
 		found := m.lookUp(v.ref)
@@ -281,8 +282,8 @@ func (m *moment) resolve(v value) (any, bool) {
 	return v.literal, true
 }
 
-// lookUp returns the value with a name, nil if there is none.
-func (m *moment) lookUp(name string) any {
+// lookUp returns the value with a name, or nil.
+func (m *stepContext) lookUp(name string) any {
 	name = filter.FullName(name)
 	if path, ok := strings.CutPrefix(name, "event."); ok {
 		return member(m.run.Event.Payload, path)
@@ -300,16 +301,16 @@ func (m *moment) lookUp(name string) any {
 	key, _ := strings.CutPrefix(name, PropertyPrefix)
 	switch v := c.Properties[key]; v.Type {
 	case scalar.String:
-		return orNone(v.Text)
+		return nilIfEmpty(v.Text)
 	case scalar.Number:
 		return v.Number()
 	}
 	return nil
 }
 
-// received returns what an event had that a step waited for. The path begins with the key of the step, or with the name
-// of the event: then it is that which came last.
-func (m *moment) received(path string) any {
+// received returns a value of an event that the run received. The path begins with the key of the step that waited, or
+// with the name of the event. If several events have that name, the latest one is used.
+func (m *stepContext) received(path string) any {
 	var best string
 	for key := range m.run.Received {
 		if strings.HasPrefix(path, key+".") && len(key) > len(best) {
@@ -336,7 +337,7 @@ func (m *moment) received(path string) any {
 	return member(last.Payload, rest)
 }
 
-// config returns the config of a step, nil if there is no such step.
+// config returns the config of a step, or nil if there is no such step.
 func (g *Graph) config(key string) config {
 	if s := g.step(key); s != nil {
 		return s.config
@@ -344,7 +345,7 @@ func (g *Graph) config(key string) config {
 	return nil
 }
 
-// member returns what a payload has by a path such as user.name. Keys may have dots in them.
+// member returns the value at a path such as user.name in a payload, or nil. Keys may contain dots.
 func member(payload map[string]any, path string) any {
 	if v, ok := payload[path]; ok {
 		return v
@@ -362,7 +363,7 @@ func member(payload map[string]any, path string) any {
 	return nil
 }
 
-// fieldValue returns a value of a payload as rules compare it.
+// fieldValue returns a value of a payload in the form in which rules compare it.
 func fieldValue(v any) filter.Value {
 	switch v := v.(type) {
 	case nil:
@@ -377,7 +378,7 @@ func fieldValue(v any) filter.Value {
 	return filter.OtherValue()
 }
 
-// textOf returns a single value, or a list of such, as it is written in a text. It reports false for others.
+// textOf returns a single value, or a list of single values, as text. It returns false for other values.
 func textOf(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
@@ -387,14 +388,14 @@ func textOf(v any) (string, bool) {
 	case bool:
 		return strconv.FormatBool(v), true
 	case []any:
-		return joined(v)
+		return joinList(v)
 	}
 	return "", false
 }
 
-// joined returns the single values of a list, without those that are null, as one text. It reports false for a list
-// that has objects or lists in it.
-func joined(list []any) (string, bool) {
+// joinList returns the single values of a list, without nulls, as one text. It returns false for a list that contains
+// objects or lists.
+func joinList(list []any) (string, bool) {
 	var all []string
 	for _, item := range list {
 		if item == nil {
@@ -412,8 +413,8 @@ func joined(list []any) (string, bool) {
 	return strings.Join(all, ", "), true
 }
 
-// lengthOf returns how many octets the texts of a value have together, or more than limit if it has more. Numbers count
-// as their JSON does at most.
+// TextSize returns the size in bytes of all texts in a value, or a number greater than limit if the size exceeds it. A
+// number counts as 24 bytes, the most that its JSON can have.
 func TextSize(v any, limit int) (n int) {
 	switch v := v.(type) {
 	case string:
@@ -436,5 +437,5 @@ func TextSize(v any, limit int) (n int) {
 	return 24
 }
 
-// stamp returns a time as outputs and bodies have it.
+// FormatTime returns a time as outputs and webhook bodies contain it.
 func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

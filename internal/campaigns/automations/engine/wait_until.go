@@ -12,16 +12,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
-// maxAhead is how far ahead the date may be for which a run waits.
+// maxAhead is how far in the future the date of a wait may be.
 const maxAhead = 400 * 24 * time.Hour
 
-// waitUntil waits for a date that a property of the contact has, or for a time of day, or for both.
+// waitUntil waits for a date in a property of the contact, for a time of day, or for both.
 type waitUntil struct {
 	plain
-	property string              // with the date; "" for the next day on which it is the time
-	time     *schedule.TimeOfDay // nil for midnight, and with a property that has a time itself
+	property string              // that has the date; "" to wait for the next occurrence of time
+	time     *schedule.TimeOfDay // nil for midnight; ignored if the property has a time
 	zone     string              // "" for UTC
-	zoneOf   string              // the property with the zone; zone is that of contacts without one
+	zoneOf   string              // the property that names the zone; contacts without it use zone
 }
 
 var timeOfDay = regexp.MustCompile(`^([01][0-9]|2[0-3]):([0-5][0-9])$`)
@@ -53,7 +53,7 @@ func readWaitUntil(o jsonread.Object) (config, error) {
 	return c, c.readZone(o)
 }
 
-// readZone reads the time zone: a name, or an object with the property that has one and the name of the fallback.
+// readZone parses the time zone: a name, or an object with the property that has the name and a fallback.
 func (c *waitUntil) readZone(o jsonread.Object) (err error) {
 	path := o.At("timezone")
 	switch {
@@ -82,17 +82,17 @@ func (c *waitUntil) readZone(o jsonread.Object) (err error) {
 	return nil
 }
 
-func (c waitUntil) names(path string) (all []Reference) {
+func (c waitUntil) references(path string) (all []Reference) {
 	if c.property != "" {
-		all = append(all, Reference{Field: path + ".property", Kind: NamesProperty, ID: c.property})
+		all = append(all, Reference{Field: path + ".property", Kind: RefProperty, ID: c.property})
 	}
 	if c.zoneOf != "" {
-		all = append(all, Reference{Field: path + ".timezone.property", Kind: NamesProperty, ID: c.zoneOf})
+		all = append(all, Reference{Field: path + ".timezone.property", Kind: RefProperty, ID: c.zoneOf})
 	}
 	return all
 }
 
-func (c waitUntil) plan(m *moment) (Action, error) {
+func (c waitUntil) plan(m *stepContext) (Action, error) {
 	zone := c.location(m)
 	var t time.Time
 	switch {
@@ -114,15 +114,17 @@ func (c waitUntil) plan(m *moment) (Action, error) {
 		return Action{Failure: &Failure{TooFar, "The date to wait for is more than 400 days ahead."}}, nil
 	}
 	if !t.After(m.facts.Now) {
-		return Action{Output: until(t)}, nil
+		return Action{Output: untilOutput(t)}, nil
 	}
-	return waitTill(t), nil
+	return waitUntilTime(t), nil
 }
 
-func (c waitUntil) over(m *moment) Action { return Action{Output: until(m.run.Waits.Until)} }
+func (c waitUntil) waitOver(m *stepContext) Action {
+	return Action{Output: untilOutput(m.run.Waits.Until)}
+}
 
-// location returns the zone of the contact, or else that of the step.
-func (c waitUntil) location(m *moment) *time.Location {
+// location returns the time zone of the contact, or else that of the step.
+func (c waitUntil) location(m *stepContext) *time.Location {
 	if m.facts.Contact != nil && c.zoneOf != "" {
 		if zone, err := schedule.Zone(m.facts.Contact.Properties[c.zoneOf].Text); err == nil {
 			return zone
@@ -134,7 +136,8 @@ func (c waitUntil) location(m *moment) *time.Location {
 	return time.UTC
 }
 
-// date returns the instant that a property means: a date at the step's time of day, or a date with a time.
+// date returns the time that the value of a property means: a date at the step's time of day, or a date with its own
+// time. It returns false if the value is not a date.
 func (c waitUntil) date(v scalar.Value, zone *time.Location) (time.Time, bool) {
 	if v.Type != scalar.String {
 		return time.Time{}, false
@@ -159,7 +162,7 @@ func (c waitUntil) date(v scalar.Value, zone *time.Location) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-func (c waitUntil) written() any {
+func (c waitUntil) jsonValue() any {
 	w := map[string]any{}
 	if c.property != "" {
 		w["property"] = c.property

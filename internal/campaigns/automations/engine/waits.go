@@ -10,10 +10,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
-// trigger is where runs begin.
+// trigger is the step at which runs begin.
 type trigger struct {
 	plain
-	event string // as written
+	event string // as the user wrote it
 }
 
 func readTrigger(o jsonread.Object) (config, error) {
@@ -21,13 +21,13 @@ func readTrigger(o jsonread.Object) (config, error) {
 	return trigger{event: event}, err
 }
 
-func (c trigger) plan(m *moment) (Action, error) {
+func (c trigger) plan(m *stepContext) (Action, error) {
 	return Action{Output: map[string]any{"event": m.run.Event.Name}}, nil
 }
 
-func (c trigger) written() any { return map[string]any{"event_name": c.event} }
+func (c trigger) jsonValue() any { return map[string]any{"event_name": c.event} }
 
-// delay waits for a time.
+// delay waits for a fixed time.
 type delay struct {
 	plain
 	length time.Duration
@@ -44,7 +44,7 @@ func readDelay(o jsonread.Object) (config, error) {
 	return delay{length: length}, err
 }
 
-// readWait reads the length of a wait.
+// readWait returns the length of a wait from a member of a config.
 func readWait(o jsonread.Object, name string) (time.Duration, error) {
 	text, err := o.Required(name, 100)
 	if err != nil {
@@ -60,24 +60,28 @@ func readWait(o jsonread.Object, name string) (time.Duration, error) {
 	return d, nil
 }
 
-func (c delay) plan(m *moment) (Action, error) { return waitTill(m.facts.Now.Add(c.length)), nil }
-
-func (c delay) over(m *moment) Action { return Action{Output: until(m.run.Waits.Until)} }
-
-func (c delay) written() any { return map[string]any{"duration": schedule.Words(c.length)} }
-
-func waitTill(t time.Time) Action { return Action{Wait: &Wait{Until: t}, Output: until(t)} }
-
-func until(t time.Time) map[string]any { return map[string]any{"until": FormatTime(t)} }
-
-// waitForEvent waits until an event happens to the contact, or a time has passed.
-type waitForEvent struct {
-	event   string        // as written
-	timeout time.Duration // 0 for MaxWait
-	rule    *filter.Rule  // of the event; nil for every event
+func (c delay) plan(m *stepContext) (Action, error) {
+	return waitUntilTime(m.facts.Now.Add(c.length)), nil
 }
 
-// eventFields are the fields that the rule of a wait may name: what the event has, and the one that began the run.
+func (c delay) waitOver(m *stepContext) Action { return Action{Output: untilOutput(m.run.Waits.Until)} }
+
+func (c delay) jsonValue() any { return map[string]any{"duration": schedule.Words(c.length)} }
+
+// waitUntilTime returns the action that waits until a time.
+func waitUntilTime(t time.Time) Action { return Action{Wait: &Wait{Until: t}, Output: untilOutput(t)} }
+
+func untilOutput(t time.Time) map[string]any { return map[string]any{"until": FormatTime(t)} }
+
+// waitForEvent waits until an event happens to the contact, or until its timeout has passed.
+type waitForEvent struct {
+	event   string        // as the user wrote it
+	timeout time.Duration // 0 for MaxWait
+	rule    *filter.Rule  // that the event must match; nil for every event
+}
+
+// eventFields are the fields that the rule of a wait may name: those of the event, and those of the event that began
+// the run.
 var eventFields = filter.Schema{Open: []string{"event.", "trigger."}, References: true, Unknown: func(string) string {
 	return "Here there are `event.KEY`, what the event has, and `trigger.KEY`, what the event has that began the run."
 }}
@@ -111,30 +115,30 @@ func (c waitForEvent) exits() []string { return []string{EventReceived, TimedOut
 
 func (c waitForEvent) check(*Graph, string) error { return nil }
 
-func (c waitForEvent) names(string) []Reference { return nil }
+func (c waitForEvent) references(string) []Reference { return nil }
 
-func (c waitForEvent) plan(m *moment) (Action, error) {
+func (c waitForEvent) plan(m *stepContext) (Action, error) {
 	length := c.timeout
 	if length == 0 {
 		length = MaxWait
 	}
-	a := waitTill(m.facts.Now.Add(length))
+	a := waitUntilTime(m.facts.Now.Add(length))
 	a.Wait.Event = events.CanonicalName(c.event)
 	a.Output["event"] = c.event
 	return a, nil
 }
 
-func (c waitForEvent) over(*moment) Action {
+func (c waitForEvent) waitOver(*stepContext) Action {
 	return Action{Branch: TimedOut, Output: map[string]any{"event": c.event, "timed_out": true}}
 }
 
-// matches reports whether the rule holds for an event. A rule that cannot be evaluated holds for none.
+// matches reports whether an event matches the rule. If the rule cannot be evaluated, no event matches.
 func (c waitForEvent) matches(r *Run, e Event) bool {
 	if c.rule == nil {
 		return true
 	}
-	here := &moment{run: &Run{Event: e}}
-	began := &moment{run: r}
+	here := &stepContext{run: &Run{Event: e}}
+	began := &stepContext{run: r}
 	ok, err := c.rule.Match(eventFields, e.At, func(name string) filter.Value {
 		if rest, ok := cutTrigger(name); ok {
 			return fieldValue(began.lookUp("event." + rest))
@@ -144,6 +148,7 @@ func (c waitForEvent) matches(r *Run, e Event) bool {
 	return ok && err == nil
 }
 
+// cutTrigger returns a name without the prefix "trigger.". It returns false if the name has no such prefix.
 func cutTrigger(name string) (string, bool) {
 	const beginning = "trigger."
 	if len(name) <= len(beginning) || name[:len(beginning)] != beginning {
@@ -152,7 +157,7 @@ func cutTrigger(name string) (string, bool) {
 	return name[len(beginning):], true
 }
 
-func (c waitForEvent) written() any {
+func (c waitForEvent) jsonValue() any {
 	w := map[string]any{"event_name": c.event}
 	if c.timeout > 0 {
 		w["timeout"] = schedule.Words(c.timeout)

@@ -20,11 +20,11 @@ const (
 	maxURL     = 2000
 	maxHeaders = 20
 	maxHeader  = 1000      // characters of a value
-	maxBody    = 256 << 10 // octets of a body
-	maxLevels  = 10        // of lists and objects in a payload
+	maxBody    = 256 << 10 // bytes of a body
+	maxLevels  = 10        // nested lists and objects in a payload
 )
 
-// webhook posts to an address.
+// webhook posts to a URL.
 type webhook struct {
 	plain
 	url     string
@@ -61,8 +61,8 @@ func readWebhook(o jsonread.Object) (config, error) {
 	return c, nil
 }
 
-// ownHeaders are the fields that only the program sets.
-var ownHeaders = []string{"host", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect",
+// reservedHeaders are the header fields that only the program sets.
+var reservedHeaders = []string{"host", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect",
 	"user-agent", "webhook-id", "webhook-timestamp", "webhook-signature", "svix-id", "svix-timestamp", "svix-signature"}
 
 func readHeaders(o jsonread.Object) (map[string]string, error) {
@@ -85,7 +85,7 @@ func readHeaders(o jsonread.Object) (map[string]string, error) {
 			return nil, jsonread.Invalidf(h.Path, "has the header %s, which is no name of a header.", jsonread.Quote(name))
 		case seen[low]:
 			return nil, jsonread.Invalidf(path, "is there twice, in other letters. Keep one.")
-		case slices.Contains(ownHeaders, low) || strings.HasPrefix(low, "content-") || strings.HasPrefix(low, "proxy-"):
+		case slices.Contains(reservedHeaders, low) || strings.HasPrefix(low, "content-") || strings.HasPrefix(low, "proxy-"):
 			return nil, jsonread.Invalidf(path, "cannot be set: it is a header that is always the server's own.")
 		}
 		seen[low] = true
@@ -99,7 +99,7 @@ func readHeaders(o jsonread.Object) (map[string]string, error) {
 	return all, nil
 }
 
-// isToken reports whether a text may name a header (RFC 9110 section 5.6.2).
+// isToken reports whether a text can be the name of a header (RFC 9110 section 5.6.2).
 func isToken(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -114,14 +114,14 @@ func (c webhook) check(g *Graph, path string) error {
 	return checkValues(g, path+".payload", c.payload)
 }
 
-func (c webhook) names(path string) []Reference {
-	all := []Reference{{Field: path + ".url", Kind: NamesURL, ID: c.url}}
-	return append(all, propertiesOf(path+".payload", c.payload)...)
+func (c webhook) references(path string) []Reference {
+	all := []Reference{{Field: path + ".url", Kind: RefURL, ID: c.url}}
+	return append(all, propertyRefs(path+".payload", c.payload)...)
 }
 
-func (c webhook) refers() []string { return referencesOf(c.payload) }
+func (c webhook) referencedNames() []string { return valueRefs(c.payload) }
 
-// callBody is what a webhook step posts.
+// callBody is the body that a webhook step posts.
 type callBody struct {
 	Type      string   `json:"type"`
 	CreatedAt string   `json:"created_at"`
@@ -150,7 +150,7 @@ type callEvent struct {
 	Payload map[string]any `json:"payload"`
 }
 
-func (c webhook) plan(m *moment) (Action, error) {
+func (c webhook) plan(m *stepContext) (Action, error) {
 	body := callBody{Type: "automation.webhook", CreatedAt: FormatTime(m.facts.Now), Data: callData{RunID: m.run.ID,
 		Step: m.step.Key, Event: callEvent{m.run.Event.Name, m.run.Event.Payload}}}
 	if c.payload != nil {
@@ -169,14 +169,14 @@ func (c webhook) plan(m *moment) (Action, error) {
 	}
 	text := encode(body)
 	if len(text) > maxBody {
-		return Action{Failure: &Failure{TooLarge, fmt.Sprintf("The step would post %d octets; the limit is %d. "+
+		return Action{Failure: &Failure{TooLarge, fmt.Sprintf("The step would post %d bytes; the limit is %d. "+
 			"Name less in its payload.", len(text), maxBody)}}, nil
 	}
 	return Action{Effect: &Call{c.url, c.headers, text}, Output: map[string]any{"url": c.url}}, nil
 }
 
-// resolveAll is resolve with null in the path of references to values that are not there.
-func (m *moment) resolveAll(v value) (any, bool) {
+// resolveAll resolves a value as resolve does. References to values that do not exist become null.
+func (m *stepContext) resolveAll(v value) (any, bool) {
 	switch {
 	case v.list != nil:
 		all := []any{}
@@ -195,13 +195,13 @@ func (m *moment) resolveAll(v value) (any, bool) {
 	return m.resolve(v)
 }
 
-func (c webhook) written() any {
+func (c webhook) jsonValue() any {
 	w := map[string]any{"url": c.url}
 	if c.headers != nil {
 		w["headers"] = c.headers
 	}
 	if c.payload != nil {
-		w["payload"] = writtenValues(c.payload)
+		w["payload"] = jsonValues(c.payload)
 	}
 	return w
 }

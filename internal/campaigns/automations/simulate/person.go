@@ -18,32 +18,32 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Ids of a made-up contact whose scenario gives none, and of the email of a made-up event.
+// Ids for a made-up contact without an id in the scenario, and for the emails of made-up events.
 const (
-	madeUp      = "00000000-0000-7000-8000-000000000001"
-	madeUpEmail = "00000000-0000-7000-8000-000000000002"
+	simulatedContactID = "00000000-0000-7000-8000-000000000001"
+	simulatedEmailID   = "00000000-0000-7000-8000-000000000002"
 )
 
-// person is a made-up contact. Its properties are those that it has itself.
+// person is a made-up contact. Its properties do not include fallbacks.
 type person struct {
 	engine.Contact
 	segments   []string
-	topics     map[string]string // opt_in or opt_out, by the id
-	engagement map[string]any    // a number or a time, by the name of the field
+	topics     map[string]string // opt_in or opt_out, by topic id
+	engagement map[string]any    // a number or a time, by field name
 }
 
-// change is what a scenario changes in a contact, or has it have. What is nil stays as it is.
+// change is a change of a contact by a scenario. Nil fields stay unchanged.
 type change struct {
 	path                         string
 	address, firstName, lastName *string
 	unsubscribed                 *bool
-	properties                   map[string]scalar.Value // none removes the value
+	properties                   map[string]scalar.Value // the zero Value removes the value
 	joins, leaves                []string                // segments
 	topics                       map[string]string
 	engagement                   map[string]any
 }
 
-// The members of what a scenario says of a contact.
+// The members that a contact may have in a scenario.
 var (
 	contactMembers = []string{"email", "first_name", "last_name", "unsubscribed", "properties", "segments", "topics",
 		"engagement"}
@@ -59,7 +59,7 @@ func readPerson(o jsonread.Object, start time.Time) (p *person, err error) {
 	if _, err = o.Required("email", engine.MaxMailbox); err != nil {
 		return nil, err
 	}
-	p = &person{Contact: engine.Contact{ID: madeUp, Properties: map[string]scalar.Value{}}, topics: map[string]string{}}
+	p = &person{Contact: engine.Contact{ID: simulatedContactID, Properties: map[string]scalar.Value{}}, topics: map[string]string{}}
 	if text, err := o.Optional("id", engine.MaxKey); err != nil {
 		return nil, err
 	} else if text != "" {
@@ -76,8 +76,8 @@ func readPerson(o jsonread.Object, start time.Time) (p *person, err error) {
 	return p, nil
 }
 
-// readChange reads what is given of a contact. Null clears names and properties. Phrases such as "in 2 days" are
-// reckoned from a time.
+// readChange parses the fields of a contact. Null clears names and properties. Phrases such as "in 2 days" are relative
+// to from.
 func readChange(o jsonread.Object, from time.Time) (c *change, err error) {
 	c = &change{path: o.Path}
 	if o.Has("email") {
@@ -142,7 +142,7 @@ func (c *change) readProperties(o jsonread.Object) error {
 	return nil
 }
 
-// readScalar reads a text, a number, or null for none.
+// readScalar parses a text, a number, or null for the zero Value.
 func readScalar(path string, text jsontext.Value) (v scalar.Value, err error) {
 	switch text.Kind() {
 	case jsontext.KindNull:
@@ -170,7 +170,7 @@ func readSegments(o jsonread.Object, name string) (all []string, err error) {
 	return all, nil
 }
 
-// readTopics reads opt_in or opt_out by the ids of topics.
+// readTopics parses choices, opt_in or opt_out, by topic id.
 func readTopics(o jsonread.Object) (map[string]string, error) {
 	if !o.Has("topics") {
 		return nil, nil
@@ -193,7 +193,7 @@ func readTopics(o jsonread.Object) (map[string]string, error) {
 	return all, nil
 }
 
-// readEngagement reads what is known of the mail that the contact got.
+// readEngagement parses the counts and times of mail that the contact got, opened and clicked.
 func (c *change) readEngagement(o jsonread.Object, from time.Time) error {
 	if !o.Has("engagement") {
 		return nil
@@ -222,9 +222,9 @@ func (c *change) readEngagement(o jsonread.Object, from time.Time) error {
 	return nil
 }
 
-// apply changes the contact. It returns what that is for system events, nil if nothing but engagement has changed.
-func (p *person) apply(c *change) *engine.Happening {
-	h, changed := &engine.Happening{Topics: map[string]bool{}}, false
+// apply changes the contact. It returns the change for system events, or nil if nothing but engagement has changed.
+func (p *person) apply(c *change) *engine.ContactChange {
+	h, changed := &engine.ContactChange{Topics: map[string]bool{}}, false
 	for _, f := range []struct{ of, to *string }{{&p.Address, c.address}, {&p.FirstName, c.firstName},
 		{&p.LastName, c.lastName}} {
 		if f.to != nil && *f.of != *f.to {
@@ -259,14 +259,14 @@ func (p *person) apply(c *change) *engine.Happening {
 			p.topics[topic], h.Topics[topic], changed = choice, choice == "opt_in", true
 		}
 	}
-	p.engage(c.engagement)
+	p.setEngagement(c.engagement)
 	if !changed {
 		return nil
 	}
 	return h
 }
 
-func (p *person) engage(known map[string]any) {
+func (p *person) setEngagement(known map[string]any) {
 	all := maps.Clone(p.engagement)
 	if all == nil {
 		all = map[string]any{}
@@ -275,10 +275,10 @@ func (p *person) engage(known map[string]any) {
 	p.engagement = all
 }
 
-// counted counts one more of what is known of the mail that the contact got.
-func (p *person) counted(name string, at time.Time) {
+// countEngagement adds one to a count of engagement, such as opened, and sets its time.
+func (p *person) countEngagement(name string, at time.Time) {
 	n, _ := p.engagement[name].(float64)
-	p.engage(map[string]any{name: n + 1, name + "_at": at})
+	p.setEngagement(map[string]any{name: n + 1, name + "_at": at})
 }
 
 func (p *person) copy() *person {
@@ -287,8 +287,8 @@ func (p *person) copy() *person {
 	return &c
 }
 
-// shown returns the contact as reports have it.
-func (p *person) shown() *Person {
+// toReport returns the contact in the form in which reports show it.
+func (p *person) toReport() *Person {
 	if p == nil {
 		return nil
 	}
@@ -306,7 +306,7 @@ func plainValues(values map[string]scalar.Value) map[string]any {
 	return all
 }
 
-// Fields of contacts, as package contacts has them.
+// The fields of contacts in rules, the same as in package contacts.
 var (
 	personFields = map[string]filter.Field{
 		"contact.email":        {Type: filter.TextField, Lower: true},
@@ -324,8 +324,8 @@ const (
 	contactEngagement = "contact.engagement."
 )
 
-// schema returns the fields that a rule names where there is no team whose they are. A property that is not declared
-// has the type of its value; one without a value may be compared with anything.
+// schema returns the contact fields that a rule names, for simulations without a team. An undeclared property has the
+// type of its value; a property without a value can be compared with anything.
 func (p *person) schema(w *World, rule *filter.Rule) filter.Schema {
 	schema := filter.Schema{Fields: maps.Clone(personFields)}
 	for _, name := range rule.Fields() {
@@ -357,7 +357,7 @@ func propertyField(kind scalar.Type) filter.Field {
 	return filter.Field{Type: filter.AnyField}
 }
 
-// field returns what a field holds, by its name in rules.
+// field returns the value of a contact field by its name in rules.
 func (p *person) field(name string) filter.Value {
 	switch name {
 	case "contact.email":

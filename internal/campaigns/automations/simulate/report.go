@@ -12,14 +12,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
-// MaxReport limits the texts of all outputs, variables and bodies of a report together, in octets. Those for which
-// there is no room are left out.
+// MaxReport is the maximum size of all outputs, variables and bodies of a report, in bytes. Those that do not fit are
+// left out.
 const MaxReport = 1 << 20
 
-// Text is a text of a report. It is null in JSON when it is empty.
+// Text is a text in a report. An empty Text is null in JSON.
 type Text string
 
-// MarshalJSON returns the text as JSON.
+// MarshalJSON encodes the text.
 func (t Text) MarshalJSON() ([]byte, error) {
 	if t == "" {
 		return []byte("null"), nil
@@ -27,10 +27,10 @@ func (t Text) MarshalJSON() ([]byte, error) {
 	return json.Marshal(string(t))
 }
 
-// Output is the output of a step. It is null in JSON when there is none.
+// Output is the output of a step. A nil Output is null in JSON.
 type Output map[string]any
 
-// MarshalJSON returns the output as JSON.
+// MarshalJSON encodes the output.
 func (o Output) MarshalJSON() ([]byte, error) {
 	if o == nil {
 		return []byte("null"), nil
@@ -38,25 +38,25 @@ func (o Output) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any(o), json.Deterministic(true))
 }
 
-// Report is what a simulation showed. It has no secrets but what the graph and the scenario have.
+// Report is the result of a simulation. It contains no secrets except those in the graph and the scenario.
 type Report struct {
 	Status    string    `json:"status"`                  // completed, failed or cancelled
-	Reason    Text      `json:"reason" nullable:"true"`  // why it failed or was cancelled
+	Reason    Text      `json:"reason" nullable:"true"`  // why the run failed or was cancelled
 	Message   Text      `json:"message" nullable:"true"` // the reason as a sentence
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at"`
 	Took      string    `json:"took"` // in words
 
-	Entries []Entry `json:"entries"` // in the order of time
+	Entries []Entry `json:"entries"` // in chronological order
 	Emails  []Mail  `json:"emails"`
 	Calls   []Post  `json:"calls"`
-	Contact *Person `json:"contact"` // as it is at the end; nil once it was deleted
-	Ignored int     `json:"ignored"` // entries of the timetable from after the end
-	Omitted int     `json:"omitted"` // outputs, variables and bodies that are left out because of MaxReport
+	Contact *Person `json:"contact"` // at the end; nil if the contact was deleted
+	Ignored int     `json:"ignored"` // entries of the timetable after the end of the run
+	Omitted int     `json:"omitted"` // outputs, variables and bodies left out because of MaxReport
 }
 
-// Entry is something that happened in a simulation: a step did something, began to wait or went on, or an entry of the
-// timetable came. Step and what follows it are of steps only.
+// Entry is something that happened in a simulation: a step, or an entry of the timetable. Only entries of steps have
+// the fields from Step on.
 type Entry struct {
 	At       time.Time `json:"at"`
 	After    string    `json:"after"`    // the time since the start in words
@@ -66,18 +66,18 @@ type Entry struct {
 	Type     Text      `json:"type" nullable:"true"`
 	Status   Text      `json:"status" nullable:"true"`
 	Output   Output    `json:"output" nullable:"true"`
-	Reason   Text      `json:"reason" nullable:"true"` // why it failed
-	Next     Text      `json:"next" nullable:"true"`   // the key of the next step; not while it waits
+	Reason   Text      `json:"reason" nullable:"true"` // why the step failed
+	Next     Text      `json:"next" nullable:"true"`   // the key of the next step; empty while the step waits
 }
 
-// Mail is an email that would be sent.
+// Mail is an email that a run would send.
 type Mail struct {
 	At        time.Time      `json:"at"`
 	After     string         `json:"after"`
 	Step      string         `json:"step"`
 	To        string         `json:"to"`
 	Template  string         `json:"template_id"`
-	Variables map[string]any `json:"variables"` // texts and numbers; the template has fallbacks for the others
+	Variables map[string]any `json:"variables"` // texts and numbers; the template has fallbacks for missing ones
 	From      Text           `json:"from" nullable:"true"`
 	Subject   Text           `json:"subject" nullable:"true"`
 	ReplyTo   Text           `json:"reply_to" nullable:"true"`
@@ -106,21 +106,21 @@ type Person struct {
 	Topics       map[string]string `json:"topics"`
 }
 
-// happened says in a sentence what a step did.
-func happened(r engine.Record, a engine.Action, to string) string {
+// describeStep returns a sentence about what a step did. to is the address of the contact.
+func describeStep(r engine.Record, a engine.Action, to string) string {
 	switch {
 	case r.Failure != nil:
 		return "Fails: " + r.Failure.Message
 	case r.Status == engine.StepSkipped:
-		return skipped(fmt.Sprint(r.Output["reason"]))
+		return describeSkip(fmt.Sprint(r.Output["reason"]))
 	case r.Status == engine.StepWaiting:
-		return waits(a)
+		return describeWait(a)
 	}
 	switch effect := a.Effect.(type) {
 	case *engine.Email:
 		return "Sends the template `" + effect.TemplateID + "` to " + to + "."
 	case *engine.Update:
-		return fmt.Sprintf("Changes %s.", listed(r.Output["changed"].([]any)))
+		return fmt.Sprintf("Changes %s.", joinNames(r.Output["changed"].([]any)))
 	case engine.Deletion:
 		return "Deletes the contact."
 	case *engine.Addition:
@@ -144,8 +144,8 @@ func happened(r engine.Record, a engine.Action, to string) string {
 	return "The time has come."
 }
 
-// listed returns the names that an update has changed.
-func listed(names []any) string {
+// joinNames returns the names of the fields that an update changed, as one text.
+func joinNames(names []any) string {
 	all := make([]string, len(names))
 	for i, name := range names {
 		all[i] = fmt.Sprint(name)
@@ -153,7 +153,7 @@ func listed(names []any) string {
 	return strings.Join(all, ", ")
 }
 
-func skipped(reason string) string {
+func describeSkip(reason string) string {
 	switch reason {
 	case engine.NoContact:
 		return "Does nothing, because the contact was deleted."
@@ -171,7 +171,7 @@ func skipped(reason string) string {
 	return "Is skipped: " + reason + "."
 }
 
-func waits(a engine.Action) string {
+func describeWait(a engine.Action) string {
 	until := a.Wait.Until.Format("2006-01-02 15:04:05 MST")
 	if a.Wait.Event == "" {
 		return "Waits until " + until + "."
@@ -179,8 +179,8 @@ func waits(a engine.Action) string {
 	return fmt.Sprintf("Waits for the event `%s` until %s.", a.Output["event"], until)
 }
 
-// since returns the time since the start in words.
-func since(start, at time.Time) string {
+// elapsed returns the time from start to at in words.
+func elapsed(start, at time.Time) string {
 	if at.Sub(start) < time.Second {
 		return "at once"
 	}

@@ -20,12 +20,12 @@ import (
 
 // Limits of scenarios.
 const (
-	MaxScenario  = 256 << 10 // octets of JSON
+	MaxScenario  = 256 << 10 // bytes of JSON
 	MaxTimetable = 1000      // entries
 	maxMembers   = 200       // properties, segments or topics of a contact or of the team
 
-	// Times of a scenario are from the first of these years to before the second. A run lasts 165 years at most, and a
-	// time of the year 10000 could not be written any more.
+	// Times of a scenario are from firstYear to before lastYear. A run lasts at most 165 years, and a time after the
+	// year 9999 could not be encoded.
 	firstYear = 1970
 	lastYear  = 9000
 )
@@ -35,22 +35,22 @@ type Scenario struct {
 	run       string
 	start     time.Time
 	contact   *person
-	event     engine.Event // without a name for that of the only trigger
-	timetable []happening
+	event     engine.Event // an empty name means the event of the only trigger
+	timetable []timetableEntry
 	outcomes  map[string]engine.Outcome
-	world     *World // of simulations that are given none
+	world     *World // used by Run if it is called without a world
 }
 
-// happening is an entry of the timetable: an event, a change of the contact, or its deletion.
-type happening struct {
+// timetableEntry is an entry of the timetable: an event, a change of the contact, or its deletion.
+type timetableEntry struct {
 	at      time.Time
 	event   *engine.Event
 	change  *change
 	deleted bool
 }
 
-// ParseScenario reads a scenario from JSON. now is when it begins if it does not say; times such as "in 2 days" are
-// reckoned from the beginning. Errors are Invalid and Missing faults whose field begins with scenario.
+// ParseScenario parses a scenario from JSON. now is its start if the scenario names none. Times such as "in 2 days" are
+// relative to the start. Errors are Invalid and Missing faults whose field begins with scenario.
 func ParseScenario(text []byte, now time.Time) (*Scenario, error) {
 	if len(text) > MaxScenario {
 		return nil, jsonread.Invalidf("scenario", "has %d octets of JSON; the limit is %d.", len(text), MaxScenario)
@@ -70,11 +70,11 @@ func ParseScenario(text []byte, now time.Time) (*Scenario, error) {
 		return nil, err
 	}
 	s.run = cmp.Or(s.run, "simulation")
-	who, err := o.Object("contact")
+	contact, err := o.Object("contact")
 	if err != nil {
 		return nil, err
 	}
-	if s.contact, err = readPerson(who, s.start); err != nil {
+	if s.contact, err = readPerson(contact, s.start); err != nil {
 		return nil, err
 	}
 	s.event.At = s.start
@@ -99,7 +99,7 @@ func ParseScenario(text []byte, now time.Time) (*Scenario, error) {
 	return s, s.readOutcomes(o)
 }
 
-// time reads a time or a phrase that is reckoned from another time, which it returns if there is none.
+// readTime parses a time, or a phrase that is relative to from. It returns from if the member is missing.
 func readTime(o jsonread.Object, name string, from time.Time) (time.Time, error) {
 	text, err := o.Optional(name, 200)
 	if err != nil || text == "" {
@@ -115,7 +115,7 @@ func readTime(o jsonread.Object, name string, from time.Time) (time.Time, error)
 	return t, nil
 }
 
-// read reads the name, which is the member of that name, and the payload of an event.
+// readEvent parses the name of an event, which is in the given member, and its payload.
 func readEvent(e *engine.Event, o jsonread.Object, member string) (err error) {
 	if o.Has(member) {
 		if e.Name, err = engine.ReadEventName(o, member); err != nil {
@@ -144,17 +144,17 @@ func (s *Scenario) readTimetable(o jsonread.Object) error {
 		return jsonread.Invalidf(o.At("timetable"), "has %d entries; the limit is %d.", len(items), MaxTimetable)
 	}
 	for i, text := range items {
-		h, err := s.readHappening(fmt.Sprintf("%s[%d]", o.At("timetable"), i), text)
+		h, err := s.readEntry(fmt.Sprintf("%s[%d]", o.At("timetable"), i), text)
 		if err != nil {
 			return err
 		}
 		s.timetable = append(s.timetable, h)
 	}
-	slices.SortStableFunc(s.timetable, func(a, b happening) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(s.timetable, func(a, b timetableEntry) int { return a.at.Compare(b.at) })
 	return nil
 }
 
-func (s *Scenario) readHappening(path string, text jsontext.Value) (h happening, err error) {
+func (s *Scenario) readEntry(path string, text jsontext.Value) (h timetableEntry, err error) {
 	o, err := jsonread.ParseObject(path, text)
 	if err != nil {
 		return h, err
@@ -208,7 +208,7 @@ func (s *Scenario) readHappening(path string, text jsontext.Value) (h happening,
 	return h, nil
 }
 
-// readWorld reads what the scenario says of the team.
+// readWorld parses what the scenario says about the team.
 func (s *Scenario) readWorld(o jsonread.Object) (err error) {
 	s.world = &World{Properties: map[string]Property{}}
 	if s.world.Topics, err = readTopics(o); err != nil {
@@ -257,7 +257,7 @@ func readProperty(all jsonread.Object, name string) (p Property, err error) {
 	return p, p.Fallback.Check(path, p.Type)
 }
 
-// readOutcomes reads which effects fail or are not done.
+// readOutcomes parses which effects fail or are skipped.
 func (s *Scenario) readOutcomes(o jsonread.Object) error {
 	if !o.Has("outcomes") {
 		return nil

@@ -14,9 +14,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Run runs a graph against a scenario, with made-up time, in a world: nil is that of which the scenario speaks.
-// Templates and senders are taken to be there, and effects to succeed that the world does not refuse, unless the
-// scenario says otherwise. Its errors are Invalid faults about the scenario, and those of the world's functions.
+// Run simulates a run of a graph in a world. If w is nil, the world is the one that the scenario describes. Run assumes
+// that templates and senders exist and that effects succeed, unless the world or the scenario says otherwise. Its
+// errors are Invalid faults about the scenario, and those of the functions of the world.
 func Run(g *engine.Graph, s *Scenario, w *World) (*Report, error) {
 	if w == nil {
 		w = s.world
@@ -32,17 +32,17 @@ func Run(g *engine.Graph, s *Scenario, w *World) (*Report, error) {
 		}
 		event.Name = triggers[0]
 	}
-	sim := &simulation{g: g, s: s, w: w, now: s.start, contact: s.contact.copy(), room: MaxReport}
-	sim.run = g.Begin(s.run, sim.real(event))
+	sim := &simulation{g: g, s: s, w: w, now: s.start, contact: s.contact.copy(), bytesLeft: MaxReport}
+	sim.run = g.Begin(s.run, sim.fillSystemEvent(event))
 	if sim.run == nil {
 		return nil, jsonread.Invalidf("scenario.event.name", "is %s, for which there is no trigger. Use `%s`.", jsonread.Quote(event.Name),
 			strings.Join(triggers, "` or `"))
 	}
 	sim.report = &Report{Status: "completed", StartedAt: s.start, Entries: []Entry{}, Emails: []Mail{}, Calls: []Post{}}
-	return sim.report, sim.all()
+	return sim.report, sim.runAll()
 }
 
-// check refuses what the graph and the world do not have, before anything happens.
+// check returns an error if the scenario names something that the graph or the world does not have.
 func (s *Scenario) check(g *engine.Graph, w *World) error {
 	for _, key := range slices.Sorted(maps.Keys(s.outcomes)) {
 		if !g.HasStep(key) {
@@ -56,7 +56,7 @@ func (s *Scenario) check(g *engine.Graph, w *World) error {
 		}
 	}
 	for _, c := range changes {
-		if f := w.refusesValues(c.properties); f != nil {
+		if f := w.checkValues(c.properties); f != nil {
 			return jsonread.Invalidf(c.path, "is not possible. %s", f.Message)
 		}
 		for _, topic := range slices.Sorted(maps.Keys(c.topics)) {
@@ -68,25 +68,25 @@ func (s *Scenario) check(g *engine.Graph, w *World) error {
 	return nil
 }
 
-// simulation is a simulation that has come to a time.
+// simulation is the state of a simulation at a time.
 type simulation struct {
-	g       *engine.Graph
-	s       *Scenario
-	w       *World
-	run     *engine.Run
-	now     time.Time
-	contact *person // nil once it was deleted
-	report  *Report
-	room    int // octets that the outputs of the report may still have
+	g         *engine.Graph
+	s         *Scenario
+	w         *World
+	run       *engine.Run
+	now       time.Time
+	contact   *person // nil after the contact was deleted
+	report    *Report
+	bytesLeft int // that outputs in the report may still use
 }
 
-// all runs the simulation to the end of the run.
-func (s *simulation) all() error {
+// runAll simulates until the run ends.
+func (s *simulation) runAll() error {
 	if err := s.advance(); err != nil {
 		return err
 	}
 	for i, h := range s.s.timetable {
-		// What happens when a wait ends comes after its end.
+		// A wait that ends at the time of an entry ends before the entry is applied.
 		for s.run.At != "" && !s.run.Waits.Until.After(h.at) {
 			if err := s.wake(); err != nil {
 				return err
@@ -97,7 +97,7 @@ func (s *simulation) all() error {
 			break
 		}
 		s.now = h.at
-		if err := s.happen(h); err != nil {
+		if err := s.applyEntry(h); err != nil {
 			return err
 		}
 	}
@@ -107,12 +107,12 @@ func (s *simulation) all() error {
 		}
 	}
 	s.report.EndedAt = s.now
-	s.report.Took = since(s.s.start, s.now)
-	s.report.Contact = s.contact.shown()
+	s.report.Took = elapsed(s.s.start, s.now)
+	s.report.Contact = s.contact.toReport()
 	return nil
 }
 
-// wake goes to the time at which the run's wait ends.
+// wake moves the time to the end of the run's wait.
 func (s *simulation) wake() error {
 	s.now = s.run.Waits.Until
 	return s.advance()
@@ -130,12 +130,12 @@ func (s *simulation) advance() error {
 		if s.contact != nil {
 			to = s.contact.Address
 		}
-		o, err := s.do(a)
+		o, err := s.applyEffect(a)
 		if err != nil {
 			return err
 		}
 		rec := s.g.Done(s.run, a, o, f)
-		s.record(rec, happened(rec, a, to))
+		s.record(rec, describeStep(rec, a, to))
 		if rec.Status == engine.StepWaiting {
 			return nil
 		}
@@ -147,11 +147,11 @@ func (s *simulation) end(status, reason, message string) {
 	s.report.Status, s.report.Reason, s.report.Message = status, Text(reason), Text(message)
 }
 
-// record adds an entry of a step, after which the run is where it goes on.
+// record adds an entry for a step to the report. The run must already be at the next step.
 func (s *simulation) record(r engine.Record, happened string) {
 	e := Entry{At: s.now, After: s.after(), Happened: happened, Step: Text(r.Key), Type: Text(r.Type),
 		Status: Text(r.Status)}
-	if s.fits(engine.TextSize(r.Output, s.room)) {
+	if s.reserve(engine.TextSize(r.Output, s.bytesLeft)) {
 		e.Output = r.Output
 	}
 	if r.Failure != nil {
@@ -164,70 +164,71 @@ func (s *simulation) record(r engine.Record, happened string) {
 	s.report.Entries = append(s.report.Entries, e)
 }
 
-// fits takes room for so many octets of the report. If there is none, it notes that something is left out.
-func (s *simulation) fits(octets int) bool {
-	if octets > s.room {
+// reserve reserves bytes of the report. If too few are left, it counts an omission and returns false.
+func (s *simulation) reserve(size int) bool {
+	if size > s.bytesLeft {
 		s.report.Omitted++
 		return false
 	}
-	s.room -= octets
+	s.bytesLeft -= size
 	return true
 }
 
-// note adds an entry of the timetable.
-func (s *simulation) note(event, happened string) {
+// recordEntry adds an entry of the timetable to the report.
+func (s *simulation) recordEntry(event, happened string) {
 	s.report.Entries = append(s.report.Entries, Entry{At: s.now, After: s.after(), Happened: happened,
 		Event: Text(event)})
 }
 
 // after returns the time since the start in words.
-func (s *simulation) after() string { return since(s.s.start, s.now) }
+func (s *simulation) after() string { return elapsed(s.s.start, s.now) }
 
-// real returns a system event with what it really has; what the scenario says comes first. Others stay as they are.
-func (s *simulation) real(e engine.Event) engine.Event {
+// fillSystemEvent returns an event with its canonical name. A system event gets the members that it has in production;
+// members from the scenario override them.
+func (s *simulation) fillSystemEvent(e engine.Event) engine.Event {
 	e.Name = events.CanonicalName(e.Name)
 	switch {
 	case strings.HasPrefix(e.Name, events.SystemPrefix+"email."):
-		e.Payload = engine.EmailPayload(madeUpEmail, "", e.Payload)
+		e.Payload = engine.EmailPayload(simulatedEmailID, "", e.Payload)
 	case events.ReservedPrefix(e.Name) != "":
 		e.Payload = s.contact.EventPayload(e.Payload)
 	}
 	return e
 }
 
-// happen carries out an entry of the timetable.
-func (s *simulation) happen(h happening) error {
+// applyEntry applies an entry of the timetable.
+func (s *simulation) applyEntry(h timetableEntry) error {
 	switch {
 	case h.event != nil && s.contact == nil:
-		s.note(h.event.Name, "An event, which happens to nobody: the contact was deleted.")
+		s.recordEntry(h.event.Name, "An event, which happens to nobody: the contact was deleted.")
 	case h.event != nil:
 		switch events.CanonicalName(h.event.Name) {
 		case engine.EmailOpened:
-			s.contact.counted("opened", s.now)
+			s.contact.countEngagement("opened", s.now)
 		case engine.EmailClicked:
-			s.contact.counted("clicked", s.now)
+			s.contact.countEngagement("clicked", s.now)
 		}
-		if !s.receive(s.real(*h.event), h.event.Name) {
-			s.note(h.event.Name, "An event for which the run does not wait.")
+		if !s.receive(s.fillSystemEvent(*h.event), h.event.Name) {
+			s.recordEntry(h.event.Name, "An event for which the run does not wait.")
 			return nil
 		}
 		return s.advance()
 	case h.deleted:
-		s.note("", "The contact is deleted.")
-		if s.contact != nil { // a run that deleted its contact itself goes on
+		s.recordEntry("", "The contact is deleted.")
+		if s.contact != nil { // a run that deleted its own contact continues
 			s.run.At, s.run.Waits = "", nil
 			s.end("cancelled", engine.NoContact, "The contact was deleted.")
 		}
 		s.contact = nil
 	case s.contact == nil:
-		s.note("", "A change of nobody: the contact was deleted.")
+		s.recordEntry("", "A change of nobody: the contact was deleted.")
 	default:
-		s.note("", "The contact changes.")
+		s.recordEntry("", "The contact changes.")
 		changed := s.contact.apply(h.change)
 		if changed == nil {
 			return nil
 		}
-		// Only then does the run go on: all of them happen in one transaction.
+		// The run advances only after all events, because in production they happen in one transaction.
 		received := false
 		for _, e := range s.contact.Events(*changed, s.now) {
 			received = s.receive(e, e.Name) || received
@@ -239,7 +240,7 @@ func (s *simulation) happen(h happening) error {
 	return nil
 }
 
-// receive gives an event to the run, and reports whether it has waited for it.
+// receive delivers an event to the run and reports whether the run waited for it.
 func (s *simulation) receive(e engine.Event, name string) bool {
 	rec, ok := s.g.Receive(s.run, e)
 	if !ok {
@@ -247,31 +248,31 @@ func (s *simulation) receive(e engine.Event, name string) bool {
 	}
 	what := "The event `" + name + "` came."
 	if rec.Failure != nil {
-		what = happened(rec, engine.Action{}, "")
+		what = describeStep(rec, engine.Action{}, "")
 	}
 	s.record(rec, what)
 	return true
 }
 
-// do carries out the effect of an action on the made-up contact. What a step changes in the contact happens while the
-// run does not wait, so that the run itself receives no event of it.
-func (s *simulation) do(a engine.Action) (o engine.Outcome, err error) {
+// applyEffect applies the effect of an action to the made-up contact. The run receives no event for changes by its own
+// steps, because it does not wait at that moment.
+func (s *simulation) applyEffect(a engine.Action) (o engine.Outcome, err error) {
 	if o, ok := s.s.outcomes[a.Step.Key]; ok && a.Effect != nil {
 		return o, nil
 	}
 	switch effect := a.Effect.(type) {
 	case *engine.Email:
-		return s.mail(a.Step.Key, effect), nil
+		return s.sendEmail(a.Step.Key, effect), nil
 	case *engine.Call:
 		body := jsontext.Value(effect.Body)
-		if !s.fits(len(body)) {
+		if !s.reserve(len(body)) {
 			body = jsontext.Value("null")
 		}
 		s.report.Calls = append(s.report.Calls, Post{At: s.now, After: s.after(), Step: a.Step.Key, URL: effect.URL,
 			Headers: effect.Headers, Body: body})
 		o.Output = map[string]any{"status": 200}
 	case *engine.Update:
-		if o.Failure = s.w.refusesValues(effect.Properties); o.Failure == nil {
+		if o.Failure = s.w.checkValues(effect.Properties); o.Failure == nil {
 			s.contact.apply(&change{firstName: effect.FirstName, lastName: effect.LastName,
 				unsubscribed: effect.Unsubscribed, properties: effect.Properties})
 		}
@@ -288,24 +289,24 @@ func (s *simulation) do(a engine.Action) (o engine.Outcome, err error) {
 	return o, err
 }
 
-// mail sends an email to the made-up contact.
-func (s *simulation) mail(step string, e *engine.Email) (o engine.Outcome) {
-	if o.Failure, o.Skipped = s.w.refusesMail(e.TopicID, s.contact.topics[e.TopicID]); o.Failure != nil ||
+// sendEmail adds an email to the made-up contact to the report.
+func (s *simulation) sendEmail(step string, e *engine.Email) (o engine.Outcome) {
+	if o.Failure, o.Skipped = s.w.checkTopic(e.TopicID, s.contact.topics[e.TopicID]); o.Failure != nil ||
 		o.Skipped != "" {
 		return o
 	}
 	m := Mail{At: s.now, After: s.after(), Step: step, To: s.contact.Address, Template: e.TemplateID,
 		Variables: map[string]any{}, From: Text(e.From), Subject: Text(e.Subject), ReplyTo: Text(e.ReplyTo),
 		TopicID: Text(e.TopicID)}
-	octets := 0
+	size := 0
 	for name, v := range e.Variables {
-		octets += len(name) + len(v.Text)
+		size += len(name) + len(v.Text)
 	}
-	if s.fits(octets) {
+	if s.reserve(size) {
 		m.Variables = plainValues(e.Variables)
 	}
 	s.report.Emails = append(s.report.Emails, m)
-	s.contact.counted("mailed", s.now)
+	s.contact.countEngagement("mailed", s.now)
 	return o
 }
 
@@ -314,9 +315,9 @@ func (s *simulation) facts() engine.Facts {
 	if s.contact == nil {
 		return f
 	}
-	who := s.contact.Contact
-	who.Properties = s.w.withFallbacks(who.Properties)
-	f.Contact = &who
+	contact := s.contact.Contact
+	contact.Properties = s.w.withFallbacks(contact.Properties)
+	f.Contact = &contact
 	f.Fields = func(rule *filter.Rule) (schema filter.Schema, get func(string) filter.Value, err error) {
 		if s.w.Fields == nil {
 			return s.contact.schema(s.w, rule), s.contact.field, nil

@@ -84,7 +84,7 @@ func run(t testing.TB, g *engine.Graph, scenario string) *simulate.Report {
 }
 
 // told returns the entries of a report as lines.
-func told(r *simulate.Report) (lines []string) {
+func reportLines(r *simulate.Report) (lines []string) {
 	for _, e := range r.Entries {
 		lines = append(lines, strings.Join([]string{e.After, string(e.Step + e.Event), string(e.Status), e.Happened, string(e.Next)},
 			"|"))
@@ -120,7 +120,7 @@ func TestSimulate(t *testing.T) {
 		"5 days|news|skipped|Sends nothing, because the contact opted out of the topic.|tell",
 		"5 days|tell|completed|Posts to https://acme.example/vip.|",
 		"5 days|completed||1")
-	if diff := cmp.Diff(want, told(r)); diff != "" {
+	if diff := cmp.Diff(want, reportLines(r)); diff != "" {
 		t.Errorf("with an order (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]simulate.Mail{{At: noon, After: "at once", Step: "hello", To: "ann@acme.example",
@@ -151,18 +151,18 @@ func TestSimulate(t *testing.T) {
 		"10 days|bye|completed|Deletes the contact.|late",
 		"10 days|late|skipped|Does nothing, because the contact was deleted.|",
 		"10 days|completed||1")
-	if diff := cmp.Diff(want, told(r)); diff != "" || r.Contact != nil {
+	if diff := cmp.Diff(want, reportLines(r)); diff != "" || r.Contact != nil {
 		t.Errorf("without an order, %v (-want +got):\n%s", r.Contact, diff)
 	}
 
 	r = run(t, g, person+`,"timetable":[{"at":"in 2 days","contact":{"unsubscribed":true}},
 		{"at":"in 9 days","contact_deleted":true}]`)
-	if got := told(r); got[len(got)-1] != "9 days|cancelled|contact_deleted|0" {
+	if got := reportLines(r); got[len(got)-1] != "9 days|cancelled|contact_deleted|0" {
 		t.Errorf("a contact that is deleted: %q", got)
 	}
 	r = run(t, g, person+`,"timetable":[{"at":"in 2 days","contact":{"unsubscribed":true}}],
 		"outcomes":{"bye":{"fail":"contact_not_found"}}`)
-	got := told(r)
+	got := reportLines(r)
 	if diff := cmp.Diff([]string{"10 days|remind|skipped|Sends nothing, because the contact is unsubscribed.|bye",
 		"10 days|bye|failed|Fails: The scenario says so.|", "10 days|failed|contact_not_found|0"},
 		got[len(got)-3:]); diff != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/jsonread"
 )
 
-// Reasons for which effects are not done in simulations, as in runs.
+// Reasons why effects fail or are skipped, the same as in real runs.
 const (
 	noProperty     = "property_not_found"
 	contactInvalid = "contact_invalid"
@@ -21,14 +21,14 @@ const (
 
 // World is what a simulation knows of the team.
 type World struct {
-	// Complete says that there is nothing but what Properties and Topics have, and that the functions are set.
-	// Otherwise whatever steps name is there, and other properties have the types of their values.
+	// Complete says that the team has only the given properties and topics, and that the functions are set. If Complete
+	// is false, everything that steps name exists, and unknown properties have the types of their values.
 	Complete bool
 
 	Properties map[string]Property // of contacts, by name
-	Topics     map[string]string   // opt_in or opt_out, of those who have chosen neither, by the id
+	Topics     map[string]string   // the default, opt_in or opt_out, by topic id
 
-	// Segment returns why contacts cannot be added to a segment, nil if they can.
+	// Segment returns why a contact cannot be added to a segment, or nil.
 	Segment func(segmentID string) (*engine.Failure, error)
 
 	// Fields returns the fields of contacts that a rule names. Its faults fail the step.
@@ -38,12 +38,12 @@ type World struct {
 // Property is a property of contacts.
 type Property struct {
 	Type     scalar.Type
-	Fallback scalar.Value // none if there is no fallback
+	Fallback scalar.Value // zero if there is no fallback
 }
 
-// refusesValues returns why values of properties cannot be those of a contact, nil if they can: what package contacts
-// refuses.
-func (w *World) refusesValues(values map[string]scalar.Value) *engine.Failure {
+// checkValues returns why a contact cannot have some values of properties, or nil. Package contacts applies the same
+// rules.
+func (w *World) checkValues(values map[string]scalar.Value) *engine.Failure {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		p, ok := w.Properties[name]
 		switch {
@@ -62,7 +62,7 @@ func (w *World) refusesValues(values map[string]scalar.Value) *engine.Failure {
 	return nil
 }
 
-// withFallbacks returns values, and the fallbacks of properties that they do not have.
+// withFallbacks returns values, with the fallbacks of missing properties added.
 func (w *World) withFallbacks(values map[string]scalar.Value) map[string]scalar.Value {
 	all := maps.Clone(values)
 	for name, p := range w.Properties {
@@ -73,9 +73,9 @@ func (w *World) withFallbacks(values map[string]scalar.Value) map[string]scalar.
 	return all
 }
 
-// refusesMail returns why a contact that has chosen so is not mailed about a topic: the failure of the step, or the
-// reason for which it is skipped. Both are empty if it is mailed.
-func (w *World) refusesMail(topic, chosen string) (*engine.Failure, string) {
+// checkTopic checks whether a contact may be mailed about a topic. It returns the failure of the step, the reason to
+// skip it, or neither. chosen is the choice of the contact: opt_in, opt_out or "".
+func (w *World) checkTopic(topic, chosen string) (*engine.Failure, string) {
 	byDefault, ok := w.Topics[topic]
 	switch {
 	case topic == "":

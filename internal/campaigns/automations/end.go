@@ -13,8 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// deletedContactKind is the kind of the jobs that end the runs of a deleted contact and erase its data from them, if
-// there are very many runs.
+// deletedContactKind is the kind of the jobs that finish the work of EndContact if a contact has very many runs.
 const deletedContactKind = "automations.gone"
 
 // maxEnded is how many runs one transaction ends. They occupy SQLite's only writer for some milliseconds.
@@ -100,8 +99,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// EndContact ends the runs of a contact in the transaction that deletes it, and erases the contact's data from them and
-// from the counts of its runs. Runs beyond the limit of one transaction are left to a job. The run whose step deletes
+// EndContact ends the runs of a contact in the transaction that deletes it. It erases the contact's data from the runs,
+// and the counts of its runs. Runs beyond the limit of one transaction are left to a job. The run whose step deletes
 // the contact is not ended; its data is erased when it ends.
 func (s *Service) EndContact(ctx context.Context, tx *db.Tx, teamID, contactID string) error {
 	deleteContactCounts(ctx, tx, teamID, contactID)

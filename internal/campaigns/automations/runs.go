@@ -13,8 +13,8 @@ import (
 )
 
 // Runs returns a page of the runs of an automation, newest first and without their steps. statuses filters the runs
-// unless it is empty. If few of very many rows match, the page may not be full; next is then the cursor from which to
-// continue in the same direction. Otherwise next is "".
+// unless it is empty. If few of very many rows match, the page may not be full. Then next is the cursor from which to
+// continue in the same direction; otherwise it is "".
 func (s *Service) Runs(ctx context.Context, teamID, automationID string, statuses []RunStatus, p page.Page) (all []Run,
 	more bool, next string, err error) {
 	known := []RunStatus{Running, Completed, Failed, Cancelled}

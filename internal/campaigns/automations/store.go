@@ -12,20 +12,20 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// errRunChanged means that a run was changed since it was read: an event or a cancellation came first.
-var errRunChanged = errors.New("the run was changed meanwhile")
+// errRunChanged means that an event or a cancellation changed a run after it was read.
+var errRunChanged = errors.New("the run was changed after it was read")
 
 // row is a run as it is stored.
 type row struct {
 	id, teamID, automationID, versionID, contactID string
 
-	contactGone     bool // the contact was deleted: by the run itself, if that goes on
+	contactGone     bool // the contact was deleted; if the run is active, by the run itself
 	epoch           int64
 	status          RunStatus
 	event           string
 	payload         string
 	received        string
-	receivedChanged bool // whether received is another one than is stored
+	receivedChanged bool // received differs from the stored value
 	step            string
 	waitUntil       time.Time
 	waitFor         string
@@ -34,14 +34,14 @@ type row struct {
 	steps           int64
 	eventAt         time.Time
 
-	// Of its automation, when the run was read.
-	current int64 // its epoch; -1 if there is no automation any more
+	// The state of the automation when the run was read.
+	current int64 // the epoch of the automation; -1 if it does not exist any more
 	deleted bool
 
-	locked bool // no other transaction changes it
+	locked bool // this transaction has locked the run
 }
 
-// stale returns why a run that has not ended is not to go on, "" if it is.
+// stale returns why an active run must be cancelled, or "" if it may continue.
 func (r *row) stale() Reason {
 	switch {
 	case r.deleted || r.current < 0:
@@ -52,14 +52,14 @@ func (r *row) stale() Reason {
 	return ""
 }
 
-// storedEvent is an event as it is stored of a run that received it.
+// storedEvent is the JSON form of an event that a run received.
 type storedEvent struct {
 	Name    string         `json:"name"`
 	Payload map[string]any `json:"payload,omitempty"`
 	At      time.Time      `json:"at"`
 }
 
-// run returns the run as the engine knows it.
+// run returns the run in the form of the engine.
 func (r *row) run() (*engine.Run, error) {
 	payload, err := decodePayload(r.payload)
 	if err != nil {
@@ -83,7 +83,7 @@ func (r *row) run() (*engine.Run, error) {
 	return run, nil
 }
 
-// follow sets of the row how far the engine has moved the run.
+// setProgress copies the step and the wait of the engine's run to the row.
 func (r *row) setProgress(run *engine.Run) {
 	r.step, r.waitUntil, r.waitFor = run.At, time.Time{}, ""
 	if run.Waits != nil {
@@ -91,7 +91,7 @@ func (r *row) setProgress(run *engine.Run) {
 	}
 }
 
-// keep sets of the row what the engine keeps of an event that the run has received.
+// setReceived copies the events that the engine stores in the run to the row.
 func (r *row) setReceived(run *engine.Run) error {
 	if len(run.Received) == 0 {
 		return nil
@@ -111,7 +111,7 @@ func (r *row) setReceived(run *engine.Run) error {
 
 const rowColumns = headColumns + `, r.payload, r.received`
 
-// headColumns are those of a row without what events had, which may be large.
+// headColumns are the columns of a row without the payloads of events, which may be large.
 const headColumns = `r.id, r.team_id, r.automation_id, r.version_id, r.contact_id, r.contact_gone, r.epoch, r.status, r.event,
 	r.step, r.waits_until, r.waits_for, r.depth, r.revision, r.steps, r.event_at, COALESCE(a.epoch, -1),
 	COALESCE(a.deleted_at, 0)`
@@ -128,7 +128,7 @@ func scanHead(s db.Row) (r row, err error) {
 	return r, err
 }
 
-// scan scans headColumns, and more behind them.
+// scan scans headColumns, followed by more.
 func (r *row) scan(s db.Row, more ...any) error {
 	var gone, until, at, deleted int64
 	err := s.Scan(append([]any{&r.id, &r.teamID, &r.automationID, &r.versionID, &r.contactID, &gone, &r.epoch, &r.status, &r.event,
@@ -137,7 +137,7 @@ func (r *row) scan(s db.Row, more ...any) error {
 	return err
 }
 
-// getRow returns a run, and found false if there is none.
+// getRow returns a run. found is false if it does not exist.
 func getRow(ctx context.Context, r db.Reader, teamID, runID string) (at row, found bool, err error) {
 	at, err = scanRow(r.QueryRow(ctx, `SELECT `+rowColumns+fromRows+` WHERE r.id = $1 AND r.team_id = $2`, runID, teamID))
 	if errors.Is(err, db.ErrNoRows) {
@@ -149,13 +149,13 @@ func getRow(ctx context.Context, r db.Reader, teamID, runID string) (at row, fou
 	return at, true, nil
 }
 
-// lockRows returns those of some runs that have not ended, in the order of their ids, and keeps other transactions from
-// changing them until this one ends.
+// lockRows locks the given runs that have not ended, and returns them in the order of their ids. Other transactions
+// cannot change them until this one ends.
 func lockRows(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) ([]row, error) {
 	return lock(ctx, tx, rowColumns, scanRow, teamID, runIDs)
 }
 
-// lockHeads is lockRows without what events had.
+// lockHeads does the same as lockRows, without reading the payloads of events.
 func lockHeads(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) ([]row, error) {
 	return lock(ctx, tx, headColumns, scanHead, teamID, runIDs)
 }
@@ -178,7 +178,7 @@ func lock(ctx context.Context, tx *db.Tx, columns string, scan func(db.Row) (row
 	return all, nil
 }
 
-// insertRow adds a run as it begins.
+// insertRow inserts a new run.
 func insertRow(ctx context.Context, tx *db.Tx, r *row, reason Reason) {
 	ended := int64(0)
 	if r.status != Running {
@@ -192,16 +192,16 @@ func insertRow(ctx context.Context, tx *db.Tx, r *row, reason Reason) {
 		db.Micros(r.waitUntil), r.waitFor, r.depth, r.steps, r.eventAt.UnixMicro(), tx.Now().UnixMicro(), ended)
 }
 
-// fenced ends an update of a run as it was read.
+// fenced ends an UPDATE that succeeds only if the run has the revision that was read.
 const fenced = `, revision = revision + 1 WHERE id = $1 AND team_id = $2 AND revision = $3 AND status = 'running'`
 
-// sameEpoch is the condition that an automation was not stopped since a run of it was read.
+// sameEpoch is the condition that the automation was not stopped after the run was read.
 const sameEpoch = ` AND epoch = (SELECT a.epoch FROM automations a WHERE a.id = automation_runs.automation_id
 	AND a.team_id = $2)`
 
-// saveRow writes how far a run is. The transaction fails with errMoved if the run was changed or its automation stopped
-// since the row was read. An event does not look at the latter again for a run that it has locked: its job does, before
-// the next step.
+// saveRow saves the progress of a run. The transaction fails with errRunChanged if the run was changed, or its
+// automation stopped, after the row was read. A locked run is saved even if its automation was stopped; its job notices
+// that before the next step.
 func saveRow(ctx context.Context, tx *db.Tx, r *row) {
 	args := []any{r.id, r.teamID, r.revision, r.step, db.Micros(r.waitUntil), r.waitFor, r.steps, boolInt(r.contactGone)}
 	text := `UPDATE automation_runs SET step = $4, waits_until = $5, waits_for = $6, steps = $7, contact_gone = $8`
@@ -215,9 +215,9 @@ func saveRow(ctx context.Context, tx *db.Tx, r *row) {
 	tx.QueueOne(ctx, errRunChanged, text, args...)
 }
 
-// endRow writes that a run has ended, and that its contact has one less in the automation. The transaction fails as that
-// of saveRow does; that the automation was stopped is no obstacle to cancelling the run. If the contact is gone, so is
-// what the run had of it.
+// endRow ends a run and decrements the contact's active runs. The transaction fails in the same cases as that of
+// saveRow, but a stopped automation does not prevent cancelling. If the contact was deleted, endRow erases its data
+// from the run.
 func endRow(ctx context.Context, tx *db.Tx, r *row, status RunStatus, reason Reason) {
 	args := []any{r.id, r.teamID, r.revision, string(status), string(reason), r.steps, tx.Now().UnixMicro(), boolInt(r.contactGone)}
 	text := `UPDATE automation_runs SET status = $4, reason = $5, step = '', waits_until = 0, waits_for = '', steps = $6,
@@ -237,14 +237,14 @@ func endRow(ctx context.Context, tx *db.Tx, r *row, status RunStatus, reason Rea
 	countRunEnded(ctx, tx, r)
 }
 
-// countRunEnded counts that a run of a contact has ended. The row is not there any more if the contact was deleted, and does not
-// count the run any more if the contact has begun one since the automation was stopped.
+// countRunEnded decrements the active runs of a contact. It does nothing in two cases: the contact was deleted, or the
+// contact has begun a run after the automation was stopped, which reset the count.
 func countRunEnded(ctx context.Context, tx *db.Tx, r *row) {
 	tx.Queue(ctx, `UPDATE automation_contacts SET active = active - 1 WHERE automation_id = $1 AND contact_id = $2
 		AND team_id = $3 AND epoch = $4 AND active > 0`, r.automationID, r.contactID, r.teamID, r.epoch)
 }
 
-// insertStep adds what a step of a run did, or that it waits, behind the steps that the run has.
+// insertStep appends the record of a step to the steps of a run.
 func insertStep(ctx context.Context, tx *db.Tx, r *row, rec *engine.Record) error {
 	output, reason, message, err := encodeRecord(rec)
 	if err != nil {
@@ -257,7 +257,7 @@ func insertStep(ctx context.Context, tx *db.Tx, r *row, rec *engine.Record) erro
 	return nil
 }
 
-// updateStep writes what became of the last step that a run has a row of.
+// updateStep replaces the record of the last step of a run.
 func updateStep(ctx context.Context, tx *db.Tx, r *row, rec *engine.Record) error {
 	output, reason, message, err := encodeRecord(rec)
 	if err != nil {
@@ -283,18 +283,17 @@ func encodeRecord(rec *engine.Record) (output, reason, message string, err error
 	return output, reason, message, nil
 }
 
-// skipSteps ends the steps of runs that were begun and not done.
+// skipSteps marks the unfinished steps of runs as skipped.
 func skipSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string, reason Reason) {
 	tx.Queue(ctx, `UPDATE automation_run_steps SET status = 'skipped', reason = $3, message = $4, completed_at = $5
 		WHERE run_id = ANY($2) AND team_id = $1 AND status IN ('waiting', 'running')`, teamID, runIDs, string(reason),
 		reasonMessages[reason], tx.Now().UnixMicro())
 }
 
-// forgottenMessage replaces what a step said that failed before its contact was deleted.
-const forgottenMessage = "The contact was deleted, and with it what the step said."
+// forgottenMessage replaces the message of a failed step after its contact was deleted.
+const forgottenMessage = "The contact was deleted, and the message of the step with it."
 
-// forgetSteps deletes what the steps of runs have of their contact. That they were done stays, and why they failed or
-// were skipped.
+// forgetSteps erases the contact's data from the steps of runs. Their status and the reason of a failure or skip stay.
 func forgetSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) {
 	tx.Queue(ctx, `UPDATE automation_run_steps SET output = '', message = CASE WHEN status = 'failed' THEN $3 ELSE
 		message END WHERE run_id = ANY($2) AND team_id = $1 AND status <> 'skipped' AND (output <> '' OR
@@ -302,14 +301,14 @@ func forgetSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string)
 		forgottenMessage)
 }
 
-// forgetRuns deletes what runs that have ended have of their contact.
+// forgetRuns erases the contact's data from runs that have ended.
 func forgetRuns(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) {
 	tx.Queue(ctx, `UPDATE automation_runs SET payload = '', received = '', contact_gone = 1 WHERE id = ANY($2)
 		AND team_id || '' = $1 AND ended_at > 0 AND contact_gone = 0`, teamID, runIDs)
 	forgetSteps(ctx, tx, teamID, runIDs)
 }
 
-// number is how a bool is stored.
+// boolInt returns the stored form of a bool.
 func boolInt(is bool) int64 {
 	if is {
 		return 1
@@ -317,8 +316,8 @@ func boolInt(is bool) int64 {
 	return 0
 }
 
-// staleRuns returns runs of an automation that have not ended and are of an older epoch than the automation, limit at
-// most, in the order of their ids after the given one. done is the last run that was looked at, "" at the end.
+// staleRuns returns active runs of an automation with an older epoch than the automation. It looks at limit active runs
+// after a run id, in the order of their ids. done is the id of the last one, or "" at the end.
 func staleRuns(ctx context.Context, r db.Reader, teamID, automationID, after string, limit int) (ids []string,
 	done string, err error) {
 	rows, err := r.Query(ctx, `SELECT r.id, r.epoch, COALESCE(a.epoch, -1) FROM automation_runs r
@@ -345,7 +344,7 @@ func staleRuns(ctx context.Context, r db.Reader, teamID, automationID, after str
 	return ids, done, nil
 }
 
-// activeRunsOf returns runs of a contact that have not ended, limit at most, without the one with the id except.
+// activeRunsOf returns the ids of at most limit active runs of a contact, except the run except.
 func activeRunsOf(ctx context.Context, r db.Reader, teamID, contactID, except string, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM automation_runs /*sqlite: INDEXED BY automation_runs_live */
 		WHERE contact_id = $1 AND team_id = $2 AND ended_at = 0 AND id <> $3 ORDER BY id LIMIT $4`, contactID, teamID, except,
@@ -360,7 +359,7 @@ func activeRunsOf(ctx context.Context, r db.Reader, teamID, contactID, except st
 	return ids, nil
 }
 
-// versionsOf returns which of some runs have not ended, in the order of their ids, by their versions.
+// versionsOf returns the ids of the given runs that have not ended, by version id and in order.
 func versionsOf(ctx context.Context, r db.Reader, teamID string, runIDs []string) (map[string][]string, error) {
 	by := map[string][]string{}
 	rows, err := r.Query(ctx, `SELECT id, version_id FROM automation_runs WHERE id = ANY($2) AND team_id = $1
@@ -387,7 +386,7 @@ func getVersion(ctx context.Context, r db.Reader, teamID, versionID string) (ste
 	return steps, connections, nil
 }
 
-// recordTry writes at the last step of a run, which is not done, how a try of it went.
+// recordTry sets the message of the last step of a run, which is still running, after a failed try.
 func recordTry(ctx context.Context, tx *db.Tx, r *row, message string) {
 	tx.Queue(ctx, `UPDATE automation_run_steps SET message = $4 WHERE run_id = $1 AND position = $2 AND team_id = $3
 		AND status = 'running'`, r.id, r.steps-1, r.teamID, message)

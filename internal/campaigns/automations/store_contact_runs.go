@@ -8,18 +8,18 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// contactRunsPage is how many runs one call of PartOf returns at most.
+// contactRunsPage is how many runs one call of RunsOfContact returns at most.
 const contactRunsPage = 20
 
-// ContactRun is a run as it is shown to the contact whose it is.
+// ContactRun is a run with everything that is stored about its contact.
 type ContactRun struct {
 	Run
-	Automation        string // the name; that of a deleted automation too
-	Payload, Received string // JSON of the event that began it, and of those that its waits received; "" for none
+	Automation        string // the name, even if the automation was deleted
+	Payload, Received string // JSON of the event that began the run, and of the events it received; "" for none
 }
 
-// RunsOfContact reads a part of the runs of a contact after a cursor, with their steps, newest first. next is the cursor of
-// the part that follows, "" after the last.
+// RunsOfContact returns a page of the runs of a contact after a cursor, with their steps, newest first. next is the
+// cursor of the next page, or "" after the last one.
 func (s *Service) RunsOfContact(ctx context.Context, teamID, contactID, after string) (some []ContactRun, next string,
 	err error) {
 	some, more, err := page.Query(ctx, s.p.DB.Reader, page.Select{Text: `SELECT ` + shownColumns + `, a.epoch, a.name,

@@ -16,7 +16,7 @@ func notFound() error { return fault.NotFoundf("Automation not found") }
 const automationColumns = `a.id, a.team_id, a.name, a.status, a.reentry, a.version_id, a.epoch, a.revision,
 	a.created_at, a.updated_at, v.number`
 
-// automationRow is the destination of scanning automationColumns.
+// automationRow is the destination for scanning automationColumns.
 type automationRow struct {
 	Automation
 	created, updated int64
@@ -69,11 +69,11 @@ func oneAutomation(a Automation, err error) (Automation, error) {
 	return a, nil
 }
 
-// storedGraph returns the graph of a version.
+// storedGraph parses the graph of a version.
 func storedGraph(versionID, steps, connections string) (*engine.Graph, error) {
 	g, err := engine.Parse([]byte(steps), []byte(connections))
 	if err != nil {
-		// The fault of whoever changed the rules for graphs, not of the client who reads this one.
+		// %v instead of %w: a stored graph that fails the checks is a bug in the checks, not a fault of the request.
 		return nil, fmt.Errorf("read the graph of version %s of an automation: %v", versionID, err)
 	}
 	return g, nil
@@ -83,7 +83,7 @@ func listAutomations(ctx context.Context, r db.Reader, teamID string, status Sta
 	error) {
 	text, args := `SELECT `+automationColumns+` FROM automations a JOIN automation_versions v ON v.id = a.version_id
 		WHERE a.team_id = $1 AND a.deleted_at = 0`, []any{teamID}
-	if status != "" { // of at most MaxTeam, so that it needs no index
+	if status != "" { // needs no index: a team has at most MaxTeam automations
 		text, args = text+` AND a.status = $2`, append(args, string(status))
 	}
 	return page.Query(ctx, r, page.Select{Text: text, ID: "a.id", Args: args}, p, func(r db.Row) (Automation, error) {
@@ -110,7 +110,7 @@ func insertAutomation(ctx context.Context, tx *db.Tx, a *Automation) {
 		a.UpdatedAt.UnixMicro())
 }
 
-// insertVersion inserts the graph of an automation under its versionID.
+// insertVersion inserts the graph of an automation as the version versionID.
 func insertVersion(ctx context.Context, tx *db.Tx, a *Automation) {
 	tx.Proof(`SELECT 1 FROM automation_versions WHERE id = $1`, a.versionID)
 	tx.Queue(ctx, `INSERT INTO automation_versions (id, automation_id, team_id, number, used, created_at, steps,
@@ -119,18 +119,18 @@ func insertVersion(ctx context.Context, tx *db.Tx, a *Automation) {
 		string(a.Graph.ConnectionsJSON()))
 }
 
-// markUsed writes that runs can have begun with the version of an automation.
+// markUsed marks the automation's version as one with which runs may have begun.
 func markUsed(ctx context.Context, tx *db.Tx, a *Automation) {
 	tx.Queue(ctx, `UPDATE automation_versions SET used = 1 WHERE id = $1 AND team_id = $2`, a.versionID, a.TeamID)
 }
 
-// deleteUnused deletes a version with which no run can have begun.
+// deleteUnused deletes a version unless runs may have begun with it.
 func deleteUnused(ctx context.Context, tx *db.Tx, teamID, versionID string) {
 	tx.Queue(ctx, `DELETE FROM automation_versions WHERE id = $1 AND team_id = $2 AND used = 0`, versionID, teamID)
 }
 
-// deleteWithoutRuns deletes some versions of an automation that no run has: those that another one replaced before the
-// oldest run began. Of two nodes' clocks and of the time that a transaction takes, sweepAfter makes up for the difference.
+// deleteWithoutRuns deletes some versions of an automation that no run uses, because they were replaced before the
+// oldest run began. sweepAfter is the margin for differing clocks of nodes and for long transactions.
 func deleteWithoutRuns(ctx context.Context, tx *db.Tx, a *Automation) error {
 	began := tx.Now().UnixMicro()
 	err := tx.QueryRow(ctx, `SELECT created_at FROM automation_runs WHERE automation_id = $1 AND team_id || '' = $2
@@ -145,7 +145,7 @@ func deleteWithoutRuns(ctx context.Context, tx *db.Tx, a *Automation) error {
 	return nil
 }
 
-// countVersions returns how many versions an automation has, up to maxVersions.
+// countVersions returns the number of versions of an automation, at most maxVersions.
 func countVersions(ctx context.Context, r db.Reader, a *Automation) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM automation_versions WHERE automation_id = $1
 		AND team_id = $2 LIMIT $3) x`, a.ID, a.TeamID, maxVersions).Scan(&n)
@@ -155,8 +155,8 @@ func countVersions(ctx context.Context, r db.Reader, a *Automation) (n int, err 
 	return n, nil
 }
 
-// claim makes the revision of an automation greater, so that no other transaction changes it until this one ends. It
-// reports false if it has another revision by now or was deleted.
+// claim increments the revision of an automation, which keeps other transactions from changing it until this one ends.
+// It returns false if the automation was changed or deleted after it was read.
 func claim(ctx context.Context, tx *db.Tx, a *Automation) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE automations SET revision = revision + 1 WHERE id = $1 AND team_id = $2
 		AND revision = $3 AND deleted_at = 0`, a.ID, a.TeamID, a.revision)
@@ -167,22 +167,22 @@ func claim(ctx context.Context, tx *db.Tx, a *Automation) (bool, error) {
 	return n > 0, nil
 }
 
-// save writes the row of an automation that was claimed.
+// save writes the row of a claimed automation.
 func save(ctx context.Context, tx *db.Tx, a *Automation) {
 	tx.Queue(ctx, `UPDATE automations SET name = $3, status = $4, reentry = $5, version_id = $6, updated_at = $7
 		WHERE id = $1 AND team_id = $2`, a.ID, a.TeamID, a.Name, string(a.Status), string(a.Reentry), a.versionID,
 		a.UpdatedAt.UnixMicro())
 }
 
-// markStopped disables an automation and begins its next epoch. It returns the automation without its graph and the
-// number of its version.
+// markStopped disables an automation and increments its epoch. The automation is returned without its graph and version
+// number.
 func markStopped(ctx context.Context, tx *db.Tx, teamID, automationID string) (Automation, error) {
 	return ended(tx.QueryRow(ctx, `UPDATE automations SET status = $3, epoch = epoch + 1, revision = revision + 1,
 		updated_at = $4 WHERE id = $1 AND team_id = $2 AND deleted_at = 0 RETURNING `+endedColumns, automationID,
 		teamID, string(Disabled), tx.Now().UnixMicro()))
 }
 
-// markDeleted is markStopped for an automation that disappears.
+// markDeleted does the same as markStopped, and marks the automation as deleted.
 func markDeleted(ctx context.Context, tx *db.Tx, teamID, automationID string) (Automation, error) {
 	return ended(tx.QueryRow(ctx, `UPDATE automations SET status = $3, epoch = epoch + 1, revision = revision + 1,
 		deleted_at = $4 WHERE id = $1 AND team_id = $2 AND deleted_at = 0 RETURNING `+endedColumns, automationID,
@@ -208,7 +208,7 @@ func insertTrigger(ctx context.Context, tx *db.Tx, a *Automation, event string, 
 		a.versionID, a.epoch, string(a.Reentry), o.Trigger, o.Next, o.Event, o.Timeout.Microseconds())
 }
 
-// countTriggers returns how many automations an event begins runs of, up to MaxEvent.
+// countTriggers returns the number of automations that an event triggers, at most MaxEvent.
 func countTriggers(ctx context.Context, r db.Reader, teamID, event string) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM automation_triggers WHERE team_id = $1 AND
 		event_name = $2

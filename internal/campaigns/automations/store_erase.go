@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	eraseRows     = 500 // deleted in one transaction, about
-	eraseVersions = 10  // the same; each has up to flow.MaxText
-	rangeRuns     = 500 // runs that are looked at in one query
+	eraseRows     = 500 // rows deleted in one transaction, approximately
+	eraseVersions = 10  // versions deleted in one transaction; each has up to engine.MaxText bytes
+	rangeRuns     = 500 // runs in a range
 )
 
-// deleted is an automation that was deleted and whose rows remain.
+// deleted is a deleted automation whose rows still exist.
 type deleted struct {
 	teamID, id string
-	running    bool // it has runs that the job which ends them has not come to
+	running    bool // some of its runs have not been ended yet
 }
 
-// deletedBefore returns some automations of all teams that were deleted before a time.
+// deletedBefore returns some automations of all teams that were deleted before a time, after a given one.
 func deletedBefore(ctx context.Context, r db.Reader, before int64, after deleted) ([]deleted, error) {
 	rows, err := r.Query(ctx, `SELECT a.team_id, a.id, (SELECT MIN(r.id) FROM automation_runs r
 		WHERE r.automation_id = a.id AND r.status = 'running') IS NOT NULL
@@ -41,7 +41,7 @@ func deletedOf(ctx context.Context, r db.Reader, teamID string) ([]string, error
 		eraseRows)
 }
 
-// automationsOf returns some automations of a team from an id on, with those that were deleted.
+// automationsOf returns some automations of a team after an id, including deleted ones.
 func automationsOf(ctx context.Context, r db.Reader, teamID, after string) ([]string, error) {
 	return ids(ctx, r, `SELECT id FROM (
 		SELECT id FROM automations WHERE team_id = $1 AND deleted_at = 0 AND id > $2
@@ -61,7 +61,7 @@ func ids(ctx context.Context, r db.Reader, text string, args ...any) ([]string, 
 	return all, nil
 }
 
-// markAllDeleted marks some automations of a team as deleted.
+// markAllDeleted marks some automations of a team as deleted and returns how many.
 func markAllDeleted(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 	some, err := ids(ctx, tx.Reader, `SELECT id FROM automations WHERE team_id = $1 AND deleted_at = 0 ORDER BY id
 		LIMIT $2`, teamID, eraseRows)
@@ -73,7 +73,7 @@ func markAllDeleted(ctx context.Context, tx *db.Tx, teamID string) (int64, error
 		WHERE id = ANY($1) AND team_id || '' = $2`, some, teamID, string(Disabled), tx.Now().UnixMicro())
 }
 
-// sized is a run with the number of its steps.
+// runSize is a run with the number of its steps.
 type runSize struct {
 	id    string
 	steps int
@@ -92,7 +92,7 @@ func idsOf(all []runSize) []string {
 	return ids
 }
 
-// bounded returns as many of some runs as may be deleted in one transaction with their steps, and whether there are
+// firstRuns returns the first runs of a list that one transaction may delete with their steps, and whether there are
 // more.
 func firstRuns(all []runSize) (some []runSize, more bool) {
 	rows := 0
@@ -104,7 +104,7 @@ func firstRuns(all []runSize) (some []runSize, more bool) {
 	return all, len(all) == eraseRows
 }
 
-// endedRuns returns some runs of a team that ended before a time, oldest first.
+// endedRuns returns some runs of a team that ended before a time, oldest first, and whether there are more.
 func endedRuns(ctx context.Context, r db.Reader, teamID string, before int64) ([]runSize, bool, error) {
 	rows, err := r.Query(ctx, `SELECT id, steps FROM automation_runs WHERE team_id = $1 AND ended_at > 0
 		AND ended_at < $2 ORDER BY ended_at, id LIMIT $3`, teamID, before, eraseRows)
@@ -113,7 +113,7 @@ func endedRuns(ctx context.Context, r db.Reader, teamID string, before int64) ([
 	return some, more, err
 }
 
-// runsOf returns some runs of a contact from an id on.
+// runsOf returns some runs of a contact after a run id, and whether there are more.
 func runsOf(ctx context.Context, r db.Reader, teamID, contactID, after string) ([]runSize, bool, error) {
 	rows, err := r.Query(ctx, `SELECT id, steps FROM automation_runs WHERE contact_id = $1 AND team_id || '' = $2
 		AND id > $3 ORDER BY id LIMIT $4`, contactID, teamID, after, eraseRows)
@@ -125,7 +125,7 @@ func runsOf(ctx context.Context, r db.Reader, teamID, contactID, after string) (
 	return some, more, nil
 }
 
-// deleteRuns deletes runs with their steps and what they wait for.
+// deleteRuns deletes runs with their steps and waits.
 func deleteRuns(ctx context.Context, tx *db.Tx, teamID string, all []runSize) {
 	if len(all) == 0 {
 		return
@@ -166,17 +166,17 @@ func deleteAutomation(ctx context.Context, tx *db.Tx, teamID, automationID strin
 		teamID)
 }
 
-// span is the runs of an automation after an id, up to another.
+// runRange is the runs of an automation with ids after one id and up to another.
 type runRange struct{ teamID, automationID, after, upTo string }
 
 func (s *runRange) args(more ...any) []any {
 	return append([]any{s.automationID, s.teamID, s.after, s.upTo}, more...)
 }
 
-// inRunRange is the condition for the runs r of a span.
+// inRunRange is the condition for the runs r of a runRange.
 const inRunRange = `r.automation_id = $1 AND r.team_id || '' = $2 AND r.id > $3 AND r.id <= $4`
 
-// nextRangeEnd returns the id up to which the next runs of an automation go that are looked at together, "" after the last.
+// nextRangeEnd returns the last id of the next range of runs of an automation, or "" if no runs follow.
 func nextRangeEnd(ctx context.Context, r db.Reader, teamID, automationID, after string) (upTo string, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(id), '') FROM (SELECT id FROM automation_runs WHERE automation_id = $1
 		AND team_id || '' = $2 AND id > $3 ORDER BY id LIMIT $4) x`, automationID, teamID, after,
@@ -190,7 +190,7 @@ func nextRangeEnd(ctx context.Context, r db.Reader, teamID, automationID, after 
 // runWithAddress is a run whose events contain an address.
 type runWithAddress struct{ id, payload, received string }
 
-// runsWithAddress returns the runs of a span whose events contain an address, except for those of a contact.
+// runsWithAddress returns the runs of a range whose events contain an address, except those of a contact.
 func runsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure.Address, contactID string) ([]runWithAddress, error) {
 	rows, err := r.Query(ctx, `SELECT r.id, r.payload, r.received FROM automation_runs r WHERE `+inRunRange+`
 		AND (LOWER(r.payload) LIKE $5 ESCAPE '\' OR LOWER(r.received) LIKE $5 ESCAPE '\') AND r.contact_id <> $6
@@ -212,7 +212,7 @@ func runsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure
 }
 
 func replaceInRun(ctx context.Context, tx *db.Tx, teamID string, n *runWithAddress, a erasure.Address) {
-	// Another revision, so that a step that is being carried out does not write again what it has read before.
+	// The new revision keeps a step that is being carried out from writing the old payload again.
 	tx.Queue(ctx, `UPDATE automation_runs SET payload = CASE WHEN payload = $3 THEN $4 ELSE payload END,
 		received = CASE WHEN received = $5 THEN $6 ELSE received END, revision = revision + 1
 		WHERE id = $1 AND team_id = $2`, n.id, teamID, n.payload, a.Replace(n.payload), n.received,
@@ -226,7 +226,7 @@ type stepWithAddress struct {
 	output, message string
 }
 
-// stepsWithAddress returns the steps of the runs of a span that show an address, except for those of a contact.
+// stepsWithAddress returns the steps of the runs of a range that show an address, except those of a contact.
 func stepsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure.Address, contactID string) ([]stepWithAddress,
 	error) {
 	rows, err := r.Query(ctx, `SELECT s.run_id, s.position, s.output, s.message FROM automation_runs r

@@ -22,7 +22,7 @@ const (
 	shownFrom = ` FROM automation_runs r JOIN automation_versions v ON v.id = r.version_id`
 )
 
-// shownRow is the destination of scanning shownColumns.
+// shownRow is the destination for scanning shownColumns.
 type shownRow struct {
 	Run
 	waits, created, ended int64
@@ -45,14 +45,14 @@ func scanShown(r db.Row) (Run, error) {
 	return row.run(), err
 }
 
-// runList is the runs of an automation that one index has in the order of the list. If cond is not "", only those that
-// it selects are meant: runs of one epoch among those that are running, most of which are of it.
+// runList is a list of runs of an automation that one index returns in order. cond filters it further unless it is "".
+// That is used only for running runs of an epoch, where most rows match.
 type runList struct {
 	where, cond string
 	args        []any
 }
 
-// runLists returns the lists of which together a list by statuses consists.
+// runLists returns the lists that together contain the runs with some statuses.
 func runLists(of *Automation, statuses []RunStatus) (lists []runList) {
 	statuses = slices.Compact(slices.Sorted(slices.Values(statuses)))
 	has := func(status RunStatus) bool { return slices.Contains(statuses, status) }
@@ -106,7 +106,7 @@ func getRun(ctx context.Context, r db.Reader, teamID, automationID, runID string
 	return row.run(), g, err
 }
 
-// stepsOf returns the steps of a run that were begun, in their order. A run has at most as many as a graph.
+// stepsOf returns the steps of a run that began, in order. A run has at most as many steps as its graph.
 func stepsOf(ctx context.Context, r db.Reader, teamID, runID string) ([]RunStep, error) {
 	rows, err := r.Query(ctx, `SELECT step, status, output, reason, message, started_at, completed_at
 		FROM automation_run_steps WHERE run_id = $1 AND team_id = $2 ORDER BY position`, runID, teamID)

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// insertWait adds what a run waits for.
+// insertWait inserts the event for which a run waits.
 func insertWait(ctx context.Context, tx *db.Tx, r *row, event string) {
 	tx.Queue(ctx, `INSERT INTO automation_waits (team_id, event_name, contact_id, run_id) VALUES ($1, $2, $3, $4)
 		ON CONFLICT DO NOTHING`, r.teamID, event, r.contactID, r.id)
@@ -24,7 +24,7 @@ func deleteWaits(ctx context.Context, tx *db.Tx, teamID string, runIDs []string)
 	tx.Queue(ctx, `DELETE FROM automation_waits WHERE run_id = ANY($2) AND team_id || '' = $1`, teamID, runIDs)
 }
 
-// trigger is an automation that an event begins a run of.
+// trigger is an automation of which an event begins a run.
 type trigger struct {
 	automationID, versionID string
 	epoch                   int64
@@ -34,17 +34,17 @@ type trigger struct {
 
 const triggerColumns = `automation_id, version_id, epoch, reentry, step, next_step, wait_event, wait_timeout`
 
-// noTrigger has the place of triggerColumns behind the first one.
+// noTrigger has values for the columns of triggerColumns after the first one.
 const noTrigger = `'', 0, '', '', '', '', 0`
 
-// dest is the destination of scanning triggerColumns, and of other columns before them.
+// dest returns the destinations for scanning triggerColumns, preceded by before.
 func (t *trigger) dest(timeout *int64, before ...any) []any {
 	return append(before, &t.automationID, &t.versionID, &t.epoch, &t.reentry, &t.opening.Trigger, &t.opening.Next,
 		&t.opening.Event, timeout)
 }
 
-// lookUpEvent returns what an event of a contact begins, in the order of the automations' ids, and the runs that wait for
-// it, in the order of theirs: at most one more than waitsMost, after the given one.
+// lookUpEvent returns the automations that an event triggers and the contact's runs that wait for it, each in the order
+// of their ids. It returns at most maxWoken+1 runs, all after the run id after.
 func lookUpEvent(ctx context.Context, r db.Reader, teamID, event, contactID, after string) (begins []trigger,
 	waiting []string, err error) {
 	rows, err := r.Query(ctx, `SELECT 0, `+triggerColumns+` FROM automation_triggers
@@ -73,7 +73,8 @@ func lookUpEvent(ctx context.Context, r db.Reader, teamID, event, contactID, aft
 	return begins, waiting, nil
 }
 
-// lookUpEvents returns which of some events begin something, and which some run of the team waits for.
+// lookUpEvents returns, for several events, the automations that each one triggers. awaited has the events for which
+// some run of the team waits.
 func lookUpEvents(ctx context.Context, r db.Reader, teamID string, events []string) (begins map[string][]trigger,
 	awaited map[string]bool, err error) {
 	begins, awaited = map[string][]trigger{}, map[string]bool{}
@@ -104,18 +105,18 @@ func lookUpEvents(ctx context.Context, r db.Reader, teamID string, events []stri
 	return begins, awaited, nil
 }
 
-// entry says what an event begins.
+// admission says what an event begins.
 type admission int
 
 const (
-	admitted    admission = iota // a run
-	overLimit                    // a run that fails at once, because it is the first within an hour that a limit refuses
-	notAdmitted                  // nothing
+	admitted    admission = iota // the run begins
+	overLimit                    // a failed run is stored: the first one in an hour that exceeds a limit
+	notAdmitted                  // nothing begins
 )
 
-// The conditions of an entry: $5 is the time, $6 that an hour before, $7 and $8 are the limits of runs at once and in all
-// by the rule of entry, $9 and $11 those of an hour and at once for any automation, and $12 the epoch of the run. One of an
-// older epoch than runs that have begun is of an automation that has just been stopped.
+// The conditions for a new run, with the parameters of admit: $5 is now and $6 an hour ago. $7 and $8 limit active and all
+// runs by the reentry rule. $9 and $11 are maxHourly and maxActive. $12 is the epoch of the run. If the row has a newer
+// epoch than the run, the automation was just stopped and the run is refused.
 const (
 	byRule       = `c.epoch <= $12 AND (c.epoch < $12 OR c.active < $7) AND c.begun < $8`
 	byLimits     = `(c.epoch < $12 OR c.active < $11) AND (c.hour_from <= $6 OR c.hour_begun < $9)`
@@ -123,8 +124,8 @@ const (
 	reportsLimit = byRule + ` AND NOT (` + byLimits + `) AND c.limited_at <= $6`
 )
 
-// enter counts that a run of a contact begins, and returns whether it does. A run that has ended at once counts to the
-// limit of an hour alone. enter holds the contact's row of the automation until the transaction ends.
+// admit counts a new run of a contact and returns whether the run may begin. If ended is true, the run is not active
+// and counts only toward the hourly limit. admit locks the contact's row of the automation until the transaction ends.
 func admit(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID string, ended bool) (admission, error) {
 	activeLimit, everLimit := int64(1<<62), int64(1<<62)
 	switch t.reentry {
@@ -167,7 +168,7 @@ func admit(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID 
 	return notAdmitted, nil
 }
 
-// leave deletes what a contact has done in automations.
+// deleteContactCounts deletes the counts of a contact's runs.
 func deleteContactCounts(ctx context.Context, tx *db.Tx, teamID, contactID string) {
 	tx.Queue(ctx, `DELETE FROM automation_contacts WHERE contact_id = $2 AND team_id = $1`, teamID, contactID)
 }

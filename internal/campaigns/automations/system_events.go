@@ -170,7 +170,7 @@ func (s *Service) resolveContacts(ctx context.Context, r db.Reader, teamID strin
 	return nil
 }
 
-// addSubject adds to the payload of an email's event what the email is about, if there still is one.
+// addSubject adds the subject and the template of the email to the payload, if the email still exists.
 func (h *systemEvent) addSubject(ctx context.Context, r db.Reader, teamID string) error {
 	if h.of == nil {
 		return nil

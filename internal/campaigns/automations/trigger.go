@@ -42,9 +42,9 @@ func causeOf(ctx context.Context) string {
 	return c.runID
 }
 
-// Happened delivers an event to the waiting runs of its contact and begins a run of each enabled automation that has a
-// trigger for the event. It does so in the transaction that stores the event. If the event has only an address and
-// begins a run, Happened creates the contact. Events that the reentry rule or a limit refuses are not errors.
+// Happened delivers an event to the waiting runs of its contact, and begins a run of each enabled automation that it
+// triggers. It does so in the transaction that stores the event. If the event has only an address and triggers
+// something, Happened creates the contact. Events that the reentry rule or a limit refuses are not errors.
 func (s *Service) Happened(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error {
 	o.Name = events.CanonicalName(o.Name)
 	begins, waiting, err := lookUpEvent(ctx, tx.Reader, o.TeamID, o.Name, o.ContactID, "")

@@ -1,33 +1,33 @@
-// Package customevents keeps what callers define of their own events, and takes in those that they send (API reference
+// Package customevents stores the events that a team defines and accepts the events that it sends (API reference
 // section 23). docs/custom-events.md describes them for users.
 //
 // # Words
 //
-// A definition is the name of an event and, if it has one, a schema: the types of members of the payload. An event need
-// not be defined to be sent. An occurrence is an event that was sent; it happened to a contact of the team, or at an
-// address that is none yet.
+// A definition is the name of an event and an optional schema, which gives the types of members of the payload. Events
+// can be sent without a definition. An occurrence is an event that was sent. It belongs to a contact, or to an address
+// for which no contact exists yet.
 //
 // # Invariants
 //
-// A name is one definition of a team at most, which the index custom_events_name decides. Names that begin as those of
-// system events do, in any case, are neither defined nor sent, so nobody can pretend that the platform saw something. A
-// name is never a UUID: whoever names a definition means its id then.
+// A team defines each name at most once; the index custom_events_name enforces it. Names with the prefix of system
+// events, in any case, can be neither defined nor sent, so callers cannot forge system events. A name is never a UUID,
+// because a definition can be addressed by its id or its name.
 //
-// A payload is a JSON object of bounded size and depth without repeated names. Where there is a schema, a member that
-// it names has the type that it says, or is null or absent. Others are of any type.
+// A payload is a JSON object of limited size and depth without duplicate names. A member that the schema names has the
+// type in the schema, or is null or absent. Other members may have any type.
 //
-// An occurrence is told to Service.Happened in one transaction, with all that follows from it, before the caller gets
-// an answer. It is kept nowhere else.
+// Send calls Service.Happened with the occurrence in one transaction, together with everything that follows from the
+// event, before the caller gets an answer. The occurrence itself is not stored.
 //
 // # When it fails
 //
-// What breaks a rule is an Invalid fault that names the field, such as payload.plan, and nothing happens. A contact
-// that does not exist is a NotFound fault. If the database is lost during the commit, the error says that the event may
-// have been accepted.
+// A violated rule is an Invalid fault that names the field, such as payload.plan, and nothing changes. A contact that
+// does not exist is a NotFound fault. If the database is lost during the commit, the error says that the event may have
+// been accepted.
 //
 // # What it does not do
 //
-// It starts no automations: Happened does. It creates no contacts.
+// It begins no runs of automations; Happened does. It creates no contacts.
 package customevents
 
 import (
@@ -40,16 +40,16 @@ import (
 // Limits of custom events.
 const (
 	MaxName   = events.MaxName // characters of a name
-	MaxFields = 100            // of a schema
+	MaxFields = 100            // members of a schema
 	MaxTeam   = 1000           // definitions of a team
-	MaxDepth  = 10             // objects and lists within each other in a payload, itself included
+	MaxDepth  = 10             // nested objects and lists in a payload, including the payload itself
 	maxKey    = 100            // characters of the name of a schema's field
 )
 
 // Type is the type of a member of a payload.
 type Type string
 
-// The types. A date is a text in a form of ISO 8601.
+// The types. A date is a text in an ISO 8601 format.
 const (
 	String  Type = "string"
 	Number  Type = "number"
@@ -57,7 +57,7 @@ const (
 	Date    Type = "date"
 )
 
-// Schema has the types of members of a payload by their names. The zero Schema is none.
+// Schema is the types of members of a payload by name. The zero Schema allows every payload.
 type Schema map[string]Type
 
 // Definition is an event that a team has defined.
@@ -67,7 +67,7 @@ type Definition struct {
 	Name      string
 	Schema    Schema // nil for none
 	CreatedAt time.Time
-	UpdatedAt time.Time // zero when it was never updated
+	UpdatedAt time.Time // zero if it was never updated
 }
 
 // Occurrence is an event that was sent.
@@ -75,12 +75,13 @@ type Occurrence struct {
 	TeamID    string
 	Name      string
 	ContactID string // "" if the team has no contact with the address
-	Address   string // in the form in which addresses are stored
+	Address   string // in the normalized form in which addresses are stored
 	Payload   string // a JSON object; "" for none
 	At        time.Time
 }
 
-// CheckName refuses what cannot be the name of a custom event. field is that of the request.
+// CheckName returns a fault if a text cannot be the name of a custom event. field is the field of the request that has
+// it.
 func CheckName(field, name string) error {
 	if err := events.CheckName(field, name); err != nil {
 		return err

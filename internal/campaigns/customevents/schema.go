@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// check applies the rules of a schema.
+// check returns an error if a schema is too large, or has a wrong name or type.
 func (s Schema) check() error {
 	if len(s) > MaxFields {
 		return fault.Invalidf("schema", "The `schema` field has %d members; the limit is %d.", len(s), MaxFields)
@@ -38,7 +38,7 @@ func (s Schema) check() error {
 	return nil
 }
 
-// dates are the forms of dates. A time without a zone is one in UTC.
+// dates are the accepted formats of dates. A time without a zone is in UTC.
 var dates = []string{time.RFC3339, time.DateOnly, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04"}
 
 func isDate(text string) bool {
@@ -48,8 +48,8 @@ func isDate(text string) bool {
 	})
 }
 
-// checkPayload returns the payload of an event as it is passed on, in the shortest form of JSON: "" for none. Schema is
-// that of the event, if it has one.
+// checkPayload checks the payload of an event against its schema. It returns the payload as compact JSON, or "" if
+// there is none.
 func checkPayload(text []byte, event string, schema Schema) (string, error) {
 	if text = bytes.TrimSpace(text); len(text) == 0 || string(text) == "null" {
 		return "", nil
@@ -80,13 +80,14 @@ func checkPayload(text []byte, event string, schema Schema) (string, error) {
 		return "", malformed(err)
 	}
 	v := jsontext.Value(slices.Clone(text))
-	if err := v.Format(); err != nil { // with no escape that is not needed, so that an erasure finds an address in it
+	if err := v.Format(); err != nil { // without needless escapes, so that an erasure finds addresses in it
 		return "", malformed(err)
 	}
 	return string(v), nil
 }
 
-// checkShape refuses what is no JSON object, what is nested too deeply, and values that others could not read.
+// checkShape returns an error if a text is not a JSON object, is nested too deeply, or has values that cannot be
+// stored.
 func checkShape(text []byte) error {
 	d := jsontext.NewDecoder(bytes.NewReader(text))
 	if d.PeekKind() != '{' {
@@ -118,7 +119,7 @@ func malformed(err error) error {
 	return fault.Invalidf("payload", "The `payload` field %s.", what).Because(err)
 }
 
-// checkValue refuses a member of a payload that has another type than the schema says.
+// checkValue returns an error if a member of a payload has another type than in the schema.
 func (s Schema) checkValue(event, name string, value jsontext.Value) error {
 	want, ok := s[name]
 	if !ok || value.Kind() == 'n' {

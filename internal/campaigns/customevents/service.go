@@ -27,7 +27,7 @@ type Service struct {
 // New returns the service.
 func New(d *db.DB, c *contacts.Service) *Service { return &Service{d: d, contacts: c} }
 
-// Create defines an event. A name that the team has defined already is an Invalid fault.
+// Create defines an event. A name that the team has already defined is an Invalid fault.
 func (s *Service) Create(ctx context.Context, teamID, name string, schema Schema) (Definition, error) {
 	def := Definition{TeamID: teamID, Name: name, Schema: schema}
 	if err := CheckName("name", name); err != nil {
@@ -37,7 +37,7 @@ func (s *Service) Create(ctx context.Context, teamID, name string, schema Schema
 		return def, err
 	}
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
-		// Two that create the last one at once must not both see room for it.
+		// Two concurrent requests must not both pass the limit.
 		if err := tx.Serialize(ctx, "custom events of "+teamID); err != nil {
 			return err
 		}
@@ -69,8 +69,8 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Defin
 	return list(ctx, s.d.Reader, teamID, p)
 }
 
-// SetSchema replaces the schema of a definition, which is named by its id or its name. A nil schema removes it. Events
-// that were sent before are not looked at.
+// SetSchema replaces the schema of a definition, which is given by its id or name. A nil schema removes it. Events that
+// were already sent are not checked again.
 func (s *Service) SetSchema(ctx context.Context, teamID, idOrName string, schema Schema) (def Definition, err error) {
 	if err := schema.check(); err != nil {
 		return def, err
@@ -86,7 +86,7 @@ func (s *Service) SetSchema(ctx context.Context, teamID, idOrName string, schema
 	return def, err
 }
 
-// Delete deletes a definition, which is named by its id or its name. Events of that name can still be sent.
+// Delete deletes a definition, which is given by its id or name. Events of that name can still be sent.
 func (s *Service) Delete(ctx context.Context, teamID, idOrName string) (def Definition, err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		if def, err = get(ctx, tx.Reader, teamID, idOrName); err != nil {
@@ -107,18 +107,18 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return nil
 }
 
-// NewEvent is an event that a caller sends. It has exactly one of ContactID and Address.
+// NewEvent is an event that a caller sends. Exactly one of ContactID and Address is set.
 type NewEvent struct {
 	Event     string
 	ContactID string
-	Address   string // of a contact, or of one that is to be
+	Address   string // of a contact, which need not exist
 	Payload   []byte // a JSON object; empty or null for none
 
-	// Also, when set, is called in the transaction in which the event is taken in.
+	// Also, if not nil, is called in the transaction that accepts the event.
 	Also func(ctx context.Context, tx *db.Tx) error
 }
 
-// Send takes in an event, and calls Happened with it. Nothing happens if it fails.
+// Send accepts an event and calls Happened with it. If Send returns an error, nothing has changed.
 func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 	o := Occurrence{TeamID: teamID, Name: in.Event}
 	if err := CheckName("event", in.Event); err != nil {
@@ -140,13 +140,13 @@ func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 	if s.Happened == nil && in.Also == nil {
 		return nil
 	}
-	// Of its own, because what follows holds rows of the contact: in shared transactions, events of the same contacts
-	// would wait for each other in a circle.
+	// This is not a shared transaction: Happened locks rows of the contact, so shared transactions with events of the same
+	// contacts would deadlock.
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		o.At = tx.Now()
 		if s.Happened != nil {
 			if err := s.Happened(ctx, tx, o); err != nil {
-				return fmt.Errorf("begin what follows from an event: %w", err)
+				return fmt.Errorf("deliver the event: %w", err)
 			}
 		}
 		if in.Also != nil {
@@ -161,7 +161,7 @@ func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 	return err
 }
 
-// resolveContact returns to whom an event happened.
+// resolveContact returns the contact or the address to which an event happened.
 func (s *Service) resolveContact(ctx context.Context, teamID string, in NewEvent) (contactID, address string, err error) {
 	if in.ContactID != "" {
 		if !id.Valid(in.ContactID) {

@@ -36,7 +36,7 @@ func scan(r db.Row) (def Definition, err error) {
 	return def, err
 }
 
-// encoded returns a schema as it is stored.
+// encoded returns a schema in its stored form.
 func (s Schema) encoded() (string, error) {
 	if s == nil {
 		return "", nil
@@ -75,7 +75,7 @@ func get(ctx context.Context, r db.Reader, teamID, idOrName string) (Definition,
 	return def, nil
 }
 
-// getIfDefined is get by a name that need not be defined: then it is the zero Definition.
+// getIfDefined returns a definition by name, or the zero Definition if the event is not defined.
 func getIfDefined(ctx context.Context, r db.Reader, teamID, name string) (Definition, error) {
 	def, err := get(ctx, r, teamID, name)
 	if fault.KindOf(err) == fault.NotFound {
@@ -99,7 +99,7 @@ func count(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
 	return n, err
 }
 
-// update has the transaction fail with a NotFound fault if the definition was deleted meanwhile.
+// update saves a definition. The transaction fails with a NotFound fault if the definition was deleted.
 func update(ctx context.Context, tx *db.Tx, def *Definition) error {
 	fields, err := def.Schema.encoded()
 	if err != nil {
@@ -110,7 +110,7 @@ func update(ctx context.Context, tx *db.Tx, def *Definition) error {
 	return nil
 }
 
-// remove has the transaction fail with a NotFound fault as update does.
+// remove deletes a definition. The transaction fails with a NotFound fault if the definition was deleted already.
 func remove(ctx context.Context, tx *db.Tx, def *Definition) {
 	tx.QueueOne(ctx, notFound(), `DELETE FROM custom_events WHERE id = $1 AND team_id = $2`, def.ID, def.TeamID)
 }

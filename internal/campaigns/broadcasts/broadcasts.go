@@ -1,34 +1,34 @@
-// Package broadcasts sends an email to each contact of a segment: at once or at a time, at a pace, with an A/B test or
-// without, and says what became of each.
+// Package broadcasts sends an email to each contact of a segment: at once or at a scheduled time, at a limited pace,
+// with or without an A/B test. It also counts the results.
 //
 // # How a broadcast is sent
 //
-// A broadcast that is sent has one job. It walks the audience by the ids of the contacts, a page at a time. One
-// transaction locks the broadcast's row, reads the page that follows its position, notes those who are left out and
-// why, enters an email for each of the others ([emails.Service.Enqueue]) and moves the position. Delivery does the
-// rest. When the audience has been walked, the job waits until each email was given to a host once, or has ended.
+// A broadcast that is being sent has one job. The job walks the audience in the order of the contacts' ids, page by
+// page. One transaction locks the broadcast's row, records which contacts are left out and why, enqueues an email for
+// each of the others ([emails.Service.Enqueue]) and advances the position. Package delivery does the rest. After the
+// walk, the job waits until each email has been handed to a host once, or has ended.
 //
 // # Invariants
 //
-// A contact has one row of a broadcast, in the same transaction as its email, and the key of the table allows no
-// second: whatever is killed at whatever moment, no contact is missed or mailed twice. Contacts that were added after
-// the start are not mailed. What a broadcast sends never changes after its start.
+// A contact has at most one row per broadcast, because of the primary key. The row is written in the transaction that
+// enqueues the email. So no contact is missed or mailed twice, whenever a process is killed. Contacts that were added
+// after the start are not mailed. The content of a broadcast never changes after its start.
 //
-// Each change of the status locks the row, as each page does. So a broadcast that is paused or canceled enters nothing
-// from the moment on at which the operation returns. Delivery asks before each attempt ([Service.CachedDecision]): an email
-// that no host was given yet waits, or ends as canceled, within seconds.
+// Each change of the status locks the row, and so does each page. So once Pause or Cancel has returned, no more emails
+// are enqueued. Delivery calls [Service.CachedDecision] before each attempt: an email that has not been handed to a host waits,
+// or ends as canceled, within seconds.
 //
-// A contact's part in an A/B test depends only on its id and the broadcast's.
+// The variant of a contact in an A/B test depends only on the ids of the contact and the broadcast.
 //
 // # When it fails
 //
-// What somebody can mend pauses a broadcast, such as a domain that is not verified any more, and what nobody can ends
-// it as failed, such as a deleted segment. Both have a reason and are told by a notice. An error of the database is
-// tried again without end.
+// A problem that a user can fix, such as a domain that is not verified any more, pauses the broadcast. A problem that
+// nobody can fix, such as a deleted segment, ends it as failed. Both store a reason, and the team gets a notification.
+// After an error of the database the job is retried without limit.
 //
 // # What it does not do
 //
-// It does not deliver, count opens, or make the pages of unsubscribe links; it learns of them by events.
+// It does not deliver emails, detect opens, or serve the unsubscribe pages. It gets their results as events.
 package broadcasts
 
 import (
@@ -38,16 +38,15 @@ import (
 	"github.com/postrider/postrider/internal/audience/contacts"
 )
 
-// Status is how far a broadcast is.
+// Status is the status of a broadcast.
 type Status string
 
-// The statuses.
 const (
 	Draft     Status = "draft"
 	Scheduled Status = "scheduled"
-	Queued    Status = "queued" // it is being sent
+	Queued    Status = "queued" // being sent
 	Paused    Status = "paused"
-	Canceled  Status = "canceled" // after it had started
+	Canceled  Status = "canceled" // canceled after the start
 	Sent      Status = "sent"
 	Failed    Status = "failed"
 )
@@ -56,92 +55,92 @@ const (
 type phase string
 
 const (
-	walkAll  phase = "all"    // enters the whole audience
-	walkTest phase = "test"   // enters those who get the variants of an A/B test
-	choose   phase = "wait"   // waits for the time to choose the winner
-	walkRest phase = "rest"   // enters those who get the winner
-	settle   phase = "settle" // waits until each email was given to a host
+	walkAll  phase = "all"    // enqueues the emails of the whole audience
+	walkTest phase = "test"   // enqueues the emails of the contacts that get the variants of an A/B test
+	choose   phase = "wait"   // waits until the winner is chosen
+	walkRest phase = "rest"   // enqueues the emails of the contacts that get the winner
+	settle   phase = "settle" // waits until each email has been handed to a host
 )
 
 // Limits of broadcasts.
 const (
 	MaxName     = 255 // characters
-	MaxPreview  = 998 // octets
+	MaxPreview  = 998 // bytes
 	MaxVariants = 5
-	MaxTrial    = 10        // addresses of a test send
-	MaxPace     = 1_000_000 // recipients an hour, beyond which a pace limits nothing
-	copiedName  = 70        // characters of the name of a duplicate
+	MaxTrial    = 10        // addresses of a test email
+	MaxPace     = 1_000_000 // recipients an hour
+	copiedName  = 70        // characters of the name of a copy
 	maxWait     = 7 * 24 * time.Hour
 )
 
-// Text is what a broadcast says. Its texts are templates; see package render.
+// Text is the content of a broadcast. Its texts are templates; see package render.
 type Text struct {
 	From        string
 	Subject     string
 	ReplyTo     []string
-	PreviewText string  // shown by mail programs beside the subject
-	HTML        *string // nil when not given
-	Plain       *string // nil when not given, so that it is made from the HTML
+	PreviewText string  // shown by mail clients next to the subject
+	HTML        *string // nil if not given
+	Plain       *string // nil to make it from the HTML
 }
 
-// Variant has what a variant of an A/B test has in place of the broadcast's own text. What is nil is the broadcast's.
+// Variant is a variant of an A/B test. Nil fields are those of the broadcast's own text.
 type Variant struct {
 	From, Subject, PreviewText, HTML, Plain *string
 
-	contentID string // what is sent, after the start
+	contentID string // set at the start: what is sent
 }
 
-// Metric is what decides which variant wins.
+// Metric decides which variant wins.
 type Metric string
 
-// The metrics. People count, each once; machines do not.
+// The metrics. Each person counts once; bots do not count.
 const (
 	ByOpens  Metric = "opens"
 	ByClicks Metric = "clicks"
 	ByHand   Metric = "manual"
 )
 
-// Options are how a broadcast is sent.
+// Options say how a broadcast is sent.
 type Options struct {
 	Pace int `json:"pace,omitzero"` // recipients an hour; 0 is as fast as possible
 
-	// TestShare is how many percent of the audience get the variants; the others wait for the winner. 100 sends the
-	// variants to all.
+	// TestShare is the percentage of the audience that gets the variants; the others wait for the winner. If it is 100,
+	// the whole audience gets the variants.
 	TestShare float64 `json:"test_share,omitzero"`
 	Metric    Metric  `json:"metric,omitzero"`
-	Wait      int64   `json:"wait,omitzero"` // minutes until the winner is chosen; not for ByHand
+	Wait      int64   `json:"wait,omitzero"` // minutes until the winner is chosen; unused with ByHand
 
-	HoldOut float64 `json:"hold_out,omitzero"` // percent of the audience that get nothing, to compare with
+	HoldOut float64 `json:"hold_out,omitzero"` // percentage of the audience that gets no email, as a control group
 
-	// BounceLimit and ComplaintLimit are the percentages of the emails handed over at which the broadcast pauses; nil is
-	// the setting of the installation, and 100 is never.
+	// BounceLimit and ComplaintLimit are percentages of the emails handed over. The broadcast pauses when one is
+	// exceeded. Nil is the setting of the installation, and 100 never pauses.
 	BounceLimit    *float64 `json:"bounce_limit,omitzero"`
 	ComplaintLimit *float64 `json:"complaint_limit,omitzero"`
 }
 
-// Broadcast is emails to the contacts of a segment.
+// Broadcast is an email to each contact of a segment.
 type Broadcast struct {
 	ID        string
 	TeamID    string
 	Name      string
 	SegmentID string
 	TopicID   string // "" for none
-	Text             // in lists only PreviewText
+	Text             // lists set only PreviewText
 	Options   Options
-	Variants  []Variant // none without an A/B test; empty in lists
+	Variants  []Variant // empty without an A/B test, and in lists
 
 	Status      Status
-	Reason      Reason // why it is paused or failed
+	Reason      Reason // why it is paused or has failed
 	CreatedAt   time.Time
 	ScheduledAt time.Time // zero if it was not scheduled
-	StartedAt   time.Time // zero before
-	SentAt      time.Time // zero before
-	Entered     int64     // contacts that got an email so far
-	LeftOut     int64     // contacts that got none so far
-	Winner      int       // the variant that won; -1 while none has
+	StartedAt   time.Time // zero if it has not started
+	SentAt      time.Time // zero if it has not ended
+	Entered     int64     // emails enqueued so far
+	LeftOut     int64     // contacts left out so far
+	Winner      int       // the winning variant; -1 if there is none yet
 
-	// TopicDeleted says that there is no topic of TopicID any more. A draft is not sent then: who does not want to read
-	// about it is not known.
+	// TopicDeleted says that the topic does not exist any more. A draft is not sent then, because the choices of the
+	// contacts about the topic are not known.
 	TopicDeleted bool
 
 	contentID string
@@ -153,18 +152,17 @@ type Broadcast struct {
 	revision  int64
 }
 
-// waitsForWinner reports whether the rest of the audience waits for a variant to win.
+// waitsForWinner reports whether a part of the audience waits until a variant wins.
 func (b *Broadcast) waitsForWinner() bool { return len(b.Variants) > 1 && b.Options.TestShare < 100 }
 
-// Testing reports whether a winner is still to be chosen.
+// Testing reports whether a winner has yet to be chosen.
 func (b *Broadcast) Testing() bool {
 	return b.Winner < 0 && (b.phase == walkTest && b.waitsForWinner() || b.phase == choose)
 }
 
-// Reason is why a broadcast was paused or has failed, "" if it was paused by hand.
+// Reason is why a broadcast is paused or has failed. It is "" if a user paused it.
 type Reason string
 
-// The reasons.
 const (
 	TooManyBounces    Reason = "too_many_bounces"
 	TooManyComplaints Reason = "too_many_complaints"
@@ -179,6 +177,7 @@ const (
 	TopicDeleted      Reason = "topic_deleted"
 )
 
+// reasons are the messages of the reasons.
 var reasons = map[Reason]string{
 	TooManyBounces: "Too many of its emails bounced. Remove addresses that are old or were not confirmed from the " +
 		"segment, and resume the broadcast.",
@@ -197,11 +196,11 @@ var reasons = map[Reason]string{
 	TopicDeleted:   "Its topic was deleted, so it is not known who wants to read about it.",
 }
 
-// Message is the reason as sentences that say what to do; "" if there is none.
+// Message returns the reason as sentences that say what to do, or "" for no reason.
 func (r Reason) Message() string { return reasons[r] }
 
-// Why a contact was left out, besides the reasons of packages emails and contacts.
+// Reasons why a contact is left out. Packages emails and contacts have further ones.
 const (
 	heldOut = "hold_out"
-	refused = contacts.Unmailable // the address cannot be mailed, or the email filled for it breaks a rule
+	refused = contacts.Unmailable // the address cannot be mailed, or the email for it breaks a rule
 )

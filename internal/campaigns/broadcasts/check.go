@@ -23,8 +23,8 @@ func oneLine(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// check applies the rules that a text must follow before it is stored. prefix is put before the names of fields. What
-// sending needs is checked when the broadcast is sent.
+// check checks a text before it is stored. prefix precedes the names of fields in errors. Rules for sending are checked
+// when the broadcast is sent.
 func (t *Text) check(prefix string, maxSize int64) error {
 	if err := checkMailbox(prefix+"from", t.From, message.ParseFrom); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (t *Text) check(prefix string, maxSize int64) error {
 	return nil
 }
 
-// checkMailbox checks an address. One with placeholders can be parsed only when they are filled.
+// checkMailbox checks an address. An address with placeholders can be parsed only after they are filled.
 func checkMailbox(field, text string, parse func(string) (message.Address, error)) error {
 	if len(text) > content.MaxMailbox {
 		return fault.Invalidf(field, "Invalid `%s` field. The address is too long.", field)
@@ -95,7 +95,7 @@ func checkMailbox(field, text string, parse func(string) (message.Address, error
 	return nil
 }
 
-// checkVariants applies the rules of an A/B test. t is the broadcast's own text.
+// checkVariants checks the variants of an A/B test. t is the broadcast's own text.
 func (o *Options) checkVariants(t Text, variants []Variant, maxSize int64) error {
 	if len(variants) == 0 {
 		return nil
@@ -123,7 +123,7 @@ func (o *Options) checkVariants(t Text, variants []Variant, maxSize int64) error
 	return nil
 }
 
-// check applies the rules of options, and sets what was not given of an A/B test.
+// check checks options, and sets the defaults of an A/B test.
 func (o *Options) check(variants int) error {
 	if o.Pace < 0 || o.Pace > MaxPace {
 		return fault.Invalidf("pace", "The `pace` field must be 1 to %d recipients an hour, or 0 for no limit.", MaxPace)
@@ -171,7 +171,7 @@ func (o *Options) check(variants int) error {
 	return nil
 }
 
-// given has a bit for each text that a variant gives.
+// givenBits returns a bit set of the texts that a variant sets.
 func (v *Variant) givenBits() (bits int) {
 	for i, text := range []*string{v.From, v.Subject, v.PreviewText, v.HTML, v.Plain} {
 		if text != nil {
@@ -181,7 +181,8 @@ func (v *Variant) givenBits() (bits int) {
 	return bits
 }
 
-// apply returns the text of a variant. A variant with HTML of its own, and no text, has the text made from that.
+// apply returns the text of a variant, based on the broadcast's text t. If the variant sets HTML but no plain text, the
+// plain text is made from the HTML.
 func (v *Variant) apply(t Text) Text {
 	for _, f := range []struct {
 		to   *string

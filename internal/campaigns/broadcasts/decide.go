@@ -11,17 +11,17 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// trusted is how long a decision is remembered. A hint ends it sooner, on every node that gets it.
+// decisionTTL is how long a decision is cached. A hint drops it earlier, on every node that receives the hint.
 const decisionTTL = 2 * time.Second
 
-// maxDecisions is how many decisions are remembered.
+// maxDecisions is how many decisions are cached.
 const maxDecisions = 10_000
 
-// decisions remembers what becomes of the emails of broadcasts, because delivery asks before each attempt.
+// decisions caches what delivery does with the emails of broadcasts, because delivery asks before each attempt.
 type decisions struct {
 	mu    sync.Mutex
 	cache map[string]cachedDecision // by broadcast
-	hints int64                     // counts the hints: what was read before one is not remembered after it
+	hints int64                     // number of hints: a decision read before a hint is not cached after it
 }
 
 type cachedDecision struct {
@@ -36,7 +36,8 @@ func (d *decisions) forget(broadcastID string) {
 	delete(d.cache, broadcastID)
 }
 
-// CachedDecision returns what becomes of those emails of a broadcast that no host was given yet. It may be some seconds old.
+// CachedDecision returns what to do with emails of a broadcast that have not been handed to a host. The answer may be
+// some seconds old.
 func (s *Service) CachedDecision(ctx context.Context, broadcastID string) (emails.Decision, error) {
 	d := &s.decisions
 	d.mu.Lock()
@@ -62,7 +63,7 @@ func (s *Service) CachedDecision(ctx context.Context, broadcastID string) (email
 	return k.Decision, nil
 }
 
-// LockDecision is CachedDecision for a transaction: it is exact, and holds until the transaction ends.
+// LockDecision returns an exact decision, which does not change until the transaction ends.
 func (s *Service) LockDecision(ctx context.Context, tx *db.Tx, broadcastID string) (emails.Decision, error) {
 	return s.decide(ctx, tx, broadcastID)
 }
@@ -71,7 +72,7 @@ func (s *Service) decide(ctx context.Context, tx *db.Tx, broadcastID string) (em
 	status, err := statusOf(ctx, s.p.DB.Reader, tx, broadcastID)
 	switch {
 	case errors.Is(err, db.ErrNoRows):
-		return emails.Deliver, nil // Its team is being erased.
+		return emails.Deliver, nil // its team is being erased
 	case err != nil:
 		return emails.Deliver, fmt.Errorf("read the status of broadcast %s: %w", broadcastID, err)
 	case status == Paused:

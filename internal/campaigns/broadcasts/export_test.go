@@ -2,5 +2,5 @@ package broadcasts
 
 import "time"
 
-// SetAudienceTimeout limits how long Send looks for a contact.
+// SetAudienceTimeout sets how long Send may look for a contact of the audience.
 func (s *Service) SetAudienceTimeout(d time.Duration) { s.audienceTimeout = d }

@@ -10,28 +10,28 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// guardKind is the kind of the jobs that compare the bounces and complaints of a broadcast with its limits. One is
-// entered with a bounce or a complaint, and when a broadcast is resumed, if none waits.
+// guardKind is the kind of the jobs that compare the bounces and complaints of a broadcast with its limits. Each
+// bounce, complaint and resumption enqueues such a job unless one is waiting.
 const guardKind = "broadcast.guard"
 
 const (
-	guardDelay = 2 * time.Second // after the first bounce or complaint since the guard looked last
-	guardedFor = 24 * time.Hour  // after the end
+	guardDelay = 2 * time.Second // after the first bounce or complaint since the last check
+	guardedFor = 24 * time.Hour  // after the end of the broadcast
 
-	// Below these numbers of emails that were handed over, a rate says little.
+	// Rates are meaningless below these numbers of emails handed over.
 	minSentForBounces    = 200
 	minSentForComplaints = 1000
 )
 
-// watch has the guard of a broadcast look at it at a time, or before.
+// watch schedules the guard of a broadcast at a time, unless it is scheduled earlier.
 func (s *Service) watch(ctx context.Context, tx *db.Tx, teamID, broadcastID string, at time.Time) {
 	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: guardKind, Lane: teamID, TeamID: teamID, Dedupe: broadcastID,
 		Payload: broadcastID, RunAt: at})
 }
 
-// guard is the handler of the jobs of guardKind. It ends its job before it looks, in one transaction: a bounce that is
-// recorded meanwhile either was committed before it looks, or finds no job and enters another one. Who enters a job
-// locks the one that there is, so on PostgreSQL the end of the job waits for those that have found it.
+// guard is the handler of the jobs of guardKind. In one transaction it first ends its job and then reads the counts. So
+// a concurrent bounce is either committed before the counts are read, or finds no job and enqueues a new one. On
+// PostgreSQL, enqueueing locks an existing job, so the end of the job waits for transactions that have found it.
 func (s *Service) guard(ctx context.Context, j jobs.Job) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		s.p.Queue.Finish(ctx, tx, j)
@@ -49,7 +49,7 @@ func (s *Service) guard(ctx context.Context, j jobs.Job) error {
 		if b, err = lock(ctx, tx, j.TeamID, j.Payload); err != nil || !b.isGuarded(tx.Now()) {
 			return err
 		}
-		b.guarded = false // The team is told once; resuming decides about the rest.
+		b.guarded = false // The team is notified only once.
 		if b.Status == Queued {
 			b.guarded = true
 			s.pause(ctx, tx, &b, why)
@@ -61,7 +61,7 @@ func (s *Service) guard(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// over says of a broadcast that cannot be paused any more what is wrong with it.
+// limitMessages are the messages about a broadcast that can no longer be paused.
 var limitMessages = map[Reason]string{
 	TooManyBounces: "Too many of its emails bounced. Remove addresses that are old or were not confirmed from the " +
 		"segment before you send to it again.",
@@ -74,7 +74,7 @@ func (b *Broadcast) isGuarded(now time.Time) bool {
 	return b.guarded && (b.Status == Queued || b.Status == Sent && now.Sub(b.SentAt) < guardedFor)
 }
 
-// overLimit returns which limit a broadcast has passed, "" for none.
+// overLimit returns which limit a broadcast has exceeded, or "".
 func (s *Service) overLimit(ctx context.Context, tx *db.Tx, b *Broadcast) (Reason, error) {
 	if !b.isGuarded(tx.Now()) {
 		return "", nil

@@ -8,31 +8,31 @@ import (
 	"github.com/postrider/postrider/internal/audience/contacts"
 )
 
-// ahead reads the contacts of an audience one page before they are needed, while the page before is written: on SQLite
-// reading takes an eighth of a page's time, and reads do not wait for the writer. It belongs to one worker.
+// prefetcher reads the contacts of an audience one page ahead, while the previous page is written. On SQLite reading
+// takes an eighth of a page's time, and readers do not wait for the writer. A prefetcher belongs to one worker.
 //
-// What it returns was read up to two pages, and at most five seconds, before it is used. Whoever uses it must look up
-// again, when it writes, what must not be out of date, as it must with what it has just read.
+// The contacts that it returns were read up to two pages earlier, but at most five seconds. The caller must check
+// again, in its transaction, everything that must be up to date.
 type prefetcher struct {
-	// read returns at most limit contacts that come after an id, and whether others may follow.
+	// read returns at most limit contacts with ids after after, and whether others may follow.
 	read func(ctx context.Context, after string, limit int) (members []contacts.Member, more bool, err error)
 
-	fetched []contacts.Member // in order; those up to the position were used
+	fetched []contacts.Member // in order; those up to the position have been used
 	since   time.Time         // when the first of them were read
-	ended   bool              // nobody follows those
-	next    chan pageRead     // the page that follows those, nil when it is not being read
+	ended   bool              // no contacts follow
+	next    chan pageRead     // receives the next page; nil if it is not being read
 }
 
 type pageRead struct {
 	at      time.Time
 	members []contacts.Member
 	ended   bool
-	short   bool // others follow, though it has fewer than were asked for
+	short   bool // fewer contacts than the limit, although others follow
 	err     error
 }
 
-// contactsAfter returns at most limit contacts that follow a position, and whether nobody follows them: fewer at the end, and
-// fewer where a read returned fewer. It begins to read what follows.
+// contactsAfter returns at most limit contacts after a position, and whether they are the last ones. It returns fewer
+// at the end, and if a read returned fewer. It starts to read the next page.
 func (a *prefetcher) contactsAfter(ctx context.Context, after string, limit int) (members []contacts.Member, ended bool, err error) {
 	at := slices.IndexFunc(a.fetched, func(m contacts.Member) bool { return m.ID == after })
 	if at < 0 || time.Since(a.since) > mailingsTTL {
@@ -78,7 +78,7 @@ func (a *prefetcher) begin(ctx context.Context, after string, limit int) {
 	}()
 }
 
-// forget waits for what is being read, and drops all that was.
+// forget waits for a read that is in progress, and drops all contacts.
 func (a *prefetcher) forget() {
 	if a.next != nil {
 		<-a.next

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// Names of placeholders that are not those of properties. The older ones are in capitals.
+// builtIn returns the values of placeholders that are not properties. Placeholders in capitals are the older form.
 var builtIn = map[string]func(*contacts.Contact) string{
 	"FIRST_NAME": firstName, "contact.first_name": firstName,
 	"LAST_NAME": lastName, "contact.last_name": lastName,
@@ -26,7 +26,7 @@ func firstName(c *contacts.Contact) string { return c.FirstName }
 func lastName(c *contacts.Contact) string  { return c.LastName }
 func address(c *contacts.Contact) string   { return c.Address }
 
-// property is the property that a placeholder is filled from, "" if from none.
+// propertyOf returns the property whose value replaces a placeholder, or "" if there is none.
 func propertyOf(placeholder string) string {
 	if placeholder == render.UnsubscribeURL || builtIn[placeholder] != nil {
 		return ""
@@ -34,8 +34,8 @@ func propertyOf(placeholder string) string {
 	return strings.TrimPrefix(placeholder, "contact.")
 }
 
-// contentOf returns the content of the emails of a text: with the preview text in the HTML, and with the fallbacks of
-// properties in the placeholders that have none of their own. fallbacks are by the name of the property.
+// contentOf returns the content to send for a text. Its HTML contains the preview text, and placeholders without a
+// fallback of their own have the fallback of their property. fallbacks are by property name.
 func contentOf(t Text, teamID string, fallbacks map[string]string) *content.Content {
 	c := t.content(teamID)
 	if t.HTML != nil {
@@ -58,12 +58,10 @@ func contentOf(t Text, teamID string, fallbacks map[string]string) *content.Cont
 	return c
 }
 
-// previewFill follows a preview text, so that a mail program shows no more of the text behind it. It is white space of
-// which programs make nothing.
+// previewFill follows a preview text, so that mail clients show no further text after it. It is invisible white space.
 var previewFill = strings.Repeat("&#847;&zwnj;&nbsp;", 60)
 
-// withPreview puts a preview text into HTML where mail programs look for it and people do not see it: before everything
-// else of the body.
+// withPreview inserts a preview text into HTML: hidden, at the start of the body, where mail clients look for it.
 func withPreview(source, preview string) string {
 	if preview == "" || strings.TrimSpace(source) == "" {
 		return source
@@ -73,7 +71,8 @@ func withPreview(source, preview string) string {
 		html.EscapeString(preview) + previewFill + `</div>` + source[at:]
 }
 
-// bodyBegins is where the content of HTML begins: behind the tag of the body, or behind what can only come before it.
+// bodyBegins returns the offset where the content of HTML begins: after the body tag, or after everything that can only
+// precede the body.
 func bodyBegins(source string) (at int) {
 	s := htmltext.NewScanner(source)
 	head := false
@@ -98,7 +97,7 @@ func bodyBegins(source string) (at int) {
 	}
 }
 
-// names are the placeholders of contents, and the properties that they are filled from.
+// placeholdersOf returns the placeholders of contents, and the properties that fill them.
 func placeholdersOf(all []*content.Compiled) (placeholders, properties []string) {
 	found, of := map[string]bool{}, map[string]bool{}
 	for _, c := range all {
@@ -112,7 +111,7 @@ func placeholdersOf(all []*content.Compiled) (placeholders, properties []string)
 	return slices.Sorted(maps.Keys(found)), slices.Sorted(maps.Keys(of))
 }
 
-// valuesOf returns what replaces placeholders for a contact. What it has no value of is left out.
+// valuesOf returns the values of placeholders for a contact. Placeholders without a value are left out.
 func valuesOf(m *contacts.Member, placeholders []string) render.Values {
 	values := make(render.Values, len(placeholders))
 	for _, name := range placeholders {
@@ -127,7 +126,7 @@ func valuesOf(m *contacts.Member, placeholders []string) render.Values {
 	return values
 }
 
-// textsOf are the texts of a broadcast's variants, or its own.
+// textsOf returns the texts of a broadcast's variants, or its own text if it has none.
 func textsOf(b *Broadcast) []Text {
 	if len(b.Variants) == 0 {
 		return []Text{b.Text}

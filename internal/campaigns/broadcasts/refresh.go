@@ -7,9 +7,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// renew brings a page of contacts, which was read before the transaction that enters it, to what they are now: who was
-// deleted or erased is taken out, as if it had not been read, an address that was changed is the new one, also where it
-// is filled in, and who may not be mailed is marked. Other fields and properties stay as they were read.
+// refresh updates a page of contacts that was read before the transaction. It removes deleted contacts, replaces
+// changed addresses, also in placeholders, and marks contacts that may not be mailed. Other fields and properties stay
+// as they were read.
 func (r *run) refresh(ctx context.Context, tx *db.Tx, b *Broadcast, p *batch) error {
 	var ids []string
 	for _, all := range append(p.of, p.held) {
@@ -48,7 +48,7 @@ func (r *run) refresh(ctx context.Context, tx *db.Tx, b *Broadcast, p *batch) er
 	return nil
 }
 
-// withAddress is a contact with the address that it has now. What was read stays as it is, because a transaction may run
+// withAddress returns a contact with an address. It copies m if the address differs, because the transaction may run
 // again.
 func withAddress(m *contacts.Member, address string) *contacts.Member {
 	if m.Address == address {

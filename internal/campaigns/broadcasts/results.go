@@ -15,17 +15,17 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// RecipientType is by what the recipients of a broadcast are listed.
+// RecipientType selects the recipients of a broadcast that are listed.
 type RecipientType string
 
-// RecipientTypes are the types, those of the API reference (section 17) first.
+// RecipientTypes are all types, those of the API reference (section 17) first.
 var RecipientTypes = []RecipientType{"sent", "delivered", "opened", "clicked", "bounced", "complained", "unsubscribed",
 	"suppressed", "left_out", "failed", "canceled", "waiting"}
 
-// linksMax is how many links are shown of one recipient.
+// linksMax is the maximum number of links listed for one recipient.
 const linksMax = 100
 
-// RecipientQuery says which recipients are listed.
+// RecipientQuery selects recipients.
 type RecipientQuery struct {
 	Type       RecipientType
 	BounceType string // permanent, transient or undetermined; "" for all
@@ -37,24 +37,25 @@ type RecipientQuery struct {
 // Recipient is a contact of a broadcast.
 type Recipient struct {
 	ContactID  string
-	Deleted    bool   // the contact was deleted since
-	EmailID    string // "" if it got none
+	Deleted    bool   // the contact was deleted
+	EmailID    string // "" if it got no email
 	Address    string
 	State      string
-	Reason     string // why it got none
+	Reason     string // why it got no email
 	BounceType string
 	Variant    int
 	Opens      int
 	Clicks     int
-	Links      []Link // only of the type clicked
+	Links      []Link // only for the type clicked
 }
 
-// Cursor is the place of the recipient in a list.
+// Cursor returns the cursor of the recipient in a list.
 func (r *Recipient) Cursor() string { return encodeCursor(r.ContactID) }
 
 func encodeCursor(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-// decodeCursor returns the text of a cursor; "" is none. It refuses what PostgreSQL cannot compare.
+// decodeCursor returns the text of a cursor, or "" for no cursor. It returns an error for text that PostgreSQL cannot
+// compare.
 func decodeCursor(field, cursor string) (string, error) {
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || cursor != "" && len(text) == 0 || len(text) > 100 || !utf8.Valid(text) ||
@@ -65,9 +66,9 @@ func decodeCursor(field, cursor string) (string, error) {
 	return string(text), nil
 }
 
-// Recipients returns a page of those recipients of a broadcast to which something happened. The cursors of p are those
-// of [Recipient.Cursor], and p has a limit. The page is full, or at the end of the list, unless some 100,000 recipients
-// were looked at for it; then next is the cursor from which to go on in the same direction. Otherwise next is "".
+// Recipients returns a page of the recipients of a broadcast of a type. The cursors in p come from [Recipient.Cursor],
+// and p has a limit. The page is full or ends the list, unless about 100,000 recipients were examined. Then next is the
+// cursor from which to continue in the same direction; otherwise it is "".
 func (s *Service) Recipients(ctx context.Context, teamID, broadcastID string, q RecipientQuery, p page.Page) (
 	all []Recipient, more bool, next string, err error) {
 	if _, err := getRow(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {
@@ -102,7 +103,7 @@ func (s *Service) Recipients(ctx context.Context, teamID, broadcastID string, q 
 	return all, more, encodeCursor(next), err
 }
 
-// markDeleted sets Deleted of some recipients.
+// markDeleted sets Deleted of recipients.
 func (s *Service) markDeleted(ctx context.Context, teamID string, all []Recipient) error {
 	ids := make([]string, len(all))
 	for i := range all {
@@ -135,22 +136,22 @@ func (q *RecipientQuery) check() error {
 	return nil
 }
 
-// Link is a link that recipients followed.
+// Link is a link that recipients clicked.
 type Link struct {
 	URL        string
 	Clicks     int
-	Recipients int // how many followed it
+	Recipients int // how many clicked it
 
 	id string
 }
 
-// linkCursor is the place of a link in the list of a broadcast's.
+// linkCursor is the position of a link in the list of a broadcast's links.
 type linkCursor struct {
 	clicks int
 	link   string
 }
 
-// Cursor is the place of the link in a list. A link that is followed meanwhile has another one.
+// Cursor returns the cursor of the link in a list. It changes when the link is clicked.
 func (l *Link) Cursor() string { return encodeCursor(strconv.Itoa(l.Clicks) + " " + l.id) }
 
 func decodeLinkCursor(field, cursor string) (at linkCursor, err error) {
@@ -167,8 +168,8 @@ func decodeLinkCursor(field, cursor string) (at linkCursor, err error) {
 	return at, nil
 }
 
-// Links returns a page of the links that recipients of a broadcast followed, those with the most clicks first. p has a
-// limit, and the cursors of [Link.Cursor].
+// Links returns a page of the links that recipients of a broadcast clicked, those with the most clicks first. The
+// cursors in p come from [Link.Cursor], and p has a limit.
 func (s *Service) Links(ctx context.Context, teamID, broadcastID string, p page.Page) (all []Link, more bool,
 	err error) {
 	if _, err := getRow(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {
@@ -194,15 +195,15 @@ func (s *Service) Links(ctx context.Context, teamID, broadcastID string, p page.
 	return all, more, nil
 }
 
-// Tally counts recipients. Opened and Clicked count people.
+// Tally is counts of recipients. Opened and Clicked count people, not bots.
 type Tally struct {
 	Entered      int64
 	Waiting      int64
-	Sent         int64 // given to a host
+	Sent         int64 // handed to a host
 	Delivered    int64
 	Bounced      int64
 	Failed       int64
-	Suppressed   int64 // after they were entered
+	Suppressed   int64 // suppressed after they were enqueued
 	Canceled     int64
 	Opened       int64
 	Clicked      int64
@@ -210,15 +211,16 @@ type Tally struct {
 	Unsubscribed int64
 }
 
-// Results are what became of a broadcast.
+// Results are the counts of a broadcast.
 type Results struct {
 	Broadcast Broadcast
 	Tally
-	LeftOut  map[string]int64 // by the reason
-	Variants []Tally          // none without an A/B test
+	LeftOut  map[string]int64 // by reason
+	Variants []Tally          // empty without an A/B test
 }
 
-// Results counts what became of a broadcast. It reads counts only, however many recipients there are.
+// Results returns the counts of a broadcast. It reads only stored counts, so its cost does not depend on the
+// recipients.
 func (s *Service) Results(ctx context.Context, teamID, broadcastID string) (r Results, err error) {
 	if r.Broadcast, err = getBroadcast(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {
 		return r, err
@@ -237,16 +239,16 @@ func (s *Service) Results(ctx context.Context, teamID, broadcastID string) (r Re
 	return r, nil
 }
 
-// Audience says who would get a broadcast if it were sent now, and who would not.
+// Audience is the number of contacts that would and would not get a broadcast if it were sent now.
 type Audience struct {
-	Contacts int64            // all of the segment
-	Mailed   int64            // who would get it
-	LeftOut  map[string]int64 // by the reason; without those that an A/B test holds out
-	HeldOut  int64            // about as many, of those who would get it otherwise
+	Contacts int64            // all contacts of the segment
+	Mailed   int64            // contacts that would get it
+	LeftOut  map[string]int64 // by reason; without contacts that are held out
+	HeldOut  int64            // approximate number of contacts that are held out
 }
 
-// Audience counts who would get a broadcast. It reads the whole segment and sends nothing. It judges contacts as the
-// run does; only whose email would break a rule once it is filled is not known before.
+// Audience counts the contacts that would get a broadcast. It reads the whole segment and sends nothing. It applies the
+// same rules as sending, except that it does not find emails that break a rule once they are filled.
 func (s *Service) Audience(ctx context.Context, teamID, broadcastID string) (a Audience, err error) {
 	b, err := s.Get(ctx, teamID, broadcastID)
 	if err != nil {

@@ -15,19 +15,19 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Kind is the kind of the jobs that send broadcasts. Their lanes are teams.
+// Kind is the kind of the jobs that send broadcasts. Lanes are teams.
 const Kind = "broadcast"
 
-// releaseKind is the kind of the jobs that let the emails of a broadcast go on that were held.
+// releaseKind is the kind of the jobs that release the held emails of a broadcast.
 const releaseKind = "broadcast.release"
 
-// sendJob is the job that sends a broadcast, at a time or at once.
+// sendJob returns the job that sends a broadcast at a time. The zero time means now.
 func sendJob(b *Broadcast, at time.Time) jobs.New {
 	return jobs.New{Kind: Kind, Lane: b.TeamID, TeamID: b.TeamID, Dedupe: b.ID, Payload: b.ID, RunAt: at}
 }
 
-// wake makes the job of a broadcast due now, or enters it. The caller has locked the broadcast, so a job that is in
-// hand sees what was changed.
+// wake makes the job of a broadcast due now, or enqueues one. The caller has locked the broadcast, so a worker that
+// already has the job sees the change.
 func (s *Service) wake(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	moved, err := s.p.Queue.Move(ctx, tx, Kind, b.TeamID, b.ID, tx.Now())
 	if err != nil {
@@ -39,8 +39,7 @@ func (s *Service) wake(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	return nil
 }
 
-// Send sends a draft at once, or at a time (API reference section 8.5). Of two that send it at the same time one
-// succeeds.
+// Send sends a draft at once, or at a time (API reference section 8.5). If two requests send the same draft, one fails.
 func (s *Service) Send(ctx context.Context, by teams.Actor, broadcastID, when string) (Broadcast, error) {
 	b, err := s.Get(ctx, by.TeamID, broadcastID)
 	if err != nil {
@@ -65,7 +64,7 @@ func (s *Service) Send(ctx context.Context, by teams.Actor, broadcastID, when st
 	return sent, err
 }
 
-// CreateAndSend adds a broadcast that is sent at once, or at a time. If it cannot be sent, it is not added.
+// CreateAndSend adds a broadcast and sends it at once or at a time. If it cannot be sent, it is not added.
 func (s *Service) CreateAndSend(ctx context.Context, by teams.Actor, n NewBroadcast, when string) (Broadcast, error) {
 	b, err := s.newDraft(ctx, by.TeamID, n)
 	if err != nil {
@@ -86,7 +85,7 @@ func (s *Service) CreateAndSend(ctx context.Context, by teams.Actor, n NewBroadc
 	return b, err
 }
 
-// schedule enters the job of a broadcast. The caller writes b.
+// schedule enqueues the job of a broadcast. The caller saves b.
 func (s *Service) schedule(ctx context.Context, tx *db.Tx, b *Broadcast, by teams.Actor, at time.Time) {
 	b.Status, b.ScheduledAt, b.by = Queued, at, by.Ref()
 	if !at.IsZero() {
@@ -96,7 +95,7 @@ func (s *Service) schedule(ctx context.Context, tx *db.Tx, b *Broadcast, by team
 	s.invalidate(tx, b)
 }
 
-// checkSend applies the rules for sending, and returns the time at which a broadcast is to be sent; zero is now.
+// checkSend checks whether a broadcast can be sent. It returns the time at which to send it; the zero time means now.
 func (s *Service) checkSend(ctx context.Context, by teams.Actor, b *Broadcast, when string) (at time.Time, err error) {
 	if when != "" {
 		if at, err = emails.ScheduledAt(when, s.p.DB.Now()); err != nil {
@@ -116,13 +115,13 @@ func (s *Service) checkSend(ctx context.Context, by teams.Actor, b *Broadcast, w
 		}
 	}
 	if !at.IsZero() {
-		return at, nil // Contacts may be added until then.
+		return at, nil // contacts may be added until then
 	}
 	return at, s.checkNotEmpty(ctx, b)
 }
 
-// checkNotEmpty refuses an audience without contacts. A filter may have to wait for others and then take long to find
-// one, which the request does not wait for: a broadcast that nobody gets does no harm.
+// checkNotEmpty returns an error if the audience has no contacts. If the search takes too long, because of a filter, it
+// returns nil: a broadcast without recipients does no harm.
 func (s *Service) checkNotEmpty(ctx context.Context, b *Broadcast) error {
 	limited, cancel := context.WithTimeout(ctx, s.audienceTimeout)
 	defer cancel()
@@ -136,7 +135,7 @@ func (s *Service) checkNotEmpty(ctx context.Context, b *Broadcast) error {
 	return err
 }
 
-// Pause stops a broadcast that is being sent, until it is resumed. What no host was given yet waits.
+// Pause stops a broadcast until it is resumed. Emails that have not been handed to a host wait.
 func (s *Service) Pause(ctx context.Context, teamID, broadcastID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		b, err := lock(ctx, tx, teamID, broadcastID)
@@ -151,15 +150,16 @@ func (s *Service) Pause(ctx context.Context, teamID, broadcastID string) error {
 	})
 }
 
-// pause pauses a broadcast that is locked. Its job ends when it finds it so.
+// pause pauses a locked broadcast. Its job ends when it notices that.
 func (s *Service) pause(ctx context.Context, tx *db.Tx, b *Broadcast, why Reason) {
 	b.Status, b.Reason = Paused, why
 	save(ctx, tx, b)
 	s.invalidate(tx, b)
 }
 
-// Resume goes on with a broadcast that was paused, by hand or by itself. If that was for bounces or complaints, it is
-// not paused for them again: who resumes it has decided that. Otherwise those that came meanwhile are looked at now.
+// Resume continues a paused broadcast. If it paused for bounces or complaints, it does not pause for them again,
+// because the user has decided to continue. Otherwise bounces and complaints that came during the pause are checked
+// now.
 func (s *Service) Resume(ctx context.Context, by teams.Actor, broadcastID string) error {
 	if err := by.RequireUnlimited(); err != nil {
 		return err
@@ -188,14 +188,14 @@ func (s *Service) Resume(ctx context.Context, by teams.Actor, broadcastID string
 	})
 }
 
-// release enters the job that lets the emails of a broadcast go on that are held.
+// release enqueues the job that releases the held emails of a broadcast.
 func (s *Service) release(ctx context.Context, tx *db.Tx, b *Broadcast) {
 	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: releaseKind, Lane: b.TeamID, TeamID: b.TeamID, Payload: b.ID})
 	s.invalidate(tx, b)
 }
 
-// releaseHeld is the handler of the jobs of releaseKind. If the broadcast is paused again meanwhile, delivery holds its
-// emails again.
+// releaseHeld is the handler of the jobs of releaseKind. If the broadcast is paused again, delivery holds its emails
+// again.
 func (s *Service) releaseHeld(ctx context.Context, j jobs.Job) error {
 	err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return s.p.Queue.Release(ctx, tx, j.Payload) })
 	if err != nil {
@@ -204,8 +204,8 @@ func (s *Service) releaseHeld(ctx context.Context, j jobs.Job) error {
 	return s.p.Queue.End(ctx, j)
 }
 
-// Cancel makes a scheduled broadcast a draft again. One that is being sent, or is paused, ends: nobody else gets an
-// email, and what no host was given yet ends as canceled.
+// Cancel turns a scheduled broadcast into a draft again. A broadcast that is being sent, or is paused, ends: no more
+// emails are enqueued, and emails that have not been handed to a host end as canceled.
 func (s *Service) Cancel(ctx context.Context, teamID, broadcastID string) (b Broadcast, err error) {
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		if b, err = lock(ctx, tx, teamID, broadcastID); err != nil {
@@ -235,7 +235,7 @@ func (s *Service) Cancel(ctx context.Context, teamID, broadcastID string) (b Bro
 	return b, err
 }
 
-// end releases what a broadcast that has ended needs no more: its contents stay as long as emails of it do.
+// end releases the contents of a broadcast that has ended. They are deleted with the last of its emails.
 func (s *Service) end(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	all, err := variantContents(ctx, tx.Reader, b.TeamID, b.ID)
 	if err != nil {
@@ -249,20 +249,21 @@ func (s *Service) end(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 
 const hintTopic = "broadcasts"
 
-// changed has every node forget what it knows of a broadcast, after the commit.
+// invalidate makes all nodes drop their cached decision about a broadcast, after the commit.
 func (s *Service) invalidate(tx *db.Tx, b *Broadcast) {
 	id := b.ID
 	tx.AfterCommit(func() { s.p.DB.Hint(hintTopic, id) })
 }
 
-// tell tells a team that its broadcast was paused by itself or has failed, in the transaction that does it.
+// notifyTeam notifies a team that its broadcast was paused automatically or has failed. It does so in the transaction
+// that changes the status.
 func (s *Service) notifyTeam(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	what := "was paused"
 	if b.Status == Failed {
 		what = "has failed"
 	}
 	err := s.p.Notify(ctx, tx, b.TeamID, fmt.Sprintf("Your broadcast %q %s", b.Name, what),
-		fmt.Sprintf("The broadcast %q (%s) %s after %d of its emails were entered.\n\n%s\n", b.Name, b.ID, what, b.Entered,
+		fmt.Sprintf("The broadcast %q (%s) %s after %d of its emails were queued.\n\n%s\n", b.Name, b.ID, what, b.Entered,
 			b.Reason.Message()))
 	if err != nil || b.Status != Paused {
 		return err

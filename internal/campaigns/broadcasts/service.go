@@ -21,10 +21,10 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Config is the part of the configuration that concerns broadcasts.
+// Config is the configuration of broadcasts.
 type Config struct {
-	MaxSize        int64   // octets of a message
-	BounceLimit    float64 // percent of what was handed over; see [Options]
+	MaxSize        int64   // bytes of a message
+	BounceLimit    float64 // percentage of the emails handed over; see [Options]
 	ComplaintLimit float64
 }
 
@@ -43,12 +43,12 @@ type Parts struct {
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
 }
 
-// Service implements the operations on broadcasts and sends them. It must be registered as a listener of the recorder
-// after package emails.
+// Service implements the operations on broadcasts and sends them. Register it as a listener of the recorder after
+// package emails.
 type Service struct {
 	c               Config
 	p               Parts
-	audienceTimeout time.Duration // for which Send looks for a contact of the audience, at most
+	audienceTimeout time.Duration // how long Send may look for a contact of the audience
 	decisions       decisions
 }
 
@@ -68,7 +68,7 @@ func New(c Config, p Parts) *Service {
 
 // NewBroadcast is a broadcast to create.
 type NewBroadcast struct {
-	Name      string // "" is the subject
+	Name      string // "" to use the subject
 	SegmentID string
 	TopicID   string
 	Text
@@ -86,7 +86,7 @@ func (s *Service) Create(ctx context.Context, teamID string, n NewBroadcast) (Br
 	return b, err
 }
 
-// newDraft checks a broadcast that is to be created.
+// newDraft returns a new broadcast after checking it.
 func (s *Service) newDraft(ctx context.Context, teamID string, n NewBroadcast) (b Broadcast, err error) {
 	for _, required := range []struct{ field, text string }{{"from", n.From}, {"subject", n.Subject},
 		{"segment_id", n.SegmentID}} {
@@ -105,7 +105,7 @@ func (s *Service) newDraft(ctx context.Context, teamID string, n NewBroadcast) (
 	return b, s.checkAudience(ctx, &b)
 }
 
-// nameOf is the name of a broadcast that is given none.
+// nameOf returns the name of a broadcast that has no name: its subject, cut to MaxName characters.
 func nameOf(subject string) string {
 	if runes := []rune(subject); len(runes) > MaxName {
 		return string(runes[:MaxName])
@@ -113,7 +113,7 @@ func nameOf(subject string) string {
 	return subject
 }
 
-// check applies the rules of a draft, besides those of its audience.
+// check checks a draft, except its audience.
 func (s *Service) check(b *Broadcast) error {
 	if err := checkName(b.Name); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (s *Service) check(b *Broadcast) error {
 	return b.Options.checkVariants(b.Text, b.Variants, s.c.MaxSize)
 }
 
-// checkAudience refuses a segment or a topic that the team does not have, and writes their ids in lower case.
+// checkAudience returns an error if the segment or the topic does not exist. It changes their ids to lower case.
 func (s *Service) checkAudience(ctx context.Context, b *Broadcast) error {
 	if !id.Valid(b.SegmentID) {
 		return fault.New(fault.BadID, "segment_id", "The `segment_id` must be a valid UUID.")
@@ -167,7 +167,7 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	return nil
 }
 
-// addText stores the text of a draft as it was written.
+// addText stores the text of a draft as the user wrote it.
 func (s *Service) addText(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	c := b.Text.content(b.TeamID)
 	if err := s.p.Contents.Add(ctx, tx, c); err != nil {
@@ -177,7 +177,7 @@ func (s *Service) addText(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	return nil
 }
 
-// content is the text as it is stored: kept, because only the broadcast says when it is not needed any more.
+// content returns the text as content to store. It is Kept, because the broadcast decides when it is deleted.
 func (t *Text) content(teamID string) *content.Content {
 	return &content.Content{TeamID: teamID, From: t.From, Subject: t.Subject, ReplyTo: t.ReplyTo, HTML: t.HTML,
 		Text: t.Plain, Kept: true}
@@ -195,7 +195,7 @@ func (s *Service) Get(ctx context.Context, teamID, broadcastID string) (Broadcas
 	return b, s.read(ctx, &b)
 }
 
-// markTopics sets TopicDeleted of some broadcasts.
+// markTopics sets TopicDeleted of broadcasts.
 func (s *Service) markTopics(ctx context.Context, teamID string, all []*Broadcast) error {
 	deleted := map[string]bool{"": false}
 	for _, b := range all {
@@ -212,7 +212,7 @@ func (s *Service) markTopics(ctx context.Context, teamID string, all []*Broadcas
 	return nil
 }
 
-// read sets the text of a broadcast.
+// read reads the text of a broadcast.
 func (s *Service) read(ctx context.Context, b *Broadcast) error {
 	c, err := content.Read(ctx, s.p.DB.Reader, b.TeamID, b.contentID)
 	if err != nil {
@@ -235,7 +235,7 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Broad
 	return all, more, s.markTopics(ctx, teamID, of)
 }
 
-// Change is what to change in a draft. What is nil stays as it is.
+// Change is a change of a draft. Nil fields stay unchanged.
 type Change struct {
 	Name        *string
 	SegmentID   *string
@@ -250,7 +250,7 @@ type Change struct {
 	Variants    *[]Variant
 }
 
-// apply changes a draft. It reports whether it changed the text.
+// apply changes a draft and reports whether the text may have changed.
 func (c *Change) apply(b *Broadcast) (text bool) {
 	for _, f := range []struct {
 		to   *string
@@ -301,7 +301,7 @@ func (s *Service) Update(ctx context.Context, teamID, broadcastID string, c Chan
 	if err := s.check(&b); err != nil {
 		return b, err
 	}
-	if c.SegmentID != nil || c.TopicID != nil { // otherwise what was deleted meanwhile is found when it is sent
+	if c.SegmentID != nil || c.TopicID != nil { // otherwise Send finds a deleted segment or topic
 		if err := s.checkAudience(ctx, &b); err != nil {
 			return b, err
 		}
@@ -312,7 +312,7 @@ func (s *Service) Update(ctx context.Context, teamID, broadcastID string, c Chan
 			return err
 		}
 		if text {
-			s.p.Contents.Delete(ctx, tx, teamID, b.contentID) // no email has it: what is sent is another one
+			s.p.Contents.Delete(ctx, tx, teamID, b.contentID) // no email uses it, because the start stores another content
 			if err := s.addText(ctx, tx, &changed); err != nil {
 				return err
 			}
@@ -329,7 +329,7 @@ func (s *Service) Update(ctx context.Context, teamID, broadcastID string, c Chan
 	return changed, err
 }
 
-// requireStatus returns an Invalid fault if a broadcast has none of the statuses in which something can be done with it.
+// requireStatus returns an Invalid fault if a broadcast has none of the given statuses. what names the operation.
 func (b *Broadcast) requireStatus(what string, any ...Status) error {
 	var names []string
 	for _, status := range any {
@@ -342,9 +342,10 @@ func (b *Broadcast) requireStatus(what string, any ...Status) error {
 		b.Status)
 }
 
-// take locks a broadcast that was read before, and returns it as it is to be changed and saved. It refuses one that was
-// changed since, or has another status than is needed. Two that send the same draft at the same time both read it; the
-// second finds it sent here. What was read stays as it is, because the transaction may run again.
+// lockUnchanged locks a broadcast that was read before, and returns a copy of it with the next revision, to change and
+// save. It returns an error if the broadcast was changed since it was read, or has none of the given statuses. So if
+// two requests send the same draft, the second one fails here. read itself stays unchanged, because the transaction may
+// run again.
 func (s *Service) lockUnchanged(ctx context.Context, tx *db.Tx, read Broadcast, what string, any ...Status) (Broadcast, error) {
 	now, err := lock(ctx, tx, read.TeamID, read.ID)
 	if err != nil {
@@ -360,7 +361,7 @@ func (s *Service) lockUnchanged(ctx context.Context, tx *db.Tx, read Broadcast, 
 	return read, nil
 }
 
-// Delete deletes a draft, or a broadcast that is scheduled and then is not sent.
+// Delete deletes a draft, or a scheduled broadcast, which is then not sent.
 func (s *Service) Delete(ctx context.Context, teamID, broadcastID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		b, err := lock(ctx, tx, teamID, broadcastID)
@@ -380,7 +381,7 @@ func (s *Service) Delete(ctx context.Context, teamID, broadcastID string) error 
 	})
 }
 
-// copySuffix ends the name of a duplicate.
+// copySuffix ends the name of a copy.
 const copySuffix = " (copy)"
 
 // Duplicate adds a draft that is a copy of a broadcast.
@@ -392,11 +393,11 @@ func (s *Service) Duplicate(ctx context.Context, teamID, broadcastID string) (Br
 	if b.Variants, err = getVariants(ctx, s.p.DB.Reader, teamID, b.ID); err != nil {
 		return b, err
 	}
-	if len(b.Variants) == 1 { // of a broadcast without an A/B test that was started; it gives nothing
+	if len(b.Variants) == 1 { // a started broadcast without an A/B test; the variant is empty
 		b.Variants = nil
 	}
 	for i := range b.Variants {
-		b.Variants[i].contentID = "" // what is sent is stored at the start
+		b.Variants[i].contentID = "" // the start of the copy stores its own content
 	}
 	name := b.Name
 	if most := copiedName - utf8.RuneCountInString(copySuffix); utf8.RuneCountInString(name) > most {

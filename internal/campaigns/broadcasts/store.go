@@ -69,12 +69,12 @@ func insertBroadcast(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	return nil
 }
 
-// getRow returns a broadcast without its variants, and of its text only PreviewText.
+// getRow returns a broadcast without its variants and, of its text, only with PreviewText.
 func getRow(ctx context.Context, r db.Reader, teamID, broadcastID string) (Broadcast, error) {
 	return one(r.QueryRow(ctx, `SELECT `+columns+` FROM broadcasts WHERE id = $1 AND team_id = $2`, broadcastID, teamID))
 }
 
-// getBroadcast returns a broadcast with its variants, and of its text only PreviewText.
+// getBroadcast returns a broadcast with its variants and, of its text, only with PreviewText.
 func getBroadcast(ctx context.Context, r db.Reader, teamID, broadcastID string) (Broadcast, error) {
 	b, err := getRow(ctx, r, teamID, broadcastID)
 	if err != nil {
@@ -92,14 +92,13 @@ func listBroadcasts(ctx context.Context, r db.Reader, teamID string, p page.Page
 		Args: []any{teamID}}, p, scan)
 }
 
-// lock returns a broadcast without its text and variants, and keeps other transactions from changing it until this one
-// ends.
+// lock locks a broadcast until the transaction ends, and returns it without its text and variants.
 func lock(ctx context.Context, tx *db.Tx, teamID, broadcastID string) (Broadcast, error) {
 	return one(tx.QueryRow(ctx, `UPDATE broadcasts SET updated_at = updated_at WHERE id = $1 AND team_id = $2
 		RETURNING `+columns, broadcastID, teamID))
 }
 
-// statusOf returns the status of a broadcast. With a transaction, it stays the same until that ends.
+// statusOf returns the status of a broadcast. If tx is not nil, the status cannot change until tx ends.
 func statusOf(ctx context.Context, r db.Reader, tx *db.Tx, broadcastID string) (status Status, err error) {
 	text := `SELECT status FROM broadcasts WHERE id = $1`
 	if tx != nil {
@@ -111,7 +110,7 @@ func statusOf(ctx context.Context, r db.Reader, tx *db.Tx, broadcastID string) (
 	return status, err
 }
 
-// updateDraft writes a draft that is locked.
+// updateDraft saves a locked draft.
 func updateDraft(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	options, err := encodeOptions(&b.Options)
 	if err != nil {
@@ -123,7 +122,7 @@ func updateDraft(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	return nil
 }
 
-// save writes what changes after a broadcast is sent, of one that is locked.
+// save saves the fields of a locked broadcast that change after it is sent.
 func save(ctx context.Context, tx *db.Tx, b *Broadcast) {
 	tx.Queue(ctx, `UPDATE broadcasts SET status = $3, reason = $4, guarded = $5, actor_kind = $6, actor_id = $7,
 		revision = $8, updated_at = $9, scheduled_at = $10, started_at = $11, sent_at = $12, position = $13, phase = $14,
@@ -152,7 +151,7 @@ func insertVariants(ctx context.Context, tx *db.Tx, b *Broadcast) {
 	}
 }
 
-// getVariants returns the variants of a broadcast in order; one that was started has at least one.
+// getVariants returns the variants of a broadcast in order. A started broadcast has at least one.
 func getVariants(ctx context.Context, r db.Reader, teamID, broadcastID string) ([]Variant, error) {
 	rows, err := r.Query(ctx, `SELECT content_id, given, sender, subject, preview_text, html, body_text
 		FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2 ORDER BY number`, broadcastID, teamID)
@@ -176,7 +175,7 @@ func getVariants(ctx context.Context, r db.Reader, teamID, broadcastID string) (
 	return all, nil
 }
 
-// variantContents returns the variants of a broadcast in order, only with what is sent.
+// variantContents returns the variants of a broadcast in order, only with their contents.
 func variantContents(ctx context.Context, r db.Reader, teamID, broadcastID string) ([]Variant, error) {
 	rows, err := r.Query(ctx, `SELECT content_id FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2
 		ORDER BY number`, broadcastID, teamID)
@@ -199,7 +198,7 @@ func deleteVariants(ctx context.Context, tx *db.Tx, teamID, broadcastID string) 
 	tx.Queue(ctx, `DELETE FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2`, broadcastID, teamID)
 }
 
-// actorOf is the actor that sent a broadcast, for what is done in its name later.
+// actorOf returns the actor that sent a broadcast, for later actions in its name.
 func actorOf(b *Broadcast) teams.Actor {
 	by := teams.System(b.TeamID)
 	by.Kind, by.ID = b.by.Kind, b.by.ID

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// addressPageRows is how many recipients one call of PartTo looks at.
+// addressPageRows is how many recipients one call of RecipientsWithAddress examines.
 const addressPageRows = 5000
 
 // BroadcastRecipient is a recipient of one of a team's broadcasts.
@@ -20,9 +20,9 @@ type BroadcastRecipient struct {
 	Recipient
 }
 
-// RecipientsWithAddress reads a part of what became of an address in a team's broadcasts: of the next 5,000 recipients after a cursor
-// those that had the address. The newest broadcast comes first. next is the cursor of the part that follows, "" after
-// the last.
+// RecipientsWithAddress returns the recipients with an address in a team's broadcasts, newest broadcast first. Each
+// call examines the next 5,000 recipients after a cursor, so it may return none. next is the next cursor, or "" at the
+// end.
 func (s *Service) RecipientsWithAddress(ctx context.Context, teamID string, a erasure.Address, after string) (some []BroadcastRecipient,
 	next string, err error) {
 	return recipientsWithAddress(ctx, s.p.DB.Reader, teamID, a, after)
@@ -46,8 +46,8 @@ func recipientsWithAddress(ctx context.Context, r db.Reader, teamID string, a er
 	return some, next, nil
 }
 
-// startedBefore returns the newest of a team's broadcasts that were started and whose ids are before the given one, or
-// of all if that is "". It returns "" if there is none.
+// startedBefore returns the newest started broadcast of a team with an id before the given one, or of all if that is
+// "". It returns "" if there is none.
 func startedBefore(ctx context.Context, r db.Reader, teamID, broadcastID string) (id string, err error) {
 	err = r.QueryRow(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND (id < $2 OR CAST($2 AS TEXT) = '')
 		AND started_at > 0 ORDER BY id DESC LIMIT 1`, teamID, broadcastID).Scan(&id)
@@ -60,7 +60,7 @@ func startedBefore(ctx context.Context, r db.Reader, teamID, broadcastID string)
 	return id, nil
 }
 
-// addressPage reads the recipients with an address among some of a broadcast's; see [page.Part].
+// addressPage returns the recipients with an address in a range of a broadcast's recipients; see [page.Part].
 func addressPage(ctx context.Context, r db.Reader, teamID, broadcastID, address, after string) ([]BroadcastRecipient, string,
 	error) {
 	all := page.Select{Text: `SELECT r.contact_id AS id FROM broadcast_recipients r WHERE ` + ofTeam, ID: "r.contact_id",

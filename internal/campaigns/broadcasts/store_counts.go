@@ -7,11 +7,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// countShards is into how many parts the counts of a variant are divided on PostgreSQL. The trigger that counts has the
+// countShards is the number of rows that hold the counts of a variant on PostgreSQL. The trigger that counts uses the
 // same number.
 const countShards = 16
 
-// insertCounts enters the counts of the variants of a broadcast that starts. From then on a trigger keeps them.
+// insertCounts inserts the counts of the variants of a broadcast that starts. A trigger updates them after that.
 func insertCounts(ctx context.Context, tx *db.Tx, b *Broadcast) {
 	shards := int64(countShards)
 	if tx.OneWriter() {
@@ -29,13 +29,13 @@ func insertCounts(ctx context.Context, tx *db.Tx, b *Broadcast) {
 		zero, zero, zero, zero, zero, zero, zero, zero, zero)
 }
 
-// entered is how many contacts of a variant got an email, or were left out for a reason.
+// tallyKey is a variant, and the reason why contacts were left out.
 type tallyKey struct {
 	variant int
-	reason  string // "" for those that got an email
+	reason  string // "" for contacts that got an email
 }
 
-// addEntered adds what a page entered, of a broadcast that is locked.
+// addEntered adds the counts of a page. The broadcast is locked.
 func addEntered(ctx context.Context, tx *db.Tx, b *Broadcast, all map[tallyKey]int64) {
 	for e, n := range all {
 		tx.Queue(ctx, `INSERT INTO broadcast_entered (broadcast_id, variant, reason, team_id, contacts)
@@ -44,8 +44,8 @@ func addEntered(ctx context.Context, tx *db.Tx, b *Broadcast, all map[tallyKey]i
 	}
 }
 
-// tallies counts the recipients of a broadcast by variant. hard is how many of those that bounced did so for good, of
-// all variants, and leftOut how many were left out, by the reason. Who is entered meanwhile is counted as waiting.
+// tallies returns the counts of a broadcast by variant. hard is the number of permanent bounces of all variants.
+// leftOut is the number of contacts left out, by reason. Emails that are enqueued concurrently count as waiting.
 func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string) (all []Tally, hard int64,
 	leftOut map[string]int64, err error) {
 	of := func(variant int) *Tally {
@@ -89,7 +89,7 @@ func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string) (all 
 		return none, nil
 	})
 	if err != nil {
-		return nil, 0, nil, fmt.Errorf("count who got broadcast %s: %w", broadcastID, err)
+		return nil, 0, nil, fmt.Errorf("count the contacts of broadcast %s: %w", broadcastID, err)
 	}
 	for i := range all {
 		t := &all[i]
@@ -98,7 +98,7 @@ func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string) (all 
 	return all, hard, leftOut, nil
 }
 
-// counted counts the recipients of a broadcast in all.
+// counted returns the counts of a broadcast over all variants.
 func counted(ctx context.Context, r db.Reader, teamID, broadcastID string) (all Tally, err error) {
 	by, _, _, err := tallies(ctx, r, teamID, broadcastID)
 	for _, t := range by {
@@ -107,7 +107,7 @@ func counted(ctx context.Context, r db.Reader, teamID, broadcastID string) (all 
 	return all, err
 }
 
-// add adds the counts of t2.
+// add adds the counts of t2 to t.
 func (t *Tally) add(t2 Tally) {
 	t.Entered, t.Waiting, t.Sent = t.Entered+t2.Entered, t.Waiting+t2.Waiting, t.Sent+t2.Sent
 	t.Delivered, t.Bounced, t.Failed = t.Delivered+t2.Delivered, t.Bounced+t2.Bounced, t.Failed+t2.Failed

@@ -10,9 +10,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-const eraseRows = 500 // deleted in one transaction
+const eraseRows = 500 // rows deleted in one transaction
 
-// EraseTeam deletes the broadcasts of a team. Their contents are deleted with all others of the team.
+// EraseTeam deletes the broadcasts of a team. Package content deletes their contents.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for {
 		all, err := someBroadcasts(ctx, s.p.DB.Reader, teamID)
@@ -39,7 +39,7 @@ func someBroadcasts(ctx context.Context, r db.Reader, teamID string) ([]string, 
 	return all, nil
 }
 
-// eraseStatements are the statements that delete some of what belongs to a broadcast.
+// eraseStatements each delete some rows of a broadcast.
 var eraseStatements = []string{
 	`DELETE FROM broadcast_clicks WHERE broadcast_id = $1 AND contact_id <= (SELECT MAX(contact_id) FROM
 		(SELECT contact_id FROM broadcast_clicks WHERE broadcast_id = $1 ORDER BY contact_id LIMIT $2) x)`,
@@ -64,12 +64,12 @@ func (s *Service) eraseBroadcast(ctx context.Context, teamID, broadcastID string
 	})
 }
 
-// again begins the place to go on where a broadcast may have more rows.
+// continuePrefix begins a cursor of RemoveRecipients if the same broadcast may have more rows.
 const continuePrefix = "again "
 
-// RemoveRecipients deletes some recipients of broadcasts that ended before a time, with the links that they followed:
-// of the next that has any after the id after, "" at first. It returns where to go on, "" at the end. How many got an
-// email and were left out stays in the broadcast.
+// RemoveRecipients deletes some recipients, with their clicks, of a broadcast that ended before a time. It takes the
+// next such broadcast after the cursor after, which is "" at first, and returns the next cursor, or "" at the end. The
+// numbers of emails and of contacts left out stay in the broadcast.
 func (s *Service) RemoveRecipients(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	broadcastID, more := strings.CutPrefix(after, continuePrefix)
@@ -96,9 +96,9 @@ func (s *Service) RemoveRecipients(ctx context.Context, teamID string, before ti
 	return next, err
 }
 
-// endedBefore returns the next of a team's broadcasts that ended before a time and has rows that RemoveRecipients
-// deletes. If none of the next 500 has, has is false, and id that of the last of them, "" if there is none. It does not
-// write: most have nothing left, and they are looked at again and again, because a late click adds rows.
+// endedBefore returns the next broadcast of a team that ended before a time and has rows that RemoveRecipients deletes.
+// If none of the next 500 has such rows, has is false and id is the last of the 500, or "" if there is none. It only
+// reads: most broadcasts have no rows left, but must be checked again, because a late click adds rows.
 func endedBefore(ctx context.Context, r db.Reader, teamID, after string, before time.Time) (id string, has bool,
 	err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MIN(CASE WHEN x.has THEN x.id END), MAX(x.id), ''),
@@ -114,11 +114,11 @@ func endedBefore(ctx context.Context, r db.Reader, teamID, after string, before 
 	return id, has, nil
 }
 
-// erasedRecipients is the count that EraseAddress reports.
+// erasedRecipients is the name of the count in the report of EraseAddress.
 const erasedRecipients = "recipients of broadcasts, in which it was replaced"
 
-// EraseAddress erases an address from the recipients of broadcasts: the row stays, so that the counts stay true, and
-// has no address, and what its contact followed is deleted. It reads the recipients of the teams in scope, in parts.
+// EraseAddress erases an address from the recipients of broadcasts. The row stays without the address, so that the
+// counts stay right, and the clicks are deleted. It reads all recipients of the teams in scope, in pages.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {

@@ -8,21 +8,21 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// state is what became of the email to a contact.
+// state is the state of the email to a contact.
 type state string
 
 const (
-	waiting    state = "waiting" // no host was given it yet
+	waiting    state = "waiting" // not handed to a host yet
 	sent       state = "sent"
 	delivered  state = "delivered"
 	bounced    state = "bounced"
 	failed     state = "failed"
-	suppressed state = "suppressed" // after it was entered
+	suppressed state = "suppressed" // suppressed after it was enqueued
 	canceled   state = "canceled"
-	leftOut    state = "left_out" // there is none
+	leftOut    state = "left_out" // no email was enqueued
 )
 
-// recipient is a row of a contact.
+// recipient is the row of a contact in a broadcast.
 type recipient struct {
 	broadcastID, contactID, emailID, address string
 
@@ -41,11 +41,11 @@ func insertRecipient(ctx context.Context, tx *db.Tx, r *recipient) {
 // ofTeam is the condition for the recipients r of a team's broadcast.
 const ofTeam = `r.broadcast_id = (SELECT b.id FROM broadcasts b WHERE b.id = $1 AND b.team_id = $2)`
 
-// of finds the recipient of an email.
+// ofEmail is the condition for the recipient of an email.
 const ofEmail = ` WHERE broadcast_id = $1
 	AND contact_id = (SELECT e.contact_id FROM emails e WHERE e.id = $3 AND e.team_id = $2)`
 
-// advance moves the recipient of an email to a state that follows the one that it has.
+// advance moves the recipient of an email to a later state.
 func advance(ctx context.Context, tx *db.Tx, h *emailUpdate) {
 	from := `state IN ('waiting', 'sent', 'delivered')`
 	switch h.state {
@@ -58,7 +58,7 @@ func advance(ctx context.Context, tx *db.Tx, h *emailUpdate) {
 		h.teamID, h.emailID, string(h.state), h.reason, h.bounce)
 }
 
-// count adds opens and clicks to the recipient of an email, and what else it did.
+// count adds the opens, clicks and other actions of the recipient of an email.
 func count(ctx context.Context, tx *db.Tx, h *emailUpdate) {
 	tx.Queue(ctx, `UPDATE broadcast_recipients SET opens = opens + $4, clicks = clicks + $5, opened = opened OR $6,
 		clicked = clicked OR $7, complained = complained OR $8, unsubscribed = unsubscribed OR $9`+ofEmail, h.broadcastID,
@@ -79,9 +79,9 @@ func countLink(ctx context.Context, tx *db.Tx, h *emailUpdate, link, url string,
 		h.broadcastID, h.teamID, h.emailID, link, clicks)
 }
 
-// kinds are the conditions by which the recipients of a type are found. Those that most recipients may meet go by the key,
-// in steps; the others by an index that has them in the order of the list, so that a page of a rare type is read as fast
-// as one of a frequent type.
+// recipientFilters are the conditions for the types of recipients. Types that most recipients may match are searched by
+// the primary key, in steps. The others have an index in the order of the list, so that a page of a rare type is read
+// as fast as one of a frequent type.
 var recipientFilters = map[RecipientType]recipientFilter{
 	"sent": {condition: `r.state IN ('sent', 'delivered', 'bounced')`,
 		count: func(t *Tally) int64 { return t.Sent }},
@@ -99,21 +99,21 @@ var recipientFilters = map[RecipientType]recipientFilter{
 	"canceled":     inState(canceled),
 }
 
-// kind is a condition on recipients, and either an index of broadcast_recipients that serves it, or how many meet it.
+// recipientFilter is a condition on recipients, with an index for it or a count of the matches.
 type recipientFilter struct {
 	index, condition string
 
 	count func(*Tally) int64
 }
 
-// inState is for the states that broadcast_recipients_state has.
+// inState returns the filter for a state that the index broadcast_recipients_state contains.
 func inState(s state) recipientFilter {
 	return recipientFilter{index: "state",
 		condition: `r.state = '` + string(s) + `' AND r.state <> 'waiting' AND r.state <> 'delivered'`}
 }
 
-// listRecipients returns a page of recipients. next is where to go on if the page ends before it is full, although there
-// may be more; see [page.Search].
+// listRecipients returns a page of recipients. If the page ends before it is full, although there may be more, next is
+// where to continue; see [page.Search].
 func listRecipients(ctx context.Context, r db.Reader, teamID, broadcastID string, q RecipientQuery, p page.Page) (
 	all []Recipient, more bool, next string, err error) {
 	k := recipientFilters[q.Type]
@@ -152,7 +152,7 @@ func scanRecipient(r db.Row) (one Recipient, err error) {
 	return one, err
 }
 
-// clicksOf adds to recipients which links they followed.
+// clicksOf adds to recipients the links that they clicked.
 func clicksOf(ctx context.Context, r db.Reader, teamID, broadcastID string, all []Recipient) error {
 	at := map[string]*Recipient{}
 	var ids []string
@@ -176,12 +176,12 @@ func clicksOf(ctx context.Context, r db.Reader, teamID, broadcastID string, all 
 		return none, nil
 	})
 	if err != nil {
-		return fmt.Errorf("read the links that recipients of broadcast %s followed: %w", broadcastID, err)
+		return fmt.Errorf("read the links that recipients of broadcast %s clicked: %w", broadcastID, err)
 	}
 	return nil
 }
 
-// listLinks returns followed links, those with the most clicks first, after or before a cursor.
+// listLinks returns clicked links, those with the most clicks first, after or before a cursor.
 func listLinks(ctx context.Context, r db.Reader, teamID, broadcastID string, at linkCursor, before bool, limit int) (
 	[]Link, error) {
 	text := `SELECT link, url, clicks, recipients FROM broadcast_links WHERE broadcast_id = $1 AND team_id = $2`

@@ -13,19 +13,18 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// trialTag marks the emails of a test send; its value is the broadcast's id.
+// trialTag is the tag of test emails. Its value is the broadcast's id.
 const trialTag = "broadcast_test"
 
-// Trial is a test send.
+// Trial is a request to send test emails.
 type Trial struct {
-	To      []string // addresses, which need not be contacts
-	Contact string   // id or address of the contact whose values are filled in; "" for the fallbacks
+	To      []string // addresses; they need not be contacts
+	Contact string   // id or address of the contact whose values are used; "" for the fallbacks
 	Variant int
 }
 
-// Try sends a broadcast to some addresses, for people to look at, and returns the ids of the emails. They are emails of
-// their own, marked by a tag: they are no part of the broadcast, have no addresses for replies, and nobody is
-// unsubscribed by them.
+// Try sends a broadcast to some addresses as a test, and returns the ids of the emails. The emails have a tag and are
+// not part of the broadcast: they have no Reply-To, and nobody can unsubscribe with them.
 func (s *Service) Try(ctx context.Context, by teams.Actor, broadcastID string, t Trial) (ids []string, err error) {
 	b, err := s.Get(ctx, by.TeamID, broadcastID)
 	if err != nil {
@@ -45,7 +44,7 @@ func (s *Service) Try(ctx context.Context, by teams.Actor, broadcastID string, t
 		return nil, fault.Invalidf("variant", "The `variant` field must be 0 to %d.", len(all)-1)
 	}
 	c := *all[t.Variant]
-	c.ReplyTo, c.Kept = nil, false // It goes with its last email.
+	c.ReplyTo, c.Kept = nil, false // It is deleted with the last test email.
 	compiled := content.Compile(&c)
 	values, err := s.trialValues(ctx, by.TeamID, t.Contact, compiled)
 	if err != nil {
@@ -77,7 +76,7 @@ func (s *Service) Try(ctx context.Context, by teams.Actor, broadcastID string, t
 		}
 		for _, one := range done {
 			if one.Err != nil {
-				return one.Err // for none is sent then
+				return one.Err // rolls back all of them
 			}
 			ids = append(ids, one.ID)
 		}
@@ -86,7 +85,7 @@ func (s *Service) Try(ctx context.Context, by teams.Actor, broadcastID string, t
 	return ids, err
 }
 
-// trialValues are the values of a contact, or none.
+// trialValues returns the values of a contact, or nil if no contact is given.
 func (s *Service) trialValues(ctx context.Context, teamID, contact string, c *content.Compiled) (render.Values, error) {
 	if contact == "" {
 		return nil, nil

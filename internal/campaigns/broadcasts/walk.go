@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	maxTurn = 20 * time.Second // of one broadcast, before other jobs may have its worker
+	maxTurn = 20 * time.Second // how long one broadcast may use a worker
 
-	// A transaction that enters a page blocks all other writes on SQLite, so the number of emails in it is adjusted to
-	// how long it takes itself, without waiting for its turn and for the disk. On PostgreSQL it blocks nobody, and a page
-	// has as many emails as one call may enter.
+	// On SQLite, a transaction that enqueues a page blocks all other writes. So the number of emails in a page is
+	// adjusted to the transaction's own duration, without the time for the lock and the disk. On PostgreSQL it blocks
+	// nobody, and a page has as many emails as one call may enqueue.
 	pageTime  = 50 * time.Millisecond
 	firstPage = 100
 	minPage   = 50
 
-	// readMax is how many contacts one page reads at most, where few of them get an email.
+	// readMax is how many contacts one page reads if few of them get an email.
 	readMax = 2000
 
-	mailingsTTL = 5 * time.Second // how long it is taken for granted that the broadcast may be sent
-	maxLate     = time.Minute     // a page that is later than that is not made up for by a faster pace
+	mailingsTTL = 5 * time.Second // after which prepareMailings checks again whether the broadcast may be sent
+	maxLate     = time.Minute     // a later page is not compensated by a faster pace
 	settleMax   = 30 * time.Second
 )
 
@@ -43,12 +43,12 @@ func (s *Service) Kinds() []jobs.Kind {
 	}
 }
 
-// run is what a worker knows of the broadcast that it sends.
+// run is the state of a worker that sends a broadcast.
 type run struct {
 	s         *Service
 	job       jobs.Job
-	max       int // emails in the next page
-	quotaLeft int // that the team's quota has room for, when a page had too many; 0 is not known
+	max       int // maximum number of emails in the next page
+	quotaLeft int // emails that the team's quota still allows, after a page exceeded it; 0 if unknown
 
 	variants     []Variant // only their contents
 	loaded       time.Time
@@ -58,7 +58,7 @@ type run struct {
 	prefetch     prefetcher
 }
 
-// send is the handler of the jobs of Kind: it takes step after step until the job has ended or waits.
+// send is the handler of the jobs of Kind. It does step after step until the job has ended or waits.
 func (s *Service) send(ctx context.Context, j jobs.Job) error {
 	r := &run{s: s, job: j, max: emails.MaxEnqueue}
 	if s.p.DB.Alone() {
@@ -84,7 +84,7 @@ func (s *Service) send(ctx context.Context, j jobs.Job) error {
 	}
 }
 
-// step does what comes next. It reports false when the job has ended or waits.
+// step does the next step. It returns false when the job has ended or waits.
 func (r *run) step(ctx context.Context) (more bool, err error) {
 	b, err := getRow(ctx, r.s.p.DB.Reader, r.job.TeamID, r.job.Payload)
 	if fault.KindOf(err) == fault.NotFound {
@@ -95,7 +95,7 @@ func (r *run) step(ctx context.Context) (more bool, err error) {
 	}
 	switch {
 	case b.Status != Queued && b.Status != Scheduled, b.Status == Scheduled && b.ScheduledAt.After(r.s.p.DB.Now()):
-		return r.updateLocked(ctx, &b, nil) // which ends the job or has it wait
+		return r.updateLocked(ctx, &b, nil) // ends the job or makes it wait
 	case b.StartedAt.IsZero():
 		return r.start(ctx, b.ID)
 	}
@@ -125,9 +125,9 @@ func (r *run) step(ctx context.Context) (more bool, err error) {
 	return false, fmt.Errorf("broadcast %s is in the phase %q, which this release does not know", b.ID, b.phase)
 }
 
-// updateLocked locks the broadcast and calls change if it is still being sent and no page of it has to wait; then it writes
-// the broadcast. change reports whether the job goes on; otherwise it has ended the job or had it wait. alter ends the
-// job of a broadcast that is not being sent.
+// updateLocked locks the broadcast, calls change if the broadcast is being sent, and saves it. change returns whether
+// the job continues; if not, change has ended the job or made it wait. If the broadcast is not being sent, updateLocked
+// ends the job, or makes it wait until the scheduled time.
 func (r *run) updateLocked(ctx context.Context, read *Broadcast,
 	change func(tx *db.Tx, b *Broadcast) (bool, error)) (more bool, err error) {
 	s := r.s
@@ -146,7 +146,7 @@ func (r *run) updateLocked(ctx context.Context, read *Broadcast,
 			s.p.Queue.Finish(ctx, tx, r.job)
 			more = false
 			return nil
-		case change == nil: // it was changed since it was read
+		case change == nil: // the broadcast was changed after it was read
 			more = true
 			return nil
 		}
@@ -159,7 +159,7 @@ func (r *run) updateLocked(ctx context.Context, read *Broadcast,
 	return more && err == nil, err
 }
 
-// start stores what is sent, which from now on does not change.
+// start stores the content to send. It does not change after that.
 func (r *run) start(ctx context.Context, broadcastID string) (more bool, err error) {
 	s := r.s
 	read, err := s.Get(ctx, r.job.TeamID, broadcastID)
@@ -195,7 +195,7 @@ func (r *run) start(ctx context.Context, broadcastID string) (more bool, err err
 	})
 }
 
-// know sets the variants of a broadcast that was started, without their texts.
+// loadVariants sets the variants of a started broadcast, without their texts.
 func (r *run) loadVariants(ctx context.Context, b *Broadcast) (err error) {
 	if r.variants == nil {
 		if r.variants, err = variantContents(ctx, r.s.p.DB.Reader, b.TeamID, b.ID); err != nil {
@@ -208,7 +208,8 @@ func (r *run) loadVariants(ctx context.Context, b *Broadcast) (err error) {
 	return nil
 }
 
-// load checks that the broadcast may still be sent, and prepares its emails. It returns why not, if so.
+// prepareMailings checks that the broadcast may still be sent, and prepares its emails. It returns the reason if it may
+// not be sent.
 func (r *run) prepareMailings(ctx context.Context, b *Broadcast) (Reason, error) {
 	if !r.loaded.IsZero() && time.Since(r.loaded) < mailingsTTL {
 		return "", nil
@@ -249,7 +250,7 @@ func (r *run) prepareMailings(ctx context.Context, b *Broadcast) (Reason, error)
 	return "", nil
 }
 
-// refusalReason is why emails cannot be sent any more, "" if trying again may help.
+// refusalReason returns why emails cannot be sent any more, or "" if a retry may succeed.
 func refusalReason(err error) Reason {
 	switch {
 	case fault.Ours(err):
@@ -262,7 +263,7 @@ func refusalReason(err error) Reason {
 	return BadContent
 }
 
-// stopReason is why a page cannot be entered, "" if for no reason of the broadcast's own.
+// stopReason returns why a page cannot be enqueued, or "" if the error is not a reason to stop the broadcast.
 func stopReason(err error) Reason {
 	switch {
 	case err == nil, fault.Ours(err):
@@ -280,7 +281,7 @@ func stopReason(err error) Reason {
 	return BadFilter
 }
 
-// stop pauses a broadcast, or ends it as failed if nobody can mend it. Without a reason it returns err.
+// stop pauses a broadcast, or ends it as failed if the reason cannot be fixed. Without a reason it returns err.
 func (r *run) stop(ctx context.Context, read *Broadcast, why Reason, err error) (bool, error) {
 	if why == "" {
 		return false, err
@@ -302,9 +303,9 @@ func (r *run) stop(ctx context.Context, read *Broadcast, why Reason, err error) 
 	})
 }
 
-// page enters the emails of the contacts that follow the broadcast's position. They are read before the transaction,
-// because a filter may pass over very many, and a transaction keeps others from writing on SQLite. Whether they still
-// exist, their addresses and who may not be mailed is looked up within it.
+// page enqueues the emails of the contacts after the broadcast's position. It reads the contacts before the
+// transaction: a filter may skip very many, and on SQLite the transaction blocks other writes. The transaction checks
+// again whether the contacts exist, what their addresses are, and which of them may not be mailed.
 func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) {
 	if read.nextAt.After(r.s.p.DB.Now()) {
 		return r.updateLocked(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
@@ -334,7 +335,7 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 	var took time.Duration
 	mailed := 0
 	more, err = r.updateLocked(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
-		mailed = 0 // in the run of this function that counts
+		mailed = 0 // the transaction may run again
 		if b.position != read.position || b.phase != read.phase {
 			return true, nil // another worker was faster
 		}
@@ -367,7 +368,7 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 	return more, err
 }
 
-// fits has the next page enter no more emails than the team's quota has room for. It reports false if that is none.
+// fitQuota limits the next page to what the team's quota allows. It returns false if the quota is used up.
 func (r *run) fitQuota(ctx context.Context, teamID string) (bool, error) {
 	left, limited, err := r.s.p.Emails.RemainingQuota(ctx, teamID)
 	if err != nil || limited && left == 0 {
@@ -379,10 +380,10 @@ func (r *run) fitQuota(ctx context.Context, teamID string) (bool, error) {
 	return true, nil
 }
 
-// pacedPageSize is how many emails a page has at a pace: those of some seconds, so that they go out evenly.
+// pacedPageSize returns how many emails a page has at a pace: those of a few seconds, so that they are sent evenly.
 func pacedPageSize(pace int) int { return max(1, pace/900) }
 
-// walked moves a broadcast on when all of the audience was walked.
+// finishWalk moves a broadcast to its next phase after the whole audience was walked.
 func (b *Broadcast) finishWalk(now time.Time) {
 	switch {
 	case b.phase == walkTest && b.waitsForWinner() && b.Winner < 0:
@@ -394,17 +395,17 @@ func (b *Broadcast) finishWalk(now time.Time) {
 	}
 }
 
-// parts are the contacts of a page, by what becomes of them.
+// batch is the contacts of a page, sorted by what happens to them.
 type batch struct {
 	b        *Broadcast
-	n        int // that get an email, unless they are left out then
-	enqueued int // that got one
+	n        int // number of emails, before Enqueue leaves some out
+	enqueued int // number of emails that were enqueued
 	to       [][]emails.MailingRecipient
-	of       [][]*contacts.Member // whom to is for
+	of       [][]*contacts.Member // the contacts of to
 	held     []*contacts.Member   // held out
 }
 
-// divide takes contacts in order until the number of emails is most, and returns how many it took.
+// fill adds contacts in order until the batch has most emails, and returns how many contacts it used.
 func (p *batch) fill(members []contacts.Member, most int, placeholders []string) (used int) {
 	for i := range members {
 		if p.n == most {
@@ -425,7 +426,7 @@ func (p *batch) fill(members []contacts.Member, most int, placeholders []string)
 	return len(members)
 }
 
-// enter enters the emails of a page and the rows of its recipients, and counts them.
+// enqueuePage enqueues the emails of a page, inserts the rows of its recipients, and counts them.
 func (r *run) enqueuePage(ctx context.Context, tx *db.Tx, b *Broadcast, p *batch) error {
 	s := r.s
 	if err := r.refresh(ctx, tx, b, p); err != nil {
@@ -473,7 +474,7 @@ func (r *run) enqueuePage(ctx context.Context, tx *db.Tx, b *Broadcast, p *batch
 	return nil
 }
 
-// settle ends a broadcast once each of its emails was given to a host or has ended.
+// settle ends a broadcast once each of its emails has been handed to a host or has ended.
 func (r *run) settle(ctx context.Context, read *Broadcast) (bool, error) {
 	now, err := counted(ctx, r.s.p.DB.Reader, read.TeamID, read.ID)
 	if err != nil {
@@ -481,7 +482,7 @@ func (r *run) settle(ctx context.Context, read *Broadcast) (bool, error) {
 	}
 	return r.updateLocked(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
 		if now.Waiting > 0 {
-			// The longer it has taken, the less often it is looked at.
+			// The check becomes less frequent the longer it takes.
 			wait := min(settleMax, max(500*time.Millisecond, tx.Now().Sub(b.nextAt)/8))
 			r.s.p.Queue.Wait(ctx, tx, r.job, tx.Now().Add(wait), "")
 			return false, nil

@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// part says what becomes of a contact: whether it gets an email or is held out in this phase, and which variant it
-// gets. It depends on the ids alone, so a page that is entered again, and another walk, decide the same.
+// assign returns which variant a contact gets, whether it is held out, and whether that happens in this phase. The
+// result depends only on the ids, so it is the same if a page is enqueued again or the audience is walked again.
 func (b *Broadcast) assign(contactID string) (variant int, held, now bool) {
 	if b.Options.HoldOut == 0 && len(b.Variants) == 0 {
 		return 0, false, true
@@ -51,7 +51,7 @@ func (r *run) choose(ctx context.Context, read *Broadcast) (bool, error) {
 			b.useWinner(b.Winner)
 			return true, nil
 		case b.Options.Metric == ByHand:
-			r.s.p.Queue.Finish(ctx, tx, r.job) // SetWinner enters it again.
+			r.s.p.Queue.Finish(ctx, tx, r.job) // SetWinner enqueues it again
 		default:
 			r.s.p.Queue.Wait(ctx, tx, r.job, b.nextAt, "")
 		}
@@ -59,7 +59,7 @@ func (r *run) choose(ctx context.Context, read *Broadcast) (bool, error) {
 	})
 }
 
-// useWinner has the rest of the audience get a variant.
+// useWinner makes the rest of the audience get a variant.
 func (b *Broadcast) useWinner(winner int) {
 	b.Winner = winner
 	if b.phase == choose {
@@ -67,7 +67,7 @@ func (b *Broadcast) useWinner(winner int) {
 	}
 }
 
-// best is the variant with the highest rate; of equal ones the first.
+// best returns the variant with the highest rate, or the first of several.
 func best(all []Tally, by Metric) (winner int) {
 	rate := func(t Tally) float64 {
 		n := t.Opened
@@ -84,7 +84,7 @@ func best(all []Tally, by Metric) (winner int) {
 	return winner
 }
 
-// NoWinner is the number of no variant.
+// NoWinner means that no variant has won.
 const NoWinner = -1
 
 // SetWinner chooses the winner of an A/B test by hand, at once.

@@ -74,20 +74,22 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 		Hosts: []string{"mx.postrider.test", "api.postrider.test"}})
 	f := &fixture{Node: n, log: &testnode.Logged{}, keys: map[string]string{}}
 	s := Services{Domains: n.Domains, Teams: n.Teams, Suppressions: n.Suppressions, Emails: n.Emails,
-		Templates: n.Templates, Volume: n.Volume, Contacts: n.Contacts, Events: n.CustomEvents, Metrics: metrics.New(d), Logs: requestlog.New(d, n.Log, time.Hour)}
+		Templates: n.Templates, Volume: n.Volume, Contacts: n.Contacts, Events: n.CustomEvents,
+		Metrics: metrics.New(d), Logs: requestlog.New(d, n.Log, time.Hour)}
 	n.Recorder.Listen(s.Metrics)
 	s.Webhooks = webhooks.New(webhooks.Config{}, webhooks.Parts{DB: d, Queue: n.Queue, Keys: n.Keys, Guard: n.Guard,
 		Domains: n.Domains, Log: n.Log})
 	n.Recorder.Listen(s.Webhooks)
-	s.Live = eventstream.New(d, n.Log, func(ctx context.Context, tx *db.Tx, e *events.Event) (m eventstream.Message, err error) {
+	s.Live = eventstream.New(d, n.Log, func(ctx context.Context, tx *db.Tx,
+		e *events.Event) (m eventstream.Message, err error) {
 		m.Type = e.Type
 		m.ID, m.Payload, err = s.Webhooks.Render(ctx, tx, e)
 		return m, err
 	})
 	n.Recorder.Listen(s.Live)
 	s.Receiving = receiving.New(receiving.Config{Hostname: "mx.postrider.test", Hosts: []string{"mx.postrider.test"},
-		PublicURL: testnode.PublicURL}, receiving.Parts{DB: d, Volume: n.Volume, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys,
-		Domains: n.Domains, Emails: n.Emails, Teams: n.Teams, Log: n.Log})
+		PublicURL: testnode.PublicURL}, receiving.Parts{DB: d, Volume: n.Volume, Recorder: n.Recorder, Blobs: n.Blobs,
+		Keys: n.Keys, Domains: n.Domains, Emails: n.Emails, Teams: n.Teams, Log: n.Log})
 	s.Imports = imports.New(imports.Config{MaxSize: 1 << 20}, imports.Parts{DB: d, Queue: n.Queue, Blobs: n.Blobs,
 		Contacts: n.Contacts, Log: n.Log})
 	s.Broadcasts = broadcasts.New(broadcasts.Config{MaxSize: 40 << 20, BounceLimit: 5, ComplaintLimit: 0.3},
@@ -192,7 +194,8 @@ type names struct {
 }
 
 var changing = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}|re_\w{8}_\w{24}` +
-	`|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?\+00|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z|p=[\w+/=]{40,}|verification=[0-9a-f]{32}|(/download/(received/|raw/)?|token=)[\w.-]{40,}` +
+	`|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?\+00|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z|p=[\w+/=]{40,}` +
+	`|verification=[0-9a-f]{32}|(/download/(received/|raw/)?|token=)[\w.-]{40,}` +
 	`|(msg|atmpt)_[0-9a-f]{32}|whsec_[\w+/=]{40,}|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d \+0000`)
 
 func (n *names) hide(text string) string {
@@ -242,7 +245,9 @@ func (f *fixture) quota(words []string) string {
 	f.Must(err)
 	monthly, err := strconv.ParseInt(words[1], 10, 64)
 	f.Must(err)
-	f.Must(f.Volume.Set(f.T.Context(), f.Teams, f.Acme.TeamID, func(q *teams.Quota) { q.Daily, q.Monthly = daily, monthly }))
+	f.Must(f.Volume.Set(f.T.Context(), f.Teams, f.Acme.TeamID, func(q *teams.Quota) {
+		q.Daily, q.Monthly = daily, monthly
+	}))
 	return "limited"
 }
 
@@ -275,7 +280,8 @@ func (f *fixture) grant(scopes string) string {
 	f.Must(err)
 	code, _, err := s.Approve(ctx, r, f.Acme)
 	f.Must(err)
-	tokens, err := s.Exchange(ctx, grants.ExchangeParams{ClientID: c.ID, Code: code, RedirectURI: redirect, Verifier: verifier})
+	tokens, err := s.Exchange(ctx, grants.ExchangeParams{ClientID: c.ID, Code: code, RedirectURI: redirect,
+		Verifier: verifier})
 	f.Must(err)
 	f.keys["granted"] = tokens.Access
 	return "granted " + tokens.Scopes.String()
@@ -344,9 +350,9 @@ func (f *fixture) receive(t *testing.T, text string) string {
 //	{"statusCode":401,...}
 //
 // Requests are written as fixture.do takes them, or begin with RECEIVE as fixture.receive does; VERIFIED and a name
-// verifies a domain without DNS, as fixture.verified does; SEGMENT and addresses makes a segment of them, and
-// MEMBER with an address and a role makes a member of the team; QUOTA with two numbers limits the emails of a day and of
-// a month; BROADCASTS has broadcasts enter their emails; RUNS has the runs of automations go on; GRANT and scopes grants
+// verifies a domain without DNS, as fixture.verified does; SEGMENT and addresses makes a segment of them, and MEMBER
+// with an address and a role makes a member of the team; QUOTA with two numbers limits the emails of a day and of a
+// month; BROADCASTS has broadcasts enter their emails; RUNS has the runs of automations go on; GRANT and scopes grants
 // these to a program, whose access token is the key granted. Answers are compared byte for byte, but ids, tokens and
 // times have names: the first id that is seen in a file is <id1>, and may be used so in later requests. Run the test
 // with -update to write the answers into the file, and read the difference.
@@ -390,9 +396,10 @@ func TestScenariosAreComplete(t *testing.T) {
 }
 
 func scenarioOptions(comment string) Options {
-	return Options{PublicURL: map[bool]string{true: testnode.PublicURL}[strings.Contains(comment, "\noption public_url\n")],
-		RequireUserAgent: strings.Contains(comment, "\noption require_user_agent\n"),
-		BodyMax:          map[bool]int64{true: 100}[strings.Contains(comment, "\noption body_max=100\n")]}
+	has := func(option string) bool { return strings.Contains(comment, "\noption "+option+"\n") }
+	return Options{PublicURL: map[bool]string{true: testnode.PublicURL}[has("public_url")],
+		RequireUserAgent: has("require_user_agent"),
+		BodyMax:          map[bool]int64{true: 100}[has("body_max=100")]}
 }
 
 // playScenario compares a file with what is answered. If that differs when a day of UTC may have ended meanwhile, with

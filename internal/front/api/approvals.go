@@ -73,7 +73,8 @@ type approvalFile struct {
 func (a *API) approvalToItem(p approvals.Approval) ApprovalItem {
 	item := ApprovalItem{ID: p.ID, Status: string(p.State),
 		RequestedBy: actorWire{string(p.Actor.Kind), orNull(p.Actor.ID), orNull(p.ActorName)}, From: p.From,
-		Recipients: p.Recipients, Subject: p.Subject, CreatedAt: wire.DBTime(p.CreatedAt), ExpiresAt: wire.DBTime(p.ExpiresAt),
+		Recipients: p.Recipients, Subject: p.Subject, CreatedAt: wire.DBTime(p.CreatedAt),
+		ExpiresAt: wire.DBTime(p.ExpiresAt),
 		DecidedAt: wire.DBTime(p.DecidedAt), Reason: orNull(p.Reason), EmailID: orNull(p.EmailID),
 		URL: a.Services.Approvals.URL(p.ID)}
 	if p.DecidedBy.Kind != "" {

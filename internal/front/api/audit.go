@@ -139,8 +139,9 @@ var pastTense = map[string]string{http.MethodPost: "created", http.MethodPatch: 
 	"recover": "recovered", "resend": "resent", "resume": "resumed", "send": "sent", "stop": "stopped",
 	"test": "tested", "verify": "verified"}
 
-// auditAction returns how an operation is recorded in the audit log, such as domain.created. Operations that send emails
-// or events are not recorded, because there may be thousands per second; the request log and the emails show them.
+// auditAction returns how an operation is recorded in the audit log, such as domain.created. Operations that send
+// emails or events are not recorded, because there may be thousands per second; the request log and the emails show
+// them.
 func auditAction(r *route) (x wire.AuditAction) {
 	name := r.method + " " + r.path
 	if m := pathParam.FindStringSubmatch(r.path); m != nil {

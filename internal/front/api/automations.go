@@ -274,8 +274,8 @@ type RunItem struct {
 }
 
 func runToItem(r automations.Run) RunItem {
-	i := RunItem{r.ID, string(r.Status), wire.DBTime(r.CreatedAt), wire.DBTime(r.EndedAt), wire.DBTime(r.CreatedAt), r.ContactID,
-		r.Version, r.Event, orNull(string(r.Reason)), nil}
+	i := RunItem{r.ID, string(r.Status), wire.DBTime(r.CreatedAt), wire.DBTime(r.EndedAt), wire.DBTime(r.CreatedAt),
+		r.ContactID, r.Version, r.Event, orNull(string(r.Reason)), nil}
 	if !r.WaitsUntil.IsZero() {
 		i.Waiting = &runWait{r.Step, orNull(r.WaitsFor), wire.DBTime(r.WaitsUntil)}
 	}
@@ -301,8 +301,8 @@ type runStepWire struct {
 }
 
 func runStepToWire(s automations.RunStep) runStepWire {
-	w := runStepWire{s.Key, string(s.Type), string(s.Status), wire.DBTime(s.StartedAt), wire.DBTime(s.CompletedAt), s.Output, nil,
-		wire.DBTime(s.StartedAt)}
+	w := runStepWire{s.Key, string(s.Type), string(s.Status), wire.DBTime(s.StartedAt), wire.DBTime(s.CompletedAt),
+		s.Output, nil, wire.DBTime(s.StartedAt)}
 	if s.Failure != nil {
 		w.Error = &stepError{s.Failure.Reason, s.Failure.Message}
 	}

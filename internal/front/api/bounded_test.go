@@ -157,7 +157,8 @@ func TestEveryListIsBoundedWhileDecoded(t *testing.T) {
 		for _, l := range found[o.Method+" "+o.Path] {
 			total++
 			many := l.body(doc.list(l, elements), 1)
-			for key, allowed := range map[string]bool{"full": true, "sending": o.Scope == teams.EmailsSend || o.Scope == teams.ApprovalsRequest, "": false} {
+			sends := o.Scope == teams.EmailsSend || o.Scope == teams.ApprovalsRequest
+			for key, allowed := range map[string]bool{"full": true, "sending": sends, "": false} {
 				n, w := f.allocated(t, o.Method, withIDs(o.Path), key, many)
 				name := fmt.Sprintf("%s %s %v with the key %q", o.Method, o.Path, l.place, key)
 				if n > uint64(multiple*len(many)+small) {

@@ -131,8 +131,8 @@ func (a *API) check(ctx context.Context, c *wire.Call, p emails.Preview, emailID
 	if err != nil {
 		return emailChecksWire{}, err
 	}
-	all := preflight.Run(ctx, preflight.Input{From: p.From, ReplyTo: p.ReplyTo, Subject: p.Subject, HTML: p.HTML, Text: p.Text,
-		Headers: p.Headers, Bulk: p.Bulk, ContentIDs: p.ContentIDs, Sender: from, DNS: a.DNS})
+	all := preflight.Run(ctx, preflight.Input{From: p.From, ReplyTo: p.ReplyTo, Subject: p.Subject, HTML: p.HTML,
+		Text: p.Text, Headers: p.Headers, Bulk: p.Bulk, ContentIDs: p.ContentIDs, Sender: from, DNS: a.DNS})
 	w := emailChecksWire{Object: "email_checks", EmailID: orNull(emailID), Level: string(preflight.Worst(all)),
 		Data: []checkWire{}}
 	for _, r := range all {

@@ -140,8 +140,8 @@ func (in *updateContactIn) change(name string) (contacts.Change, error) {
 		in.Topics.Refuse("topics", "Change them with PATCH /contacts/{contact}/topics."))
 }
 
-// repeats reports whether an address is the one by which a contact is named in the path. What is no address there is left
-// to whoever looks the contact up.
+// repeats reports whether an address is the one by which a contact is named in the path. What is no address there is
+// left to whoever looks the contact up.
 func repeats(address, name string) bool {
 	of, err := message.ParseAddress(name)
 	if err != nil {

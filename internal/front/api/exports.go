@@ -28,7 +28,8 @@ func exported[Row any](f func(ctx context.Context, c *wire.Call) (*exports.Expor
 		if err != nil {
 			return wire.Stream{}, err
 		}
-		return wire.Stream{MediaType: o.Format.MediaType(), FileName: e.Name + "." + string(o.Format), Parts: e.Parts(ctx, o)}, nil
+		return wire.Stream{MediaType: o.Format.MediaType(), FileName: e.Name + "." + string(o.Format),
+			Parts: e.Parts(ctx, o)}, nil
 	}, wire.MediaCSV, wire.MediaNDJSON)
 }
 

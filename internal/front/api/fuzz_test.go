@@ -17,7 +17,8 @@ func FuzzRequest(f *testing.F) {
 		"GET /suppressions/a%40b?x=%zz",
 		"POST /domains {\"name\":\"xn--a.example\"}",
 		"PATCH /emails/0199aaaa-0000-7000-8000-000000000000 {\"scheduled_at\":\"tomorrow\"}",
-		`POST /emails {"from":"a@example.org","to":"b@example.net","subject":"s","text":"t","headers":{"X-A":"1"},"tags":[{"name":"a","value":"b"}]}`,
+		`POST /emails {"from":"a@example.org","to":"b@example.net","subject":"s","text":"t",` +
+			`"headers":{"X-A":"1"},"tags":[{"name":"a","value":"b"}]}`,
 		`POST /emails/batch [{"from":"a@example.org","to":"b@example.net","subject":"s","html":"<p>"}]`,
 		"DELETE /suppressions/%C3%A9@example.org",
 		`POST /suppressions/batch/add {"emails":["a@b.c","A@B.C"]}`, `POST /api-keys {"name":"x","permission":"full_access"}`}

@@ -67,7 +67,8 @@ func importOf(f *wire.Form) (n imports.NewImport, err error) {
 	n.Filename, n.OnConflict = f.FileName, f.Fields["on_conflict"]
 	if f.Fields["column_map"] != "" {
 		var in *columnMap // stays nil for null
-		err := f.DecodeField("column_map", `{"email":"Email","first_name":"First name"}`, &in, json.RejectUnknownMembers(true))
+		err := f.DecodeField("column_map", `{"email":"Email","first_name":"First name"}`, &in,
+			json.RejectUnknownMembers(true))
 		if err != nil {
 			return n, err
 		}
@@ -177,7 +178,8 @@ func (a *API) watchImport(ctx context.Context, c *wire.Call) (wire.Stream, error
 		return wire.Stream{}, err
 	}
 	i, err := a.Services.Imports.Get(ctx, c.TeamID, importID)
-	return wire.Stream{MediaType: wire.MediaEvents + "; charset=utf-8", Kind: wire.EventStream, Parts: a.progress(ctx, i)}, err
+	return wire.Stream{MediaType: wire.MediaEvents + "; charset=utf-8", Kind: wire.EventStream,
+		Parts: a.progress(ctx, i)}, err
 }
 
 // progress has an event for each state of an import from now on, and comments in between. It ends when the import has
@@ -224,8 +226,8 @@ func (a *API) importFailures(ctx context.Context, c *wire.Call) (wire.Stream, er
 		return wire.Stream{}, err
 	}
 	header, rows, err := a.Services.Imports.Failures(ctx, c.TeamID, importID)
-	return wire.Stream{MediaType: wire.MediaCSV + "; charset=utf-8; header=present", FileName: "import-" + importID + "-failures.csv",
-		Parts: failedRows(header, rows, o)}, err
+	return wire.Stream{MediaType: wire.MediaCSV + "; charset=utf-8; header=present",
+		FileName: "import-" + importID + "-failures.csv", Parts: failedRows(header, rows, o)}, err
 }
 
 // failedRows writes rows that failed, in parts of about 64 KB, with formulas as the exports write them.

@@ -67,8 +67,8 @@ func (a *API) getMetrics(ctx context.Context, c *wire.Call, _ wire.None) (metric
 	if err != nil {
 		return metricsOut{}, err
 	}
-	out := metricsOut{Object: "metrics", StartDate: wire.ISOTime(in.From), EndDate: wire.ISOTime(in.To), Metrics: in.metrics,
-		Dimensions: orEmpty(in.dimensions), Granularity: in.granularity}
+	out := metricsOut{Object: "metrics", StartDate: wire.ISOTime(in.From), EndDate: wire.ISOTime(in.To),
+		Metrics: in.metrics, Dimensions: orEmpty(in.dimensions), Granularity: in.granularity}
 	total := map[string]int{}
 	for _, n := range counts {
 		add(total, n)

@@ -205,7 +205,8 @@ func TestTornAnswers(t *testing.T) {
 				create("api_key_id", "/api-keys", `{"name":"x"}`)
 				create("suppression", "/suppressions", `{"email":"a@example.net"}`)
 				create("automation_id", "/automations", rightBodies["POST /automations"])
-				create("email_id", "/emails", `{"from":"a@example.org","to":"b@example.net","subject":"s","text":"t","scheduled_at":"in 1 hour"}`)
+				create("email_id", "/emails", `{"from":"a@example.org","to":"b@example.net","subject":"s","text":"t",`+
+					`"scheduled_at":"in 1 hour"}`)
 			}
 			path := pathParam.ReplaceAllStringFunc(o.Path, func(p string) string {
 				if id := ids[p[1:len(p)-1]]; id != "" {

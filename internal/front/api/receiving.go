@@ -84,9 +84,8 @@ func receivedToItem(e receiving.Email) ReceivedItem {
 	for i, f := range e.Files {
 		files[i] = receivedFileOf(f)
 	}
-	return ReceivedItem{e.ID, orEmpty(e.To), e.From, wire.ISOTime(e.CreatedAt), orNull(e.Subject), e.MessageID, orEmpty(e.Bcc),
-		orEmpty(e.Cc),
-		orEmpty(e.ReplyTo), orEmpty(e.ReceivedFor), e.ThreadID, files}
+	return ReceivedItem{e.ID, orEmpty(e.To), e.From, wire.ISOTime(e.CreatedAt), orNull(e.Subject), e.MessageID,
+		orEmpty(e.Bcc), orEmpty(e.Cc), orEmpty(e.ReplyTo), orEmpty(e.ReceivedFor), e.ThreadID, files}
 }
 
 func (a *API) listReceived(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[ReceivedItem], error) {
@@ -175,7 +174,8 @@ func (a *API) receivedAttachment(teamID, emailID string, f receiving.File) Recei
 		wire.ISOTime(expires)}
 }
 
-func (a *API) listReceivedFiles(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[ReceivedAttachmentItem], error) {
+func (a *API) listReceivedFiles(ctx context.Context, c *wire.Call, _ wire.None) (
+	wire.List[ReceivedAttachmentItem], error) {
 	emailID, err := c.ID("email_id")
 	if err != nil {
 		return wire.List[ReceivedAttachmentItem]{}, err

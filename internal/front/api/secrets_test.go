@@ -21,7 +21,8 @@ func TestLogsHaveNoSecrets(t *testing.T) {
 		ask := func(text string) string {
 			t.Helper()
 			w := f.do(t, text)
-			found := regexp.MustCompile(`re_\w{8}_(\w{24})|whsec_([\w+/=]{20,})|(?:/download/(?:received/|raw/)?|token=)([\w.-]{40,})`)
+			found := regexp.MustCompile(`re_\w{8}_(\w{24})|whsec_([\w+/=]{20,})|` +
+				`(?:/download/(?:received/|raw/)?|token=)([\w.-]{40,})`)
 			for _, m := range found.FindAllStringSubmatch(w.Body.String(), -1) {
 				secrets = append(secrets, strings.Join(m[1:], ""))
 			}

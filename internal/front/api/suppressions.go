@@ -75,7 +75,8 @@ func checkBatch(field string, n int) error {
 	return nil
 }
 
-func (a *API) removeSuppressions(ctx context.Context, c *wire.Call, in removeSuppressionsIn) (suppressionsRemoved, error) {
+func (a *API) removeSuppressions(ctx context.Context, c *wire.Call, in removeSuppressionsIn) (
+	suppressionsRemoved, error) {
 	out := suppressionsRemoved{Data: []gone{}}
 	if (len(in.Emails) > 0) == (len(in.IDs) > 0) {
 		return out, fault.Invalidf("emails", "Give either the `emails` field or the `ids` field, with 1 to %d items.",

@@ -123,8 +123,8 @@ type TemplateItem struct {
 }
 
 func templateToItem(t templates.Template) TemplateItem {
-	i := TemplateItem{t.ID, t.Name, "draft", wire.DBTime(t.PublishedAt), wire.DBTime(t.CreatedAt), wire.DBTime(t.UpdatedAt),
-		orNull(t.Alias)}
+	i := TemplateItem{t.ID, t.Name, "draft", wire.DBTime(t.PublishedAt), wire.DBTime(t.CreatedAt),
+		wire.DBTime(t.UpdatedAt), orNull(t.Alias)}
 	if t.Published() {
 		i.Status = "published"
 	}
@@ -261,7 +261,8 @@ func (a *API) renderTemplate(ctx context.Context, c *wire.Call, in renderTemplat
 	return renderTemplateOut{"rendered_template", orNull(r.Subject), orNull(r.From), r.ReplyTo, r.HTML, r.Text}, err
 }
 
-func (a *API) listTemplateVersions(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[TemplateVersionItem], error) {
+func (a *API) listTemplateVersions(ctx context.Context, c *wire.Call, _ wire.None) (
+	wire.List[TemplateVersionItem], error) {
 	p, err := c.Page(20)
 	if err != nil {
 		return wire.List[TemplateVersionItem]{}, err

@@ -225,7 +225,8 @@ func (a *API) getWebhookEvent(ctx context.Context, c *wire.Call, _ wire.None) (w
 	return w, err
 }
 
-func (a *API) listWebhookAttempts(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[webhookAttemptItem], error) {
+func (a *API) listWebhookAttempts(ctx context.Context, c *wire.Call, _ wire.None) (
+	wire.List[webhookAttemptItem], error) {
 	id, eventID, err := historyIDs(c)
 	if err != nil {
 		return wire.List[webhookAttemptItem]{}, err

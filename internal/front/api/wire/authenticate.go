@@ -118,7 +118,8 @@ func bearer(r *http.Request) string {
 }
 
 // reauthenticate refuses a slow request if its token was revoked, its team suspended or its scope removed since
-// authenticate. It looks the token up in a cache that each of these changes invalidates, and does not count as a request.
+// authenticate. It looks the token up in a cache that each of these changes invalidates, and does not count as a
+// request.
 func (s *Server) reauthenticate(w *recorder, r *http.Request, scope teams.Scope) error {
 	if w.withoutToken {
 		return nil

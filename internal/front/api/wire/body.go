@@ -14,8 +14,8 @@ import (
 
 // Limits of the memory for bodies, which teams share. Memory is reserved for the bytes that have arrived, not for those
 // that Content-Length announces. Bodies up to smallBody are not counted. A larger body first reserves memory for an
-// eighth of it from Capacity.BodyStarts, and for all of it when that eighth has arrived. So a request never holds memory
-// of the pool that it waits for, and requests cannot deadlock. A body must arrive at a minimum rate.
+// eighth of it from Capacity.BodyStarts, and for all of it when that eighth has arrived. So a request never holds
+// memory of the pool that it waits for, and requests cannot deadlock. A body must arrive at a minimum rate.
 const (
 	bodyMax         = 64 << 20  // a message of 40 MB with its attachments in base64, and a margin
 	bodiesMax       = 768 << 20 // bytes of memory for all large bodies and what is decoded from them
@@ -147,8 +147,8 @@ func (b *bodyReader) fill(size int) error {
 	return nil
 }
 
-// pacedReader reads a body that must arrive at a minimum rate and without long pauses. Connections of tests that support
-// no deadlines have no minimum rate.
+// pacedReader reads a body that must arrive at a minimum rate and without long pauses. Connections of tests that
+// support no deadlines have no minimum rate.
 type pacedReader struct {
 	r        io.Reader
 	rc       *http.ResponseController

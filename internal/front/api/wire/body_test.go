@@ -54,7 +54,8 @@ func newPipeServer(t *testing.T) (*pipeServer, func()) {
 		error) {
 		return len(in.Text), nil
 	})
-	f.Capacity.BodyStarts, f.Capacity.Bodies = fairshare.New(bodyStartsTest, fairshare.Greed), fairshare.New(bodiesTest, bodiesGreed)
+	f.Capacity.BodyStarts = fairshare.New(bodyStartsTest, fairshare.Greed)
+	f.Capacity.Bodies = fairshare.New(bodiesTest, bodiesGreed)
 	p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 	server := &http.Server{Handler: f, ReadHeaderTimeout: 10 * time.Second, ErrorLog: nil}
 	go server.Serve(p)
@@ -157,7 +158,8 @@ func TestMediumBodiesDoNotWaitBehindLargeOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stop := newPipeServer(t)
 		defer stop()
-		if !s.Capacity.Bodies.TryAcquire("hostile", bodiesTest) || !s.Capacity.BodyStarts.TryAcquire("hostile", bodyStartsTest) {
+		if !s.Capacity.Bodies.TryAcquire("hostile", bodiesTest) ||
+			!s.Capacity.BodyStarts.TryAcquire("hostile", bodyStartsTest) {
 			t.Fatal("the memory is not free")
 		}
 		start, length := time.Now(), mediumBody

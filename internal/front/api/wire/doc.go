@@ -16,8 +16,9 @@
 //
 // Lists in request types are [Array], [Strings] or [Object], each with a [Limit]; Endpoint panics if a list has none.
 // [Optional] distinguishes null from absent. [Immutable] and [ReadOnly] are fields that a PATCH request cannot change.
-// Times in responses are [DBTime] or [ISOTime], and lists are made by [ListOf] or [FullList]. A type named ...Wire, ...In
-// or ...Out has its name without that suffix in the document: emailWire is Email and sendEmailIn is SendEmailRequest.
+// Times in responses are [DBTime] or [ISOTime], and lists are made by [ListOf] or [FullList]. A type named ...Wire,
+// ...In or ...Out has its name without that suffix in the document: emailWire is Email and sendEmailIn is
+// SendEmailRequest.
 //
 // # Invariants
 //

@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// errorNames is the only table that maps a fault to a status code and a name (API reference section 4.1). Strict clients
-// know only the names of the reference, so it has no others.
+// errorNames is the only table that maps a fault to a status code and a name (API reference section 4.1). Strict
+// clients know only the names of the reference, so it has no others.
 var errorNames = map[fault.Kind]struct {
 	status int
 	name   string

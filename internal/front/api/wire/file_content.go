@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// FileContent is the content of a file in any of the forms that clients send: base64, a Buffer of Node.js, or an array of
-// numbers.
+// FileContent is the content of a file in any of the forms that clients send: base64, a Buffer of Node.js, or an array
+// of numbers.
 type FileContent struct {
 	Given bool // the request has the field
 	Bytes []byte

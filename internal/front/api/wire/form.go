@@ -42,8 +42,8 @@ type Form struct {
 }
 
 // ReceiveForm reads a form whose part file has at most size bytes. It calls store with the content of the file while
-// the file arrives. A fault of store is returned only after the whole form has arrived, because clients that do not read
-// until they have sent everything would report a broken connection.
+// the file arrives. A fault of store is returned only after the whole form has arrived, because clients that do not
+// read until they have sent everything would report a broken connection.
 func (c *Call) ReceiveForm(size int64, store func(io.Reader) error) (Form, error) {
 	began := time.Now()
 	r, s := c.Request, c.server

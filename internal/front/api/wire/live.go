@@ -18,8 +18,8 @@ const (
 	liveWriteTimeout = 10 * time.Second // for the client to receive one write
 )
 
-// LiveStream is a stream of server-sent events that has no end of its own (HTML Living Standard, section 9.2). It is not
-// an [Operation], and the document does not show it.
+// LiveStream is a stream of server-sent events that has no end of its own (HTML Living Standard, section 9.2). It is
+// not an [Operation], and the document does not show it.
 type LiveStream struct {
 	Path  string
 	Scope teams.Scope // that the actor needs

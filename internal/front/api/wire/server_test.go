@@ -157,7 +157,8 @@ func TestFailuresOfOurs(t *testing.T) {
 // What is refused because too much is asked for is a warning, of which few are logged, and hides no failure.
 func TestTooMuchIsNoFailure(t *testing.T) {
 	t.Parallel()
-	for name, cause := range map[string]error{"no place": db.ErrCrowded, "too long": db.ErrTooLong, "no room": errNoMemory} {
+	for name, cause := range map[string]error{"no place": db.ErrCrowded,
+		"too long": db.ErrTooLong, "no room": errNoMemory} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			answer := fault.New(fault.Unavailable, "", "Not now.").Because(fmt.Errorf("read: %w", cause))
@@ -291,7 +292,8 @@ func TestBodies(t *testing.T) {
 			status, text := send(t, f, http.MethodPost, s.URL+"/test", src)
 			want := strconv.Itoa(n)
 			if n == limit {
-				want = `{"statusCode":422,"message":"The request body is larger than 1048576 bytes. Link to large files instead of attaching them.",` +
+				want = `{"statusCode":422,"message":"The request body is larger than 1048576 bytes. ` +
+					`Link to large files instead of attaching them.",` +
 					`"name":"validation_error"}`
 			}
 			if text != want || (status == 200) == (n == limit) {

@@ -129,14 +129,18 @@ func TestStreamsOfOneTeam(t *testing.T) {
 	}
 	all[0].Body.Close()
 	testnode.Until(t, "the stream ends with its client", func() bool { return open.Load() == exportsPerTeamMax-1 })
-	testnode.Until(t, "its place is free", func() bool { return f.Capacity.Exports.Held(f.Acme.TeamID) == exportsPerTeamMax-1 })
+	testnode.Until(t, "its place is free", func() bool {
+		return f.Capacity.Exports.Held(f.Acme.TeamID) == exportsPerTeamMax-1
+	})
 	f.Must(f.Teams.DeleteKey(t.Context(), f.Acme.TeamID, f.Acme.ID))
 	for _, w := range all[1:] {
 		if _, err := io.Copy(io.Discard, w.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("a key that is deleted: %v", err)
 		}
 	}
-	testnode.Until(t, "all have ended", func() bool { return open.Load() == 0 && f.Capacity.Exports.Held(f.Acme.TeamID) == 0 })
+	testnode.Until(t, "all have ended", func() bool {
+		return open.Load() == 0 && f.Capacity.Exports.Held(f.Acme.TeamID) == 0
+	})
 	if log := f.log.String(); strings.Contains(log, "level=ERROR") {
 		t.Errorf("failures of ours: %s", log)
 	}

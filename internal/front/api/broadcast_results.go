@@ -1,0 +1,165 @@
+package api
+
+import (
+	"context"
+
+	"github.com/postrider/postrider/internal/campaigns/broadcasts"
+	"github.com/postrider/postrider/internal/front/api/wire"
+)
+
+type broadcastAudienceOut struct {
+	Object   string           `json:"object"`
+	ID       string           `json:"id"`
+	Contacts int64            `json:"contacts" doc:"All of the segment."`
+	Mailed   int64            `json:"mailed" doc:"Who would get it now."`
+	HeldOut  int64            `json:"held_out" doc:"About as many would be held out."`
+	LeftOut  map[string]int64 `json:"left_out" doc:"Who would be left out, by the reason."`
+}
+
+func (a *API) broadcastAudience(ctx context.Context, c *wire.Call, _ wire.None) (broadcastAudienceOut, error) {
+	id, err := c.ID("broadcast_id")
+	if err != nil {
+		return broadcastAudienceOut{}, err
+	}
+	of, err := a.Services.Broadcasts.Audience(ctx, c.TeamID, id)
+	return broadcastAudienceOut{"broadcast_audience", id, of.Contacts, of.Mailed, of.HeldOut, of.LeftOut}, err
+}
+
+// BroadcastTally counts recipients. It is exported because Huma overlooks the fields of embedded types that are not.
+type BroadcastTally struct {
+	Entered      int64 `json:"entered" doc:"Who got an email, or will."`
+	Waiting      int64 `json:"waiting" doc:"Whose email no host was given yet."`
+	Sent         int64 `json:"sent"`
+	Delivered    int64 `json:"delivered"`
+	Bounced      int64 `json:"bounced"`
+	Failed       int64 `json:"failed"`
+	Suppressed   int64 `json:"suppressed" doc:"After they were entered; those before are left out."`
+	Canceled     int64 `json:"canceled"`
+	Opened       int64 `json:"opened" doc:"People; machines do not count."`
+	Clicked      int64 `json:"clicked" doc:"People; machines do not count."`
+	Complained   int64 `json:"complained"`
+	Unsubscribed int64 `json:"unsubscribed"`
+}
+
+type variantTally struct {
+	Variant      int   `json:"variant" doc:"From 0."`
+	Winner       bool  `json:"winner"`
+	Entered      int64 `json:"entered"`
+	Sent         int64 `json:"sent"`
+	Delivered    int64 `json:"delivered"`
+	Bounced      int64 `json:"bounced"`
+	Opened       int64 `json:"opened"`
+	Clicked      int64 `json:"clicked"`
+	Complained   int64 `json:"complained"`
+	Unsubscribed int64 `json:"unsubscribed"`
+}
+
+type broadcastResultsOut struct {
+	Object string `json:"object"`
+	ID     string `json:"id"`
+	State  string `json:"state" enum:"draft,scheduled,queued,paused,canceled,sent,failed"`
+	BroadcastTally
+	LeftOut  map[string]int64 `json:"left_out" doc:"By the reason."`
+	Variants []variantTally   `json:"variants"`
+}
+
+func (a *API) broadcastResults(ctx context.Context, c *wire.Call, _ wire.None) (broadcastResultsOut, error) {
+	id, err := c.ID("broadcast_id")
+	if err != nil {
+		return broadcastResultsOut{}, err
+	}
+	r, err := a.Services.Broadcasts.Results(ctx, c.TeamID, id)
+	out := broadcastResultsOut{"broadcast_results", id, string(r.Broadcast.Status), BroadcastTally{r.Entered, r.Waiting,
+		r.Tally.Sent, r.Delivered, r.Bounced, r.Tally.Failed, r.Suppressed, r.Tally.Canceled, r.Opened, r.Clicked,
+		r.Complained, r.Unsubscribed}, r.LeftOut, []variantTally{}}
+	for i, t := range r.Variants {
+		out.Variants = append(out.Variants, variantTally{i, i == r.Broadcast.Winner, t.Entered, t.Sent, t.Delivered,
+			t.Bounced, t.Opened, t.Clicked, t.Complained, t.Unsubscribed})
+	}
+	return out, err
+}
+
+type clickedLink struct {
+	URL    string `json:"url"`
+	Clicks int    `json:"clicks"`
+}
+
+type broadcastRecipientItem struct {
+	ID           string        `json:"id" doc:"The place in the list, for after and before."`
+	ContactID    *string       `json:"contact_id" doc:"Null when the contact was deleted."`
+	Email        string        `json:"email"`
+	EmailID      *string       `json:"email_id" doc:"Of the email that it got."`
+	Variant      int           `json:"variant"`
+	State        string        `json:"state" enum:"waiting,sent,delivered,bounced,failed,suppressed,canceled,left_out"`
+	Reason       *string       `json:"reason" doc:"Why it got none."`
+	Count        *int          `json:"count,omitzero" doc:"How often; only of the types opened and clicked."`
+	BounceType   string        `json:"bounce_type,omitzero" enum:"permanent,transient,undetermined"`
+	ClickedLinks []clickedLink `json:"clicked_links,omitzero" doc:"Only of the type clicked; at most 100."`
+}
+
+// broadcastRecipientList is a list of recipients, as far as it was looked through.
+type broadcastRecipientList struct {
+	Object  string                   `json:"object"`
+	HasMore bool                     `json:"has_more"`
+	Data    []broadcastRecipientItem `json:"data"`
+	Next    string                   `json:"next,omitzero" doc:"Given when few of very many recipients are of the type and there may be more: the value of after, or of before, with which to go on."`
+}
+
+func (a *API) listBroadcastRecipients(ctx context.Context, c *wire.Call, _ wire.None) (broadcastRecipientList, error) {
+	var empty broadcastRecipientList
+	id, err := c.ID("broadcast_id")
+	if err != nil {
+		return empty, err
+	}
+	p, err := c.OpaquePage(20)
+	if err != nil {
+		return empty, err
+	}
+	q := c.Query()
+	kind := broadcasts.RecipientType(q.Get("type"))
+	all, more, next, err := a.Services.Broadcasts.Recipients(ctx, c.TeamID, id, broadcasts.RecipientQuery{Type: kind,
+		BounceType: q.Get("bounce_type"), Email: q.Get("email")}, p)
+	l := wire.ListOf(all, more, func(r broadcasts.Recipient) broadcastRecipientItem {
+		i := broadcastRecipientItem{ID: r.Cursor(), Email: r.Address, EmailID: orNull(r.EmailID), Variant: r.Variant,
+			State: r.State, Reason: orNull(r.Reason)}
+		if !r.Deleted {
+			i.ContactID = &r.ContactID
+		}
+		switch kind {
+		case "opened":
+			i.Count = &r.Opens
+		case "clicked":
+			i.Count, i.ClickedLinks = &r.Clicks, []clickedLink{}
+			for _, l := range r.Links {
+				i.ClickedLinks = append(i.ClickedLinks, clickedLink{l.URL, l.Clicks})
+			}
+		case "bounced":
+			i.BounceType = r.BounceType
+		}
+		return i
+	})
+	return broadcastRecipientList{l.Object, l.HasMore, l.Data, next}, err
+}
+
+type broadcastLinkItem struct {
+	ID           string `json:"id" doc:"The place in the list, for after and before."`
+	URL          string `json:"url"`
+	Clicks       int    `json:"clicks"`
+	UniqueClicks int    `json:"unique_clicks" doc:"How many recipients followed it."`
+}
+
+func (a *API) listBroadcastLinks(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[broadcastLinkItem], error) {
+	var empty wire.List[broadcastLinkItem]
+	id, err := c.ID("broadcast_id")
+	if err != nil {
+		return empty, err
+	}
+	p, err := c.OpaquePage(20)
+	if err != nil {
+		return empty, err
+	}
+	all, more, err := a.Services.Broadcasts.Links(ctx, c.TeamID, id, p)
+	return wire.ListOf(all, more, func(l broadcasts.Link) broadcastLinkItem {
+		return broadcastLinkItem{l.Cursor(), l.URL, l.Clicks, l.Recipients}
+	}), err
+}

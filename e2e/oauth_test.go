@@ -115,7 +115,7 @@ func TestConsentInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.open(p.asks(client.ID, "emails:send"))
-	r.sees("Nobody has checked who makes this program")
+	r.sees("This app is not verified")
 	r.presses("Refuse")
 	r.sees("You can close this window.")
 	if got := <-p.sent; got.Get("error") != "access_denied" || got.Has("code") {

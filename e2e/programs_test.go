@@ -30,7 +30,7 @@ func TestProgramsInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.open(p.asks(client.ID, "automations:write automations:read domains:read"))
-	r.sees("It can make emails go in the name of the team: by automations that it makes or changes.")
+	r.sees("It can cause emails to be sent for the team: by automations that it makes or changes.")
 	r.presses("Allow")
 	r.sees("You can close this window.")
 	token := p.token(client.ID, (<-p.sent).Get("code"))
@@ -39,7 +39,7 @@ func TestProgramsInABrowser(t *testing.T) {
 	}
 
 	r.open("/account")
-	r.presses("Programs")
+	r.presses("Connected apps")
 	r.sees("Notes\nallowed by developer@postrider.localhost")
 	r.sees("No limits.")
 	// unfolds opens a part of the page whose summary begins so.
@@ -54,7 +54,7 @@ func TestProgramsInABrowser(t *testing.T) {
 	r.sees("Make and change automations, which send emails by themselves")
 	unfolds("Limit")
 	r.types("Emails a day (optional)", "5")
-	r.presses("Save the limits")
+	r.presses("Save limits")
 	r.sees("The limits are saved.")
 	r.sees("At most 5 emails a day.")
 	var list struct {
@@ -71,8 +71,8 @@ func TestProgramsInABrowser(t *testing.T) {
 	}
 
 	unfolds("Revoke")
-	r.presses("Revoke what Notes may do")
-	r.sees("The program may not act for the team any more.")
+	r.presses("Revoke the access of Notes")
+	r.sees("The app can no longer act for the team.")
 	if status := p.status(token, "/domains"); status != http.StatusUnauthorized {
 		t.Errorf("the revoked token is answered with %d", status)
 	}

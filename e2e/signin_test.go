@@ -114,14 +114,14 @@ func TestPeopleSignIn(t *testing.T) {
 	r.types("Email address", "ada@acme.example")
 	r.types("Password", "correct horse battery")
 	r.types("Name of the team", "Acme")
-	r.presses("Make the account")
+	r.presses("Create account")
 	r.sees("Your account")
 	r.sees("Acme")
 	r.open(link)
-	r.sees("This link does not work any more")
+	r.sees("This link no longer works")
 
 	r.open("/account/totp")
-	r.presses("Set up an app")
+	r.presses("Set up an authenticator app")
 	r.sees("Scan this")
 	shown, err := chromedp.Run(r.tab, chromedp.Evaluate[bool](
 		`document.images.length == 1 && document.images[0].naturalWidth > 0`))
@@ -141,10 +141,10 @@ func TestPeopleSignIn(t *testing.T) {
 		return text
 	}
 	r.types("Code", code(now))
-	r.presses("Switch codes on")
+	r.presses("Turn on")
 	r.sees("Recovery codes")
-	r.presses("I have kept them")
-	r.sees("A code is asked for after your password")
+	r.presses("I have saved them")
+	r.sees("After your password, you enter a code")
 
 	r.types("Name of a new passkey", "Laptop")
 	r.presses("Add a passkey")

@@ -143,7 +143,7 @@ func (n *node) exports() *exports.Service {
 }
 
 func writeParts(ctx context.Context, w io.Writer, x *exports.Export, o exports.Options) error {
-	for part, err := range x.Parts(ctx, o) {
+	for part, err := range x.Batches(ctx, o) {
 		if err == nil {
 			_, err = w.Write(part)
 		}

@@ -139,6 +139,6 @@ func (a *API) serve(operations []wire.Operation) {
 	a.Server = wire.New(wire.Options{Operations: operations, LiveStreams: []wire.LiveStream{a.events()},
 		Description: description(), Teams: a.Services.Teams, Audit: a.Services.Audit, Log: a.Log, Version: a.Version,
 		PublicURL: a.PublicURL, Address: a.Address, RateLimit: a.RateLimit, Limits: a.Limits,
-		RequireUserAgent: a.RequireUserAgent, Heartbeat: a.Heartbeat, BodyMax: a.BodyMax, MaskSecrets: requestlog.Veil,
+		RequireUserAgent: a.RequireUserAgent, Heartbeat: a.Heartbeat, BodyMax: a.BodyMax, MaskSecrets: requestlog.MaskSecrets,
 		AfterCall: a.addQuotaHeaders, Observe: a.Observe})
 }

@@ -29,7 +29,7 @@ func exported[Row any](f func(ctx context.Context, c *wire.Call) (*exports.Expor
 			return wire.Stream{}, err
 		}
 		return wire.Stream{MediaType: o.Format.MediaType(), FileName: e.Name + "." + string(o.Format),
-			Parts: e.Parts(ctx, o)}, nil
+			Parts: e.Batches(ctx, o)}, nil
 	}, wire.MediaCSV, wire.MediaNDJSON)
 }
 

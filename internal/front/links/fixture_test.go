@@ -25,20 +25,20 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// site is the API and the links on a node of which Acme receives at in.acme.example, too, and Other at other.example.
-// It is a handler.
+// site is the API and the links on a test node. Acme also receives at in.acme.example, and Other at other.example. It
+// is an http.Handler.
 type site struct {
 	*testnode.Node
 	api      *api.API
 	links    *http.ServeMux
 	received *receiving.Service
-	folder   string // of the blobs
+	folder   string // of the blob store
 	log      *testnode.Logged
-	team     map[string]string // acme, other -> id
-	token    map[string]string // acme, sending, other -> API key
+	team     map[string]string // ids of teams, by the names "acme" and "other"
+	token    map[string]string // API keys, by the names "acme", "sending" and "other"
 }
 
-// newSite builds it; of c the bounds count.
+// newSite returns a site. Of c, only the limits are used.
 func newSite(t testing.TB, d *db.DB, c receiving.Config) *site {
 	t.Helper()
 	s := &site{links: http.NewServeMux(), log: &testnode.Logged{}, folder: filepath.Join(t.TempDir(), "blobs")}
@@ -47,8 +47,8 @@ func newSite(t testing.TB, d *db.DB, c receiving.Config) *site {
 	c.Hostname, c.Hosts, c.PublicURL = "mx.postrider.test", []string{"mx.postrider.test"}, testnode.PublicURL
 	s.received = receiving.New(c, receiving.Parts{DB: d, Recorder: s.Recorder, Blobs: s.Blobs, Keys: s.Keys,
 		Domains: s.Domains, Emails: s.Emails, Teams: s.Teams, Log: s.Log})
-	s.api = api.New(api.Options{Services: api.Services{Audit: s.Audit, Teams: s.Teams, Domains: s.Domains, Suppressions: s.Suppressions,
-		Emails: s.Emails, Volume: s.Volume, Receiving: s.received}, Log: s.Log})
+	s.api = api.New(api.Options{Services: api.Services{Audit: s.Audit, Teams: s.Teams, Domains: s.Domains,
+		Suppressions: s.Suppressions, Emails: s.Emails, Volume: s.Volume, Receiving: s.received}, Log: s.Log})
 	links.New(s.Emails, s.received, s.Log).Register(s.links)
 
 	_, sending := s.Key(s.Acme.TeamID, teams.NewKey{Name: "sending", Permission: teams.SendingAccess})
@@ -70,7 +70,8 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.api.ServeHTTP(w, r)
 }
 
-// request is "GET /path" or an absolute URL of the site, asked with the key of that name; "" is none.
+// request returns a request for a line such as "GET /path", or for an absolute URL of the site. key names the API key;
+// "" means none.
 func (s *site) request(t testing.TB, key, line, body string) *http.Request {
 	method, path, found := strings.Cut(line, " ")
 	if !found {
@@ -91,7 +92,7 @@ func (s *site) do(t testing.TB, key, line, body string) *httptest.ResponseRecord
 	return w
 }
 
-// get wants a status of a link, and returns what it shows.
+// get requests a link, checks the status, and returns the body.
 func (s *site) get(t testing.TB, link string, status int) string {
 	t.Helper()
 	w := s.do(t, "", link, "")
@@ -101,7 +102,7 @@ func (s *site) get(t testing.TB, link string, status int) string {
 	return w.Body.String()
 }
 
-// receive takes a message for an address and returns its id. Line ends are LF.
+// receive delivers a message with LF line ends to an address and returns its id.
 func (s *site) receive(t testing.TB, to, message string) string {
 	t.Helper()
 	c, err := s.received.Open(t.Context(), smtpserver.Peer{Addr: netip.MustParseAddrPort("192.0.2.9:25"),
@@ -123,7 +124,7 @@ func (s *site) receive(t testing.TB, to, message string) string {
 	return id
 }
 
-// share returns the shared link of an email, which the API is asked for.
+// share creates a shared link of an email through the API and returns it.
 func (s *site) share(t testing.TB, key, id, body string) string {
 	t.Helper()
 	w := s.do(t, key, "POST /emails/"+id+"/share", body)

@@ -1,17 +1,18 @@
-// Package links serves the links that need no key: signed downloads, shared emails, and tracked links and pixels.
+// Package links serves the links that need no API key: signed downloads, shared emails, tracked links and pixels, and
+// unsubscribe pages.
 //
 // # Invariants
 //
-// The token in a link says what it opens and until when, and is signed by us. A token that is forged or meant for
-// something else is answered as not found, and so is one of a team that was deleted. A tracked link goes on leading to
-// its target whatever was deleted. Pages are not to be indexed, and the HTML of an email is shown in a frame that may
-// not run scripts or reach any other part of this host.
+// The signed token in a link says what the link opens and until when. If a token is forged, was made for another
+// purpose, or belongs to a deleted team, the answer is 404. A tracked link still leads to its target after its email or
+// team was deleted. Search engines must not index the pages. The HTML of an email is shown in a frame that cannot run
+// scripts or reach other parts of this host.
 //
 // # When it fails
 //
-// Large received emails are shown with memory that all readers of their team share; if there is none the answer is
-// 503 with Retry-After. Internal failures are logged and answered without their cause. Pages and files are written
-// while they are read, not collected first: if reading fails later, the client gets an incomplete response.
+// Showing a large received email takes memory that all readers of its team share. If none is left, the answer is 503
+// with Retry-After. Internal errors are logged, and their cause is not shown. Pages and files are streamed, so if
+// reading fails midway, the client gets an incomplete response.
 package links
 
 import (
@@ -28,10 +29,10 @@ import (
 
 // Links serves /download/ and /shared.
 type Links struct {
-	emails   *emails.Service
-	received *receiving.Service
-	log      *slog.Logger
-	away     lograte.Limiter // limits log lines about what is unavailable
+	emails    *emails.Service
+	received  *receiving.Service
+	log       *slog.Logger
+	outageLog lograte.Limiter // limits log lines about unavailable services
 }
 
 // New returns the handlers.
@@ -39,13 +40,13 @@ func New(e *emails.Service, r *receiving.Service, log *slog.Logger) *Links {
 	return &Links{emails: e, received: r, log: log}
 }
 
-// Register adds the handlers to a mux: /download/{token} serves attachments of sent emails,
-// /download/received/{token} those of received ones, /download/raw/{token} received emails as they came in, and
-// /shared the pages of both.
+// Register adds the handlers to a mux. /download/{token} serves attachments of sent emails, /download/received/{token}
+// attachments of received emails, and /download/raw/{token} received emails in their original form. /shared shows sent
+// and received emails.
 func (l *Links) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /download/{token}", l.download)
-	mux.HandleFunc("GET /download/received/{token}", l.give(l.received.OpenFile))
-	mux.HandleFunc("GET /download/raw/{token}", l.give(l.received.OpenRaw))
+	mux.HandleFunc("GET /download/received/{token}", l.serveFile(l.received.OpenFile))
+	mux.HandleFunc("GET /download/raw/{token}", l.serveFile(l.received.OpenRaw))
 	mux.HandleFunc("GET /shared", l.showShared)
 }
 
@@ -56,13 +57,13 @@ func (l *Links) download(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer content.Close()
-	saved(w, a.Filename, a.ContentType, a.Size)
+	writeFileHeader(w, a.Filename, a.ContentType, a.Size)
 	if _, err := io.Copy(w, content); err != nil && r.Context().Err() == nil {
-		l.log.Warn("a download broke off", "attachment", a.ID, "error", err)
+		l.log.Warn("a download failed midway", "attachment", a.ID, "error", err)
 	}
 }
 
-// fail answers with a sentence. The cause of an internal failure is logged and not shown.
+// fail answers with an error text. It logs internal errors without showing their cause.
 func (l *Links) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status, text := http.StatusInternalServerError, "Something went wrong on our side. Try again in a moment."
 	kind := fault.KindOf(err)
@@ -78,16 +79,16 @@ func (l *Links) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status, text = http.StatusServiceUnavailable, "This cannot be shown at present. Try again in a moment."
 		w.Header().Set("Retry-After", "1")
 	}
-	if status >= 500 && r.Context().Err() == nil { // Otherwise the client went away, which is no failure.
+	if status >= 500 && r.Context().Err() == nil { // otherwise the client has disconnected, which is not a failure
 		logged, leftOut := true, 0
 		if kind == fault.Unavailable {
-			logged, leftOut = l.away.Allow()
+			logged, leftOut = l.outageLog.Allow()
 			if f, ok := errors.AsType[*fault.Error](err); ok && f.Unwrap() != nil {
-				err = f.Unwrap() // The text of the fault is for the reader only.
+				err = f.Unwrap() // the text of the fault is only for the reader
 			}
 		}
 		if logged {
-			// The pattern and not the path: the path contains the token, which would give every reader of the log access.
+			// Log the pattern instead of the path, because the path contains the token.
 			l.log.Error("could not serve a link", "link", r.Pattern, "error", err, "more_like_it", leftOut)
 		}
 	}

@@ -22,17 +22,18 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// memory is enough for two messages of large to be read at once by one team, and one by another.
+// memory is enough for one team to read two large messages at once, and for another team to read one.
 const memory = 10 << 20
 
-// large is a message of a megabyte: a text and a file.
+// large returns a message of one megabyte: a text and a file.
 func large() string {
 	lines := strings.Repeat("x\n", 1<<19/3)
 	return "Subject: Large\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\n" + lines +
 		"--b\nContent-Type: application/pdf; name=a.pdf\n\n" + lines + "--b--\n"
 }
 
-// readers are the addresses by which a received email of a team is read, by the name of the key that each needs.
+// readers returns the addresses at which a team can read a received email, each with the name of the API key that it
+// needs.
 func (s *site) readers(t testing.TB, team, id string) map[string]string {
 	t.Helper()
 	e, err := s.received.File(t.Context(), s.team[team], id, s.fileOf(t, team, id))
@@ -54,7 +55,7 @@ func (s *site) fileOf(t testing.TB, team, id string) string {
 	return rest[:36]
 }
 
-// hold opens downloads of a team's email until it gets no more memory. Nobody takes them.
+// hold opens downloads of a team's email, without reading them, until the team gets no more memory.
 func (s *site) hold(t testing.TB, team, id string) (all []receiving.Download) {
 	t.Helper()
 	link, _ := s.received.FileURL(s.team[team], id, s.fileOf(t, team, id), time.Now())
@@ -76,7 +77,7 @@ func closeAll(t testing.TB, all []receiving.Download) {
 	}
 }
 
-// wantBusy wants the answer to a request for which there is no room, with the shape that the API and links have.
+// wantBusy checks the answer to a request for which there is no memory, in the format of the API or of links.
 func wantBusy(t testing.TB, line string, w *httptest.ResponseRecorder) {
 	t.Helper()
 	text := w.Body.String()
@@ -88,7 +89,7 @@ func wantBusy(t testing.TB, line string, w *httptest.ResponseRecorder) {
 	}
 }
 
-// handIn gives a large message to a server of SMTP on loopback.
+// handIn sends a large message to an SMTP server on loopback.
 func handIn(t testing.TB, addr string) error {
 	t.Helper()
 	client, err := smtp.Dial(addr)
@@ -100,8 +101,8 @@ func handIn(t testing.TB, addr string) error {
 	return client.SendMail("jo@sender.example", []string{"in@in.acme.example"}, strings.NewReader(text))
 }
 
-// While downloads have a team's memory, its readers are asked to come back by HTTP's words, and who hands in mail by
-// SMTP's; other teams go on. When the downloads end, all is well again.
+// While downloads use all memory of a team, its readers get 503 and mail to it gets 451. Other teams are not affected.
+// When the downloads end, requests succeed again.
 func TestReadersWithoutMemory(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := newSite(t, d, receiving.Config{Memory: memory, ReadWait: 1, TakeWait: 1})
@@ -134,7 +135,7 @@ func TestReadersWithoutMemory(t *testing.T) {
 			}
 		}
 		raw, _ := s.received.RawURL(s.team["acme"], mine, time.Now())
-		s.get(t, raw, 200) // it goes from the store to the reader as it is
+		s.get(t, raw, 200) // the raw message is streamed and needs no memory
 		reply, ok := errors.AsType[*smtp.SMTPError](handIn(t, l.Addr().String()))
 		if !ok || reply.Code != 451 || reply.EnhancedCode != (smtp.EnhancedCode{4, 3, 2}) {
 			t.Errorf("by SMTP: %v", reply)
@@ -144,7 +145,7 @@ func TestReadersWithoutMemory(t *testing.T) {
 			t.Errorf("the log, of which a line each from the API and links is wanted:\n%s", lines)
 		}
 		closeAll(t, held)
-		for range 3 { // whoever was turned away has kept nothing
+		for range 3 { // refused requests have kept no memory
 			for line, key := range asked {
 				if w := s.do(t, key, line, ""); w.Code != 200 {
 					t.Errorf("%.40s: %d %.200s", line, w.Code, w.Body)
@@ -157,11 +158,11 @@ func TestReadersWithoutMemory(t *testing.T) {
 	})
 }
 
-// stuck is a client that takes nothing of its answer until it is let go.
+// stuck is a client that does not read its answer until free is closed.
 type stuck struct {
 	*httptest.ResponseRecorder
 	once sync.Once
-	at   chan struct{} // closed when there is something to take
+	at   chan struct{} // closed at the first write
 	free chan struct{}
 }
 
@@ -171,8 +172,8 @@ func (s *stuck) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
-// A download has its memory until the client has taken it: slow clients hold what their team may have, and no more. The
-// answers of the API have memory of their own (TestSlowReaderOfReceivedEmail of package api).
+// A download keeps its memory until the client has read it. Slow clients can use only their team's share. Answers of
+// the API have memory of their own (TestSlowReaderOfReceivedEmail of package api).
 func TestSlowReadersShareMemory(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := newSite(t, d, receiving.Config{Memory: memory, ReadWait: 1})
@@ -210,7 +211,7 @@ func TestSlowReadersShareMemory(t *testing.T) {
 	})
 }
 
-// A client that goes away while it waits for memory has taken none, and is no line in the log.
+// A client that disconnects while it waits for memory reserves none and causes no log line.
 func TestReadersThatGoAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, dbtest.SQLite(t), receiving.Config{Memory: memory})
@@ -227,7 +228,7 @@ func TestReadersThatGoAway(t *testing.T) {
 		cancel()
 		all.Wait()
 		if waited := time.Since(start); waited != 0 {
-			t.Errorf("they wait on for %v", waited)
+			t.Errorf("the requests ended %v later, want at once", waited)
 		}
 		if lines := s.log.Take(); strings.Contains(lines, "ERROR") {
 			t.Errorf("the log:\n%s", lines)
@@ -239,8 +240,8 @@ func TestReadersThatGoAway(t *testing.T) {
 	})
 }
 
-// While the store of blobs is away, readers of what is in it are asked to come back; what is lost from it is an error
-// of ours, and the log says what.
+// While the blob store is unavailable, readers get 503. If a blob is lost, the answer is 500 and the log names the
+// blob.
 func TestReadersWithoutBlobs(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := newSite(t, d, receiving.Config{})

@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/outbound/receiving"
 )
 
-// give serves the file that the token of a link refers to.
-func (l *Links) give(open func(ctx context.Context, token string) (receiving.Download, error)) http.HandlerFunc {
+// serveFile serves the file that the token of a link refers to.
+func (l *Links) serveFile(open func(ctx context.Context, token string) (receiving.Download, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		d, err := open(r.Context(), r.PathValue("token"))
 		if err != nil {
@@ -19,15 +19,16 @@ func (l *Links) give(open func(ctx context.Context, token string) (receiving.Dow
 			return
 		}
 		defer d.Body.Close()
-		saved(w, d.Filename, d.ContentType, d.Size)
+		writeFileHeader(w, d.Filename, d.ContentType, d.Size)
 		if _, err := io.Copy(w, d.Body); err != nil && r.Context().Err() == nil {
-			l.log.Warn("a download broke off", "file", d.Filename, "error", err)
+			l.log.Warn("a download failed midway", "file", d.Filename, "error", err)
 		}
 	}
 }
 
-// saved writes the header of a file from an untrusted sender: a browser saves it and does not interpret it.
-func saved(w http.ResponseWriter, name, contentType string, size int64) {
+// writeFileHeader writes the header fields of a file from an untrusted sender. Browsers save the file and do not
+// interpret it.
+func writeFileHeader(w http.ResponseWriter, name, contentType string, size int64) {
 	disposition := mime.FormatMediaType("attachment", map[string]string{"filename": name})
 	if name == "" || disposition == "" {
 		disposition = "attachment"

@@ -15,7 +15,8 @@ import (
 //go:embed shared.html
 var sharedHTML string
 
-// sharedTemplate has the page before the email's texts, `head`, and after them, `foot`.
+// sharedTemplate contains two templates: `head` for the part of the page before the email's content, and `foot` for the
+// part after it.
 var sharedTemplate = template.Must(template.New("shared").Parse(sharedHTML))
 
 // sharedPage is the content of the page of a shared email.
@@ -26,9 +27,9 @@ type sharedPage struct {
 	MessageID       string
 	Attachments     []sharedFile
 
-	html  func(io.Writer) error // writes the HTML; nil when there is none
+	html  func(io.Writer) error // writes the HTML; nil if there is none
 	text  string
-	close func() // gives back the memory of the page
+	close func() // releases the memory that the page reserved
 }
 
 type sharedFile struct {
@@ -36,7 +37,7 @@ type sharedFile struct {
 	Size            int64
 }
 
-// showShared shows the email that a token refers to, a sent or a received one: a token is valid for one of them only.
+// showShared shows the sent or received email that a token refers to. A token is valid for only one of them.
 func (l *Links) showShared(w http.ResponseWriter, r *http.Request) {
 	token := r.URL.Query().Get("token")
 	p, err := l.sharedSent(r.Context(), token)
@@ -58,9 +59,9 @@ func (l *Links) showShared(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Robots-Tag", "noindex")
 	if err := p.write(w); err != nil {
 		if r.Context().Err() == nil {
-			l.log.Warn("a shared email broke off", "error", err)
+			l.log.Warn("showing a shared email failed midway", "error", err)
 		}
-		panic(http.ErrAbortHandler) // An incomplete page must not look complete.
+		panic(http.ErrAbortHandler) // an incomplete page must not look complete
 	}
 }
 
@@ -107,10 +108,10 @@ func (l *Links) sharedReceived(ctx context.Context, token string) (*sharedPage, 
 	return p, nil
 }
 
-// write writes the page. The texts may be tens of megabytes: they are escaped piece by piece and not by the template,
-// which would make one string of each.
+// write writes the page. The texts may have tens of megabytes, so they are escaped in chunks and not by the template,
+// which would hold each of them in one string.
 func (p *sharedPage) write(w io.Writer) error {
-	out := bufio.NewWriterSize(w, escapePiece)
+	out := bufio.NewWriterSize(w, escapeChunk)
 	if err := sharedTemplate.ExecuteTemplate(out, "head", p); err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (p *sharedPage) write(w io.Writer) error {
 		out.WriteString("\" title=\"The email\"></iframe>\n")
 	}
 	if p.text != "" {
-		out.WriteString("<h2>Plain text</h2><pre>\n") // HTML drops a line feed at the beginning of a pre.
+		out.WriteString("<h2>Plain text</h2><pre>\n") // HTML ignores a line feed at the start of a pre element
 		if _, err := io.WriteString(escaper{out}, p.text); err != nil {
 			return err
 		}
@@ -134,23 +135,23 @@ func (p *sharedPage) write(w io.Writer) error {
 	return out.Flush()
 }
 
-// escapePiece is how many octets are escaped at a time.
-const escapePiece = 32 << 10
+// escapeChunk is the number of bytes that are escaped at a time.
+const escapeChunk = 32 << 10
 
-// escaper writes text escaped as HTML, for use between tags and in a quoted attribute.
+// escaper writes text that is escaped as HTML. The result is valid between tags and in a quoted attribute.
 type escaper struct{ out *bufio.Writer }
 
 // Write implements io.Writer.
 func (e escaper) Write(b []byte) (int, error) {
 	template.HTMLEscape(e.out, b)
-	_, err := e.out.Write(nil) // A bufio.Writer keeps its error.
+	_, err := e.out.Write(nil) // a bufio.Writer keeps its error
 	return len(b), err
 }
 
 // WriteString implements io.StringWriter, so that a large text is not copied as a whole.
 func (e escaper) WriteString(s string) (n int, err error) {
 	for err == nil && n < len(s) {
-		piece := s[n:min(n+escapePiece, len(s))]
+		piece := s[n:min(n+escapeChunk, len(s))]
 		_, err = e.Write([]byte(piece))
 		n += len(piece)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// hostile is HTML that would run, go elsewhere, or leave its frame, if it could.
+// hostile is HTML that tries to run scripts, redirect, or leave its frame.
 const hostile = `<script>alert(1)</script><meta http-equiv="refresh" content="0;url=https://evil.example">` +
 	`<base href="//evil.example"><form action="https://evil.example"><input name=a><button>x</button></form>` +
 	`<a href="javascript:alert(1)" target=_top>x</a><p style="background:url(https://evil.example/a)" ` +
@@ -25,7 +25,7 @@ const hostile = `<script>alert(1)</script><meta http-equiv="refresh" content="0;
 
 const hostileName = `"><script>alert(4)</script>`
 
-// shows looks for what a page shows, and for all that it must not have.
+// shows is the content of a page, as far as tests need it.
 type shows struct {
 	text   map[string]string // of the elements title, h1, pre and dl
 	srcdoc string
@@ -80,8 +80,8 @@ func look(t *testing.T, page string) (s shows) {
 	return s
 }
 
-// What a stranger wrote into a shared email, sent or received, stays text of the page and the document of a frame that
-// may do nothing.
+// The content of a shared email, sent or received, appears only as text of the page and in a frame without any
+// permissions.
 func TestSharedHostileEmails(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := newSite(t, d, receiving.Config{})
@@ -158,7 +158,7 @@ func TestSharedHostileEmails(t *testing.T) {
 	})
 }
 
-// Sent and received emails are shared by the same operation, with the same rules and the same answers.
+// Sent and received emails are shared with the same operation, rules and answers.
 func TestSharing(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := newSite(t, d, receiving.Config{})
@@ -208,7 +208,7 @@ func TestSharing(t *testing.T) {
 	})
 }
 
-// A token opens what it was made for, and nothing else.
+// A token opens only the email for which it was made.
 func TestSharedTokens(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := newSite(t, d, receiving.Config{})
@@ -276,7 +276,7 @@ func TestSharedTokens(t *testing.T) {
 		if err := s.Teams.Delete(t.Context(), s.Queue, s.team["acme"]); err != nil {
 			t.Fatal(err)
 		}
-		for _, l := range all { // nothing is erased yet
+		for _, l := range all { // nothing has been deleted yet
 			s.get(t, l, 404)
 		}
 	})

@@ -10,11 +10,11 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// TLSAsk returns the handler of GET /tls/ask?domain=NAME, by which a reverse proxy that gets certificates on demand
-// learns whether it may get one for a host: 200 if it is one of own, or the host of some domain's tracked links,
-// present or old; 404 otherwise. Without the database it answers 503, which proxies take for no.
+// TLSAsk returns the handler of GET /tls/ask?domain=NAME. A reverse proxy that obtains certificates on demand asks it
+// whether a host may have one. It answers 200 if the host is in own or is a present or former tracking host of a
+// domain, and 404 otherwise. If the database is unavailable it answers 503, which proxies treat as a refusal.
 func TLSAsk(d *domains.Service, log *slog.Logger, own ...string) http.Handler {
-	var away lograte.Limiter
+	var outageLog lograte.Limiter
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "private, no-store")
 		host := strings.ToLower(strings.TrimSuffix(r.URL.Query().Get("domain"), "."))
@@ -26,15 +26,15 @@ func TLSAsk(d *domains.Service, log *slog.Logger, own ...string) http.Handler {
 		}
 		switch {
 		case err != nil && r.Context().Err() == nil:
-			if logged, leftOut := away.Allow(); logged {
-				log.Error("could not say whether a host needs a certificate", "error", err, "more_like_it", leftOut)
+			if logged, leftOut := outageLog.Allow(); logged {
+				log.Error("could not look up whether a host may have a certificate", "error", err, "more_like_it", leftOut)
 			}
 			fallthrough
 		case err != nil:
 			w.Header().Set("Retry-After", "1")
-			http.Error(w, "This is not known at present. Try again in a moment.", http.StatusServiceUnavailable)
+			http.Error(w, "The lookup failed. Try again in a moment.", http.StatusServiceUnavailable)
 		case !ok:
-			http.Error(w, "This is no host of tracked links.", http.StatusNotFound)
+			http.Error(w, "This is not a tracking host.", http.StatusNotFound)
 		default:
 			w.WriteHeader(http.StatusOK)
 		}

@@ -12,11 +12,11 @@ import (
 	"github.com/postrider/postrider/internal/sending/tracking"
 )
 
-// Tracked serves the tracked links of sent emails, /c/{token}, and their pixels, /o/{token}, at the host for which each
-// was made. It uses no database and waits for none: where a link leads is part of its token, and a hit is recorded
-// after it was answered.
+// Tracked serves the tracked links of sent emails, /c/{token}, and their pixels, /o/{token}. Each token works only at
+// the host for which it was made.
 //
-// It redirects only to what a token says that was made here, so it is no open redirect.
+// Tracked does not use the database. The target of a link is part of its token, and a hit is recorded after the answer.
+// It redirects only to targets in tokens that this installation signed, so it is not an open redirect.
 type Tracked struct {
 	emails *emails.Service
 	hits   *tracking.Service
@@ -30,7 +30,7 @@ const (
 	openPath  = "/o/"
 )
 
-// Serves reports whether the path of a request is for this handler.
+// Serves reports whether a path belongs to this handler.
 func (t *Tracked) Serves(path string) bool {
 	return strings.HasPrefix(path, clickPath) || strings.HasPrefix(path, openPath)
 }
@@ -39,11 +39,11 @@ func (t *Tracked) Serves(path string) bool {
 const pixel = "GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00!\xf9\x04\x01\x00\x00\x00\x00" +
 	",\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"
 
-// ServeHTTP answers a request, and then hands it over to be recorded.
+// ServeHTTP answers a request, and then passes the hit on to be recorded.
 func (t *Tracked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "private, no-store, max-age=0")
-	h.Set("Referrer-Policy", "no-referrer") // the page of a webmail that the link stands in
+	h.Set("Referrer-Policy", "no-referrer") // the referrer would be the webmail page that contains the link
 	h.Set("X-Robots-Tag", "noindex, nofollow")
 	h.Set("X-Content-Type-Options", "nosniff")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -69,15 +69,15 @@ func (t *Tracked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Length", strconv.Itoa(len(pixel)))
 		w.WriteHeader(http.StatusOK)
 		if r.Method == http.MethodGet {
-			_, _ = io.WriteString(w, pixel) // a client that has gone away has loaded it all the same
+			_, _ = io.WriteString(w, pixel) // if the client has disconnected, the hit still counts
 		}
 	}
 	t.hits.Add(tracking.Hit{EmailID: to.EmailID, Position: to.Position, URL: to.URL, Addr: client(r),
 		UserAgent: r.UserAgent(), Prefetch: isPrefetch(r.Header), Head: r.Method == http.MethodHead})
 }
 
-// location returns the target of a link as it may stand in a header: an http or https URL in printable ASCII. Tabs and
-// line breaks are left out of it and other such octets are escaped, as browsers do with the URL of a link.
+// location returns the target of a link in a form that is valid in a header: an http or https URL in printable ASCII.
+// It removes tabs and line breaks and escapes other invalid bytes, as browsers do.
 func location(target string) (string, bool) {
 	scheme, rest, ok := strings.Cut(target, "://")
 	if !ok || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") ||
@@ -98,7 +98,7 @@ func location(target string) (string, bool) {
 	return string(escaped), true
 }
 
-// host returns the name of the host that was asked, in lower case and without a port.
+// host returns the requested host name, in lower case and without a port.
 func host(r *http.Request) string {
 	name := strings.ToLower(r.Host)
 	if bare, _, err := net.SplitHostPort(name); err == nil {
@@ -107,7 +107,7 @@ func host(r *http.Request) string {
 	return strings.Trim(strings.TrimSuffix(name, "."), "[]")
 }
 
-// client returns the address of the client, the zero Addr if it is not known.
+// client returns the address of the client, or the zero Addr if it is not known.
 func client(r *http.Request) netip.Addr {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -116,7 +116,7 @@ func client(r *http.Request) netip.Addr {
 	return at.Addr().Unmap().WithZone("")
 }
 
-// isPrefetch reports whether a browser says that it loads something in advance, or for a preview.
+// isPrefetch reports whether the browser says that it only prefetches the page or shows a preview.
 func isPrefetch(h http.Header) bool {
 	for _, name := range []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
 		for _, value := range h[name] {

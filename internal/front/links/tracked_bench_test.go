@@ -19,10 +19,10 @@ import (
 	"github.com/postrider/postrider/internal/sending/metrics"
 )
 
-// BenchmarkHits sends 2,000 hits a second, opens and clicks in turn, of a thousand emails, over kept connections to a
-// server on loopback, for five seconds. It reports the median and the 99th percentile of the answers from the time that
-// each was due, and how long it took after the last answer until all were on disk; all this also while 300 emails a
-// second are accepted and recorded as delivered.
+// BenchmarkHits sends 2,000 hits a second for five seconds to a server on loopback, over kept connections. The hits are
+// alternately opens and clicks of a thousand emails. Meanwhile, 300 emails a second are accepted and recorded as
+// delivered. The benchmark reports the median and the 99th percentile of the response times, from the time at which
+// each hit was due. It also reports how long after the last response all hits were on disk.
 func BenchmarkHits(b *testing.B) {
 	for name, open := range map[string]func(testing.TB) *db.DB{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		for _, beside := range []int{0, 300} {
@@ -33,7 +33,7 @@ func BenchmarkHits(b *testing.B) {
 	}
 }
 
-// sendAtRate sends emails until ctx ends, each of which is delivered at once, and returns how many.
+// sendAtRate sends emails, each of which is delivered at once, until ctx ends. It returns their number.
 func sendAtRate(ctx context.Context, n *testnode.Node, rate int) (sent int) {
 	tick := time.NewTicker(time.Second / time.Duration(rate))
 	defer tick.Stop()

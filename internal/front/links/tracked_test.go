@@ -35,10 +35,10 @@ const (
 	shopLink = "https://shop.example/a?b=1&c=%20d#e"
 )
 
-// linksHost is the host of the links.
+// linksHost is the host of tracked links.
 const linksHost = "links.acme.example"
 
-// token is the token of a tracked link for a purpose, as the package emails makes it for the purpose "track".
+// token returns the token of a tracked link for a purpose. Package emails makes such tokens for the purpose "track".
 func token(keys *keyring.Keyring, purpose string, t tokens.TrackedLink) string {
 	u := uuid.MustParse(t.EmailID)
 	data := append(binary.AppendUvarint([]byte{1}, uint64(t.Position+1)), u[:]...)
@@ -100,7 +100,7 @@ func (tr *tracker) happened(emailID string) (all []string) {
 	return all
 }
 
-// sent is the id of an email that was delivered an hour ago.
+// sent returns the id of an email that was delivered an hour ago.
 func (tr *tracker) sent() string {
 	emailID := tr.Send(testnode.Hello("ann@one.example"))
 	tr.Happen(events.Event{TeamID: tr.Acme.TeamID, EmailID: emailID, Type: events.EmailDelivered,
@@ -108,7 +108,8 @@ func (tr *tracker) sent() string {
 	return emailID
 }
 
-// A click is redirected to its target and an open gets an image; both are recorded, but for those that only look.
+// A click is redirected to its target, and an open gets an image. Both are recorded, except for HEAD requests and
+// prefetches.
 func TestTracked(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tr := newTracker(n)
@@ -156,7 +157,7 @@ func TestTracked(t *testing.T) {
 	})
 }
 
-// A token that was altered, made for something else, or is too long leads nowhere, and nothing is recorded.
+// A token that was altered, made for another purpose, or is too long gets 404, and nothing is recorded.
 func TestForgedTokens(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tr := newTracker(n)
@@ -199,7 +200,7 @@ func TestForgedTokens(t *testing.T) {
 	})
 }
 
-// The target of a link cannot add to the header, and is what browsers make of it.
+// The target of a link cannot add header fields, and is escaped as browsers do.
 func TestTargets(t *testing.T) {
 	tr := newTracker(testnode.New(t, dbtest.SQLite(t), testnode.Options{}))
 	emailID := tr.sent()
@@ -216,7 +217,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// Links lead to their targets with the database away, and when the email or its team was deleted.
+// Links still lead to their targets if the database is unavailable, and if the email or its team was deleted.
 func TestTrackedWithoutDatabase(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		tr := newTracker(testnode.New(t, d, testnode.Options{}))
@@ -246,7 +247,7 @@ func TestTrackedWithoutDatabase(t *testing.T) {
 	})
 }
 
-// Through a server, headers of the client count, and a link is followed as by a browser.
+// Hits through a real server are recorded with the client's headers, and a client follows the redirect.
 func TestTrackedByHTTP(t *testing.T) {
 	tr := newTracker(testnode.New(t, dbtest.SQLite(t), testnode.Options{}))
 	emailID := tr.sent()
@@ -282,7 +283,7 @@ func TestTrackedByHTTP(t *testing.T) {
 	}
 }
 
-// A link works at its own host only, in any spelling: at another team's host it would be an open redirect.
+// A link works only at its own host, in any spelling. At another team's host it would be an open redirect.
 func TestTrackedHosts(t *testing.T) {
 	tr := newTracker(testnode.New(t, dbtest.SQLite(t), testnode.Options{}))
 	emailID := tr.sent()
@@ -301,7 +302,7 @@ func TestTrackedHosts(t *testing.T) {
 	}
 }
 
-// Whatever is asked for, the answer leads only to what was signed.
+// Whatever the request, the answer redirects only to a signed target.
 func FuzzTracked(f *testing.F) {
 	keys, err := keyring.New(make([]byte, keyring.MasterSize))
 	if err != nil {
@@ -339,7 +340,7 @@ func FuzzTracked(f *testing.F) {
 	})
 }
 
-// escaped is what browsers make of a URL in a link, octet by octet.
+// escaped returns a URL as browsers write it, byte by byte.
 func escaped(url string) string {
 	var b strings.Builder
 	for _, c := range []byte(strings.NewReplacer("\t", "", "\r", "", "\n", "").Replace(url)) {
@@ -353,7 +354,7 @@ func escaped(url string) string {
 	return b.String()
 }
 
-// A proxy may get certificates for the hosts of tracked links that work, and for no others.
+// A proxy may get certificates only for hosts of working tracked links.
 func TestTLSAsk(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		handler := links.TLSAsk(n.Domains, n.Log, "mail.postrider.test")
@@ -381,7 +382,7 @@ func TestTLSAsk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want(200, "links.shop.example") // the old one
+		want(200, "links.shop.example") // the former host
 		want(404, "go.shop.example")    // not verified yet
 		pending, err := n.Domains.Create(t.Context(), n.Acme.TeamID, domains.NewDomain{Name: "pending.example",
 			TrackingSubdomain: "links"})

@@ -19,9 +19,8 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// formMax is the largest form that is read, in octets. That of a team with all the topics that it may have is a third
-// of it. Together with the bounds of a page and of a token it bounds the memory of a request; nothing is kept between
-// requests.
+// formMax is the maximum size of a form in bytes. The form of a team with the maximum number of topics needs a third of
+// it. Together with the limits of a page and a token, it limits the memory of a request.
 const formMax = 64 << 10
 
 var (
@@ -42,22 +41,21 @@ func hashOf(text string) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// unsubscribing serves /unsubscribe/.
+// unsubscribeHandler serves /unsubscribe/.
 //
-// GET and HEAD show a page and change nothing, because mail programs, scanners and browsers fetch links that nobody
-// has followed. POST changes: it is what a mail program sends for List-Unsubscribe-Post (RFC 8058 section 3.2), and
-// what the forms of the page send. It is answered with a page and never with a redirect, as the RFC asks. A form needs
-// no protection against requests from other sites: no cookie and no session gives them anything, the token alone is
-// the authority, and who has it may choose.
-type unsubscribing struct {
+// GET and HEAD only show a page, because mail programs, scanners and browsers fetch links that nobody clicked. POST
+// makes changes. Mail programs send it for List-Unsubscribe-Post (RFC 8058 section 3.2), and the forms of the page send
+// it. The answer is a page and never a redirect, as the RFC requires. The forms need no protection against requests
+// from other sites: the handler uses no cookies or sessions, and anybody who has the token may make changes.
+type unsubscribeHandler struct {
 	*Links
 	contacts *contacts.Service
 	teams    *teams.Service
 }
 
-// RegisterUnsubscribe adds the handlers of unsubscribe links to a mux: /unsubscribe/{token}.
+// RegisterUnsubscribe adds the handler of unsubscribe links, /unsubscribe/{token}, to a mux.
 func (l *Links) RegisterUnsubscribe(mux *http.ServeMux, c *contacts.Service, t *teams.Service) {
-	u := unsubscribing{l, c, t}
+	u := unsubscribeHandler{l, c, t}
 	mux.HandleFunc("GET /unsubscribe/{token}", u.show)
 	mux.HandleFunc("POST /unsubscribe/{token}", u.change)
 }
@@ -69,9 +67,9 @@ type unsubscribePage struct {
 	Style    template.CSS
 	Heading  string
 	For, All string
-	OneClick string // the label of the button that leaves what the email was about; "" for none
+	OneClick string // label of the one-click button; "" hides it
 
-	// Done makes the page a confirmation. Topics and Unsubscribed are then what held before.
+	// Done makes the page a confirmation. Topics and Unsubscribed are then the earlier values, for the undo button.
 	Done, Changed bool
 
 	Topics       []unsubscribeTopic
@@ -85,8 +83,8 @@ type unsubscribeTopic struct {
 	On                    bool
 }
 
-// open returns the link of a request, and a page in the reader's language with what all pages have.
-func (u *unsubscribing) open(r *http.Request) (contacts.Link, *unsubscribePage, error) {
+// openLink returns the link of a request, and a page in the reader's language with its common content.
+func (u *unsubscribeHandler) openLink(r *http.Request) (contacts.Link, *unsubscribePage, error) {
 	link, err := u.contacts.ReadToken(r.PathValue("token"))
 	if err != nil {
 		return link, nil, err
@@ -106,15 +104,15 @@ func (u *unsubscribing) open(r *http.Request) (contacts.Link, *unsubscribePage, 
 	return link, p, nil
 }
 
-func (p *unsubscribePage) set(of *contacts.Preferences) {
+func (p *unsubscribePage) setPreferences(of *contacts.Preferences) {
 	p.Unsubscribed = of.Unsubscribed
 	for _, t := range of.Topics {
 		p.Topics = append(p.Topics, unsubscribeTopic{t.ID, t.Name, t.Description, t.Subscription == contacts.OptIn})
 	}
 }
 
-func (u *unsubscribing) show(w http.ResponseWriter, r *http.Request) {
-	link, p, err := u.open(r)
+func (u *unsubscribeHandler) show(w http.ResponseWriter, r *http.Request) {
+	link, p, err := u.openLink(r)
 	if err != nil {
 		u.fail(w, r, err)
 		return
@@ -124,7 +122,7 @@ func (u *unsubscribing) show(w http.ResponseWriter, r *http.Request) {
 		u.fail(w, r, err)
 		return
 	}
-	p.set(&of)
+	p.setPreferences(&of)
 	switch first := p.topic(link.TopicID); {
 	case of.Unsubscribed:
 	case first != nil && first.On:
@@ -135,7 +133,7 @@ func (u *unsubscribing) show(w http.ResponseWriter, r *http.Request) {
 	u.write(w, r, p)
 }
 
-// topic returns a topic of the page, nil if it is not there.
+// topic returns a topic of the page, or nil.
 func (p *unsubscribePage) topic(topicID string) *unsubscribeTopic {
 	for i := range p.Topics {
 		if p.Topics[i].ID == topicID {
@@ -145,7 +143,7 @@ func (p *unsubscribePage) topic(topicID string) *unsubscribeTopic {
 	return nil
 }
 
-func (u *unsubscribing) change(w http.ResponseWriter, r *http.Request) {
+func (u *unsubscribeHandler) change(w http.ResponseWriter, r *http.Request) {
 	form, err := readForm(w, r)
 	if err != nil {
 		status := http.StatusBadRequest
@@ -155,7 +153,7 @@ func (u *unsubscribing) change(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "The form cannot be read.", status)
 		return
 	}
-	link, p, err := u.open(r)
+	link, p, err := u.openLink(r)
 	if err != nil {
 		u.fail(w, r, err)
 		return
@@ -169,7 +167,7 @@ func (u *unsubscribing) change(w http.ResponseWriter, r *http.Request) {
 		before, after, err = u.contacts.Select(r.Context(), link, contacts.Selection{Shown: form["shown"],
 			Wanted: form["topic"], Unsubscribed: form.Has("all")})
 	default:
-		http.Error(w, "The form says nothing.", http.StatusBadRequest)
+		http.Error(w, "The form contains no choice.", http.StatusBadRequest)
 		return
 	}
 	if err != nil {
@@ -177,16 +175,16 @@ func (u *unsubscribing) change(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.Done = true
-	p.set(&before)
+	p.setPreferences(&before)
 	left := ""
 	if t := p.topic(link.TopicID); leave && t != nil {
-		left = t.Name // also when it was left before
+		left = t.Name // even if the contact was unsubscribed from it before
 	}
 	p.confirm(&after, left)
 	u.write(w, r, p)
 }
 
-// confirm makes the heading of a confirmation: what holds now. left is the topic that was to be left, if any.
+// confirm sets the heading of a confirmation. left is the topic that the contact unsubscribed from, if any.
 func (p *unsubscribePage) confirm(after *contacts.Preferences, left string) {
 	changes := 0
 	for i, t := range after.Topics {
@@ -210,8 +208,8 @@ func (p *unsubscribePage) confirm(after *contacts.Preferences, left string) {
 	}
 }
 
-// readForm reads a form in either of the encodings that RFC 8058 section 3.2 allows. A body without a type is read as
-// the one that programs send without thinking.
+// readForm reads a form in either encoding that RFC 8058 section 3.2 allows. A body without a type is read as
+// application/x-www-form-urlencoded.
 func readForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, formMax)
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -228,10 +226,10 @@ func readForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	return url.ParseQuery(strings.TrimSpace(string(body)))
 }
 
-func (u *unsubscribing) write(w http.ResponseWriter, r *http.Request, p *unsubscribePage) {
-	var page bytes.Buffer // A page has at most as many topics as a team, and an error must not follow half of it.
+func (u *unsubscribeHandler) write(w http.ResponseWriter, r *http.Request, p *unsubscribePage) {
+	var page bytes.Buffer // The page is rendered in memory, so that an error does not follow half a page. The number of topics is limited.
 	if err := unsubscribeTemplate.Execute(&page, p); err != nil {
-		u.fail(w, r, fmt.Errorf("make the page of an unsubscribe link: %w", err))
+		u.fail(w, r, fmt.Errorf("render the page of an unsubscribe link: %w", err))
 		return
 	}
 	h := w.Header()

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/net/html"
 )
 
-// A page takes no memory in proportion to its texts beyond theirs, whatever has to be escaped in them.
-func TestPageIsWrittenInPieces(t *testing.T) {
+// Writing a page takes no memory in proportion to its texts.
+func TestPageIsWrittenInChunks(t *testing.T) {
 	const size = 8 << 20
 	text := strings.Repeat(`"`, size)
 	p := &sharedPage{html: func(w io.Writer) error { _, err := io.WriteString(w, text); return err }, text: text}
@@ -22,14 +22,14 @@ func TestPageIsWrittenInPieces(t *testing.T) {
 		t.Fatal(err)
 	}
 	runtime.ReadMemStats(&after)
-	if n := after.TotalAlloc - before.TotalAlloc; n > 2*size+size/2 { // each text once, in pieces that do not last
-		t.Errorf("a page of %d octets makes %d", 2*size, n)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 2*size+size/2 { // each text once, in chunks
+		t.Errorf("a page of %d bytes allocates %d", 2*size, n)
 	}
 }
 
-// A piece may end anywhere in a text, and a writer that fails ends the page.
+// A chunk may end anywhere in a text, and an error of the writer ends the page.
 func TestEscaper(t *testing.T) {
-	text := strings.Repeat("é\"<&'>\u2028x", escapePiece/9)
+	text := strings.Repeat("é\"<&'>\u2028x", escapeChunk/9)
 	p := &sharedPage{html: func(w io.Writer) error { _, err := io.WriteString(w, text); return err }, text: "\n" + text}
 	var page bytes.Buffer
 	if err := p.write(&page); err != nil {
@@ -52,7 +52,7 @@ func TestEscaper(t *testing.T) {
 		}
 	}
 	if frame != text || pre != "\n\n"+text {
-		t.Errorf("the frame has %d octets and the text %d, want %d and two more", len(frame), len(pre), len(text))
+		t.Errorf("the frame has %d bytes and the text %d, want %d and two more", len(frame), len(pre), len(text))
 	}
 	written := 0
 	broken := errors.New("the client is gone")

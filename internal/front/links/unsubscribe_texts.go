@@ -2,8 +2,8 @@ package links
 
 import "golang.org/x/text/language"
 
-// unsubscribeTexts are the texts of the pages of unsubscribe links in one language. %s stands for what its comment
-// says. To add a language, add it to unsubscribeLanguages.
+// unsubscribeTexts are the texts of the unsubscribe pages in one language. The comments say what %s is replaced with.
+// To add a language, add it to unsubscribeLanguages.
 type unsubscribeTexts struct {
 	Heading   string // the team
 	For       string // the address
@@ -21,7 +21,7 @@ type unsubscribeTexts struct {
 	Back      string
 }
 
-// unsubscribeLanguages are the languages that there are texts in; the first is for those who read none of them.
+// unsubscribeLanguages are the available languages. The first is the default.
 var unsubscribeLanguages = []struct {
 	tag   language.Tag
 	texts unsubscribeTexts
@@ -31,7 +31,7 @@ var unsubscribeLanguages = []struct {
 		For:       "These settings are for %s.",
 		Choose:    "What would you like to receive?",
 		All:       "Unsubscribe from all emails of %s",
-		AllHint:   "Messages that you need, such as receipts, may still come.",
+		AllHint:   "You may still receive messages that you need, such as receipts.",
 		Save:      "Save",
 		LeaveOne:  "Unsubscribe from “%s”",
 		LeaveAll:  "Unsubscribe from all emails of %s",
@@ -92,7 +92,7 @@ var unsubscribeLanguages = []struct {
 	}},
 }
 
-// acceptMax is how much of an Accept-Language field is read, in octets.
+// acceptMax is the number of bytes of Accept-Language that are read.
 const acceptMax = 512
 
 var unsubscribeMatcher = func() language.Matcher {
@@ -103,9 +103,9 @@ var unsubscribeMatcher = func() language.Matcher {
 	return language.NewMatcher(tags)
 }()
 
-// unsubscribeLanguage chooses the language of a page by an Accept-Language field (RFC 9110 section 12.5.4).
+// unsubscribeLanguage chooses the language of a page from an Accept-Language field (RFC 9110 section 12.5.4).
 func unsubscribeLanguage(accept string) (lang string, texts *unsubscribeTexts) {
-	// A field that cannot be read names no languages, and the matcher then returns the first one.
+	// If the field is invalid, there are no languages, and the matcher returns the first one.
 	wanted, _, _ := language.ParseAcceptLanguage(accept[:min(len(accept), acceptMax)])
 	_, i, _ := unsubscribeMatcher.Match(wanted...)
 	l := &unsubscribeLanguages[i]

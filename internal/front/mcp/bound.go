@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// answerMax is the length of an answer in octets: more fills the memory of a model with one call.
+// answerMax is the maximum length of an answer in bytes. A longer one would fill the context of a model with one call.
 const answerMax = 64 << 10
 
-// encoded returns JSON in which <, > and & are themselves: models read it better, and it is shorter.
+// encoded returns JSON with <, > and & unescaped, which is shorter and easier for models to read.
 func encoded(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -23,10 +23,10 @@ func encoded(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// bounded returns v as JSON of at most so many octets, and sentences that say what was left out of it. First long texts
-// are cut, ever shorter, then items are left out of the list `data`, from its end.
+// bounded returns v as JSON of at most most bytes, and notes that say what was left out. It first truncates long texts,
+// shorter and shorter, and then drops items from the end of the list `data`.
 func bounded(v any, most int) (text string, notes []string) {
-	v, hidden := seen(v)
+	v, hidden := removeInvisible(v)
 	if hidden > 0 {
 		notes = append(notes, fmt.Sprintf("%d invisible characters were removed from texts.", hidden))
 	}
@@ -34,8 +34,8 @@ func bounded(v any, most int) (text string, notes []string) {
 	if err != nil {
 		return "", append(notes, "The answer could not be encoded.")
 	}
-	for limit := most / 2; len(out) > most && limit >= shortest; limit /= 2 {
-		shorter, n := shortened(v, limit)
+	for limit := most / 2; len(out) > most && limit >= textMin; limit /= 2 {
+		shorter, n := truncateTexts(v, limit)
 		if out, err = encoded(shorter); err != nil {
 			return "", append(notes, "The answer could not be encoded.")
 		}
@@ -46,37 +46,37 @@ func bounded(v any, most int) (text string, notes []string) {
 	if len(out) <= most {
 		return string(out), notes
 	}
-	v, _ = shortened(v, shortest)
+	v, _ = truncateTexts(v, textMin)
 	if m, ok := v.(map[string]any); ok {
 		if items, ok := m["data"].([]any); ok {
-			return fewer(m, items, most, notes)
+			return truncateList(m, items, most, notes)
 		}
 	}
-	return cut(string(out), most), append(notes, "The answer was too long and is cut; it is no whole JSON.")
+	return truncate(string(out), most), append(notes, "The answer was too long and was cut, so it is not complete JSON.")
 }
 
-const shortest = 200 // characters of a text that may have to be cut
+const textMin = 200 // characters that truncateTexts leaves of a text at least
 
-// fewer leaves out items from the end of a list.
-func fewer(m map[string]any, items []any, most int, notes []string) (string, []string) {
+// truncateList returns m as JSON with as many of the first items as fit.
+func truncateList(m map[string]any, items []any, most int, notes []string) (string, []string) {
 	kept := len(items)
 	for kept > 0 {
 		kept /= 2
 		m["data"] = items[:kept]
 		if out, err := encoded(m); err == nil && len(out) <= most {
 			return string(out), append(notes, fmt.Sprintf("Texts were cut to %d characters, and only the first %d of "+
-				"%d items are here: ask for fewer with `limit`, and for the others with `after`.", shortest, kept,
+				"%d items are here: ask for fewer with `limit`, and for the others with `after`.", textMin, kept,
 				len(items)))
 		}
 	}
 	return "", append(notes, "The answer was too long: ask for fewer items with `limit`.")
 }
 
-// shortened returns v with no text longer than so many characters, and how many were.
-func shortened(v any, limit int) (any, int) {
+// truncateTexts returns v with every text cut to limit bytes, and the number of texts that it cut.
+func truncateTexts(v any, limit int) (any, int) {
 	n := 0
 	return walk(v, func(s string) string {
-		c := cut(s, limit)
+		c := truncate(s, limit)
 		if c != s {
 			n++
 		}
@@ -84,8 +84,8 @@ func shortened(v any, limit int) (any, int) {
 	}), n
 }
 
-// seen returns v without characters that nobody sees, and how many there were.
-func seen(v any) (any, int) {
+// removeInvisible returns v without invisible characters, and the number of characters that it removed.
+func removeInvisible(v any) (any, int) {
 	n := 0
 	return walk(v, func(s string) string {
 		shown, hidden := visible(s)
@@ -94,7 +94,7 @@ func seen(v any) (any, int) {
 	}), n
 }
 
-// walk returns a copy of a decoded value with each text replaced.
+// walk returns a copy of a decoded JSON value with f applied to each text.
 func walk(v any, f func(string) string) any {
 	switch v := v.(type) {
 	case string:
@@ -115,21 +115,22 @@ func walk(v any, f func(string) string) any {
 	return v
 }
 
-// cut returns at most so many octets of a text, of which the last say how much was left out. It splits no character.
-func cut(s string, most int) string {
+// truncate returns at most most bytes of s. If it cuts, the text ends with a note of how many bytes are left out. It
+// does not split characters.
+func truncate(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
-	end := max(most-len(" [1234567890 octets left out]"), 0)
+	end := max(most-len(" [1234567890 bytes left out]"), 0)
 	for end > 0 && !utf8.RuneStart(s[end]) {
 		end--
 	}
-	return fmt.Sprintf("%s [%d octets left out]", s[:end], len(s)-end)
+	return fmt.Sprintf("%s [%d bytes left out]", s[:end], len(s)-end)
 }
 
-// visible removes characters that are not shown, by which a text can tell a model what no person sees: format
-// characters, tags (Unicode 16 section 23.9) among them, and private ones. Joiners remain, which scripts and emoji
-// need.
+// visible returns s without invisible characters, which could carry instructions to a model that a person does not see.
+// It removes format and control characters, private-use characters, and tags (Unicode 16 section 23.9). It keeps
+// joiners, because some scripts and emoji need them.
 func visible(s string) (shown string, hidden int) {
 	shown = strings.Map(func(r rune) rune {
 		switch {

@@ -25,17 +25,17 @@ func TestBounded(t *testing.T) {
 		whole bool
 		note  string
 	}{
-		{"what fits", map[string]any{"a": "<b>"}, true, ""},
+		{"short value", map[string]any{"a": "<b>"}, true, ""},
 		{"a long text", map[string]any{"id": "1", "html": long, "text": long}, true, "2 texts were cut to 500 " +
 			"characters."},
 		{"a long list", map[string]any{"data": items}, true, "only the first 12 of 100 items"},
-		{"many names", names, false, "no whole JSON"},
-		{"what nobody sees", map[string]any{"a": "a\U000E0041\u200b"}, true, "2 invisible characters"},
+		{"many names", names, false, "not complete JSON"},
+		{"invisible characters", map[string]any{"a": "a\U000E0041\u200b"}, true, "2 invisible characters"},
 	} {
 		text, notes := bounded(c.v, 2000)
 		if len(text) > 2000 || json.Valid([]byte(text)) != c.whole || !utf8.ValidString(text) ||
 			!strings.Contains(strings.Join(notes, " "), c.note) || (c.note == "") != (notes == nil) {
-			t.Errorf("%s: %d octets, %q, %s", c.what, len(text), notes, text)
+			t.Errorf("%s: %d bytes, %q, %s", c.what, len(text), notes, text)
 		}
 	}
 	if text, _ := bounded(map[string]any{"a": "<b>&"}, 100); text != `{"a":"<b>&"}` {
@@ -64,7 +64,7 @@ func FuzzBounded(f *testing.F) {
 			return
 		}
 		if got, _ := bounded(v, most); len(got) > most || !utf8.ValidString(got) {
-			t.Errorf("%d octets of at most %d: %q", len(got), most, got)
+			t.Errorf("%d bytes, want at most %d: %q", len(got), most, got)
 		}
 	})
 }

@@ -19,17 +19,17 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 )
 
-// caller is who calls a tool.
+// caller is the actor that calls a tool.
 type caller struct {
 	teams.Actor
-	from, token, agent string // of the request: where it came from, its credential, its program
+	from, token, agent string // of the HTTP request: remote address, Authorization header, User-Agent
 	server             *mcp.Server
 	s                  *Server
 }
 
 type callerKey struct{}
 
-// callerOf returns who sent the request of a context. The SDK passes its values on to tools.
+// callerOf returns the caller from the context of a request. The SDK passes the context's values on to tools.
 func callerOf(ctx context.Context) *caller { return ctx.Value(callerKey{}).(*caller) }
 
 // operation is one request to the API.
@@ -37,16 +37,16 @@ type operation struct {
 	method string
 	path   string // escaped
 	query  url.Values
-	body   any    // made into JSON; nil is none
-	key    string // for idempotency; "" is none
+	body   any    // encoded as JSON; nil means no body
+	key    string // idempotency key; "" means none
 }
 
 const (
-	replyMax   = 2 << 20 // octets of an answer of the API
-	replyTries = 4       // of a request that is over the rate and changes nothing
+	replyMax   = 2 << 20 // bytes of an API answer
+	replyTries = 4       // of a GET request that exceeds the rate limit
 )
 
-// refusal is an error of the API.
+// refusal is an error response of the API.
 type refusal struct {
 	Status  int    `json:"statusCode"`
 	Name    string `json:"name"`
@@ -62,11 +62,11 @@ func (e *refusal) Error() string {
 	return text
 }
 
-// perform does an operation as the caller and reads the answer into out. The error is a *refusal if the API refuses. A
-// request that changes nothing and comes too soon waits, because models do not.
+// perform performs an operation as the caller and decodes the answer into out. The error is a *refusal if the API
+// refuses. If a GET request exceeds the rate limit, perform waits and tries again, because models do not wait.
 func (c *caller) perform(ctx context.Context, o operation, out any) error {
 	for try := 1; ; try++ {
-		err := c.once(ctx, o, out)
+		err := c.performOnce(ctx, o, out)
 		e, ok := errors.AsType[*refusal](err)
 		if !ok || e.Name != "rate_limit_exceeded" || o.method != http.MethodGet || try == replyTries {
 			return err
@@ -81,7 +81,7 @@ func (c *caller) perform(ctx context.Context, o operation, out any) error {
 	}
 }
 
-func (c *caller) once(ctx context.Context, o operation, out any) error {
+func (c *caller) performOnce(ctx context.Context, o operation, out any) error {
 	var body io.Reader
 	if o.body != nil {
 		text, err := encoded(o.body)
@@ -111,11 +111,11 @@ func (c *caller) once(ctx context.Context, o operation, out any) error {
 	c.s.API.ServeHTTP(w, r)
 	switch {
 	case w.over:
-		return fmt.Errorf("the answer is longer than %d MB; read it by the API: %s %s", replyMax>>20, o.method, o.path)
+		return fmt.Errorf("the answer is longer than %d MB; use the API instead: %s %s", replyMax>>20, o.method, o.path)
 	case w.status >= http.StatusBadRequest:
 		e := &refusal{Status: w.status, Name: "application_error", request: w.header.Get("X-Request-Id")}
 		if json.Unmarshal(w.body.Bytes(), e) != nil || e.Name == "" {
-			e.Message = "The API has answered in a form that is not its own."
+			e.Message = "The API returned an answer that is not an error object."
 		}
 		return e
 	}
@@ -125,12 +125,12 @@ func (c *caller) once(ctx context.Context, o operation, out any) error {
 	return nil
 }
 
-// reply keeps an answer of the API.
+// reply collects an answer of the API in memory.
 type reply struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
-	over   bool // it was too long, and is not whole
+	over   bool // the answer exceeded replyMax, so body is incomplete
 }
 
 // Header implements http.ResponseWriter.
@@ -143,7 +143,7 @@ func (w *reply) WriteHeader(status int) {
 	}
 }
 
-// Write implements http.ResponseWriter. What is too much ends the answer.
+// Write implements http.ResponseWriter. It fails once the answer exceeds replyMax.
 func (w *reply) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	if w.over = w.over || w.body.Len()+len(p) > replyMax; w.over {
@@ -152,16 +152,16 @@ func (w *reply) Write(p []byte) (int, error) {
 	return w.body.Write(p)
 }
 
-// may reports whether the caller has what an operation needs.
+// may reports whether the caller has the scope that an operation requires.
 func (c *caller) may(op string) bool {
 	method, path, _ := strings.Cut(op, " ")
 	scope, ok := c.s.Scope(method, path)
 	return ok && c.Require(scope) == nil
 }
 
-// rest is the whole of a tool that performs one operation: arguments that stand in its path are put there, those of
-// query into the query, and the others are the body.
-func rest(op string, query ...string) func(ctx context.Context, c *caller, in arguments) (result, error) {
+// runOperation returns the run function of a tool that performs one operation. Arguments that the path names go into
+// the path, arguments listed in query go into the query, and all others become the body.
+func runOperation(op string, query ...string) func(ctx context.Context, c *caller, in arguments) (result, error) {
 	return func(ctx context.Context, c *caller, in arguments) (result, error) {
 		var found any
 		err := c.perform(ctx, request(op, in, query...), &found)
@@ -169,17 +169,17 @@ func rest(op string, query ...string) func(ctx context.Context, c *caller, in ar
 	}
 }
 
-// strange is rest for answers that have text of people who do not belong to the team.
-func strange(op string, query ...string) func(ctx context.Context, c *caller, in arguments) (result, error) {
-	plain := rest(op, query...)
+// runUntrusted is runOperation for answers that contain text of people outside the team.
+func runUntrusted(op string, query ...string) func(ctx context.Context, c *caller, in arguments) (result, error) {
+	plain := runOperation(op, query...)
 	return func(ctx context.Context, c *caller, in arguments) (result, error) {
 		found, err := plain(ctx, c, in)
-		found.strangers = true
+		found.untrusted = true
 		return found, err
 	}
 }
 
-// request makes the request of rest.
+// request returns the API request that runOperation sends.
 func request(op string, in arguments, query ...string) operation {
 	method, path, _ := strings.Cut(op, " ")
 	left := maps.Clone(in)
@@ -194,7 +194,7 @@ func request(op string, in arguments, query ...string) operation {
 	o := operation{method: method, path: strings.Join(segments, "/"), query: url.Values{}}
 	for _, name := range query {
 		if value, ok := left[name]; ok {
-			o.query.Set(name, cmp.Or(left.text(name), string(value))) // a number is itself
+			o.query.Set(name, cmp.Or(left.text(name), string(value))) // numbers are used as they are
 			delete(left, name)
 		}
 	}
@@ -204,12 +204,12 @@ func request(op string, in arguments, query ...string) operation {
 	return o
 }
 
-// pages are the names of the arguments of lists.
+// pages returns the names of the paging arguments and more.
 func pages(more ...string) []string { return append([]string{"limit", "after", "before"}, more...) }
 
-// listed is strange for lists: without a limit they have 20 items.
-func listed(op string, query ...string) func(ctx context.Context, c *caller, in arguments) (result, error) {
-	all := strange(op, pages(query...)...)
+// runList is runUntrusted for lists. The default limit is 20 items.
+func runList(op string, query ...string) func(ctx context.Context, c *caller, in arguments) (result, error) {
+	all := runUntrusted(op, pages(query...)...)
 	return func(ctx context.Context, c *caller, in arguments) (result, error) {
 		in = maps.Clone(in)
 		if _, given := in["limit"]; !given {

@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// verdicts say what the state of an email means.
+// verdicts explain each state of an email.
 var verdicts = map[string]string{
-	"scheduled":        "It waits for its time and has not been sent.",
+	"scheduled":        "It is scheduled for later and has not been sent.",
 	"queued":           "It waits to be sent.",
-	"sent":             "It was taken up for delivery, and nothing else has happened yet.",
-	"delivered":        "The servers of the recipients have accepted it. Into which folder they put it is not known.",
-	"delivery_delayed": "A server has put it off for now. It is tried again by itself.",
-	"bounced":          "A server has refused it for good. It is not tried again.",
-	"complained":       "A recipient has called it spam. The address is suppressed from now on.",
-	"opened":           "It was delivered and opened; programs open emails too, a person need not have.",
-	"clicked":          "It was delivered and a link was followed, by a person or by a program.",
+	"sent":             "Its delivery has begun, and nothing else has happened yet.",
+	"delivered":        "The recipients' servers accepted it. The folder into which they put it is not known.",
+	"delivery_delayed": "A server deferred it. Postrider retries automatically.",
+	"bounced":          "A server refused it permanently. It is not retried.",
+	"complained":       "A recipient marked it as spam. The address is now suppressed.",
+	"opened":           "It was delivered and opened, by a person or by a program.",
+	"clicked":          "It was delivered and a link was clicked, by a person or by a program.",
 	"failed":           "It could not be sent.",
-	"suppressed":       "It was not sent, because the address is suppressed after an earlier bounce or complaint.",
-	"canceled":         "It was canceled before its time.",
+	"suppressed":       "It was not sent, because the address is on the suppression list after a bounce or complaint.",
+	"canceled":         "It was canceled before it was sent.",
 }
 
 type timeline struct {
@@ -48,7 +48,7 @@ type attempts struct {
 	More bool `json:"has_more"`
 }
 
-// explainDelivery tells in one text what became of an email, with what the other servers said.
+// explainDelivery explains in one text what happened to an email, with the replies of the other servers.
 func explainDelivery(ctx context.Context, c *caller, in arguments) (result, error) {
 	path := "/emails/" + url.PathEscape(in.text("email_id"))
 	all := url.Values{"limit": {"100"}}
@@ -79,14 +79,14 @@ func explainDelivery(ctx context.Context, c *caller, in arguments) (result, erro
 		strings.Join(append(append(email.To, email.Cc...), email.Bcc...), ", "), email.CreatedAt)
 	fmt.Fprintf(&b, "Its state is %s. %s\n", email.LastEvent, verdicts[email.LastEvent])
 	if email.LastEvent == "scheduled" {
-		fmt.Fprintf(&b, "It is to be sent at %s.\n", email.ScheduledAt)
+		fmt.Fprintf(&b, "It will be sent at %s.\n", email.ScheduledAt)
 	}
-	happened.tell(&b)
-	tried.tell(&b)
-	// The checks need the email's content, which may not be kept any more.
+	happened.writeTo(&b)
+	tried.writeTo(&b)
+	// The checks need the email's content, which may have been deleted.
 	err := c.perform(ctx, operation{method: http.MethodGet, path: path + "/checks"}, &checks)
 	if err == nil {
-		b.WriteString("\nWhat the checks of it find:\n")
+		b.WriteString("\nFindings of the checks:\n")
 		n := 0
 		for _, k := range checks.Data {
 			if k.Level != "pass" {
@@ -95,16 +95,16 @@ func explainDelivery(ctx context.Context, c *caller, in arguments) (result, erro
 			}
 		}
 		if n == 0 {
-			b.WriteString("- nothing\n")
+			b.WriteString("- none\n")
 		}
 	}
 	text, _ := visible(b.String())
-	return result{plain: text, strangers: true}, nil
+	return result{plain: text, untrusted: true}, nil
 }
 
-// tell writes what happened, oldest first.
-func (t *timeline) tell(b *strings.Builder) {
-	b.WriteString("\nWhat happened, oldest first:\n")
+// writeTo writes the events, oldest first.
+func (t *timeline) writeTo(b *strings.Builder) {
+	b.WriteString("\nEvents, oldest first:\n")
 	for _, e := range t.Data {
 		fmt.Fprintf(b, "- %s %s", e.CreatedAt, e.Type)
 		if e.Recipient != "" {
@@ -112,22 +112,22 @@ func (t *timeline) tell(b *strings.Builder) {
 		}
 		if len(e.Data) > 0 {
 			if data, err := encoded(e.Data); err == nil {
-				fmt.Fprintf(b, ": %s", cut(string(data), 1000))
+				fmt.Fprintf(b, ": %s", truncate(string(data), 1000))
 			}
 		}
 		b.WriteString("\n")
 	}
 	if len(t.Data) == 0 {
-		b.WriteString("- nothing yet\n")
+		b.WriteString("- none yet\n")
 	}
 	if t.More {
 		b.WriteString("- and more: see list_email_events\n")
 	}
 }
 
-// tell writes the tries to deliver, oldest first, with the conversation of the last one.
-func (t *attempts) tell(b *strings.Builder) {
-	b.WriteString("\nTries to deliver it, oldest first:\n")
+// writeTo writes the delivery attempts, oldest first, with the SMTP conversation of the last one.
+func (t *attempts) writeTo(b *strings.Builder) {
+	b.WriteString("\nDelivery attempts, oldest first:\n")
 	for _, a := range t.Data {
 		secured := "without TLS"
 		if a.TLS != "" {
@@ -137,9 +137,9 @@ func (t *attempts) tell(b *strings.Builder) {
 		if a.Host != "" {
 			fmt.Fprintf(b, " at %s %s", a.Host, secured)
 		}
-		fmt.Fprintf(b, ": %s. The answer: %s\n", a.Outcome, cut(a.Reply, 1000))
+		fmt.Fprintf(b, ": %s. Reply: %s\n", a.Outcome, truncate(a.Reply, 1000))
 		if a.NextAt != "" {
-			fmt.Fprintf(b, "  It is tried again at %s.\n", a.NextAt)
+			fmt.Fprintf(b, "  Next attempt: %s.\n", a.NextAt)
 		}
 	}
 	if len(t.Data) == 0 {
@@ -149,6 +149,6 @@ func (t *attempts) tell(b *strings.Builder) {
 	if t.More {
 		b.WriteString("- and more\n")
 	}
-	fmt.Fprintf(b, "\nThe SMTP conversation of the last one above:\n%s\n",
-		cut(t.Data[len(t.Data)-1].Conversation, 4000))
+	fmt.Fprintf(b, "\nThe SMTP conversation of the last attempt above:\n%s\n",
+		truncate(t.Data[len(t.Data)-1].Conversation, 4000))
 }

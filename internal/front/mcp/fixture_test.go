@@ -30,13 +30,13 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is the server beside the API, on ports of a node of its own. Acme receives at in.acme.example.
+// fixture is an MCP server with its API on a test node. Acme receives mail at in.acme.example.
 type fixture struct {
 	*testnode.Node
 	*Server
-	services api.Services
-	url      string
-	later    atomic.Int64 // by how much the server's clock is ahead
+	services   api.Services
+	url        string
+	clockAhead atomic.Int64 // nanoseconds by which the server's clock is ahead
 }
 
 func each(t *testing.T, f func(t *testing.T, f *fixture)) {
@@ -62,7 +62,7 @@ func newFixture(t testing.TB, d *db.DB) *fixture {
 	f := &fixture{Node: n, services: s}
 	f.Server = New(Options{API: rest, Keys: n.Keys, Log: n.Log, Version: "test", Enter: rest.Authenticate, Scope: rest.Scope,
 		Usage: s.Grants.Usage, Answered: n.Emails.EarlierResult,
-		Now: func() time.Time { return time.Now().Add(time.Duration(f.later.Load())) }})
+		Now: func() time.Time { return time.Now().Add(time.Duration(f.clockAhead.Load())) }})
 	server := httptest.NewServer(f.Server)
 	t.Cleanup(server.Close)
 	f.url = server.URL + Path
@@ -78,7 +78,7 @@ func (f *fixture) limited(scopes string, limits grants.Limits) string {
 	return f.granted(scopes, testnode.PublicURL+Path, "", limits).Access
 }
 
-// granted lets a program act for Acme, and asks for tokens that are for a resource, narrowed to another one.
+// granted lets a program act for Acme. The grant is for resource; the access token is for narrowed.
 func (f *fixture) granted(scopes, resource, narrowed string, limits grants.Limits) grants.Tokens {
 	f.T.Helper()
 	ctx, g := f.T.Context(), f.services.Grants
@@ -108,7 +108,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// agent is a client of the SDK's with a token.
+// agent is a client of the SDK with a token.
 type agent struct {
 	t testing.TB
 	*mcp.ClientSession
@@ -124,7 +124,7 @@ func (f *fixture) agent(token string) agent {
 	return agent{f.T, session}
 }
 
-// tools are the names of the tools that the agent sees.
+// tools returns the names of the tools that the agent sees.
 func (a agent) tools() (names []string) {
 	a.t.Helper()
 	for t, err := range a.Tools(a.t.Context(), nil) {
@@ -136,10 +136,10 @@ func (a agent) tools() (names []string) {
 	return names
 }
 
-// with are arguments.
+// with are arguments of a tool.
 type with map[string]any
 
-// ask calls a tool and returns the texts of its result, and whether it is an error.
+// ask calls a tool and returns the texts of its result, and whether the result is an error.
 func (a agent) ask(name string, in with) (text string, failed bool) {
 	a.t.Helper()
 	if in == nil {
@@ -156,7 +156,7 @@ func (a agent) ask(name string, in with) (text string, failed bool) {
 	return strings.Join(all, "\n"), r.IsError
 }
 
-// do calls a tool that must succeed, and reads its data into out unless that is nil.
+// do calls a tool that must succeed. It decodes the result's data into out unless out is nil.
 func (a agent) do(name string, in with, out any) string {
 	a.t.Helper()
 	text, failed := a.ask(name, in)
@@ -171,7 +171,7 @@ func (a agent) do(name string, in with, out any) string {
 	return text
 }
 
-// refused calls a tool that must not do what it is asked, and say why with some words.
+// refused calls a tool that must fail with an error that contains words.
 func (a agent) refused(words, name string, in with) {
 	a.t.Helper()
 	if text, failed := a.ask(name, in); !failed || !strings.Contains(text, words) {
@@ -179,10 +179,10 @@ func (a agent) refused(words, name string, in with) {
 	}
 }
 
-// sent is the number of emails that were accepted.
+// sent returns the number of accepted emails.
 func (f *fixture) sent() int { return f.Count(`SELECT COUNT(*) FROM emails`) }
 
-// receive takes in a message for Acme, and returns its id.
+// receive delivers a message to Acme and returns its id.
 func (f *fixture) receive(message string) string {
 	f.T.Helper()
 	ctx := context.WithoutCancel(f.T.Context())

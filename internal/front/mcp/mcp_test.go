@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// post sends a request as a client does that has no library.
+// post sends a request without the SDK's client.
 func (f *fixture) post(method, body string, header ...string) *http.Response {
 	f.T.Helper()
 	r, err := http.NewRequestWithContext(f.T.Context(), method, f.url, strings.NewReader(body))
@@ -39,8 +39,8 @@ func (f *fixture) post(method, body string, header ...string) *http.Response {
 
 const listTools = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`
 
-// A token works at the resource for which it was issued, and where none was named at all of them. What a tool does
-// behind the door is done with the token that passed it.
+// A token works at the resource for which it was issued, or at all resources if it was issued for none. The operations
+// of a tool use the token with which the tool was called.
 func TestResources(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		const rest, tools = testnode.PublicURL, testnode.PublicURL + Path
@@ -55,7 +55,7 @@ func TestResources(t *testing.T) {
 			works := c.works
 			switch {
 			case c.asked == "" && c.refreshed == "":
-				works = "both" // what one access token was narrowed to does not narrow the grant
+				works = "both" // narrowing an access token does not narrow its grant
 			case c.refreshed != "":
 				works = "api"
 			}
@@ -71,7 +71,8 @@ func TestResources(t *testing.T) {
 	})
 }
 
-// wantWorks fails the test unless a token works at "api", "mcp" or "both", and is told elsewhere where to get another.
+// wantWorks checks that a token works at "api", "mcp" or "both", and that the other resource refuses it and names its
+// metadata.
 func (f *fixture) wantWorks(t *testing.T, token, at string) {
 	t.Helper()
 	list := httptest.NewRequestWithContext(t.Context(), "GET", "/emails", nil)
@@ -92,8 +93,8 @@ func (f *fixture) wantWorks(t *testing.T, token, at string) {
 	}
 }
 
-// Nobody gets further than the door without a token that works, and is told where to get one.
-func TestDoor(t *testing.T) {
+// A request without a valid token is refused, and the response names the metadata of the resource.
+func TestAuthentication(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		const at = `Bearer resource_metadata="` + testnode.PublicURL + `/.well-known/oauth-protected-resource/mcp"`
 		for _, c := range []struct {
@@ -122,7 +123,7 @@ func TestDoor(t *testing.T) {
 			"Bearer "+f.Token); a.StatusCode != 413 {
 			t.Errorf("a long request: %d", a.StatusCode)
 		}
-		// A proxy on this machine passes requests on under the name by which clients know the server.
+		// A proxy on the same machine forwards requests with the host name that clients use.
 		r, err := http.NewRequestWithContext(t.Context(), "POST", f.url, strings.NewReader(listTools))
 		f.Must(err)
 		r.Host, r.Header = "mail.example.com", http.Header{"Content-Type": {"application/json"},
@@ -140,7 +141,7 @@ func TestDoor(t *testing.T) {
 	})
 }
 
-// A token that is revoked is refused at once, also in the middle of a session.
+// The server refuses a token as soon as its grant is revoked, even during a session.
 func TestRevokedGrant(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		token := f.grant("emails:read")
@@ -159,7 +160,7 @@ func TestRevokedGrant(t *testing.T) {
 	})
 }
 
-// An agent sees the tools that its scopes allow, and cannot call others by their names.
+// An agent sees only the tools that its scopes allow, and cannot call other tools by name.
 func TestToolsByScope(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		_, sending := f.Key(f.Acme.TeamID, teams.NewKey{Name: "s", Permission: teams.SendingAccess})
@@ -201,16 +202,16 @@ func TestToolsByScope(t *testing.T) {
 
 var sorted = gocmp.Transformer("sorted", func(all []string) []string { return slices.Sorted(slices.Values(all)) })
 
-// What tools say of themselves is right: nothing that changes something is called reading, and nothing deletes.
-func TestWhatToolsSay(t *testing.T) {
+// Each tool's hints match its operations: a tool that changes something has no ReadOnlyHint, and no tool deletes.
+func TestToolHints(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t))
 	for i := range f.Server.tools {
 		tool := &f.Server.tools[i]
-		if tool.title == "" || len(tool.does) < 20 || len(tool.in) == 0 && tool.name != "get_usage" {
+		if tool.title == "" || len(tool.description) < 20 || len(tool.in) == 0 && tool.name != "get_usage" {
 			t.Errorf("%s is not described", tool.name)
 		}
-		for _, op := range slices.Concat(tool.needs, tool.or) {
+		for _, op := range slices.Concat(tool.operations, tool.fallback) {
 			method, path, _ := strings.Cut(op, " ")
 			safe := method == "GET" || op == "POST /approvals" && tool.hints.ReadOnlyHint ||
 				op == "POST /templates/{template}/render" || tool.name == "send_email"
@@ -234,7 +235,7 @@ func TestWhatToolsSay(t *testing.T) {
 	}
 }
 
-// Each tool does its work, and what it makes is there.
+// Each tool performs its operations, and the objects that it creates exist.
 func TestEachTool(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		a := f.agent(f.Token)
@@ -269,7 +270,7 @@ func TestEachTool(t *testing.T) {
 			"get_broadcast": {"broadcast_id": broadcast},
 		} {
 			text := a.do(tool, in, nil)
-			if tool != "get_usage" && tool != "list_segments" && !strings.Contains(text, fromStrangers) {
+			if tool != "get_usage" && tool != "list_segments" && !strings.Contains(text, untrustedNote) {
 				t.Errorf("%s does not say that its data are data: %s", tool, text)
 			}
 		}
@@ -295,7 +296,7 @@ func TestEachTool(t *testing.T) {
 	})
 }
 
-// A template is shown and filled.
+// An agent can show and render a template.
 func TestTemplates(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		c := &caller{Actor: f.Acme, token: "Bearer " + f.Token, s: f.Server}
@@ -315,7 +316,7 @@ func TestTemplates(t *testing.T) {
 	})
 }
 
-// What the API refuses, the agent reads; and arguments that the schema does not allow never reach it.
+// An agent sees the errors of the API. Arguments that do not match the schema do not reach the API.
 func TestRefusals(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		email := f.Send(testnode.Hello("jo@example.net"))
@@ -352,7 +353,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// Requests of agents are in the log, with who sent them.
+// API requests of agents carry the user agent and address of the agent.
 func TestAgentsAreLogged(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		seen := ""
@@ -368,7 +369,7 @@ func TestAgentsAreLogged(t *testing.T) {
 	})
 }
 
-// A tool that fails takes nothing else with it.
+// A panic in a tool ends only that call.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t))
@@ -389,8 +390,8 @@ func TestPanics(t *testing.T) {
 	a.refused("application_error (502)", "list_emails", nil)
 }
 
-// What comes too soon and changes nothing is asked again; what sends is not.
-func TestTooSoon(t *testing.T) {
+// GET requests that exceed the rate limit are retried; requests that send are not.
+func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0

@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/htmltext"
 )
 
-// getReceived shows a received email without what only helps to deceive: links that work without a key, and HTML
-// unless it is asked for.
+// getReceived shows a received email. It omits download links that work without a key, and omits the HTML unless the
+// caller asks for it, because both help to deceive.
 func getReceived(ctx context.Context, c *caller, in arguments) (result, error) {
 	o := operation{method: http.MethodGet, path: "/emails/receiving/" + url.PathEscape(in.text("email_id")),
 		query: url.Values{"html_format": {"cid"}}}
@@ -29,23 +29,23 @@ func getReceived(ctx context.Context, c *caller, in arguments) (result, error) {
 	}
 	delete(email, "raw")
 	delete(email, "html_format")
-	found := result{data: map[string]any{"untrusted_email": email}, strangers: true,
+	found := result{data: map[string]any{"untrusted_email": email}, untrusted: true,
 		notes: []string{trust(email["authentication"])}}
 	return found, nil
 }
 
-// trust says what is known of where an email came from. It repeats nothing of the email, whose very address may be a
-// sentence to a model.
+// trust explains how authentic the sender is. It quotes nothing of the email, because even an address can contain
+// instructions to a model.
 func trust(authentication any) string {
 	results, _ := authentication.(map[string]any)
 	dmarc, _ := results["dmarc"].(map[string]any)
 	switch dmarc["result"] {
 	case "pass":
-		return "The domain of the sender's address is authentic (DMARC passed). That says nothing about who wrote " +
-			"the email, nor about whether it means well."
+		return "The domain of the sender's address is authentic (DMARC passed). That does not show who wrote " +
+			"the email or whether it is harmless."
 	case "fail":
-		return "The email does not come from the domain of the sender's address, or was changed on its way (DMARC " +
-			"failed): take the sender for forged."
+		return "The email does not come from the domain of the sender's address, or was changed in transit (DMARC " +
+			"failed). Treat the sender as forged."
 	}
-	return "Whether the email comes from the domain of the sender's address is not known."
+	return "It is not known whether the email comes from the domain of the sender's address."
 }

@@ -13,13 +13,13 @@ type param struct {
 	schema   *jsonschema.Schema
 }
 
-// must is the argument as one that cannot be left out.
+// must returns the argument as a required one.
 func (p param) must() param {
 	p.required = true
 	return p
 }
 
-// orNull lets null be given, where that removes a value.
+// orNull returns the argument with null allowed, which removes a value.
 func (p param) orNull() param {
 	s := *p.schema
 	s.Types, s.Type = []string{s.Type, "null"}, ""
@@ -28,65 +28,67 @@ func (p param) orNull() param {
 }
 
 // text is a string of 1 to most characters.
-func text(name, does string, most int) param {
-	return param{name, false, &jsonschema.Schema{Type: "string", Description: does, MinLength: new(1),
+func text(name, description string, most int) param {
+	return param{name, false, &jsonschema.Schema{Type: "string", Description: description, MinLength: new(1),
 		MaxLength: &most}}
 }
 
-// long is a string that may be as long as a request, and empty.
-func long(name, does string) param {
-	return param{name, false, &jsonschema.Schema{Type: "string", Description: does, MaxLength: new(bodyMax)}}
+// long is a string that may be empty or as long as a whole request.
+func long(name, description string) param {
+	return param{name, false, &jsonschema.Schema{Type: "string", Description: description, MaxLength: new(bodyMax)}}
 }
 
-// uuid is an id. What is no id must not become another operation's path.
-func uuid(name, does string) param {
-	return param{name, false, &jsonschema.Schema{Type: "string", Description: does, Format: "uuid",
+// uuid is an id. The pattern ensures that the argument cannot turn the path into that of another operation.
+func uuid(name, description string) param {
+	return param{name, false, &jsonschema.Schema{Type: "string", Description: description, Format: "uuid",
 		Pattern: "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"}}
 }
 
-func flag(name, does string) param {
-	return param{name, false, &jsonschema.Schema{Type: "boolean", Description: does}}
+func flag(name, description string) param {
+	return param{name, false, &jsonschema.Schema{Type: "boolean", Description: description}}
 }
 
-func number(name, does string, least, most float64) param {
-	return param{name, false, &jsonschema.Schema{Type: "integer", Description: does, Minimum: &least, Maximum: &most}}
+func number(name, description string, least, most float64) param {
+	return param{name, false, &jsonschema.Schema{Type: "integer", Description: description, Minimum: &least,
+		Maximum: &most}}
 }
 
-func choice(name, does string, values ...any) param {
-	return param{name, false, &jsonschema.Schema{Type: "string", Description: does, Enum: values}}
+func choice(name, description string, values ...any) param {
+	return param{name, false, &jsonschema.Schema{Type: "string", Description: description, Enum: values}}
 }
 
 // texts is a list of strings.
-func texts(name, does string, least, most int) param {
-	return param{name, false, &jsonschema.Schema{Type: "array", Description: does, MinItems: &least, MaxItems: &most,
-		Items: &jsonschema.Schema{Type: "string", MinLength: new(1), MaxLength: new(2000)}}}
+func texts(name, description string, least, most int) param {
+	return param{name, false, &jsonschema.Schema{Type: "array", Description: description, MinItems: &least,
+		MaxItems: &most,
+		Items:    &jsonschema.Schema{Type: "string", MinLength: new(1), MaxLength: new(2000)}}}
 }
 
-// values is an object of texts, numbers, booleans and nulls by free names.
-func values(name, does string, most int) param {
-	return param{name, false, &jsonschema.Schema{Type: "object", Description: does, MaxProperties: &most,
+// values is an object whose members have any name and are strings, numbers, booleans or null.
+func values(name, description string, most int) param {
+	return param{name, false, &jsonschema.Schema{Type: "object", Description: description, MaxProperties: &most,
 		AdditionalProperties: &jsonschema.Schema{Types: []string{"string", "number", "boolean", "null"}}}}
 }
 
 // list is a list of objects.
-func list(name, does string, most int, each ...param) param {
-	return param{name, false, &jsonschema.Schema{Type: "array", Description: does, MaxItems: &most,
+func list(name, description string, most int, each ...param) param {
+	return param{name, false, &jsonschema.Schema{Type: "array", Description: description, MaxItems: &most,
 		Items: object(each...)}}
 }
 
 // nested is an object.
-func nested(name, does string, each ...param) param {
+func nested(name, description string, each ...param) param {
 	s := object(each...)
-	s.Description = does
+	s.Description = description
 	return param{name, false, s}
 }
 
-// paging are the arguments of lists.
+// paging returns the paging arguments of a list and more.
 func paging(more ...param) []param {
 	return slices.Concat([]param{
-		number("limit", "How many items; 20 when not given.", 1, 100),
-		uuid("after", "The id of the last item of the page before this one."),
-		uuid("before", "The id of the first item of the page after this one."),
+		number("limit", "The number of items. Default: 20.", 1, 100),
+		uuid("after", "The id of the last item of the previous page."),
+		uuid("before", "The id of the first item of the next page."),
 	}, more)
 }
 

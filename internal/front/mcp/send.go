@@ -18,46 +18,46 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// A code of confirmation is signed and carries what it is for: a random part, and a digest of the caller, its team and
-// the request. It is in no table: whether it was used follows from the idempotency key that is made of it.
+// A confirmation code is signed and contains a random part and a digest of the caller, its team and the request. No
+// table stores it. The idempotency key is derived from the code, so the key's record tells whether the code was used.
 const (
 	codePurpose = "mcp confirmation"
 	codeLasts   = 10 * time.Minute
 	codeName    = "confirmation_code"
 )
 
-// emailParams are the arguments of an email, as POST /emails takes them.
+// emailParams returns the arguments of an email, as in the body of POST /emails, and more.
 func emailParams(more ...param) []param {
 	return slices.Concat([]param{
 		text("from", "The sender: email@example.com or Name <email@example.com>, at a verified domain (see "+
-			"list_domains). "+
-			"Needed unless the template has one.", 998),
+			"list_domains). Required unless the template has one.", 998),
 		texts("to", "The recipients.", 1, 50).must(),
 		texts("cc", "Recipients of copies.", 0, 50),
-		texts("bcc", "Recipients of copies whom the others do not see.", 0, 50),
+		texts("bcc", "Recipients of copies, hidden from the other recipients.", 0, 50),
 		texts("reply_to", "Where replies go.", 0, 50),
-		text("subject", "Needed unless the template has one.", 998),
+		text("subject", "Required unless the template has one.", 998),
 		long("html", "The content as HTML."),
-		long("text", "The content as plain text; made from the HTML when not given."),
+		long("text", "The content as plain text. Default: generated from the HTML."),
 		nested("template", "A published template, in place of html and text.",
 			text("id", "Its id or alias.", 255).must(), values("variables", "Values of its variables.", 50)),
 		values("headers", "Header fields to add, by name.", 50),
 		list("attachments", "Files, each with content or path.", 20,
 			text("filename", "The file's name.", 255), long("content", "The file in base64."),
 			text("path", "A public URL from which the file is fetched.", 2000),
-			text("content_type", "The media type.", 255), text("content_id", "By which the HTML shows it: cid:...",
+			text("content_type", "The media type.", 255), text("content_id", "The id by which the HTML refers to it: cid:...",
 				128)),
 		list("tags", "Labels for the team's own use.", 50, text("name", "Letters, digits, _ and -.", 256).must(),
 			text("value", "Letters, digits, _ and -.", 256).must()),
-		text("scheduled_at", `When it is sent: ISO 8601, or words such as "in 2 hours"; at once when not given.`, 200),
-		uuid("topic_id", "Only those who want to read about the topic get it."),
+		text("scheduled_at", `The time to send: ISO 8601, or words such as "in 2 hours". Default: immediately.`, 200),
+		uuid("topic_id", "A topic. Only contacts who are subscribed to it receive the email."),
 	}, more)
 }
 
-// sendEmail describes an email and gives the code with which it is sent, or hands it to the people who approve.
+// sendEmail describes an email and returns a code to confirm it with. If the caller may not send by itself, sendEmail
+// submits the email for approval instead.
 func sendEmail(ctx context.Context, c *caller, in arguments) (result, error) {
 	if !c.may("POST /emails") {
-		return c.hand(ctx, in, "")
+		return c.requestApproval(ctx, in, "")
 	}
 	var checked struct {
 		Level string           `json:"level"`
@@ -67,7 +67,7 @@ func sendEmail(ctx context.Context, c *caller, in arguments) (result, error) {
 		&checked); err != nil {
 		return result{}, err
 	}
-	found := map[string]any{"sent": false, "would_be_sent": described(in), "recipients": count(in),
+	found := map[string]any{"sent": false, "would_be_sent": summarize(in), "recipients": countRecipients(in),
 		"checks": map[string]any{"level": checked.Level, "findings": findings(checked.Data)}}
 	if left := c.quota(ctx); left != nil {
 		found["quota"] = left
@@ -79,7 +79,7 @@ func sendEmail(ctx context.Context, c *caller, in arguments) (result, error) {
 	if limits != nil {
 		found["limits_of_this_program"] = limits
 	}
-	code, expires, err := c.code(in)
+	code, expires, err := c.newCode(in)
 	if err != nil {
 		return result{}, err
 	}
@@ -89,11 +89,11 @@ func sendEmail(ctx context.Context, c *caller, in arguments) (result, error) {
 		"minutes."}}, nil
 }
 
-// confirmSend sends an email that has been described. The same code sends it once, however often it is given.
+// confirmSend sends an email that sendEmail described. The same code sends at most one email.
 func confirmSend(ctx context.Context, c *caller, in arguments) (result, error) {
 	request := maps.Clone(in)
 	delete(request, codeName)
-	if err := c.check(in.text(codeName), request); err != nil {
+	if err := c.verifyCode(in.text(codeName), request); err != nil {
 		return result{}, err
 	}
 	sum := sha256.Sum256([]byte(in.text(codeName)))
@@ -102,15 +102,16 @@ func confirmSend(ctx context.Context, c *caller, in arguments) (result, error) {
 		ID string `json:"id"`
 	}
 	var err error
-	// Since the code was made, or was given before, somebody may have decided that a person approves, or need not.
+	// The approval requirement may have changed since the code was made or first used. A code that was already used
+	// returns the result of its first use.
 	if !c.may("POST /emails") {
 		if sent.ID, err = c.s.Answered(ctx, c.TeamID, "POST /emails", key); err == nil && sent.ID == "" {
-			return c.hand(ctx, request, key)
+			return c.requestApproval(ctx, request, key)
 		}
 	} else {
 		var asked string
 		if asked, err = c.s.Answered(ctx, c.TeamID, "POST /approvals "+c.ID, key); err == nil && asked != "" {
-			return c.hand(ctx, request, key)
+			return c.requestApproval(ctx, request, key)
 		}
 		if err == nil {
 			err = c.perform(ctx, operation{method: http.MethodPost, path: "/emails", body: request, key: key}, &sent)
@@ -120,31 +121,31 @@ func confirmSend(ctx context.Context, c *caller, in arguments) (result, error) {
 		return result{}, err
 	}
 	return result{data: map[string]any{"accepted": true, "id": sent.ID}, notes: []string{"The email was accepted. " +
-		"Whether it arrives is seen later: explain_delivery tells."}}, nil
+		"Use explain_delivery later to see whether it arrived."}}, nil
 }
 
-// hand hands an email to those who approve emails, once for each key that is not "".
-func (c *caller) hand(ctx context.Context, request arguments, key string) (result, error) {
+// requestApproval submits an email for approval. With the same key, unless it is "", it creates no second approval.
+func (c *caller) requestApproval(ctx context.Context, request arguments, key string) (result, error) {
 	var made map[string]any
 	o := operation{method: http.MethodPost, path: "/approvals", body: request, key: key}
 	if err := c.perform(ctx, o, &made); err != nil {
 		return result{}, err
 	}
-	delete(made, "email") // which the model has just written
-	data := map[string]any{"sent": made["status"] == "approved", "approval": made, "would_be_sent": described(request),
-		"recipients": count(request)}
-	if made["status"] != "pending" { // it was asked for by an earlier call
-		return result{data: data, notes: []string{"This was asked for before and has been decided: see the status of " +
-			"the approval."}}, nil
+	delete(made, "email") // the model wrote it itself
+	data := map[string]any{"sent": made["status"] == "approved", "approval": made, "would_be_sent": summarize(request),
+		"recipients": countRecipients(request)}
+	if made["status"] != "pending" { // an earlier call with the same key created it
+		return result{data: data, notes: []string{"An earlier call requested this approval, and it has been decided: see " +
+			"the status of the approval."}}, nil
 	}
 	return result{data: data,
-		notes: []string{"Nothing has been sent. The email waits for a person of the team to approve it; there is " +
-			"nothing to confirm, and calling again would ask twice. They decide on the page at approval.url, and " +
-			"get_approval tells what they have decided."}}, nil
+		notes: []string{"Nothing has been sent. The email waits until a person of the team approves it. Do not " +
+			"confirm it, and do not call again: each call requests another approval. People decide on the page at " +
+			"approval.url, and get_approval shows their decision."}}, nil
 }
 
-// described is what matters of an email to who is to agree to it.
-func described(in arguments) map[string]any {
+// summarize returns the parts of an email that a person needs in order to agree to it.
+func summarize(in arguments) map[string]any {
 	all := map[string]any{}
 	for _, name := range []string{"from", "to", "cc", "bcc", "reply_to", "subject", "headers", "tags", "template",
 		"scheduled_at", "topic_id"} {
@@ -169,14 +170,14 @@ func described(in arguments) map[string]any {
 	}
 	for name, body := range map[string]string{"html_starts": in.text("html"), "text_starts": in.text("text")} {
 		if body != "" {
-			all[name] = cut(body, 500)
+			all[name] = truncate(body, 500)
 		}
 	}
 	return all
 }
 
-// count returns the number of an email's recipients.
-func count(in arguments) (n int) {
+// countRecipients returns the number of an email's recipients.
+func countRecipients(in arguments) (n int) {
 	for _, name := range []string{"to", "cc", "bcc"} {
 		var all []string
 		if json.Unmarshal(in[name], &all) == nil {
@@ -186,7 +187,7 @@ func count(in arguments) (n int) {
 	return n
 }
 
-// findings leaves out the checks that found nothing.
+// findings returns the checks that did not pass.
 func findings(all []map[string]any) []any {
 	some := []any{}
 	for _, check := range all {
@@ -197,7 +198,7 @@ func findings(all []map[string]any) []any {
 	return some
 }
 
-// quota returns what the team has used and may use, if it has a quota and the caller may know.
+// quota returns the team's usage and limits. It returns nil if the team has no quota or the caller may not read usage.
 func (c *caller) quota(ctx context.Context) map[string]any {
 	if !c.may("GET /usage") {
 		return nil
@@ -206,7 +207,7 @@ func (c *caller) quota(ctx context.Context) map[string]any {
 		Emails map[string]map[string]any `json:"emails"`
 	}
 	if c.perform(ctx, operation{method: http.MethodGet, path: "/usage"}, &u) != nil {
-		return nil // what it is needed for does not depend on it
+		return nil // the quota is only additional information
 	}
 	all := map[string]any{}
 	for period, of := range u.Emails {
@@ -220,14 +221,14 @@ func (c *caller) quota(ctx context.Context) map[string]any {
 	return all
 }
 
-// limits returns what the person who granted the caller has limited it to, and how much of that is used.
+// limits returns the limits of the caller's grant and how much of them is used. It returns nil if there are none.
 func (c *caller) limits(ctx context.Context) (map[string]any, error) {
 	if c.Kind != teams.GrantActor || !c.Limited {
 		return nil, nil
 	}
 	u, err := c.s.Usage(ctx, c.TeamID, c.ID)
 	if err != nil {
-		return nil, fmt.Errorf("look up the limits of the program: %w", err)
+		return nil, fmt.Errorf("look up the limits of the grant: %w", err)
 	}
 	all := map[string]any{}
 	if u.Recipients > 0 {
@@ -239,8 +240,8 @@ func (c *caller) limits(ctx context.Context) (map[string]any, error) {
 	return all, nil
 }
 
-// code makes the code with which the caller confirms a request.
-func (c *caller) code(request arguments) (code string, expires time.Time, err error) {
+// newCode returns a code with which the caller can confirm a request.
+func (c *caller) newCode(request arguments) (code string, expires time.Time, err error) {
 	digest, err := c.digest(request)
 	if err != nil {
 		return "", time.Time{}, err
@@ -249,33 +250,34 @@ func (c *caller) code(request arguments) (code string, expires time.Time, err er
 	return c.s.Keys.Sign(codePurpose, expires, rand.Text()[:16], digest), expires, nil
 }
 
-// check refuses a code that was not made for the caller and the request, or is too old.
-func (c *caller) check(code string, request arguments) error {
+// verifyCode returns an error unless the code was made for this caller and request and has not expired.
+func (c *caller) verifyCode(code string, request arguments) error {
 	parts, err := c.s.Keys.Verify(codePurpose, code, c.s.Now())
 	switch {
 	case errors.Is(err, keyring.ErrExpired):
 		return errors.New("the confirmation code has expired, and nothing was sent: call send_email again")
 	case err != nil || len(parts) != 2:
-		return errors.New("the confirmation code is not one that send_email gave, and nothing was sent")
+		return errors.New("the confirmation code is not one that send_email returned, and nothing was sent")
 	}
 	digest, err := c.digest(request)
 	if err != nil {
 		return err
 	}
 	if digest != parts[1] {
-		return errors.New("the confirmation code was given for another request or to another program, and nothing " +
+		return errors.New("the confirmation code is for another request or to another program, and nothing " +
 			"was sent: call confirm_send with exactly the arguments of send_email, or send_email again")
 	}
 	return nil
 }
 
-// digest names a request of the caller. It does not depend on the order or the spacing of the JSON.
+// digest returns a hash of the caller and the request. It does not depend on the order of members or the spacing of the
+// JSON.
 func (c *caller) digest(request arguments) (string, error) {
 	all := map[string]any{}
 	for name, value := range request {
 		var v any
 		d := json.NewDecoder(bytes.NewReader(value))
-		d.UseNumber() // as a float64, numbers that are not the same could be
+		d.UseNumber() // a float64 cannot distinguish some large numbers
 		if err := d.Decode(&v); err != nil {
 			return "", fmt.Errorf("read the argument %s: %w", name, err)
 		}

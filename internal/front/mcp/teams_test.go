@@ -28,8 +28,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// Two people in two teams work at the same time, with browsers, with programs that they let act for their teams, and
-// with tools. Nothing that one of them sees has anything of the other.
+// Two owners of two teams use pages, programs and tools at the same time. Neither of them sees any data of the other
+// team.
 func TestTwoTeams(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		at := f.installation()
@@ -59,7 +59,7 @@ func TestTwoTeams(t *testing.T) {
 	})
 }
 
-// installation serves all that there is at the public address, by TLS, and returns what leads there.
+// installation serves all parts at the public address over TLS and returns a transport that connects to it.
 func (f *fixture) installation() http.RoundTripper {
 	f.T.Helper()
 	site := web.New(web.Config{PublicURL: testnode.PublicURL}, f.Users, f.Members, f.Log)
@@ -82,7 +82,7 @@ func (f *fixture) installation() http.RoundTripper {
 	}))
 	f.T.Cleanup(server.Close)
 	at := server.Client().Transport.(*http.Transport).Clone()
-	at.TLSClientConfig.ServerName = "example.com" // of httptest's certificate
+	at.TLSClientConfig.ServerName = "example.com" // the name in httptest's certificate
 	at.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
 	}
@@ -92,16 +92,16 @@ func (f *fixture) installation() http.RoundTripper {
 // person is the owner of a team, with a browser and a program.
 type person struct {
 	*fixture
-	name    string // which is in all that is theirs, and in nothing else
+	name    string // occurs in all of the person's objects and in no others
 	teamID  string
 	userID  string
 	at      http.RoundTripper
 	browser *http.Client
-	client  url.Values // the program's request for authorization
-	token   string     // of the program
+	client  url.Values // the program's authorization request
+	token   string     // the program's access token
 	agent   agent
-	ids     map[string]string // of what is theirs, by the path of the API
-	code    string            // that confirms an email
+	ids     map[string]string // ids of the person's objects, by API path
+	code    string            // confirmation code of an email
 }
 
 func (f *fixture) person(name string, by teams.Actor, at http.RoundTripper) *person {
@@ -183,7 +183,7 @@ func (p *person) email() with {
 		"text": p.name}
 }
 
-// consenting is the form by which the person lets the program act for a team.
+// consenting returns the form with which the person lets the program act for a team.
 func (p *person) consenting(teamID string) url.Values {
 	form := url.Values{"team": {teamID}, "decision": {"allow"}}
 	for name, values := range p.client {
@@ -199,12 +199,12 @@ func (p *person) RoundTrip(r *http.Request) (*http.Response, error) {
 	return p.at.RoundTrip(r)
 }
 
-// browse asks for a page, or sends a form.
+// browse requests a page or submits a form.
 func (p *person) browse(method, path string, form url.Values) (status int, body string, header http.Header) {
 	return p.send(p.browser, method, path, form.Encode(), "application/x-www-form-urlencoded")
 }
 
-// call makes a request to the API as the program.
+// call sends a request to the API as the program.
 func (p *person) call(method, path string, in with) (status int, body string) {
 	text, err := json.Marshal(in)
 	p.Must(err)
@@ -230,7 +230,7 @@ func (p *person) send(c *http.Client, method, path, body, media string) (int, st
 	return a.StatusCode, string(text), a.Header
 }
 
-// lacks fails the test if a text has anything of somebody else.
+// lacks checks that a text contains nothing of the other person.
 func (p *person) lacks(t *testing.T, what, text string, other *person) {
 	t.Helper()
 	secrets := []string{other.name, other.teamID, other.userID, other.code}
@@ -246,7 +246,7 @@ func (p *person) pagesLack(t *testing.T, other *person) {
 	for path, own := range map[string]string{"/account": p.name, "/account/team": "", "/people": p.name,
 		"/approve": p.name, "/approve/" + p.ids["approvals"]: p.name,
 		"/oauth/authorize?" + p.client.Encode(): p.name,
-		// Of the other's team the page shows nothing: it asks for the visitor's own.
+		// The page ignores the id of the other team and shows the visitor's own team.
 		"/oauth/authorize?team=" + other.teamID + "&" + p.client.Encode(): p.teamID} {
 		status, body, _ := p.browse("GET", path, nil)
 		if status != 200 || !strings.Contains(body, own) {

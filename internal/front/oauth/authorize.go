@@ -14,29 +14,29 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// asked are the parameters of a request for authorization, which the page of consent carries on.
-var asked = []string{"client_id", "response_type", "redirect_uri", "scope", "state", "code_challenge",
-	"code_challenge_method", "resource", askedAt}
+// authorizeParams are the parameters of an authorization request. The consent form repeats them.
+var authorizeParams = []string{"client_id", "response_type", "redirect_uri", "scope", "state", "code_challenge",
+	"code_challenge_method", "resource", askedHostParam}
 
-// askedAt is a parameter of our own: the host that the client has asked, if people sign in at another. The client
-// compares it with the issuer in the answer (RFC 9207).
-const askedAt = "asked_at"
+// askedHostParam is a parameter of our own. It holds the host at which the client sent its request if people sign in at
+// another host. The response names it as the issuer, which the client checks (RFC 9207).
+const askedHostParam = "asked_at"
 
-// request is a request for authorization.
+// request is an authorization request.
 type request struct {
 	grants.Request
-	issuer string // as the client knows it
+	issuer string // the issuer that the client expects
 }
 
-// ask checks a request for authorization.
-func (s *Server) ask(r *http.Request, given url.Values) (request, params, error) {
+// parseRequest checks an authorization request.
+func (s *Server) parseRequest(r *http.Request, given url.Values) (request, params, error) {
 	q := request{issuer: s.address(r)}
 	p, err := single(given)
 	if err != nil {
 		return q, nil, err
 	}
-	if host := p[askedAt]; host != "" {
-		q.issuer = s.address(&http.Request{Host: host}) // which is none but one of ours, whatever the host is
+	if host := p[askedHostParam]; host != "" {
+		q.issuer = s.address(&http.Request{Host: host}) // address returns only our own addresses, whatever the host is
 	}
 	q.Request, err = s.Grants.CheckRequest(r.Context(), grants.Params{ClientID: p["client_id"], ResponseType: p["response_type"],
 		RedirectURI: p["redirect_uri"], Scope: p["scope"], State: p["state"], Challenge: p["code_challenge"],
@@ -44,31 +44,32 @@ func (s *Server) ask(r *http.Request, given url.Values) (request, params, error)
 	return q, p, err
 }
 
-// authorize answers a request for authorization: with a page for who is signed in, after it was checked.
+// authorize answers an authorization request with the consent page, or with the sign-in page for visitors without a
+// session.
 func (s *Server) authorize(w http.ResponseWriter, r *http.Request) error {
-	q, _, err := s.ask(r, r.URL.Query())
+	q, _, err := s.parseRequest(r, r.URL.Query())
 	if err != nil {
 		return s.refused(w, r, &q, err)
 	}
 	if token, ok := bearer(r); ok && s.KeysConsent {
 		return s.consentByKey(w, r, &q, token)
 	}
-	if s.address(r) != s.PublicURL { // signing in leads there
+	if s.address(r) != s.PublicURL { // people sign in only at PublicURL
 		given := r.URL.Query()
-		given.Set(askedAt, r.Host)
+		given.Set(askedHostParam, r.Host)
 		r.URL.RawQuery = given.Encode()
 	}
-	s.people.ServeHTTP(w, r)
+	s.pages.ServeHTTP(w, r)
 	return nil
 }
 
-// bearer returns the token of a request.
+// bearer returns the bearer token of a request.
 func bearer(r *http.Request) (string, bool) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
 }
 
-// consentByKey consents on behalf of the team of a full-access key. It is for development.
+// consentByKey consents on behalf of the team of a full-access API key. It is for development only.
 func (s *Server) consentByKey(w http.ResponseWriter, r *http.Request, q *request, token string) error {
 	by, err := s.Teams.Authenticate(r.Context(), token)
 	if err != nil {
@@ -80,7 +81,7 @@ func (s *Server) consentByKey(w http.ResponseWriter, r *http.Request, q *request
 	return s.approve(w, r, q, by)
 }
 
-// approve gives the client a code.
+// approve creates the grant and redirects to the client with an authorization code.
 func (s *Server) approve(w http.ResponseWriter, r *http.Request, q *request, by teams.Actor) error {
 	code, _, err := s.Grants.Approve(r.Context(), q.Request, by)
 	if err != nil {
@@ -89,15 +90,15 @@ func (s *Server) approve(w http.ResponseWriter, r *http.Request, q *request, by 
 	return s.answer(w, r, q, "code", code)
 }
 
-// showConsent shows what a program asks for.
+// showConsent shows the consent page.
 func (s *Server) showConsent(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	q, p, err := s.ask(r, r.URL.Query())
+	q, p, err := s.parseRequest(r, r.URL.Query())
 	if err != nil {
 		return s.refused(w, r, &q, err)
 	}
 	m, ok := chosen(v, p["team"])
 	if !ok {
-		return fault.Forbiddenf("", "You are in no team, so there is nothing that %s could be let do.", q.Client.Name)
+		return fault.Forbiddenf("", "You are not a member of a team, so %s cannot act for one.", q.Client.Name)
 	}
 	by, err := s.Members.Actor(r.Context(), v.User.ID, m.TeamID)
 	if err != nil {
@@ -107,7 +108,7 @@ func (s *Server) showConsent(w http.ResponseWriter, r *http.Request, v web.Visit
 		web.LeadsTo(q.RedirectURI))
 }
 
-// chosen returns the team with an id, or the one that the person looked at last.
+// chosen returns the visitor's team with this id, or the team that the visitor used last.
 func chosen(v web.Visitor, teamID string) (members.Membership, bool) {
 	i := slices.IndexFunc(v.Teams, func(m members.Membership) bool { return m.TeamID == teamID })
 	if i >= 0 {
@@ -116,13 +117,13 @@ func chosen(v web.Visitor, teamID string) (members.Membership, bool) {
 	return v.Team()
 }
 
-// consent takes what a person has chosen on the page.
+// consent handles the form of the consent page.
 func (s *Server) consent(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	form, err := s.Site.Form(w, r)
 	if err != nil {
 		return err
 	}
-	q, p, err := s.ask(r, form)
+	q, p, err := s.parseRequest(r, form)
 	if err != nil {
 		return s.refused(w, r, &q, err)
 	}
@@ -148,7 +149,7 @@ func (s *Server) consent(w http.ResponseWriter, r *http.Request, v web.Visitor) 
 	return s.approve(w, r, &q, by)
 }
 
-// refused tells of a request that the client made wrongly: the client, by a redirect, or the person.
+// refused reports an invalid authorization request: to the client by a redirect or as JSON, or to the person on a page.
 func (s *Server) refused(w http.ResponseWriter, r *http.Request, q *request, err error) error {
 	e, ok := errors.AsType[*grants.Error](err)
 	if !ok {
@@ -170,20 +171,20 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, q *request, err
 	return s.Site.Show(w, r, http.StatusBadRequest, refusedPage, view)
 }
 
-// answer sends the browser to the client.
+// answer redirects the browser to the client.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, q *request, pairs ...string) error {
 	w.Header().Set("Location", answerURI(q, pairs...))
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	status := http.StatusFound
 	if r.Method == http.MethodPost {
-		status = http.StatusSeeOther // so that the form is not sent on (RFC 9700 section 4.12)
+		status = http.StatusSeeOther // the browser must not repeat the form to the client (RFC 9700 section 4.12)
 	}
 	w.WriteHeader(status)
 	return nil
 }
 
-// answerURI adds parameters, the state and the issuer (RFC 9207) to the address that the client has registered. The
-// text is not parsed and written again, so that it leads where it was checked to lead.
+// answerURI appends parameters, the state and the issuer (RFC 9207) to the client's registered address. It does not
+// parse the address, so the address stays exactly as it was checked.
 func answerURI(q *request, pairs ...string) string {
 	more := url.Values{"iss": {q.issuer}}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -201,7 +202,7 @@ func answerURI(q *request, pairs ...string) string {
 
 func isWeb(uri string) bool { return strings.HasPrefix(strings.ToLower(uri), "https:") }
 
-// hostOf says in words where an address leads.
+// hostOf describes the target of an address in words.
 func hostOf(uri string) string {
 	u, err := url.Parse(uri)
 	switch {

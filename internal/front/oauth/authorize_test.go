@@ -13,7 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/node/testnode"
 )
 
-// A person reads what is asked for and allows it; the program gets tokens that work, and renews and revokes them.
+// A person consents to a request on the consent page. The client gets tokens that work, and can refresh and revoke
+// them.
 func TestConsent(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		q := query(grants.CLI, "http://127.0.0.1:51234/oauth/callback", "full_access")
@@ -37,7 +38,7 @@ func TestConsent(t *testing.T) {
 				t.Errorf("the page does not say %q: %s", want, p.text)
 			}
 		}
-		if strings.Contains(p.text, "Nobody has checked") || strings.Contains(p.text, "will not get") {
+		if strings.Contains(p.text, "not verified") || strings.Contains(p.text, "will not get") {
 			t.Errorf("the page: %s", p.text)
 		}
 		if n := f.Count(`SELECT COUNT(*) FROM oauth_codes`); n != 0 {
@@ -78,14 +79,14 @@ func TestConsent(t *testing.T) {
 	})
 }
 
-// Who refuses sends the program back without anything.
+// If the person refuses, the client gets access_denied and no code.
 func TestRefuse(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		client := f.register("Notes", "https://notes.example/cb?x=1")
 		f.signIn("ann@acme.example", map[string]teams.Role{f.Acme.TeamID: teams.Owner})
 		q := query(client, "https://notes.example/cb?x=1", "emails:send")
 		p := readPage(t, f.ask("GET", "/oauth/authorize?"+q.Encode(), nil))
-		if !strings.Contains(p.text, "Nobody has checked who makes this program") || !strings.Contains(p.text,
+		if !strings.Contains(p.text, "This app is not verified") || !strings.Contains(p.text,
 			"notes.example") {
 			t.Errorf("the page: %s", p.text)
 		}
@@ -105,7 +106,8 @@ func TestRefuse(t *testing.T) {
 	})
 }
 
-// A person who is in several teams chooses one, and sees what the own role there leaves out.
+// A person in several teams chooses one. The page shows which requested scopes the person's role in that team does not
+// allow.
 func TestChooseTeam(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		client := f.register("Notes", redirect)
@@ -135,7 +137,7 @@ func TestChooseTeam(t *testing.T) {
 		if form.fields.Get("team") != f.Other.TeamID {
 			t.Errorf("%+v", form)
 		}
-		// What the browser sends is not believed.
+		// The server does not trust the team that the browser sends.
 		stranger, _ := f.Team("Third")
 		form.fields.Set("team", stranger.TeamID)
 		form.fields.Set("decision", "allow")
@@ -152,7 +154,7 @@ func TestChooseTeam(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// Nobody consents without a session, from another site, in a team of none, or without any of the rights.
+// Consent fails without a session, from another site, without a team, and if no requested scope is allowed.
 func TestNoConsent(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		client := f.register("Notes", redirect)
@@ -194,8 +196,9 @@ func TestNoConsent(t *testing.T) {
 	})
 }
 
-// Wrong requests are answered where that is safe: by JSON or a page as long as the address may be anybody's, by a page
-// with a link if a browser would be led to a web page of somebody unknown, and otherwise by a redirect.
+// Invalid requests are answered as safely as possible. If the redirect address is not known to be the client's, the
+// answer is JSON or a page. If the address is a web page of an unverified client, the answer is a page with a link.
+// Otherwise it is a redirect.
 func TestWrongRequests(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		local, site := f.register("Notes", redirect), f.register("Evil", "https://evil.example/cb")
@@ -254,7 +257,7 @@ func TestWrongRequests(t *testing.T) {
 	})
 }
 
-// In development a full-access key consents at once, for its team.
+// In development, a full-access API key consents for its team without a page.
 func TestConsentByKey(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.KeysConsent = true
@@ -301,15 +304,15 @@ func TestHostOf(t *testing.T) {
 	}
 }
 
-// Whatever makes emails go is said, and can be limited, in all combinations of what a program asks for; and the page
-// says which of it a limit takes away.
+// For every combination of scopes that cause emails, the page lists the ways to send, offers limits, and says what the
+// limits take away.
 func TestConsentToSend(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		client := f.register("Notes", redirect)
 		f.signIn("ann@acme.example", map[string]teams.Role{f.Acme.TeamID: teams.Owner})
 		sends := []struct{ scope, way, lost string }{
-			{"emails:send", "by sending them", "Send broadcasts, resume them, try them out"},
-			{"broadcasts:write", "by resuming broadcasts", "; it can write them"},
+			{"emails:send", "by sending them", "Send, resume or test broadcasts"},
+			{"broadcasts:write", "by resuming broadcasts", "; it can still write them"},
 			{"automations:write", "by automations that it makes", "Make and change automations"},
 			{"events:send", "by events that start automations", "Send custom events"},
 		}
@@ -324,7 +327,7 @@ func TestConsentToSend(t *testing.T) {
 			if !strings.Contains(p.text, "contacts, for which automations of the team may send emails") {
 				t.Errorf("%s: nothing is said of what contacts begin", scopes)
 			}
-			_, limits, offered := strings.Cut(p.text, "It can make emails go in the name of the team:")
+			_, limits, offered := strings.Cut(p.text, "It can cause emails to be sent for the team:")
 			fields := p.form(t, "post", "/oauth/authorize").fields
 			if offered != (set != 0) || fields.Has("emails_per_day") != offered || fields.Has("approval") != offered {
 				t.Errorf("%s: limits are offered: %v, by %v", scopes, offered, fields)
@@ -335,13 +338,13 @@ func TestConsentToSend(t *testing.T) {
 					t.Errorf("%s: the page says of limits: %s", scopes, limits)
 				}
 			}
-			// A limit would take away what a program asks for that does not send by itself: none is proposed.
+			// A limit would take away what a client asks for that cannot send by itself, so the page proposes none.
 			if proposed := fields.Get("emails_per_day") != ""; proposed != (set&1 != 0) {
 				t.Errorf("%s: %v is proposed", scopes, fields)
 			}
 		}
 
-		// A limit that is set is kept, also where nothing but automations sends.
+		// A limit that the person sets is stored, even if only automations can send.
 		p := readPage(t, f.ask("GET", "/oauth/authorize?"+
 			query(client, redirect, "automations:write automations:read").Encode(), nil))
 		form := p.form(t, "post", "/oauth/authorize")
@@ -360,8 +363,8 @@ func TestConsentToSend(t *testing.T) {
 	})
 }
 
-// A client that has asked at another address of this installation is answered with that as the issuer, although the
-// person has signed in, and consented, at the public one. No other host becomes the issuer.
+// If a client starts at another address of this installation, the answer names that address as the issuer, although the
+// person consented at the public address. An unknown host never becomes the issuer.
 func TestIssuerOfAnotherAddress(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		const host = "127.0.0.1:3000"

@@ -19,30 +19,30 @@ var (
 const refusedHTML = `{{define "title"}}This request cannot be granted{{end}}
 {{define "main"}}<div class="narrow">
 <h1>This request cannot be granted</h1>
-<p>{{or .Client "A program"}} has asked in a way that is not allowed. This is for the people who make it:</p>
+<p>{{or .Client "A program"}} sent an invalid request. Its developers need this message:</p>
 <p class="problem">{{.Text}}</p>
 {{- with .Back}}<p><a href="{{.}}" rel="noreferrer">Go back to {{$.Host}}</a></p>{{end}}
 </div>{{end}}`
 
 type refusedView struct{ Client, Text, Host, Back string }
 
-// consentView is what the page of consent shows.
+// consentView is the content of the consent page.
 type consentView struct {
 	Client     string
-	Unverified bool   // the client has registered itself
-	Host       string // that the browser is sent to, in words
+	Unverified bool   // the client registered itself
+	Host       string // where the browser is sent afterwards, in words
 	Team       members.Membership
-	Teams      []members.Membership // to choose from
-	Full       bool                 // all that a grant may have
-	May        []string             // what it will be able to do, in sentences
-	LeftOut    []string             // what it asks for and the person may not do
-	Ways       []string             // by which it will be able to make emails go, which can be limited
-	Limits     grants.Limits        // that are proposed
-	Lost       []string             // what it will not be able to do with any limit
-	Broadcasts bool                 // it will be able to send or resume broadcasts, and not with any limit
-	Drafts     bool                 // and to write them, also with limits
-	Unapproved []string             // what else it will not be able to do if a person approves each email
-	Uncounted  bool                 // automations may send for what it changes, which no limit counts
+	Teams      []members.Membership // the choices
+	Full       bool                 // the request asks for full access
+	May        []string             // sentences about what it will be able to do
+	LeftOut    []string             // requested, but not allowed by the person's role
+	Ways       []string             // ways in which it will be able to send emails
+	Limits     grants.Limits        // the proposed limits
+	Lost       []string             // what any limit takes away
+	Broadcasts bool                 // it could send or resume broadcasts, which any limit takes away
+	Drafts     bool                 // it can write broadcasts, even with limits
+	Unapproved []string             // what required approval takes away in addition
+	Uncounted  bool                 // no limit counts emails of automations that its changes start
 	Params     []param              // of the request, for the form
 }
 
@@ -59,10 +59,10 @@ func pageOf(q *grants.Request, p params, v web.Visitor, m members.Membership, ma
 		Broadcasts: has.Has(teams.EmailsSend) || has.Has(teams.BroadcastsWrite),
 		Unapproved: grants.DescribeScopes(approved.RemovedScopes(has)&^limited.RemovedScopes(has), false),
 		Uncounted:  has.Has(teams.ContactsWrite) || has.Has(teams.TemplatesWrite)}
-	if has.Has(teams.EmailsSend) { // without it, a limit takes away what the program asks for
+	if has.Has(teams.EmailsSend) { // without emails:send, a limit would take away what the client asks for
 		view.Limits = q.Client.DefaultLimits()
 	}
-	for _, name := range asked {
+	for _, name := range authorizeParams {
 		if p[name] != "" {
 			view.Params = append(view.Params, param{name, p[name]})
 		}

@@ -162,7 +162,7 @@ func TestTokenRefused(t *testing.T) {
 	})
 }
 
-// Who has many requests refused waits, and others do not.
+// A client with many refused requests must wait; other clients need not.
 func TestGuessing(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.refusals.Now = func() time.Time { return time.Unix(1_800_000_000, 0) }
@@ -176,7 +176,7 @@ func TestGuessing(t *testing.T) {
 		if wait := w.Header().Get("Retry-After"); wait != "1" {
 			t.Errorf("wait %q seconds", wait)
 		}
-		// The addresses of one IPv6 connection are one.
+		// Addresses of one IPv6 network count together.
 		from := func(address string) int {
 			r := httptest.NewRequestWithContext(t.Context(), "POST", "/oauth/token", strings.NewReader(body.Encode()))
 			r.RemoteAddr = address
@@ -196,7 +196,7 @@ func TestGuessing(t *testing.T) {
 	})
 }
 
-// What fails because the database is away is not counted as refused, so nobody waits for it once it is back.
+// Requests that fail because the database is unavailable do not count as refused, so clients need not wait afterwards.
 func TestOutageIsNoGuessing(t *testing.T) {
 	t.Parallel()
 	d, p := dbtest.Proxied(t, time.Second)
@@ -216,7 +216,7 @@ func TestOutageIsNoGuessing(t *testing.T) {
 	wantRefusal(t, f.ask("POST", "/oauth/token", body), 400, grants.InvalidGrant)
 }
 
-// Browsers of all origins may ask, without cookies.
+// Pages of any origin may send requests, without cookies.
 func TestOrigins(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		for _, path := range paths {
@@ -235,7 +235,7 @@ func TestOrigins(t *testing.T) {
 	})
 }
 
-// Whatever a body is, it is read or refused as invalid_request.
+// Any body is either read or refused as invalid_request.
 func FuzzReadParams(f *testing.F) {
 	for _, s := range []string{"a=b&c=d", "a=%zz", "a=1&a=2", `{"a":"b"}`, `{"a":null}`, `{"a":1}`, `{"a":"b","a":"c"}`,
 		"[]", "", "\xff"} {

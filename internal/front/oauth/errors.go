@@ -12,13 +12,13 @@ import (
 
 const serverError grants.Code = "server_error"
 
-// refusal is the body of every error (RFC 6749 section 5.2).
+// refusal is the body of all errors (RFC 6749 section 5.2).
 type refusal struct {
 	Error       grants.Code `json:"error"`
 	Description string      `json:"error_description"`
 }
 
-// statusOf returns the status of an error at the endpoints for programs.
+// statusOf returns the HTTP status for an error at the endpoints for programs.
 func statusOf(c grants.Code) int {
 	switch c {
 	case grants.InvalidClient:
@@ -29,7 +29,7 @@ func statusOf(c grants.Code) int {
 	return http.StatusBadRequest
 }
 
-// fail answers with an error. What is not a refusal of the client is a failure of ours, and logged.
+// fail answers with an error. It logs the error unless the server refused the request.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if e, ok := errors.AsType[*grants.Error](err); ok {
 		if h := w.Header(); e.Code == grants.TooManyRequests && h.Get("Retry-After") == "" {
@@ -47,14 +47,15 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	writeRefusal(w, http.StatusInternalServerError, serverError, "Something went wrong on our side. Try again.")
 }
 
-// report logs a failure, unless the client went away. Few are logged while something is unavailable.
+// report logs a failure, unless the client has disconnected. While a service is unavailable, it logs only some of the
+// failures.
 func (s *Server) report(r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		return
 	}
 	logged, leftOut := true, 0
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind == fault.Unavailable {
-		logged, leftOut = s.away.Allow()
+		logged, leftOut = s.outageLog.Allow()
 		if e.Unwrap() != nil {
 			err = e.Unwrap()
 		}
@@ -68,7 +69,7 @@ func writeRefusal(w http.ResponseWriter, status int, c grants.Code, text string)
 	writeJSON(w, status, refusal{c, text})
 }
 
-// writeJSON writes an answer that nobody keeps, unless the header says otherwise.
+// writeJSON writes a JSON answer. Caches may not keep it unless the caller has set Cache-Control.
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {

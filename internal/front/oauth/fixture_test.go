@@ -31,7 +31,7 @@ const (
 	mcp      = testnode.PublicURL + "/mcp"
 )
 
-// fixture is the server on a node of its own.
+// fixture is an OAuth server on a test node.
 type fixture struct {
 	*testnode.Node
 	*Server
@@ -54,7 +54,7 @@ func newFixture(t testing.TB, d *db.DB) *fixture {
 		Members: n.Members, Teams: n.Teams, Site: site, Log: n.Log})}
 }
 
-// signIn makes a user with a role in teams, whose browser the fixture then is.
+// signIn creates a user with roles in teams and signs the fixture's browser in as that user.
 func (f *fixture) signIn(email string, roles map[string]teams.Role) {
 	f.T.Helper()
 	ctx := context.WithoutCancel(f.T.Context())
@@ -70,7 +70,8 @@ func (f *fixture) signIn(email string, roles map[string]teams.Role) {
 	f.cookies = w.Result().Cookies()
 }
 
-// ask sends a request. A body of url.Values is a form, one of a string is JSON. The header is pairs.
+// ask sends a request. A body of url.Values is sent as a form and a string as JSON. header is a list of names and
+// values.
 func (f *fixture) ask(method, path string, body any, header ...string) *httptest.ResponseRecorder {
 	f.T.Helper()
 	var text, media string
@@ -117,13 +118,13 @@ func challengeOf(verifier string) string {
 	return base64.RawURLEncoding.EncodeToString(hash[:])
 }
 
-// query is that of a right request for authorization.
+// query returns the query of a valid authorization request.
 func query(clientID, redirect, scope string) url.Values {
 	return url.Values{"client_id": {clientID}, "response_type": {"code"}, "redirect_uri": {redirect}, "scope": {scope},
 		"state": {"a state & more"}, "code_challenge": {challengeOf(verifier)}, "code_challenge_method": {"S256"}}
 }
 
-// sentTo returns the parameters with which a browser is sent to an address, and fails the test if it is sent elsewhere.
+// sentTo returns the parameters of a redirect to an address, and fails the test if the redirect leads elsewhere.
 func (f *fixture) sentTo(w *httptest.ResponseRecorder, address string) url.Values {
 	f.T.Helper()
 	to := w.Header().Get("Location")
@@ -139,7 +140,7 @@ func (f *fixture) sentTo(w *httptest.ResponseRecorder, address string) url.Value
 	return q
 }
 
-// tokens exchanges a code.
+// tokens exchanges a code for tokens.
 func (f *fixture) tokens(clientID, redirect, code string) (t tokenWire) {
 	f.T.Helper()
 	w := f.ask("POST", "/oauth/token", url.Values{"grant_type": {"authorization_code"}, "client_id": {clientID},
@@ -150,7 +151,7 @@ func (f *fixture) tokens(clientID, redirect, code string) (t tokenWire) {
 	return t
 }
 
-// wantRefusal fails the test unless the answer is an error in the shape of RFC 6749.
+// wantRefusal checks that an answer is an error in the format of RFC 6749.
 func wantRefusal(t *testing.T, w *httptest.ResponseRecorder, status int, code grants.Code) {
 	t.Helper()
 	var r refusal
@@ -164,13 +165,13 @@ func wantRefusal(t *testing.T, w *httptest.ResponseRecorder, status int, code gr
 	}
 }
 
-// page is a page as a browser reads it.
+// page is the content of a page.
 type page struct {
 	text  string
 	forms []form
 }
 
-// form is a form of a page: the fields that are sent with it, and its buttons and choices by name.
+// form is a form of a page: its fields, and its buttons and choices by name.
 type form struct {
 	method, action string
 	fields         url.Values
@@ -215,7 +216,7 @@ func readPage(t *testing.T, w *httptest.ResponseRecorder) (p page) {
 	return p
 }
 
-// form returns the form of the page with an action and a method.
+// form returns the page's form with this method and action.
 func (p *page) form(t *testing.T, method, action string) form {
 	t.Helper()
 	for _, f := range p.forms {

@@ -6,7 +6,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/grants"
 )
 
-// serverWire is RFC 8414 section 2.
+// serverWire is the authorization server metadata (RFC 8414 section 2).
 type serverWire struct {
 	Issuer                 string   `json:"issuer"`
 	Authorize              string   `json:"authorization_endpoint"`
@@ -26,7 +26,7 @@ type serverWire struct {
 	ProtectedResourceNames []string `json:"protected_resources"` // RFC 9728 section 4
 }
 
-// resourceWire is RFC 9728 section 2.
+// resourceWire is the protected resource metadata (RFC 9728 section 2).
 type resourceWire struct {
 	Resource      string   `json:"resource"`
 	Name          string   `json:"resource_name"`
@@ -42,7 +42,7 @@ func (s *Server) serverMetadata(w http.ResponseWriter, r *http.Request) error {
 	if s.MCP != "" {
 		resources = append(resources, u+s.MCP)
 	}
-	writeKept(w, serverWire{Issuer: u, Authorize: u + "/oauth/authorize", Token: u + "/oauth/token",
+	writeCacheable(w, serverWire{Issuer: u, Authorize: u + "/oauth/authorize", Token: u + "/oauth/token",
 		Keys: u + "/.well-known/jwks.json", Register: u + "/oauth/register", Revoke: u + "/oauth/revoke",
 		Scopes: grants.ScopeNames(), ResponseTypes: []string{"code"}, ResponseModes: []string{"query"},
 		GrantTypes: grantTypes, TokenAuthMethods: []string{"none"}, RevocationAuthMethods: []string{"none"},
@@ -67,27 +67,26 @@ func (s *Server) mcpMetadata(w http.ResponseWriter, r *http.Request) error {
 	return s.resource(w, r, s.MCP, "Postrider MCP server", scopes)
 }
 
-// resource describes one resource. Clients that do not know what they need ask for all of its scopes.
+// resource describes one resource. Clients that do not know which scopes they need request all of the listed ones.
 func (s *Server) resource(w http.ResponseWriter, r *http.Request, path, name string, scopes []string) error {
 	u := s.address(r)
-	writeKept(w, resourceWire{Resource: u + path, Name: name, Servers: []string{u}, Methods: []string{"header"},
+	writeCacheable(w, resourceWire{Resource: u + path, Name: name, Servers: []string{u}, Methods: []string{"header"},
 		Scopes: scopes, Documentation: u + "/docs"})
 	return nil
 }
 
-// keys answers with the public keys, from which others may verify access tokens. That a grant was revoked they cannot
-// see.
+// keys returns the public keys. Others can verify access tokens with them, but cannot see whether a grant was revoked.
 func (s *Server) keys(w http.ResponseWriter, r *http.Request) error {
 	set, err := s.Grants.PublicKeys(r.Context())
 	if err != nil {
 		return err
 	}
-	writeKept(w, set)
+	writeCacheable(w, set)
 	return nil
 }
 
-// writeKept writes an answer that may be kept for 300 s (API reference section 24.1).
-func writeKept(w http.ResponseWriter, v any) {
+// writeCacheable writes an answer that caches may keep for 300 s (API reference section 24.1).
+func writeCacheable(w http.ResponseWriter, v any) {
 	w.Header().Set("Cache-Control", "public, max-age=300")
 	writeJSON(w, http.StatusOK, v)
 }

@@ -1,28 +1,29 @@
-// Package oauth is the OAuth 2.1 server: it translates between the wire and package grants, and shows the page on which
-// a person consents.
+// Package oauth is the OAuth 2.1 server. It translates between HTTP and package grants, and shows the consent page.
 //
 // # Shape
 //
-// metadata.go tells programs what there is (RFC 8414, RFC 9728, RFC 7517), register.go registers them (RFC 7591),
-// authorize.go asks a person, and token.go gives, renews and revokes tokens (RFC 6749, RFC 7009).
+// metadata.go publishes the metadata of the server and its resources (RFC 8414, RFC 9728, RFC 7517). register.go
+// registers clients (RFC 7591). authorize.go asks a person for consent. token.go issues, refreshes and revokes tokens
+// (RFC 6749, RFC 7009).
 //
 // # Invariants
 //
-// A browser is sent to an address of a client only if the client has registered that very address, and, where the
-// address is a web page of a client that nobody has verified, only after the person has chosen something on a page of
-// ours: otherwise any link to this server could lead anywhere (RFC 9700 section 4.11). Nobody consents but by a POST
-// from our own page, which is in no frame. What the page says is made from the request as it is checked again, not as
-// the page was sent.
+// The server redirects a browser only to an address that the client registered, compared as a whole. If that address is
+// a web page of an unverified client, the person must first choose something on our page. Otherwise any link to this
+// server could lead anywhere (RFC 9700 section 4.11).
 //
-// Endpoints for programs use no cookies, and so answer browsers of all origins.
+// Consent requires a POST from our own page, which cannot be framed. The server checks the request again at that POST
+// and does not trust the content of the form.
+//
+// Endpoints for programs use no cookies, so they accept requests from pages of all origins.
 //
 // # When it fails
 //
-// Failures of ours are answered as server_error, without their cause, which is logged.
+// If the server itself fails, the client gets server_error. The cause is only logged.
 //
 // # What it does not do
 //
-// It holds no rules of grants, and does not list or revoke them for teams: package api does.
+// It has no rules about grants. Package api lists and revokes grants for teams.
 package oauth
 
 import (
@@ -40,45 +41,44 @@ import (
 	"github.com/postrider/postrider/internal/platform/audit"
 )
 
-// Options are what the server works with.
+// Options are the settings and dependencies of the server.
 type Options struct {
-	PublicURL string   // the address of this installation, without a slash at its end; the issuer
-	MCP       string   // the path of the MCP server; "" if there is none
-	MCPScopes []string // that its tools need, for which its clients ask; nil is all
+	PublicURL string   // address of this installation without a slash at its end; also the issuer
+	MCP       string   // path of the MCP server; "" if it is off
+	MCPScopes []string // scopes that MCP clients request; nil means all
 	Grants    *grants.Service
 	Members   *members.Service
 	Teams     *teams.Service
 	Site      *web.Site
 	Log       *slog.Logger
 
-	// Address returns the address, without a slash at its end, by which a client reaches this installation, if that may
-	// be another than PublicURL: clients compare the issuer, and the resource, with what they have asked. Nil means that
-	// there is no other one.
+	// Address returns the address at which a client reaches this installation, without a slash at its end. Clients
+	// compare the issuer and the resource with that address. Nil means that the address is always PublicURL.
 	Address func(r *http.Request) string
 
 	// KeysConsent lets a full-access API key consent for its team, so that scripts need no browser. It is for
-	// development.
+	// development only.
 	KeysConsent bool
 }
 
-// Server serves the endpoints.
+// Server serves the OAuth endpoints.
 type Server struct {
 	Options
-	mux      *http.ServeMux
-	people   *http.ServeMux // the pages of people, after the request was checked
-	refusals teams.Limiter  // of requests for tokens, by address
-	away     lograte.Limiter
-	floods   lograte.Limiter
+	mux       *http.ServeMux
+	pages     *http.ServeMux // pages that need a signed-in person
+	refusals  teams.Limiter  // of token requests, by address
+	outageLog lograte.Limiter
+	floodLog  lograte.Limiter
 }
 
-// paths are those of all endpoints.
+// paths are the paths of all endpoints.
 var paths = []string{"/oauth/authorize", "/oauth/token", "/oauth/register", "/oauth/revoke",
 	"/.well-known/oauth-authorization-server", "/.well-known/oauth-protected-resource",
 	"/.well-known/oauth-protected-resource/mcp", "/.well-known/jwks.json"}
 
 // New returns the server.
 func New(o Options) *Server {
-	s := &Server{Options: o, mux: http.NewServeMux(), people: http.NewServeMux()}
+	s := &Server{Options: o, mux: http.NewServeMux(), pages: http.NewServeMux()}
 	s.open("/.well-known/oauth-authorization-server", http.MethodGet, s.serverMetadata)
 	s.open("/.well-known/oauth-protected-resource", http.MethodGet, s.apiMetadata)
 	s.open("/.well-known/oauth-protected-resource/mcp", http.MethodGet, s.mcpMetadata)
@@ -87,12 +87,12 @@ func New(o Options) *Server {
 	s.open("/oauth/token", http.MethodPost, s.token)
 	s.open("/oauth/revoke", http.MethodPost, s.revoke)
 	o.Site.Handle(s.mux, "GET /oauth/authorize", s.authorize)
-	o.Site.Person(s.people, "GET /oauth/authorize", s.showConsent)
-	o.Site.Person(s.mux, "POST /oauth/authorize", s.consent)
+	o.Site.HandleSignedIn(s.pages, "GET /oauth/authorize", s.showConsent)
+	o.Site.HandleSignedIn(s.mux, "POST /oauth/authorize", s.consent)
 	return s
 }
 
-// address returns the address of this installation as the client of a request has it.
+// address returns the address at which the client of a request reaches this installation.
 func (s *Server) address(r *http.Request) string {
 	if s.Address == nil {
 		return s.PublicURL
@@ -100,16 +100,16 @@ func (s *Server) address(r *http.Request) string {
 	return s.Address(r)
 }
 
-// Serves reports whether a path is one of the server's.
+// Serves reports whether path is one of the endpoints.
 func (s *Server) Serves(path string) bool { return slices.Contains(paths, tidy(path)) }
 
-// ServeHTTP serves a request whose path [Server.Serves] has approved of.
+// ServeHTTP serves a request whose path [Server.Serves] accepts.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.URL.Path, r.URL.RawPath = tidy(r.URL.Path), ""
 	s.mux.ServeHTTP(w, r)
 }
 
-// tidy does what package api does with paths: clients double slashes and add one at the end.
+// tidy removes doubled slashes and a slash at the end, which some clients add. Package api does the same.
 func tidy(path string) string {
 	for strings.Contains(path, "//") {
 		path = strings.ReplaceAll(path, "//", "/")
@@ -117,8 +117,8 @@ func tidy(path string) string {
 	return strings.TrimSuffix(path, "/")
 }
 
-// open serves an endpoint for programs at all origins (Fetch standard, CORS protocol). Cookies are neither asked for
-// nor looked at.
+// open registers an endpoint for programs. Pages of all origins may use it (Fetch standard, CORS protocol), and it
+// ignores cookies.
 func (s *Server) open(path, method string, f func(w http.ResponseWriter, r *http.Request) error) {
 	s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -149,7 +149,7 @@ func (s *Server) open(path, method string, f func(w http.ResponseWriter, r *http
 	})
 }
 
-// peer returns the address that a request comes from.
+// peer returns the IP address of the client.
 func peer(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/grants"
 )
 
-const bodyMax = 64 << 10 // octets of a request
+const bodyMax = 64 << 10 // bytes of a request
 
 func refuse(c grants.Code, text string) error { return &grants.Error{Code: c, Text: text} }
 
@@ -29,10 +29,10 @@ func body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return text, nil
 }
 
-// params are the parameters of a request. An empty one is as one that is not there (RFC 6749 section 3.1).
+// params are the parameters of a request. Empty values count as missing (RFC 6749 section 3.1).
 type params map[string]string
 
-// readParams reads the parameters of a body: a form, or an object of texts in JSON.
+// readParams reads parameters from a form or from a JSON object with string members.
 func readParams(contentType string, text []byte) (params, error) {
 	media, _, err := mime.ParseMediaType(contentType)
 	switch {
@@ -59,8 +59,8 @@ func readParams(contentType string, text []byte) (params, error) {
 		"application/json.")
 }
 
-// single returns the parameters of a form or a query, of which none may be given twice (RFC 6749 section 3.1).
-// RFC 8707 allows that for resource, of which one is enough here.
+// single returns the parameters of a form or query. Each may occur only once (RFC 6749 section 3.1). RFC 8707 allows
+// several resources, but this server accepts one.
 func single(form url.Values) (params, error) {
 	all := params{}
 	for name, values := range form {
@@ -72,7 +72,7 @@ func single(form url.Values) (params, error) {
 	return all, nil
 }
 
-// readJSON reads a JSON object of known members; others are passed over.
+// readJSON decodes a JSON object and ignores unknown members.
 func readJSON(text []byte, into any) error {
 	if !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) || json.Unmarshal(text, into) != nil {
 		return refuse(grants.InvalidRequest,

@@ -9,7 +9,7 @@ import (
 
 var grantTypes = []string{"authorization_code", "refresh_token"}
 
-// clientIn is RFC 7591 section 2.
+// clientIn is the client metadata of a registration request (RFC 7591 section 2).
 type clientIn struct {
 	Name          string   `json:"client_name"`
 	RedirectURIs  []string `json:"redirect_uris"`
@@ -21,7 +21,7 @@ type clientIn struct {
 	LogoURI       string   `json:"logo_uri"`
 }
 
-// clientWire is RFC 7591 section 3.2.1.
+// clientWire is the registration response (RFC 7591 section 3.2.1).
 type clientWire struct {
 	ID            string   `json:"client_id"`
 	IssuedAt      int64    `json:"client_id_issued_at"`
@@ -48,14 +48,14 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) error {
 		GrantTypes: in.GrantTypes, ResponseTypes: in.ResponseTypes, AuthMethod: in.AuthMethod, Scope: in.Scope,
 		URI: in.URI, LogoURI: in.LogoURI, Address: peer(r)})
 	if e, ok := errors.AsType[*grants.Error](err); ok && e.Code == grants.TooManyRequests {
-		if logged, leftOut := s.floods.Allow(); logged {
+		if logged, leftOut := s.floodLog.Allow(); logged {
 			s.Log.Warn("too many OAuth clients are being registered", "address", peer(r), "more_like_it", leftOut)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	s.Log.Info("an OAuth client was registered", "client_id", c.ID, "address", peer(r))
+	s.Log.Info("registered an OAuth client", "client_id", c.ID, "address", peer(r))
 	writeJSON(w, http.StatusCreated, clientWire{ID: c.ID, IssuedAt: c.CreatedAt.Unix(), Name: c.Name,
 		RedirectURIs: c.RedirectURIs, GrantTypes: grantTypes, ResponseTypes: []string{"code"}, AuthMethod: "none",
 		Scope: c.Scopes.String(), URI: c.URI, LogoURI: c.LogoURI})

@@ -7,10 +7,10 @@ import (
 	"github.com/postrider/postrider/internal/accounts/grants"
 )
 
-// refusalsPerSecond is how many refused requests for tokens one address, or IPv6 network, may make.
+// refusalsPerSecond is the number of refused token requests that an IPv4 address or IPv6 network may make.
 const refusalsPerSecond = 30
 
-// tokenWire is RFC 6749 section 5.1.
+// tokenWire is the token response (RFC 6749 section 5.1).
 type tokenWire struct {
 	Access  string `json:"access_token"`
 	Type    string `json:"token_type"`
@@ -45,7 +45,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// revoke answers with an empty body, also for tokens that there are not (API reference section 24.5).
+// revoke answers with an empty body, even if the token does not exist (API reference section 24.5).
 func (s *Server) revoke(w http.ResponseWriter, r *http.Request) error {
 	p, err := s.params(w, r)
 	if err != nil {
@@ -60,15 +60,15 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// count counts a request that was refused, and none that failed for another reason: clients repeat those, and have only
-// seconds for it (see [grants.Service.Refresh]).
+// count counts a refused request. It does not count other failures, because clients retry those within seconds (see
+// [grants.Service.Refresh]).
 func (s *Server) count(r *http.Request, err error) {
 	if _, ok := errors.AsType[*grants.Error](err); ok {
 		s.refusals.Count(grants.Network(peer(r)), refusalsPerSecond)
 	}
 }
 
-// params reads the parameters of a request by a client, which must say which one it is.
+// params reads the parameters of a client's request, which must include client_id.
 func (s *Server) params(w http.ResponseWriter, r *http.Request) (params, error) {
 	if s.refusals.Over(grants.Network(peer(r)), refusalsPerSecond) {
 		w.Header().Set("Retry-After", "1")

@@ -14,38 +14,38 @@ var (
 	teamsPage   = pageOf("teams.html")
 )
 
-// done is what a page says after a redirect that names it.
+// done are the messages that pages show after a redirect, by the value of the query parameter "done".
 var done = map[string]string{
-	"begin-again":      "The sign-in took too long, or too many codes were wrong. Begin again.",
+	"begin-again":      "The sign-in took too long, or too many codes were wrong. Start again.",
 	"signed-out":       "You are signed out.",
-	"reset-asked":      "If there is an account with this address, a link to choose a new password is on its way.",
+	"reset-asked":      "If this address has an account, we have sent it a link to choose a new password.",
 	"password-reset":   "Your new password is saved. Sign in with it.",
 	"name-changed":     "Your name is saved.",
 	"password-changed": "Your password is saved.",
-	"totp-removed":     "Codes from an app are switched off.",
+	"totp-removed":     "Two-factor authentication is off.",
 	"passkey-added":    "The passkey is added.",
-	"passkey-renamed":  "The passkey has its new name.",
+	"passkey-renamed":  "The passkey is renamed.",
 	"passkey-removed":  "The passkey is removed.",
 	"linked":           "The account is linked.",
-	"unlinked":         "The account is not linked any more.",
+	"unlinked":         "The account is no longer linked.",
 	"session-ended":    "The other browser is signed out.",
 	"sessions-ended":   "All other browsers are signed out.",
 	"joined":           "You have joined the team.",
-	"invited":          "The invitation is on its way.",
-	"resent":           "The invitation was sent again. The link that was sent before does not work any more.",
+	"invited":          "The invitation is sent.",
+	"resent":           "The invitation was sent again. The earlier link no longer works.",
 	"revoked":          "The invitation is revoked.",
 	"role-changed":     "The role is changed.",
 	"removed":          "The member is removed.",
 	"left":             "You have left the team.",
 	"program-limited":  "The limits are saved.",
-	"program-revoked":  "The program may not act for the team any more.",
-	"email-approved":   "The email is sent.",
-	"email-rejected":   "The email is not sent.",
+	"program-revoked":  "The app can no longer act for the team.",
+	"email-approved":   "The email is approved and will be sent.",
+	"email-rejected":   "The email is rejected and will not be sent.",
 }
 
-func said(r *http.Request) string { return done[r.URL.Query().Get("done")] }
+func doneMessage(r *http.Request) string { return done[r.URL.Query().Get("done")] }
 
-// account is what the page of an account shows.
+// account is the content of the account page.
 type account struct {
 	User          users.User
 	Done, Problem string
@@ -60,7 +60,7 @@ type account struct {
 
 type session struct {
 	users.Session
-	Program string
+	Browser string
 	Current bool
 }
 
@@ -79,7 +79,7 @@ func (p *Pages) accountPage(w http.ResponseWriter, r *http.Request, v web.Visito
 	a := account{User: v.User, Name: name, Problem: problem, Provider: p.Users.OIDCName(),
 		PasskeysWork: p.Users.PasskeysEnabled()}
 	if r.Method == http.MethodGet {
-		a.Done = said(r)
+		a.Done = doneMessage(r)
 	}
 	if v.User.HasTOTP {
 		if a.Recovery, err = p.Users.RecoveryCodesLeft(ctx, v.User.ID); err != nil {
@@ -97,12 +97,12 @@ func (p *Pages) accountPage(w http.ResponseWriter, r *http.Request, v web.Visito
 		return err
 	}
 	for _, x := range all {
-		a.Sessions = append(a.Sessions, session{x, program(x.UserAgent), x.ID == v.Session.ID})
+		a.Sessions = append(a.Sessions, session{x, browserName(x.UserAgent), x.ID == v.Session.ID})
 	}
 	return p.Site.Show(w, r, status, accountPage, a, web.Script(passkeysJS))
 }
 
-// accountDone answers what was to be changed on the page of an account.
+// accountDone answers a change on the account page. It redirects to the page with a message, or shows the error.
 func (p *Pages) accountDone(w http.ResponseWriter, r *http.Request, v web.Visitor, what string, err error) error {
 	if err == nil {
 		return web.Redirect(w, r, with("/account", "done", what))
@@ -111,7 +111,7 @@ func (p *Pages) accountDone(w http.ResponseWriter, r *http.Request, v web.Visito
 		return err
 	}
 	f := web.NewForm()
-	status, err := f.Blame(err)
+	status, err := f.SetError(err)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (p *Pages) rename(w http.ResponseWriter, r *http.Request, v web.Visitor) er
 		return web.Redirect(w, r, "/account?done=name-changed")
 	}
 	f := nameForm(&v.User).Fill(typed)
-	status, err := f.Blame(err)
+	status, err := f.SetError(err)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (p *Pages) rename(w http.ResponseWriter, r *http.Request, v web.Visitor) er
 }
 
 func (p *Pages) endSession(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	err := p.fresh(&v)
+	err := p.requireFresh(&v)
 	if err == nil {
 		err = p.Users.EndSession(r.Context(), v.User.ID, pathID(r))
 	}
@@ -144,7 +144,7 @@ func (p *Pages) endSession(w http.ResponseWriter, r *http.Request, v web.Visitor
 }
 
 func (p *Pages) endSessions(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	err := p.fresh(&v)
+	err := p.requireFresh(&v)
 	if err == nil {
 		err = p.Users.EndSessions(r.Context(), v.User.ID, v.Session.ID)
 	}
@@ -177,8 +177,8 @@ func (p *Pages) chooseTeam(w http.ResponseWriter, r *http.Request, v web.Visitor
 	return web.Redirect(w, r, next)
 }
 
-// program names a browser by what it says of itself, in words that people know.
-func program(userAgent string) string {
+// browserName returns a familiar name for a browser and its system from the user agent.
+func browserName(userAgent string) string {
 	first := func(of [][2]string, otherwise string) string {
 		for _, x := range of {
 			if strings.Contains(userAgent, x[0]) {
@@ -187,9 +187,9 @@ func program(userAgent string) string {
 		}
 		return otherwise
 	}
-	// Browsers call themselves what others are, too: the name that few have comes first.
+	// Many browsers also claim to be others, so the most specific names come first.
 	name := first([][2]string{{"Edg", "Edge"}, {"OPR/", "Opera"}, {"Firefox/", "Firefox"}, {"FxiOS/", "Firefox"},
-		{"CriOS/", "Chrome"}, {"Chrome/", "Chrome"}, {"Safari/", "Safari"}}, "Another program")
+		{"CriOS/", "Chrome"}, {"Chrome/", "Chrome"}, {"Safari/", "Safari"}}, "Unknown browser")
 	system := first([][2]string{{"Android", "Android"}, {"iPhone", "iPhone"}, {"iPad", "iPad"}, {"CrOS", "ChromeOS"},
 		{"Windows", "Windows"}, {"Mac OS X", "macOS"}, {"Linux", "Linux"}}, "")
 	if system == "" {

@@ -22,21 +22,21 @@ const (
 	decidedShown = 30
 )
 
-// approvalList is what the page of a team's approvals shows.
+// approvalList is the content of the page of a team's approvals.
 type approvalList struct {
 	Team, Done       string
 	Pending, Decided []approvals.Approval
-	More             bool // there are more that are pending
+	More             bool // there are more pending ones
 }
 
-// approvalView is what the page of one approval shows: all of the email, as it would go.
+// approvalView is the content of the page of one approval: the complete email as it would be sent.
 type approvalView struct {
 	approvals.Approval
 	Team, Done, Problem string
 	TeamID              string
 	MayDecide           bool
-	Text                string // that readers without HTML see
-	Made                bool   // the text is made from the HTML
+	Text                string // the text part, as mail programs without HTML show it
+	Generated           bool   // Text is generated from the HTML
 	HTML                string
 	Files               []fileView
 }
@@ -55,7 +55,7 @@ func (p *Pages) showApprovals(w http.ResponseWriter, r *http.Request, v web.Visi
 	if err != nil {
 		return err
 	}
-	of := approvalList{Team: m.TeamName, Done: said(r)}
+	of := approvalList{Team: m.TeamName, Done: doneMessage(r)}
 	of.Pending, of.More, err = p.Approvals.List(r.Context(), a, approvals.Pending, page.Page{Limit: pendingShown})
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (p *Pages) showApprovals(w http.ResponseWriter, r *http.Request, v web.Visi
 	return p.Site.Show(w, r, http.StatusOK, approvalsPage, of)
 }
 
-// showApproval shows an approval of any of the visitor's teams: the link to it comes by email.
+// showApproval shows an approval in any of the visitor's teams, because visitors come by a link in an email.
 func (p *Pages) showApproval(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	for _, m := range v.Teams {
 		a, err := p.inTeam(r, &v, m.TeamID, teams.ApprovalsRead)
@@ -88,7 +88,7 @@ func (p *Pages) showApproval(w http.ResponseWriter, r *http.Request, v web.Visit
 		}
 		return p.approvalPage(w, r, http.StatusOK, m, &a, one, "")
 	}
-	return errNothing
+	return errNoPage
 }
 
 func (p *Pages) approvalPage(w http.ResponseWriter, r *http.Request, status int, m members.Membership, a *teams.Actor,
@@ -99,7 +99,7 @@ func (p *Pages) approvalPage(w http.ResponseWriter, r *http.Request, status int,
 		if e.HTML != nil {
 			of.HTML = *e.HTML
 		}
-		if of.Made = e.Text == nil; of.Made {
+		if of.Generated = e.Text == nil; of.Generated {
 			of.Text = htmltext.FromHTML(of.HTML)
 		} else {
 			of.Text = *e.Text
@@ -112,7 +112,7 @@ func (p *Pages) approvalPage(w http.ResponseWriter, r *http.Request, status int,
 }
 
 func (p *Pages) approve(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	a, _, err := p.change(w, r, &v, teams.ApprovalsWrite)
+	a, _, err := p.readTeamForm(w, r, &v, teams.ApprovalsWrite)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (p *Pages) approve(w http.ResponseWriter, r *http.Request, v web.Visitor) e
 }
 
 func (p *Pages) reject(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	a, typed, err := p.change(w, r, &v, teams.ApprovalsWrite)
+	a, typed, err := p.readTeamForm(w, r, &v, teams.ApprovalsWrite)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (p *Pages) reject(w http.ResponseWriter, r *http.Request, v web.Visitor) er
 	return p.decided(w, r, v, &a, one, err)
 }
 
-// decided answers a decision: with the list, or with what is wrong.
+// decided answers a decision. It redirects to the list with a message, or shows the approval with the error.
 func (p *Pages) decided(w http.ResponseWriter, r *http.Request, v web.Visitor, a *teams.Actor, one approvals.Approval,
 	err error) error {
 	switch {
@@ -138,10 +138,10 @@ func (p *Pages) decided(w http.ResponseWriter, r *http.Request, v web.Visitor, a
 	case err == nil:
 		return web.Redirect(w, r, with("/approve", "done", "email-"+string(one.State)))
 	case fault.KindOf(err) == fault.NotFound:
-		return errNothing
+		return errNoPage
 	}
 	f := web.NewForm()
-	status, ours := f.Blame(err)
+	status, ours := f.SetError(err)
 	if ours != nil {
 		return ours
 	}
@@ -154,5 +154,5 @@ func (p *Pages) decided(w http.ResponseWriter, r *http.Request, v web.Visitor, a
 			return p.approvalPage(w, r, status, m, a, now, f.Problem)
 		}
 	}
-	return errNothing
+	return errNoPage
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A person sees all of an email, of which nothing runs or is hidden, and decides.
+// A person sees the complete email, with its HTML only as source, and approves or rejects it.
 func TestApprovals(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

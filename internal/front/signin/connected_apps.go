@@ -14,50 +14,50 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-var programsPage = pageOf("connected_apps.html")
+var connectedAppsPage = pageOf("connected_apps.html")
 
-const programsShown = 20 // on one page
+const appsPerPage = 20 // on one page
 
-// programs is what the page of a team's programs shows.
-type programs struct {
+// connectedApps is the content of the page of a team's connected apps.
+type connectedApps struct {
 	Team, TeamID  string
 	Done, Problem string
-	Programs      []granted
-	Query         string // of this page; "" of the first one
-	Newer, Older  string // pages beside this one; "" if there is none
+	Apps          []connectedApp
+	Query         string // query of this page; "" on the first page
+	Newer, Older  string // links to the neighboring pages; "" if there is none
 }
 
-// granted is a program that was let act for the team, with what the visitor may do about it.
-type granted struct {
+// connectedApp is a grant, and what the visitor may do with it.
+type connectedApp struct {
 	grants.Grant
-	By        string // who let it
-	Full      bool   // it may do all that programs can
+	By        string // the person who allowed it
+	Full      bool   // it has full access without limits
 	May       []string
 	MayLimit  bool
 	MayRevoke bool
 }
 
-// ended says in words why a program may not act any more.
-var ended = map[grants.Reason]string{
-	grants.FromAPI:      "it was revoked by the API",
+// revokedReasons are the reasons why a grant ended, in words.
+var revokedReasons = map[grants.Reason]string{
+	grants.FromAPI:      "it was revoked through the API",
 	grants.FromSite:     "it was revoked on this page",
-	grants.ByClient:     "the program has given it up",
+	grants.ByClient:     "the app revoked it",
 	grants.TokenReused:  "a refresh token was used twice, so somebody may have stolen it",
 	grants.CodeReused:   "a code was used twice, so somebody may have stolen it",
-	grants.UserLeft:     "who allowed it has left the team, or was disabled",
+	grants.UserLeft:     "the person who allowed it has left the team or was disabled",
 	grants.KeyDeleted:   "the API key that allowed it was deleted",
-	grants.GrantExpired: "the program has not used it for two months",
+	grants.GrantExpired: "the app did not use it for two months",
 }
 
-// Why says why the program may not act any more.
-func (g granted) Why() string {
-	if why, ok := ended[g.RevokedReason]; ok {
+// Why returns the reason why the grant ended.
+func (g connectedApp) Why() string {
+	if why, ok := revokedReasons[g.RevokedReason]; ok {
 		return why
 	}
 	return string(g.RevokedReason)
 }
 
-func (p *Pages) showPrograms(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+func (p *Pages) showConnectedApps(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	m, ok := v.Team()
 	if !ok {
 		return web.Redirect(w, r, "/account/team")
@@ -66,12 +66,12 @@ func (p *Pages) showPrograms(w http.ResponseWriter, r *http.Request, v web.Visit
 	if err != nil {
 		return err
 	}
-	return p.programsPage(w, r, v, &a, http.StatusOK, "")
+	return p.connectedAppsPage(w, r, v, &a, http.StatusOK, "")
 }
 
-// part returns the part of the list that a request is about. A cursor that is none is as one that is not given.
-func part(r *http.Request) page.Page {
-	at := page.Page{Limit: programsShown}
+// pageFromQuery returns the page of the list that a request asks for. It ignores invalid cursors.
+func pageFromQuery(r *http.Request) page.Page {
+	at := page.Page{Limit: appsPerPage}
 	q := r.URL.Query()
 	if after := strings.ToLower(q.Get("after")); id.Valid(after) {
 		at.After = after
@@ -81,13 +81,13 @@ func part(r *http.Request) page.Page {
 	return at
 }
 
-func (p *Pages) programsPage(w http.ResponseWriter, r *http.Request, v web.Visitor, a *teams.Actor, status int,
+func (p *Pages) connectedAppsPage(w http.ResponseWriter, r *http.Request, v web.Visitor, a *teams.Actor, status int,
 	problem string) error {
-	of := programs{Team: teamName(&v, a.TeamID), TeamID: a.TeamID, Problem: problem}
+	of := connectedApps{Team: teamName(&v, a.TeamID), TeamID: a.TeamID, Problem: problem}
 	if r.Method == http.MethodGet {
-		of.Done = said(r)
+		of.Done = doneMessage(r)
 	}
-	at := part(r)
+	at := pageFromQuery(r)
 	all, more, err := p.Grants.List(r.Context(), a.TeamID, at)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (p *Pages) programsPage(w http.ResponseWriter, r *http.Request, v web.Visit
 		if err != nil {
 			return err
 		}
-		x := granted{Grant: g, By: by, Full: g.Scopes.Full && !g.Limits.Any()}
+		x := connectedApp{Grant: g, By: by, Full: g.Scopes.Full && !g.Limits.Any()}
 		may := g.Scopes.All()
 		if g.RevokedAt.IsZero() {
 			if role != "" {
@@ -121,28 +121,28 @@ func (p *Pages) programsPage(w http.ResponseWriter, r *http.Request, v web.Visit
 			x.MayRevoke = a.Scopes.Has(teams.GrantsWrite) || g.UserID == v.User.ID
 		}
 		x.May = grants.DescribeScopes(g.AllowedScopes(may), g.Limits.Any())
-		of.Programs = append(of.Programs, x)
+		of.Apps = append(of.Apps, x)
 	}
-	return p.Site.Show(w, r, status, programsPage, of)
+	return p.Site.Show(w, r, status, connectedAppsPage, of)
 }
 
-// whoGranted returns a function that names users, and says which role they have in the team, "" if they are no members.
-// Each is looked up once.
+// whoGranted returns a function that returns a user's name and role in the team. The role is "" if the user is not a
+// member. Each user is looked up once.
 func (p *Pages) whoGranted(r *http.Request, teamID string) func(userID string) (string, teams.Role, error) {
-	type known struct {
+	type granter struct {
 		name string
 		role teams.Role
 	}
-	all := map[string]known{"": {name: "an API key, in development"}}
+	all := map[string]granter{"": {name: "an API key, in development"}}
 	return func(userID string) (string, teams.Role, error) {
 		if of, ok := all[userID]; ok {
 			return of.name, of.role, nil
 		}
-		of := known{name: "somebody whose account is deleted"}
+		of := granter{name: "a person whose account was deleted"}
 		m, err := p.Members.Get(r.Context(), teamID, userID)
 		switch {
 		case err == nil:
-			of = known{m.Email, m.Role}
+			of = granter{m.Email, m.Role}
 		case fault.KindOf(err) == fault.NotFound:
 			u, err := p.Users.Get(r.Context(), userID)
 			if err == nil {
@@ -158,12 +158,13 @@ func (p *Pages) whoGranted(r *http.Request, teamID string) func(userID string) (
 	}
 }
 
-// programsDone answers what was to be changed on the page of a team's programs.
-func (p *Pages) programsDone(w http.ResponseWriter, r *http.Request, v web.Visitor, a *teams.Actor, what string,
+// connectedAppsDone answers a change on the page of connected apps. It redirects to the page with a message, or shows
+// the error.
+func (p *Pages) connectedAppsDone(w http.ResponseWriter, r *http.Request, v web.Visitor, a *teams.Actor, what string,
 	err error) error {
 	if err == nil {
 		q := url.Values{"done": {what}}
-		if at := part(r); at.After != "" {
+		if at := pageFromQuery(r); at.After != "" {
 			q.Set("after", at.After)
 		} else if at.Before != "" {
 			q.Set("before", at.Before)
@@ -171,19 +172,19 @@ func (p *Pages) programsDone(w http.ResponseWriter, r *http.Request, v web.Visit
 		return web.Redirect(w, r, "/programs?"+q.Encode())
 	}
 	f := web.NewForm()
-	status, err := f.Blame(inWords(err))
+	status, err := f.SetError(explainScope(err))
 	if err != nil {
 		return err
 	}
 	if status == http.StatusNotFound {
-		f.Problem = "This program may not act for the team, or not any more."
+		f.Problem = "This app is not connected to the team, or no longer."
 	}
-	return p.programsPage(w, r, v, a, status, f.Problem)
+	return p.connectedAppsPage(w, r, v, a, status, f.Problem)
 }
 
-// limitProgram changes what a program may send, as the API does and with the same right.
-func (p *Pages) limitProgram(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	a, typed, err := p.change(w, r, &v, teams.ApprovalsWrite)
+// limitConnectedApp changes the limits of a grant. It requires the same scope as the API.
+func (p *Pages) limitConnectedApp(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	a, typed, err := p.readTeamForm(w, r, &v, teams.ApprovalsWrite)
 	if err != nil {
 		return err
 	}
@@ -193,14 +194,14 @@ func (p *Pages) limitProgram(w http.ResponseWriter, r *http.Request, v web.Visit
 		ctx := audit.With(r.Context(), audit.Entry{TeamID: a.TeamID, Action: audit.GrantUpdated})
 		_, err = p.Grants.SetLimits(ctx, a, pathID(r), func(l *grants.Limits) error { *l = limits; return nil })
 	}
-	return p.programsDone(w, r, v, &a, "program-limited", err)
+	return p.connectedAppsDone(w, r, v, &a, "program-limited", err)
 }
 
-// revokeProgram takes back what a program may do. Everybody may take back what they have allowed themselves.
-func (p *Pages) revokeProgram(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	a, _, err := p.change(w, r, &v, teams.GrantsRead)
+// revokeConnectedApp revokes a grant. All members may revoke grants that they allowed themselves.
+func (p *Pages) revokeConnectedApp(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	a, _, err := p.readTeamForm(w, r, &v, teams.GrantsRead)
 	if err != nil {
 		return err
 	}
-	return p.programsDone(w, r, v, &a, "program-revoked", p.Grants.RevokeBy(r.Context(), a, pathID(r)))
+	return p.connectedAppsDone(w, r, v, &a, "program-revoked", p.Grants.RevokeBy(r.Context(), a, pathID(r)))
 }

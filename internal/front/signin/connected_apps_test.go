@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 )
 
-// allow lets a program act, as somebody, and returns its access token.
+// allow lets a program act for Acme with a user's consent, and returns its access token.
 func (x *fixture) allow(by teams.Actor, name, scopes string) string {
 	x.T.Helper()
 	const redirect, verifier = "http://127.0.0.1:4711/callback", "a-verifier-of-43-characters-at-least-0123456789"
@@ -31,7 +31,7 @@ func (x *fixture) allow(by teams.Actor, name, scopes string) string {
 	return t.Access
 }
 
-// action returns the action of the page's form that ends so, "" if it has none.
+// action returns the action of the page's form that ends with suffix, or "".
 func (b *browser) action(ends string) (found string) {
 	for n := range elements(b.t, b.body) {
 		path, _, _ := strings.Cut(attr(n, "action"), "?")
@@ -42,8 +42,8 @@ func (b *browser) action(ends string) (found string) {
 	return found
 }
 
-// People see which programs act for their team, what they may do and for whom; limit them, and revoke them.
-func TestPrograms(t *testing.T) {
+// Members see their team's connected apps, with scopes and limits, change the limits, and revoke grants.
+func TestConnectedApps(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
 		actor := func(email string, role teams.Role) teams.Actor {
@@ -54,7 +54,7 @@ func TestPrograms(t *testing.T) {
 		ann, vic := actor("ann@acme.example", teams.Member), actor("vic@acme.example", teams.Viewer)
 		x.person("eve@other.example", "")
 		b := x.browser(t).signIn("ann@acme.example")
-		b.get("/programs").want(200, "No program acts for this team")
+		b.get("/programs").want(200, "There are no connected apps")
 
 		notes := x.allow(ann, "Notes <b>", "emails:send automations:write emails:read")
 		b.get("/programs").want(200, "Notes <b>", "allowed by ann@acme.example", "Not used since", "No limits.",
@@ -63,7 +63,7 @@ func TestPrograms(t *testing.T) {
 			t.Error("the name of a program is HTML in the page")
 		}
 
-		// A limit is kept, recorded, and takes away what would get round it.
+		// A limit is stored, recorded in the audit log, and takes away the scopes that would bypass it.
 		b.submit(b.action("/limits"), "emails_per_day", "7", "approval", "").
 			want(200, "The limits are saved", "At most 7 emails a day", "and no broadcasts")
 		if strings.Contains(b.body, "Make and change automations") {
@@ -78,7 +78,7 @@ func TestPrograms(t *testing.T) {
 		b.submit(b.action("/limits"), "recipients_per_email", "151").want(422, "must be 1 to 150")
 		b.submit(b.action("/limits"), "emails_per_day", "", "approval", "").want(200, "No limits.")
 
-		// A viewer sees it, and revokes nothing but what they have allowed themselves.
+		// A viewer sees the list, and can revoke only grants that the viewer allowed.
 		revoke := b.action("/revoke")
 		team := url.Values{"team": {x.Acme.TeamID}}
 		v := x.browser(t).signIn("vic@acme.example").get("/programs").want(200, "Notes <b>")
@@ -92,25 +92,25 @@ func TestPrograms(t *testing.T) {
 		if v.action("/limits") != "" {
 			t.Error("a viewer may limit")
 		}
-		v.submit(v.action("/revoke")).want(200, "may not act for the team any more", "it was revoked on this page")
+		v.submit(v.action("/revoke")).want(200, "can no longer act for the team", "it was revoked on this page")
 		if _, err := x.Teams.Authenticate(t.Context(), reader); err == nil {
 			t.Error("a token works that was revoked")
 		}
 
-		// A stranger sees nothing.
+		// A user of another team sees nothing.
 		e := x.browser(t).signIn("eve@other.example")
 		e.post(revoke, team).want(403)
-		e.get("/programs").want(200, "You are in no team")
+		e.get("/programs").want(200, "You are not a member of a team")
 
-		b.get("/programs").submit(revoke).want(200, "may not act for the team any more")
+		b.get("/programs").submit(revoke).want(200, "can no longer act for the team")
 		if b.action("/revoke") != "" || b.action("/limits") != "" {
 			t.Error("what is revoked can be revoked or limited")
 		}
 		if _, err := x.Teams.Authenticate(t.Context(), notes); err == nil {
 			t.Error("a token works that was revoked")
 		}
-		b.post(revoke, team).want(404, "or not any more")
-		b.post(strings.Replace(revoke, "/revoke", "/limits", 1), team).want(404, "or not any more")
+		b.post(revoke, team).want(404, "or no longer")
+		b.post(strings.Replace(revoke, "/revoke", "/limits", 1), team).want(404, "or no longer")
 		for what, want := range map[string]int{
 			`action = 'grant.revoked' AND actor_kind = 'user' AND actor_name = 'ann@acme.example'
 				AND address = '192.0.2.1' AND detail = 'revoked_from_dashboard'`: 1,
@@ -125,8 +125,9 @@ func TestPrograms(t *testing.T) {
 	})
 }
 
-// The list has pages, and what is done on one leads back to it. Who has left the team is named still.
-func TestPagesOfPrograms(t *testing.T) {
+// The list has several pages, and a change on one of them returns to that page. The list names people who have left the
+// team.
+func TestPagesOfConnectedApps(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
 		u := x.person("leo@acme.example", teams.Member)
@@ -134,7 +135,7 @@ func TestPagesOfPrograms(t *testing.T) {
 		x.Must(err)
 		x.allow(leo, "First", "emails:read")
 		x.Must(x.Members.Leave(t.Context(), x.Acme.TeamID, u.ID))
-		for range programsShown {
+		for range appsPerPage {
 			x.allow(x.Acme, "Another", "emails:read")
 		}
 		x.person("ann@acme.example", teams.Owner)
@@ -153,7 +154,7 @@ func TestPagesOfPrograms(t *testing.T) {
 			t.Error("the first page has more than it should")
 		}
 		follow("Older")
-		b.want(200, "First", "leo@acme.example, who has left the team", "has left the team, or was disabled")
+		b.want(200, "First", "leo@acme.example, who has left the team", "has left the team or was disabled")
 		if strings.Contains(b.body, "Another") || strings.Contains(b.body, "Older") {
 			t.Errorf("the second page: %s", b.body)
 		}
@@ -161,7 +162,7 @@ func TestPagesOfPrograms(t *testing.T) {
 		if b.want(200, "Another", "Older"); strings.Contains(b.body, "First") || strings.Contains(b.body, "Newer") {
 			t.Errorf("back on the first page: %s", b.body)
 		}
-		b.submit(b.action("/revoke")).want(200, "any more", "it was revoked on this page", "Older")
+		b.submit(b.action("/revoke")).want(200, "can no longer act", "it was revoked on this page", "Older")
 		if !strings.Contains(b.path, "before=") {
 			t.Errorf("from a page with a cursor one is led to %s", b.path)
 		}

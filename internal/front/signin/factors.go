@@ -48,14 +48,14 @@ func (p *Pages) prove(w http.ResponseWriter, r *http.Request, v web.Visitor) err
 		return web.Redirect(w, r, web.Local(typed.Get("next")))
 	}
 	f := proveForm()
-	status, err := f.Blame(err)
+	status, err := f.SetError(err)
 	if err != nil {
 		return err
 	}
 	return p.provePage(w, r, v, status, f, typed.Get("next"))
 }
 
-// passwordForm asks for the current password, if there is one.
+// passwordForm asks for the new password, and for the current one if the user has one.
 func passwordForm(u *users.User) *web.Form {
 	f := web.NewForm(newPasswordField())
 	if u.HasPassword {
@@ -74,7 +74,7 @@ func (p *Pages) passwordPage(w http.ResponseWriter, r *http.Request, v web.Visit
 
 func (p *Pages) showPassword(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	if !v.User.HasPassword {
-		if err := p.fresh(&v); err != nil {
+		if err := p.requireFresh(&v); err != nil {
 			return err
 		}
 	}
@@ -94,14 +94,14 @@ func (p *Pages) setPassword(w http.ResponseWriter, r *http.Request, v web.Visito
 		return err
 	}
 	f := passwordForm(&v.User)
-	status, err := f.Blame(err)
+	status, err := f.SetError(err)
 	if err != nil {
 		return err
 	}
 	return p.passwordPage(w, r, v, status, f)
 }
 
-// authenticator is the page on which an authenticator app is set up; without a secret it has not begun.
+// authenticator is the content of the page that sets up an authenticator app. Token is "" before the set-up begins.
 type authenticator struct {
 	Secret, Token string
 	QR            template.URL
@@ -114,7 +114,7 @@ func totpForm() *web.Form {
 }
 
 func (p *Pages) showTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	if err := p.fresh(&v); err != nil {
+	if err := p.requireFresh(&v); err != nil {
 		return err
 	}
 	return p.Site.Show(w, r, http.StatusOK, totpPage, authenticator{})
@@ -129,7 +129,8 @@ func (p *Pages) beginTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor)
 		QR: template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(of.PNG)), Form: totpForm()})
 }
 
-// confirmTOTP answers with the recovery codes. After a wrong code the page has no secret any more: the app has it.
+// confirmTOTP turns on two-factor authentication and answers with the recovery codes. After a wrong code, the page
+// shows the secret no more, because the app has it.
 func (p *Pages) confirmTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	typed, err := p.Site.Form(w, r)
 	if err != nil {
@@ -140,8 +141,8 @@ func (p *Pages) confirmTOTP(w http.ResponseWriter, r *http.Request, v web.Visito
 		return p.Site.Show(w, r, http.StatusOK, codesPage, codes)
 	}
 	f := totpForm()
-	status, blamed := f.Blame(err)
-	if blamed != nil || f.Fields[0].Error == "" { // The secret is of no use any more, or who it is must be confirmed.
+	status, blamed := f.SetError(err)
+	if blamed != nil || f.Fields[0].Error == "" { // the token has expired, or the visitor must enter a password or passkey
 		return err
 	}
 	return p.Site.Show(w, r, status, totpPage, authenticator{Token: typed.Get("token"), Form: f})

@@ -26,21 +26,21 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// password is that of everybody here.
+// password is the password of all users here.
 const password = "correct horse battery"
 
-// mail is an email that was sent to somebody.
+// mail is an email that the pages sent.
 type mail struct{ to, text string }
 
-// fixture is the pages on a database of their own.
+// fixture is the pages with a database of their own.
 type fixture struct {
 	*testnode.Node
 	users   *users.Service
 	members *members.Service
 	mails   []mail
 	mux     *http.ServeMux
-	second  int64 // of the clock that limits go by; a second passes with each page
-	stopped bool  // it does not
+	second  int64 // seconds of the clock that rate limits use; it advances with each request
+	stopped bool  // the clock does not advance
 }
 
 func each(t *testing.T, f func(t *testing.T, x *fixture)) {
@@ -74,7 +74,7 @@ func (x *fixture) tick() time.Time {
 	return time.Unix(x.second, 0)
 }
 
-// person makes a user who is a member of Acme, unless the role is "".
+// person creates a user who is a member of Acme, or of no team if role is "".
 func (x *fixture) person(email string, role teams.Role) users.User {
 	x.T.Helper()
 	u, err := x.users.Create(x.T.Context(), users.NewUser{Email: email, Name: strings.Split(email, "@")[0],
@@ -88,7 +88,7 @@ func (x *fixture) person(email string, role teams.Role) users.User {
 	return u
 }
 
-// work does what the users' service does apart from requests.
+// work runs the background work of the users' service.
 func (x *fixture) work() {
 	ended, end := context.WithCancel(x.T.Context())
 	end()
@@ -110,13 +110,13 @@ func (x *fixture) lastLink(to string) string {
 	return strings.Fields(text[i+len(testnode.PublicURL):])[0]
 }
 
-// browser is somebody with a browser: it keeps cookies, and sends forms as they stand in pages.
+// browser is a simple browser: it stores cookies and submits the forms of pages.
 type browser struct {
 	*fixture
 	t       *testing.T
 	c       *http.Client
 	address string
-	headers http.Header // of each request
+	headers http.Header // added to each request
 
 	status int
 	path   string // with its query, after redirects
@@ -133,7 +133,7 @@ func (x *fixture) browser(t *testing.T) *browser {
 	return b
 }
 
-// RoundTrip asks the pages.
+// RoundTrip sends a request to the pages.
 func (b *browser) RoundTrip(r *http.Request) (*http.Response, error) {
 	for name, values := range b.headers {
 		r.Header[name] = values
@@ -148,10 +148,10 @@ func (b *browser) RoundTrip(r *http.Request) (*http.Response, error) {
 	b.mux.ServeHTTP(w, r)
 	answer := w.Result()
 	answer.Request = r
-	// What browsers do not keep (RFC 6265bis section 5.7).
+	// Browsers reject larger cookies (RFC 6265bis section 5.7).
 	answer.Header["Set-Cookie"] = slices.DeleteFunc(answer.Header["Set-Cookie"], func(line string) bool {
 		pair, _, _ := strings.Cut(line, ";")
-		return len(pair) > 4097 // with the =
+		return len(pair) > 4097 // including the equals sign
 	})
 	return answer, nil
 }
@@ -183,7 +183,7 @@ func (b *browser) get(path string) *browser {
 	return b.do(r)
 }
 
-// post sends a form that need not stand in the page.
+// post sends a form that the page need not contain.
 func (b *browser) post(path string, form url.Values) *browser {
 	b.t.Helper()
 	return b.do(b.posting(path, form))
@@ -200,7 +200,7 @@ func (b *browser) posting(path string, form url.Values) *http.Request {
 	return r
 }
 
-// submit fills the page's form with an action, and sends it. typed are names and values in turns.
+// submit fills in and sends the page's form with an action. typed are alternating names and values.
 func (b *browser) submit(action string, typed ...string) *browser {
 	b.t.Helper()
 	form := b.form(action)
@@ -216,7 +216,7 @@ func (b *browser) submit(action string, typed ...string) *browser {
 	return b.post(action, form)
 }
 
-// form returns what the page's form with an action would send; nil if there is none.
+// form returns the fields of the page's form with an action, or nil.
 func (b *browser) form(action string) url.Values {
 	var form url.Values
 	for n := range elements(b.t, b.body) {
@@ -239,7 +239,7 @@ func (b *browser) form(action string) url.Values {
 	return form
 }
 
-// want fails the test unless the page has the status and each of the texts.
+// want checks that the page has the status and contains each of the texts.
 func (b *browser) want(status int, texts ...string) *browser {
 	b.t.Helper()
 	plain := html.UnescapeString(b.body)
@@ -254,7 +254,7 @@ func (b *browser) want(status int, texts ...string) *browser {
 	return b
 }
 
-// signIn gives the browser a session, as a password would; TestSignIn gives that.
+// signIn gives the browser a session without the sign-in page. TestSignIn tests that page.
 func (b *browser) signIn(email string) *browser {
 	b.t.Helper()
 	var token string
@@ -270,8 +270,7 @@ func (b *browser) signIn(email string) *browser {
 	return b.get("/account").want(200, "Your account")
 }
 
-// checkPage checks what holds for every page: its headers, a label for each input, and that what describes an input is
-// there.
+// checkPage checks what all pages have: headers, a label for each input, and existing descriptions of inputs.
 func (b *browser) checkPage() {
 	b.t.Helper()
 	policy := b.header.Get("Content-Security-Policy")

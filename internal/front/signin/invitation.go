@@ -13,24 +13,24 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// invitationPath is what the address of an invitation begins with; its token follows.
+// invitationPath is the path prefix of invitations; the token follows.
 const invitationPath = "/invitations/"
 
 var invitationPage = pageOf("invitation.html")
 
-// means says what members with a role may do.
-var means = map[teams.Role]string{
-	teams.Owner:  "An owner may do everything, and makes and removes other owners.",
-	teams.Admin:  "An admin may do everything but make and remove owners.",
-	teams.Member: "A member works with emails, domains, webhooks and contacts, and does not invite or remove people.",
-	teams.Viewer: "A viewer sees everything that is no secret, and changes nothing.",
+// roleDescriptions describe what members with a role may do.
+var roleDescriptions = map[teams.Role]string{
+	teams.Owner:  "An owner can do everything, including adding and removing owners.",
+	teams.Admin:  "An admin can do everything except add and remove owners.",
+	teams.Member: "A member can work with emails, domains, webhooks and contacts, but cannot invite or remove people.",
+	teams.Viewer: "A viewer can see everything except secrets, and can change nothing.",
 }
 
-// invitation is what the page of an invitation shows.
+// invitation is the content of the page of an invitation.
 type invitation struct {
 	members.Invitation
 	Team, Inviter, Means, Path, Problem, Provider string
-	SignedIn, Known                               bool // by the visitor; an account has the address
+	SignedIn, Known                               bool // the visitor has a session; the address has an account
 	Form                                          *web.Form
 }
 
@@ -40,15 +40,15 @@ func joinForm() *web.Form {
 			Hint: "At least 10 characters."})
 }
 
-// invitation returns what the page shows. Whoever has the link learns whether the address has an account; only the
-// address was sent it.
+// invitation returns the content of the page. A visitor with the link learns whether the address has an account,
+// because the link was sent only to that address.
 func (p *Pages) invitation(r *http.Request) (of invitation, v web.Visitor, err error) {
 	ctx, token := r.Context(), r.PathValue("token")
 	of.Invitation, err = p.Members.Invitation(ctx, token)
 	if err != nil {
 		return of, v, err
 	}
-	of.Team, of.Means, of.Path = of.TeamName, means[of.Role], invitationPath+token
+	of.Team, of.Means, of.Path = of.TeamName, roleDescriptions[of.Role], invitationPath+token
 	of.Form, of.Provider = joinForm(), p.Users.OIDCName()
 	if of.By.Kind == teams.UserActor {
 		switch u, err := p.Users.Get(ctx, of.By.ID); {
@@ -65,7 +65,7 @@ func (p *Pages) invitation(r *http.Request) (of invitation, v web.Visitor, err e
 	}
 	if of.SignedIn {
 		if v.User.Email != of.Email {
-			of.Problem = fmt.Sprintf("You are signed in as %s. Sign out, and open the link again as %s.", v.User.Email,
+			of.Problem = fmt.Sprintf("You are signed in as %s. Sign out and open the link again as %s.", v.User.Email,
 				of.Email)
 		}
 		return of, v, nil
@@ -87,7 +87,8 @@ func (p *Pages) showInvitation(w http.ResponseWriter, r *http.Request) error {
 	return p.Site.Show(w, r, http.StatusOK, invitationPage, of)
 }
 
-// accept makes the visitor a member, or somebody new a user and a member who is signed in.
+// accept adds the visitor to the team. If the address has no account, it also creates the account and signs the visitor
+// in.
 func (p *Pages) accept(w http.ResponseWriter, r *http.Request) error {
 	typed, err := p.Site.Form(w, r)
 	if err != nil {
@@ -119,7 +120,7 @@ func (p *Pages) accept(w http.ResponseWriter, r *http.Request) error {
 		if of.SignedIn && of.Problem != "" {
 			return p.Site.Show(w, r, http.StatusForbidden, invitationPage, of)
 		}
-		status, ours := of.Form.Fill(typed).Blame(err)
+		status, ours := of.Form.Fill(typed).SetError(err)
 		if ours != nil || of.Form.Problem != "" {
 			return p.badInvitation(w, r, err)
 		}
@@ -137,11 +138,11 @@ func (p *Pages) accept(w http.ResponseWriter, r *http.Request) error {
 	return web.Redirect(w, r, "/people?done=joined")
 }
 
-// badInvitation answers who has an invitation that is used, revoked, replaced or expired.
+// badInvitation answers that an invitation was used, revoked or replaced, or has expired.
 func (p *Pages) badInvitation(w http.ResponseWriter, r *http.Request, err error) error {
 	if fault.KindOf(err) != fault.NotFound {
 		return err
 	}
-	return p.Site.Show(w, r, http.StatusNotFound, messagePage, message{"This invitation does not work any more",
+	return p.Site.Show(w, r, http.StatusNotFound, messagePage, message{"This invitation no longer works",
 		err.Error(), "/sign-in", "Go to sign-in"})
 }

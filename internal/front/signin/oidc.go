@@ -17,14 +17,13 @@ import (
 
 var leavePage = pageOf("leave.html")
 
-// oidcLasts is for how long a browser keeps what a sign-in at the provider needs.
-const oidcLasts = 10 * time.Minute
+// oidcLifetime is how long a browser stores the state of a sign-in at the provider.
+const oidcLifetime = 10 * time.Minute
 
-// linking stands in place of the next page when an account is to be linked.
+// linking is stored in place of the next page when the visitor links an account.
 const linking = "link"
 
-// beginOIDC leads to the provider. It is a link: what it begins can only be completed by this browser, and signs in who
-// has an account there.
+// beginOIDC redirects to the provider. It may be a GET, because only this browser can complete the sign-in.
 func (p *Pages) beginOIDC(w http.ResponseWriter, r *http.Request) error {
 	next, err := web.Next(r.URL.Query().Get("next"))
 	if err != nil {
@@ -34,25 +33,25 @@ func (p *Pages) beginOIDC(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p.Site.Keep(w, "oidc", flow.Cookie, oidcLasts)
-	p.keepNext(w, next)
+	p.Site.SetCookie(w, "oidc", flow.Cookie, oidcLifetime)
+	p.storeNext(w, next)
 	w.Header().Set("Location", flow.URL)
 	w.WriteHeader(http.StatusSeeOther)
 	return nil
 }
 
-// link begins to link an account at the provider to the visitor. Browsers do not follow a redirect of a form to another
-// site here, so the answer is a page that leads on.
+// link starts linking an account at the provider to the visitor's account. The content security policy forbids a
+// redirect of a form to another site, so the answer is a page that leads to the provider.
 func (p *Pages) link(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	if err := p.fresh(&v); err != nil {
+	if err := p.requireFresh(&v); err != nil {
 		return err
 	}
 	flow, err := p.Users.BeginOIDC(r.Context(), &v.Session)
 	if err != nil {
 		return p.accountDone(w, r, v, "", err)
 	}
-	p.Site.Keep(w, "oidc", flow.Cookie, oidcLasts)
-	p.keepNext(w, linking)
+	p.Site.SetCookie(w, "oidc", flow.Cookie, oidcLifetime)
+	p.storeNext(w, linking)
 	return p.Site.Show(w, r, http.StatusOK, leavePage, struct{ Provider, URL string }{p.Users.OIDCName(), flow.URL})
 }
 
@@ -61,19 +60,19 @@ func (p *Pages) unlink(w http.ResponseWriter, r *http.Request, v web.Visitor) er
 	return p.accountDone(w, r, v, "unlinked", err)
 }
 
-// finishOIDC is where the provider sends the browser back to.
+// finishOIDC handles the redirect back from the provider.
 func (p *Pages) finishOIDC(w http.ResponseWriter, r *http.Request) error {
-	cookie, next := p.Site.Kept(r, "oidc"), p.takeNext(w, r)
+	cookie, next := p.Site.Cookie(r, "oidc"), p.takeNext(w, r)
 	if cookie == "" {
 		return errNoCookie
 	}
-	p.Site.Drop(w, "oidc")
+	p.Site.DeleteCookie(w, "oidc")
 	v, ok, err := p.Site.Visitor(r)
 	if err != nil {
 		return err
 	}
 	var session *users.Session
-	if ok && next == linking { // package users knows whether it was
+	if ok && next == linking { // package users checks whether the flow was started for linking
 		session = &v.Session
 	}
 	next = web.Local(next)
@@ -88,20 +87,20 @@ func (p *Pages) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 	case of.Unknown != nil:
 		return p.unknown(w, r, of.Unknown, next)
 	}
-	return p.enter(w, r, of.Outcome, next)
+	return p.completeSignIn(w, r, of.Outcome, next)
 }
 
-// nextPart is how much of the next page one cookie has, in octets. Browsers keep none of more than 4,096 with its name
-// (RFC 6265bis section 5.7).
-const nextPart = 3500
+// nextCookieBytes is how many bytes of the next page one cookie holds. Browsers reject cookies of more than 4,096 bytes
+// with the name (RFC 6265bis section 5.7).
+const nextCookieBytes = 3500
 
-// nextParts is the most cookies that the next page takes. Those of the longest one are fewer.
-const nextParts = 9
+// nextCookiesMax is the maximum number of cookies for the next page. The longest allowed address needs fewer.
+const nextCookiesMax = 9
 
-// keepNext lets the browser keep the next page while it is at the provider: in base64, because addresses have
-// characters that cookies have not, and in as many cookies as it takes, of which the first says how many.
-func (p *Pages) keepNext(w http.ResponseWriter, next string) {
-	all := slices.Collect(slices.Chunk([]byte(base64.RawURLEncoding.EncodeToString([]byte(next))), nextPart))
+// storeNext stores the next page in cookies while the browser is at the provider. The address is encoded in base64,
+// because it may contain characters that cookies must not have. The first cookie starts with the number of cookies.
+func (p *Pages) storeNext(w http.ResponseWriter, next string) {
+	all := slices.Collect(slices.Chunk([]byte(base64.RawURLEncoding.EncodeToString([]byte(next))), nextCookieBytes))
 	if len(all) == 0 {
 		all = [][]byte{nil}
 	}
@@ -110,26 +109,26 @@ func (p *Pages) keepNext(w http.ResponseWriter, next string) {
 		if i == 0 {
 			value = strconv.Itoa(len(all)) + value
 		}
-		p.Site.Keep(w, nextCookie(i), value, oidcLasts)
+		p.Site.SetCookie(w, nextCookie(i), value, oidcLifetime)
 	}
 }
 
 func nextCookie(i int) string { return "oidc-next" + strconv.Itoa(i) }
 
-// takeNext returns what keepNext gave the browser, and deletes it there; "" if it is not whole.
+// takeNext returns the next page that storeNext stored, and deletes the cookies. It returns "" if a cookie is missing.
 func (p *Pages) takeNext(w http.ResponseWriter, r *http.Request) string {
-	first := p.Site.Kept(r, nextCookie(0))
+	first := p.Site.Cookie(r, nextCookie(0))
 	if first == "" {
 		return ""
 	}
-	n, text := min(int(first[0]-'0'), nextParts), first[1:]
-	p.Site.Drop(w, nextCookie(0))
+	n, text := min(int(first[0]-'0'), nextCookiesMax), first[1:]
+	p.Site.DeleteCookie(w, nextCookie(0))
 	whole := true
 	for i := 1; i < n; i++ {
-		part := p.Site.Kept(r, nextCookie(i))
+		part := p.Site.Cookie(r, nextCookie(i))
 		whole = whole && part != ""
 		text += part
-		p.Site.Drop(w, nextCookie(i))
+		p.Site.DeleteCookie(w, nextCookie(i))
 	}
 	next, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || !whole {
@@ -138,8 +137,8 @@ func (p *Pages) takeNext(w http.ResponseWriter, r *http.Request) string {
 	return string(next)
 }
 
-// unknown makes an account for somebody whom the provider vouches for, if they come from an invitation of their address
-// or the installation allows their domain.
+// unknown creates an account for a person whom the provider has authenticated. The person must come from an invitation
+// to the same address, or the installation must allow the address's domain.
 func (p *Pages) unknown(w http.ResponseWriter, r *http.Request, who *users.Person, next string) error {
 	if !who.Allowed {
 		if err := p.invited(r.Context(), who.Email, next); err != nil {
@@ -157,10 +156,10 @@ func (p *Pages) unknown(w http.ResponseWriter, r *http.Request, who *users.Perso
 	if err := p.Users.AddressError(err); err != nil {
 		return err
 	}
-	return p.enter(w, r, users.Outcome{Token: token}, next)
+	return p.completeSignIn(w, r, users.Outcome{Token: token}, next)
 }
 
-// invited returns a fault unless a page is that of an invitation of the address.
+// invited returns a fault unless page is an invitation to the address.
 func (p *Pages) invited(ctx context.Context, email, page string) error {
 	if token, ok := strings.CutPrefix(page, invitationPath); ok {
 		address, err := users.Address(email)
@@ -174,8 +173,8 @@ func (p *Pages) invited(ctx context.Context, email, page string) error {
 			return nil
 		}
 	}
-	return fault.Forbiddenf("", "There is no account for %s, and no invitation of this address. Ask an owner or admin "+
-		"of a team to invite it.", email)
+	return fault.Forbiddenf("", "There is no account for %s and no invitation to this address. Ask an owner or admin "+
+		"of a team to invite you.", email)
 }
 
-var errNoCookie = fault.Forbiddenf("", "This sign-in was not begun in this browser, or too long ago. Begin again.")
+var errNoCookie = fault.Forbiddenf("", "This sign-in did not start in this browser, or it started too long ago. Start again.")

@@ -22,11 +22,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// provider is a small OIDC provider, which says of everybody what its claims say.
+// provider is a small OIDC provider. Its ID tokens contain the fixture's claims.
 type provider struct {
 	*httptest.Server
 	claims map[string]any
-	nonce  string // of the browser that came last
+	nonce  string // nonce of the last authorization request
 }
 
 func newProvider(t *testing.T) *provider {
@@ -72,7 +72,7 @@ func newProvider(t *testing.T) *provider {
 	return p
 }
 
-// through follows a link to the provider, and comes back with what it says of somebody.
+// through follows a link to the provider and returns with the claims of a user.
 func (p *provider) through(b *browser, address, subject, email string) *browser {
 	b.t.Helper()
 	u, err := url.Parse(address)
@@ -84,7 +84,7 @@ func (p *provider) through(b *browser, address, subject, email string) *browser 
 	return b.get("/sign-in/oidc/callback?" + url.Values{"state": {u.Query().Get("state")}, "code": {"1"}}.Encode())
 }
 
-// begin gets a page that redirects to the provider.
+// begin requests a page that redirects to the provider.
 func (b *browser) begin(path string) (address string) {
 	b.t.Helper()
 	b.c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -92,7 +92,7 @@ func (b *browser) begin(path string) (address string) {
 	return b.get(path).header.Get("Location")
 }
 
-// Who has an account at the provider signs in by it, joins a team by it, and links it to an account that there is.
+// A user can sign in with an account at the provider, join a team with it, and link it to an existing account.
 func TestOIDC(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -104,13 +104,13 @@ func TestOIDC(t *testing.T) {
 		ada.get("/people").submit("/people/invite", "email", "olga@acme.example", "role", "viewer").want(200)
 		link := x.lastLink("olga@acme.example")
 
-		// Nobody invited them, or somebody else.
+		// Without an invitation, or with one to another address, there is no account.
 		b := x.browser(t).get("/sign-in").want(200, "Sign in with Acme ID")
-		p.through(b, b.begin("/sign-in/oidc"), "1", "olga@acme.example").want(403, "no invitation of this address")
+		p.through(b, b.begin("/sign-in/oidc"), "1", "olga@acme.example").want(403, "no invitation to this address")
 		p.through(b, b.begin("/sign-in/oidc?next="+link), "2", "eve@acme.example").
-			want(403, "no invitation of this address")
+			want(403, "no invitation to this address")
 
-		// By the invitation.
+		// An invitation to the address creates the account.
 		b.get(link).want(200, "Join with Acme ID")
 		var follow string
 		for n := range elements(t, b.body) {
@@ -124,17 +124,17 @@ func TestOIDC(t *testing.T) {
 		p.through(b, b.begin("/sign-in/oidc?next=%2Fpeople"), "1", "renamed@elsewhere.example").
 			want(200, "People of Acme")
 
-		// What one browser began does not go on in another, and goes on once.
+		// A sign-in works only in the browser that started it, and only once.
 		other := x.browser(t)
-		p.through(other, b.begin("/sign-in/oidc"), "1", "olga@acme.example").want(403, "not begun in this browser")
+		p.through(other, b.begin("/sign-in/oidc"), "1", "olga@acme.example").want(403, "did not start in this browser")
 		b.get("/sign-in/oidc/callback?state=x&code=1").want(401)
 
-		// An account that there is is not taken over by its address, but linked by whom it belongs to.
+		// A provider account with the same address does not take over an existing account; its user can link it.
 		p.through(other, other.begin("/sign-in/oidc"), "3", "ada@acme.example").
 			want(403, "link it on the page of your account")
-		ada.get("/account").submit("/account/oidc").want(200, "Going on to Acme ID")
+		ada.get("/account").submit("/account/oidc").want(200, "Continuing to Acme ID")
 		for n := range elements(t, ada.body) {
-			if n.Data == "a" && strings.Contains(text(n), "Go on") {
+			if n.Data == "a" && strings.Contains(text(n), "Continue") {
 				follow = attr(n, "href")
 			}
 		}
@@ -146,21 +146,21 @@ func TestOIDC(t *testing.T) {
 				follow = attr(n, "action")
 			}
 		}
-		ada.submit(follow).want(200, "not linked any more")
+		ada.submit(follow).want(200, "no longer linked")
 
-		// Of the domain that is allowed, anybody.
+		// If the domain is allowed, no invitation is needed.
 		p.through(x.browser(t), x.browser(t).begin("/sign-in/oidc"), "4", "new@allowed.example").want(403)
 		fresh := x.browser(t)
 		p.through(fresh, fresh.begin("/sign-in/oidc"), "4", "new@allowed.example").want(200, "Your account")
-		fresh.get("/people").want(200, "You are in no team")
+		fresh.get("/people").want(200, "You are not a member of a team")
 		if fresh.path != "/account/team" {
 			t.Errorf("who is in no team is led to %s", fresh.path)
 		}
 	})
 }
 
-// A long request for authorization comes back whole from the provider, and one that is too long is refused before
-// somebody signs in for nothing.
+// A long authorization request survives the way through the provider. One that is too long is refused before the
+// sign-in.
 func TestLongNextPage(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -168,7 +168,7 @@ func TestLongNextPage(t *testing.T) {
 		x := newFixture(t, d, users.OIDCConfig{Issuer: p.URL, ClientID: "postrider", ClientSecret: "s3cret",
 			Domains: []string{"allowed.example"}})
 		for _, n := range []int{100, 2000, 5000} {
-			// Each character is three in the address, and five in an address that has this one.
+			// Each of these characters takes three in the address, and five in an address that contains this one.
 			page := "/people?" + url.Values{"state": {strings.Repeat("&", n)}}.Encode() + ";x=1,2"
 			b := x.browser(t)
 			b.get(page)
@@ -193,14 +193,14 @@ func TestLongNextPage(t *testing.T) {
 		}
 		b := x.browser(t)
 		page := "/people?state=" + strings.Repeat("a", 17_000)
-		b.get(page).want(400, "too long to come back to")
-		b.get(with("/sign-in", "next", page)).want(400, "too long to come back to")
+		b.get(page).want(400, "too long to return to")
+		b.get(with("/sign-in", "next", page)).want(400, "too long to return to")
 		b.begin(with("/sign-in/oidc", "next", page))
-		b.want(400, "too long to come back to")
+		b.want(400, "too long to return to")
 	})
 }
 
-// kept returns how many cookies the browser keeps whose names begin so.
+// kept returns the number of the browser's cookies whose names start with a prefix.
 func (b *browser) kept(name string) (n int) {
 	for _, c := range b.c.Jar.Cookies(&url.URL{Scheme: "https", Host: "postrider.test", Path: "/"}) {
 		if strings.HasPrefix(c.Name, "__Host-postrider-"+name) {

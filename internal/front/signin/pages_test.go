@@ -21,9 +21,8 @@ const pagesFile = "testdata/pages.txt"
 
 var update = flag.Bool("update", false, "write what was answered into the table of pages")
 
-// Every page is asked for by everybody: without a session, signed in without a team, and in each role; and who may do
-// what is compared with the table of testdata. Run the test with -update to write it, and read the difference: a new
-// page is a new line.
+// The test requests every page without a session, without a team, and in each role, and compares the results with the
+// table in testdata. Run it with -update to write the table, and review the difference. Each new page is a new line.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	want, err := os.ReadFile(pagesFile)
@@ -53,11 +52,11 @@ func TestPages(t *testing.T) {
 		for _, o := range (&Pages{}).routes() {
 			method, path, _ := strings.Cut(o.pattern, " ")
 			if path == "/sign-out" {
-				continue // ends what the others need; TestSignIn has it
+				continue // it ends the sessions that the test needs; TestSignIn covers it
 			}
 			fmt.Fprint(w, o.pattern)
 			for _, v := range visitors {
-				// Whoever did something is forgotten, so that all do the same.
+				// Forget the recent proof, so that all visitors get the same answer.
 				x.Update(func(tx *db.Tx) error {
 					_, err := tx.Exec(t.Context(), `DELETE FROM user_attempts`)
 					return err
@@ -73,11 +72,11 @@ func TestPages(t *testing.T) {
 					}
 					v.do(r)
 				}
-				said := fmt.Sprint(v.status)
+				result := fmt.Sprint(v.status)
 				if v.path != at {
-					said = "to " + strings.SplitN(v.path, "?", 2)[0]
+					result = "to " + strings.SplitN(v.path, "?", 2)[0]
 				}
-				fmt.Fprint(w, "\t", said)
+				fmt.Fprint(w, "\t", result)
 			}
 			fmt.Fprintln(w)
 		}

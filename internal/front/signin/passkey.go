@@ -10,34 +10,34 @@ import (
 	"github.com/postrider/postrider/internal/front/web"
 )
 
-// asked is what a script needs to ask the browser's authenticator.
-type asked struct {
+// passkeyChallenge is what a page's script needs to call the browser's authenticator.
+type passkeyChallenge struct {
 	Token   string         `json:"token"`
 	Options jsontext.Value `json:"options"`
 }
 
-// made is what a script sends when the authenticator has answered.
-type made struct {
+// passkeyAnswer is what the script sends after the authenticator has answered.
+type passkeyAnswer struct {
 	Token      string         `json:"token"`
 	Credential jsontext.Value `json:"credential"`
 	Name       string         `json:"name"` // of a new passkey
 	Next       string         `json:"next"`
 }
 
-func ask(w http.ResponseWriter, c users.Challenge, err error) error {
+func answerChallenge(w http.ResponseWriter, c users.Challenge, err error) error {
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, asked{c.Token, c.Options})
+	return answer(w, http.StatusOK, passkeyChallenge{c.Token, c.Options})
 }
 
 func (p *Pages) beginPasskey(w http.ResponseWriter, r *http.Request) error {
 	c, err := p.Users.BeginPasskeySignIn(r.Context())
-	return ask(w, c, err)
+	return answerChallenge(w, c, err)
 }
 
 func (p *Pages) finishPasskey(w http.ResponseWriter, r *http.Request) error {
-	var m made
+	var m passkeyAnswer
 	if err := p.Site.JSON(w, r, &m); err != nil {
 		return err
 	}
@@ -53,11 +53,11 @@ func (p *Pages) finishPasskey(w http.ResponseWriter, r *http.Request) error {
 
 func (p *Pages) beginProof(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	c, err := p.Users.BeginPasskeyProof(r.Context(), v.Session)
-	return ask(w, c, err)
+	return answerChallenge(w, c, err)
 }
 
 func (p *Pages) finishProof(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	var m made
+	var m passkeyAnswer
 	if err := p.Site.JSON(w, r, &m); err != nil {
 		return err
 	}
@@ -69,11 +69,11 @@ func (p *Pages) finishProof(w http.ResponseWriter, r *http.Request, v web.Visito
 
 func (p *Pages) beginNewPasskey(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	c, err := p.Users.BeginPasskey(r.Context(), v.Session)
-	return ask(w, c, err)
+	return answerChallenge(w, c, err)
 }
 
 func (p *Pages) finishNewPasskey(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	var m made
+	var m passkeyAnswer
 	if err := p.Site.JSON(w, r, &m); err != nil {
 		return err
 	}

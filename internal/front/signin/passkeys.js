@@ -3,7 +3,7 @@
 (() => {
 	if (!window.PublicKeyCredential) return;
 	const bytes = (text) => Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (c) => c.charCodeAt(0));
-	const text = (octets) => btoa(String.fromCharCode(...new Uint8Array(octets)))
+	const text = (buffer) => btoa(String.fromCharCode(...new Uint8Array(buffer)))
 		.replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
 	const post = async (path, body) => {
 		const answer = await fetch(path, { method: "POST", body: JSON.stringify(body), credentials: "same-origin",

@@ -17,13 +17,14 @@ var (
 	resetPage   = pageOf("reset.html")
 	messagePage = pageOf("message.html")
 
-	errNothing = fault.NotFoundf("There is no page at this address.")
+	errNoPage = fault.NotFoundf("There is no page at this address.")
 )
 
-// pendingLasts is for how long the browser keeps what a second factor completes. Package users forgets it then, too.
-const pendingLasts = 5 * time.Minute
+// pendingLifetime is how long the browser stores the token of a sign-in that waits for the second factor. Package users
+// forgets it after the same time.
+const pendingLifetime = 5 * time.Minute
 
-// message is a page that says something.
+// message is the content of a page with a text and a link.
 type message struct{ Title, Text, Link, Label string }
 
 func emailField() *web.Field {
@@ -40,16 +41,16 @@ func signInForm() *web.Form {
 		Autocomplete: "current-password"})
 }
 
-// enter goes on with a sign-in: into the session, or to the page that asks for a code.
-func (p *Pages) enter(w http.ResponseWriter, r *http.Request, o users.Outcome, next string) error {
+// completeSignIn sets the session cookie, or redirects to the page that asks for a code if a second factor is required.
+func (p *Pages) completeSignIn(w http.ResponseWriter, r *http.Request, o users.Outcome, next string) error {
 	if o.Pending != "" {
-		p.Site.Keep(w, "code", o.Pending, pendingLasts)
+		p.Site.SetCookie(w, "code", o.Pending, pendingLifetime)
 		return web.Redirect(w, r, with("/sign-in/code", "next", web.Local(next)))
 	}
 	if err := p.Site.SignIn(w, r, o.Token); err != nil {
 		return err
 	}
-	p.Site.Drop(w, "code")
+	p.Site.DeleteCookie(w, "code")
 	return web.Redirect(w, r, web.Local(next))
 }
 
@@ -58,7 +59,7 @@ func (p *Pages) signInPage(w http.ResponseWriter, r *http.Request, status int, f
 		Form                 *web.Form
 		Next, Done, Provider string
 		Passkeys             bool
-	}{f, web.Local(next), said(r), p.Users.OIDCName(), p.Users.PasskeysEnabled()}, web.Script(passkeysJS))
+	}{f, web.Local(next), doneMessage(r), p.Users.OIDCName(), p.Users.PasskeysEnabled()}, web.Script(passkeysJS))
 }
 
 func (p *Pages) showSignIn(w http.ResponseWriter, r *http.Request) error {
@@ -84,10 +85,10 @@ func (p *Pages) signIn(w http.ResponseWriter, r *http.Request) error {
 	o, err := p.Users.SignIn(r.Context(), users.Attempt{Email: typed.Get("email"), Password: typed.Get("password"),
 		Client: client(r)})
 	if err == nil {
-		return p.enter(w, r, o, typed.Get("next"))
+		return p.completeSignIn(w, r, o, typed.Get("next"))
 	}
 	f := signInForm().Fill(typed)
-	status, err := f.Blame(err)
+	status, err := f.SetError(err)
 	if err != nil {
 		return err
 	}
@@ -108,7 +109,7 @@ func (p *Pages) codePage(w http.ResponseWriter, r *http.Request, status int, f *
 
 func (p *Pages) showCode(w http.ResponseWriter, r *http.Request) error {
 	next := r.URL.Query().Get("next")
-	if p.Site.Kept(r, "code") == "" {
+	if p.Site.Cookie(r, "code") == "" {
 		return web.Redirect(w, r, with("/sign-in", "next", web.Local(next)))
 	}
 	return p.codePage(w, r, http.StatusOK, codeForm(), next)
@@ -119,12 +120,12 @@ func (p *Pages) code(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	o, err := p.Users.SecondFactor(r.Context(), p.Site.Kept(r, "code"), typed.Get("code"), client(r))
+	o, err := p.Users.SecondFactor(r.Context(), p.Site.Cookie(r, "code"), typed.Get("code"), client(r))
 	if err == nil {
-		return p.enter(w, r, o, typed.Get("next"))
+		return p.completeSignIn(w, r, o, typed.Get("next"))
 	}
 	if fault.KindOf(err) == fault.BadCredential {
-		p.Site.Drop(w, "code")
+		p.Site.DeleteCookie(w, "code")
 		q := url.Values{"done": {"begin-again"}}
 		if next := web.Local(typed.Get("next")); next != "" {
 			q.Set("next", next)
@@ -132,7 +133,7 @@ func (p *Pages) code(w http.ResponseWriter, r *http.Request) error {
 		return web.Redirect(w, r, "/sign-in?"+q.Encode())
 	}
 	f := codeForm()
-	status, err := f.Blame(err)
+	status, err := f.SetError(err)
 	if err != nil {
 		return err
 	}
@@ -154,7 +155,7 @@ func (p *Pages) showForgot(w http.ResponseWriter, r *http.Request) error {
 	return p.forgotPage(w, r, http.StatusOK, web.NewForm(emailField()))
 }
 
-// forgot answers the same whether or not there is an account.
+// forgot gives the same answer whether or not the address has an account.
 func (p *Pages) forgot(w http.ResponseWriter, r *http.Request) error {
 	typed, err := p.Site.Form(w, r)
 	if err != nil {
@@ -165,7 +166,7 @@ func (p *Pages) forgot(w http.ResponseWriter, r *http.Request) error {
 		return web.Redirect(w, r, "/sign-in?done=reset-asked")
 	}
 	f := web.NewForm(emailField()).Fill(typed)
-	status, err := f.Blame(err)
+	status, err := f.SetError(err)
 	if err != nil {
 		return err
 	}
@@ -200,18 +201,18 @@ func (p *Pages) reset(w http.ResponseWriter, r *http.Request) error {
 		return p.badLink(w, r, err)
 	}
 	f := web.NewForm(newPasswordField())
-	status, err := f.Blame(err)
+	status, err := f.SetError(err)
 	if err != nil {
 		return err
 	}
 	return p.resetPage(w, r, status, f, typed.Get("token"))
 }
 
-// badLink answers who has a link that does not work any more.
+// badLink answers that a link is not valid.
 func (p *Pages) badLink(w http.ResponseWriter, r *http.Request, err error) error {
 	if fault.KindOf(err) != fault.NotFound {
 		return err
 	}
-	return p.Site.Show(w, r, http.StatusNotFound, messagePage, message{"This link does not work any more",
-		"It has been used, or it is too old, or a newer one was sent.", "/sign-in", "Go to sign-in"})
+	return p.Site.Show(w, r, http.StatusNotFound, messagePage, message{"This link no longer works",
+		"It was used, it has expired, or a newer link was sent.", "/sign-in", "Go to sign-in"})
 }

@@ -14,10 +14,10 @@ import (
 
 var peoplePage = pageOf("people.html")
 
-// shownAtOnce is the most members and invitations that the page shows: as many as a team can have.
-const shownAtOnce = 200
+// peopleShown is the maximum number of members and of invitations on the page. A team cannot have more.
+const peopleShown = 200
 
-// people is what the page of a team's people shows.
+// people is the content of the page of a team's members.
 type people struct {
 	Team, TeamID  string
 	Done, Problem string
@@ -27,15 +27,14 @@ type people struct {
 	Invite        *web.Form
 }
 
-// member is a member, with what the visitor may do about it.
+// member is a member, and what the visitor may do about it.
 type member struct {
 	members.Membership
 	Self, Removable bool
-	Roles           []teams.Role // that the visitor may give; none if the role may not be changed
+	Roles           []teams.Role // roles that the visitor may assign; nil if the visitor may not change the role
 }
 
-// invited is an open invitation, which can no longer be accepted if it has expired or its sender has lost the right to
-// it.
+// invited is an open invitation. Expired is also true if the inviter may no longer invite people.
 type invited struct {
 	members.Invitation
 	Expired bool
@@ -43,7 +42,7 @@ type invited struct {
 
 var errRole = fault.Forbiddenf("", "Your role in this team does not allow this. Ask an owner or admin.")
 
-// inTeam returns the visitor as an actor for a team of theirs.
+// inTeam returns the visitor as an actor in one of the visitor's teams, or a fault if the actor lacks the scope.
 func (p *Pages) inTeam(r *http.Request, v *web.Visitor, teamID string, needs teams.Scope) (teams.Actor, error) {
 	if !slices.ContainsFunc(v.Teams, func(m members.Membership) bool { return m.TeamID == teamID }) {
 		return teams.Actor{}, fault.Forbiddenf("", "You are not a member of this team. Ask one of its owners or "+
@@ -53,20 +52,20 @@ func (p *Pages) inTeam(r *http.Request, v *web.Visitor, teamID string, needs tea
 	if err == nil {
 		err = a.Require(needs)
 	}
-	return a, inWords(err)
+	return a, explainScope(err)
 }
 
-// inWords says to a person what a scope that is missing means.
-func inWords(err error) error {
+// explainScope replaces a fault about a missing scope with one that people understand.
+func explainScope(err error) error {
 	if fault.KindOf(err) == fault.OutOfScope {
 		return errRole.Because(err)
 	}
 	return err
 }
 
-// change reads a form that changes something in a team. The form names the team: the visitor may have chosen another
-// one since the page was shown.
-func (p *Pages) change(w http.ResponseWriter, r *http.Request, v *web.Visitor, needs teams.Scope) (teams.Actor,
+// readTeamForm reads a form that changes something in a team. The form names the team, because the visitor may have
+// switched teams since the page was shown.
+func (p *Pages) readTeamForm(w http.ResponseWriter, r *http.Request, v *web.Visitor, needs teams.Scope) (teams.Actor,
 	url.Values, error) {
 	typed, err := p.Site.Form(w, r)
 	if err != nil {
@@ -76,13 +75,13 @@ func (p *Pages) change(w http.ResponseWriter, r *http.Request, v *web.Visitor, n
 	return a, typed, err
 }
 
-// teamName returns the name of a team of the visitor.
+// teamName returns the name of one of the visitor's teams.
 func teamName(v *web.Visitor, teamID string) string {
 	return v.Teams[slices.IndexFunc(v.Teams, func(m members.Membership) bool { return m.TeamID == teamID })].TeamName
 }
 
-// mayGive returns the roles that an actor may give.
-func mayGive(a *teams.Actor) (roles []teams.Role) {
+// grantableRoles returns the roles that an actor may assign.
+func grantableRoles(a *teams.Actor) (roles []teams.Role) {
 	for _, role := range teams.Roles {
 		if role.Scopes()&^a.Scopes == 0 {
 			roles = append(roles, role)
@@ -91,14 +90,14 @@ func mayGive(a *teams.Actor) (roles []teams.Role) {
 	return roles
 }
 
-// short says what members with a role may do in as few words as fit into a choice.
-var short = map[teams.Role]string{teams.Owner: "everything", teams.Admin: "everything but owners",
-	teams.Member: "emails, domains, webhooks, contacts", teams.Viewer: "sees, and changes nothing"}
+// roleSummaries describe each role in a few words, for the options of a field.
+var roleSummaries = map[teams.Role]string{teams.Owner: "everything", teams.Admin: "everything except managing owners",
+	teams.Member: "emails, domains, webhooks, contacts", teams.Viewer: "read only"}
 
 func inviteForm(a *teams.Actor) *web.Form {
 	role := &web.Field{Name: "role", Label: "Role", Value: string(teams.Member)}
-	for _, x := range mayGive(a) {
-		role.Options = append(role.Options, web.Choice{Value: string(x), Label: string(x) + " – " + short[x]})
+	for _, x := range grantableRoles(a) {
+		role.Options = append(role.Options, web.Choice{Value: string(x), Label: string(x) + " – " + roleSummaries[x]})
 	}
 	return web.NewForm(&web.Field{Name: "email", Label: "Email address", Type: "email", Autocomplete: "off"}, role)
 }
@@ -120,21 +119,21 @@ func (p *Pages) peoplePage(w http.ResponseWriter, r *http.Request, v web.Visitor
 	of := people{Team: teamName(&v, a.TeamID), TeamID: a.TeamID, Problem: problem, Invite: invite,
 		MayInvite: a.Scopes.Has(teams.MembersWrite)}
 	if r.Method == http.MethodGet {
-		of.Done = said(r)
+		of.Done = doneMessage(r)
 	}
-	all, _, err := p.Members.List(r.Context(), a.TeamID, page.Page{Limit: shownAtOnce})
+	all, _, err := p.Members.List(r.Context(), a.TeamID, page.Page{Limit: peopleShown})
 	if err != nil {
 		return err
 	}
 	for _, m := range all {
 		x := member{Membership: m, Self: m.UserID == v.User.ID}
 		if of.MayInvite && (m.Role != teams.Owner || a.Scopes.Has(teams.OwnersWrite)) {
-			x.Roles, x.Removable = mayGive(a), !x.Self
+			x.Roles, x.Removable = grantableRoles(a), !x.Self
 		}
 		of.Members = append(of.Members, x)
 	}
-	slices.Reverse(of.Members) // who came first is shown first
-	open, _, err := p.Members.Invitations(r.Context(), a.TeamID, page.Page{Limit: shownAtOnce})
+	slices.Reverse(of.Members) // oldest first
+	open, _, err := p.Members.Invitations(r.Context(), a.TeamID, page.Page{Limit: peopleShown})
 	if err != nil {
 		return err
 	}
@@ -144,14 +143,14 @@ func (p *Pages) peoplePage(w http.ResponseWriter, r *http.Request, v web.Visitor
 	return p.Site.Show(w, r, status, peoplePage, of)
 }
 
-// peopleDone answers what was to be changed on the page of a team's people.
+// peopleDone answers a change on the page of members. It redirects to the page with a message, or shows the error.
 func (p *Pages) peopleDone(w http.ResponseWriter, r *http.Request, v web.Visitor, a *teams.Actor, what string,
 	err error) error {
 	if err == nil {
 		return web.Redirect(w, r, with("/people", "done", what))
 	}
 	f := web.NewForm()
-	status, err := f.Blame(inWords(err))
+	status, err := f.SetError(explainScope(err))
 	if err != nil {
 		return err
 	}
@@ -159,7 +158,7 @@ func (p *Pages) peopleDone(w http.ResponseWriter, r *http.Request, v web.Visitor
 }
 
 func (p *Pages) invite(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	a, typed, err := p.change(w, r, &v, teams.MembersWrite)
+	a, typed, err := p.readTeamForm(w, r, &v, teams.MembersWrite)
 	if err != nil {
 		return err
 	}
@@ -168,7 +167,7 @@ func (p *Pages) invite(w http.ResponseWriter, r *http.Request, v web.Visitor) er
 		return web.Redirect(w, r, "/people?done=invited")
 	}
 	f := inviteForm(&a).Fill(typed)
-	status, err := f.Blame(inWords(err))
+	status, err := f.SetError(explainScope(err))
 	if err != nil {
 		return err
 	}
@@ -176,7 +175,7 @@ func (p *Pages) invite(w http.ResponseWriter, r *http.Request, v web.Visitor) er
 }
 
 func (p *Pages) resend(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	a, _, err := p.change(w, r, &v, teams.MembersWrite)
+	a, _, err := p.readTeamForm(w, r, &v, teams.MembersWrite)
 	if err != nil {
 		return err
 	}
@@ -185,7 +184,7 @@ func (p *Pages) resend(w http.ResponseWriter, r *http.Request, v web.Visitor) er
 }
 
 func (p *Pages) revoke(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	a, _, err := p.change(w, r, &v, teams.MembersWrite)
+	a, _, err := p.readTeamForm(w, r, &v, teams.MembersWrite)
 	if err != nil {
 		return err
 	}
@@ -193,7 +192,7 @@ func (p *Pages) revoke(w http.ResponseWriter, r *http.Request, v web.Visitor) er
 }
 
 func (p *Pages) setRole(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	a, typed, err := p.change(w, r, &v, teams.MembersWrite)
+	a, typed, err := p.readTeamForm(w, r, &v, teams.MembersWrite)
 	if err != nil {
 		return err
 	}
@@ -202,16 +201,16 @@ func (p *Pages) setRole(w http.ResponseWriter, r *http.Request, v web.Visitor) e
 }
 
 func (p *Pages) remove(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	a, _, err := p.change(w, r, &v, teams.MembersWrite)
+	a, _, err := p.readTeamForm(w, r, &v, teams.MembersWrite)
 	if err != nil {
 		return err
 	}
 	return p.peopleDone(w, r, v, &a, "removed", p.Members.Remove(r.Context(), a, pathID(r)))
 }
 
-// leave ends the visitor's own membership, which takes no right.
+// leave ends the visitor's own membership. All members may leave.
 func (p *Pages) leave(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	a, _, err := p.change(w, r, &v, teams.MembersRead)
+	a, _, err := p.readTeamForm(w, r, &v, teams.MembersRead)
 	if err != nil {
 		return err
 	}

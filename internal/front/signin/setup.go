@@ -15,10 +15,10 @@ import (
 
 var setupPage = pageOf("setup.html")
 
-// teamsOffered is how many teams the first owner can choose from; the program's commands know the others.
+// teamsOffered is how many existing teams the first owner can choose from. The command line can handle the others.
 const teamsOffered = 200
 
-// setupForm asks for the first account, and for its team: a new one, or one of those that the operator has made.
+// setupForm returns the form for the first account and its team. The team is new, or one that the operator has created.
 func (p *Pages) setupForm(ctx context.Context) (*web.Form, error) {
 	f := web.NewForm(emailField(), &web.Field{Name: "name", Label: "Your name", Autocomplete: "name", Optional: true,
 		Max: 100}, &web.Field{Name: "password", Label: "Password", Type: "password", Autocomplete: "new-password",
@@ -79,26 +79,26 @@ func (p *Pages) setup(w http.ResponseWriter, r *http.Request) error {
 		return web.Redirect(w, r, "/account")
 	}
 	if fault.KindOf(err) == fault.NotFound && p.Users.CheckSetup(r.Context(), token) != nil {
-		return p.badLink(w, r, err) // somebody else used the link meanwhile
+		return p.badLink(w, r, err) // somebody else has used the link since
 	}
 	f, ours := p.setupForm(r.Context())
 	if ours != nil {
 		return ours
 	}
-	status, err := f.Fill(typed).Blame(err)
+	status, err := f.Fill(typed).SetError(err)
 	if err != nil {
 		return err
 	}
 	return p.setupPage(w, r, status, f, token)
 }
 
-// owner is the first user, with the team that it is to own: one that there is, or a new one.
+// owner is the first user and the team that the user will own: an existing one, or a new one with the name newTeam.
 type owner struct {
 	users.NewUser
 	teamID, newTeam string
 }
 
-// makeOwner makes the first user by a set-up link, and begins a session.
+// makeOwner creates the first user with a set-up link, and starts a session.
 func (p *Pages) makeOwner(r *http.Request, token string, o owner) (session string, err error) {
 	if o.Password == "" {
 		return "", fault.Invalidf("password", "Choose a password.")
@@ -120,7 +120,7 @@ func (p *Pages) makeOwner(r *http.Request, token string, o owner) (session strin
 		if teamID == "" {
 			t, err := p.Teams.CreateIn(ctx, tx, o.newTeam, u.Email)
 			if err != nil {
-				return named(err, "new_team")
+				return renameField(err, "new_team")
 			}
 			teamID = t.ID
 		}
@@ -136,8 +136,8 @@ func (p *Pages) makeOwner(r *http.Request, token string, o owner) (session strin
 	return session, p.Users.AddressError(err)
 }
 
-// named gives a fault of the field `name` to another field of the form.
-func named(err error, field string) error {
+// renameField moves a fault of the field "name" to another field of the form.
+func renameField(err error, field string) error {
 	if e, ok := err.(*fault.Error); ok && e.Field == "name" {
 		return fault.New(e.Kind, field, "%s", cmp.Or(e.Message, "Give the team a name.")).Because(err)
 	}

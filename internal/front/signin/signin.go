@@ -1,17 +1,18 @@
-// Package signin is the pages on which people sign in, look after their account, see and invite the people of a team,
-// see which programs act for it, and decide of what programs want to send.
+// Package signin is the pages for people. They sign in, manage their account and the members of their team, see the
+// team's connected apps, and approve or reject emails that apps want to send.
 //
 // # Invariants
 //
-// What a page changes is changed by POST, and answered by a redirect: a page that is reloaded sends nothing again. Only
-// secrets that are shown once (recovery codes, the secret of an authenticator app) are in the answer itself. Whoever is
-// not signed in is answered in the same words whether or not an address has an account; who has a link to join or to
-// choose a password is told what the link is for.
+// Pages make changes only by POST, and answer with a redirect, so reloading a page submits nothing again. Only secrets
+// that are shown once (recovery codes, the secret of an authenticator app) are in the answer to the POST itself.
+//
+// Pages for visitors without a session do not reveal whether an address has an account. A visitor with the link of an
+// invitation or a password reset sees what the link is for.
 //
 // # What it does not do
 //
-// It holds no rules: those of sign-in are package users', those of teams package members', those of programs package
-// grants', and those of approvals package approvals'.
+// It has no rules. Those of sign-in are in package users, those of teams in package members, those of connected apps in
+// package grants, and those of approvals in package approvals.
 package signin
 
 import (
@@ -50,7 +51,7 @@ func pageOf(name string) *web.Template {
 	return web.Page(string(text))
 }
 
-// Parts is what the pages stand on.
+// Parts are the dependencies of the pages.
 type Parts struct {
 	Site    *web.Site
 	DB      *db.DB
@@ -69,11 +70,11 @@ type Pages struct{ Parts }
 // New returns the pages.
 func New(p Parts) *Pages { return &Pages{p} }
 
-// prefixes are the paths of the pages. The API has none of them.
+// prefixes are the path prefixes of the pages. The API uses none of them.
 var prefixes = []string{"/setup", "/sign-in", "/sign-out", "/password", "/invitations", "/account", "/people",
 	"/programs", "/approve"}
 
-// Serves reports whether a path is one of these pages.
+// Serves reports whether a path belongs to these pages.
 func Serves(path string) bool {
 	for _, p := range prefixes {
 		if rest, ok := strings.CutPrefix(path, p); ok && (rest == "" || rest[0] == '/') {
@@ -86,94 +87,95 @@ func Serves(path string) bool {
 // Register adds the pages to a mux.
 func (p *Pages) Register(mux *http.ServeMux) {
 	for _, x := range p.routes() {
-		if x.person == nil {
-			p.Site.Handle(mux, x.pattern, x.anybody)
+		if x.signedIn == nil {
+			p.Site.Handle(mux, x.pattern, x.public)
 		} else {
-			p.Site.Person(mux, x.pattern, p.proved(x.person))
+			p.Site.HandleSignedIn(mux, x.pattern, p.withProof(x.signedIn))
 		}
 	}
 	for _, prefix := range prefixes {
 		for _, pattern := range []string{prefix, prefix + "/"} {
-			p.Site.Handle(mux, pattern, func(http.ResponseWriter, *http.Request) error { return errNothing })
+			p.Site.Handle(mux, pattern, func(http.ResponseWriter, *http.Request) error { return errNoPage })
 		}
 	}
 }
 
-// route is a page for anybody, or for who is signed in.
+// route is a page. Exactly one of public and signedIn is set.
 type route struct {
-	pattern string
-	anybody func(w http.ResponseWriter, r *http.Request) error
-	person  func(w http.ResponseWriter, r *http.Request, v web.Visitor) error
+	pattern  string
+	public   func(w http.ResponseWriter, r *http.Request) error
+	signedIn func(w http.ResponseWriter, r *http.Request, v web.Visitor) error
 }
 
 func (p *Pages) routes() []route {
 	return []route{
-		{pattern: "GET /setup", anybody: p.showSetup},
-		{pattern: "POST /setup", anybody: p.setup},
+		{pattern: "GET /setup", public: p.showSetup},
+		{pattern: "POST /setup", public: p.setup},
 
-		{pattern: "GET /sign-in", anybody: p.showSignIn},
-		{pattern: "POST /sign-in", anybody: p.signIn},
-		{pattern: "GET /sign-in/code", anybody: p.showCode},
-		{pattern: "POST /sign-in/code", anybody: p.code},
-		{pattern: "POST /sign-in/passkey/begin", anybody: p.beginPasskey},
-		{pattern: "POST /sign-in/passkey/finish", anybody: p.finishPasskey},
-		{pattern: "GET /sign-in/oidc", anybody: p.beginOIDC},
-		{pattern: "GET /sign-in/oidc/callback", anybody: p.finishOIDC},
-		{pattern: "POST /sign-out", anybody: p.signOut},
+		{pattern: "GET /sign-in", public: p.showSignIn},
+		{pattern: "POST /sign-in", public: p.signIn},
+		{pattern: "GET /sign-in/code", public: p.showCode},
+		{pattern: "POST /sign-in/code", public: p.code},
+		{pattern: "POST /sign-in/passkey/begin", public: p.beginPasskey},
+		{pattern: "POST /sign-in/passkey/finish", public: p.finishPasskey},
+		{pattern: "GET /sign-in/oidc", public: p.beginOIDC},
+		{pattern: "GET /sign-in/oidc/callback", public: p.finishOIDC},
+		{pattern: "POST /sign-out", public: p.signOut},
 
-		{pattern: "GET /password/forgot", anybody: p.showForgot},
-		{pattern: "POST /password/forgot", anybody: p.forgot},
-		{pattern: "GET /password/reset", anybody: p.showReset},
-		{pattern: "POST /password/reset", anybody: p.reset},
+		{pattern: "GET /password/forgot", public: p.showForgot},
+		{pattern: "POST /password/forgot", public: p.forgot},
+		{pattern: "GET /password/reset", public: p.showReset},
+		{pattern: "POST /password/reset", public: p.reset},
 
-		{pattern: "GET /invitations/{token}", anybody: p.showInvitation},
-		{pattern: "POST /invitations/{token}", anybody: p.accept},
+		{pattern: "GET /invitations/{token}", public: p.showInvitation},
+		{pattern: "POST /invitations/{token}", public: p.accept},
 
-		{pattern: "GET /account", person: p.showAccount},
-		{pattern: "POST /account/name", person: p.rename},
-		{pattern: "GET /account/team", person: p.showTeams},
-		{pattern: "POST /account/team", person: p.chooseTeam},
-		{pattern: "GET /account/prove", person: p.showProve},
-		{pattern: "POST /account/prove", person: p.prove},
-		{pattern: "POST /account/prove/begin", person: p.beginProof},
-		{pattern: "POST /account/prove/finish", person: p.finishProof},
-		{pattern: "GET /account/password", person: p.showPassword},
-		{pattern: "POST /account/password", person: p.setPassword},
-		{pattern: "GET /account/totp", person: p.showTOTP},
-		{pattern: "POST /account/totp/begin", person: p.beginTOTP},
-		{pattern: "POST /account/totp/confirm", person: p.confirmTOTP},
-		{pattern: "POST /account/totp/remove", person: p.removeTOTP},
-		{pattern: "POST /account/recovery-codes", person: p.newRecoveryCodes},
-		{pattern: "POST /account/passkeys/begin", person: p.beginNewPasskey},
-		{pattern: "POST /account/passkeys/finish", person: p.finishNewPasskey},
-		{pattern: "POST /account/passkeys/{id}/name", person: p.renamePasskey},
-		{pattern: "POST /account/passkeys/{id}/remove", person: p.removePasskey},
-		{pattern: "POST /account/oidc", person: p.link},
-		{pattern: "POST /account/identities/{id}/remove", person: p.unlink},
-		{pattern: "POST /account/sessions/end", person: p.endSessions},
-		{pattern: "POST /account/sessions/{id}/end", person: p.endSession},
+		{pattern: "GET /account", signedIn: p.showAccount},
+		{pattern: "POST /account/name", signedIn: p.rename},
+		{pattern: "GET /account/team", signedIn: p.showTeams},
+		{pattern: "POST /account/team", signedIn: p.chooseTeam},
+		{pattern: "GET /account/prove", signedIn: p.showProve},
+		{pattern: "POST /account/prove", signedIn: p.prove},
+		{pattern: "POST /account/prove/begin", signedIn: p.beginProof},
+		{pattern: "POST /account/prove/finish", signedIn: p.finishProof},
+		{pattern: "GET /account/password", signedIn: p.showPassword},
+		{pattern: "POST /account/password", signedIn: p.setPassword},
+		{pattern: "GET /account/totp", signedIn: p.showTOTP},
+		{pattern: "POST /account/totp/begin", signedIn: p.beginTOTP},
+		{pattern: "POST /account/totp/confirm", signedIn: p.confirmTOTP},
+		{pattern: "POST /account/totp/remove", signedIn: p.removeTOTP},
+		{pattern: "POST /account/recovery-codes", signedIn: p.newRecoveryCodes},
+		{pattern: "POST /account/passkeys/begin", signedIn: p.beginNewPasskey},
+		{pattern: "POST /account/passkeys/finish", signedIn: p.finishNewPasskey},
+		{pattern: "POST /account/passkeys/{id}/name", signedIn: p.renamePasskey},
+		{pattern: "POST /account/passkeys/{id}/remove", signedIn: p.removePasskey},
+		{pattern: "POST /account/oidc", signedIn: p.link},
+		{pattern: "POST /account/identities/{id}/remove", signedIn: p.unlink},
+		{pattern: "POST /account/sessions/end", signedIn: p.endSessions},
+		{pattern: "POST /account/sessions/{id}/end", signedIn: p.endSession},
 
-		{pattern: "GET /approve", person: p.showApprovals},
-		{pattern: "GET /approve/{id}", person: p.showApproval},
-		{pattern: "POST /approve/{id}/send", person: p.approve},
-		{pattern: "POST /approve/{id}/reject", person: p.reject},
+		{pattern: "GET /approve", signedIn: p.showApprovals},
+		{pattern: "GET /approve/{id}", signedIn: p.showApproval},
+		{pattern: "POST /approve/{id}/send", signedIn: p.approve},
+		{pattern: "POST /approve/{id}/reject", signedIn: p.reject},
 
-		{pattern: "GET /programs", person: p.showPrograms},
-		{pattern: "POST /programs/{id}/limits", person: p.limitProgram},
-		{pattern: "POST /programs/{id}/revoke", person: p.revokeProgram},
+		{pattern: "GET /programs", signedIn: p.showConnectedApps},
+		{pattern: "POST /programs/{id}/limits", signedIn: p.limitConnectedApp},
+		{pattern: "POST /programs/{id}/revoke", signedIn: p.revokeConnectedApp},
 
-		{pattern: "GET /people", person: p.showPeople},
-		{pattern: "POST /people/invite", person: p.invite},
-		{pattern: "POST /people/invitations/{id}/resend", person: p.resend},
-		{pattern: "POST /people/invitations/{id}/revoke", person: p.revoke},
-		{pattern: "POST /people/{id}/role", person: p.setRole},
-		{pattern: "POST /people/{id}/remove", person: p.remove},
-		{pattern: "POST /people/leave", person: p.leave},
+		{pattern: "GET /people", signedIn: p.showPeople},
+		{pattern: "POST /people/invite", signedIn: p.invite},
+		{pattern: "POST /people/invitations/{id}/resend", signedIn: p.resend},
+		{pattern: "POST /people/invitations/{id}/revoke", signedIn: p.revoke},
+		{pattern: "POST /people/{id}/role", signedIn: p.setRole},
+		{pattern: "POST /people/{id}/remove", signedIn: p.remove},
+		{pattern: "POST /people/leave", signedIn: p.leave},
 	}
 }
 
-// proved sends who must confirm who they are to the page for it, and then back to the page that they looked at.
-func (p *Pages) proved(f func(http.ResponseWriter, *http.Request, web.Visitor) error) func(http.ResponseWriter,
+// withProof runs f. If f returns [users.ErrProve], it redirects the visitor to the page that asks for a password or
+// passkey, and from there back to the current page.
+func (p *Pages) withProof(f func(http.ResponseWriter, *http.Request, web.Visitor) error) func(http.ResponseWriter,
 	*http.Request, web.Visitor) error {
 	return func(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 		err := f(w, r, v)
@@ -192,20 +194,20 @@ func (p *Pages) proved(f func(http.ResponseWriter, *http.Request, web.Visitor) e
 	}
 }
 
-// fresh returns ErrProve unless the visitor has given a password or passkey lately.
-func (p *Pages) fresh(v *web.Visitor) error {
+// requireFresh returns [users.ErrProve] unless the visitor entered a password or used a passkey recently.
+func (p *Pages) requireFresh(v *web.Visitor) error {
 	if !v.Session.Fresh(p.DB.Now()) {
 		return users.ErrProve
 	}
 	return nil
 }
 
-// next tells a script where to go.
+// next tells a page's script which path to open.
 type next struct {
 	Next string `json:"next"`
 }
 
-// answer answers a script.
+// answer sends JSON to a page's script.
 func answer(w http.ResponseWriter, status int, with any) error {
 	text, err := json.Marshal(with)
 	if err != nil {
@@ -217,7 +219,7 @@ func answer(w http.ResponseWriter, status int, with any) error {
 	return nil
 }
 
-// with returns a path with a query of one parameter, without it if the value is empty.
+// with returns the path with a query of one parameter, or without a query if value is empty.
 func with(path, name, value string) string {
 	if value == "" {
 		return path
@@ -225,7 +227,7 @@ func with(path, name, value string) string {
 	return path + "?" + url.Values{name: {value}}.Encode()
 }
 
-// pathID returns the id in the path; one that is none is found nowhere.
+// pathID returns the id in the path. If the path has no valid id, it returns "-", which matches no object.
 func pathID(r *http.Request) string {
 	if text := strings.ToLower(r.PathValue("id")); id.Valid(text) {
 		return text
@@ -233,7 +235,7 @@ func pathID(r *http.Request) string {
 	return "-"
 }
 
-// client returns the program that sent a request.
+// client returns the address and user agent of a request.
 func client(r *http.Request) users.Client {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

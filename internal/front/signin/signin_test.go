@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// The first owner comes by a link, which works once.
+// The first owner signs up with a set-up link, which works once.
 func TestSetUp(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -46,7 +46,7 @@ func TestSetUp(t *testing.T) {
 			AND actor_id = $2 AND address = '192.0.2.1'`, x.Acme.TeamID, ada.ID); n != 1 {
 			t.Errorf("the audit log tells of the first owner %d times", n)
 		}
-		other.submit("/setup", "email", "eve@acme.example", "password", password).want(404, "does not work any more")
+		other.submit("/setup", "email", "eve@acme.example", "password", password).want(404, "no longer works")
 		other.get(path).want(404)
 		other.get("/setup").want(404)
 		if all, err := x.users.List(t.Context(), "", 10); err != nil || len(all) != 1 {
@@ -55,7 +55,7 @@ func TestSetUp(t *testing.T) {
 	})
 }
 
-// Answers to wrong passwords and to addresses without an account are the same, octet for octet.
+// The answers to a wrong password and to an unknown address are identical, byte for byte.
 func TestSignIn(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -76,7 +76,7 @@ func TestSignIn(t *testing.T) {
 			t.Error("the address is not kept")
 		}
 
-		// A session that somebody else planted in the browser is neither used nor does it become the visitor's.
+		// The server does not use a session that somebody planted in the browser.
 		planted := &http.Cookie{Name: "__Host-postrider", Value: strings.Repeat("A", 43), Path: "/", Secure: true}
 		base, _ := url.Parse(testnode.PublicURL)
 		b.c.Jar.SetCookies(base, []*http.Cookie{planted})
@@ -87,7 +87,7 @@ func TestSignIn(t *testing.T) {
 			t.Error("the planted session is the visitor's now")
 		}
 
-		// Signing in again makes another session, and ends that one.
+		// Signing in again creates a new session and ends the old one.
 		b.post("/sign-in", url.Values{"email": {"ada@acme.example"}, "password": {password}}).want(200, "Your account")
 		second := b.c.Jar.Cookies(base)[0].Value
 		if _, _, err := x.users.Session(t.Context(), first); err == nil || second == first {
@@ -105,7 +105,7 @@ func TestSignIn(t *testing.T) {
 	})
 }
 
-// The cookie goes to this host alone, over TLS alone, and not to scripts or with requests of other sites.
+// The session cookie is sent only to this host, only over TLS, and not to scripts or with requests of other sites.
 func TestCookie(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -125,7 +125,7 @@ func TestCookie(t *testing.T) {
 	})
 }
 
-// Who asks for more pages than a person can is told to wait, whatever the page, and nothing is done; others are served.
+// A user who requests too many pages must wait, and nothing is changed. Other users are not affected.
 func TestTooManyPages(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -152,7 +152,7 @@ func TestTooManyPages(t *testing.T) {
 	})
 }
 
-// No address that is given as the next page leads to another site.
+// No value of the parameter "next" leads to another site.
 func TestOpenRedirects(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -184,7 +184,7 @@ func TestOpenRedirects(t *testing.T) {
 	})
 }
 
-// Codes of an app and recovery codes are asked for after the password, and each is taken once.
+// After the password, the page asks for a code of the app or a recovery code. Each code works once.
 func TestCodes(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -230,14 +230,14 @@ func TestCodes(t *testing.T) {
 		c.submit("/sign-out").submit("/sign-in", "email", "ada@acme.example", "password", password)
 		c.submit("/sign-in/code", "code", recovery[3]).want(422)
 
-		// After too many tries the password is asked for again.
+		// After too many wrong codes, the visitor must enter the password again.
 		for range 10 {
 			if c.form("/sign-in/code") == nil {
 				break
 			}
 			c.submit("/sign-in/code", "code", "000000")
 		}
-		c.want(200, "Begin again")
+		c.want(200, "Start again")
 		if c.get("/sign-in/code").path != "/sign-in" {
 			t.Errorf("the page of codes is still there: %s", c.path)
 		}
@@ -246,11 +246,11 @@ func TestCodes(t *testing.T) {
 		if strings.Contains(b.body, recovery[0]) {
 			t.Error("the new recovery codes are the old ones")
 		}
-		b.get("/account").submit("/account/totp/remove").want(200, "switched off")
+		b.get("/account").submit("/account/totp/remove").want(200, "authentication is off")
 	})
 }
 
-// Asking for a new password is answered the same for every address; the link works once, and ends all sessions.
+// The answer to a forgotten password is the same for every address. The link works once and ends all sessions.
 func TestForgottenPassword(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -258,7 +258,7 @@ func TestForgottenPassword(t *testing.T) {
 		signedIn := x.browser(t).signIn("ada@acme.example")
 		b := x.browser(t)
 		unknown := b.get("/password/forgot").submit("/password/forgot", "email", "eve@acme.example").body
-		b.want(200, "If there is an account")
+		b.want(200, "If this address has an account")
 		known := b.get("/password/forgot").submit("/password/forgot", "email", "ada@acme.example").body
 		if b.want(200); known != unknown {
 			t.Errorf("the answers differ:\n%s\n%s", known, unknown)
@@ -273,12 +273,12 @@ func TestForgottenPassword(t *testing.T) {
 		other := x.browser(t).get(link).want(200)
 		b.get(link).submit("/password/reset", "password", "short").want(422)
 		b.submit("/password/reset", "password", "another horse battery").want(200, "Your new password is saved")
-		other.submit("/password/reset", "password", "what a thief wants").want(404, "does not work any more")
+		other.submit("/password/reset", "password", "what a thief wants").want(404, "no longer works")
 		signedIn.get("/account").want(200, "Sign in")
 		b.submit("/sign-in", "email", "ada@acme.example", "password", password).want(401)
 		b.submit("/sign-in", "email", "ada@acme.example", "password", "another horse battery").want(200, "Your account")
 
-		// Where nothing can be mailed, nobody waits for a link.
+		// If no email can be sent, the page says so.
 		x.users.Mail = nil
 		for _, email := range []string{"ada@acme.example", "eve@acme.example"} {
 			x.browser(t).get("/password/forgot").submit("/password/forgot", "email", email).
@@ -287,7 +287,7 @@ func TestForgottenPassword(t *testing.T) {
 	})
 }
 
-// An invitation is accepted by its address alone, once.
+// An invitation can be accepted once, and only with its address.
 func TestInvitations(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -298,11 +298,11 @@ func TestInvitations(t *testing.T) {
 		invite := func(email string, role teams.Role) string {
 			t.Helper()
 			owner.get("/people").submit("/people/invite", "email", email, "role", string(role)).
-				want(200, "on its way", email)
+				want(200, "The invitation is sent", email)
 			return x.lastLink(email)
 		}
 
-		// Somebody new.
+		// A person without an account.
 		link := invite("new@acme.example", teams.Viewer)
 		b := x.browser(t).get(link).want(200, "Join Acme", "ada (ada@acme.example)", "new@acme.example", "viewer")
 		b.submit(link, "name", "Nora", "password", "short").want(422)
@@ -311,12 +311,12 @@ func TestInvitations(t *testing.T) {
 		}
 		again := x.browser(t).get(link)
 		b.submit(link, "password", password).want(200, "You have joined the team", "Nora")
-		again.submit(link, "password", password).want(404, "does not work any more")
+		again.submit(link, "password", password).want(404, "no longer works")
 		again.get(link).want(404)
 
-		// Somebody with an account signs in first. Another who got the link forwarded is refused.
+		// A person with an account signs in first. The server refuses another user who opens the link.
 		link = invite("bob@acme.example", teams.Member)
-		b = x.browser(t).get(link).want(200, "There is an account for this address")
+		b = x.browser(t).get(link).want(200, "This address already has an account")
 		if b.form(link) != nil {
 			t.Error("the page makes another account")
 		}
@@ -327,10 +327,10 @@ func TestInvitations(t *testing.T) {
 		b.submit("/sign-in", "email", "bob@acme.example", "password", password).want(200, "Join Acme").
 			submit(link).want(200, "You have joined the team")
 
-		// Revoked, replaced and expired ones.
+		// Revoked, replaced and expired invitations.
 		link = invite("carol@acme.example", teams.Member)
 		second := invite("carol@acme.example", teams.Member)
-		x.browser(t).get(link).want(404, "does not work any more")
+		x.browser(t).get(link).want(404, "no longer works")
 		all, _, err := x.members.Invitations(t.Context(), x.Acme.TeamID, page.Page{})
 		x.Must(err)
 		owner.get("/people").submit("/people/invitations/"+all[0].ID+"/resend").want(200, "sent again")
@@ -342,16 +342,16 @@ func TestInvitations(t *testing.T) {
 		link = invite("carol@acme.example", teams.Member)
 		x.members.Now = func() time.Time { return x.DB.Now().Add(8 * 24 * time.Hour) }
 		x.browser(t).get(link).want(404)
-		owner.get("/people").want(200, "member, not valid any more")
+		owner.get("/people").want(200, "member, no longer valid")
 		x.members.Now = nil
 		owner.get("/people").want(200, "member, valid until")
 		all, _, err = x.members.Invitations(t.Context(), x.Acme.TeamID, page.Page{})
 		x.Must(err)
-		x.Update(func(tx *db.Tx) error { // as if a key that is no more had sent it
+		x.Update(func(tx *db.Tx) error { // as if a deleted API key had sent it
 			_, err := tx.Exec(t.Context(), `UPDATE invitations SET actor_kind = 'key' WHERE id = $1`, all[0].ID)
 			return err
 		})
-		owner.get("/people").want(200, "member, not valid any more")
+		owner.get("/people").want(200, "member, no longer valid")
 
 		m, _, err := x.members.List(t.Context(), x.Acme.TeamID, page.Page{})
 		x.Must(err)
@@ -366,7 +366,7 @@ func TestInvitations(t *testing.T) {
 	})
 }
 
-// What protects an account is only changed by who has just given a password, or gives it again.
+// Changes that protect an account need a recent password or passkey.
 func TestProof(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -380,7 +380,7 @@ func TestProof(t *testing.T) {
 		x.DB.Hint("users", "all")
 		b.get("/account/totp").want(200, "Confirm that it is you")
 		b.submit("/account/prove", "password", "wrong password").want(422)
-		b.submit("/account/prove", "password", password).want(200, "Codes from an app")
+		b.submit("/account/prove", "password", password).want(200, "Two-factor authentication")
 		other.get("/account").submit("/account/sessions/end").want(200, "Confirm that it is you")
 		b.get("/account").want(200, "Sign out everywhere else").submit("/account/sessions/end").want(200, "signed out")
 		other.get("/account").want(200, "Sign in")
@@ -393,14 +393,14 @@ func TestProof(t *testing.T) {
 	})
 }
 
-// Who guesses is stopped, in the same words whether or not there is an account; others sign in meanwhile.
+// Too many wrong passwords block further attempts, with or without an account. Other users can still sign in.
 func TestGuessing(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
 		x.person("ada@acme.example", "")
 		x.person("bob@acme.example", "")
 		clock := x.DB.Now()
-		x.users.Now = func() time.Time { return clock } // answers say how long to wait
+		x.users.Now = func() time.Time { return clock } // the answers say how long to wait
 		var answers [2][]string
 		for i, email := range []string{"ada@acme.example", "eve@acme.example"} {
 			b := x.browser(t).get("/sign-in")
@@ -418,7 +418,7 @@ func TestGuessing(t *testing.T) {
 	})
 }
 
-// Nobody sees or changes anything of a team that they are not in.
+// A user neither sees nor changes anything of another team.
 func TestTwoTeams(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -451,7 +451,7 @@ func TestTwoTeams(t *testing.T) {
 		}
 		theirs.get("/people").want(200, ada.Email, "bob@acme.example")
 
-		// What a role does not allow is said in words of people.
+		// If a role does not allow a change, the page says so in plain words.
 		adam := x.person("adam@acme.example", teams.Admin)
 		admin := x.browser(t).signIn(adam.Email)
 		for _, path := range []string{"/people/" + ada.ID + "/role", "/people/" + ada.ID + "/remove",
@@ -460,7 +460,7 @@ func TestTwoTeams(t *testing.T) {
 				want(403, "Your role in this team does not allow this")
 		}
 
-		// The team is chosen for the session, and named on the page.
+		// The current team belongs to the session, and the page names it.
 		x.Update(func(tx *db.Tx) error {
 			return x.members.AddIn(t.Context(), tx, x.Acme.TeamID, eve.ID, teams.Viewer)
 		})
@@ -473,7 +473,7 @@ func TestTwoTeams(t *testing.T) {
 	})
 }
 
-// Sessions are shown with where they are, and ended one by one.
+// The account page shows the user's sessions, and can end each of them.
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -500,7 +500,7 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// Requests that another site made a browser send are refused, on every page that changes something.
+// Every page that changes something refuses requests from other sites.
 func TestForeignRequests(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -527,11 +527,11 @@ func TestForeignRequests(t *testing.T) {
 		if n < 20 {
 			t.Errorf("only %d pages were asked", n)
 		}
-		b.get("/account").want(200, "Your account") // and nobody was signed out
+		b.get("/account").want(200, "Your account") // the session still exists
 	})
 }
 
-// Odd requests are refused, and never a failure of the server.
+// Malformed requests are refused, and never cause an internal error.
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// An attachment of which the message has no part, as another reader of messages would find it, is an error alone.
+// If the message has no part for an attachment, only the download of that attachment fails.
 func TestAttachmentWithoutItsPart(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d)

@@ -19,36 +19,36 @@ import (
 )
 
 const (
-	scope        = "SMTP" // of idempotency keys: separate from that of the API
-	placeWait    = time.Minute
-	maxMessageID = 900 // octets
+	scope          = "SMTP" // of idempotency keys, separate from that of the API
+	bigMessageWait = time.Minute
+	maxMessageID   = 900 // bytes
 )
 
-// Data turns the message into an email and returns once it is stored.
+// Data turns the message into an email and returns after the email is stored.
 func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 	raw, done, err := c.read(ctx, r)
 	defer done()
 	if err != nil {
 		return "", err
 	}
-	// The message may have taken minutes to arrive: if the key was deleted meanwhile it must not be accepted.
-	if err := c.authenticated(ctx); err != nil {
+	// The message may have taken minutes to arrive, and the key may have been deleted since.
+	if err := c.checkKey(ctx); err != nil {
 		return "", err
 	}
 	in, key, err := c.email(raw)
 	if err != nil {
 		return "", err
 	}
-	id, err := c.s.p.Emails.SendRaw(ctx, c.who, in, key)
+	id, err := c.s.p.Emails.SendRaw(ctx, c.actor, in, key)
 	if err != nil {
 		return "", refusal(err)
 	}
 	return id, nil
 }
 
-// read reads the message. A large one goes to a file as it arrives, so that slow clients hold no memory. Once it is
-// whole it waits for a place in memory, so that many large messages together cannot fill it. Teams share the places.
-// done gives the place back.
+// read reads the message. A large message is written to a file while it arrives, so that slow clients use no memory.
+// When it is complete, read waits for a slot in memory, so that many large messages cannot fill it. Teams share the
+// slots. done releases the slot.
 func (c *session) read(ctx context.Context, r io.Reader) (raw []byte, done func(), err error) {
 	done = func() {}
 	var text bytes.Buffer
@@ -60,15 +60,15 @@ func (c *session) read(ctx context.Context, r io.Reader) (raw []byte, done func(
 	}
 	spool, err := c.s.spool.file()
 	if err != nil {
-		return nil, done, fmt.Errorf("make a file for a large message: %w", err)
+		return nil, done, fmt.Errorf("create a file for a large message: %w", err)
 	}
 	defer spool.Close()
 	size, err := io.Copy(spool, io.MultiReader(&text, r))
 	if err != nil {
-		return nil, done, fmt.Errorf("take a large message: %w", err)
+		return nil, done, fmt.Errorf("receive a large message: %w", err)
 	}
-	team := c.who.TeamID
-	wait, cancel := context.WithTimeout(ctx, placeWait)
+	team := c.actor.TeamID
+	wait, cancel := context.WithTimeout(ctx, bigMessageWait)
 	defer cancel()
 	if err := c.s.big.Acquire(wait, team, 1); err != nil {
 		if ctx.Err() != nil {
@@ -79,12 +79,12 @@ func (c *session) read(ctx context.Context, r io.Reader) (raw []byte, done func(
 	done = func() { c.s.big.Release(team, 1) }
 	raw = make([]byte, size)
 	if _, err := spool.ReadAt(raw, 0); err != nil {
-		return nil, done, fmt.Errorf("read a large message back: %w", err)
+		return nil, done, fmt.Errorf("read a large message from its file: %w", err)
 	}
 	return raw, done, nil
 }
 
-// email extracts the fields of the email from the message.
+// email builds the email from the message.
 func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
 	h, r := split(raw)
 	if r == nil && bytes.Contains(raw, []byte{0}) {
@@ -100,7 +100,7 @@ func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
 	p := mailparse.Parse(raw)
 	in := emails.Raw{Recipients: c.to, Header: h.kept, Body: h.body, HasDate: h.has["date"], Trace: c.trace(),
 		UTF8: c.options.UTF8 && h.eightBit}
-	in.From, in.To, in.Cc, in.ReplyTo = written(from), writtenAll(p.To), writtenAll(p.Cc), writtenAll(p.ReplyTo)
+	in.From, in.To, in.Cc, in.ReplyTo = formatAddress(from), formatAddresses(p.To), formatAddresses(p.Cc), formatAddresses(p.ReplyTo)
 	in.Subject = oneLine(p.Subject)
 	if p.HasHTML {
 		in.HTML = new(p.HTML())
@@ -114,7 +114,7 @@ func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
 			Content:   f.Content, HasContent: true})
 	}
 	if h.has["message-id"] {
-		// An id that was decoded or repaired in reading is not the one that hosts report.
+		// An id that the parser decoded or repaired is not the one that other hosts report.
 		in.MessageID = p.MessageID
 		if in.MessageID == "" || len(in.MessageID) > maxMessageID || !bytes.Contains(h.kept, []byte(in.MessageID)) {
 			return in, emails.Idempotency{}, smtpserver.Refuse(554, "5.6.0",
@@ -125,8 +125,8 @@ func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
 	return in, key, err
 }
 
-// trace returns how the message was received (RFC 5321 section 4.4, RFC 3848). It does not name the client, because
-// the recipients can read it.
+// trace returns the trace information of the Received field (RFC 5321 section 4.4, RFC 3848). It does not name the
+// client, because recipients can read it.
 func (c *session) trace() string {
 	with := "ESMTPA"
 	if c.peer.TLS != nil {
@@ -135,14 +135,14 @@ func (c *session) trace() string {
 	return "by " + c.s.c.Hostname + " with " + with
 }
 
-// options reads the header fields that are options of this service, and keeps the others.
+// options reads the header fields that are options of this service, and copies the others to in.
 func options(in *emails.Raw, p *mailparse.Parsed) (emails.Idempotency, error) {
 	var key emails.Idempotency
 	for _, f := range p.Header {
 		value := strings.TrimSpace(f.Value)
 		switch strings.ToLower(f.Name) {
 		case "resend-idempotency-key", "postrider-idempotency-key":
-			// Without a key, or with one of two, a message that is sent again would be another email.
+			// Without a key, or with one of two different keys, a retried message would become a second email.
 			if value == "" || key.Key != "" && key.Key != value {
 				return key, smtpserver.Refuse(554, "5.6.0", "The field %s is empty, or differs from another one; give one key",
 					f.Name)
@@ -155,7 +155,8 @@ func options(in *emails.Raw, p *mailparse.Parsed) (emails.Idempotency, error) {
 			}
 			in.Tags = append(in.Tags, emails.Tag{Name: strings.TrimSpace(name), Value: strings.TrimSpace(text)})
 		case "x-postrider-topic", "x-postrider-topic-id":
-			// An empty field is not taken for no topic: the email would go to those who left the topic that was meant.
+			// An empty field does not mean "no topic": the email would then also go to contacts who unsubscribed from
+			// the intended topic.
 			if value == "" {
 				return key, smtpserver.Refuse(554, "5.6.0", "The field %s is empty; give the id of a topic, or leave it out",
 					f.Name)
@@ -174,8 +175,8 @@ func options(in *emails.Raw, p *mailparse.Parsed) (emails.Idempotency, error) {
 	return key, nil
 }
 
-// hash is a hash of the content of a message. A program that sends a message again chooses another date, Message-ID
-// and boundaries, but it is the same message.
+// hash returns a hash of the content of a message. It ignores Date, Message-ID and boundaries, because programs choose
+// new ones when they send a message again.
 func hash(in *emails.Raw) string {
 	h := sha256.New()
 	add := func(kind string, texts ...string) {
@@ -210,8 +211,8 @@ func hash(in *emails.Raw) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// written returns an address as people write it, in UTF-8.
-func written(a message.Address) string {
+// formatAddress returns an address with its name, in UTF-8.
+func formatAddress(a message.Address) string {
 	name := oneLine(a.Name)
 	switch {
 	case name == "":
@@ -222,10 +223,11 @@ func written(a message.Address) string {
 	return name + " <" + a.Addr() + ">"
 }
 
-// writtenAll leaves out what is not a deliverable address, such as root@localhost; the header keeps it.
-func writtenAll(list []message.Address) (all []string) {
+// formatAddresses formats addresses. It skips those that are not deliverable, such as root@localhost; the header still
+// contains them.
+func formatAddresses(list []message.Address) (all []string) {
 	for _, a := range list {
-		text := written(a)
+		text := formatAddress(a)
 		if _, err := message.ParseAddress(text); err == nil {
 			all = append(all, text)
 		}
@@ -233,7 +235,7 @@ func writtenAll(list []message.Address) (all []string) {
 	return all
 }
 
-// oneLine returns text without control characters, which encoded words may contain.
+// oneLine returns text with control characters replaced by spaces. Encoded words may contain such characters.
 func oneLine(text string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

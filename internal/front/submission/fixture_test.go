@@ -27,15 +27,15 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 
 const maxSize = 1 << 20
 
-// fixture is submission on a node, listening, and a key of Acme's that may only send.
+// fixture is a node with a submission listener and a sending-only API key of Acme.
 type fixture struct {
 	*testnode.Node
 	limits   *teams.Limiter
 	addr     string
 	spool    string // folder for large messages
 	key      teams.Key
-	password string // is the key
-	stop     func() // ends the listener and what is under way
+	password string // the API key
+	stop     func() // ends the listener and its sessions
 }
 
 func newFixture(t *testing.T, d *db.DB) *fixture {
@@ -43,7 +43,7 @@ func newFixture(t *testing.T, d *db.DB) *fixture {
 	return newFixtureAt(t, d, t.TempDir())
 }
 
-// newFixtureAt is newFixture with a place for its blobs.
+// newFixtureAt is newFixture with a blob store.
 func newFixtureAt(t *testing.T, d *db.DB, place string) *fixture {
 	t.Helper()
 	f := &fixture{Node: testnode.New(t, d, testnode.Options{MaxSize: maxSize, Blobs: place}), limits: &teams.Limiter{}}
@@ -87,7 +87,7 @@ func (f *fixture) listen() {
 	f.addr = l.Addr().String()
 }
 
-// client connects, and authenticates with a key unless it is empty.
+// client connects, and authenticates unless the key is empty.
 func (f *fixture) client(token string) (*smtp.Client, error) {
 	f.T.Helper()
 	c, err := smtp.Dial(f.addr)
@@ -101,7 +101,7 @@ func (f *fixture) client(token string) (*smtp.Client, error) {
 	return c, c.Auth(sasl.NewPlainClient("", "postrider", token))
 }
 
-// submit sends a message, whose line ends may be LF alone, and returns the id of the email.
+// submit sends a message, whose lines may end with LF only, and returns the id of the email.
 func (f *fixture) submit(token, text string, to ...string) (string, error) {
 	f.T.Helper()
 	c, err := f.client(token)
@@ -143,7 +143,7 @@ func (f *fixture) mustSubmit(text string, to ...string) string {
 	return id
 }
 
-// outgoing is the message as delivery composes it.
+// outgoing returns the message as delivery composes it.
 func (f *fixture) outgoing(id, domain string) (string, *emails.Outgoing) {
 	f.T.Helper()
 	o, err := f.Emails.Outgoing(f.T.Context(), emails.Delivery{EmailID: id, Domain: domain})
@@ -159,7 +159,7 @@ func (f *fixture) outgoing(id, domain string) (string, *emails.Outgoing) {
 
 func crlf(text string) string { return strings.ReplaceAll(text, "\n", "\r\n") }
 
-// refused tells an answer as its codes and text.
+// refused returns the codes and the text of a reply.
 func refused(err error) (code int, text string) {
 	if e, ok := errors.AsType[*smtp.SMTPError](err); ok {
 		return e.Code, e.Error()

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// sendUTF8 submits with SMTPUTF8 and returns the id, or the answer as "550 5.6.0".
+// sendUTF8 submits with SMTPUTF8 and returns the id, or the reply as in "550 5.6.0".
 func (f *fixture) sendUTF8(text string) (id, answer string) {
 	f.T.Helper()
 	c, err := f.client(f.password)
@@ -34,7 +34,7 @@ func (f *fixture) sendUTF8(text string) (id, answer string) {
 	return id, ""
 }
 
-// isFrom fails unless the email is shown, sent and signed as of addr.
+// isFrom checks that the email is shown, sent and signed as from addr.
 func (f *fixture) isFrom(id, addr string) {
 	f.T.Helper()
 	a, err := message.ParseFrom(f.Email(id).From)
@@ -53,8 +53,7 @@ func (f *fixture) isFrom(id, addr string) {
 	}
 }
 
-// TestFromForms submits each form of a From field that readers take for different senders, and those that all read
-// alike.
+// From fields that readers interpret differently are refused; those that all readers interpret alike are accepted.
 func TestFromForms(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d)
@@ -86,7 +85,7 @@ func TestFromForms(t *testing.T) {
 	})
 }
 
-// TestSenderHeaders submits headers that say more than once, or in more than one field, who sends.
+// Headers that name the sender more than once, or in several fields, are refused unless they agree.
 func TestSenderHeaders(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	f.domain("two.example")
@@ -146,7 +145,7 @@ func TestSenderHeaders(t *testing.T) {
 			}
 		})
 	}
-	// Without SMTPUTF8 a sender is ASCII.
+	// Without SMTPUTF8, a sender must be ASCII.
 	for _, header := range []string{"From: Zoë <a@acme.example>\n", from + "Sender: Zoë <a@acme.example>\n"} {
 		if _, err := f.submit(f.password, header+"\nHello.\n", "ann@one.example"); code(err) != 550 {
 			t.Errorf("%q without SMTPUTF8: %v", header, err)
@@ -154,7 +153,7 @@ func TestSenderHeaders(t *testing.T) {
 	}
 }
 
-// TestForgedFields submits fields that are not the customer's to write. What is left is what others receive.
+// Fields that customers may not write are removed before others receive the message.
 func TestForgedFields(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	id := f.mustSubmit("From: a@acme.example\nAuthentication-Results: mx.test; dmarc=pass\n header.from=bank.example\n"+
@@ -174,7 +173,7 @@ func TestForgedFields(t *testing.T) {
 	}
 }
 
-// TestMessageIDIsWhatIsSent submits Message-IDs that we would report in another form than hosts do.
+// Message-IDs that Postrider would report in another form than other hosts are refused.
 func TestMessageIDIsWhatIsSent(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	with := func(value string) string { return "From: a@acme.example\nMessage-ID: " + value + "\n\nHello.\n" }

@@ -10,49 +10,49 @@ import (
 
 // Limits of a header.
 const (
-	maxHeader = 256 << 10 // octets
+	maxHeader = 256 << 10 // bytes
 	maxFields = 1000
-	maxHops   = 50 // Received fields: a message with more is in a loop (RFC 5321 section 6.3)
+	maxHops   = 50 // Received fields; a message with more is in a loop (RFC 5321 section 6.3)
 )
 
-// removed are fields that are not passed on: they are addressed to this service, would reveal recipients to each
-// other, or may be written only by a receiving host (RFC 8601 section 5).
-var removed = map[string]bool{"bcc": true, "resent-bcc": true, "return-path": true, "authentication-results": true,
+// removedFields are not passed on. They are options of this service, would reveal recipients to each other, or may be
+// written only by a receiving host (RFC 8601 section 5).
+var removedFields = map[string]bool{"bcc": true, "resent-bcc": true, "return-path": true, "authentication-results": true,
 	"resend-idempotency-key": true, "postrider-idempotency-key": true}
 
-// ownPrefix begins the names of fields of this service. Unknown ones are removed too, so that future ones cannot be
-// sent by anybody else.
+// ownPrefix is the prefix of this service's own fields. Unknown ones are removed too, so that clients cannot send
+// fields that will get a meaning later.
 const ownPrefix = "x-postrider-"
 
-// single are fields that a message has at most once (RFC 5322 section 3.6). Readers differ in which of two they show,
-// so the one that was checked and signed might not be the one that is read.
-var single = map[string]bool{"from": true, "sender": true, "reply-to": true, "to": true, "cc": true, "subject": true,
+// atMostOnce are fields that may occur only once in a message (RFC 5322 section 3.6). Readers differ in which of two
+// they show, so the field that was checked and signed might not be the one that is shown.
+var atMostOnce = map[string]bool{"from": true, "sender": true, "reply-to": true, "to": true, "cc": true, "subject": true,
 	"date": true, "message-id": true, "mime-version": true, "content-type": true, "content-transfer-encoding": true}
 
-// sender are fields that name the author or the sender of a message.
-var sender = map[string]bool{"from": true, "sender": true, "resent-from": true, "resent-sender": true}
+// senderFields are the fields that name the author or the sender of a message.
+var senderFields = map[string]bool{"from": true, "sender": true, "resent-from": true, "resent-sender": true}
 
-// addresses are fields with mailboxes. Those in sender have one mailbox, which is parsed strictly.
-var addresses = map[string]bool{"from": true, "sender": true, "resent-from": true, "resent-sender": true,
+// addressFields are the fields with mailboxes. Those in senderFields have one mailbox, which is parsed strictly.
+var addressFields = map[string]bool{"from": true, "sender": true, "resent-from": true, "resent-sender": true,
 	"reply-to": true, "to": true, "cc": true, "resent-to": true, "resent-cc": true, "resent-reply-to": true}
 
 // header is the parsed header of a message.
 type header struct {
 	kept     []byte          // the fields that are passed on, unchanged
-	body     []byte          // the empty line and the rest
-	has      map[string]bool // fields by name in lower case
-	senders  []field         // those that name the author or the sender
-	eightBit bool            // a field that is passed on is not ASCII
+	body     []byte          // the empty line and all that follows
+	has      map[string]bool // by name in lower case
+	senders  []field         // fields that name the author or the sender
+	eightBit bool            // a field that is passed on contains non-ASCII characters
 }
 
 // field is a field of the header.
 type field struct {
 	name  string // in lower case
-	value []byte // with its folds, without its line end
+	value []byte // folded, without the line end
 }
 
-// split splits a message, whose lines end with CRLF, and checks the form of its header. kept is new, body is part of
-// raw.
+// split splits a message with CRLF line ends into header and body, and checks the syntax of the header. kept is a copy;
+// body is part of raw.
 func split(raw []byte) (*header, *smtpserver.Refusal) {
 	h := &header{has: map[string]bool{}}
 	count, hops := 0, 0
@@ -64,16 +64,16 @@ func split(raw []byte) (*header, *smtpserver.Refusal) {
 		before, value, ok := bytes.Cut(whole, []byte(":"))
 		f := field{strings.ToLower(string(before)), bytes.TrimSuffix(value, []byte("\r\n"))}
 		if !ok || !isFieldName(f.name) {
-			// White space before the colon is obsolete (RFC 5322 section 4.5): some readers take the line for a field, others
-			// do not.
+			// White space before the colon is obsolete (RFC 5322 section 4.5). Some readers take the line for a field,
+			// others do not.
 			return nil, smtpserver.Refuse(554, "5.6.0", "Line %d of the header is no field: a name without spaces and a colon "+
 				"must begin it, and an empty line must stand before the text",
 				1+bytes.Count(raw[:len(raw)-len(rest)-n], []byte("\n")))
 		}
-		if single[f.name] && h.has[f.name] {
+		if atMostOnce[f.name] && h.has[f.name] {
 			return nil, refuseField(f.name, "The header has the field %s more than once", f.name)
 		}
-		if addresses[f.name] && hasControl(f.value) {
+		if addressFields[f.name] && hasControl(f.value) {
 			return nil, refuseField(f.name, "The field %s has a control character; remove it", f.name)
 		}
 		if count++; f.name == "received" {
@@ -84,10 +84,10 @@ func split(raw []byte) (*header, *smtpserver.Refusal) {
 				maxFields, maxHeader)
 		}
 		h.has[f.name] = true
-		if sender[f.name] {
+		if senderFields[f.name] {
 			h.senders = append(h.senders, f)
 		}
-		if !removed[f.name] && !strings.HasPrefix(f.name, ownPrefix) {
+		if !removedFields[f.name] && !strings.HasPrefix(f.name, ownPrefix) {
 			h.kept = append(h.kept, whole...)
 		}
 	}
@@ -101,8 +101,8 @@ func split(raw []byte) (*header, *smtpserver.Refusal) {
 	return h, nil
 }
 
-// from returns the sender of the message. All fields that name a sender must have one mailbox each that all readers
-// see alike, and all at one domain: the domain that the team has verified and that signs.
+// from returns the sender of the message. Each field that names a sender must have one mailbox that all readers
+// interpret in the same way. All must be at one domain, which the team has verified and which signs.
 func (h *header) from(smtputf8 bool) (from message.Address, r *smtpserver.Refusal) {
 	if !h.has["from"] {
 		return from, refuseField("from", "The header has no From field")
@@ -129,15 +129,15 @@ func (h *header) from(smtputf8 bool) (from message.Address, r *smtpserver.Refusa
 	return from, nil
 }
 
-// refuseField refuses a field. For fields that name the sender the code says that the message will never be accepted.
+// refuseField refuses a field. For fields that name the sender, the code says that the message will never be accepted.
 func refuseField(name, format string, a ...any) *smtpserver.Refusal {
-	if sender[name] || name == "reply-to" {
+	if senderFields[name] || name == "reply-to" {
 		return smtpserver.Refuse(550, "5.6.0", format, a...)
 	}
 	return smtpserver.Refuse(554, "5.6.0", format, a...)
 }
 
-// hasControl reports whether a value has a control character other than tabs and those of its folds.
+// hasControl reports whether a value contains a control character other than tabs and line breaks.
 func hasControl(value []byte) bool {
 	for _, c := range value {
 		if c < ' ' && c != '\t' && c != '\r' && c != '\n' || c == 0x7f {
@@ -147,7 +147,7 @@ func hasControl(value []byte) bool {
 	return false
 }
 
-// fieldLength returns the length of the field at the beginning of b, including its folds and its line end.
+// fieldLength returns the length of the field at the start of b, including folded lines and the line end.
 func fieldLength(b []byte) int {
 	for at := 0; ; {
 		i := bytes.IndexByte(b[at:], '\n')

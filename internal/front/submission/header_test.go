@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzSplit cuts anything. What is kept is of the message, in its order, and has none of the fields that must go.
+// FuzzSplit checks that split keeps fields in order and unchanged, and none that must be removed.
 func FuzzSplit(f *testing.F) {
 	for _, s := range []string{"From: a@b.c\r\nBcc: x\r\n y\r\nTo: z\r\n\r\nbody", "From : a\r\n\tb",
 		"X-Postrider-Tag: a=b\r\nFrom:\r\n a@b.c\r\nSender: <a@b.c>\r\n\r\n", "\r\n", "", "Bcc:\r\n", "a:b\r\n \r\n\r\n"} {
@@ -31,7 +31,7 @@ func FuzzSplit(f *testing.F) {
 		for rest := h.kept; len(rest) > 0; {
 			n := fieldLength(rest)
 			name, _, _ := strings.Cut(string(rest[:n]), ":")
-			if name = strings.ToLower(name); removed[name] || strings.HasPrefix(name, ownPrefix) {
+			if name = strings.ToLower(name); removedFields[name] || strings.HasPrefix(name, ownPrefix) {
 				t.Errorf("kept: %q", rest[:n])
 			}
 			i := bytes.Index(raw[at:], rest[:n])
@@ -44,17 +44,17 @@ func FuzzSplit(f *testing.F) {
 	})
 }
 
-// The bounds of a header hold to their edge, and what is refused is refused for what it is.
+// The limits of a header are exact, and each refusal names its cause.
 func TestBoundsOfHeaders(t *testing.T) {
 	x := func(n int) string { return "X: " + strings.Repeat("x", n-len("X: \r\n")) + "\r\n" }
 	for _, c := range []struct {
 		name, header string
-		says         string // "" for nothing
+		says         string // "" means that the header is accepted
 	}{
 		{"as many fields as may be", strings.Repeat("X-A: b\r\n", maxFields), ""},
 		{"a field more", strings.Repeat("X-A: b\r\n", maxFields+1), "too large"},
 		{"as large as may be", x(maxHeader), ""},
-		{"an octet larger", x(maxHeader + 1), "too large"},
+		{"one byte larger", x(maxHeader + 1), "too large"},
 		{"as many hosts as may be", strings.Repeat("Received: x\r\n", maxHops), ""},
 		{"a host more", strings.Repeat("Received: x\r\n", maxHops+1), "circle"},
 		{"twice the same", "Subject: a\r\nsubject: b\r\n", "more than once"},

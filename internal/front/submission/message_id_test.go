@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// A large message that takes long to be stored does not appear behind one that was taken meanwhile, and bears the id
-// that it has then.
+// A large message that takes long to store is listed by the time at which it was stored, and contains the id that it
+// got then.
 func TestSlowMessageIsTheNewest(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		bucket := blobtest.New(t)
@@ -39,7 +39,7 @@ func TestSlowMessageIsTheNewest(t *testing.T) {
 	})
 }
 
-// bears checks that an email is the message that was submitted, with the email's id in what was put before it.
+// bears checks that an email equals the submitted message, with the email's id in the fields that were added.
 func (f *fixture) bears(id, submitted string) {
 	f.T.Helper()
 	got, _ := f.outgoing(id, "one.example")
@@ -53,7 +53,7 @@ func (f *fixture) bears(id, submitted string) {
 	}
 }
 
-// A message whose transaction is run again bears the id of the run that was committed.
+// If a transaction is retried, the message contains the id of the run that was committed.
 func TestMessageOfASecondRun(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 4*time.Second)
 	f := newFixture(t, d)

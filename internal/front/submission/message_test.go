@@ -20,9 +20,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Two messages are the same to an idempotency key only when all that they say is the same: to whom, from whom, and
-// what.
-func TestHashOfWhatAMessageSays(t *testing.T) {
+// An idempotency key treats two messages as the same only if recipients, senders and content are the same.
+func TestHash(t *testing.T) {
 	one := func() *emails.Raw {
 		r := &emails.Raw{Recipients: []message.Address{{Local: "a", Domain: "one.example"},
 			{Local: "b", Domain: "one.example"}},
@@ -79,8 +78,8 @@ func TestHashOfWhatAMessageSays(t *testing.T) {
 	}
 }
 
-// An address is written with its name, in quotes where it has a character that says something in addresses.
-func TestWrittenAddresses(t *testing.T) {
+// An address is formatted with its name, which is quoted if it contains a special character.
+func TestFormatAddress(t *testing.T) {
 	at := func(name string) message.Address {
 		return message.Address{Name: name, Local: "a", Domain: "one.example"}
 	}
@@ -88,23 +87,23 @@ func TestWrittenAddresses(t *testing.T) {
 		"Ann\r\nB": "Ann  B <a@one.example>",
 		"B, Ann":   `"B, Ann" <a@one.example>`, `a"b\c`: `"a\"b\\c" <a@one.example>`, "Jürgen": "Jürgen <a@one.example>",
 		"a.b": "a.b <a@one.example>"} {
-		if got := written(at(name)); got != want {
+		if got := formatAddress(at(name)); got != want {
 			t.Errorf("%q: %s, want %s", name, got, want)
 		}
 	}
-	all := writtenAll([]message.Address{at("Ann"), {Local: "root", Domain: "localhost"}, at("")})
+	all := formatAddresses([]message.Address{at("Ann"), {Local: "root", Domain: "localhost"}, at("")})
 	if fmt.Sprint(all) != "[Ann <a@one.example> a@one.example]" {
 		t.Errorf("%q", all)
 	}
 }
 
-// Each kind of fault has its code; what is ours, or unknown, is left for the listener to log.
-func TestRefusalsByKind(t *testing.T) {
+// Each kind of fault has its code. Internal and unknown errors are left for the listener to log.
+func TestRefusalCodes(t *testing.T) {
 	cause := errors.New("the disk is away")
 	for _, c := range []struct {
 		name string
 		err  error
-		want string // "" is left as it is
+		want string // "" means that the error is unchanged
 		says string
 	}{
 		{"nothing of ours", cause, "", "away"},
@@ -137,8 +136,8 @@ func TestRefusalsByKind(t *testing.T) {
 	}
 }
 
-// Guesses are counted by address, and of IPv6 by the network that is one customer's.
-func TestAddressesOfGuesses(t *testing.T) {
+// Wrong keys are counted by IPv4 address, or by IPv6 network of 64 bits.
+func TestAddress(t *testing.T) {
 	of := func(addr string) string {
 		return (&session{peer: smtpserver.Peer{Addr: netip.MustParseAddrPort(addr)}}).address()
 	}
@@ -150,7 +149,7 @@ func TestAddressesOfGuesses(t *testing.T) {
 	}
 }
 
-// A client that is told apart from one without a password, and a trace that says how the message came.
+// Sessions refuse to continue without a password, and their trace says how the message came.
 func TestSessions(t *testing.T) {
 	s := &Service{c: Config{Hostname: "mx.test"}}
 	c := &session{s: s}
@@ -185,8 +184,8 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// A Message-ID is taken up to 900 octets, and must stand in the message as it is read.
-func TestMessageIDsAtTheirEdges(t *testing.T) {
+// A Message-ID may have up to 900 bytes, and must occur in the message exactly as it was parsed.
+func TestFieldsOfMessages(t *testing.T) {
 	c := &session{s: &Service{}}
 	of := func(text string) error {
 		_, _, err := c.email([]byte("From: a@acme.example\r\nMessage-ID: " + text + "\r\n\r\nx\r\n"))
@@ -196,7 +195,7 @@ func TestMessageIDsAtTheirEdges(t *testing.T) {
 	for text, taken := range map[string]bool{long(maxMessageID): true, long(maxMessageID + 1): false, "": false,
 		"<a@b> <c@d>": true} {
 		if err := of(text); (err == nil) != taken {
-			t.Errorf("%.30q of %d octets: %v", text, len(text), err)
+			t.Errorf("%.30q of %d bytes: %v", text, len(text), err)
 		}
 	}
 	_, key, err := c.email([]byte("From: a@acme.example\r\n\r\nx\r\n"))
@@ -218,9 +217,9 @@ func TestMessageIDsAtTheirEdges(t *testing.T) {
 	}
 }
 
-// A message up to 256 KiB is held in memory, and a larger one waits in the spool; what breaks off is an error either
-// way.
-func TestMessagesAtTheEdgeOfTheSpool(t *testing.T) {
+// A message of less than 256 KiB is read in memory; a larger one uses the spool. A message that ends early is an error
+// in both cases.
+func TestReadLargeMessages(t *testing.T) {
 	s, err := New(Config{Spool: t.TempDir()}, Parts{})
 	if err != nil {
 		t.Fatal(err)
@@ -229,28 +228,28 @@ func TestMessagesAtTheEdgeOfTheSpool(t *testing.T) {
 	for _, n := range []int{0, 1, smallMessage - 1, smallMessage, smallMessage + 1} {
 		for _, declared := range []int64{0, int64(n), smallMessage + 1, 1 << 60} {
 			c := &session{s: s, options: smtpserver.MailOptions{Size: declared}}
-			c.who.TeamID = "team"
+			c.actor.TeamID = "team"
 			text := strings.Repeat("x", n)
 			raw, done, err := c.read(t.Context(), strings.NewReader(text))
 			if err != nil || string(raw) != text {
-				t.Errorf("%d octets: %d came, %v", n, len(raw), err)
+				t.Errorf("%d bytes: %d came, %v", n, len(raw), err)
 			}
 			if held := s.big.Held("team"); held != map[bool]int64{true: 1}[n >= smallMessage] {
-				t.Errorf("%d octets hold %d places", n, held)
+				t.Errorf("%d bytes hold %d places", n, held)
 			}
 			done()
 			if held := s.big.Held("team"); held != 0 {
-				t.Errorf("after %d octets %d places are held", n, held)
+				t.Errorf("after %d bytes %d places are held", n, held)
 			}
 			if _, done, err = c.read(t.Context(), io.MultiReader(strings.NewReader(text), broken{cut})); !errors.Is(err, cut) {
-				t.Errorf("%d octets that break off: %v", n, err)
+				t.Errorf("%d bytes that break off: %v", n, err)
 			}
 			done()
 		}
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	for i := range bigMessages { // all that there are
+	for i := range bigMessages { // all slots
 		if !s.big.TryAcquire(fmt.Sprint("team", i), 1) {
 			t.Fatalf("there are %d places", i)
 		}
@@ -272,8 +271,8 @@ type broken struct{ err error }
 
 func (b broken) Read([]byte) (int, error) { return 0, b.err }
 
-// A folder that cannot be one is no spool.
-func TestSpoolThatCannotBe(t *testing.T) {
+// New fails if the spool folder cannot be created.
+func TestInvalidSpool(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -282,11 +281,11 @@ func TestSpoolThatCannotBe(t *testing.T) {
 	if _, err := New(Config{Spool: file}, Parts{}); err == nil {
 		t.Error("a file is a spool")
 	}
-	// What cannot be removed is said: a folder with something in it has the name of what is left.
+	// A leftover that cannot be removed is an error. Here it is a folder that is not empty.
 	if err := os.MkdirAll(filepath.Join(folder, "message-1", "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openSpool(folder); err == nil {
+	if _, err := newSpool(folder); err == nil {
 		t.Error("what was left and stays is not said")
 	}
 	if err := remove(filepath.Join(folder, "nothing")); err != nil {

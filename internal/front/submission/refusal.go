@@ -16,7 +16,7 @@ type code struct {
 	enhanced string
 }
 
-// codes is the only table that maps a fault to a code. A kind that is not in it is an internal failure.
+// codes maps the kinds of faults to codes. Other kinds are internal errors.
 var codes = map[fault.Kind]code{
 	fault.Invalid:             {554, "5.6.0"},
 	fault.Missing:             {554, "5.6.0"},
@@ -38,15 +38,15 @@ var codes = map[fault.Kind]code{
 	fault.Unavailable:         {451, "4.3.0"},
 }
 
-// fields are faults of single fields for which SMTP has better codes.
+// fields maps faults of some fields to more specific codes.
 var fields = map[string]code{
 	"from": {550, "5.6.0"}, // as in refuseField
 	"to":   {553, "5.1.3"}, "cc": {553, "5.1.3"}, "bcc": {553, "5.1.3"},
-	"attachments": {552, "5.3.4"}, // Of these only the size is Invalid.
+	"attachments": {552, "5.3.4"}, // only their size causes the kind Invalid
 }
 
-// refusal converts an error into the reply. An error that is not a fault is returned unchanged: the listener logs it
-// and asks the client to try again.
+// refusal converts an error into the reply. It returns an error that is not a fault unchanged: the listener logs it and
+// asks the client to retry.
 func refusal(err error) error {
 	if errors.Is(err, blob.ErrFull) {
 		return smtpserver.Refuse(452, "4.3.1", "There is no room for the message at present, try again later")
@@ -58,12 +58,12 @@ func refusal(err error) error {
 	if errors.Is(err, db.ErrUnknown) {
 		r := smtpserver.Refuse(451, "4.3.0", "The message may have been accepted: the database was lost before it answered. "+
 			"With a Postrider-Idempotency-Key it can be sent again safely")
-		r.Cause = fmt.Errorf("take a submitted message: %w", e.Unwrap())
+		r.Cause = fmt.Errorf("accept a submitted message: %w", e.Unwrap())
 		return r
 	}
 	c, known := codes[e.Kind]
 	if cause := e.Unwrap(); cause != nil && (!known || e.Kind == fault.Unavailable) {
-		return fmt.Errorf("take a submitted message: %w", cause) // For the log; the text of e is for people.
+		return fmt.Errorf("accept a submitted message: %w", cause) // for the log; the text of e is for the client
 	}
 	if !known {
 		return err

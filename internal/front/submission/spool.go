@@ -8,25 +8,25 @@ import (
 	"path/filepath"
 )
 
-// spool is the folder of the files in which large messages are kept until they are whole. A file loses its name as
-// soon as it is open, so that nothing of a message outlives the process, however it ends. A file with a name was left
-// behind between these two steps; any process may remove it, because files are not opened by name.
+// spool is the folder for large messages while they arrive. A file is unlinked as soon as it is open, so that nothing
+// of a message remains when the process ends. A process that died between these two steps leaves a named file. Any
+// process may remove it, because no process opens files by name.
 type spool string
 
-// openSpool makes the folder for its owner only, and removes the files that were left there.
-func openSpool(folder string) (spool, error) {
+// newSpool creates the folder for its owner only, and removes leftover files.
+func newSpool(folder string) (spool, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return "", fmt.Errorf("make the folder for large messages: %w", err)
+		return "", fmt.Errorf("create the folder for large messages: %w", err)
 	}
-	if err := os.Chmod(folder, 0o700); err != nil { // It may have existed.
-		return "", fmt.Errorf("close the folder for large messages to others: %w", err)
+	if err := os.Chmod(folder, 0o700); err != nil { // the folder may have existed
+		return "", fmt.Errorf("restrict the folder for large messages to its owner: %w", err)
 	}
 	left, err := filepath.Glob(filepath.Join(folder, spoolPattern))
 	for _, name := range left {
 		err = errors.Join(err, remove(name))
 	}
 	if err != nil {
-		return "", fmt.Errorf("remove large messages that were left: %w", err)
+		return "", fmt.Errorf("remove leftover large messages: %w", err)
 	}
 	return spool(folder), nil
 }
@@ -35,7 +35,7 @@ const spoolPattern = "message-*"
 
 // file returns a new file that only its owner can read. Closing it frees its space.
 func (s spool) file() (*os.File, error) {
-	f, err := os.CreateTemp(string(s), spoolPattern) // Mode 0600.
+	f, err := os.CreateTemp(string(s), spoolPattern) // mode 0600
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (s spool) file() (*os.File, error) {
 	return f, nil
 }
 
-// remove removes a file that another process may remove at the same time.
+// remove removes a file. Another process may remove the same file at the same time.
 func remove(name string) error {
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -12,10 +12,10 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// A file has no name from the beginning, and is a file all the same.
-func TestFilesOfTheSpoolHaveNoName(t *testing.T) {
+// A spool file has no name, but can be written and read.
+func TestSpoolFilesHaveNoName(t *testing.T) {
 	folder := t.TempDir()
-	s, err := openSpool(folder)
+	s, err := newSpool(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +39,8 @@ func TestFilesOfTheSpoolHaveNoName(t *testing.T) {
 	}
 }
 
-// A team that uses as many places for large messages as it may leaves some to the others.
-func TestTeamsSharePlaces(t *testing.T) {
+// One team cannot use all slots for large messages.
+func TestTeamsShareSlots(t *testing.T) {
 	folder := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		s, err := New(Config{Spool: folder}, Parts{})
@@ -48,10 +48,10 @@ func TestTeamsSharePlaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		read := func(team string) (func(), error) {
-			c := &session{s: s, who: teams.Actor{TeamID: team}}
+			c := &session{s: s, actor: teams.Actor{TeamID: team}}
 			raw, done, err := c.read(t.Context(), strings.NewReader(strings.Repeat("x", 2*smallMessage)))
 			if err == nil && len(raw) != 2*smallMessage {
-				t.Errorf("%d octets", len(raw))
+				t.Errorf("%d bytes", len(raw))
 			}
 			return done, err
 		}
@@ -67,7 +67,7 @@ func TestTeamsSharePlaces(t *testing.T) {
 			}
 			all = append(all, done)
 		}
-		if waited := time.Since(start); len(all) < bigMessages/2 || len(all) >= bigMessages || waited != placeWait {
+		if waited := time.Since(start); len(all) < bigMessages/2 || len(all) >= bigMessages || waited != bigMessageWait {
 			t.Errorf("one team has %d places of %d, after %v", len(all), bigMessages, waited)
 		}
 		start = time.Now()

@@ -2,25 +2,27 @@
 //
 // # Invariants
 //
-// A client authenticates with an API key as its password; the user name may be anything but empty. One message is one
-// email, as if it had been sent over the API: the same rules, rate limit, suppressions, events and answers. The
-// recipients of the envelope decide who receives it. From, and every other field that names a sender, is parsed
-// strictly and must be at one verified domain, so that all readers see the sender that the signature is for. The
-// message is sent octet by octet as it came, except for the fields that must be removed (Bcc, Return-Path,
-// Authentication-Results, the fields that are options of this service) and added (Received, and Date and Message-ID
-// if they are missing; DKIM, the proof for complaints and the return path at delivery). It is answered 250 only when
+// A client authenticates with an API key as its password. The user name can be anything except empty.
+//
+// Each message becomes one email, with the same rules, rate limit, suppressions, events and errors as over the API. The
+// recipients of the envelope receive it. From and all other fields that name a sender are parsed strictly and must
+// belong to one verified domain. This ensures that all readers see the sender that the signature covers.
+//
+// The message is sent byte for byte as it came, except for a few fields. Removed are Bcc, Return-Path,
+// Authentication-Results and the fields that are options of this service. Added are Received, and Date and Message-ID
+// if they are missing; delivery adds DKIM, the proof for complaints and the return path. The client gets 250 only after
 // the email is on disk.
 //
 // # When it fails
 //
-// A message that breaks a rule is refused with the sentence of the API and a code that says whether trying again may
-// help: 4xx for failures of this service and temporary conditions, 5xx for what the client must change. A deleted key
-// or a suspended team takes effect with the next message, also on an open connection.
+// If a message breaks a rule, the reply contains the message of the API's error. Its code says whether a retry may
+// help: 4xx for temporary conditions and failures of this service, 5xx for what the client must change. A deleted key
+// or a suspended team takes effect with the next message, even on an open connection.
 //
 // # What it does not do
 //
-// It relays for nobody without a key, ignores the sender of the envelope (bounces come back to us), and has no
-// schedules, templates and batches.
+// It does not relay without a key. It ignores the sender of the envelope, because bounces come back to Postrider. It
+// has no schedules, templates or batches.
 package submission
 
 import (
@@ -37,19 +39,20 @@ import (
 )
 
 const (
-	guessesPerSecond = 30 // requests with a wrong password from one address, as over the API
-	// MaxRecipients is for one message: each kind has its own limit, and over SMTP the kinds come together.
+	guessesPerSecond = 30 // attempts with a wrong key from one address, as over the API
+	// MaxRecipients is the maximum number of recipients of a message. The API limits to, cc and bcc separately; over
+	// SMTP, all count together.
 	MaxRecipients = 3 * emails.MaxRecipients
-	smallMessage  = 256 << 10 // octets that any connection may keep in memory
+	smallMessage  = 256 << 10 // bytes of a message that may stay in memory while it arrives
 	bigMessages   = 8         // larger messages in memory at once; others wait
 )
 
 // Config configures a Service.
 type Config struct {
 	Hostname  string // of this node, for trace fields
-	RateLimit int    // messages and requests a second of a team without a limit of its own; 0 is no limit
-	MaxSize   int64  // octets of a message
-	Spool     string // folder for large messages while they come in; the nodes of a machine may share it
+	RateLimit int    // messages and requests a second for teams without a limit of their own; 0 means no limit
+	MaxSize   int64  // bytes of a message
+	Spool     string // folder for large messages while they arrive; nodes on one machine may share it
 }
 
 // Parts are the services that submission uses.
@@ -63,14 +66,14 @@ type Parts struct {
 type Service struct {
 	c     Config
 	p     Parts
-	guess teams.Limiter   // counts wrong passwords, by address
-	big   *fairshare.Pool // places for large messages, shared among teams
+	guess teams.Limiter   // counts wrong keys by address
+	big   *fairshare.Pool // slots for large messages, shared among teams
 	spool spool
 }
 
-// New returns the service. It makes the spool folder, and removes the files that a killed process left there.
+// New returns the service. It creates the spool folder, and removes files that an earlier process left in it.
 func New(c Config, p Parts) (*Service, error) {
-	spool, err := openSpool(c.Spool)
+	spool, err := newSpool(c.Spool)
 	if err != nil {
 		return nil, err
 	}
@@ -82,18 +85,18 @@ func (s *Service) Open(_ context.Context, p smtpserver.Peer) (smtpserver.Session
 	return &session{s: s, peer: p}, nil
 }
 
-// session is the conversation with one client.
+// session is a session with one client.
 type session struct {
 	s    *Service
 	peer smtpserver.Peer
 
 	token   string // the API key; empty before AUTH
-	who     teams.Actor
+	actor   teams.Actor
 	options smtpserver.MailOptions
 	to      []message.Address
 }
 
-// Auth checks an API key, which is the password.
+// Auth checks the password, which must be an API key.
 func (c *session) Auth(ctx context.Context, username, password string) error {
 	if username == "" || password == "" {
 		return smtpserver.Refuse(535, "5.7.8", "Use the user name postrider and an API key as the password")
@@ -102,35 +105,36 @@ func (c *session) Auth(ctx context.Context, username, password string) error {
 	if c.s.guess.Over(from, guessesPerSecond) && !c.s.p.Teams.IsCached(password) {
 		return smtpserver.Refuse(454, "4.7.0", "Too many unknown API keys, try again in a second")
 	}
-	who, err := c.s.p.Teams.Authenticate(ctx, password)
+	actor, err := c.s.p.Teams.Authenticate(ctx, password)
 	if fault.KindOf(err) == fault.BadCredential {
 		c.s.guess.Count(from, guessesPerSecond)
 	}
 	if err == nil {
-		err = who.At(teams.APIResource)
+		err = actor.At(teams.APIResource)
 	}
 	if err != nil {
 		return refusal(err)
 	}
-	c.token, c.who = password, who
+	c.token, c.actor = password, actor
 	return nil
 }
 
-// authenticated checks the key again: it may have been deleted since, or its team suspended.
-func (c *session) authenticated(ctx context.Context) (err error) {
-	if c.who, err = c.s.p.Teams.Authenticate(ctx, c.token); err != nil {
+// checkKey checks the API key again, because the key may have been deleted or its team suspended since.
+func (c *session) checkKey(ctx context.Context) (err error) {
+	if c.actor, err = c.s.p.Teams.Authenticate(ctx, c.token); err != nil {
 		return refusal(err)
 	}
-	if c.who.Suspended {
+	if c.actor.Suspended {
 		return refusal(fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why."))
 	}
-	if err = c.who.Require(teams.EmailsSend); err != nil {
+	if err = c.actor.Require(teams.EmailsSend); err != nil {
 		return refusal(err)
 	}
 	return nil
 }
 
-// address returns the address by which guesses are counted: an IPv6 network of 64 bits belongs to one customer.
+// address returns the address or network by which wrong keys are counted. IPv6 addresses are counted per /64, because
+// such a network belongs to one customer.
 func (c *session) address() string {
 	a := c.peer.Addr.Addr()
 	if a.Is6() {
@@ -139,17 +143,17 @@ func (c *session) address() string {
 	return a.String()
 }
 
-// Mail begins a message if the rate limit of the team allows it.
+// Mail begins a message if the team's rate limit allows it.
 func (c *session) Mail(ctx context.Context, _ string, o smtpserver.MailOptions) (err error) {
 	if c.token == "" {
 		return smtpserver.Refuse(530, "5.7.0", "Authentication required: the user name is postrider, the password an API key")
 	}
-	if err := c.authenticated(ctx); err != nil {
+	if err := c.checkKey(ctx); err != nil {
 		return err
 	}
-	limit := cmp.Or(c.who.RateLimit, c.s.c.RateLimit)
+	limit := cmp.Or(c.actor.RateLimit, c.s.c.RateLimit)
 	if limit > 0 {
-		if _, ok := c.s.p.Limits.Count(c.who.TeamID, limit); !ok {
+		if _, ok := c.s.p.Limits.Count(c.actor.TeamID, limit); !ok {
 			return refusal(fault.New(fault.TooFast, "",
 				"Too many requests: this team may make %d a second. Wait a second and try again.",
 				limit))
@@ -173,4 +177,4 @@ func (c *session) Rcpt(_ context.Context, to string) error {
 func (c *session) Reset() { c.options, c.to = smtpserver.MailOptions{}, nil }
 
 // Close ends the conversation.
-func (c *session) Close() { c.token, c.who = "", teams.Actor{} }
+func (c *session) Close() { c.token, c.actor = "", teams.Actor{} }

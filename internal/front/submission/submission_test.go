@@ -26,7 +26,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// odd has much that a program that composes anew would lose.
+// odd is a message with many details that a program would lose if it composed the message anew.
 const odd = `Return-Path: <me@acme.example>
 X-Odd:  two  spaces	and a tab 
 From: =?utf-8?q?J=C3=BCrgen?= "von" Acme
@@ -67,8 +67,8 @@ An epilogue.
 
 `
 
-// TestOctetByOctet sends a message and looks at what delivery would send.
-func TestOctetByOctet(t *testing.T) {
+// The message that delivery would send equals the submitted one, byte for byte.
+func TestByteForByte(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d)
 		id := f.mustSubmit(odd, "ann@one.example", "hidden@three.example")
@@ -114,7 +114,7 @@ func TestOctetByOctet(t *testing.T) {
 	})
 }
 
-// hasFile reads the email's one attachment.
+// hasFile checks the email's only attachment.
 func (f *fixture) hasFile(id, name, want string) {
 	f.T.Helper()
 	files, _, err := f.Emails.Attachments(f.T.Context(), f.Acme.TeamID, id, page.Page{Limit: 10})
@@ -132,7 +132,7 @@ func (f *fixture) hasFile(id, name, want string) {
 	}
 }
 
-func TestWhatIsMissingIsAdded(t *testing.T) {
+func TestMissingFieldsAreAdded(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	id := f.mustSubmit("From: hello@acme.example\n", "ann@one.example")
 	got, _ := f.outgoing(id, "one.example")
@@ -145,7 +145,7 @@ func TestWhatIsMissingIsAdded(t *testing.T) {
 	}
 }
 
-// TestRefusals breaks one rule after the other.
+// Each message breaks one rule.
 func TestRefusals(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	topic, err := f.Contacts.CreateTopic(t.Context(), f.Acme.TeamID, contacts.NewTopic{Name: "News",
@@ -282,11 +282,11 @@ func TestWhoMaySend(t *testing.T) {
 	if _, err := f.send(c, nil, hello, "ann@one.example"); err != nil {
 		t.Fatal(err)
 	}
-	for range 2000 { // The API's requests count.
+	for range 2000 { // requests of the API count too
 		f.limits.Count(f.Acme.TeamID, 1000)
 	}
 	if _, err := f.send(c, nil, hello, "ann@one.example"); code(err) != 451 {
-		// The window may have ended in between; then it is not used up.
+		// The window may have ended since; then the limit is not reached.
 		if _, used := f.limits.Count(f.Acme.TeamID, 1000); !used {
 			t.Errorf("over the rate: %v", err)
 		}
@@ -365,8 +365,8 @@ func TestSMTPUTF8(t *testing.T) {
 	}
 }
 
-// TestNothingIsLostWhenNothingCanBeStored closes the database under a client.
-func TestNothingIsLostWhenNothingCanBeStored(t *testing.T) {
+// If the database cannot store a message, the client gets a temporary error.
+func TestDatabaseClosed(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	c, err := f.client(f.password)
 	if err != nil {
@@ -378,7 +378,7 @@ func TestNothingIsLostWhenNothingCanBeStored(t *testing.T) {
 	}
 }
 
-// TestLargeMessage is one that needs a place, and is kept as a blob.
+// A large message needs a slot in memory, and is stored as a blob.
 func TestLargeMessage(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d)
@@ -386,7 +386,7 @@ func TestLargeMessage(t *testing.T) {
 		id := f.mustSubmit(text, "ann@one.example")
 		if got, _ := f.outgoing(id, "one.example"); !strings.HasSuffix(got,
 			crlf(text[strings.Index(text, "MIME-Version"):])) {
-			t.Errorf("%d octets came back", len(got))
+			t.Errorf("%d bytes came back", len(got))
 		}
 		f.hasFile(id, "a.txt", "hello")
 	})
@@ -396,7 +396,7 @@ const head = "From: hello@acme.example\nTo: a@one.example\nSubject: Large\n\n"
 
 var large = head + strings.Repeat(strings.Repeat("x", 70)+"\n", 8000)
 
-// half begins a large message that is not at its end.
+// half sends the first part of a large message.
 func (f *fixture) half(token string) io.WriteCloser {
 	f.T.Helper()
 	c, err := f.client(token)
@@ -419,7 +419,7 @@ func (f *fixture) half(token string) io.WriteCloser {
 	return w
 }
 
-// Clients that are slow with large messages hold nobody up.
+// Clients that send large messages slowly do not delay others.
 func TestSlowLargeMessages(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	for range 12 {
@@ -430,8 +430,8 @@ func TestSlowLargeMessages(t *testing.T) {
 	}
 }
 
-// What a killed process left in the folder is removed at the start of the next. A node that begins on a folder that
-// another uses takes nothing from messages under way.
+// At start, a node removes the files of a killed process from the spool folder. If another node uses the same folder,
+// its messages in progress are not affected.
 func TestSpool(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	if info, err := os.Stat(f.spool); err != nil || info.Mode().Perm() != 0o700 {
@@ -462,7 +462,7 @@ func TestSpool(t *testing.T) {
 	}
 }
 
-// Whose key is deleted while a message comes in does not hear that it is taken.
+// If the key is deleted while a message arrives, the message is refused.
 func TestKeyDeletedDuringAMessage(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d)
@@ -489,7 +489,7 @@ func TestKeyDeletedDuringAMessage(t *testing.T) {
 	})
 }
 
-// An access token of a program is a password, unless it was issued for something else than the API.
+// An access token works as a password, unless it was issued for a resource other than the API.
 func TestTokens(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f, ctx := newFixture(t, d), t.Context()

@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// Of a message that breaks off or breaks the rules in the middle nothing is kept, however much of it was whole.
-func TestNothingIsKeptOfHalfAMessage(t *testing.T) {
+// If a message ends early or is invalid, nothing of it is stored.
+func TestTruncatedMessage(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	for name, text := range map[string]string{"small": "Hello.\n", "large": strings.Repeat("Hello, hello.\n", 40_000)} {
 		message := "From: me@acme.example\nSubject: Hi\n\n" + text
@@ -34,7 +34,7 @@ func TestNothingIsKeptOfHalfAMessage(t *testing.T) {
 		}
 		c.Close()
 	}
-	f.stop() // waits for what is under way
+	f.stop() // waits for sessions in progress
 	if all, _, err := f.Emails.List(t.Context(), f.Acme.TeamID, page.Page{}); err != nil || len(all) != 0 {
 		t.Errorf("%d emails were entered, %v", len(all), err)
 	}

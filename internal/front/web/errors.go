@@ -13,12 +13,12 @@ import (
 
 var (
 	errForeign = fault.Forbiddenf("", "This request came from another site, so nothing was changed. Go back to the "+
-		"page and send it from there.")
-	errSignedOut = fault.New(fault.NoCredential, "", "You are not signed in any more. Reload the page.")
-	errLong      = fault.New(fault.Malformed, "", "The address of this page is too long to come back to it after you "+
-		"have signed in. Sign in first, and open it then.")
-	errTooFast = fault.New(fault.TooFast, "", "You ask for more pages than are served at once, so nothing was done. "+
-		"Wait a second, and reload.")
+		"page and submit it from there.")
+	errSignedOut = fault.New(fault.NoCredential, "", "You are no longer signed in. Reload the page.")
+	errLong      = fault.New(fault.Malformed, "", "The address of this page is too long to return to it after you "+
+		"sign in. Sign in first, and then open it.")
+	errTooFast = fault.New(fault.TooFast, "", "You requested too many pages in one second, so nothing was done. "+
+		"Wait a second and reload.")
 	errLarge = fault.New(fault.Malformed, "", "The form is too large.")
 )
 
@@ -51,20 +51,20 @@ func statusOf(k fault.Kind) int {
 func titleOf(status int) string {
 	switch status {
 	case http.StatusNotFound:
-		return "There is nothing here"
+		return "Page not found"
 	case http.StatusForbidden:
 		return "This is not allowed"
 	case http.StatusTooManyRequests:
 		return "Too many requests"
 	case http.StatusInternalServerError, http.StatusServiceUnavailable:
-		return "This did not work"
+		return "Something went wrong"
 	}
 	return "This cannot be done"
 }
 
-// fail answers with an error. What is the server's own failure is logged, and its text not shown.
+// fail answers with an error page or JSON. Internal errors are logged, and their text is not shown.
 func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
-	status, message := http.StatusInternalServerError, "Something went wrong here, not with you. Try again in a moment."
+	status, message := http.StatusInternalServerError, "Something went wrong on our side. Try again in a moment."
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind != fault.Internal {
 		status, message = statusOf(e.Kind), e.Message
 		if _, large := errors.AsType[*http.MaxBytesError](err); large {
@@ -72,7 +72,7 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		s.log.Debug("a page was refused", "page", r.Pattern, "reason", err, "cause", errors.Unwrap(e))
 	} else {
-		s.log.Error("a page failed", "page", r.Pattern, "error", err) // paths may have secrets
+		s.log.Error("a page failed", "page", r.Pattern, "error", err) // paths may contain secrets
 	}
 	if wantsJSON(r) {
 		w.Header().Set("Content-Type", "application/json")
@@ -82,18 +82,18 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}{message})
 		return
 	}
-	of := shown{Style: template.CSS(styleCSS), Data: struct{ Title, Message string }{titleOf(status), message}}
-	// The visitor is left out when looking for one may be what failed.
+	of := layoutData{Style: template.CSS(styleCSS), Data: struct{ Title, Message string }{titleOf(status), message}}
+	// Looking up the visitor may be what failed, so the page of an internal error shows no visitor.
 	if v, ok, err := s.Visitor(r); err == nil && ok && status != http.StatusInternalServerError {
 		of.Visitor = &v
 	}
 	if err := write(w, status, errorPage, of, &options{}); err != nil {
-		s.log.Error("the page of an error failed", "error", err)
+		s.log.Error("rendering the error page failed", "error", err)
 		http.Error(w, message, status)
 	}
 }
 
-// wantsJSON reports whether the request is one of a page's script.
+// wantsJSON reports whether a page's script sent the request.
 func wantsJSON(r *http.Request) bool {
 	return strings.HasPrefix(r.Header.Get("Accept"), "application/json")
 }

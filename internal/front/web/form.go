@@ -14,14 +14,14 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// formMax is the largest form that is read, in octets.
+// formMax is the maximum size of a form in bytes.
 const formMax = 64 << 10
 
-// Form reads the form of a request, which must be encoded as browsers do it by default.
+// Form reads the form of a request. The form must have the default encoding of browsers.
 func (s *Site) Form(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil ||
 		kind != "application/x-www-form-urlencoded" {
-		return nil, fault.New(fault.Malformed, "", "This page takes forms only.")
+		return nil, fault.New(fault.Malformed, "", "This page accepts only forms.")
 	}
 	body, err := read(w, r)
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *Site) Form(w http.ResponseWriter, r *http.Request) (url.Values, error) 
 		err = errors.New("a value is not UTF-8, or has a NUL")
 	}
 	if err != nil {
-		return nil, fault.New(fault.Malformed, "", "The form cannot be read. Go back and send it again.").Because(err)
+		return nil, fault.New(fault.Malformed, "", "The form cannot be read. Go back and submit it again.").Because(err)
 	}
 	return form, nil
 }
@@ -49,7 +49,7 @@ func storable(form url.Values) bool {
 	return true
 }
 
-// JSON reads the body of a request that a page's script sends.
+// JSON reads the body of a request that a page's script sent.
 func (s *Site) JSON(w http.ResponseWriter, r *http.Request, into any) error {
 	body, err := read(w, r)
 	if err != nil {
@@ -67,30 +67,29 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, errLarge.Because(err)
 	}
 	if err != nil {
-		return nil, fault.New(fault.Malformed, "", "The request broke off. Send it again.").Because(err)
+		return nil, fault.New(fault.Malformed, "", "The request was incomplete. Send it again.").Because(err)
 	}
 	return body, nil
 }
 
-// nextMax is the longest address that a visitor is led back to, in octets: that of an authorization with the longest
-// state and redirection address has less.
-const nextMax = 16 << 10
+// nextMaxBytes is the maximum length of an address to return to, in bytes. It exceeds that of an authorization request
+// with the longest state and redirect address.
+const nextMaxBytes = 16 << 10
 
-// Local returns the text if it is a path of this site, with or without a query, and "" otherwise. What browsers read as
-// the name of another host is none: two slashes, backslashes, and either with characters between them that browsers
-// leave out (WHATWG URL, section 4.4).
-func Local(text string) string { return local(text, nextMax) }
+// Local returns the text if it is a path of this site, with or without a query, and "" otherwise. It rejects text that
+// browsers read as the name of another host: two slashes, backslashes, and either with characters in between that
+// browsers ignore (WHATWG URL, section 4.4).
+func Local(text string) string { return local(text, nextMaxBytes) }
 
-// Next is [Local], but for a text that is too long, which is a fault: what a visitor wants to come back to is not lost
-// on the way.
+// Next is [Local], except that it returns a fault if the text is too long.
 func Next(text string) (string, error) {
-	if len(text) > nextMax {
+	if len(text) > nextMaxBytes {
 		return "", errLong
 	}
 	return Local(text), nil
 }
 
-// local is Local for addresses of at most so many octets.
+// local is Local with a maximum length of most bytes.
 func local(text string, most int) string {
 	if len(text) > most || !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") {
 		return ""
@@ -105,27 +104,27 @@ func local(text string, most int) string {
 	return text
 }
 
-// Field is an input of a form with its label.
+// Field is a form input with its label.
 type Field struct {
 	Name         string
 	Label        string
-	Type         string // of the input; "" means text
+	Type         string // of the input element; "" means text
 	Value        string
 	Autocomplete string // what browsers and password managers may fill in (HTML section 4.10.18.7)
 	Hint         string // shown below the label
-	Error        string // what is wrong with the value
+	Error        string // the reason why the value was rejected
 	Optional     bool
-	Options      []Choice // makes it a choice of these
+	Options      []Choice // makes the field a choice of these
 	Max          int      // characters; 0 means 500
 }
 
-// Choice is a value that a field can have.
+// Choice is one of the options of a field.
 type Choice struct{ Value, Label string }
 
-// Secret reports whether the value is never sent back to the browser.
+// Secret reports whether the value must not be sent back to the browser.
 func (f *Field) Secret() bool { return f.Type == "password" }
 
-// Describes returns the ids of what describes the input.
+// Describes returns the ids of the elements that describe the input.
 func (f *Field) Describes() string {
 	var ids []string
 	if f.Hint != "" {
@@ -137,16 +136,16 @@ func (f *Field) Describes() string {
 	return strings.Join(ids, " ")
 }
 
-// Form is the inputs of a form, with what was typed and what is wrong with it.
+// Form is the fields of a form, with their values and errors.
 type Form struct {
 	Fields  []*Field
-	Problem string // what is wrong with the whole
+	Problem string // an error of the form as a whole
 }
 
 // NewForm returns a form with the fields.
 func NewForm(fields ...*Field) *Form { return &Form{Fields: fields} }
 
-// Fill keeps what was typed, except secrets.
+// Fill sets the fields to the typed values, except secrets.
 func (f *Form) Fill(typed url.Values) *Form {
 	for _, x := range f.Fields {
 		if !x.Secret() && typed.Has(x.Name) {
@@ -156,9 +155,9 @@ func (f *Form) Fill(typed url.Values) *Form {
 	return f
 }
 
-// Blame says in the form what is wrong: beside the field that a fault names, or above all. It returns the status to
-// answer with, or the error if it is none that the visitor can do anything about in this form.
-func (f *Form) Blame(err error) (status int, ours error) {
+// SetError shows an error in the form: at the field that the fault names, or above the form. It returns the HTTP
+// status, or the error itself if the visitor cannot correct it in this form.
+func (f *Form) SetError(err error) (status int, ours error) {
 	e, ok := errors.AsType[*fault.Error](err)
 	if !ok || e.Kind == fault.Internal {
 		return 0, err

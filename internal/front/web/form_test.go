@@ -20,14 +20,14 @@ func TestLocal(t *testing.T) {
 	for _, text := range []string{"", "account", "//evil.example", "///evil.example",
 		`/\evil.example`, `\/evil.example`,
 		"/\t/evil.example", "/\n/evil.example", "/\r/evil.example", " //evil.example", "https://evil.example",
-		"https:/evil.example", "javascript:alert(1)", "/%zz", "/a b", "/" + strings.Repeat("a", nextMax)} {
+		"https:/evil.example", "javascript:alert(1)", "/%zz", "/a b", "/" + strings.Repeat("a", nextMaxBytes)} {
 		if got := Local(text); got != "" {
 			t.Errorf("Local(%.40q) = %.40q", text, got)
 		}
 	}
 }
 
-// FuzzLocal reads what Local lets pass as browsers do: they leave out tabs and line ends, and take a backslash for a
+// FuzzLocal parses accepted paths the way browsers do. Browsers ignore tabs and line ends, and read a backslash as a
 // slash.
 func FuzzLocal(f *testing.F) {
 	for _, text := range []string{"/account", "//evil.example", "/\t/evil.example", `/\evil.example`, "/a?b#c"} {
@@ -50,22 +50,22 @@ func FuzzLocal(f *testing.F) {
 	})
 }
 
-func TestBlame(t *testing.T) {
+func TestSetError(t *testing.T) {
 	f := NewForm(&Field{Name: "email"}, &Field{Name: "password", Type: "password"})
 	f.Fill(url.Values{"email": {"a@b.example"}, "password": {"secret"}})
 	if f.Fields[0].Value != "a@b.example" || f.Fields[1].Value != "" {
 		t.Errorf("the form keeps %q and %q", f.Fields[0].Value, f.Fields[1].Value)
 	}
-	status, err := f.Blame(fault.Invalidf("email", "No address."))
+	status, err := f.SetError(fault.Invalidf("email", "No address."))
 	if status != 422 || err != nil || f.Fields[0].Error != "No address." || f.Problem != "" {
 		t.Errorf("%d %v: %+v", status, err, f)
 	}
-	status, err = f.Blame(fmt.Errorf("look: %w", fault.New(fault.TooFast, "", "Wait.")))
+	status, err = f.SetError(fmt.Errorf("look: %w", fault.New(fault.TooFast, "", "Wait.")))
 	if status != 429 || err != nil || f.Problem != "Wait." {
 		t.Errorf("%d %v: %+v", status, err, f)
 	}
 	broken := fmt.Errorf("the disk is full")
-	if _, err := f.Blame(broken); err != broken {
+	if _, err := f.SetError(broken); err != broken {
 		t.Errorf("a failure of the server became %v", err)
 	}
 }

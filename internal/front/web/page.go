@@ -33,16 +33,16 @@ func hashOf(text string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// date writes a time. Pages do not know where their readers are.
+// date formats a time in UTC, because pages do not know their readers' time zone.
 func date(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") }
 
-// Template is a page within the layout. It is parsed when it is first shown: all pages together take a megabyte, and
-// the collector lets the heap grow to several times that.
+// Template is a page within the layout. It is parsed when it is first shown: all parsed pages take a megabyte, and the
+// garbage collector lets the heap grow to several times that.
 type Template struct{ parsed func() *template.Template }
 
-// Page returns a page within the layout. The text defines the templates "title" and "main"; it can use the layout's
-// "form" for a [Form], "field" for a [Field], and the function "date" for a time. It is meant for variables of
-// packages. A page whose text is wrong panics as it is shown.
+// Page returns a page within the layout. The text defines the templates "title" and "main". It can use the layout's
+// "form" for a [Form] and "field" for a [Field], and the function "date" for a time. Page is meant for package
+// variables. If the text is not a valid template, showing the page panics.
 func Page(text string) *Template {
 	return &Template{sync.OnceValue(func() *template.Template {
 		return template.Must(template.Must(layout().Clone()).Parse(text))
@@ -53,19 +53,20 @@ func Page(text string) *Template {
 type Option func(*options)
 
 type options struct {
-	script  string
-	leadsTo string
+	script         string
+	redirectTarget string
 }
 
-// Script adds a script to the end of a page; no other runs.
+// Script adds a script to the end of a page. The page runs no other script.
 func Script(text string) Option { return func(o *options) { o.script = text } }
 
-// LeadsTo allows the page's forms to be answered with a redirect to another site, which browsers otherwise do not
-// follow: the redirection address of an OAuth client. It must have been checked to be the client's.
-func LeadsTo(address string) Option { return func(o *options) { o.leadsTo = source(address) } }
+// LeadsTo lets browsers follow a redirect from the page's forms to another site, the redirect address of an OAuth
+// client. The caller must have checked that the address is the client's.
+func LeadsTo(address string) Option { return func(o *options) { o.redirectTarget = source(address) } }
 
-// source returns what stands for the address in a policy: its origin, or its scheme where the grammar has no name for
-// the origin, as for addresses of applications and IPv6 (CSP level 3, section 2.3.1); "" if it has neither.
+// source returns the source expression for an address in a content security policy. This is its origin, or its scheme
+// if a policy cannot name the origin, as for app links and IPv6 (CSP level 3, section 2.3.1). It returns "" if the
+// address has neither.
 func source(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme == "" || strings.ContainsAny(u.Host, "'\"; ,*") {
@@ -77,15 +78,15 @@ func source(address string) string {
 	return u.Scheme + ":"
 }
 
-// shown is what the layout is filled with.
-type shown struct {
+// layoutData is the data of the layout template.
+type layoutData struct {
 	Style   template.CSS
 	Script  template.JS
 	Visitor *Visitor
 	Data    any
 }
 
-// Show answers with a page: a template that [Page] returned, and what it is filled with.
+// Show answers with a page that [Page] returned, filled with data.
 func (s *Site) Show(w http.ResponseWriter, r *http.Request, status int, t *Template, data any,
 	opts ...Option) error {
 	var o options
@@ -96,17 +97,17 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, status int, t *Templ
 	if err != nil {
 		return err
 	}
-	of := shown{Style: template.CSS(styleCSS), Script: template.JS(o.script), Data: data}
+	of := layoutData{Style: template.CSS(styleCSS), Script: template.JS(o.script), Data: data}
 	if ok {
 		of.Visitor = &v
 	}
 	return write(w, status, t, of, &o)
 }
 
-func write(w http.ResponseWriter, status int, t *Template, of shown, o *options) error {
+func write(w http.ResponseWriter, status int, t *Template, of layoutData, o *options) error {
 	var page bytes.Buffer
 	if err := t.parsed().ExecuteTemplate(&page, "layout", of); err != nil {
-		return fmt.Errorf("make a page: %w", err)
+		return fmt.Errorf("render a page: %w", err)
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
@@ -116,12 +117,12 @@ func write(w http.ResponseWriter, status int, t *Template, of shown, o *options)
 	return nil
 }
 
-// policy returns the page's content security policy.
+// policy returns the content security policy of the page.
 func (o *options) policy() string {
 	p := "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; img-src data:; style-src " + styleHash +
 		"; form-action 'self'"
-	if o.leadsTo != "" {
-		p += " " + o.leadsTo
+	if o.redirectTarget != "" {
+		p += " " + o.redirectTarget
 	}
 	if o.script != "" {
 		p += "; connect-src 'self'; script-src " + hashOf(o.script)

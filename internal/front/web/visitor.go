@@ -11,18 +11,18 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// cookieLasts is for how long a browser keeps the cookie of a session, which package users ends sooner.
-const cookieLasts = 90 * 24 * time.Hour
+// cookieLifetime is how long a browser keeps the session cookie. Package users ends the session sooner.
+const cookieLifetime = 90 * 24 * time.Hour
 
-// Visitor is who looks at a page.
+// Visitor is the signed-in user of a request.
 type Visitor struct {
 	Session users.Session
 	User    users.User
 	Teams   []members.Membership
 }
 
-// Team returns the team that the visitor looks at: the one chosen last if the visitor is still its member, otherwise
-// the first; false if the visitor is in no team.
+// Team returns the visitor's current team: the one that the visitor chose last, if still a member of it, otherwise the
+// first one. It returns false if the visitor is in no team.
 func (v *Visitor) Team() (members.Membership, bool) {
 	if len(v.Teams) == 0 {
 		return members.Membership{}, false
@@ -31,13 +31,13 @@ func (v *Visitor) Team() (members.Membership, bool) {
 	return v.Teams[max(i, 0)], true
 }
 
-// CurrentTeam returns the name of that team, or "".
+// CurrentTeam returns the name of the current team, or "".
 func (v *Visitor) CurrentTeam() string {
 	m, _ := v.Team()
 	return m.TeamName
 }
 
-// visit keeps the visitor of a request, which several parts of a page ask for.
+// visit caches the visitor of a request, because several parts of a page need it.
 type visit struct {
 	asked   bool
 	visitor Visitor
@@ -46,13 +46,13 @@ type visit struct {
 
 type visitKey struct{}
 
-// Visitor returns who made the request; false for somebody without a session.
+// Visitor returns the user who sent the request, or false if the request has no valid session.
 func (s *Site) Visitor(r *http.Request) (Visitor, bool, error) {
 	of, _ := r.Context().Value(visitKey{}).(*visit)
 	if of != nil && of.asked {
 		return of.visitor, of.ok, nil
 	}
-	token := s.Kept(r, "")
+	token := s.Cookie(r, "")
 	if token == "" {
 		return Visitor{}, false, nil
 	}
@@ -63,7 +63,7 @@ func (s *Site) Visitor(r *http.Request) (Visitor, bool, error) {
 	return v, ok, err
 }
 
-// visitor returns who has a session.
+// visitor returns the user of a session.
 func (s *Site) visitor(ctx context.Context, token string) (v Visitor, ok bool, err error) {
 	v.Session, v.User, err = s.users.Session(ctx, token)
 	if fault.KindOf(err) == fault.BadCredential {
@@ -75,7 +75,7 @@ func (s *Site) visitor(ctx context.Context, token string) (v Visitor, ok bool, e
 	return v, err == nil, err
 }
 
-// auto signs a visitor in by the site's option.
+// auto signs a visitor in with the token of [Config.Auto].
 func (s *Site) auto(w http.ResponseWriter, r *http.Request) (Visitor, bool, error) {
 	if s.c.Auto == nil || r.Method != http.MethodGet {
 		return Visitor{}, false, nil
@@ -86,7 +86,7 @@ func (s *Site) auto(w http.ResponseWriter, r *http.Request) (Visitor, bool, erro
 	}
 	v, ok, err := s.visitor(r.Context(), token)
 	if ok {
-		s.setCookie(w, "", token, cookieLasts)
+		s.setCookie(w, "", token, cookieLifetime)
 		if of, _ := r.Context().Value(visitKey{}).(*visit); of != nil {
 			of.asked, of.visitor, of.ok = true, v, true
 		}
@@ -94,8 +94,8 @@ func (s *Site) auto(w http.ResponseWriter, r *http.Request) (Visitor, bool, erro
 	return v, ok, err
 }
 
-// SignIn gives the browser a session, which package users has just made. A session that the browser had before ends:
-// nobody can sign in for it and use it on.
+// SignIn sets the session cookie to a token that package users has just made. It ends an earlier session of the
+// browser, so nobody who planted that session can use it.
 func (s *Site) SignIn(w http.ResponseWriter, r *http.Request, token string) error {
 	before, had, err := s.Visitor(r)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *Site) SignIn(w http.ResponseWriter, r *http.Request, token string) erro
 			return err
 		}
 	}
-	s.setCookie(w, "", token, cookieLasts)
+	s.setCookie(w, "", token, cookieLifetime)
 	return nil
 }
 
@@ -127,14 +127,13 @@ func (s *Site) SignOut(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Keep lets the browser keep a value for some minutes, in a cookie of that name: what a sign-in needs that takes
-// several pages. Nothing but this site reads it, and no page has it.
-func (s *Site) Keep(w http.ResponseWriter, name, value string, lasts time.Duration) {
+// SetCookie stores a value in a cookie of the browser for a sign-in that takes several pages. Scripts cannot read it.
+func (s *Site) SetCookie(w http.ResponseWriter, name, value string, lasts time.Duration) {
 	s.setCookie(w, name, value, lasts)
 }
 
-// Kept returns what [Site.Keep] gave the browser, "" if there is nothing.
-func (s *Site) Kept(r *http.Request, name string) string {
+// Cookie returns the value that [Site.SetCookie] stored, or "".
+func (s *Site) Cookie(r *http.Request, name string) string {
 	c, err := r.Cookie(s.cookieName(name))
 	if err != nil {
 		return ""
@@ -142,11 +141,11 @@ func (s *Site) Kept(r *http.Request, name string) string {
 	return c.Value
 }
 
-// Drop deletes what Keep gave the browser.
-func (s *Site) Drop(w http.ResponseWriter, name string) { s.setCookie(w, name, "", 0) }
+// DeleteCookie deletes the value that [Site.SetCookie] stored.
+func (s *Site) DeleteCookie(w http.ResponseWriter, name string) { s.setCookie(w, name, "", 0) }
 
-// cookieName returns the name of a cookie; that of the session has no name of its own. Browsers take one with the
-// prefix only from this very host, over TLS (RFC 6265bis section 4.1.3.2), so no neighbouring host can set it.
+// cookieName returns the full name of a cookie; "" means the session cookie. Browsers accept a cookie with the __Host-
+// prefix only from this host over TLS (RFC 6265bis section 4.1.3.2), so no other host of the domain can set it.
 func (s *Site) cookieName(name string) string {
 	if name != "" {
 		name = "-" + name

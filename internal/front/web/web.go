@@ -1,20 +1,19 @@
-// Package web is what all pages for people share: the layout and its style, the session of a browser, forms, and how
-// errors look.
+// Package web is the common part of all pages for people: layout and style, browser sessions, forms, and error pages.
 //
 // # Invariants
 //
-// Every page is served by [Site.Handle]. It refuses requests that another site made a browser send (everything but GET
-// and HEAD), sets headers that keep a page out of frames, caches and search engines and let it run nothing but its own
-// script, and makes a page of every error and panic. A page is made in memory before its first octet is sent, so an
-// error never follows half of one; pages are small, and what is read of a request is at most 64 KB.
+// [Site.Handle] serves every page. It refuses requests that another site made a browser send, except GET and HEAD. It
+// sets headers that keep a page out of frames, caches and search engines, and that let only the page's own script run.
+// It turns every error and panic into a page. A page is rendered in memory before its first byte is sent, so an error
+// never follows half a page. Pages are small, and at most 64 KB of a request are read.
 //
-// The cookie of a session is set in one place ([Site.SignIn]), with a token that was made for that sign-in, and only
-// goes to this host. Pages work without JavaScript, except where a passkey is used.
+// Only [Site.SignIn] sets the session cookie, with a token made for that sign-in. Browsers send the cookie only to this
+// host. Pages work without JavaScript, except for passkeys.
 //
 // # What it does not do
 //
-// It knows no page, and holds no rules: who may sign in is for package users, and who may do what in a team for package
-// members.
+// It has no pages of its own and no rules. Package users decides who may sign in, and package members decides who may
+// do what in a team.
 package web
 
 import (
@@ -33,22 +32,22 @@ import (
 	"github.com/postrider/postrider/internal/platform/audit"
 )
 
-// Config holds what the pages of an installation depend on.
+// Config holds the settings of the pages.
 type Config struct {
-	PublicURL string // the address of the installation; with https, cookies are only sent encrypted
+	PublicURL string // the address of the installation; with https, browsers send cookies only over TLS
 
-	// Limits counts the pages that a user asks for, of which 20 a second are served. Without it there is no limit.
+	// Limits counts the page requests of each user, of which 20 a second are allowed. Nil means no limit.
 	Limits *teams.Limiter
 
-	// Auto, if not nil, returns the token of a new session for a visitor without one who gets a page of [Site.Person].
-	// It is for development.
+	// Auto, if not nil, returns the token of a new session for a visitor without one who requests a page of
+	// [Site.HandleSignedIn]. It is for development only.
 	Auto func(r *http.Request) (token string, ok bool)
 }
 
-// pagesPerSecond is how many pages a user may ask for in a second: more than people do, also in several windows.
+// pagesPerSecond is the number of pages a user may request in a second. People request fewer, even in several windows.
 const pagesPerSecond = 20
 
-// Site makes and serves pages.
+// Site renders and serves pages.
 type Site struct {
 	c       Config
 	secure  bool
@@ -58,33 +57,33 @@ type Site struct {
 	origins *http.CrossOriginProtection
 }
 
-// New returns a site. PublicURL must have been checked.
+// New returns a site. The caller must have checked PublicURL.
 func New(c Config, u *users.Service, m *members.Service, log *slog.Logger) *Site {
 	s := &Site{c: c, users: u, members: m, log: log, origins: http.NewCrossOriginProtection(),
 		secure: strings.HasPrefix(strings.ToLower(c.PublicURL), "https:")}
 	if own, err := url.Parse(c.PublicURL); err == nil && own.Host != "" {
-		// A reverse proxy may ask with another Host. What is left of the address is always an origin.
+		// A reverse proxy may send another Host. After this check of PublicURL, the string is always an origin.
 		s.origins.AddTrustedOrigin(strings.ToLower(own.Scheme + "://" + own.Host))
 	}
 	return s
 }
 
-// Handle serves a pattern. An error that f returns, or a panic, is answered as a page, or as JSON if the request
-// accepts nothing else; f must then not have written anything.
+// Handle serves a pattern. If f returns an error or panics, the answer is an error page, or JSON if the client accepts
+// only JSON. In that case f must not have written anything.
 func (s *Site) Handle(mux *http.ServeMux, pattern string, f func(w http.ResponseWriter, r *http.Request) error) {
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(audit.With(context.WithValue(r.Context(), visitKey{}, &visit{}), client(r)))
 		setHeaders(w.Header())
-		if err := s.guarded(w, r, f); err != nil {
+		if err := s.checkOrigin(w, r, f); err != nil {
 			s.fail(w, r, err)
 		}
 	})
 }
 
-// Person serves a pattern to who is signed in. Others are sent to sign in first, and come back to a page that they
-// asked for by GET; in development they are signed in by themselves. Who asks for more than a person can is told to
+// HandleSignedIn serves a pattern to signed-in users. Other visitors must sign in first, and then return to the page if
+// they requested it by GET. In development they are signed in automatically. Users who request too many pages must
 // wait.
-func (s *Site) Person(mux *http.ServeMux, pattern string,
+func (s *Site) HandleSignedIn(mux *http.ServeMux, pattern string,
 	f func(w http.ResponseWriter, r *http.Request, v Visitor) error) {
 	s.Handle(mux, pattern, func(w http.ResponseWriter, r *http.Request) error {
 		v, ok, err := s.Visitor(r)
@@ -109,7 +108,7 @@ func (s *Site) Person(mux *http.ServeMux, pattern string,
 	})
 }
 
-// client says in the audit log where what a request does comes from.
+// client returns an audit entry with the address and user agent of a request.
 func client(r *http.Request) audit.Entry {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -133,10 +132,10 @@ func (s *Site) askToSignIn(w http.ResponseWriter, r *http.Request) error {
 	return Redirect(w, r, to)
 }
 
-// Redirect leads to a path of this site by GET, as after a form that was accepted (RFC 9110 section 15.4.4).
+// Redirect redirects to a path of this site with status 303, as after a form (RFC 9110 section 15.4.4).
 func Redirect(w http.ResponseWriter, _ *http.Request, path string) error {
-	// A path that is a parameter of another one is up to three times as long there.
-	if path = local(path, 4*nextMax); path == "" {
+	// A path that is a query parameter of another path is up to three times as long there.
+	if path = local(path, 4*nextMaxBytes); path == "" {
 		path = "/account"
 	}
 	w.Header().Set("Location", path)
@@ -144,8 +143,8 @@ func Redirect(w http.ResponseWriter, _ *http.Request, path string) error {
 	return nil
 }
 
-// guarded runs f unless another site sent the request.
-func (s *Site) guarded(w http.ResponseWriter, r *http.Request, f func(http.ResponseWriter, *http.Request) error) (
+// checkOrigin runs f unless another site sent the request. It turns a panic into an error.
+func (s *Site) checkOrigin(w http.ResponseWriter, r *http.Request, f func(http.ResponseWriter, *http.Request) error) (
 	err error) {
 	defer func() {
 		switch p := recover(); p {
@@ -162,8 +161,8 @@ func (s *Site) guarded(w http.ResponseWriter, r *http.Request, f func(http.Respo
 	return f(w, r)
 }
 
-// setHeaders sets what all answers have. The referrer stays within the site, and is not left out altogether, because
-// browsers send forms of pages without it with `Origin: null`, which cannot be told from other sites.
+// setHeaders sets the headers of all answers. The referrer is sent only within the site. It cannot be turned off,
+// because browsers would then send forms with `Origin: null`, like forms from other sites.
 func setHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", barePolicy)
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -1,29 +1,29 @@
-// Package live shows a team its events while they happen, as the payloads that webhook endpoints receive, for people
-// who develop against them.
+// Package eventstream shows a team its events while they happen, as the payloads that webhook endpoints receive. It is
+// for developers of webhook receivers.
 //
 // # How it works
 //
-// A team is watched while a tail is open and for up to [lease] after the last one was closed. [Service.Recorded]
-// inserts the payloads of a watched team's events in the transaction that records them; for other teams it only
-// checks a map in memory. Tails read these rows when a hint wakes them, and otherwise every second. So a tail shows
-// what any node records, and one that was interrupted continues where it was, on any node.
+// A team is watched while a tail is open, and for up to [leaseTime] after the last tail was closed. [Service.Recorded]
+// inserts the payloads of a watched team's events in the transaction that records them. For other teams it only checks
+// a map in memory. Tails read these rows when a hint wakes them, and otherwise every second. So a tail shows events
+// from all nodes, and an interrupted tail can continue on any node.
 //
 // # Invariants
 //
-// A tail shows every event whose transaction takes less than [overlap] at least once, and roughly in order:
-// transactions may commit in another order than they began, so it reads the last [overlap] again. It holds at most one
-// batch for a slow reader. On one node, a team has at most [tailsMax] tails.
+// A tail shows every event whose transaction takes less than [overlap] at least once, roughly in order. Transactions
+// may commit in another order than they began, so a tail reads the last [overlap] again. It holds at most one batch in
+// memory for a slow reader. On each node, a team has at most [tailsMax] tails.
 //
 // # When it fails
 //
-// A lost hint costs a second. Events that other nodes record before they notice that a team is watched, within
-// [refresh], are missed; so are those after the lease has expired. [Tail.Missed] reports whether a tail continued
-// after its lease had expired. When rendering or inserting a payload fails, the transaction that records the event
-// fails.
+// A lost hint delays events by a second. Tails miss events that other nodes record before they notice that a team is
+// watched, within [refreshInterval]. They also miss events that are recorded after the lease has expired; [Tail.Missed]
+// reports whether a tail continued after that. If rendering or inserting a payload fails, the transaction that records
+// the event fails.
 //
 // # What it does not do
 //
-// It delivers nothing and keeps no history: webhooks do.
+// It delivers nothing and keeps no history: package webhooks does.
 package eventstream
 
 import (
@@ -41,17 +41,17 @@ import (
 )
 
 const (
-	lease     = 5 * time.Minute
-	renew     = time.Minute // how often the lease is renewed while a tail is open
-	refresh   = 2 * time.Second
-	poll      = time.Second
-	pace      = 100 * time.Millisecond // least time between two reads of a tail
-	overlap   = 10 * time.Second
-	batch     = 100
-	tailsMax  = 5
-	hintTopic = "live"
-	newTail   = "watch " // prefix of a hint that a team is watched from now on
-	sweepRows = 500
+	leaseTime       = 5 * time.Minute
+	renewInterval   = time.Minute // how often an open tail renews its lease
+	refreshInterval = 2 * time.Second
+	pollInterval    = time.Second
+	readInterval    = 100 * time.Millisecond // the shortest time between two reads of a tail
+	overlap         = 10 * time.Second
+	batch           = 100
+	tailsMax        = 5
+	hintTopic       = "live"
+	watchPrefix     = "watch " // prefix of a hint that a team is now watched
+	sweepRows       = 500
 )
 
 // Message is an event as webhook endpoints receive it.
@@ -61,7 +61,8 @@ type Message struct {
 	Payload string
 }
 
-// Render returns the message of an event, in the transaction that records it. A message without an id is not shown.
+// Render returns the message of an event, in the transaction that records the event. A message without an id is not
+// shown.
 type Render func(ctx context.Context, tx *db.Tx, e *events.Event) (Message, error)
 
 // Service manages the tails of this node.
@@ -73,24 +74,24 @@ type Service struct {
 	once   sync.Once
 
 	mu      sync.Mutex
-	learned bool                 // whether watched was read from the database
-	watched map[string]time.Time // team -> until when it is watched
+	learned bool                 // watched was read from the database
+	watched map[string]time.Time // time until which each team is watched
 	tails   map[string][]*Tail
 }
 
-// New returns the service. It must be registered as a listener of the recorder, and run. Create it after the service
-// of teams: that service must get each hint of a change first, because the readers of tails query it.
+// New returns the service. Register it as a listener of the recorder, and call Run. Create it after the service of
+// teams, which must get each hint of a change first, because readers of tails query it.
 func New(d *db.DB, log *slog.Logger, render Render) *Service {
 	s := &Service{d: d, log: log, render: render, closed: make(chan struct{}), watched: map[string]time.Time{},
 		tails: map[string][]*Tail{}}
 	d.OnHint(hintTopic, s.hint)
-	d.OnHint(teams.HintTopic, func(string) { s.look() })
+	d.OnHint(teams.HintTopic, func(string) { s.wakeAll() })
 	return s
 }
 
-// look makes Next of every tail return, because a team or a key has changed and its reader must check again whether
-// it may read the tail.
-func (s *Service) look() {
+// wakeAll makes Next of every tail return, because a team or a key has changed and readers must check again whether
+// they may read their tail.
+func (s *Service) wakeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, all := range s.tails {
@@ -103,12 +104,12 @@ func (s *Service) look() {
 	}
 }
 
-// hint wakes the tails of a team that has new messages, or notes that a team is watched.
+// hint wakes the tails of a team that has new messages, or stores that a team is watched.
 func (s *Service) hint(payload string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if team := payload[min(len(newTail), len(payload)):]; payload == newTail+team {
-		s.watched[team] = s.d.Now().Add(lease)
+	if team := payload[min(len(watchPrefix), len(payload)):]; payload == watchPrefix+team {
+		s.watched[team] = s.d.Now().Add(leaseTime)
 		return
 	}
 	for _, t := range s.tails[payload] {
@@ -119,17 +120,17 @@ func (s *Service) hint(payload string) {
 	}
 }
 
-// Run reads which teams other nodes watch, until ctx ends.
+// Run reads which teams are watched on other nodes, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
-	every := refresh
+	every := refreshInterval
 	if s.d.Alone() {
-		every = time.Minute // tails of this node are known at once
+		every = time.Minute // no other node has tails
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		if err := s.learn(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("could not read which teams are watched; it is tried again", "error", err)
+		if err := s.refreshWatched(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("could not read which teams are watched, will retry", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -139,9 +140,9 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-func (s *Service) learn(ctx context.Context) error { return s.learnFrom(ctx, s.d.Reader) }
+func (s *Service) refreshWatched(ctx context.Context) error { return s.readWatched(ctx, s.d.Reader) }
 
-func (s *Service) learnFrom(ctx context.Context, r db.Reader) error {
+func (s *Service) readWatched(ctx context.Context, r db.Reader) error {
 	now := s.d.Now()
 	found, err := watchedTeams(ctx, r, now)
 	if err != nil {
@@ -163,37 +164,37 @@ func (s *Service) learnFrom(ctx context.Context, r db.Reader) error {
 	return nil
 }
 
-// begun reads which teams are watched if this node was just started and has not yet.
-func (s *Service) begun(ctx context.Context, tx *db.Tx) error {
+// ensureLearned reads which teams are watched, if this node has not done so since its start.
+func (s *Service) ensureLearned(ctx context.Context, tx *db.Tx) error {
 	s.mu.Lock()
 	learned := s.learned
 	s.mu.Unlock()
 	if learned {
 		return nil
 	}
-	return s.learnFrom(ctx, tx.Reader)
+	return s.readWatched(ctx, tx.Reader)
 }
 
-func (s *Service) watches(teamID string, now time.Time) bool {
+func (s *Service) isWatched(teamID string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.watched[teamID].After(now)
 }
 
-// Recorded inserts the messages of events of watched teams.
+// Recorded inserts the messages of the events of watched teams.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
-	if err := s.begun(ctx, tx); err != nil {
+	if err := s.ensureLearned(ctx, tx); err != nil {
 		return fmt.Errorf("read which teams are watched: %w", err)
 	}
 	var hinted []string
 	for i := range all {
 		e := &all[i]
-		if !s.watches(e.TeamID, tx.Now()) {
+		if !s.isWatched(e.TeamID, tx.Now()) {
 			continue
 		}
 		m, err := s.render(ctx, tx, e)
 		if err != nil {
-			return fmt.Errorf("show an event %s: %w", e.Type, err)
+			return fmt.Errorf("render an event %s: %w", e.Type, err)
 		}
 		if m.ID == "" {
 			continue
@@ -211,8 +212,8 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 // Close ends all tails of this node: their Next returns ErrClosed.
 func (s *Service) Close() { s.once.Do(func() { close(s.closed) }) }
 
-// Open opens a tail of a team's events of some types, or of all types if none are given. after is the id of the last
-// message that an interrupted tail showed, or empty. The caller must close the tail. When the team has too many tails
+// Open opens a tail of a team's events of the given types, or of all types if there are none. after is the id of the
+// last message that an interrupted tail showed, or "". The caller must close the tail. If the team has too many tails,
 // the error is a TooFast fault.
 func (s *Service) Open(ctx context.Context, teamID string, types []events.Type, after string) (*Tail, error) {
 	t := &Tail{s: s, team: teamID, types: types, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
@@ -239,13 +240,13 @@ func (s *Service) Sweep(ctx context.Context) error {
 	now := s.d.Now()
 	for more := true; more; {
 		err := s.d.Update(ctx, func(tx *db.Tx) error {
-			n, err := deleteOld(ctx, tx, firstAt(now.Add(-2*lease)), sweepRows)
-			deleteTails(ctx, tx, now.Add(-lease))
+			n, err := deleteOld(ctx, tx, firstAt(now.Add(-2*leaseTime)), sweepRows)
+			deleteTails(ctx, tx, now.Add(-leaseTime))
 			more = n == sweepRows
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("delete what was shown live: %w", err)
+			return fmt.Errorf("delete old messages of the event stream: %w", err)
 		}
 	}
 	return nil

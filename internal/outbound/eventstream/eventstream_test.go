@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// node is a service with its database and its recorder.
+// node is a service with its database and recorder.
 type node struct {
 	*eventstream.Service
 	d        *db.DB
@@ -43,13 +43,13 @@ func newNode(d *db.DB) *node {
 	return n
 }
 
-// made numbers ids.
-var made atomic.Int64
+// lastID is the number in the last id of newID.
+var lastID atomic.Int64
 
-// newID is an id of the present even if the time is simulated: those of package id never go back.
+// newID returns an id with the current time, even if time is simulated. Ids of package id never go back in time.
 func newID() string {
 	ms := time.Now().UnixMilli()
-	return fmt.Sprintf("%08x-%04x-7%03x-8000-%012x", ms>>16, ms&0xffff, made.Add(1)&0xfff, made.Load())
+	return fmt.Sprintf("%08x-%04x-7%03x-8000-%012x", ms>>16, ms&0xffff, lastID.Add(1)&0xfff, lastID.Load())
 }
 
 func messageID(eventID string) string { return "msg_" + strings.ReplaceAll(eventID, "-", "") }
@@ -74,7 +74,7 @@ func (n *node) open(t *testing.T, team, after string, types ...events.Type) *eve
 	return tail
 }
 
-// want reads from a tail until it has as many messages as expected, and compares ids.
+// want reads from a tail until it has the expected number of messages, and compares ids.
 func want(t *testing.T, tail *eventstream.Tail, ids ...string) {
 	t.Helper()
 	var got []string
@@ -183,7 +183,7 @@ func TestTail(t *testing.T) {
 	})
 }
 
-// A message is shown even if its transaction ends after others that began later.
+// A message is shown even if its transaction commits after others that began later.
 func TestOutOfOrder(t *testing.T) {
 	d := dbtest.SQLite(t)
 	n := newNode(d)
@@ -200,7 +200,7 @@ func TestOutOfOrder(t *testing.T) {
 	quiet(t, tail)
 }
 
-// A tail on one node shows what another records.
+// A tail on one node shows events that another node records.
 func TestTwoNodes(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	a, b := newNode(dbtest.Open(t, url)), newNode(dbtest.Open(t, url))
@@ -219,7 +219,7 @@ func TestTwoNodes(t *testing.T) {
 	}()
 	tail := a.open(t, "team", "")
 	for tries := 0; ; tries++ {
-		// The other node reads at an interval that the team is watched.
+		// The other node polls which teams are watched.
 		b.happen(t, "team", events.EmailSent)
 		all, err := tail.Next(t.Context(), 200*time.Millisecond)
 		if err != nil || tries > 200 {
@@ -231,15 +231,15 @@ func TestTwoNodes(t *testing.T) {
 	}
 }
 
-// The team stays watched for the lease after its last tail, and no longer; a tail that continues later reports that
-// events may have been missed.
+// A team stays watched for the lease after its last tail was closed, and no longer. A tail that continues later reports
+// that events may have been missed.
 func TestLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(dbtest.SQLite(t))
 		tail := n.open(t, "team", "")
 		first := n.happen(t, "team", events.EmailSent)
 		want(t, tail, first)
-		for range 20 { // an open tail keeps it watched
+		for range 20 { // an open tail renews the lease
 			time.Sleep(time.Minute)
 			quiet(t, tail)
 		}
@@ -278,8 +278,8 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// An event that cannot be rendered fails its transaction if the team is watched, and only then: nothing is shown that
-// did not happen.
+// If an event of a watched team cannot be rendered, its transaction fails, so no event is shown that did not happen.
+// Events of other teams are not rendered.
 func TestRenderFails(t *testing.T) {
 	d := dbtest.SQLite(t)
 	var recorder events.Recorder

@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// EraseTeam deletes the messages and the lease of a team.
+// EraseTeam deletes all messages and the lease of a team.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) {
 		tx.Queue(ctx, `DELETE FROM live_tails WHERE team_id = $1`, teamID)
@@ -15,7 +15,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 			(SELECT id FROM live_messages WHERE team_id = $1 ORDER BY id LIMIT $2)`, teamID, sweepRows)
 	})
 	if err != nil {
-		return fmt.Errorf("erase what team %s was shown: %w", teamID, err)
+		return fmt.Errorf("erase the event stream of team %s: %w", teamID, err)
 	}
 	return nil
 }

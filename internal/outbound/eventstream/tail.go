@@ -12,10 +12,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// ErrClosed means that this node stops. The tail can be continued on another node, or later.
+// ErrClosed means that this node is stopping. The tail can continue on another node, or later.
 var ErrClosed = errors.New("the node stops")
 
-// Tail shows the events of a team. It must be used by one goroutine only.
+// Tail shows the events of a team. Only one goroutine may use it.
 type Tail struct {
 	s       *Service
 	team    string
@@ -23,15 +23,15 @@ type Tail struct {
 	wake    chan struct{} // there are new messages
 	changed chan struct{} // a team or a key has changed
 
-	from    string               // the least id to show
+	from    string               // the smallest id to show
 	seen    map[string]time.Time // messages shown recently, with the times of their ids
-	newest  time.Time            // of them
+	newest  time.Time            // time of the newest message in seen
 	renewed time.Time
 	read    time.Time // when messages were last read
 	missed  bool
 }
 
-// begin takes the lease and determines where to continue.
+// begin acquires the lease and determines where to continue.
 func (t *Tail) begin(ctx context.Context, after string) error {
 	now := t.s.d.Now()
 	t.from = firstAt(now)
@@ -40,23 +40,23 @@ func (t *Tail) begin(ctx context.Context, after string) error {
 		t.from = firstAt(resume.Add(-overlap))
 		t.seen[after], t.newest = resume, resume
 	}
-	until, err := t.renew(ctx, now)
+	until, err := t.renewLease(ctx, now)
 	t.missed = ok && until.Before(now)
 	return err
 }
 
-// renew extends the lease and returns until when it was valid before.
-func (t *Tail) renew(ctx context.Context, now time.Time) (before time.Time, err error) {
+// renewLease extends the lease and returns the time until which it was valid before.
+func (t *Tail) renewLease(ctx context.Context, now time.Time) (before time.Time, err error) {
 	err = t.s.d.Update(ctx, func(tx *db.Tx) error {
 		if before, err = leaseOf(ctx, tx.Reader, t.team); err != nil {
 			return err
 		}
-		setLease(ctx, tx, t.team, now.Add(lease))
+		setLease(ctx, tx, t.team, now.Add(leaseTime))
 		return nil
 	})
 	if err == nil {
 		t.renewed = now
-		t.s.d.Hint(hintTopic, newTail+t.team)
+		t.s.d.Hint(hintTopic, watchPrefix+t.team)
 	}
 	return before, err
 }
@@ -64,22 +64,22 @@ func (t *Tail) renew(ctx context.Context, now time.Time) (before time.Time, err 
 // Missed reports whether events may have been missed before this tail continued.
 func (t *Tail) Missed() bool { return t.missed }
 
-// Next waits for messages and returns them in the order of their ids. It returns none when there were none for the
-// time idle, and when a team or a key has changed. After each call, the caller must check whether the messages may
-// still be shown.
+// Next waits for messages and returns them in the order of their ids. It returns none if none came within the time
+// idle, or if a team or a key has changed. After each call, the caller must check whether the reader may still see the
+// messages.
 func (t *Tail) Next(ctx context.Context, idle time.Duration) ([]Message, error) {
 	over := time.NewTimer(idle)
 	defer over.Stop()
 	for {
-		if now := t.s.d.Now(); now.Sub(t.renewed) > renew {
-			if _, err := t.renew(ctx, now); err != nil {
+		if now := t.s.d.Now(); now.Sub(t.renewed) > renewInterval {
+			if _, err := t.renewLease(ctx, now); err != nil {
 				return nil, err
 			}
 		}
-		if all, err := t.take(ctx); err != nil || len(all) > 0 {
+		if all, err := t.readNew(ctx); err != nil || len(all) > 0 {
 			return all, err
 		}
-		again := time.NewTimer(poll)
+		again := time.NewTimer(pollInterval)
 		select {
 		case <-ctx.Done():
 			again.Stop()
@@ -97,18 +97,18 @@ func (t *Tail) Next(ctx context.Context, idle time.Duration) ([]Message, error) 
 		case <-again.C:
 		}
 		again.Stop()
-		// A busy team wakes its tails often; reading every pace is enough.
+		// A busy team wakes its tails often; one read in each readInterval is enough.
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(time.Until(t.read.Add(pace))):
+		case <-time.After(time.Until(t.read.Add(readInterval))):
 		}
 	}
 }
 
-// take reads new messages. It reads the ids of the last overlap again, because a transaction may end after one that
-// began later.
-func (t *Tail) take(ctx context.Context) ([]Message, error) {
+// readNew reads new messages. It reads the ids of the last overlap again, because a transaction may commit after one
+// that began later.
+func (t *Tail) readNew(ctx context.Context) ([]Message, error) {
 	t.read = time.Now()
 	low := t.from
 	if recent := firstAt(t.newest.Add(-overlap)); recent > low {
@@ -120,15 +120,15 @@ func (t *Tail) take(ctx context.Context) ([]Message, error) {
 		}
 	}
 	for {
-		fresh, err := t.fresh(ctx, low)
-		if err != nil || len(fresh) == 0 {
+		ids, err := t.unseenIDs(ctx, low)
+		if err != nil || len(ids) == 0 {
 			return nil, err
 		}
-		all, err := messages(ctx, t.s.d.Reader, t.team, fresh)
+		all, err := messages(ctx, t.s.d.Reader, t.team, ids)
 		if err != nil {
 			return nil, err
 		}
-		for _, x := range fresh {
+		for _, x := range ids {
 			at, _ := messageTime(x)
 			t.seen[x] = at
 			if at.After(t.newest) {
@@ -136,14 +136,14 @@ func (t *Tail) take(ctx context.Context) ([]Message, error) {
 			}
 		}
 		all = slices.DeleteFunc(all, func(m Message) bool { return len(t.types) > 0 && !slices.Contains(t.types, m.Type) })
-		if len(all) > 0 || len(fresh) < batch {
+		if len(all) > 0 || len(ids) < batch {
 			return all, nil
 		}
 	}
 }
 
-// fresh returns the first ids after low that were not shown.
-func (t *Tail) fresh(ctx context.Context, low string) (fresh []string, err error) {
+// unseenIDs returns the first ids after low that were not shown.
+func (t *Tail) unseenIDs(ctx context.Context, low string) (unseen []string, err error) {
 	for {
 		ids, err := idsAfter(ctx, t.s.d.Reader, t.team, low, 10*batch)
 		if err != nil {
@@ -151,19 +151,19 @@ func (t *Tail) fresh(ctx context.Context, low string) (fresh []string, err error
 		}
 		for _, x := range ids {
 			if _, ok := t.seen[x]; !ok {
-				if fresh = append(fresh, x); len(fresh) == batch {
-					return fresh, nil
+				if unseen = append(unseen, x); len(unseen) == batch {
+					return unseen, nil
 				}
 			}
 		}
 		if len(ids) < 10*batch {
-			return fresh, nil
+			return unseen, nil
 		}
 		low = ids[len(ids)-1]
 	}
 }
 
-// Close closes the tail. The team stays watched for the rest of the lease, for a tail that continues.
+// Close closes the tail. The team stays watched until the lease ends, so that a tail can continue.
 func (t *Tail) Close() {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
@@ -175,7 +175,7 @@ func (t *Tail) Close() {
 
 const prefix = "msg_"
 
-// firstAt is the least id of a message that happened at or after a time.
+// firstAt returns the smallest possible id of a message at or after a time.
 func firstAt(at time.Time) string {
 	const digits = "0123456789abcdef"
 	ms := uint64(max(0, at.UnixMilli()))
@@ -186,7 +186,7 @@ func firstAt(at time.Time) string {
 	return prefix + string(b)
 }
 
-// messageTime returns when a message happened, by its id.
+// messageTime returns the time of a message from its id.
 func messageTime(messageID string) (time.Time, bool) {
 	hex, ok := strings.CutPrefix(messageID, prefix)
 	if !ok || len(hex) != 32 {

@@ -24,26 +24,26 @@ type AuditRow struct {
 func (r *AuditRow) lines(w *table) {
 	w.plain(r.CreatedAt)
 	w.plain(r.Action)
-	w.text(orNone(r.TargetID))
-	w.text(orNone(r.Detail))
+	w.text(orEmptyString(r.TargetID))
+	w.text(orEmptyString(r.Detail))
 	w.plain(r.ActorKind)
-	w.plain(orNone(r.ActorID))
-	w.text(orNone(r.ActorName))
-	w.text(orNone(r.Address))
-	w.text(orNone(r.UserAgent))
-	w.text(orNone(r.RequestID))
+	w.plain(orEmptyString(r.ActorID))
+	w.text(orEmptyString(r.ActorName))
+	w.text(orEmptyString(r.Address))
+	w.text(orEmptyString(r.UserAgent))
+	w.text(orEmptyString(r.RequestID))
 	w.plain(r.ID)
 	w.end()
 }
 
-// Audit is the audit log of a team, newest first.
+// Audit exports the audit log of a team, newest first.
 func (s *Service) Audit(teamID string, f audit.Filter) *Export {
 	return &Export{Name: "audit", columns: []string{"created_at", "action", "target_id", "detail", "actor_kind",
 		"actor_id", "actor_name", "ip_address", "user_agent", "request_id", "id"},
-		part: func(ctx context.Context, after string) ([]row, string, error) {
+		readBatch: func(ctx context.Context, after string) ([]row, string, error) {
 			some, next, err := s.audit.Part(ctx, teamID, f, after)
-			return rowsOf(some, next, err, func(e *audit.Entry) row {
-				return &AuditRow{e.ID, stamp(e.At), e.Action, orNull(e.Target), orNull(e.Detail), e.ActorKind,
+			return toRows(some, next, err, func(e *audit.Entry) row {
+				return &AuditRow{e.ID, formatTime(e.At), e.Action, orNull(e.Target), orNull(e.Detail), e.ActorKind,
 					orNull(e.ActorID), orNull(e.ActorName), orNull(e.Address), orNull(e.UserAgent), orNull(e.RequestID)}
 			})
 		}}

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/scalar"
 )
 
-// ContactRow is a contact with all that a team has noted of it.
+// ContactRow is a contact with its properties, segments and topics.
 type ContactRow struct {
 	ID           string         `json:"id"`
 	Email        string         `json:"email"`
@@ -32,19 +32,19 @@ type NamedRow struct {
 	Name string `json:"name"`
 }
 
-// TopicRow is what a contact chose of a topic.
+// TopicRow is a contact's choice for a topic.
 type TopicRow struct {
 	ID           string `json:"id"`
 	Name         string `json:"name"`
 	Subscription string `json:"subscription" enum:"opt_in,opt_out"`
 }
 
-// lines writes the columns by the names that imports know, then the properties by their keys, and then the columns
-// whose names no property can have.
+// lines writes first the columns whose names imports recognize, then the properties by their keys, and then columns
+// with names that no property can have.
 func (c *ContactRow) lines(w *table) {
 	w.text(c.Email)
-	w.text(orNone(c.FirstName))
-	w.text(orNone(c.LastName))
+	w.text(orEmptyString(c.FirstName))
+	w.text(orEmptyString(c.LastName))
 	w.plain(strconv.FormatBool(c.Unsubscribed))
 	for _, v := range c.values {
 		if v.Type == scalar.Number {
@@ -61,28 +61,28 @@ func (c *ContactRow) lines(w *table) {
 	w.end()
 }
 
-// list writes a list as JSON, and one without elements as "".
+// list returns a list as JSON, or "" if it is empty.
 func list[T any](all []T) string {
 	if len(all) == 0 {
 		return ""
 	}
 	text, err := json.Marshal(all)
 	if err != nil {
-		panic(err) // Structures of strings can be encoded.
+		panic(err) // structs of strings can always be encoded
 	}
 	return string(text)
 }
 
-// A part of contacts has a number of rows by which its text has about partOctets, because a contact may have a megabyte
-// of values.
+// A batch of contacts has a number of rows such that their text has about batchBytes. A contact may have a megabyte of
+// values.
 const (
-	partOctets  = 1 << 20
+	batchBytes  = 1 << 20
 	contactsMin = 10
 	contactsMax = 500
 )
 
-// Contacts is the list of a team's contacts in a segment, or of all if segmentID is "", as of now, oldest first. The
-// segment must be the team's, or the export fails with a NotFound fault.
+// Contacts exports the current contacts of a segment, or all contacts of the team if segmentID is "", oldest first. If
+// the team has no such segment, the export fails with a NotFound fault.
 func (s *Service) Contacts(ctx context.Context, teamID, segmentID string) (*Export, error) {
 	names, err := s.contacts.PropertyNames(ctx, teamID)
 	if err != nil {
@@ -95,26 +95,26 @@ func (s *Service) Contacts(ctx context.Context, teamID, segmentID string) (*Expo
 	of := s.contacts.AudienceNow(segmentID)
 	of.Properties = names
 	limit := contactsMin
-	e.part = func(ctx context.Context, after string) ([]row, string, error) {
+	e.readBatch = func(ctx context.Context, after string) ([]row, string, error) {
 		some, more, err := s.contacts.Profiles(ctx, teamID, of, after, limit)
 		next := ""
 		if more {
 			next = some[len(some)-1].ID
 		}
-		octets := 0
-		rows, next, err := rowsOf(some, next, err, func(p *contacts.Profile) row {
+		size := 0
+		rows, next, err := toRows(some, next, err, func(p *contacts.Profile) row {
 			c := contactRow(p, names)
-			octets += c.size()
+			size += c.size()
 			return c
 		})
-		fits := partOctets * max(len(some), 1) / max(octets, 1)
+		fits := batchBytes * max(len(some), 1) / max(size, 1)
 		limit = max(contactsMin, min(fits, 2*limit, contactsMax))
 		return rows, next, err
 	}
 	return e, nil
 }
 
-// size is about how many octets a contact has in a file.
+// size returns the approximate number of bytes of a contact in a file.
 func (c *ContactRow) size() int {
 	n := 300 + len(c.Email) + 100*len(c.Segments) + 100*len(c.Topics)
 	for _, v := range c.values {
@@ -125,7 +125,7 @@ func (c *ContactRow) size() int {
 
 func contactRow(p *contacts.Profile, names []string) *ContactRow {
 	c := &ContactRow{ID: p.ID, Email: p.Address, FirstName: orNull(p.FirstName), LastName: orNull(p.LastName),
-		Unsubscribed: p.Unsubscribed, CreatedAt: stamp(p.CreatedAt), UpdatedAt: stamp(p.UpdatedAt),
+		Unsubscribed: p.Unsubscribed, CreatedAt: formatTime(p.CreatedAt), UpdatedAt: formatTime(p.UpdatedAt),
 		Properties: map[string]any{}, Segments: []NamedRow{}, Topics: []TopicRow{},
 		values: make([]scalar.Value, len(names))}
 	for i, name := range names {

@@ -19,8 +19,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// enter inserts n contacts of a team.
-func enter(t *testing.T, d *db.DB, teamID string, from, n int) {
+// insertContacts inserts n contacts of a team.
+func insertContacts(t *testing.T, d *db.DB, teamID string, from, n int) {
 	t.Helper()
 	insert(t, d, `INSERT INTO contacts (id, team_id, address, first_name, last_name, unsubscribed, source_id, created_at,
 		updated_at) VALUES ($1, $2, $3, '', '', $4, '', $5, 0)`, from, n, func(i int) []any {
@@ -29,26 +29,26 @@ func enter(t *testing.T, d *db.DB, teamID string, from, n int) {
 	})
 }
 
-// Contacts cost queries in proportion to their number, of which the first parts have few.
+// The number of queries is proportional to the number of contacts. The first batches are small.
 func TestExportOfManyContacts(t *testing.T) {
 	t.Parallel()
 	const rows = 20_000
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		s := newService(d)
-		enter(t, d, mine, 0, rows)
-		enter(t, d, others, 0, 10)
+		insertContacts(t, d, mine, 0, rows)
+		insertContacts(t, d, others, 0, 10)
 		trace.Take()
 		e, err := s.Contacts(t.Context(), mine, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		lines, parts := 0, 0
-		for part, err := range e.Parts(t.Context(), Options{Format: NDJSON}) {
+		for part, err := range e.Batches(t.Context(), Options{Format: NDJSON}) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			if parts++; parts == 10 {
-				enter(t, d, mine, rows, 2000) // too late
+				insertContacts(t, d, mine, rows, 2000) // after the export began
 			}
 			for line := range strings.Lines(string(part)) {
 				var row ContactRow
@@ -57,7 +57,7 @@ func TestExportOfManyContacts(t *testing.T) {
 				}
 				lines++
 			}
-			if len(part) > 2*partOctets {
+			if len(part) > 2*batchBytes {
 				t.Errorf("a part of %d octets", len(part))
 			}
 		}
@@ -68,12 +68,12 @@ func TestExportOfManyContacts(t *testing.T) {
 	})
 }
 
-// Contacts with large values come in parts of few, so that memory stays bounded.
+// Contacts with large values come in small batches, so that memory stays limited.
 func TestExportOfLargeContacts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := newService(d)
-		enter(t, d, mine, 0, 200)
+		insertContacts(t, d, mine, 0, 200)
 		for p := range 50 {
 			name := fmt.Sprintf("p%02d", p)
 			insert(t, d, `INSERT INTO contact_properties (id, team_id, name, type, fallback, has_fallback, created_at,
@@ -88,7 +88,7 @@ func TestExportOfLargeContacts(t *testing.T) {
 			t.Fatal(err)
 		}
 		whole, most := 0, 0
-		for part, err := range e.Parts(t.Context(), Options{}) {
+		for part, err := range e.Batches(t.Context(), Options{}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +100,7 @@ func TestExportOfLargeContacts(t *testing.T) {
 	})
 }
 
-// What a contact has is the same in the file, however strange its texts are, and can be imported as it stands.
+// A file contains the data of contacts unchanged, whatever characters they contain, and can be imported as it is.
 func TestExportOfContacts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -168,7 +168,7 @@ func TestExportOfContacts(t *testing.T) {
 		for _, segmentID := range []string{topic.ID, "nonsense"} {
 			e, err := s.Contacts(ctx, mine, segmentID)
 			must(err)
-			for _, err := range e.Parts(ctx, Options{}) {
+			for _, err := range e.Batches(ctx, Options{}) {
 				if fault.KindOf(err) != fault.NotFound {
 					t.Errorf("a segment that is not there: %v", err)
 				}

@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// table is CSV that is being written. encoding/csv is not used because it cannot end lines as RFC 4180 says and keep
-// the line breaks within fields as they are.
+// table writes CSV. encoding/csv cannot end lines as RFC 4180 requires without changing the line breaks within fields.
 type table struct {
 	bytes.Buffer
 	options Options
-	started bool // the line has a field
+	started bool // the current line has a field
 }
 
 func (w *table) header(names []string) {
@@ -22,20 +21,20 @@ func (w *table) header(names []string) {
 	w.end()
 }
 
-// text writes a field that somebody chose.
+// text writes a field with text that a user or stranger chose.
 func (w *table) text(s string) {
 	w.plain(w.options.Text(s))
 }
 
-// isFormula reports whether a spreadsheet may take a text for a formula. A tab and a carriage return count, because
-// spreadsheets skip them. A text that already begins with an apostrophe before such a character gets another, so that
-// taking one away gives the text again.
+// isFormula reports whether a spreadsheet may read a text as a formula. Tabs and line breaks count, because
+// spreadsheets skip them. A text that already begins with an apostrophe before such a character gets another
+// apostrophe, so that removing one restores the text.
 func isFormula(s string) bool {
 	s = strings.TrimLeft(s, "'")
 	return s != "" && strings.IndexByte("=+-@\t\r\n", s[0]) >= 0
 }
 
-// plain writes a field that is written by us, such as a number.
+// plain writes a field with a value that Postrider produced, such as a number.
 func (w *table) plain(s string) {
 	if w.started {
 		w.WriteByte(',')
@@ -58,8 +57,8 @@ func (w *table) end() {
 	w.started = false
 }
 
-// stamp writes a time as the lists of the API do: in UTC, with up to six digits of the second. The zero time is "".
-func stamp(t time.Time) string {
+// formatTime formats a time as the lists of the API do: in UTC, with up to six decimal places. The zero time is "".
+func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
@@ -74,8 +73,8 @@ func orNull(s string) *string {
 	return &s
 }
 
-// orNone is a text that may be null in JSON as it stands in CSV, where null is empty.
-func orNone(s *string) string {
+// orEmptyString returns "" for nil, because CSV has no null.
+func orEmptyString(s *string) string {
 	if s == nil {
 		return ""
 	}

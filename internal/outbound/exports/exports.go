@@ -1,28 +1,30 @@
-// Package exports writes what a team has as files: its contacts, emails, suppressions and request log, as CSV or as
-// lines of JSON.
+// Package exports writes data of a team as files: its contacts, emails, suppressions, request log and audit log, as CSV
+// or as lines of JSON.
 //
 // # Shape
 //
-// An [Export] is read in parts, by cursor: at most one part is in memory, and between two parts no query, connection or
-// transaction is open, however slow the reader of the file is. So an export has any size, and keeps neither PostgreSQL
-// from cleaning up nor SQLite's log from shrinking.
+// An [Export] is read in batches, by cursor. At most one batch is in memory. Between two batches no query, connection
+// or transaction is open, however slow the reader of the file is. So an export can have any size, and it prevents
+// neither PostgreSQL's vacuum nor the truncation of SQLite's log.
 //
 // # Invariants
 //
-// What was there when the export began and is still there when its part is read is in it once. What is added meanwhile
-// is left out; what is changed meanwhile is there as it is when its part is read. Rows of other teams are never in it.
+// An item that exists from the start of the export until its batch is read occurs in the file once. Items that are
+// added during the export are left out. Changed items appear as they are when their batch is read. A file never
+// contains rows of another team.
 //
-// CSV is that of RFC 4180, in UTF-8 without a byte order mark, with a line of names. A text is written as it is stored,
-// octet for octet, unless [Options] asks for spreadsheets to be kept from taking texts for formulas.
+// CSV follows RFC 4180, in UTF-8 without a byte order mark, with a header line. Text is written byte for byte, unless
+// [Options] asks to protect spreadsheets from formulas.
 //
 // # When it fails
 //
-// The parts end with an error. The caller must make it visible that the file is not whole, because neither format has
-// an end of its own.
+// The batches end with an error. The caller must make it visible that the file is incomplete, because neither format
+// has an end mark.
 //
 // # What it does not do
 //
-// It has neither bodies of emails nor those of requests and responses, and decides nothing about who may read it.
+// Exports contain neither the content of emails nor the bodies of requests and responses. This package does not decide
+// who may read an export.
 package exports
 
 import (
@@ -37,15 +39,15 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Format is the form of a file.
+// Format is the format of a file.
 type Format string
 
 const (
 	CSV    Format = "csv"
-	NDJSON Format = "ndjson" // an object of JSON in each line
+	NDJSON Format = "ndjson" // a JSON object in each line
 )
 
-// MediaType returns the media type of files in the format, with the parameters that say the rest (RFC 4180 section 3).
+// MediaType returns the media type of files in the format, with its parameters (RFC 4180 section 3).
 func (f Format) MediaType() string {
 	if f == NDJSON {
 		return "application/x-ndjson; charset=utf-8"
@@ -53,15 +55,16 @@ func (f Format) MediaType() string {
 	return "text/csv; charset=utf-8; header=present"
 }
 
-// Options are how an export is written.
+// Options say how an export is written.
 type Options struct {
 	Format Format
-	// QuoteFormulas puts an apostrophe before each text in CSV that a spreadsheet would take for a formula, because
-	// strangers choose some of the texts. A file that is to be imported again must be written without.
+	// QuoteFormulas puts an apostrophe before each text in CSV that a spreadsheet would read as a formula. Strangers
+	// choose some of the texts, so this protects the person who opens the file. A file that will be imported again must
+	// be written without it.
 	QuoteFormulas bool
 }
 
-// Text returns a text as it stands in a field of CSV.
+// Text returns a text as a CSV field contains it.
 func (o Options) Text(s string) string {
 	if o.QuoteFormulas && isFormula(s) {
 		return "'" + s
@@ -69,8 +72,8 @@ func (o Options) Text(s string) string {
 	return s
 }
 
-// ParseOptions reads options as a request or a command gives them: a format, CSV when it is "", and keep or quote for
-// formulas, keep when it is "". The error is an Invalid fault that names the field.
+// ParseOptions parses the options of a request or a command. format is "csv", "ndjson" or "", which means CSV. formulas
+// is "keep", "quote" or "", which means keep. The error is an Invalid fault that names the field.
 func ParseOptions(format, formulas string) (o Options, err error) {
 	switch o.Format = Format(format); o.Format {
 	case "":
@@ -89,32 +92,34 @@ func ParseOptions(format, formulas string) (o Options, err error) {
 	return o, nil
 }
 
-// Export is a list that can be written.
+// Export is a list that can be written to a file.
 type Export struct {
-	Name string // of the file, without its ending: emails
+	Name string // name of the file without its extension, such as emails
 
 	columns []string // of CSV
-	// part returns the rows after a cursor, at first "", and the cursor of the next part, "" after the last.
-	part func(ctx context.Context, after string) (rows []row, next string, err error)
+	// readBatch returns the rows after a cursor, and the cursor of the next batch. The first cursor is ""; next is ""
+	// after the last batch.
+	readBatch func(ctx context.Context, after string) (rows []row, next string, err error)
 }
 
-// row is an item of an export. Its type has the members of its object in JSON.
+// row is an item of an export. Its fields are the members of its JSON object.
 type row interface {
-	// lines writes its line of CSV, or its lines.
+	// lines writes the item's line or lines of CSV.
 	lines(w *table)
 }
 
-const partKept = 1 << 20 // octets of memory that are used again for the next part
+const reuseMax = 1 << 20 // bytes of a buffer that is reused for the next batch
 
-// Parts iterates over the file. A part is valid until the next one is asked for, and may be empty. An error ends it.
-func (e *Export) Parts(ctx context.Context, o Options) iter.Seq2[[]byte, error] {
+// Batches iterates over the content of the file. Each batch is valid until the next one is requested, and may be empty.
+// An error ends the iteration.
+func (e *Export) Batches(ctx context.Context, o Options) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		w := table{options: o}
 		if o.Format != NDJSON {
 			w.header(e.columns)
 		}
 		for after := ""; ; {
-			rows, next, err := e.part(ctx, after)
+			rows, next, err := e.readBatch(ctx, after)
 			if err == nil {
 				err = w.write(rows, o.Format)
 			}
@@ -125,7 +130,7 @@ func (e *Export) Parts(ctx context.Context, o Options) iter.Seq2[[]byte, error] 
 			if !yield(w.Bytes(), nil) || next == "" {
 				return
 			}
-			if after = next; w.Cap() > partKept {
+			if after = next; w.Cap() > reuseMax {
 				w.Buffer = bytes.Buffer{}
 			}
 			w.Reset()
@@ -140,7 +145,7 @@ func (w *table) write(rows []row, f Format) error {
 			r.lines(w)
 			continue
 		}
-		// What is stored may be older than the rule that texts are UTF-8.
+		// Stored texts may be older than the rule that texts are UTF-8.
 		err := json.MarshalWrite(&w.Buffer, r, jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
 		if err != nil {
 			return fmt.Errorf("encode a row: %w", err)

@@ -31,14 +31,14 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 
 const mine, others = "0190b5a0-0000-7000-8000-00000000000a", "0190b5a0-0000-7000-8000-00000000000b"
 
-// newService reads what tests insert by themselves.
+// newService returns a service for rows that tests insert themselves.
 func newService(d *db.DB) *Service {
 	log := slog.New(slog.DiscardHandler)
 	return New(contacts.New(d, nil, nil), emails.New(emails.Config{}, emails.Parts{DB: d}), suppressions.New(d, nil),
 		requestlog.New(d, log, time.Hour), audit.New(d, 0))
 }
 
-// insert inserts n rows of a team by statements that make many.
+// insert inserts n rows of a team with statements that insert many rows each.
 func insert(t *testing.T, d *db.DB, text string, from, n int, args func(i int) []any) {
 	t.Helper()
 	for i := from; i < from+n; {
@@ -54,7 +54,7 @@ func insert(t *testing.T, d *db.DB, text string, from, n int, args func(i int) [
 	}
 }
 
-// number returns the id of the nth row, and first the time of the rows.
+// number returns the id of the nth row; first is the time of the first row.
 func number(i int) string {
 	return fmt.Sprintf("0190b5a0-%04x-7%03x-8000-000000000001", i>>12, i&0xfff)
 }
@@ -76,7 +76,7 @@ func suppress(t *testing.T, d *db.DB, teamID string, from, n int) {
 func read(t *testing.T, e *Export, o Options) string {
 	t.Helper()
 	var b strings.Builder
-	for part, err := range e.Parts(t.Context(), o) {
+	for part, err := range e.Batches(t.Context(), o) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,8 +85,8 @@ func read(t *testing.T, e *Export, o Options) string {
 	return b.String()
 }
 
-// An export costs queries in proportion to its length, and has some rows at a time in memory, whether its filter
-// selects all or few.
+// The number of queries is proportional to the length of the export, and few rows are in memory at a time, whether the
+// filter selects all rows or few.
 func TestExportOfMany(t *testing.T) {
 	t.Parallel()
 	const rows = 20_000
@@ -100,7 +100,7 @@ func TestExportOfMany(t *testing.T) {
 		}{{"", rows}, {suppressions.Bounce, rows / 1000}, {suppressions.Complaint, 0}} {
 			trace.Take()
 			lines, most, last := 0, 0, ""
-			for part, err := range s.Suppressions(mine, c.origin).Parts(t.Context(), Options{Format: NDJSON}) {
+			for part, err := range s.Suppressions(mine, c.origin).Batches(t.Context(), Options{Format: NDJSON}) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -121,9 +121,9 @@ func TestExportOfMany(t *testing.T) {
 	})
 }
 
-// The queries of every part go by the indexes of the lists. TestStatementsGoByIndexes of package cli looks at those of
-// first parts, on PostgreSQL too.
-func TestPartsGoByIndexes(t *testing.T) {
+// The queries of every batch use the indexes of the lists. TestStatementsGoByIndexes of package cli examines those of
+// first batches, also on PostgreSQL.
+func TestBatchesUseIndexes(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		s := newService(d)
@@ -133,7 +133,7 @@ func TestPartsGoByIndexes(t *testing.T) {
 			s.Logs(mine, requestlog.Filter{}), s.Logs(mine, requestlog.Filter{Status: "4xx", From: now, To: now}),
 			s.Emails(mine, emails.Span{}), s.Emails(mine, emails.Span{From: now.Add(-time.Hour), To: now})} {
 			for _, after := range []string{"", number(5)} {
-				if _, _, err := e.part(t.Context(), after); err != nil {
+				if _, _, err := e.readBatch(t.Context(), after); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -152,8 +152,8 @@ func TestPartsGoByIndexes(t *testing.T) {
 	})
 }
 
-// What is there from the beginning to the end is exported once, whatever is added and deleted meanwhile; what is added
-// is left out.
+// A row that exists during the whole export occurs once in the file, whatever is added and deleted meanwhile. Added
+// rows are left out.
 func TestExportWhileRowsChange(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -163,7 +163,7 @@ func TestExportWhileRowsChange(t *testing.T) {
 		suppress(t, d, others, 100, 10)
 		parts := 0
 		seen := map[string]int{}
-		for part, err := range s.Suppressions(mine, "").Parts(t.Context(), Options{}) {
+		for part, err := range s.Suppressions(mine, "").Batches(t.Context(), Options{}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -198,12 +198,12 @@ func TestExportWhileRowsChange(t *testing.T) {
 	})
 }
 
-// hostile are texts that break files which are written carelessly.
+// hostile are texts that break carelessly written files.
 var hostile = []string{"", " ", " a ", "a,b", `a"b`, `""`, "a\nb", "a\r\nb", "a\rb", "\r", "\n", ",", "=1+1", "+1",
 	"-1", "@SUM(A1)", "\t=1", "'=1", "''=1", "'a", ";", "a;b", "\ufeff", "ü\u2028\u0000x", "\u202e", "{}", `\`, `\"`,
 	"=HYPERLINK(\"x\")"}
 
-// A strange text is the same after it was written and read, in both formats, and quoting can be undone.
+// Any text is the same after it was written and read, in both formats, and quoting can be undone.
 func FuzzRoundTrip(f *testing.F) {
 	for i := range hostile {
 		f.Add(hostile[i], hostile[len(hostile)-1-i])
@@ -255,7 +255,7 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// parse reads CSV as RFC 4180 has it, with nothing forgiven.
+// parse parses CSV strictly as in RFC 4180.
 func parse(text string) (lines [][]string, err error) {
 	for text != "" {
 		var line []string
@@ -295,21 +295,21 @@ func parse(text string) (lines [][]string, err error) {
 	return lines, nil
 }
 
-// An export that fails says so, and what was asked for wrongly is refused before anything is written.
+// An export that fails reports an error. Invalid options are refused before anything is written.
 func TestExportFails(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		s := newService(d)
 		suppress(t, d, mine, 0, 2001)
 		trace.EachBroken(t, func() {}, func() error {
-			for _, err := range s.Suppressions(mine, "").Parts(t.Context(), Options{}) {
+			for _, err := range s.Suppressions(mine, "").Batches(t.Context(), Options{}) {
 				if err != nil {
 					return err
 				}
 			}
 			return nil
 		}, func(error) {})
-		for part, err := range s.Suppressions(mine, "nonsense").Parts(t.Context(), Options{}) {
+		for part, err := range s.Suppressions(mine, "nonsense").Batches(t.Context(), Options{}) {
 			if fault.KindOf(err) != fault.Invalid || part != nil {
 				t.Errorf("%q, %v", part, err)
 			}
@@ -317,7 +317,7 @@ func TestExportFails(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		n := 0
-		for _, err := range s.Suppressions(mine, "").Parts(ctx, Options{}) {
+		for _, err := range s.Suppressions(mine, "").Batches(ctx, Options{}) {
 			if n++; n == 1 {
 				cancel()
 			} else if !errors.Is(err, context.Canceled) {
@@ -346,7 +346,7 @@ func TestParseOptions(t *testing.T) {
 	}
 }
 
-// Emails have the states of their recipients, and a span of time is exact.
+// The export of emails contains the states of recipients, and its time span is exact.
 func TestExportOfEmails(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// Service makes exports of what the resources have.
+// Service creates exports of the data that other packages own.
 type Service struct {
 	contacts     *contacts.Service
 	emails       *emails.Service
@@ -25,8 +25,8 @@ func New(c *contacts.Service, e *emails.Service, s *suppressions.Service, l *req
 	return &Service{c, e, s, l, a}
 }
 
-// rowsOf returns the rows of a part.
-func rowsOf[T any](items []T, next string, err error, rowOf func(*T) row) ([]row, string, error) {
+// toRows converts the items of a batch to rows.
+func toRows[T any](items []T, next string, err error, rowOf func(*T) row) ([]row, string, error) {
 	rows := make([]row, len(items))
 	for i := range items {
 		rows[i] = rowOf(&items[i])
@@ -46,24 +46,24 @@ type SuppressionRow struct {
 func (s *SuppressionRow) lines(w *table) {
 	w.text(s.Email)
 	w.plain(s.Origin)
-	w.plain(orNone(s.SourceID))
+	w.plain(orEmptyString(s.SourceID))
 	w.plain(s.CreatedAt)
 	w.plain(s.ID)
 	w.end()
 }
 
-// Suppressions is the list of a team's suppressions, newest first. origin "" means all.
+// Suppressions exports a team's suppressions, newest first. An empty origin means all.
 func (s *Service) Suppressions(teamID string, origin suppressions.Origin) *Export {
 	return &Export{Name: "suppressions", columns: []string{"email", "origin", "source_id", "created_at", "id"},
-		part: func(ctx context.Context, after string) ([]row, string, error) {
+		readBatch: func(ctx context.Context, after string) ([]row, string, error) {
 			some, next, err := s.suppressions.Batch(ctx, teamID, origin, after)
-			return rowsOf(some, next, err, func(x *suppressions.Suppression) row {
-				return &SuppressionRow{x.ID, x.Address, string(x.Origin), orNull(x.SourceID), stamp(x.CreatedAt)}
+			return toRows(some, next, err, func(x *suppressions.Suppression) row {
+				return &SuppressionRow{x.ID, x.Address, string(x.Origin), orNull(x.SourceID), formatTime(x.CreatedAt)}
 			})
 		}}
 }
 
-// LogRow is a request of the request log, without bodies.
+// LogRow is an entry of the request log, without bodies.
 type LogRow struct {
 	ID         string  `json:"id"`
 	CreatedAt  string  `json:"created_at"`
@@ -83,7 +83,7 @@ func (l *LogRow) lines(w *table) {
 	w.text(l.Endpoint)
 	w.number(int64(l.Status))
 	w.number(l.DurationMS)
-	w.text(orNone(l.UserAgent))
+	w.text(orEmptyString(l.UserAgent))
 	w.plain(l.ActorKind)
 	w.plain(l.ActorID)
 	w.text(l.RequestID)
@@ -91,14 +91,14 @@ func (l *LogRow) lines(w *table) {
 	w.end()
 }
 
-// Logs is the request log of a team, newest first.
+// Logs exports the request log of a team, newest first.
 func (s *Service) Logs(teamID string, f requestlog.Filter) *Export {
 	return &Export{Name: "logs", columns: []string{"created_at", "method", "endpoint", "response_status", "duration_ms",
 		"user_agent", "actor_kind", "actor_id", "request_id", "id"},
-		part: func(ctx context.Context, after string) ([]row, string, error) {
-			some, next, err := s.logs.Part(ctx, teamID, f, after)
-			return rowsOf(some, next, err, func(e *requestlog.Entry) row {
-				return &LogRow{e.ID, stamp(e.CreatedAt), e.Method, e.Endpoint, e.Status, e.Duration.Milliseconds(),
+		readBatch: func(ctx context.Context, after string) ([]row, string, error) {
+			some, next, err := s.logs.Batch(ctx, teamID, f, after)
+			return toRows(some, next, err, func(e *requestlog.Entry) row {
+				return &LogRow{e.ID, formatTime(e.CreatedAt), e.Method, e.Endpoint, e.Status, e.Duration.Milliseconds(),
 					orNull(e.UserAgent), string(e.Actor.Kind), e.Actor.ID, e.RequestID}
 			})
 		}}
@@ -132,7 +132,7 @@ type RecipientRow struct {
 	UpdatedAt string `json:"updated_at"`
 }
 
-// lines writes a line for each recipient, because the states are theirs.
+// lines writes one line for each recipient, because each has its own state.
 func (e *EmailRow) lines(w *table) {
 	to := e.Recipients
 	if len(to) == 0 {
@@ -141,7 +141,7 @@ func (e *EmailRow) lines(w *table) {
 	tags := list(e.Tags)
 	for _, r := range to {
 		w.plain(e.CreatedAt)
-		w.plain(orNone(e.ScheduledAt))
+		w.plain(orEmptyString(e.ScheduledAt))
 		w.text(e.From)
 		w.text(r.Email)
 		w.plain(r.Kind)
@@ -150,32 +150,32 @@ func (e *EmailRow) lines(w *table) {
 		w.text(e.Subject)
 		w.plain(e.LastEvent)
 		w.plain(tags)
-		w.plain(orNone(e.TopicID))
-		w.plain(orNone(e.TemplateID))
-		w.plain(orNone(e.BroadcastID))
+		w.plain(orEmptyString(e.TopicID))
+		w.plain(orEmptyString(e.TemplateID))
+		w.plain(orEmptyString(e.BroadcastID))
 		w.text(e.MessageID)
 		w.plain(e.ID)
 		w.end()
 	}
 }
 
-// Emails is the list of a team's sent emails that were accepted within a span of time, newest first.
+// Emails exports a team's sent emails that were accepted within a time span, newest first.
 func (s *Service) Emails(teamID string, within emails.Span) *Export {
 	return &Export{Name: "emails", columns: []string{"created_at", "scheduled_at", "from", "recipient",
 		"recipient_kind", "recipient_state", "recipient_updated_at", "subject", "last_event", "tags", "topic_id",
 		"template_id", "broadcast_id", "message_id", "id"},
-		part: func(ctx context.Context, after string) ([]row, string, error) {
+		readBatch: func(ctx context.Context, after string) ([]row, string, error) {
 			some, next, err := s.emails.ListPage(ctx, teamID, within, after)
-			return rowsOf(some, next, err, emailRow)
+			return toRows(some, next, err, emailRow)
 		}}
 }
 
 func emailRow(e *emails.EmailWithRecipients) row {
 	to := make([]RecipientRow, len(e.Recipients))
 	for i, r := range e.Recipients {
-		to[i] = RecipientRow{r.Address, r.Kind, string(r.State), stamp(r.UpdatedAt)}
+		to[i] = RecipientRow{r.Address, r.Kind, string(r.State), formatTime(r.UpdatedAt)}
 	}
-	return &EmailRow{e.ID, e.MessageID, stamp(e.CreatedAt), orNull(stamp(e.ScheduledAt)), e.From, orEmpty(e.To),
+	return &EmailRow{e.ID, e.MessageID, formatTime(e.CreatedAt), orNull(formatTime(e.ScheduledAt)), e.From, orEmpty(e.To),
 		orEmpty(e.Cc), orEmpty(e.Bcc), orEmpty(e.ReplyTo), e.Subject, string(e.LastEvent), orNull(e.TopicID),
 		orNull(e.TemplateID), orNull(e.BroadcastID), orEmpty(e.Tags), to}
 }

@@ -1,22 +1,22 @@
-// Package notices emails teams about their account: that a webhook endpoint fails or was disabled, that another team
-// claims their domain.
+// Package notifications emails teams about their account, for example when a webhook endpoint fails or is disabled, or
+// another team claims their domain. It also emails persons, for example with invitations.
 //
 // # Invariants
 //
-// A notice is a job, inserted in the transaction that causes it, so it is neither lost nor sent without cause. The
-// job sends an ordinary email in the name of the operator's team. It sends it once, however often the job runs,
-// because the job's id is the idempotency key. A node sends a team at most [perDay] notices in 24 hours, counted in
-// memory; it logs the others.
+// A notice is a job that is inserted in the transaction that causes it. So it is neither lost nor sent without cause.
+// The job sends an ordinary email of the operator's team. It sends the email once, however often the job runs, because
+// the job's id is the idempotency key. A node sends a team at most [perDay] notices in 24 hours, counted in memory. It
+// logs further notices instead.
 //
 // # When it fails
 //
-// A notice is logged and not sent if no sender is configured, if the team has no address, or if the email is refused,
-// for example because the sender's domain is not verified: that is not retried. A notice to a team that was deleted
-// is dropped. Other errors are retried by the schedule of the job, which is then parked.
+// A notice is only logged if no sender is configured or the team has no address. The same holds if the email is
+// refused, for example because the sender's domain is not verified. Such notices are not retried. A notice to a deleted
+// team is dropped. Other errors are retried by the schedule of the job, which is then parked.
 //
 // # What it does not do
 //
-// It does not decide what a team is notified of.
+// It does not decide when to notify a team.
 package notifications
 
 import (
@@ -37,16 +37,16 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Kind is the kind of the jobs that send notices. Their lane is the team that is notified.
+// Kind is the kind of the jobs that send notices. Their lane is the id of the notified team.
 const Kind = "notice"
 
-// Config is the settings of notices.
+// Config holds the settings of notices.
 type Config struct {
 	From         string // sender, at a domain of the operator's team; if empty, no notice is sent
-	OperatorTeam string // id of the team in whose name notices are sent; empty is the oldest team
+	OperatorTeam string // id of the team that sends notices; if empty, the oldest team
 }
 
-// perDay is how many notices a node sends a team within 24 hours.
+// perDay is the maximum number of notices that a node sends to a team within 24 hours.
 const perDay = 20
 
 // Service sends notices.
@@ -59,7 +59,7 @@ type Service struct {
 	log    *slog.Logger
 
 	mu   sync.Mutex
-	sent map[string][]time.Time // by team, within the last day
+	sent map[string][]time.Time // by team, within the last 24 hours
 }
 
 // New returns the service.
@@ -69,7 +69,7 @@ func New(c Config, d *db.DB, q *jobs.Queue, e *emails.Service, t *teams.Service,
 
 // notice is the payload of a job.
 type notice struct {
-	To      string `json:"to,omitzero"` // one person; empty is the team's address
+	To      string `json:"to,omitzero"` // one person; empty means the team's address
 	Subject string `json:"subject"`
 	Text    string `json:"text"`
 }
@@ -79,9 +79,9 @@ func (s *Service) Tell(ctx context.Context, tx *db.Tx, teamID, subject, text str
 	return s.queue(ctx, tx, teamID, notice{Subject: subject, Text: text})
 }
 
-// Mail queues an email to one person, such as an invitation, in the transaction that causes it. The caller bounds how
-// many there are. The text is deleted with the job when it is sent. The email is one of the operator's team, which
-// cannot read its text: links in it are for the recipient alone.
+// Mail queues an email to one person, such as an invitation, in the transaction that causes it. The caller must limit
+// the number of emails. The text is deleted together with the job after sending. The operator's team sends the email
+// but cannot read its text, because links in it are only for the recipient.
 func (s *Service) Mail(ctx context.Context, tx *db.Tx, to, subject, text string) error {
 	return s.queue(ctx, tx, "", notice{to, subject, text})
 }
@@ -112,10 +112,10 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	return s.q.End(ctx, j)
 }
 
-// send sends the notice, or logs it when it cannot be sent. It returns only errors that are worth another try.
+// send sends the notice, or logs it if it cannot be sent. It returns an error only if a retry may help.
 func (s *Service) send(ctx context.Context, j jobs.Job, n notice) error {
 	if n.To != "" {
-		return s.mail(ctx, j, n, true, s.log.With("subject", n.Subject)) // the text may have a link that is a secret
+		return s.mail(ctx, j, n, true, s.log.With("subject", n.Subject)) // the text may contain a secret link
 	}
 	log := s.log.With("team", j.TeamID, "subject", n.Subject, "text", n.Text)
 	team, err := s.teams.Get(ctx, j.TeamID)
@@ -125,25 +125,25 @@ func (s *Service) send(ctx context.Context, j jobs.Job, n notice) error {
 	case err != nil:
 		return err
 	case s.c.From == "":
-		log.Warn("a notice is not sent: set notice_from to have such sent to the team")
+		log.Warn("notice not sent: set notice_from to send notices to teams")
 		return nil
 	case team.Email == "":
-		log.Warn("a notice is not sent: the team has no address")
+		log.Warn("notice not sent: the team has no address")
 		return nil
 	}
-	if !s.may(team.ID, time.Now()) {
-		log.Warn("a notice is not sent: the team has had enough of them today")
+	if !s.allow(team.ID, time.Now()) {
+		log.Warn("notice not sent: the team has reached its daily limit of notices")
 		return nil
 	}
 	n.To = team.Email
 	return s.mail(ctx, j, n, false, log)
 }
 
-// mail sends a notice to its address, or logs that it cannot be sent. The text of a private one cannot be read by the
-// operator's team.
+// mail sends a notice to its address, or logs that it cannot be sent. The operator's team cannot read the text of a
+// private notice.
 func (s *Service) mail(ctx context.Context, j jobs.Job, n notice, private bool, log *slog.Logger) error {
 	if s.c.From == "" {
-		log.Warn("an email to a person is not sent: set notice_from to have such sent")
+		log.Warn("email to a person not sent: set notice_from to send such emails")
 		return nil
 	}
 	operator, err := s.teams.Operator(ctx, s.c.OperatorTeam)
@@ -156,14 +156,14 @@ func (s *Service) mail(ctx context.Context, j jobs.Job, n notice, private bool, 
 	}
 	_, err = s.emails.Send(ctx, teams.System(operator.ID), e, emails.Idempotency{Key: "notice/" + j.ID, Scope: Kind})
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind != fault.Unavailable {
-		log.Warn("a notice is not sent: its email was refused", "error", err)
+		log.Warn("notice not sent: its email was refused", "error", err)
 		return nil
 	}
 	return err
 }
 
-// may reports whether a team may have one more notice, and counts it.
-func (s *Service) may(teamID string, now time.Time) bool {
+// allow counts one more notice to a team, and reports whether the team may receive it.
+func (s *Service) allow(teamID string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for team, all := range s.sent {

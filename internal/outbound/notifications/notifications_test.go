@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-func TestNotices(t *testing.T) {
+func TestNotify(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, out := t.Context(), &testnode.Logged{}
 		n := testnode.New(t, d, testnode.Options{Log: slog.New(slog.NewTextHandler(out, nil))})
@@ -66,13 +66,13 @@ func TestNotices(t *testing.T) {
 		runAll(t, n, s.Kind(), 31)
 		list, _, err = n.Emails.List(ctx, n.Acme.TeamID, page.Page{Limit: 100})
 		n.Must(err)
-		if len(list) != 1+20+1 || !strings.Contains(out.String(), "the team has had enough of them today") {
+		if len(list) != 1+20+1 || !strings.Contains(out.String(), "the team has reached its daily limit") {
 			t.Errorf("of 30 notices to a team and one to another, %d were sent", len(list)-1)
 		}
 	})
 }
 
-// An email to a person goes to that address, and its text, which may have a secret link, is never logged.
+// An email to a person goes to that person's address. Its text, which may contain a secret link, is never logged.
 func TestMailIsNotLogged(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, out := t.Context(), &testnode.Logged{}
@@ -97,7 +97,7 @@ func TestMailIsNotLogged(t *testing.T) {
 	})
 }
 
-// TestMail sends links to persons: the operator's team sees that it sent them, and not what they are.
+// The operator's team sees that it sent an email to a person, but not the text.
 func TestMail(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx := t.Context()
@@ -127,7 +127,7 @@ func TestMail(t *testing.T) {
 			t.Error("the recipient does not get the link")
 		}
 
-		// The mark is the system's alone.
+		// Only Postrider itself can mark an email as private.
 		own := testnode.Hello("ada@two.example")
 		own.Tags = []emails.Tag{emails.Private}
 		if e := n.Email(n.Send(own)); *e.Text != *own.Text {
@@ -136,8 +136,8 @@ func TestMail(t *testing.T) {
 	})
 }
 
-// Mail to a person is sent although an earlier email to the address bounced, and not if the address complained or was
-// added to the list by hand; a notice to a team is not sent in either case.
+// An email to a person is sent even if an earlier email to the address bounced, but not if the address complained or
+// was suppressed manually. A notice to a team is sent in neither case.
 func TestMailAndSuppressions(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx := t.Context()
@@ -180,7 +180,7 @@ func TestMailAndSuppressions(t *testing.T) {
 	})
 }
 
-// runAll runs as many jobs as there are.
+// runAll runs all jobs.
 func runAll(t *testing.T, n *testnode.Node, k jobs.Kind, there int) {
 	t.Helper()
 	handle, worked := k.Handle, make(chan error, there)

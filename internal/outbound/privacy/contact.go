@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/scalar"
 )
 
-// ContactPart is what is noted of the contact with the address.
+// ContactPart is the contact with the address.
 type ContactPart struct {
 	ID           string          `json:"id"`
 	Email        string          `json:"email"`
@@ -29,14 +29,14 @@ type SegmentPart struct {
 	Name string `json:"name"`
 }
 
-// TopicPart is whether the contact reads about a topic.
+// TopicPart is the contact's choice for a topic.
 type TopicPart struct {
 	ID           string `json:"id"`
 	Name         string `json:"name"`
 	Subscription string `json:"subscription" enum:"opt_in,opt_out"`
 }
 
-// EngagementPart is how the contact answers what it is sent.
+// EngagementPart is the contact's opens and clicks.
 type EngagementPart struct {
 	Mailed    int64   `json:"mailed"`
 	Opened    int64   `json:"opened"`
@@ -46,7 +46,7 @@ type EngagementPart struct {
 	ClickedAt *string `json:"clicked_at"`
 }
 
-// contactPart returns nil if the subject is no contact.
+// contactPart returns the contact, or nil if the subject is not a contact.
 func (s *Service) contactPart(ctx context.Context, of *subject) (*ContactPart, error) {
 	c := &of.contact
 	if c.ID == "" {
@@ -77,7 +77,7 @@ func (s *Service) contactPart(ctx context.Context, of *subject) (*ContactPart, e
 	return part, nil
 }
 
-// orNull returns nil, which is null, for the zero time.
+// orNull returns nil, which is null in JSON, for the zero time.
 func orNull(t time.Time) *string {
 	if t.IsZero() {
 		return nil

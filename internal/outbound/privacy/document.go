@@ -16,8 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Document is all that a team has stored about an address, as it is written. Other recipients of the same emails are
-// not in it.
+// Document is the JSON document about an address. It does not contain other recipients of the same emails.
 type Document struct {
 	Object      string          `json:"object"`
 	Email       string          `json:"email"`
@@ -30,7 +29,7 @@ type Document struct {
 	Received    []ReceivedPart  `json:"received_emails" doc:"From it, newest first."`
 }
 
-// SuppressedPart is why an address is not mailed.
+// SuppressedPart is the suppression of the address.
 type SuppressedPart struct {
 	ID        string `json:"id"`
 	Origin    string `json:"origin"`
@@ -51,14 +50,14 @@ type SentPart struct {
 	Events      []EventPart  `json:"events" doc:"Of this recipient and of the whole email, oldest first."`
 }
 
-// EventPart is what happened to an email.
+// EventPart is an event of an email.
 type EventPart struct {
 	Type      string         `json:"type"`
 	Data      jsontext.Value `json:"data"`
 	CreatedAt string         `json:"created_at"`
 }
 
-// BroadcastPart is what became of the address in a broadcast.
+// BroadcastPart is the result of a broadcast for the address.
 type BroadcastPart struct {
 	BroadcastID string `json:"broadcast_id"`
 	EmailID     string `json:"email_id" doc:"Empty when it got none."`
@@ -70,7 +69,7 @@ type BroadcastPart struct {
 	Clicks      int    `json:"clicks" doc:"Those of machines too."`
 }
 
-// RunPart is a run of an automation with the contact that has the address.
+// RunPart is an automation run of the contact with the address.
 type RunPart struct {
 	ID           string         `json:"id"`
 	AutomationID string         `json:"automation_id"`
@@ -85,7 +84,7 @@ type RunPart struct {
 	Steps        []RunStepPart  `json:"steps"`
 }
 
-// RunStepPart is what a step of a run did.
+// RunStepPart is the result of a step of a run.
 type RunStepPart struct {
 	Key       string         `json:"key"`
 	Status    string         `json:"status"`
@@ -103,21 +102,21 @@ type ReceivedPart struct {
 	Subject   string   `json:"subject"`
 }
 
-// Received reads a part of what a team received from an address, after a cursor. next is the cursor of the part that
-// follows, "" after the last.
+// Received reads a batch of the emails that a team received from an address, after a cursor. next is the cursor of the
+// next batch, or "" after the last one.
 type Received func(ctx context.Context, teamID string, a erasure.Address, after string) (some []ReceivedPart,
 	next string, err error)
 
-// Broadcasts reads a part of what became of an address in a team's broadcasts, as Received does.
+// Broadcasts reads a batch of the results of a team's broadcasts for an address, like Received.
 type Broadcasts func(ctx context.Context, teamID string, a erasure.Address, after string) (some []BroadcastPart,
 	next string, err error)
 
-// Automations reads a part of the runs of a team's contact, as Received does.
+// Automations reads a batch of the runs of a team's contact, like Received.
 type Automations func(ctx context.Context, teamID, contactID, after string) (some []RunPart, next string, err error)
 
-// Document writes all that a team has stored about an address, named by itself or by the id of its contact, as one
-// document of JSON. It is read in parts, by cursor; a part is valid until the next is asked for. A team's emails, and
-// the recipients of its broadcasts, are read from end to end, so there are parts with nothing but white space.
+// Document writes all data that a team has stored about an address as one JSON document. The address is given by itself
+// or by the id of its contact. The document is produced in chunks; each chunk is valid until the next one is requested.
+// All emails and broadcast recipients of the team are read, so some chunks contain only white space.
 func (s *Service) Document(ctx context.Context, teamID, idOrAddress string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		w := &writer{yield: yield}
@@ -189,11 +188,11 @@ func (s *Service) write(ctx context.Context, w *writer, teamID, idOrAddress stri
 	return w.flush()
 }
 
-// items writes the items of a list, each part of them when it is read.
-func items[T any](w *writer, part func(after string) ([]T, string, error)) error {
+// items writes the items of a list, batch by batch.
+func items[T any](w *writer, readBatch func(after string) ([]T, string, error)) error {
 	first := true
 	for after := ""; ; {
-		some, next, err := part(after)
+		some, next, err := readBatch(after)
 		if err != nil {
 			return err
 		}
@@ -210,7 +209,7 @@ func items[T any](w *writer, part func(after string) ([]T, string, error)) error
 		if next == "" {
 			return nil
 		}
-		w.WriteByte('\n') // There is something in each part, so that proxies do not take the connection for dead.
+		w.WriteByte('\n') // write something for each batch, so that proxies do not take the connection for dead
 		if err := w.flush(); err != nil {
 			return err
 		}
@@ -227,7 +226,7 @@ func (w *writer) value(v any) error {
 	return nil
 }
 
-// flush hands over what was written. It fails if nobody wants more.
+// flush yields the written bytes. It fails if the consumer has stopped.
 func (w *writer) flush() error {
 	if !w.yield(w.Bytes(), nil) {
 		w.stopped = true
@@ -269,7 +268,7 @@ func (s *Service) sentParts(ctx context.Context, teamID string, a erasure.Addres
 	return parts, next, nil
 }
 
-// eventsOf returns what happened to an email as a whole, or to one of its recipients.
+// eventsOf returns the events of an email as a whole and of the recipient with the address.
 func (s *Service) eventsOf(ctx context.Context, teamID, emailID string, a erasure.Address) ([]EventPart, error) {
 	parts := []EventPart{}
 	for p := (page.Page{}); ; {
@@ -294,5 +293,5 @@ func (s *Service) eventsOf(ctx context.Context, teamID, emailID string, a erasur
 	}
 }
 
-// Stamp writes a time as the API's lists do.
+// Stamp formats a time as the API's lists do.
 func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999+00") }

@@ -1,30 +1,30 @@
-// Package privacy does what people may ask of a team about their own address: to have all that is stored about it, and
-// to have it erased.
+// Package privacy answers requests of people about their own address: it exports all data that a team has stored about
+// an address, and erases it.
 //
 // # An erasure
 //
 //	Erase ──► queued ──► in_progress ──► completed
 //
-// An erasure is a row and a job. No index finds an address in all that is stored, so the job reads a team's data from
-// end to end, by the erasers of the packages that own it (see package erasure); the row says what each of them found.
-// The first pass begins a minute after it was asked for, so that requests that had begun by then have written what they
-// write. Further passes follow while there is something that can only be erased a few minutes later.
+// An erasure is a row and a job. No index finds an address in all stored data, so the job reads all data of a team. It
+// calls the erasers of the packages that own the data (see package erasure). The row stores what each of them found.
+// The first pass starts one minute after the request, so that requests in progress have written their data by then.
+// Further passes follow while some data can only be erased a few minutes later.
 //
 // # Invariants
 //
-// An erasure touches the data of its own team alone. A team has one erasure of an address under way at most. The row
-// has the address only until the erasure has ended.
+// An erasure changes only data of its own team. A team has at most one erasure of an address in progress. The row
+// contains the address only until the erasure ends.
 //
 // # When it fails
 //
-// The job is tried again without end. It goes on with the eraser that was interrupted, which erases what is left; what
-// that had erased before the interruption is not in the counts. Emails that are still to be delivered are left, and
-// counted as left.
+// The job is retried without limit. It continues with the eraser that was interrupted, which erases the rest. The
+// counts do not include what that eraser erased before the interruption. Emails that are still to be delivered are not
+// erased, and the counts say so.
 //
 // # What it does not do
 //
-// It owns no data besides erasures, and decides nothing about who may ask. Backups, logs of the program, and what
-// teams' own programs were sent by webhooks are out of its reach.
+// It owns no data except erasures, and does not decide who may request them. It does not reach backups, the program's
+// logs, and data that webhooks sent to a team's own programs.
 package privacy
 
 import (
@@ -43,7 +43,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// State is how far an erasure is.
+// State is the state of an erasure.
 type State string
 
 const (
@@ -52,40 +52,40 @@ const (
 	Completed  State = "completed"
 )
 
-// Erasure is an erasure of an address, which it does not name.
+// Erasure is an erasure of an address. It does not show the address.
 type Erasure struct {
 	ID          string
 	TeamID      string
-	ContactID   string // empty when the address was of no contact
-	Refusals    bool   // what keeps the address from being mailed is erased too
-	DryRun      bool   // nothing is changed
+	ContactID   string // empty if the address is not that of a contact
+	Refusals    bool   // also erases suppressions and opt-outs, which prevent mail to the address
+	DryRun      bool   // only counts, and changes nothing
 	State       State
-	Report      []Part
+	Report      []EraserReport
 	CreatedAt   time.Time
-	CompletedAt time.Time // zero until it has ended
+	CompletedAt time.Time // zero until the erasure ends
 
 	address    string
 	pass, done int
 }
 
-// Part is what one eraser found.
-type Part struct {
+// EraserReport is what one eraser found.
+type EraserReport struct {
 	Name  string         `json:"name"`
 	Found erasure.Report `json:"found"`
 }
 
-// Limits.
+// Limits of erasures.
 const (
-	maxUnderWay = 100                  // erasures of a team
-	settle      = time.Minute          // before the first pass
-	passWait    = 5 * time.Minute      // before another one
-	maxPasses   = 4                    // after which what is left soon is left
-	keep        = 400 * 24 * time.Hour // how long ended erasures are kept, as evidence
-	sweepRows   = 500
-	eraseLease  = 12 * time.Hour // for one pass over the largest tables
+	maxActive      = 100                  // erasures of a team in progress
+	firstPassDelay = time.Minute          // delay of the first pass after the request
+	passInterval   = 5 * time.Minute      // time between two passes
+	maxPasses      = 4                    // after these, data that is too recent to erase remains
+	evidencePeriod = 400 * 24 * time.Hour // how long ended erasures are kept as evidence
+	sweepRows      = 500
+	eraseLease     = 12 * time.Hour // for one pass over the largest tables
 )
 
-// Parts are what the service works with.
+// Parts are the dependencies of the service.
 type Parts struct {
 	DB           *db.DB
 	Queue        *jobs.Queue
@@ -98,19 +98,19 @@ type Parts struct {
 	Automations  Automations
 }
 
-// Service answers what people ask.
+// Service exports and erases data about an address.
 type Service struct{ p Parts }
 
 // New returns the service.
 func New(p Parts) *Service { return &Service{p} }
 
-// subject is whom a request names: an address, which may be that of a contact.
+// subject is the address that a request is about, and its contact, if any.
 type subject struct {
 	erasure.Address
-	contact contacts.Contact // without an id if there is none
+	contact contacts.Contact // has no id if there is no contact
 }
 
-// subject finds whom an id of a contact or an address names. An address need not be of a contact.
+// subject finds the subject for the id of a contact or an address. The address need not belong to a contact.
 func (s *Service) subject(ctx context.Context, teamID, idOrAddress string) (of subject, err error) {
 	of.contact, err = s.p.Contacts.Get(ctx, teamID, idOrAddress)
 	address := of.contact.Address
@@ -123,11 +123,11 @@ func (s *Service) subject(ctx context.Context, teamID, idOrAddress string) (of s
 	return of, err
 }
 
-// Options are how an address is erased.
+// Options say how an address is erased.
 type Options struct{ Refusals, DryRun bool }
 
-// Erase begins to erase an address, named by itself or by the id of its contact. If its erasure is under way, it
-// returns that; it is a Locked fault if that has other options.
+// Erase starts erasing an address, given by itself or by the id of its contact. If an erasure of the address is in
+// progress, Erase returns that one, or a Locked fault if its options differ.
 func (s *Service) Erase(ctx context.Context, teamID, idOrAddress string, o Options) (Erasure, error) {
 	of, err := s.subject(ctx, teamID, idOrAddress)
 	if err != nil {
@@ -135,13 +135,13 @@ func (s *Service) Erase(ctx context.Context, teamID, idOrAddress string, o Optio
 	}
 	var e Erasure
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
-		n, err := countUnderWay(ctx, tx.Reader, teamID)
+		n, err := countActive(ctx, tx.Reader, teamID)
 		if err != nil {
 			return err
 		}
 		e = Erasure{ID: id.At(tx.Now()), TeamID: teamID, ContactID: of.contact.ID, Refusals: o.Refusals, DryRun: o.DryRun,
 			State: Queued, CreatedAt: tx.Now(), address: of.Key()}
-		if n >= maxUnderWay {
+		if n >= maxActive {
 			return fault.New(fault.TooFast, "", "The team has %d erasures under way. Wait until some have ended.", n)
 		}
 		added, err := insertErasure(ctx, tx, &e)
@@ -149,7 +149,7 @@ func (s *Service) Erase(ctx context.Context, teamID, idOrAddress string, o Optio
 			return err
 		}
 		if !added {
-			e, err = underWay(ctx, tx.Reader, teamID, of.Key())
+			e, err = activeErasure(ctx, tx.Reader, teamID, of.Key())
 			if err == nil && (e.Refusals != o.Refusals || e.DryRun != o.DryRun) {
 				err = fault.New(fault.Locked, "", "This address is being erased with other options, as erasure %s. Wait until "+
 					"that has ended.", e.ID)
@@ -158,7 +158,7 @@ func (s *Service) Erase(ctx context.Context, teamID, idOrAddress string, o Optio
 		}
 		begin := tx.Now()
 		if !o.DryRun {
-			begin = begin.Add(settle)
+			begin = begin.Add(firstPassDelay)
 		}
 		s.p.Queue.Insert(ctx, tx, jobs.New{Kind: Kind, Lane: teamID, TeamID: teamID, Dedupe: e.ID, Payload: e.ID,
 			RunAt: begin})
@@ -177,16 +177,16 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Erasu
 	return list(ctx, s.p.DB.Reader, teamID, p)
 }
 
-// Kind is the kind of the jobs of erasures.
+// Kind is the kind of erasure jobs.
 const Kind = "privacy.erase"
 
-// Kind returns the kind of the jobs. Teams take turns.
+// Kind describes erasure jobs. Teams take turns.
 func (s *Service) Kind() jobs.Kind {
 	return jobs.Kind{Name: Kind, Workers: 2, PerLane: 1, Lease: eraseLease, Endless: true,
 		Schedule: []time.Duration{time.Minute, 10 * time.Minute, time.Hour}, Handle: s.handle}
 }
 
-// handle makes one pass, or goes on with one.
+// handle runs one pass, or continues an interrupted one.
 func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	e, err := get(ctx, s.p.DB.Reader, j.TeamID, j.Payload)
 	if fault.KindOf(err) == fault.NotFound || err == nil && e.State == Completed {
@@ -211,19 +211,19 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 		e.done++
 		e.State = InProgress
 		if err := s.p.DB.Update(ctx, func(tx *db.Tx) error { return save(ctx, tx, &before, &e) }); err != nil {
-			return fmt.Errorf("erasure %s: write what was done: %w", e.ID, err)
+			return fmt.Errorf("erasure %s: store the progress: %w", e.ID, err)
 		}
 	}
 	return s.end(ctx, j, e)
 }
 
-// end ends an erasure, or has another pass follow.
+// end completes an erasure, or schedules another pass.
 func (s *Service) end(ctx context.Context, j jobs.Job, e Erasure) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		to := e
-		if !e.DryRun && e.leaves(erasure.LeftSoon) && e.pass+1 < maxPasses {
+		if !e.DryRun && e.hasLeft(erasure.LeftSoon) && e.pass+1 < maxPasses {
 			to.pass, to.done = e.pass+1, 0
-			s.p.Queue.Retry(ctx, tx, j, tx.Now().Add(passWait), "something is too recent to be erased")
+			s.p.Queue.Retry(ctx, tx, j, tx.Now().Add(passInterval), "some data is too recent to be erased")
 		} else {
 			to.State, to.CompletedAt, to.address = Completed, tx.Now(), ""
 			s.p.Queue.Finish(ctx, tx, j)
@@ -232,7 +232,7 @@ func (s *Service) end(ctx context.Context, j jobs.Job, e Erasure) error {
 	})
 }
 
-// add adds what an eraser found. What it leaves now replaces what it left in the pass before.
+// add adds the report of an eraser. Its counts of what it did not erase replace those of the pass before.
 func (e *Erasure) add(name string, found erasure.Report) {
 	for i := range e.Report {
 		p := &e.Report[i]
@@ -249,10 +249,10 @@ func (e *Erasure) add(name string, found erasure.Report) {
 		p.Found = before
 		return
 	}
-	e.Report = append(e.Report, Part{name, found})
+	e.Report = append(e.Report, EraserReport{name, found})
 }
 
-func (e *Erasure) leaves(left erasure.Left) bool {
+func (e *Erasure) hasLeft(left erasure.Left) bool {
 	for _, p := range e.Report {
 		for _, c := range p.Found {
 			if c.Left == left {
@@ -265,7 +265,7 @@ func (e *Erasure) leaves(left erasure.Left) bool {
 
 // Sweep deletes erasures that ended long ago.
 func (s *Service) Sweep(ctx context.Context) error {
-	before := id.First(s.p.DB.Now().Add(-keep))
+	before := id.First(s.p.DB.Now().Add(-evidencePeriod))
 	err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteEnded(ctx, tx, before, sweepRows) })
 	if err != nil {
 		return fmt.Errorf("delete old erasures: %w", err)

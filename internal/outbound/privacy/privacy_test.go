@@ -30,13 +30,13 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is a node with the service, whose erasers are those of the program that need no more than the node has.
+// fixture is a node with the service. Its erasers are those of the program that need only the node.
 type fixture struct {
 	*testnode.Node
 	*privacy.Service
 	t      *testing.T
-	before func(name string) error // is called before each eraser; an error interrupts it
-	soon   int                     // passes in which something is too recent to be erased
+	before func(name string) error // called before each eraser; an error interrupts the erasure
+	soon   int                     // passes in which some data is too recent to be erased
 }
 
 func newFixture(t *testing.T, n *testnode.Node) *fixture {
@@ -90,7 +90,7 @@ func each(t *testing.T, test func(t *testing.T, f *fixture)) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) { test(t, newFixture(t, n)) })
 }
 
-// job claims the job of an erasure as a worker would.
+// job claims the job of an erasure, as a worker does.
 func (f *fixture) job(erasureID string) (j jobs.Job) {
 	f.t.Helper()
 	f.Update(func(tx *db.Tx) error {
@@ -102,7 +102,7 @@ func (f *fixture) job(erasureID string) (j jobs.Job) {
 	return j
 }
 
-// work lets the job of an erasure run once.
+// work runs the job of an erasure once.
 func (f *fixture) work(erasureID string) error {
 	return f.Kind().Handle(f.t.Context(), f.job(erasureID))
 }
@@ -114,7 +114,7 @@ func (f *fixture) erase(address string, o privacy.Options) privacy.Erasure {
 	return e
 }
 
-// state is an erasure in a line.
+// state describes an erasure in one line.
 func (f *fixture) state(erasureID string) string {
 	f.t.Helper()
 	e, err := f.Get(f.t.Context(), f.Acme.TeamID, erasureID)
@@ -139,7 +139,7 @@ func (f *fixture) settled(to string) {
 	f.Counted(time.Now().Add(time.Hour))
 }
 
-// An erasure goes on where it was interrupted, names the address until it has ended and no longer, and can be repeated.
+// An interrupted erasure continues where it stopped, stores the address only until it ends, and can be repeated.
 func TestErase(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, acme := t.Context(), f.Acme.TeamID
@@ -209,7 +209,7 @@ func TestErase(t *testing.T) {
 	})
 }
 
-// While something is too recent, further passes follow, and what they find is added up; a dry run has one pass.
+// While some data is too recent, further passes follow, and their counts are added. A dry run has one pass.
 func TestErasePasses(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.soon = 2
@@ -239,7 +239,7 @@ func TestErasePasses(t *testing.T) {
 	})
 }
 
-// Two workers that have the same erasure, because one was taken for dead, count nothing twice.
+// If two workers run the same erasure, because one was declared dead, nothing is counted twice.
 func TestEraseTwice(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.settled("ann@one.example")
@@ -261,7 +261,7 @@ func TestEraseTwice(t *testing.T) {
 	})
 }
 
-// What cannot be erased is refused, and a team has a bounded number of erasures under way.
+// Invalid requests are refused, and a team has a limited number of erasures in progress.
 func TestEraseRefuses(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, acme := t.Context(), f.Acme.TeamID
@@ -286,7 +286,7 @@ func TestEraseRefuses(t *testing.T) {
 	})
 }
 
-// Erasures are deleted long after they have ended, and with their team.
+// Erasures are deleted a long time after they ended, and with their team.
 func TestErasuresGo(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -314,7 +314,7 @@ func TestErasuresGo(t *testing.T) {
 	})
 }
 
-// The document has what is stored about the address, part by part, and nothing about others.
+// The document contains all data about the address, section by section, and nothing about others.
 func TestDocument(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, acme := t.Context(), f.Acme.TeamID
@@ -388,7 +388,7 @@ func TestDocument(t *testing.T) {
 	})
 }
 
-// A database that fails leaves nothing half done: what is asked for again goes on.
+// If the database fails, the next attempt continues.
 func TestEraseFails(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -407,7 +407,7 @@ func TestEraseFails(t *testing.T) {
 		var j jobs.Job
 		failed := trace.EachBroken(t, func() { j = f.job(e.ID) }, func() error { return f.Kind().Handle(ctx, j) }, nil,
 			"DELETE FROM jobs")
-		// What was erased by a try that failed later is not counted.
+		// The counts do not include what an attempt erased before it failed.
 		if state := f.state(e.ID); failed < 5 ||
 			state != "completed; sent emails:; contacts:; recent: 1 rows; suppressions:" ||
 			f.Count(`SELECT COUNT(*) FROM emails`) > 0 {

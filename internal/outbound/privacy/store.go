@@ -22,7 +22,7 @@ func scan(r db.Row) (e Erasure, err error) {
 		return e, err
 	}
 	e.CreatedAt, e.CompletedAt = db.Time(created), db.Time(completed)
-	if e.Report, err = db.DecodeList[Part](report); err != nil {
+	if e.Report, err = db.DecodeList[EraserReport](report); err != nil {
 		return e, fmt.Errorf("read the report of erasure %s: %w", e.ID, err)
 	}
 	return e, nil
@@ -43,15 +43,15 @@ func get(ctx context.Context, r db.Reader, teamID, erasureID string) (Erasure, e
 	return one(r.QueryRow(ctx, `SELECT `+columns+` FROM erasures WHERE id = $1 AND team_id = $2`, erasureID, teamID))
 }
 
-// underWay returns the erasure of an address that has not ended.
-func underWay(ctx context.Context, r db.Reader, teamID, address string) (Erasure, error) {
+// activeErasure returns the erasure of an address that has not ended.
+func activeErasure(ctx context.Context, r db.Reader, teamID, address string) (Erasure, error) {
 	return one(r.QueryRow(ctx, `SELECT `+columns+` FROM erasures WHERE team_id = $1 AND address = $2 AND address <> ''`,
 		teamID, address))
 }
 
-func countUnderWay(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
+func countActive(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM erasures WHERE team_id = $1 AND address <> '' LIMIT $2) x`,
-		teamID, maxUnderWay).Scan(&n)
+		teamID, maxActive).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count erasures: %w", err)
 	}
@@ -63,7 +63,7 @@ func list(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Erasu
 		Args: []any{teamID}}, p, scan)
 }
 
-// insertErasure reports false if one of the address is under way.
+// insertErasure returns false if an erasure of the address is in progress.
 func insertErasure(ctx context.Context, tx *db.Tx, e *Erasure) (inserted bool, err error) {
 	n, err := tx.Exec(ctx, `INSERT INTO erasures (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, '', $8, 0)
 		ON CONFLICT (team_id, address) WHERE address <> '' DO NOTHING`, e.ID, e.TeamID, e.ContactID, e.address, e.Refusals,
@@ -77,10 +77,11 @@ func insertErasure(ctx context.Context, tx *db.Tx, e *Erasure) (inserted bool, e
 	return n > 0, nil
 }
 
-// errLost says that another worker goes on with an erasure.
-var errLost = errors.New("another worker goes on with it")
+// errLost means that another worker has continued an erasure.
+var errLost = errors.New("another worker has continued the erasure")
 
-// save writes how far an erasure is, which was as far as before. The transaction fails with errLost if it is elsewhere.
+// save stores the progress of an erasure. The transaction fails with errLost if the stored progress differs from
+// before.
 func save(ctx context.Context, tx *db.Tx, before, e *Erasure) error {
 	report, err := db.EncodeList(e.Report)
 	if err != nil {
@@ -92,7 +93,7 @@ func save(ctx context.Context, tx *db.Tx, before, e *Erasure) error {
 	return nil
 }
 
-// deleteEnded deletes some erasures that have ended and whose ids are before the given one.
+// deleteEnded deletes up to limit ended erasures with ids less than before.
 func deleteEnded(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM erasures WHERE id IN (SELECT id FROM erasures WHERE id < $1 AND address = ''
 		ORDER BY id LIMIT $2)`, before, limit)

@@ -7,22 +7,22 @@ import (
 	"strings"
 )
 
-// veiled replaces a secret in a text.
-const veiled = "[redacted]"
+// mask replaces a secret in a text.
+const mask = "[redacted]"
 
-// linkTokenMin is the minimum length of the token of a download link, which ends with a MAC of 22 characters.
+// linkTokenMin is the minimum length of the token of a download link. A token ends with a MAC of 22 characters.
 const linkTokenMin = 22
 
-// Veil removes from a text what grants access by itself: tokens of download and shared links, passwords and
-// signatures in URLs, API keys except for the part that may be shown, and signing secrets. The text may be the source
-// of a JSON string.
-func Veil(s string) string { return string(veil([]byte(s))) }
+// MaskSecrets replaces secrets in a text that grant access by themselves: tokens of download and shared links,
+// passwords and signatures in URLs, API keys except for their public part, and signing secrets. The text may be the
+// source of a JSON string.
+func MaskSecrets(s string) string { return string(maskSecrets([]byte(s))) }
 
-// span is a part of a text, from a position up to but not including another.
+// span is a part of a text, from the byte at from up to but not including the byte at to.
 type span struct{ from, to int }
 
-// veil is [Veil] for a text that it does not change. If the text has no secrets, it returns the text itself.
-func veil(text []byte) []byte {
+// maskSecrets is [MaskSecrets] for bytes. It does not change text. If text has no secrets, it returns text itself.
+func maskSecrets(text []byte) []byte {
 	var all []span
 	all = parameters(text, all)
 	all = userInfos(text, all)
@@ -33,20 +33,20 @@ func veil(text []byte) []byte {
 		return text
 	}
 	slices.SortFunc(all, func(a, b span) int { return a.from - b.from })
-	out := make([]byte, 0, len(text)+len(all)*len(veiled))
+	out := make([]byte, 0, len(text)+len(all)*len(mask))
 	done := 0
 	for _, s := range all {
 		if s.from < done {
-			done = max(done, s.to) // within another, or overlapping its end
+			done = max(done, s.to) // within another span, or overlapping its end
 			continue
 		}
-		out = append(append(out, text[done:s.from]...), veiled...)
+		out = append(append(out, text[done:s.from]...), mask...)
 		done = s.to
 	}
 	return append(out, text[done:]...)
 }
 
-// parameters finds the values of URL parameters with names of secrets.
+// parameters finds the values of URL parameters whose names are those of secrets.
 func parameters(text []byte, all []span) []span {
 	for at := 0; ; at++ {
 		i := bytes.IndexByte(text[at:], '=')
@@ -58,7 +58,7 @@ func parameters(text []byte, all []span) []span {
 		for name > 0 && nameMax > at-name && (isToken(text[name-1]) || text[name-1] == '.') {
 			name--
 		}
-		// An ampersand may be escaped as in HTML, &amp;, or in JSON, \u0026.
+		// An ampersand may be escaped as &amp; in HTML, or as \u0026 in JSON.
 		if name == at || name == 0 || strings.IndexByte(`?&;#\`, text[name-1]) < 0 || !secretParameter(text[name:at]) {
 			continue
 		}
@@ -70,10 +70,10 @@ func parameters(text []byte, all []span) []span {
 
 func secretParameter(name []byte) bool {
 	lower := strings.ToLower(string(name))
-	return secret(lower) || lower == "sig" || lower == "u0026sig"
+	return isSecret(lower) || lower == "sig" || lower == "u0026sig"
 }
 
-// userInfos finds the user name and password before the host of URLs.
+// userInfos finds the user name and password in front of the host in URLs.
 func userInfos(text []byte, all []span) []span {
 	for at := 0; ; {
 		i := bytes.IndexByte(text[at:], ':')
@@ -101,7 +101,7 @@ func userInfos(text []byte, all []span) []span {
 	}
 }
 
-// downloads finds the tokens of download links, which are in the path.
+// downloads finds the tokens in the paths of download links.
 func downloads(text []byte, all []span) []span {
 	word := []byte("download")
 	for at := 0; ; {
@@ -128,7 +128,7 @@ func downloads(text []byte, all []span) []span {
 	}
 }
 
-// apiKeys finds the secret part of API keys: re_, 8 characters that may be shown, "_", and the rest.
+// apiKeys finds the secret part of API keys. A key is "re_", 8 public characters, "_", and the secret.
 func apiKeys(text []byte, all []span) []span {
 	const shown = 8
 	word := []byte("re_")
@@ -165,7 +165,7 @@ func signingSecrets(text []byte, all []span) []span {
 	}
 }
 
-// run returns the end of the run of characters that are ok from a position on. The run may be empty.
+// run returns the end of the run of characters for which ok is true, starting at a position. The run may be empty.
 func run(text []byte, at int, ok func(c byte) bool) int {
 	for at < len(text) {
 		c, n := char(text, at)
@@ -177,9 +177,9 @@ func run(text []byte, at int, ok func(c byte) bool) int {
 	return at
 }
 
-// char returns the character at a position and the length of its source in octets: one, or that of a JSON escape.
-// Each octet of a character outside of ASCII counts as a character; an escaped quote, a control character and the end
-// are 0.
+// char returns the character at a position, and the number of bytes of its source: one, or that of a JSON escape. Each
+// byte of a non-ASCII character counts as a character. Escaped quotes, control characters and the end of the text are
+// 0.
 func char(text []byte, at int) (c byte, n int) {
 	if at >= len(text) {
 		return 0, 0

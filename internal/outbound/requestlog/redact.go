@@ -10,28 +10,28 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// removed replaces a secret or the content of a file.
-const removed = `"[redacted]"`
+// maskedValue replaces a secret or the content of a file, in JSON.
+const maskedValue = `"[redacted]"`
 
 // secretEndings are the endings of the names of secrets, in lower case.
 var secretEndings = [...]string{"token", "secret", "password", "authorization", "api_key", "apikey", "api-key",
 	"private_key", "cookie",
 	"credential", "credentials", "signature", "code_verifier"}
 
-// nameMax is the maximum length of a name that is checked, in octets of JSON. The value of a longer one is removed,
+// nameMax is the maximum length of a name that is checked, in bytes of JSON. The value of a longer name is masked,
 // because the end of the name may have been cut off.
 const nameMax = 500
 
-// errTooLong means that a body is too long even without long strings.
+// errTooLong means that a body is too long even with its strings cut.
 var errTooLong = errors.New("the body is too long")
 
-// Redact returns a body as it is stored in the log: JSON without spaces, at any depth with the contents of
-// attachments and the values of members with names of secrets replaced, secrets within strings removed (see [Veil]),
-// and strings cut to longest octets. If more than 64 KB remain, it returns an object that says so. It returns "" for
-// a body that is empty or not JSON.
+// Redact returns a body as the log stores it: JSON without spaces, or "" if the body is empty or not JSON. At any
+// depth, the contents of attachments and the values of members with names of secrets are masked. Secrets within strings
+// are masked (see [MaskSecrets]), and strings are cut to longest bytes. If more than 64 KB remain, Redact returns an
+// object that says so.
 //
-// A name is that of a secret by its ending (token, signing_secret, X-Api-Key), in either case, or if it has more than
-// 500 octets.
+// A name is that of a secret if it ends like one (token, signing_secret, X-Api-Key), in upper or lower case, or if it
+// has more than 500 bytes.
 func Redact(body []byte, longest int) string {
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if len(body) == 0 {
@@ -56,9 +56,9 @@ func Redact(body []byte, longest int) string {
 	return string(r.out)
 }
 
-// omitted is what is stored in place of a body that is too long.
-func omitted(octets int64) string {
-	return fmt.Sprintf(`{"omitted":"The body had %d bytes, which is more than the log keeps."}`, octets)
+// omitted returns what is stored in place of a body that is too long.
+func omitted(size int64) string {
+	return fmt.Sprintf(`{"omitted":"The body had %d bytes, which is more than the log keeps."}`, size)
 }
 
 // redactor copies one JSON text.
@@ -75,7 +75,7 @@ func (r *redactor) end() error {
 	return nil
 }
 
-// value copies the next value. file means that it is in a list of attachments.
+// value copies the next value. file means that the value is in a list of attachments.
 func (r *redactor) value(file bool) error {
 	if len(r.out) > bodyMax {
 		return errTooLong
@@ -112,7 +112,7 @@ func (r *redactor) object(file bool) error {
 		r.out = append(r.out, ':')
 		name := memberName(raw)
 		switch {
-		case len(raw) > nameMax || secret(name) || file && name == "content":
+		case len(raw) > nameMax || isSecret(name) || file && name == "content":
 			err = r.skip()
 		default:
 			err = r.value(name == "attachments" || name == "attachment")
@@ -144,12 +144,12 @@ func (r *redactor) array(file bool) error {
 	return err
 }
 
-// skip replaces a value. Null contains no secret and is copied.
+// skip masks a value. It copies null, which contains no secret.
 func (r *redactor) skip() error {
 	if r.d.PeekKind() == 'n' {
 		r.out = append(r.out, "null"...)
 	} else {
-		r.out = append(r.out, removed...)
+		r.out = append(r.out, maskedValue...)
 	}
 	return r.d.SkipValue()
 }
@@ -159,18 +159,17 @@ func (r *redactor) scalar(raw jsontext.Value) error {
 		return errTooLong
 	}
 	if raw.Kind() == '"' {
-		raw = veil(raw)
+		raw = maskSecrets(raw)
 	}
 	r.out = append(r.out, raw...)
 	return nil
 }
 
-// shorten cuts the strings of a JSON text that are longer than longest, before it is parsed: most of a large body is
-// one long string, and to step over it costs much less than to parse it. A text that is not JSON does not become
-// JSON.
+// shorten cuts the strings of a JSON text that are longer than longest, before the text is parsed. Most of a large body
+// is one long string, and skipping it is much faster than parsing it. Text that is not JSON does not become JSON.
 func shorten(body []byte, longest int) []byte {
 	var out []byte
-	copied := 0 // of body
+	copied := 0 // bytes of body
 	for at := 0; ; {
 		i := bytes.IndexByte(body[at:], '"')
 		if i < 0 {
@@ -182,7 +181,7 @@ func shorten(body []byte, longest int) []byte {
 			break
 		}
 		if end-start > longest {
-			cut := start + beginning(body[start:end], longest)
+			cut := start + prefixLength(body[start:end], longest)
 			if out == nil {
 				out = make([]byte, 0, len(body)-(end-cut)+64)
 			}
@@ -197,7 +196,7 @@ func shorten(body []byte, longest int) []byte {
 	return append(out, body[copied:]...)
 }
 
-// stringEnd returns the position of the closing quote of the string that begins at from, or -1 if it has none.
+// stringEnd returns the position of the closing quote of the string that begins at from, or -1 if there is none.
 func stringEnd(body []byte, from int) int {
 	for at := from; ; {
 		i := bytes.IndexByte(body[at:], '"')
@@ -216,16 +215,15 @@ func stringEnd(body []byte, from int) int {
 	}
 }
 
-// beginning returns how many octets of a string's source fit into limit without ending within a character or an
-// escape.
-func beginning(source []byte, limit int) int {
+// prefixLength returns how many bytes of a string's source fit into limit without splitting a character or an escape.
+func prefixLength(source []byte, limit int) int {
 	for n := 0; n < len(source); {
 		step := 1
 		switch c := source[n]; {
 		case c == '\\' && n+1 < len(source) && source[n+1] == 'u':
 			step = len(`\u0000`)
 			if n+3 < len(source) && (source[n+2] == 'd' || source[n+2] == 'D') && strings.IndexByte("89abAB", source[n+3]) >= 0 {
-				step *= 2 // a pair of surrogates
+				step *= 2 // a surrogate pair
 			}
 		case c == '\\':
 			step = 2
@@ -240,7 +238,7 @@ func beginning(source []byte, limit int) int {
 	return len(source)
 }
 
-// memberName is the name of a member in lower case. raw is its JSON.
+// memberName returns the name of a member in lower case. raw is its JSON.
 func memberName(raw jsontext.Value) string {
 	if bytes.IndexByte(raw, '\\') >= 0 {
 		if text, err := jsontext.AppendUnquote(nil, raw); err == nil {
@@ -250,7 +248,7 @@ func memberName(raw jsontext.Value) string {
 	return strings.ToLower(strings.Trim(string(raw), `"`))
 }
 
-func secret(name string) bool {
+func isSecret(name string) bool {
 	for _, end := range secretEndings {
 		if strings.HasSuffix(name, end) {
 			return true

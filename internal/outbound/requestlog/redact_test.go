@@ -54,9 +54,9 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// No stored text contains what grants access by itself, whatever the name of its member, and however its encoder
-// escapes it.
-func TestVeil(t *testing.T) {
+// No stored text contains a secret that grants access by itself, whatever the name of its member and however it is
+// escaped.
+func TestMaskSecrets(t *testing.T) {
 	token := strings.Repeat("aB3-_", 10)
 	for give, want := range map[string]string{
 		"":       "",
@@ -88,11 +88,11 @@ func TestVeil(t *testing.T) {
 		`://\`:                                   `://\`,
 		`?token=a\u00`:                           `?token=[redacted]\u00`,
 	} {
-		if got := Veil(give); got != want {
+		if got := MaskSecrets(give); got != want {
 			t.Errorf("%s\nbecomes %s\nand not %s", give, got, want)
 		}
-		if again := Veil(Veil(give)); again != Veil(give) {
-			t.Errorf("%s\nbecomes %s\nand then %s", give, Veil(give), again)
+		if again := MaskSecrets(MaskSecrets(give)); again != MaskSecrets(give) {
+			t.Errorf("%s\nbecomes %s\nand then %s", give, MaskSecrets(give), again)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func BenchmarkRedact(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if Redact(body, briefMax) == "" {
+		if Redact(body, successMax) == "" {
 			b.Fatal("it is not JSON")
 		}
 	}

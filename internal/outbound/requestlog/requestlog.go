@@ -2,22 +2,22 @@
 //
 // # Life of an entry
 //
-// [Service.Add] takes a request once its client has the response. It removes secrets and file contents from the
-// bodies (see [Redact]), limits their size, and puts the entry into a queue in memory. [Service.Run] writes entries
-// in batches. [Service.Sweep] deletes entries that are older than the retention.
+// [Service.Add] takes a request after its client has received the response. It removes secrets and file contents from
+// the bodies (see [Redact]), limits their size, and puts the entry into a queue in memory. [Service.Run] writes entries
+// in batches. [Service.Sweep] deletes entries that are older than the retention period.
 //
 // # Invariants
 //
-// Secrets that Redact and [Veil] recognize reach neither the queue nor the database: they are removed from bodies,
-// the path and the user agent. The queue is limited to [queueBytes], which teams share as package fair describes.
-// Bodies that are not JSON are not stored.
+// Secrets that [Redact] and [MaskSecrets] recognize reach neither the queue nor the database. They are removed from
+// bodies, the path and the user agent. The queue is limited to [queueBytes], which teams share as package fairshare
+// describes. Bodies that are not JSON are not stored.
 //
 // # When it fails
 //
-// While the database takes no writes, batches are retried and the queue grows. When a team has its share of the
-// queue, Add waits for up to [patience]; then the entry is dropped and counted, and Run logs how many were. A clean
-// stop writes everything that is queued, within [drainTime]; a crash loses at most what is queued. So the log delays
-// a request by no more than patience, and an entry does not cost an fsync of its own.
+// While the database accepts no writes, batches are retried and the queue grows. When a team has used its share of the
+// queue, Add waits for up to [addWait]; then it drops the entry. Run logs the number of dropped entries. A clean stop
+// writes the whole queue, within [drainTimeout]. A crash loses at most the queue. The log delays a request by at most
+// addWait, and an entry does not cost an fsync of its own.
 //
 // # What it does not do
 //
@@ -34,15 +34,15 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Limits of what is stored, in octets.
+// Limits of what is stored, in bytes.
 const (
 	bodyMax   = 64 << 10 // of each stored body
 	stringMax = 16 << 10 // of one string in a body; the rest is cut off
-	// briefMax is stringMax for requests that succeeded. What they created can be retrieved by other operations, and to
-	// store each email twice would double the disk writes of sending.
-	briefMax = 1 << 10
-	pathMax  = 1000
-	agentMax = 500
+	// successMax is stringMax for successful requests. Other operations can return what such a request created, and
+	// storing each email twice would double the disk writes of sending.
+	successMax = 1 << 10
+	pathMax    = 1000
+	agentMax   = 500
 )
 
 // Request is a request and its response. Add keeps no reference to Body and Answer.
@@ -56,7 +56,7 @@ type Request struct {
 	Duration     time.Duration
 	ContentType  string
 	Body, Answer []byte
-	LongAnswer   int64 // octets of an answer that was too long to be given as Answer
+	LongAnswer   int64 // length in bytes of an answer that is too long for Answer
 }
 
 // Entry is a logged request.
@@ -68,11 +68,11 @@ type Entry struct {
 	Method    string
 	Endpoint  string // the path
 	Status    int
-	UserAgent string // empty when none was sent
+	UserAgent string // empty if the client sent none
 	Duration  time.Duration
 	CreatedAt time.Time
 
-	// JSON, empty when there was none. Only Get returns them.
+	// JSON, or empty if there was none. Only Get returns the bodies.
 	RequestBody, ResponseBody string
 }
 
@@ -81,12 +81,12 @@ type Filter struct {
 	Status    string    // a class such as 4xx, or a code such as 429
 	Method    string    // in upper case
 	Endpoint  string    // a prefix of the path
-	UserAgent string    // a part of the user agent, in either case
+	UserAgent string    // a part of the user agent; case is ignored
 	KeyID     string    // id of the API key
-	From, To  time.Time // From is included, To is not; zero means no bound
+	From, To  time.Time // From is inclusive, To exclusive; zero means no limit
 }
 
-// statuses returns the least and the greatest status code that are selected.
+// statuses returns the smallest and the largest selected status code.
 func (f Filter) statuses() (low, high int, err error) {
 	s := strings.ToLower(f.Status)
 	switch {
@@ -110,7 +110,7 @@ func (f Filter) check() error {
 	if !slices.Contains(methods, f.Method) {
 		return fault.Invalidf("method", "The `method` parameter must be one of GET, POST, PUT, PATCH, DELETE and OPTIONS.")
 	}
-	// Nothing longer is stored, and databases limit the length of patterns.
+	// Stored values are no longer than this, and databases limit the length of patterns.
 	if len(f.Endpoint) > pathMax {
 		return fault.Invalidf("endpoint", "The `endpoint` parameter is longer than %d octets.", pathMax)
 	}

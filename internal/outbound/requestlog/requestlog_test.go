@@ -129,8 +129,9 @@ func TestFilters(t *testing.T) {
 	})
 }
 
-// Each entry is in exactly one of two spans of time that meet, wherever they meet and however long it took to add it.
-func TestSpansThatMeet(t *testing.T) {
+// Each entry is in exactly one of two adjacent time spans, wherever they meet and however long it took to add the
+// entry.
+func TestAdjacentSpans(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, s := t.Context(), requestlog.New(d, quiet, time.Hour)
 		large := []byte(`["` + strings.Repeat(`y","`, 500_000) + `"]`)
@@ -155,14 +156,14 @@ func TestSpansThatMeet(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					part, _, err := s.Part(ctx, "team", f, "")
+					readBatch, _, err := s.Batch(ctx, "team", f, "")
 					if err != nil {
 						t.Fatal(err)
 					}
 					for _, e := range some {
 						listed = append(listed, e.ID)
 					}
-					for _, e := range part {
+					for _, e := range readBatch {
 						parted = append(parted, e.ID)
 					}
 				}
@@ -177,8 +178,8 @@ func TestSpansThatMeet(t *testing.T) {
 	})
 }
 
-// A filter that selects few entries costs no more than one that selects many: the list is looked at in steps, up to a
-// bound, by its key.
+// A filter that selects few entries costs no more than one that selects many. The list is searched in steps by its key,
+// up to a limit.
 func TestRareEntries(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		s := requestlog.New(d, quiet, time.Hour)
@@ -227,8 +228,8 @@ func TestRareEntries(t *testing.T) {
 	})
 }
 
-// Everything that many callers added before the stop is written, in several batches.
-func TestNothingIsLostAtAStop(t *testing.T) {
+// Run writes all entries that concurrent callers added before the stop, in several batches.
+func TestStopWritesTheQueue(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := requestlog.New(d, quiet, time.Hour)
 		ctx, stop := context.WithCancel(t.Context())
@@ -255,8 +256,8 @@ func TestNothingIsLostAtAStop(t *testing.T) {
 	})
 }
 
-// When the database does not keep up, requests wait for a moment and then go on without an entry, which is logged. A
-// team that fills the queue delays no other.
+// If the database is too slow, requests wait briefly and continue without a log entry, and Run logs the number. A team
+// that fills its share of the queue does not delay other teams.
 func TestFullQueue(t *testing.T) {
 	var log strings.Builder
 	d := dbtest.SQLite(t)
@@ -314,8 +315,8 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// BenchmarkAdd is what a logged request with a body of 10 KB costs on its own way; BenchmarkWrite is all of it, with
-// the database.
+// BenchmarkAdd measures adding a logged request with a body of 10 KB. BenchmarkWrite also measures writing it to the
+// database.
 func BenchmarkAdd(b *testing.B) { benchAdd(b, false) }
 
 func BenchmarkWrite(b *testing.B) { benchAdd(b, true) }

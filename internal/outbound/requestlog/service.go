@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	queueBytes = 32 << 20               // of queued entries
-	overhead   = 512                    // octets of an entry in addition to its bodies
-	patience   = time.Second            // the longest wait of a request for room in the queue
-	gather     = 100 * time.Millisecond // how long entries are collected for a batch
-	batchRows  = 64
-	batchBytes = 512 << 10 // of bodies in a batch, so that it does not occupy SQLite's one writer for long
-	retryAfter = time.Second
-	writeTime  = 30 * time.Second // limit for one batch
-	drainTime  = 10 * time.Second // limit for the whole queue at a stop
-	sweepRows  = 500
-	partRows   = 2000 // that one call of Part looks at
+	queueBytes    = 32 << 20               // of queued entries
+	entryOverhead = 512                    // bytes of an entry in addition to its bodies
+	addWait       = time.Second            // how long a request waits at most for space in the queue
+	batchWait     = 100 * time.Millisecond // how long entries are collected for a batch
+	batchRows     = 64
+	batchBytes    = 512 << 10 // bytes of a batch, so that it does not occupy SQLite's only writer for long
+	retryWait     = time.Second
+	writeTimeout  = 30 * time.Second // for one batch
+	drainTimeout  = 10 * time.Second // for the whole queue at a stop
+	sweepRows     = 500
+	readRows      = 2000 // entries that one call of Batch examines
 )
 
 // Service writes, reads and deletes the log.
@@ -34,47 +34,47 @@ type Service struct {
 	d         *db.DB
 	log       *slog.Logger
 	retention time.Duration
-	room      *fairshare.Pool // octets in the queue, which teams share
+	memory    *fairshare.Pool // bytes in the queue, which teams share
 	wake      chan struct{}
 
 	mu      sync.Mutex
-	waiting []*waiting
+	queue   []*queuedEntry
 	dropped int // entries since this was last logged
 
-	writing sync.Mutex // held while batches are taken and written, so that entries keep their order
+	writing sync.Mutex // held while a batch is written, so that entries keep their order
 }
 
-// waiting is a queued entry.
-type waiting struct {
+// queuedEntry is an entry in the queue.
+type queuedEntry struct {
 	Entry
 	weight int64
 }
 
-// New returns the service. Sweep deletes entries older than the retention.
+// New returns the service. Sweep deletes entries older than retention.
 func New(d *db.DB, log *slog.Logger, retention time.Duration) *Service {
-	return &Service{d: d, log: log, retention: retention, room: fairshare.New(queueBytes, fairshare.Greed),
+	return &Service{d: d, log: log, retention: retention, memory: fairshare.New(queueBytes, fairshare.Greed),
 		wake: make(chan struct{}, 1)}
 }
 
-// Add queues a request for the log. It is quick, except that it waits for up to a second when its team has its share
-// of the queue; then it drops the entry. It redacts bodies at once instead of copying them, because most of them
+// Add queues a request for the log. If the request's team has used its share of the queue, Add waits for up to a
+// second, and then drops the entry. It redacts the bodies immediately instead of copying them, because most of them
 // become much smaller.
 func (s *Service) Add(ctx context.Context, r Request) {
 	e := Entry{TeamID: r.TeamID, Actor: r.Actor, RequestID: text(r.RequestID, agentMax), Method: r.Method,
-		Endpoint: text(Veil(r.Path), pathMax), Status: r.Status, UserAgent: text(Veil(r.UserAgent), agentMax),
+		Endpoint: text(MaskSecrets(r.Path), pathMax), Status: r.Status, UserAgent: text(MaskSecrets(r.UserAgent), agentMax),
 		Duration: r.Duration}
 	longest := stringMax
 	if r.Status < http.StatusBadRequest {
-		longest = briefMax
+		longest = successMax
 	}
 	e.RequestBody, e.ResponseBody = Redact(r.Body, longest), Redact(r.Answer, longest)
 	if r.LongAnswer > 0 {
 		e.ResponseBody = omitted(r.LongAnswer)
 	}
-	w := &waiting{e, int64(overhead + len(e.RequestBody) + len(e.ResponseBody))}
-	if !s.room.TryAcquire(w.TeamID, w.weight) {
-		limited, cancel := context.WithTimeout(ctx, patience)
-		err := s.room.Acquire(limited, w.TeamID, w.weight)
+	w := &queuedEntry{e, int64(entryOverhead + len(e.RequestBody) + len(e.ResponseBody))}
+	if !s.memory.TryAcquire(w.TeamID, w.weight) {
+		limited, cancel := context.WithTimeout(ctx, addWait)
+		err := s.memory.Acquire(limited, w.TeamID, w.weight)
 		cancel()
 		if err != nil {
 			s.mu.Lock()
@@ -84,8 +84,8 @@ func (s *Service) Add(ctx context.Context, r Request) {
 		}
 	}
 	s.mu.Lock()
-	w.stamp() // here, so that entries are written in the order of their ids
-	s.waiting = append(s.waiting, w)
+	w.stamp() // under the lock, so that entries are written in the order of their ids
+	s.queue = append(s.queue, w)
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
@@ -93,16 +93,16 @@ func (s *Service) Add(ctx context.Context, r Request) {
 	}
 }
 
-// stamp gives an entry its id and its time. The id has the same millisecond: [selected] looks for entries of a span of
-// time among the ids of that span.
+// stamp sets the id and the time of an entry to the same millisecond. [selected] relies on this: it looks for the
+// entries of a time span among the ids of that span.
 func (e *Entry) stamp() {
 	e.ID, e.CreatedAt = id.New(), db.Now()
 	if at, _ := id.Time(e.ID); !at.Equal(e.CreatedAt.Truncate(time.Millisecond)) {
-		e.CreatedAt = at // The clock went on in between, or stepped back, where ids do not follow.
+		e.CreatedAt = at // the clock has advanced since, or stepped back, which ids do not
 	}
 }
 
-// text limits a text to so many octets and makes it UTF-8 without NUL, as databases require.
+// text cuts a text to limit bytes, and makes it UTF-8 without NUL, as databases require.
 func text(s string, limit int) string {
 	if len(s) > limit {
 		s = s[:limit]
@@ -115,11 +115,11 @@ func (s *Service) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 			defer cancel()
 			if err := s.Flush(last); err != nil {
 				s.mu.Lock()
-				s.dropped += len(s.waiting)
+				s.dropped += len(s.queue)
 				s.mu.Unlock()
 				s.log.Warn("could not write the request log before stopping", "error", err)
 			}
@@ -127,10 +127,10 @@ func (s *Service) Run(ctx context.Context) error {
 			return nil
 		case <-s.wake:
 		}
-		wait := gather
+		wait := batchWait
 		if err := s.Flush(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("could not write the request log; it is tried again", "error", err)
-			wait = retryAfter
+			s.log.Warn("could not write the request log, will retry", "error", err)
+			wait = retryWait
 			select {
 			case s.wake <- struct{}{}:
 			default:
@@ -155,7 +155,7 @@ func (s *Service) logDropped() {
 	}
 }
 
-// Flush writes everything that is queued. After an error, what was not written stays queued.
+// Flush writes all queued entries. After an error, entries that were not written stay queued.
 func (s *Service) Flush(ctx context.Context) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -168,35 +168,35 @@ func (s *Service) Flush(ctx context.Context) error {
 			return err
 		}
 		for _, w := range batch {
-			s.room.Release(w.TeamID, w.weight)
+			s.memory.Release(w.TeamID, w.weight)
 		}
 		s.mu.Lock()
-		clear(s.waiting[:len(batch)])
-		if s.waiting = s.waiting[len(batch):]; len(s.waiting) == 0 {
-			s.waiting = nil
+		clear(s.queue[:len(batch)])
+		if s.queue = s.queue[len(batch):]; len(s.queue) == 0 {
+			s.queue = nil
 		}
 		s.mu.Unlock()
 	}
 }
 
 // next returns the next batch, which stays in the queue until it is written.
-func (s *Service) next() []*waiting {
+func (s *Service) next() []*queuedEntry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, size := 0, int64(0)
-	for n < len(s.waiting) && n < batchRows && size < batchBytes {
-		size += s.waiting[n].weight
+	for n < len(s.queue) && n < batchRows && size < batchBytes {
+		size += s.queue[n].weight
 		n++
 	}
-	return s.waiting[:n:n]
+	return s.queue[:n:n]
 }
 
-func (s *Service) write(ctx context.Context, batch []*waiting) error {
+func (s *Service) write(ctx context.Context, batch []*queuedEntry) error {
 	entries := make([]Entry, len(batch))
 	for i, w := range batch {
 		entries[i] = w.Entry
 	}
-	limited, cancel := context.WithTimeout(ctx, writeTime)
+	limited, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	err := s.d.Update(limited, func(tx *db.Tx) error { insert(limited, tx, entries); return nil })
 	if err != nil {
@@ -205,9 +205,9 @@ func (s *Service) write(ctx context.Context, batch []*waiting) error {
 	return nil
 }
 
-// List returns a page of a team's entries, without bodies, newest first, and whether there may be more beyond it. With
-// a filter that selects few it looks at some 100,000 entries at most: if the page is not full then, next is the cursor
-// from which to look on, otherwise "". p must have a limit.
+// List returns a page of a team's entries without bodies, newest first, and whether there may be more. It examines at
+// most about 100,000 entries. If the page is not full by then, next is the cursor at which to continue; otherwise next
+// is "". p must have a limit.
 func (s *Service) List(ctx context.Context, teamID string, f Filter, p page.Page) (some []Entry, more bool, next string,
 	err error) {
 	if err := f.check(); err != nil {
@@ -216,18 +216,17 @@ func (s *Service) List(ctx context.Context, teamID string, f Filter, p page.Page
 	return list(ctx, s.d.Reader, teamID, f, p)
 }
 
-// Part reads a part of a team's log after a cursor: those of its next entries that the filter selects, newest first and
-// without bodies. next is the cursor of the part that follows, "" after the last. It looks at no more than 2,000
-// entries.
-func (s *Service) Part(ctx context.Context, teamID string, f Filter, after string) (some []Entry, next string,
+// Batch examines up to 2,000 entries of a team after a cursor, newest first. It returns those that the filter selects,
+// without bodies. next is the cursor of the next batch, or "" after the last one.
+func (s *Service) Batch(ctx context.Context, teamID string, f Filter, after string) (some []Entry, next string,
 	err error) {
 	if err := f.check(); err != nil {
 		return nil, "", err
 	}
-	return part(ctx, s.d.Reader, teamID, f, after)
+	return readBatch(ctx, s.d.Reader, teamID, f, after)
 }
 
-// Get returns one entry with its bodies. The error is a NotFound fault when there is none.
+// Get returns one entry with its bodies, or a NotFound fault.
 func (s *Service) Get(ctx context.Context, teamID, entryID string) (Entry, error) {
 	return get(ctx, s.d.Reader, teamID, entryID)
 }

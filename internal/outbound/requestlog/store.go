@@ -25,8 +25,8 @@ func scan(r db.Row, more ...any) (e Entry, err error) {
 	return e, err
 }
 
-// insert adds entries. It skips those that exist: the transaction of an earlier attempt may have been committed although
-// its connection broke before the answer came.
+// insert adds entries. It skips entries that exist, because an earlier attempt may have been committed although its
+// connection broke before the answer came.
 func insert(ctx context.Context, tx *db.Tx, all []Entry) {
 	ids, teamIDs := make([]string, len(all)), make([]string, len(all))
 	actorIDs, actorKinds := make([]string, len(all)), make([]string, len(all))
@@ -60,12 +60,12 @@ func get(ctx context.Context, r db.Reader, teamID, entryID string) (Entry, error
 	return e, nil
 }
 
-// entries is the list of a team's entries.
+// entries selects all entries of a team.
 func entries(teamID string) page.Select {
 	return page.Select{Text: `SELECT ` + columns + ` FROM request_logs WHERE team_id = $1`, ID: "id", Args: []any{teamID}}
 }
 
-// selected is the list of a team's entries that a filter selects.
+// selected selects the entries of a team that match a filter.
 func selected(teamID string, f Filter) (page.Select, error) {
 	low, high, err := f.statuses()
 	if err != nil {
@@ -94,7 +94,7 @@ func selected(teamID string, f Filter) (page.Select, error) {
 	if f.KeyID != "" {
 		where("api_key_id = ? AND actor_kind = ?", f.KeyID, string(teams.KeyActor))
 	}
-	// The bounds on the id let the index find the time span; those on the time are exact. See Entry.stamp.
+	// The limits of the id let the index find the time span; those of the time are exact (see Entry.stamp).
 	if !f.From.IsZero() {
 		where("id >= ? AND created_at >= ?", id.First(f.From), f.From.UnixMicro())
 	}
@@ -112,17 +112,16 @@ func list(ctx context.Context, r db.Reader, teamID string, f Filter, p page.Page
 	return page.Search(ctx, r, span, some, p, scanEntry)
 }
 
-// part returns those of the next entries after a cursor that a filter selects, and the cursor of the next part.
-func part(ctx context.Context, r db.Reader, teamID string, f Filter, after string) ([]Entry, string, error) {
+// readBatch returns the matching entries of the next batch after a cursor, and the cursor of the following batch.
+func readBatch(ctx context.Context, r db.Reader, teamID string, f Filter, after string) ([]Entry, string, error) {
 	span, some, err := selections(teamID, f)
 	if err != nil {
 		return nil, "", err
 	}
-	return page.Part(ctx, r, span, some, after, partRows, scanEntry, func(e Entry) string { return e.ID })
+	return page.Part(ctx, r, span, some, after, readRows, scanEntry, func(e Entry) string { return e.ID })
 }
 
-// selections returns what a filter selects, and the list that has to be looked at for that. The span of time bounds the
-// list itself, so that nothing outside is looked at.
+// selections returns the entries in the filter's time span, which are examined, and those that match the filter.
 func selections(teamID string, f Filter) (span, some page.Select, err error) {
 	if span, err = selected(teamID, Filter{From: f.From, To: f.To}); err == nil {
 		some, err = selected(teamID, f)
@@ -135,7 +134,7 @@ func scanEntry(r db.Row) (Entry, error) { return scan(r) }
 // like escapes a text for a pattern with ESCAPE '\'.
 func like(s string) string { return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(s) }
 
-// nextTeam returns the next team after the given one that has entries, in the order of ids, or "" when there is none.
+// nextTeam returns the team with the next greater id that has entries, or "" if there is none.
 func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err error) {
 	err = r.QueryRow(ctx, `SELECT team_id FROM request_logs WHERE team_id > $1 ORDER BY team_id LIMIT 1`,
 		after).Scan(&team)
@@ -145,7 +144,7 @@ func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err 
 	return team, err
 }
 
-// deleteBefore deletes up to limit of a team's entries with ids before the given one, oldest first.
+// deleteBefore deletes up to limit of a team's entries with ids less than before, oldest first.
 func deleteBefore(ctx context.Context, tx *db.Tx, teamID, before string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM request_logs WHERE team_id = $1 AND id IN
 		(SELECT id FROM request_logs WHERE team_id = $1 AND id < $2 ORDER BY id LIMIT $3)`, teamID, before, limit)

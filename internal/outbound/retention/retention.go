@@ -1,21 +1,21 @@
-// Package retention deletes what is older than its retention time: emails, their bodies, received emails, timelines.
+// Package retention deletes data that is older than its retention period: emails, their bodies, received emails, and
+// timelines.
 //
-// The times are settings of the installation, and each team may have shorter ones. The packages that own the rows
-// know what is deleted and how: each provides a [Step], which deletes one batch of one team in a transaction of some
-// milliseconds. This package decides when: it goes through the teams in rounds, so that no team waits for another
-// that has millions of emails, and after each batch it waits as long as the batch took, so that it uses at most half
-// of the time of SQLite's only writer.
+// The periods are settings of the installation, and each team may have shorter ones. The packages that own the rows
+// decide what to delete: each provides a [Step], which deletes one batch of one team in a transaction of a few
+// milliseconds. This package decides when. It visits the teams in rounds, so that no team waits for another one that
+// has millions of emails. After each batch it pauses as long as the batch took, so that it uses at most half of the
+// time of SQLite's only writer.
 //
 // # When it fails
 //
-// It may stop or be killed at any point: what is left is found again. An error for one team is returned after all
-// other teams have had their turn. [Service.Run] ends after [runTime] at the latest; the next call begins at
-// the first team again.
+// It may stop or be killed at any point; the next run finds the remaining rows. An error for one team is returned after
+// all other teams had their turn. [Service.Run] ends after [runTime] at the latest. The next call starts with the first
+// team again.
 //
 // # What it does not do
 //
-// It does not delete what erasing an address or a team deletes, nor messages of webhooks and the request log, which
-// have their own retention.
+// It does not erase addresses or teams. Webhook messages and the request log have retention of their own.
 package retention
 
 import (
@@ -28,16 +28,16 @@ import (
 )
 
 const (
-	runTime = 10 * time.Minute // the longest time of one Run
-	stretch = 50               // batches of one rule and team in a row
-	page    = 500              // teams read in one query
+	runTime        = 10 * time.Minute // the maximum duration of one Run
+	batchesPerTurn = 50               // consecutive batches of one rule and team
+	teamsPerQuery  = 500              // teams read by one query
 )
 
-// Step deletes a batch of what a team has from before a time. after is where to continue, "" at first. It returns
-// where to continue, or "" when nothing is left.
+// Step deletes one batch of a team's rows that are older than before. after is the position at which to continue, "" at
+// first. next is the position of the next batch, or "" when no rows are left.
 type Step func(ctx context.Context, teamID string, before time.Time, after string) (next string, err error)
 
-// Rule is a kind of rows that are deleted when they are old.
+// Rule describes a kind of rows that are deleted when they are old.
 type Rule struct {
 	Name string
 	Kept func(teams.Retention) time.Duration // how long rows are kept; 0 means forever
@@ -52,12 +52,12 @@ type Service struct {
 	rules []Rule
 }
 
-// New returns the service. most is the retention of the installation, and now the clock by which ages are measured.
+// New returns the service. most is the retention of the installation. now is the clock that measures ages.
 func New(most teams.Retention, t *teams.Service, now func() time.Time, rules ...Rule) *Service {
 	return &Service{most, t, now, rules}
 }
 
-// task is a rule to apply to a team.
+// task is one rule for one team.
 type task struct {
 	rule   *Rule
 	teamID string
@@ -65,7 +65,7 @@ type task struct {
 	after  string
 }
 
-// Run deletes everything that is too old now. It returns nil when its time is over.
+// Run deletes all rows that are too old now. It returns nil if it reaches runTime.
 func (s *Service) Run(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, runTime)
 	defer cancel()
@@ -94,11 +94,11 @@ func (s *Service) Run(ctx context.Context) error {
 	return errors.Join(failed, err)
 }
 
-// each calls do for every team and every rule by which its rows expire.
+// each calls do for every team and every rule whose rows can expire for the team.
 func (s *Service) each(ctx context.Context, do func(*task)) error {
 	now := s.now()
 	for after := ""; ; {
-		some, err := s.teams.Retentions(ctx, after, page)
+		some, err := s.teams.Retentions(ctx, after, teamsPerQuery)
 		if err != nil || len(some) == 0 {
 			return err
 		}
@@ -114,9 +114,9 @@ func (s *Service) each(ctx context.Context, do func(*task)) error {
 	}
 }
 
-// apply deletes up to stretch batches, and reports whether there may be more.
+// apply deletes up to batchesPerTurn batches, and reports whether there may be more.
 func (t *task) apply(ctx context.Context) (more bool, err error) {
-	for range stretch {
+	for range batchesPerTurn {
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
@@ -124,7 +124,7 @@ func (t *task) apply(ctx context.Context) (more bool, err error) {
 		if t.after, err = t.rule.Step(ctx, t.teamID, t.before, t.after); err != nil {
 			return false, err
 		}
-		wait := time.NewTimer(time.Since(began)) // after the last batch too: the next team's follows at once
+		wait := time.NewTimer(time.Since(began)) // also after the last batch, because the next team's batch follows immediately
 		select {
 		case <-wait.C:
 		case <-ctx.Done():

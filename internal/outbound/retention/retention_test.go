@@ -21,7 +21,8 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 
 const day = 24 * time.Hour
 
-// A team keeps rows as long as the installation, or shorter; teams take turns, and an error for one delays no other.
+// A team keeps rows as long as the installation, or shorter. Teams take turns, and an error for one team does not delay
+// others.
 func TestRun(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, now := t.Context(), time.Now()
@@ -104,7 +105,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// At most half of the time is spent deleting, also when each team has only one batch.
+// At most half of the time is spent deleting, even if each team has only one batch.
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)

@@ -108,10 +108,10 @@ func TestSharedHostileEmails(t *testing.T) {
 			}
 			h := w.Header()
 			policy := strings.Split(h.Get("Content-Security-Policy"), "; ")
-			for _, part := range strings.Split("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+			for _, directive := range strings.Split("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 				"; ") {
-				if !slices.Contains(policy, part) {
-					t.Errorf("the policy %v lacks %s", policy, part)
+				if !slices.Contains(policy, directive) {
+					t.Errorf("the policy %v lacks %s", policy, directive)
 				}
 			}
 			if slices.ContainsFunc(policy, func(p string) bool {

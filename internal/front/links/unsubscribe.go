@@ -227,7 +227,8 @@ func readForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 }
 
 func (u *unsubscribeHandler) write(w http.ResponseWriter, r *http.Request, p *unsubscribePage) {
-	var page bytes.Buffer // The page is rendered in memory, so that an error does not follow half a page. The number of topics is limited.
+	// The page is rendered in memory, so that an error does not follow half a page. The number of topics is limited.
+	var page bytes.Buffer
 	if err := unsubscribeTemplate.Execute(&page, p); err != nil {
 		u.fail(w, r, fmt.Errorf("render the page of an unsubscribe link: %w", err))
 		return

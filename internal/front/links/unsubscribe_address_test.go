@@ -80,8 +80,8 @@ func (p *movedPages) want(ofLater, ofRita string) {
 	}
 }
 
-// If the address of a contact has changed, one click in an earlier email unsubscribes the contact and the address of the
-// email from the topic.
+// If the address of a contact has changed, one click in an earlier email unsubscribes the contact and the address of
+// the email from the topic.
 func TestOneClickAfterAChangeOfAddress(t *testing.T) {
 	eachMovedPages(t, func(t *testing.T, p *movedPages) {
 		if a := p.post(p.tokenOf(p.moved(), p.offers.ID), oneClick); a.status != 200 {
@@ -134,7 +134,8 @@ func TestAddressOfAnotherContact(t *testing.T) {
 	})
 }
 
-// If the contact was deleted, the link changes only the address of the email, and no new contact with the later address.
+// If the contact was deleted, the link changes only the address of the email. It does not change a new contact with the
+// later address.
 func TestLinkOfADeletedContact(t *testing.T) {
 	eachMovedPages(t, func(t *testing.T, p *movedPages) {
 		contactID := p.moved()

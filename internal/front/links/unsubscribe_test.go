@@ -186,14 +186,14 @@ func TestOneClick(t *testing.T) {
 						t.Errorf("POST %d: it has %q", i, got)
 					}
 				}
-				var told []string
+				var recorded []string
 				for _, e := range p.seen.Take() {
 					c := e.Data.(*events.Contact)
-					told = append(told, fmt.Sprint(e.Type, " ", c.Email, " ", c.Unsubscribed))
+					recorded = append(recorded, fmt.Sprint(e.Type, " ", c.Email, " ", c.Unsubscribed))
 				}
 				if want := []string{"contact.created rita@example.org false", "contact.updated rita@example.org true"}; !slices.
-					Equal(told, want) {
-					t.Errorf("recorded were %q", told)
+					Equal(recorded, want) {
+					t.Errorf("recorded were %q", recorded)
 				}
 			})
 		})

@@ -64,13 +64,13 @@ func explainDelivery(ctx context.Context, c *caller, in arguments) (result, erro
 	var checks struct {
 		Data []struct{ Level, Message string } `json:"data"`
 	}
-	for _, part := range []struct {
+	for _, read := range []struct {
 		path  string
 		query url.Values
 		out   any
 	}{{path, nil, &email}, {path + "/events", all, &happened}, {path + "/attempts", all, &tried}} {
-		o := operation{method: http.MethodGet, path: part.path, query: part.query}
-		if err := c.perform(ctx, o, part.out); err != nil {
+		o := operation{method: http.MethodGet, path: read.path, query: read.query}
+		if err := c.perform(ctx, o, read.out); err != nil {
 			return result{}, err
 		}
 	}

@@ -197,9 +197,9 @@ func (f result) wire() *mcp.CallToolResult {
 		notes = append(notes[:len(notes):len(notes)], more...)
 	}
 	var all []mcp.Content
-	for _, part := range []string{strings.Join(notes, "\n"), text} {
-		if part != "" {
-			all = append(all, &mcp.TextContent{Text: part})
+	for _, content := range []string{strings.Join(notes, "\n"), text} {
+		if content != "" {
+			all = append(all, &mcp.TextContent{Text: content})
 		}
 	}
 	return &mcp.CallToolResult{Content: all}

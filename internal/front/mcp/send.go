@@ -252,18 +252,18 @@ func (c *caller) newCode(request arguments) (code string, expires time.Time, err
 
 // verifyCode returns an error unless the code was made for this caller and request and has not expired.
 func (c *caller) verifyCode(code string, request arguments) error {
-	parts, err := c.s.Keys.Verify(codePurpose, code, c.s.Now())
+	fields, err := c.s.Keys.Verify(codePurpose, code, c.s.Now())
 	switch {
 	case errors.Is(err, keyring.ErrExpired):
 		return errors.New("the confirmation code has expired, and nothing was sent: call send_email again")
-	case err != nil || len(parts) != 2:
+	case err != nil || len(fields) != 2:
 		return errors.New("the confirmation code is not one that send_email returned, and nothing was sent")
 	}
 	digest, err := c.digest(request)
 	if err != nil {
 		return err
 	}
-	if digest != parts[1] {
+	if digest != fields[1] {
 		return errors.New("the confirmation code is for another request or to another program, and nothing " +
 			"was sent: call confirm_send with exactly the arguments of send_email, or send_email again")
 	}

@@ -38,8 +38,8 @@ func (s *Server) parseRequest(r *http.Request, given url.Values) (request, param
 	if host := p[askedHostParam]; host != "" {
 		q.issuer = s.address(&http.Request{Host: host}) // address returns only our own addresses, whatever the host is
 	}
-	q.Request, err = s.Grants.CheckRequest(r.Context(), grants.Params{ClientID: p["client_id"], ResponseType: p["response_type"],
-		RedirectURI: p["redirect_uri"], Scope: p["scope"], State: p["state"], Challenge: p["code_challenge"],
+	q.Request, err = s.Grants.CheckRequest(r.Context(), grants.Params{ClientID: p["client_id"],
+		ResponseType: p["response_type"], RedirectURI: p["redirect_uri"], Scope: p["scope"], State: p["state"], Challenge: p["code_challenge"],
 		ChallengeMethod: p["code_challenge_method"], Resource: p["resource"]})
 	return q, p, err
 }

@@ -310,7 +310,7 @@ func TestConsentToSend(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		client := f.register("Notes", redirect)
 		f.signIn("ann@acme.example", map[string]teams.Role{f.Acme.TeamID: teams.Owner})
-		sends := []struct{ scope, way, lost string }{
+		sends := []struct{ scope, sending, lost string }{
 			{"emails:send", "by sending them", "Send, resume or test broadcasts"},
 			{"broadcasts:write", "by resuming broadcasts", "; it can still write them"},
 			{"automations:write", "by automations that it makes", "Make and change automations"},
@@ -333,7 +333,7 @@ func TestConsentToSend(t *testing.T) {
 				t.Errorf("%s: limits are offered: %v, by %v", scopes, offered, fields)
 			}
 			for i, x := range sends {
-				if has := set&(1<<i) != 0; strings.Contains(limits, x.way) != has ||
+				if has := set&(1<<i) != 0; strings.Contains(limits, x.sending) != has ||
 					strings.Contains(limits, x.lost) != (has || i == 0 && set&2 != 0) {
 					t.Errorf("%s: the page says of limits: %s", scopes, limits)
 				}

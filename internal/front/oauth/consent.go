@@ -54,7 +54,8 @@ func pageOf(q *grants.Request, p params, v web.Visitor, m members.Membership, ma
 	limited, approved := grants.Limits{Recipients: 1}, grants.Limits{Approval: true}
 	view := consentView{Client: q.Client.Name, Unverified: q.Client.Registered, Host: hostOf(q.RedirectURI), Team: m,
 		Teams: v.Teams, Full: granted.Full,
-		May: grants.DescribeScopes(has, false), LeftOut: grants.DescribeScopes(q.Scopes.All()&^may, false), Ways: grants.DescribeSending(has),
+		May: grants.DescribeScopes(has, false), LeftOut: grants.DescribeScopes(q.Scopes.All()&^may, false),
+		Ways: grants.DescribeSending(has),
 		Lost: grants.DescribeScopes(limited.RemovedScopes(has), false), Drafts: has.Has(teams.BroadcastsWrite),
 		Broadcasts: has.Has(teams.EmailsSend) || has.Has(teams.BroadcastsWrite),
 		Unapproved: grants.DescribeScopes(approved.RemovedScopes(has)&^limited.RemovedScopes(has), false),

@@ -77,7 +77,8 @@ func TestMetadata(t *testing.T) {
 func TestRegister(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		w := f.ask("POST", "/oauth/register", `{"client_name":"Notes","redirect_uris":["https://a.example/cb"],
-			"logo_uri":"https://a.example/x.png","grant_types":["authorization_code"],"contacts":["a@a.example"],"software_id":1}`)
+			"logo_uri":"https://a.example/x.png","grant_types":["authorization_code"],
+			"contacts":["a@a.example"],"software_id":1}`)
 		if w.Code != 201 || w.Header().Get("Cache-Control") != "no-store" {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
@@ -98,7 +99,8 @@ func TestRegister(t *testing.T) {
 			"a text":          {`{"client_name":"x","redirect_uris":"https://a.example"}`, grants.InvalidRequest},
 			"a wrong address": {`{"client_name":"x","redirect_uris":["http://a.example"]}`, grants.InvalidRedirectURI},
 			"a secret": {
-				`{"client_name":"x","redirect_uris":["https://a.example"],"token_endpoint_auth_method":"x"}`, grants.InvalidMetadata},
+				`{"client_name":"x","redirect_uris":["https://a.example"],"token_endpoint_auth_method":"x"}`,
+				grants.InvalidMetadata},
 			"too much": {`{"client_name":"` + strings.Repeat("x", 70_000) + `"}`, grants.InvalidRequest},
 			"an unknown scope": {`{"client_name":"x","redirect_uris":["https://a.example"],"scope":"x"}`,
 				grants.InvalidScope},

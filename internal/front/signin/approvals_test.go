@@ -43,10 +43,10 @@ func TestApprovals(t *testing.T) {
 			t.Errorf("the list: %d %s", ann.status, ann.body)
 		}
 		ann.get("/approve/" + one.ID)
-		for _, part := range []string{"a@reader.example", "b@reader.example", "a.txt", "5 bytes", "Approve and send",
+		for _, text := range []string{"a@reader.example", "b@reader.example", "a.txt", "5 bytes", "Approve and send",
 			"&lt;script&gt;alert(2)"} {
-			if !strings.Contains(ann.body, part) {
-				t.Errorf("the page lacks %q", part)
+			if !strings.Contains(ann.body, text) {
+				t.Errorf("the page lacks %q", text)
 			}
 		}
 		if strings.Contains(ann.body, "<script>") || strings.Contains(ann.body, "<img") {
@@ -58,8 +58,8 @@ func TestApprovals(t *testing.T) {
 			t.Errorf("a viewer may decide: %d", vic.status)
 		}
 		for name, b := range map[string]*browser{"a viewer": vic, "a stranger": eve} {
-			for _, way := range []string{"/send", "/reject"} {
-				if b.post("/approve/"+one.ID+way, form); b.status != 403 {
+			for _, action := range []string{"/send", "/reject"} {
+				if b.post("/approve/"+one.ID+action, form); b.status != 403 {
 					t.Errorf("%s decides: %d", name, b.status)
 				}
 			}

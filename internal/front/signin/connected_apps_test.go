@@ -20,8 +20,9 @@ func (x *fixture) allow(by teams.Actor, name, scopes string) string {
 		Address: fmt.Sprintf("192.0.2.%d", x.Count(`SELECT COUNT(*) FROM oauth_clients`))})
 	x.Must(err)
 	hash := sha256.Sum256([]byte(verifier))
-	q, err := x.Grants.CheckRequest(x.T.Context(), grants.Params{ClientID: c.ID, ResponseType: "code", RedirectURI: redirect,
-		Scope: scopes, Challenge: base64.RawURLEncoding.EncodeToString(hash[:]), ChallengeMethod: "S256"})
+	q, err := x.Grants.CheckRequest(x.T.Context(), grants.Params{ClientID: c.ID, ResponseType: "code",
+		RedirectURI: redirect,
+		Scope:       scopes, Challenge: base64.RawURLEncoding.EncodeToString(hash[:]), ChallengeMethod: "S256"})
 	x.Must(err)
 	code, _, err := x.Grants.Approve(x.T.Context(), q, by)
 	x.Must(err)

@@ -274,8 +274,8 @@ func (b *browser) signIn(email string) *browser {
 func (b *browser) checkPage() {
 	b.t.Helper()
 	policy := b.header.Get("Content-Security-Policy")
-	for _, part := range []string{"default-src 'none'", "form-action 'self'", "frame-ancestors 'none'"} {
-		if !strings.Contains(policy, part) {
+	for _, directive := range []string{"default-src 'none'", "form-action 'self'", "frame-ancestors 'none'"} {
+		if !strings.Contains(policy, directive) {
 			b.t.Errorf("%s has the policy %q", b.path, policy)
 		}
 	}

@@ -104,8 +104,8 @@ func (p *Pages) storeNext(w http.ResponseWriter, next string) {
 	if len(all) == 0 {
 		all = [][]byte{nil}
 	}
-	for i, part := range all {
-		value := string(part)
+	for i, chunk := range all {
+		value := string(chunk)
 		if i == 0 {
 			value = strconv.Itoa(len(all)) + value
 		}
@@ -125,9 +125,9 @@ func (p *Pages) takeNext(w http.ResponseWriter, r *http.Request) string {
 	p.Site.DeleteCookie(w, nextCookie(0))
 	whole := true
 	for i := 1; i < n; i++ {
-		part := p.Site.Cookie(r, nextCookie(i))
-		whole = whole && part != ""
-		text += part
+		chunk := p.Site.Cookie(r, nextCookie(i))
+		whole = whole && chunk != ""
+		text += chunk
 		p.Site.DeleteCookie(w, nextCookie(i))
 	}
 	next, err := base64.RawURLEncoding.DecodeString(text)
@@ -177,4 +177,5 @@ func (p *Pages) invited(ctx context.Context, email, page string) error {
 		"of a team to invite you.", email)
 }
 
-var errNoCookie = fault.Forbiddenf("", "This sign-in did not start in this browser, or it started too long ago. Start again.")
+var errNoCookie = fault.Forbiddenf("", "This sign-in did not start in this browser, or it started too long "+
+	"ago. Start again.")

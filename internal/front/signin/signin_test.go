@@ -114,8 +114,8 @@ func TestCookie(t *testing.T) {
 		b.c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		b.post("/sign-in", url.Values{"email": {"ada@acme.example"}, "password": {password}})
 		cookie := b.header.Get("Set-Cookie")
-		for _, part := range []string{"__Host-postrider=", "; Path=/;", "; HttpOnly", "; Secure", "; SameSite=Lax"} {
-			if !strings.Contains(cookie, part) {
+		for _, attribute := range []string{"__Host-postrider=", "; Path=/;", "; HttpOnly", "; Secure", "; SameSite=Lax"} {
+			if !strings.Contains(cookie, attribute) {
 				t.Errorf("the cookie is %s", cookie)
 			}
 		}
@@ -205,8 +205,8 @@ func TestCodes(t *testing.T) {
 		b.submit("/account/totp/confirm", "code", "000000").want(422).
 			submit("/account/totp/confirm", "code", code()).want(200, "Recovery codes")
 		var recovery []string
-		for _, part := range strings.Split(b.body, "<li><code>")[1:] {
-			text, _, _ := strings.Cut(part, "<")
+		for _, attribute := range strings.Split(b.body, "<li><code>")[1:] {
+			text, _, _ := strings.Cut(attribute, "<")
 			recovery = append(recovery, text)
 		}
 		if len(recovery) != 10 {

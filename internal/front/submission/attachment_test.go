@@ -23,17 +23,17 @@ func TestAttachmentWithoutItsPart(t *testing.T) {
 		}
 		link, _ := f.Emails.DownloadURL(&files[0], time.Now())
 		token := link[strings.LastIndexByte(link, '/')+1:]
-		for part, there := range map[string]bool{"0": true, "1": false, "x": false} {
+		for index, there := range map[string]bool{"0": true, "1": false, "x": false} {
 			if err := d.Update(t.Context(), func(tx *db.Tx) error {
 				tx.Queue(t.Context(), `UPDATE email_attachments SET blob_key = SUBSTR(blob_key, 1, LENGTH(blob_key) - 1) || $2
 					WHERE email_id = $1`,
-					id, part)
+					id, index)
 				return nil
 			}); err != nil {
 				t.Fatal(err)
 			}
 			if _, content, err := f.Emails.Download(t.Context(), token); (err == nil) != there {
-				t.Errorf("part %s: %v", part, err)
+				t.Errorf("part %s: %v", index, err)
 			} else if err == nil {
 				content.Close()
 			}

@@ -100,7 +100,8 @@ func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
 	p := mailparse.Parse(raw)
 	in := emails.Raw{Recipients: c.to, Header: h.kept, Body: h.body, HasDate: h.has["date"], Trace: c.trace(),
 		UTF8: c.options.UTF8 && h.eightBit}
-	in.From, in.To, in.Cc, in.ReplyTo = formatAddress(from), formatAddresses(p.To), formatAddresses(p.Cc), formatAddresses(p.ReplyTo)
+	in.From, in.ReplyTo = formatAddress(from), formatAddresses(p.ReplyTo)
+	in.To, in.Cc = formatAddresses(p.To), formatAddresses(p.Cc)
 	in.Subject = oneLine(p.Subject)
 	if p.HasHTML {
 		in.HTML = new(p.HTML())

@@ -44,9 +44,9 @@ func newFixture(t *testing.T, d *db.DB) *fixture {
 }
 
 // newFixtureAt is newFixture with a blob store.
-func newFixtureAt(t *testing.T, d *db.DB, place string) *fixture {
+func newFixtureAt(t *testing.T, d *db.DB, blobs string) *fixture {
 	t.Helper()
-	f := &fixture{Node: testnode.New(t, d, testnode.Options{MaxSize: maxSize, Blobs: place}), limits: &teams.Limiter{}}
+	f := &fixture{Node: testnode.New(t, d, testnode.Options{MaxSize: maxSize, Blobs: blobs}), limits: &teams.Limiter{}}
 	f.key, f.password = f.Key(f.Acme.TeamID, teams.NewKey{Name: "smtp", Permission: teams.SendingAccess})
 	f.listen()
 	return f

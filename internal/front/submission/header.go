@@ -17,8 +17,8 @@ const (
 
 // removedFields are not passed on. They are options of this service, would reveal recipients to each other, or may be
 // written only by a receiving host (RFC 8601 section 5).
-var removedFields = map[string]bool{"bcc": true, "resent-bcc": true, "return-path": true, "authentication-results": true,
-	"resend-idempotency-key": true, "postrider-idempotency-key": true}
+var removedFields = map[string]bool{"bcc": true, "resent-bcc": true, "return-path": true,
+	"authentication-results": true, "resend-idempotency-key": true, "postrider-idempotency-key": true}
 
 // ownPrefix is the prefix of this service's own fields. Unknown ones are removed too, so that clients cannot send
 // fields that will get a meaning later.
@@ -26,8 +26,8 @@ const ownPrefix = "x-postrider-"
 
 // atMostOnce are fields that may occur only once in a message (RFC 5322 section 3.6). Readers differ in which of two
 // they show, so the field that was checked and signed might not be the one that is shown.
-var atMostOnce = map[string]bool{"from": true, "sender": true, "reply-to": true, "to": true, "cc": true, "subject": true,
-	"date": true, "message-id": true, "mime-version": true, "content-type": true, "content-transfer-encoding": true}
+var atMostOnce = map[string]bool{"from": true, "sender": true, "reply-to": true, "to": true, "cc": true,
+	"subject": true, "date": true, "message-id": true, "mime-version": true, "content-type": true, "content-transfer-encoding": true}
 
 // senderFields are the fields that name the author or the sender of a message.
 var senderFields = map[string]bool{"from": true, "sender": true, "resent-from": true, "resent-sender": true}

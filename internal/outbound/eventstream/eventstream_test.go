@@ -283,7 +283,8 @@ func TestLease(t *testing.T) {
 func TestRenderFails(t *testing.T) {
 	d := dbtest.SQLite(t)
 	var recorder events.Recorder
-	s := eventstream.New(d, slog.New(slog.DiscardHandler), func(context.Context, *db.Tx, *events.Event) (eventstream.Message, error) {
+	s := eventstream.New(d, slog.New(slog.DiscardHandler), func(context.Context, *db.Tx,
+		*events.Event) (eventstream.Message, error) {
 		return eventstream.Message{}, fmt.Errorf("broken")
 	})
 	recorder.Listen(s)

@@ -42,28 +42,28 @@ func TestExportOfManyContacts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines, parts := 0, 0
-		for part, err := range e.Batches(t.Context(), Options{Format: NDJSON}) {
+		lines, batches := 0, 0
+		for batch, err := range e.Batches(t.Context(), Options{Format: NDJSON}) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if parts++; parts == 10 {
+			if batches++; batches == 10 {
 				insertContacts(t, d, mine, rows, 2000) // after the export began
 			}
-			for line := range strings.Lines(string(part)) {
+			for line := range strings.Lines(string(batch)) {
 				var row ContactRow
 				if err := json.Unmarshal([]byte(line), &row); err != nil || row.Email != fmt.Sprintf("%05d@one.example", lines) {
 					t.Fatalf("line %d is %s, %v", lines, line, err)
 				}
 				lines++
 			}
-			if len(part) > 2*batchBytes {
-				t.Errorf("a part of %d octets", len(part))
+			if len(batch) > 2*batchBytes {
+				t.Errorf("a part of %d octets", len(batch))
 			}
 		}
 		asked := len(slices.DeleteFunc(trace.Take(), func(s db.Statement) bool { return strings.HasPrefix(s.SQL, "INSERT") }))
-		if most := rows/contactsMax + 10; lines != rows || parts > most || asked > 3*most+1 {
-			t.Errorf("%d contacts in %d parts by %d queries", lines, parts, asked)
+		if most := rows/contactsMax + 10; lines != rows || batches > most || asked > 3*most+1 {
+			t.Errorf("%d contacts in %d parts by %d queries", lines, batches, asked)
 		}
 	})
 }
@@ -88,11 +88,11 @@ func TestExportOfLargeContacts(t *testing.T) {
 			t.Fatal(err)
 		}
 		whole, most := 0, 0
-		for part, err := range e.Batches(t.Context(), Options{}) {
+		for batch, err := range e.Batches(t.Context(), Options{}) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			whole, most = whole+len(part), max(most, len(part))
+			whole, most = whole+len(batch), max(most, len(batch))
 		}
 		if whole < 100*50*2000 || most > whole*9/10 {
 			t.Errorf("%d octets, %d in one part", whole, most)

@@ -76,11 +76,11 @@ func suppress(t *testing.T, d *db.DB, teamID string, from, n int) {
 func read(t *testing.T, e *Export, o Options) string {
 	t.Helper()
 	var b strings.Builder
-	for part, err := range e.Batches(t.Context(), o) {
+	for batch, err := range e.Batches(t.Context(), o) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.Write(part)
+		b.Write(batch)
 	}
 	return b.String()
 }
@@ -100,19 +100,19 @@ func TestExportOfMany(t *testing.T) {
 		}{{"", rows}, {suppressions.Bounce, rows / 1000}, {suppressions.Complaint, 0}} {
 			trace.Take()
 			lines, most, last := 0, 0, ""
-			for part, err := range s.Suppressions(mine, c.origin).Batches(t.Context(), Options{Format: NDJSON}) {
+			for batch, err := range s.Suppressions(mine, c.origin).Batches(t.Context(), Options{Format: NDJSON}) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				lines += bytes.Count(part, []byte("\n"))
-				for line := range bytes.Lines(part) {
+				lines += bytes.Count(batch, []byte("\n"))
+				for line := range bytes.Lines(batch) {
 					var row SuppressionRow
 					if err := json.Unmarshal(line, &row); err != nil || last != "" && row.Email >= last {
 						t.Fatalf("%s after %s: %v", line, last, err)
 					}
 					last = row.Email
 				}
-				most = max(most, bytes.Count(part, []byte("\n")))
+				most = max(most, bytes.Count(batch, []byte("\n")))
 			}
 			if queries := len(trace.Take()); lines != c.lines || queries > 2*(rows/2000+1) || most > 2000 {
 				t.Errorf("origin %q: %d lines by %d queries, %d lines in one part", c.origin, lines, queries, most)
@@ -161,21 +161,21 @@ func TestExportWhileRowsChange(t *testing.T) {
 		const rows = 7000
 		suppress(t, d, mine, 0, rows)
 		suppress(t, d, others, 100, 10)
-		parts := 0
+		batches := 0
 		seen := map[string]int{}
-		for part, err := range s.Suppressions(mine, "").Batches(t.Context(), Options{}) {
+		for batch, err := range s.Suppressions(mine, "").Batches(t.Context(), Options{}) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lines, err := csv.NewReader(bytes.NewReader(part)).ReadAll()
+			lines, err := csv.NewReader(bytes.NewReader(batch)).ReadAll()
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, line := range lines {
 				seen[line[0]]++
 			}
-			parts++
-			suppress(t, d, mine, rows*parts, 50)
+			batches++
+			suppress(t, d, mine, rows*batches, 50)
 			last := lines[len(lines)-1][0]
 			err = d.Update(t.Context(), func(tx *db.Tx) error {
 				tx.Queue(t.Context(), `DELETE FROM suppressions WHERE team_id = $1 AND address = ANY($2)`, mine,
@@ -187,8 +187,8 @@ func TestExportWhileRowsChange(t *testing.T) {
 			}
 		}
 		delete(seen, "email")
-		if parts != 4 || len(seen) != rows-1 {
-			t.Errorf("%d rows in %d parts", len(seen), parts)
+		if batches != 4 || len(seen) != rows-1 {
+			t.Errorf("%d rows in %d parts", len(seen), batches)
 		}
 		for address, n := range seen {
 			if n != 1 || address == "00010@one.example" || address > "07000" {
@@ -309,9 +309,9 @@ func TestExportFails(t *testing.T) {
 			}
 			return nil
 		}, func(error) {})
-		for part, err := range s.Suppressions(mine, "nonsense").Batches(t.Context(), Options{}) {
-			if fault.KindOf(err) != fault.Invalid || part != nil {
-				t.Errorf("%q, %v", part, err)
+		for batch, err := range s.Suppressions(mine, "nonsense").Batches(t.Context(), Options{}) {
+			if fault.KindOf(err) != fault.Invalid || batch != nil {
+				t.Errorf("%q, %v", batch, err)
 			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -27,14 +27,14 @@ func TestNotify(t *testing.T) {
 		silent, err := n.Teams.Create(ctx, "Silent", "")
 		n.Must(err)
 
-		tell := func(from, teamID, subject string) {
+		notify := func(from, teamID, subject string) {
 			t.Helper()
 			s := notifications.New(notifications.Config{From: from}, d, n.Queue, n.Emails, n.Teams, n.Log)
 			n.Update(func(tx *db.Tx) error { return s.Tell(ctx, tx, teamID, subject, "Look at it.") })
 			runAll(t, n, s.Kind(), 1)
 		}
 		const from = "Postrider <notices@acme.example>"
-		tell(from, reachable.TeamID, "It fails")
+		notify(from, reachable.TeamID, "It fails")
 		list, _, err := n.Emails.List(ctx, n.Acme.TeamID, page.Page{})
 		n.Must(err)
 		if e := list[0]; e.From != from || e.Subject != "It fails" || e.To[0] != "owner@acme.example" {
@@ -44,7 +44,7 @@ func TestNotify(t *testing.T) {
 			{"", reachable.TeamID, "No sender", "set notice_from"}, {from, silent.ID, "No address", "the team has no address"},
 			{"x@elsewhere.example", reachable.TeamID, "Not verified", "its email was refused"},
 		} {
-			tell(x.from, x.team, x.subject)
+			notify(x.from, x.team, x.subject)
 			if !strings.Contains(out.String(), x.why) {
 				t.Errorf("%s: the log does not say %q", x.subject, x.why)
 			}

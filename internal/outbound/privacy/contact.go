@@ -56,25 +56,25 @@ func (s *Service) contactPart(ctx context.Context, of *subject) (*ContactPart, e
 	if err != nil {
 		return nil, err
 	}
-	part := &ContactPart{ID: c.ID, Email: c.Address, FirstName: c.FirstName, LastName: c.LastName,
+	out := &ContactPart{ID: c.ID, Email: c.Address, FirstName: c.FirstName, LastName: c.LastName,
 		Unsubscribed: c.Unsubscribed, CreatedAt: Stamp(c.CreatedAt), UpdatedAt: Stamp(c.UpdatedAt),
 		Properties: map[string]any{}, Segments: []SegmentPart{}, Topics: []TopicPart{}}
 	for name, v := range p.Properties {
-		if part.Properties[name] = v.Text; v.Type == scalar.Number {
-			part.Properties[name] = v.Number()
+		if out.Properties[name] = v.Text; v.Type == scalar.Number {
+			out.Properties[name] = v.Number()
 		}
 	}
 	for _, g := range p.Segments {
-		part.Segments = append(part.Segments, SegmentPart{g.ID, g.Name})
+		out.Segments = append(out.Segments, SegmentPart{g.ID, g.Name})
 	}
 	for _, t := range p.Topics {
-		part.Topics = append(part.Topics, TopicPart{t.TopicID, t.Name, string(t.Subscription)})
+		out.Topics = append(out.Topics, TopicPart{t.TopicID, t.Name, string(t.Subscription)})
 	}
 	if e != (contacts.Engagement{}) {
-		part.Engagement = &EngagementPart{e.Mailed, e.Opened, e.Clicked, orNull(e.MailedAt), orNull(e.OpenedAt),
+		out.Engagement = &EngagementPart{e.Mailed, e.Opened, e.Clicked, orNull(e.MailedAt), orNull(e.OpenedAt),
 			orNull(e.ClickedAt)}
 	}
-	return part, nil
+	return out, nil
 }
 
 // orNull returns nil, which is null in JSON, for the zero time.

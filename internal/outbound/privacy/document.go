@@ -253,7 +253,7 @@ func (s *Service) sentParts(ctx context.Context, teamID string, a erasure.Addres
 	if err != nil {
 		return nil, "", err
 	}
-	var parts []SentPart
+	var all []SentPart
 	for _, e := range some {
 		p := SentPart{ID: e.ID, CreatedAt: Stamp(e.CreatedAt), From: e.From, Subject: e.Subject, TopicID: e.TopicID,
 			BroadcastID: e.BroadcastID, Tags: e.Tags}
@@ -263,14 +263,14 @@ func (s *Service) sentParts(ctx context.Context, teamID string, a erasure.Addres
 		if p.Events, err = s.eventsOf(ctx, teamID, e.ID, a); err != nil {
 			return nil, "", fmt.Errorf("read the timeline of email %s: %w", e.ID, err)
 		}
-		parts = append(parts, p)
+		all = append(all, p)
 	}
-	return parts, next, nil
+	return all, next, nil
 }
 
 // eventsOf returns the events of an email as a whole and of the recipient with the address.
 func (s *Service) eventsOf(ctx context.Context, teamID, emailID string, a erasure.Address) ([]EventPart, error) {
-	parts := []EventPart{}
+	found := []EventPart{}
 	for p := (page.Page{}); ; {
 		all, more, err := s.p.Emails.Timeline(ctx, teamID, emailID, p)
 		if err != nil {
@@ -284,10 +284,10 @@ func (s *Service) eventsOf(ctx context.Context, teamID, emailID string, a erasur
 			if x.Data != "" {
 				data = jsontext.Value(x.Data)
 			}
-			parts = append(parts, EventPart{x.Type, data, Stamp(x.At)})
+			found = append(found, EventPart{x.Type, data, Stamp(x.At)})
 		}
 		if !more || len(all) == 0 {
-			return parts, nil
+			return found, nil
 		}
 		p.After = all[len(all)-1].ID
 	}

@@ -336,14 +336,14 @@ func TestDocument(t *testing.T) {
 		f.Send(testnode.Hello("bo@one.example"))
 		read := func(teamID, named string) (doc privacy.Document, text string) {
 			t.Helper()
-			parts := 0
-			for part, err := range f.Document(ctx, teamID, named) {
+			chunks := 0
+			for chunk, err := range f.Document(ctx, teamID, named) {
 				f.Must(err)
-				text += string(part)
-				parts++
+				text += string(chunk)
+				chunks++
 			}
-			if err := json.Unmarshal([]byte(text), &doc); err != nil || parts != 3 {
-				t.Errorf("%d parts: %s: %v", parts, text, err)
+			if err := json.Unmarshal([]byte(text), &doc); err != nil || chunks != 3 {
+				t.Errorf("%d parts: %s: %v", chunks, text, err)
 			}
 			return doc, text
 		}
@@ -357,15 +357,15 @@ func TestDocument(t *testing.T) {
 			at.Engagement == nil || at.Engagement.Mailed != 1 || at.Engagement.OpenedAt != nil || doc.Suppression != nil {
 			t.Errorf("%s", text)
 		}
-		var told []string
+		var lines []string
 		for _, e := range doc.Emails {
 			line := e.Kind + " " + e.State
 			for _, x := range e.Events {
 				line += " " + x.Type
 			}
-			told = append(told, line)
+			lines = append(lines, line)
 		}
-		if diff := cmp.Diff([]string{"to queued queued", "to delivered queued delivered"}, told); diff != "" {
+		if diff := cmp.Diff([]string{"to queued queued", "to delivered queued delivered"}, lines); diff != "" {
 			t.Error(diff)
 		}
 		if len(doc.Received) != 3 {

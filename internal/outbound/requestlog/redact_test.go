@@ -58,7 +58,7 @@ func TestRedact(t *testing.T) {
 // escaped.
 func TestMaskSecrets(t *testing.T) {
 	token := strings.Repeat("aB3-_", 10)
-	for give, want := range map[string]string{
+	for text, want := range map[string]string{
 		"":       "",
 		"a text": "a text",
 		"https://m.example/shared?token=" + token:                "https://m.example/shared?token=[redacted]",
@@ -79,7 +79,8 @@ func TestMaskSecrets(t *testing.T) {
 		`https:\/\/user@host.example\/`:                          `https:\/\/[redacted]@host.example\/`,
 		"write to https://host.example or a@b.example":           "write to https://host.example or a@b.example",
 		"mailto:a@b.example, 12:30":                              "mailto:a@b.example, 12:30",
-		"https://b.s3.example/f?X-Amz-Signature=1f&X-Amz-Security-Token=x&X-Amz-Date=2": "https://b.s3.example/f?X-Amz-Signature=[redacted]&" +
+		"https://b.s3.example/f?X-Amz-Signature=1f&X-Amz-Security-Token=x&X-Amz-Date=2": "https://b.s3.example/f?" +
+			"X-Amz-Signature=[redacted]&" +
 			"X-Amz-Security-Token=[redacted]&X-Amz-Date=2",
 		"https://a.blob.example/f?sv=1&sig=x%3D": "https://a.blob.example/f?sv=1&sig=[redacted]",
 		"?design=1&token&token=&x=token=2":       "?design=1&token&token=&x=token=2",
@@ -88,11 +89,11 @@ func TestMaskSecrets(t *testing.T) {
 		`://\`:                                   `://\`,
 		`?token=a\u00`:                           `?token=[redacted]\u00`,
 	} {
-		if got := MaskSecrets(give); got != want {
-			t.Errorf("%s\nbecomes %s\nand not %s", give, got, want)
+		if got := MaskSecrets(text); got != want {
+			t.Errorf("%s\nbecomes %s\nand not %s", text, got, want)
 		}
-		if again := MaskSecrets(MaskSecrets(give)); again != MaskSecrets(give) {
-			t.Errorf("%s\nbecomes %s\nand then %s", give, MaskSecrets(give), again)
+		if again := MaskSecrets(MaskSecrets(text)); again != MaskSecrets(text) {
+			t.Errorf("%s\nbecomes %s\nand then %s", text, MaskSecrets(text), again)
 		}
 	}
 }

@@ -47,7 +47,8 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 }
 
 // entriesWith returns a team's entries that contain an address and whose ids are in (after, upTo].
-func entriesWith(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string) (some []Entry, err error) {
+func entriesWith(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string) (some []Entry,
+	err error) {
 	rows, err := r.Query(ctx, `SELECT id, team_id, endpoint, user_agent, request_body, response_body FROM request_logs
 		WHERE team_id = $1 AND id > $2 AND id <= $3 AND (LOWER(endpoint) LIKE $4 ESCAPE '\' OR LOWER(user_agent) LIKE $4
 			ESCAPE '\'

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/outbound/exports"
 	"github.com/postrider/postrider/internal/platform/audit"
 )
@@ -51,13 +52,13 @@ func listAudit(flags *flag.FlagSet) action {
 	f := auditFlags(flags)
 	team := flags.String("team", "", teamFlag+"; without it, what concerns no team")
 	limit := flags.Int("limit", 100, "how many entries are shown, the newest first; 0: all")
-	return func(ctx context.Context, e *env, n *node, _ []string) error {
+	return func(ctx context.Context, e *env, n *node.Node, _ []string) error {
 		if *limit < 0 {
 			return errors.New("--limit must be a number of entries, or 0 for all")
 		}
 		teamID := ""
 		if *team != "" {
-			t, err := n.teams.Find(ctx, *team)
+			t, err := n.Teams.Find(ctx, *team)
 			if err != nil {
 				return err
 			}
@@ -67,7 +68,7 @@ func listAudit(flags *flag.FlagSet) action {
 		fmt.Fprintln(w, "time\taction\tby\ttarget\tdetail\tfrom")
 		shown := 0
 		for after := ""; ; {
-			some, next, err := n.audit.Part(ctx, teamID, *f, after)
+			some, next, err := n.Audit.Part(ctx, teamID, *f, after)
 			if err != nil {
 				return err
 			}

@@ -66,19 +66,19 @@ func TestMembers(t *testing.T) {
 		p.must("keys", "create", "--team", "Other")
 		n := p.start()
 		ctx := t.Context()
-		team, err := n.teams.Find(ctx, "Acme")
+		team, err := n.Teams.Find(ctx, "Acme")
 		if err != nil {
 			t.Fatal(err)
 		}
 		var ids []string
 		for email, role := range map[string]teams.Role{"owner@acme.example": teams.Owner,
 			"ann@acme.example": teams.Member} {
-			u, err := n.users.Create(ctx, users.NewUser{Email: email})
+			u, err := n.Users.Create(ctx, users.NewUser{Email: email})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := n.db.Update(ctx, func(tx *db.Tx) error {
-				return n.members.AddIn(ctx, tx, team.ID, u.ID, role)
+			if err := n.DB.Update(ctx, func(tx *db.Tx) error {
+				return n.Members.AddIn(ctx, tx, team.ID, u.ID, role)
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -93,13 +93,13 @@ func TestMembers(t *testing.T) {
 		if said := p.must("teams", "members", "Other"); strings.Contains(said, "acme.example") {
 			t.Errorf("%q", said)
 		}
-		if _, err := n.members.Actor(ctx, ids[0], team.ID); err != nil {
+		if _, err := n.Members.Actor(ctx, ids[0], team.ID); err != nil {
 			t.Fatal(err)
 		}
 		// A command is another process for the node: it hears of it by a hint, before it would look again by itself.
 		p.must("teams", "suspend", "Acme")
 		eventually(t, "the node knows that the team is suspended", func() bool {
-			by, err := n.members.Actor(ctx, ids[0], team.ID)
+			by, err := n.Members.Actor(ctx, ids[0], team.ID)
 			return err == nil && by.Suspended
 		})
 		p.must("teams", "resume", "Acme")
@@ -107,7 +107,7 @@ func TestMembers(t *testing.T) {
 			status, _ := n.ask(key, http.MethodDelete, "/team/members/"+ids[0], "")
 			return status == 200
 		})
-		if _, err := n.members.Actor(ctx, ids[0], team.ID); err == nil {
+		if _, err := n.Members.Actor(ctx, ids[0], team.ID); err == nil {
 			t.Error("a member who was removed is one still")
 		}
 	})
@@ -148,8 +148,8 @@ func TestChangesByCommandsAreRecorded(t *testing.T) {
 
 		p.must("users", "create", "ada@example.com")
 		job := ""
-		if err := n.db.Update(t.Context(), func(tx *db.Tx) error {
-			n.queue.Insert(t.Context(), tx, jobs.New{Kind: "none"})
+		if err := n.DB.Update(t.Context(), func(tx *db.Tx) error {
+			n.Queue.Insert(t.Context(), tx, jobs.New{Kind: "none"})
 			return tx.QueryRow(t.Context(), `UPDATE jobs SET parked = $1 WHERE kind = 'none' RETURNING id`, true).Scan(&job)
 		}); err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 
 	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/platform/db"
 )
@@ -50,7 +51,7 @@ func backup(ctx context.Context, e *env, args []string) error {
 		return errors.New("--with-key: the secret key is not a file here but the setting secret_key; keep a copy of that " +
 			"setting")
 	}
-	if _, err := os.Stat(databaseURL(c)); err != nil {
+	if _, err := os.Stat(node.DatabaseURL(c)); err != nil {
 		return fmt.Errorf("there is no installation in data_dir: %w", err)
 	}
 	if _, err := os.Lstat(words[0]); !*force && err == nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -20,10 +21,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
+	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/mail/smtpsink"
-	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/node"
 )
 
 // The contacts of the bench.
@@ -47,8 +48,7 @@ type audienceRun struct {
 	contacts int
 	segment  string // the segment that has all contacts
 	teamID   string
-	db       *db.DB              // beside the node's
-	sent     *broadcasts.Service // to read how far a broadcast is, which through the API costs the node more
+	store    *node.Node // beside the measured node; reading progress through the API would cost that node more
 }
 
 // audience imports contacts with two properties, asks for lists and counts of them, and sends them two broadcasts: one
@@ -69,7 +69,7 @@ func (b *benchRun) audience(ctx context.Context, contacts int) error {
 	if err := a.open(ctx); err != nil {
 		return err
 	}
-	defer a.db.Close()
+	defer a.store.Close()
 	b.say("Postrider %s on %s: %d contacts with two properties in one segment, a broadcast of %d bytes of HTML", Version,
 		b.engine(), contacts, b.bytes)
 	if err := a.imports(ctx); err != nil {
@@ -89,18 +89,18 @@ func (b *benchRun) audience(ctx context.Context, contacts int) error {
 	return a.delivered(ctx, crowd)
 }
 
-// open opens the node's database.
+// open opens the node's database beside the node.
 func (a *audienceRun) open(ctx context.Context) (err error) {
-	url := cmp.Or(a.url, filepath.Join(a.data(), "postrider.db"))
-	if a.db, err = db.Open(ctx, db.Options{URL: url, Beside: true}); err != nil {
+	c := config.Config{DataDir: a.data(), DatabaseURL: config.Secret(a.url), BlobURL: filepath.Join(a.data(), "blobs")}
+	if a.store, err = node.Open(ctx, c, slog.New(slog.DiscardHandler), node.Options{Beside: true}); err != nil {
 		return err
 	}
-	who, err := teams.New(a.db, nil, nil).Authenticate(ctx, benchKey)
+	who, err := a.store.Teams.Authenticate(ctx, benchKey)
 	if err != nil {
-		a.db.Close()
+		a.store.Close()
 		return fmt.Errorf("find the team: %w", err)
 	}
-	a.teamID, a.sent = who.TeamID, broadcasts.New(broadcasts.Config{}, broadcasts.Parts{DB: a.db})
+	a.teamID = who.TeamID
 	return nil
 }
 
@@ -307,7 +307,7 @@ func (a *audienceRun) held(ctx context.Context) error {
 	if err := a.restart(ctx, "--roles", "api,jobs"); err != nil {
 		return err
 	}
-	before, err := a.db.Sizes(ctx)
+	before, err := a.store.DB.Sizes(ctx)
 	if err != nil {
 		return fmt.Errorf("read the sizes of tables: %w", err)
 	}
@@ -318,7 +318,7 @@ func (a *audienceRun) held(ctx context.Context) error {
 	}
 	a.say("%-26s %7.0f /s   CPU %.3f ms a recipient   peak memory %.0f MB", "", float64(a.contacts)/took.Seconds(),
 		(a.node.cpu()-cpu).Seconds()*1000/float64(a.contacts), a.node.peakMB())
-	after, err := a.db.Sizes(ctx)
+	after, err := a.store.DB.Sizes(ctx)
 	if err != nil {
 		return fmt.Errorf("read the sizes of tables: %w", err)
 	}
@@ -402,7 +402,7 @@ func (a *audienceRun) broadcast(ctx context.Context, name string) (broadcastID s
 		return "", 0, err
 	}
 	for {
-		b, err := a.sent.Get(ctx, a.teamID, broadcastID)
+		b, err := a.store.Broadcasts.Get(ctx, a.teamID, broadcastID)
 		if err != nil {
 			return "", 0, err
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/emails"
@@ -19,11 +20,11 @@ import (
 // enqueue times entering the recipients of one content, in this process; nothing is delivered.
 func (b *benchRun) enqueue(ctx context.Context, c config.Config, recipients int) error {
 	c.DataDir, c.BlobURL = b.data(), filepath.Join(b.data(), "blobs")
-	n, err := newNode(ctx, c, slog.New(slog.DiscardHandler), measured{})
+	n, err := node.Open(ctx, c, slog.New(slog.DiscardHandler), node.Options{Version: Version})
 	if err != nil {
 		return err
 	}
-	defer n.close()
+	defer n.Close()
 	m, err := b.mailing(ctx, n)
 	if err != nil {
 		return err
@@ -38,8 +39,8 @@ func (b *benchRun) enqueue(ctx context.Context, c config.Config, recipients int)
 				Values: render.Values{"contact.first_name": fmt.Sprintf("Reader %d", from+i)}}
 		}
 		began := time.Now()
-		if err := n.db.Update(ctx, func(tx *db.Tx) error {
-			_, err := n.emails.Enqueue(ctx, tx, m, to)
+		if err := n.DB.Update(ctx, func(tx *db.Tx) error {
+			_, err := n.Emails.Enqueue(ctx, tx, m, to)
 			return err
 		}); err != nil {
 			return err
@@ -59,14 +60,14 @@ func (b *benchRun) enqueue(ctx context.Context, c config.Config, recipients int)
 }
 
 // mailing adds a team with a verified domain, and a content.
-func (b *benchRun) mailing(ctx context.Context, n *node) (*emails.Mailing, error) {
-	if err := n.teams.EnsureKey(ctx, "Bench", "bench", benchKey); err != nil {
+func (b *benchRun) mailing(ctx context.Context, n *node.Node) (*emails.Mailing, error) {
+	if err := n.Teams.EnsureKey(ctx, "Bench", "bench", benchKey); err != nil {
 		return nil, err
 	}
-	if _, err := n.addVerified(ctx, benchKey, []string{"bench.example"}); err != nil {
+	if _, err := addVerified(ctx, n, benchKey, []string{"bench.example"}); err != nil {
 		return nil, err
 	}
-	who, err := n.teams.Authenticate(ctx, benchKey)
+	who, err := n.Teams.Authenticate(ctx, benchKey)
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +75,8 @@ func (b *benchRun) mailing(ctx context.Context, n *node) (*emails.Mailing, error
 	c := content.Content{TeamID: who.TeamID, From: "Bench <a@bench.example>",
 		Subject: "News for {{{contact.first_name|you}}}",
 		HTML:    &html}
-	if err := n.db.Update(ctx, func(tx *db.Tx) error { return n.contents.Add(ctx, tx, &c) }); err != nil {
+	if err := n.DB.Update(ctx, func(tx *db.Tx) error { return n.Contents.Add(ctx, tx, &c) }); err != nil {
 		return nil, err
 	}
-	return n.emails.Mailing(ctx, who, c.ID, true)
+	return n.Emails.Mailing(ctx, who, c.ID, true)
 }

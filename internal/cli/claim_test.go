@@ -34,13 +34,13 @@ func TestOwnersAreToldOfClaims(t *testing.T) {
 			ask(owner, http.MethodGet, "/domains/"+domain.ID, "", &domain)
 			return domain.Status == "verified"
 		})
-		team, err := n.teams.Find(t.Context(), "Acme")
+		team, err := n.Teams.Find(t.Context(), "Acme")
 		if err != nil {
 			t.Fatal(err)
 		}
 		sent := func(id string) bool {
 			t.Helper()
-			lately, err := n.domains.SentSince(t.Context(), team.ID, id, time.Now().Add(-time.Hour))
+			lately, err := n.Domains.SentSince(t.Context(), team.ID, id, time.Now().Add(-time.Hour))
 			if err != nil {
 				t.Fatal(err)
 			}

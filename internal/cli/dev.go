@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
@@ -52,7 +53,7 @@ func dev(ctx context.Context, e *env, args []string) error {
 	if *relay != "" {
 		c.Transport, c.RelayAddr = "relay", *relay
 	}
-	listeners, url, err := listenHere(c.HTTPListen)
+	listeners, url, err := node.ListenHere(c.HTTPListen)
 	if err != nil {
 		return fmt.Errorf("listen for HTTP: %w (choose another address with --http)", err)
 	}
@@ -63,36 +64,35 @@ func dev(ctx context.Context, e *env, args []string) error {
 		c.PublicURL = url
 	}
 	c.TrackingURL = cmp.Or(c.TrackingURL, c.PublicURL)
-	n, err := newNode(ctx, c, newLogger(c, e.errOut), measured{unsigned: e.getenv(benchUnsigned) != "",
-		loopback: e.getenv(benchLoopback) != ""})
+	n, err := node.Open(ctx, c, newLogger(c, e.errOut), node.Options{Version: Version, KeysConsent: true,
+		Unsigned: e.getenv(benchUnsigned) != "", Loopback: e.getenv(benchLoopback) != ""})
 	if err != nil {
 		return err
 	}
-	defer n.close()
-	n.oauth.KeysConsent = true
+	defer n.Close()
 	if *key == "" {
 		if *key, err = devKey(c); err != nil {
 			return err
 		}
 	}
-	if err := n.teams.EnsureKey(ctx, "Development", "development", *key); err != nil {
+	if err := n.Teams.EnsureKey(ctx, "Development", "development", *key); err != nil {
 		return fmt.Errorf("make the development key: %w", err)
 	}
-	who, err := n.teams.Authenticate(ctx, *key)
+	who, err := n.Teams.Authenticate(ctx, *key)
 	if err != nil {
 		return fmt.Errorf("find the team of the development key: %w", err)
 	}
-	if err := n.ensureDeveloper(ctx, who.TeamID); err != nil {
+	if err := n.EnsureDeveloper(ctx, who.TeamID); err != nil {
 		return err
 	}
-	verified, err := n.addVerified(ctx, *key, names)
+	verified, err := addVerified(ctx, n, *key, names)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(n.listenInboundDev(*smtpIn), n.listenSubmissionDev(*smtpSubmit)); err != nil {
+	if err := errors.Join(n.ListenInboundDev(*smtpIn), n.ListenSubmissionDev(*smtpSubmit)); err != nil {
 		return err
 	}
-	n.serveOutbox()
+	n.ServeOutbox()
 	greet(e, n, url, *key, verified)
 	if path := e.getenv(benchProfile); path != "" {
 		f, err := os.Create(path)
@@ -105,7 +105,7 @@ func dev(ctx context.Context, e *env, args []string) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	return n.run(ctx, listeners...)
+	return n.Run(ctx, listeners...)
 }
 
 // devKey returns the key of the last run, or makes one.
@@ -126,14 +126,14 @@ func devKey(c config.Config) (string, error) {
 }
 
 // addVerified adds domains for the team of the key, verified without DNS, and returns their names as stored.
-func (n *node) addVerified(ctx context.Context, key string, names []string) (verified []string, err error) {
-	who, err := n.teams.Authenticate(ctx, key)
+func addVerified(ctx context.Context, n *node.Node, key string, names []string) (verified []string, err error) {
+	who, err := n.Teams.Authenticate(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("find the team of the development key: %w", err)
 	}
 	for _, name := range names {
 		// With a tracking subdomain, so that tracking begins when it is switched on.
-		d, err := n.domains.AddVerified(ctx, who.TeamID, domains.NewDomain{Name: name, TrackingSubdomain: "links"})
+		d, err := n.Domains.AddVerified(ctx, who.TeamID, domains.NewDomain{Name: name, TrackingSubdomain: "links"})
 		if err != nil {
 			return nil, fmt.Errorf("--domain %s: %w", name, err)
 		}
@@ -143,8 +143,8 @@ func (n *node) addVerified(ctx context.Context, key string, names []string) (ver
 }
 
 // domainsLine says which domains can be sent from, and how to add others.
-func domainsLine(n *node, verified []string) string {
-	if !n.c.TrustDomains {
+func domainsLine(n *node.Node, verified []string) string {
+	if !n.Config.TrustDomains {
 		return "verified by DNS, as they are live"
 	}
 	how := "added by POST /domains; POST /domains/{id}/verify verifies one in a second, without DNS"
@@ -155,13 +155,13 @@ func domainsLine(n *node, verified []string) string {
 }
 
 // greet says what there is at the URL, and what to do next.
-func greet(e *env, n *node, url, key string, verified []string) {
-	c, inbound := n.c, "not taken: the role receiving is off"
-	if at := n.port(portInbound); at != "" {
+func greet(e *env, n *node.Node, url, key string, verified []string) {
+	c, inbound := n.Config, "not taken: the role receiving is off"
+	if at := n.Port(node.PortInbound); at != "" {
 		inbound = at + "  (SMTP, for domains with the capability receiving)"
 	}
 	submit := "not taken: the role submission is off"
-	if at := n.port(portSubmit); at != "" {
+	if at := n.Port(node.PortSubmit); at != "" {
 		submit = at + "  (user postrider, the key as the password)"
 	}
 	where := "kept in the outbox: " + url + "/dev/outbox"

@@ -78,7 +78,7 @@ func TestVerificationAsksAfresh(t *testing.T) {
 			}
 		}
 		looked := func() (at int64) {
-			if err := n.db.QueryRow(t.Context(), `SELECT checked_at FROM domains WHERE id = $1`, d.ID).Scan(&at); err != nil {
+			if err := n.DB.QueryRow(t.Context(), `SELECT checked_at FROM domains WHERE id = $1`, d.ID).Scan(&at); err != nil {
 				t.Fatal(err)
 			}
 			return at

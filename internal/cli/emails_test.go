@@ -8,19 +8,21 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/postrider/postrider/internal/node"
 )
 
 // naming are the tables in which some text names an address, with how many rows do, of all teams if none is given.
 func (n *started) naming(address string, teamIDs ...string) map[string]int {
 	n.t.Helper()
 	found := map[string]int{}
-	for _, x := range ownedTables(n.t, n.db) {
+	for _, x := range ownedTables(n.t, n.DB) {
 		var columns []string
 		for _, c := range x.columns {
 			switch {
 			case c[1] == "text":
 				columns = append(columns, "LOWER("+c[0]+") LIKE $1")
-			case c[1] == "bytea" && n.db.Engine() == "sqlite":
+			case c[1] == "bytea" && n.DB.Engine() == "sqlite":
 				columns = append(columns, "LOWER(CAST("+c[0]+" AS TEXT)) LIKE $1")
 			case c[1] == "bytea":
 				columns = append(columns, "LOWER(ENCODE("+c[0]+", 'escape')) LIKE $1")
@@ -70,7 +72,7 @@ func TestEraseAddress(t *testing.T) {
 		others := send(other, `"b@one.example"`, "Hello")
 		waiting := n.made(key, "/emails", strings.Replace(hello, "{", `{"scheduled_at":"in 1 hour",`, 1))
 		for _, from := range []string{"b@one.example", "c@one.example"} {
-			if err := d.mail(d.port(portInbound), nil, from, "x@in.example", received); err != nil {
+			if err := d.mail(d.Port(node.PortInbound), nil, from, "x@in.example", received); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
@@ -143,16 +144,16 @@ func TestDeletedTeamLeavesNoRows(t *testing.T) {
 		}
 		p.must("teams", "delete", "Gone", "--yes")
 		// The node does not run: its recurring work would take away rows that are no true ones.
-		n, err := newNode(t.Context(), c, newLogger(c, t.Output()), measured{})
+		n, err := node.Open(t.Context(), c, newLogger(c, t.Output()), node.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer n.close()
+		defer n.Close()
 		var j jobs.Job
-		err = n.db.QueryRow(t.Context(), `SELECT id, attempt, payload FROM jobs WHERE kind = $1`, teams.EraseKind).
+		err = n.DB.QueryRow(t.Context(), `SELECT id, attempt, payload FROM jobs WHERE kind = $1`, teams.EraseKind).
 			Scan(&j.ID, &j.Attempt, &j.Payload)
 		if err == nil {
-			err = n.teams.EraseJobs(n.queue, n.erasers...).Handle(t.Context(), j)
+			err = n.Teams.EraseJobs(n.Queue, n.TeamErasers()...).Handle(t.Context(), j)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -160,7 +161,7 @@ func TestDeletedTeamLeavesNoRows(t *testing.T) {
 		left := func(team string) (total int, where string) {
 			for _, x := range tables {
 				var found int
-				err := n.db.QueryRow(t.Context(), `SELECT COUNT(*) FROM `+x.name+` WHERE team_id = $1`, ids[team]).Scan(&found)
+				err := n.DB.QueryRow(t.Context(), `SELECT COUNT(*) FROM `+x.name+` WHERE team_id = $1`, ids[team]).Scan(&found)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -204,7 +205,7 @@ func TestDeletedTeam(t *testing.T) {
 			t.Fatalf("%s: %v", text, err)
 		}
 		eventually(t, "the first is captured", func() bool {
-			all, err := n.delivery.Outbox(t.Context())
+			all, err := n.Delivery.Outbox(t.Context())
 			return err == nil &&
 				len(all) == 1
 		})
@@ -258,8 +259,8 @@ func TestMailOfADeletedTeamIsNotSent(t *testing.T) {
 		accepting.end()
 		// Nobody erases anything: only the mark keeps the mail back.
 		p.vars["POSTRIDER_ROLES"] = "delivery,jobs"
-		n := p.start(func(n *node) {
-			err := n.db.Update(t.Context(), func(tx *db.Tx) error {
+		n := p.start(func(n *node.Node) {
+			err := n.DB.Update(t.Context(), func(tx *db.Tx) error {
 				tx.Queue(t.Context(), `DELETE FROM jobs WHERE kind = 'teams.erase'`)
 				return nil
 			})
@@ -268,7 +269,7 @@ func TestMailOfADeletedTeamIsNotSent(t *testing.T) {
 			}
 		})
 		eventually(t, "the jobs end", func() bool { return n.count(`SELECT COUNT(*) FROM jobs WHERE team_id <> ''`) == 0 })
-		if all, err := n.delivery.Outbox(t.Context()); err != nil || len(all) > 0 {
+		if all, err := n.Delivery.Outbox(t.Context()); err != nil || len(all) > 0 {
 			t.Errorf("%d messages were sent, %v", len(all), err)
 		}
 		if found := n.count(`SELECT COUNT(*) FROM email_events WHERE type NOT IN ('queued', 'scheduled')`); found > 0 {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/outbound/exports"
 	"github.com/postrider/postrider/internal/outbound/requestlog"
 	"github.com/postrider/postrider/internal/platform/audit"
@@ -104,7 +104,7 @@ func writeExport(flags *flag.FlagSet, teamNeeded bool, choose func(ctx context.C
 		"quote puts an apostrophe before texts in CSV that a spreadsheet would take for formulas")
 	output := flags.String("output", "", "`file` to write")
 	force := flags.Bool("force", false, "replace the file if it exists")
-	return func(ctx context.Context, e *env, n *node, _ []string) error {
+	return func(ctx context.Context, e *env, n *node.Node, _ []string) error {
 		o, err := exports.ParseOptions(*format, *formulas)
 		if err != nil {
 			return err
@@ -113,11 +113,11 @@ func writeExport(flags *flag.FlagSet, teamNeeded bool, choose func(ctx context.C
 			return errors.New("say whose: --team TEAM, by its id or its exact name; `postrider teams list` shows them")
 		}
 		write := func(t teams.Team) error {
-			x, err := choose(ctx, n.exports(), t.ID)
+			x, err := choose(ctx, n.Exports, t.ID)
 			if err != nil {
 				return err
 			}
-			if err := n.audit.Write(ctx, audit.Entry{Action: x.Name + ".exported", Target: t.ID}); err != nil {
+			if err := n.Audit.Write(ctx, audit.Entry{Action: x.Name + ".exported", Target: t.ID}); err != nil {
 				return err
 			}
 			if *output == "" {
@@ -131,15 +131,8 @@ func writeExport(flags *flag.FlagSet, teamNeeded bool, choose func(ctx context.C
 		if *team == "" {
 			return write(teams.Team{})
 		}
-		return n.withTeam(ctx, *team, write)
+		return withTeam(ctx, n, *team, write)
 	}
-}
-
-// exports returns the service for a command.
-func (n *node) exports() *exports.Service {
-	return exports.New(contacts.New(n.db, nil, nil),
-		emails.New(emails.Config{}, emails.Parts{DB: n.db, Queue: n.queue, Teams: n.teams}),
-		suppressions.New(n.db, nil), requestlog.New(n.db, n.log, 0), n.audit)
 }
 
 func writeParts(ctx context.Context, w io.Writer, x *exports.Export, o exports.Options) error {

@@ -22,7 +22,7 @@ func TestMCP(t *testing.T) {
 				r.Header.Set(name, value)
 			}
 			w := httptest.NewRecorder()
-			n.handler.ServeHTTP(w, r)
+			n.Handler().ServeHTTP(w, r)
 			return w
 		}
 		for _, path := range []string{"/mcp", "/mcp/", "//mcp"} {

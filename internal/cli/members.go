@@ -6,16 +6,17 @@ import (
 	"text/tabwriter"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
 // listMembers prints the members of a team.
-func listMembers(ctx context.Context, e *env, n *node, words []string) error {
-	return n.withTeam(ctx, words[0], func(t teams.Team) error {
+func listMembers(ctx context.Context, e *env, n *node.Node, words []string) error {
+	return withTeam(ctx, n, words[0], func(t teams.Team) error {
 		w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "user\temail\tname\trole\tjoined")
 		for p := (page.Page{Limit: listStep}); ; {
-			all, more, err := n.members.List(ctx, t.ID, p)
+			all, more, err := n.Members.List(ctx, t.ID, p)
 			if err != nil {
 				return err
 			}

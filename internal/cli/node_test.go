@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
@@ -26,7 +27,8 @@ type place struct {
 	t    *testing.T
 	vars map[string]string
 	dir  string
-	measured
+
+	options node.Options
 }
 
 // eachPlace runs f with an SQLite file and with PostgreSQL.
@@ -85,7 +87,7 @@ func (p *place) config() config.Config {
 
 // started is a node that runs.
 type started struct {
-	*node
+	*node.Node
 	t    *testing.T
 	url  string
 	end  func()    // called again, it does nothing
@@ -93,7 +95,7 @@ type started struct {
 }
 
 // start runs a node until the test ends. before is called before it begins its work.
-func (p *place) start(before ...func(n *node)) *started {
+func (p *place) start(before ...func(n *node.Node)) *started {
 	p.t.Helper()
 	c := p.config()
 	l, err := net.Listen("tcp", c.HTTPListen)
@@ -101,29 +103,29 @@ func (p *place) start(before ...func(n *node)) *started {
 		p.t.Fatal(err)
 	}
 	c.PublicURL = "http://" + l.Addr().String()
-	n, err := newNode(p.t.Context(), c, newLogger(c, io.Discard), p.measured)
+	n, err := node.Open(p.t.Context(), c, newLogger(c, io.Discard), p.options)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if err := n.listenSubmission(); err != nil {
+	if err := n.ListenSubmission(); err != nil {
 		p.t.Fatal(err)
 	}
-	n.serveOutbox()
+	n.ServeOutbox()
 	for _, f := range before {
 		f(n)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- n.run(ctx, l) }()
+	go func() { ended <- n.Run(ctx, l) }()
 	end := sync.OnceFunc(func() {
 		stop()
 		if err := <-ended; err != nil {
 			p.t.Errorf("the node ended with %v", err)
 		}
-		n.close()
+		n.Close()
 	})
 	p.t.Cleanup(end)
-	return &started{n, p.t, c.PublicURL, end, n.db.Reader}
+	return &started{n, p.t, c.PublicURL, end, n.DB.Reader}
 }
 
 // ask makes a request to the API and returns its status and body.

@@ -30,7 +30,7 @@ func TestDeveloperIsSignedIn(t *testing.T) {
 				r.Header[name] = values
 			}
 			w := httptest.NewRecorder()
-			n.handler.ServeHTTP(w, r)
+			n.Handler().ServeHTTP(w, r)
 			return w.Result()
 		}
 		asked := func(what string, a *http.Response) {
@@ -42,12 +42,12 @@ func TestDeveloperIsSignedIn(t *testing.T) {
 		}
 		asked("a visitor of a node that does not develop", visit("GET", "127.0.0.1:99", "localhost:3000", nil))
 
-		who, err := n.teams.Authenticate(t.Context(), key)
+		who, err := n.Teams.Authenticate(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 2 { // the second start finds what the first has made
-			if err := n.ensureDeveloper(t.Context(), who.TeamID); err != nil {
+			if err := n.EnsureDeveloper(t.Context(), who.TeamID); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -76,11 +76,11 @@ func TestInvitationInDevelopment(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *place) {
 		key := p.must("keys", "create", "--team", "Development")
 		n := p.start()
-		who, err := n.teams.Authenticate(t.Context(), key)
+		who, err := n.Teams.Authenticate(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := n.ensureDeveloper(t.Context(), who.TeamID); err != nil {
+		if err := n.EnsureDeveloper(t.Context(), who.TeamID); err != nil {
 			t.Fatal(err)
 		}
 		jar, err := cookiejar.New(nil)
@@ -108,7 +108,7 @@ func TestInvitationInDevelopment(t *testing.T) {
 		}
 		var raw string
 		eventually(t, "the invitation is in the outbox", func() bool {
-			all, err := n.delivery.Outbox(t.Context())
+			all, err := n.Delivery.Outbox(t.Context())
 			if err == nil && len(all) == 1 {
 				raw = read(http.Get(n.url + "/dev/outbox/" + all[0].ID))
 			}

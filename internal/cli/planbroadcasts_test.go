@@ -80,8 +80,8 @@ func (d *driver) happened(ctx context.Context, broadcastID string) {
 		AND email_id <> '' LIMIT 1`, broadcastID).Scan(&emailID, &address); err != nil {
 		d.t.Fatal(err)
 	}
-	if err := d.db.Update(ctx, func(tx *db.Tx) error {
-		return d.broadcasts.Recorded(ctx, tx, []events.Event{{TeamID: d.team, EmailID: emailID, BroadcastID: broadcastID,
+	if err := d.DB.Update(ctx, func(tx *db.Tx) error {
+		return d.Broadcasts.Recorded(ctx, tx, []events.Event{{TeamID: d.team, EmailID: emailID, BroadcastID: broadcastID,
 			Type: events.EmailClicked, Recipient: address, Data: &events.Click{Link: "https://acme.example/"}},
 			{TeamID: d.team, EmailID: emailID, BroadcastID: broadcastID, Type: events.EmailComplained,
 				Recipient: address, Data: &events.Complaint{}}})
@@ -98,7 +98,7 @@ func (d *driver) happened(ctx context.Context, broadcastID string) {
 		d.t.Errorf("what is stored about %s: %s", address, stored)
 	}
 	link := contacts.Link{TeamID: d.team, EmailID: emailID, Address: address}
-	if _, _, err := d.contacts.Unsubscribe(ctx, link); err != nil {
+	if _, _, err := d.Contacts.Unsubscribe(ctx, link); err != nil {
 		d.t.Fatal(err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
@@ -60,7 +61,7 @@ func TestStatementsGoByIndexes(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, p *place) {
 		trace := &dbtest.Trace{}
-		p.measured.trace = trace.Tell
+		p.options.Trace = trace.Tell
 		p.vars["POSTRIDER_ROLES"], p.vars["POSTRIDER_SMTP_IN_LISTEN"] = "api,delivery,jobs,submission,receiving",
 			"127.0.0.1:0"
 		p.vars["POSTRIDER_NOTICE_FROM"] = "notices@resend.dev"
@@ -69,7 +70,7 @@ func TestStatementsGoByIndexes(t *testing.T) {
 			"--trial-daily", "1000000")
 		other := p.must("keys", "create", "--team", "Other")
 		n := p.start()
-		beside := dbtest.Open(t, databaseURL(n.c)) // what the test itself asks is not traced
+		beside := dbtest.Open(t, node.DatabaseURL(n.Config)) // what the test itself asks is not traced
 		n.look = beside.Reader
 		d := &driver{started: n, key: key}
 		d.everything(other)
@@ -219,7 +220,7 @@ func (d *driver) everything(otherKey string) {
 	}
 	waits := func(want bool) {
 		t.Helper()
-		if waiting, err := d.emails.HasScheduledFrom(t.Context(), d.team, domain); waiting != want || err != nil {
+		if waiting, err := d.Emails.HasScheduledFrom(t.Context(), d.team, domain); waiting != want || err != nil {
 			t.Errorf("emails of the domain wait: %v, %v", waiting, err)
 		}
 	}
@@ -231,25 +232,25 @@ func (d *driver) everything(otherKey string) {
 	d.due("emails.release")
 	d.do("POST", "/emails/batch", "["+hello+","+hello+"]")
 	auth := smtp.PlainAuth("", "postrider", d.key, "127.0.0.1")
-	err := d.mail(d.port(portSubmit), auth, "a@acme.example", "c@one.example", "Subject: x\r\n\r\nx\r\n")
+	err := d.mail(d.Port(node.PortSubmit), auth, "a@acme.example", "c@one.example", "Subject: x\r\n\r\nx\r\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "all is captured", func() bool {
-		all, err := d.delivery.Outbox(t.Context())
+		all, err := d.Delivery.Outbox(t.Context())
 		return err == nil && len(all) == 12 // the owner is told of the claim besides, and four were invited
 	})
-	all, err := d.delivery.Outbox(t.Context())
+	all, err := d.Delivery.Outbox(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range all { // a bounce of each
-		if err := d.mail(d.port(portInbound), nil, "", c.From, fmt.Sprintf(bounce, c.To[0])); err != nil {
+		if err := d.mail(d.Port(node.PortInbound), nil, "", c.From, fmt.Sprintf(bounce, c.To[0])); err != nil {
 			t.Error(err)
 		}
 	}
 	reply := "In-Reply-To: <" + email + "@acme.example>\r\n" + received
-	if err := d.mail(d.port(portInbound), nil, "x@sender.example", "in@acme.example", reply); err != nil {
+	if err := d.mail(d.Port(node.PortInbound), nil, "x@sender.example", "in@acme.example", reply); err != nil {
 		t.Error(err)
 	}
 	d.pages("/emails")
@@ -332,7 +333,7 @@ func (d *driver) templates() {
 	d.do("POST", "/templates/x/duplicate", "")
 	d.pages("/templates")
 	d.do("DELETE", "/templates/"+id, "")
-	if err := d.node.templates.Sweep(d.t.Context()); err != nil {
+	if err := d.Templates.Sweep(d.t.Context()); err != nil {
 		d.t.Fatal(err)
 	}
 }

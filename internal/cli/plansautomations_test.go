@@ -17,12 +17,12 @@ import (
 // happens has an event happen to the contact with an address.
 func (d *driver) happens(event, address, payload string) {
 	d.t.Helper()
-	c, err := d.node.contacts.Get(d.t.Context(), d.team, address)
+	c, err := d.Contacts.Get(d.t.Context(), d.team, address)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	if err := d.db.Update(d.t.Context(), func(tx *db.Tx) error {
-		return d.node.automations.Happened(d.t.Context(), tx, customevents.Occurrence{TeamID: d.team, Name: event,
+	if err := d.DB.Update(d.t.Context(), func(tx *db.Tx) error {
+		return d.Automations.OnEvent(d.t.Context(), tx, customevents.Occurrence{TeamID: d.team, Name: event,
 			ContactID: c.ID, Address: c.Address, Payload: payload, At: tx.Now()})
 	}); err != nil {
 		d.t.Fatal(err)
@@ -93,7 +93,7 @@ func (d *driver) automate(other *driver, hook string) {
 	d.happens("signup", "run0@one.example", "")
 	d.do("DELETE", "/automations/"+copied, "")
 	d.change(`UPDATE automations SET deleted_at = 1 WHERE id = $1`, copied)
-	if err := d.node.automations.Sweep(d.t.Context()); err != nil {
+	if err := d.Automations.Sweep(d.t.Context()); err != nil {
 		d.t.Error(err)
 	}
 	kept := d.do("POST", "/automations", `{"name":"Kept","status":"enabled","steps":[{"key":"a","type":"trigger",
@@ -102,7 +102,7 @@ func (d *driver) automate(other *driver, hook string) {
 	d.happens("kept", "run0@one.example", "")
 	d.runs(kept, "running", 1)
 	d.do("POST", "/automations/"+kept+"/runs/"+d.do("GET", "/automations/"+kept+"/runs", "")+"/cancel", "")
-	if _, err := d.node.automations.RemoveRuns(d.t.Context(), d.team, time.Now().Add(time.Hour), ""); err != nil {
+	if _, err := d.Automations.RemoveRuns(d.t.Context(), d.team, time.Now().Add(time.Hour), ""); err != nil {
 		d.t.Error(err)
 	}
 	other.do("POST", "/automations", `{"name":"x","status":"enabled","steps":[{"key":"a","type":"trigger",
@@ -129,7 +129,7 @@ func (d *driver) erases(address string) {
 		d.t.Fatal(err)
 	}
 	for _, dry := range []bool{true, false} {
-		found, err := d.node.automations.EraseAddress(d.t.Context(), a, erasure.Scope{Teams: []string{d.team},
+		found, err := d.Automations.EraseAddress(d.t.Context(), a, erasure.Scope{Teams: []string{d.team},
 			DryRun: dry})
 		if err != nil || len(found) != 2 {
 			d.t.Errorf("%v, %v", found, err)

@@ -51,15 +51,15 @@ func (d *driver) audience() {
 	d.do("GET", "/contact-properties/"+gone, "")
 	for _, segmentID := range []string{hand, filtered} {
 		d.do("GET", "/segments/"+segmentID, "")
-		for _, a := range []contacts.Audience{{}, {SegmentID: segmentID, Before: d.db.Now(), Properties: []string{"plan"}}} {
-			members, _, err := d.contacts.Walk(ctx, d.team, a, "", 1)
+		for _, a := range []contacts.Audience{{}, {SegmentID: segmentID, Before: d.DB.Now(), Properties: []string{"plan"}}} {
+			members, _, err := d.Contacts.Walk(ctx, d.team, a, "", 1)
 			must(err)
-			members, _, err = d.contacts.Walk(ctx, d.team, a, members[0].ID, 1)
+			members, _, err = d.Contacts.Walk(ctx, d.team, a, members[0].ID, 1)
 			must(err)
-			_, err = d.contacts.AudienceMembers(ctx, d.db.Reader, d.team, "", []string{id, members[0].ID})
+			_, err = d.Contacts.AudienceMembers(ctx, d.DB.Reader, d.team, "", []string{id, members[0].ID})
 			must(err)
-			must(d.db.Update(ctx, func(tx *db.Tx) error {
-				d.contacts.RecordMailed(ctx, tx, d.team, []string{id, members[0].ID})
+			must(d.DB.Update(ctx, func(tx *db.Tx) error {
+				d.Contacts.RecordMailed(ctx, tx, d.team, []string{id, members[0].ID})
 				return nil
 			}))
 		}

@@ -18,11 +18,11 @@ func (d *driver) imported() {
 	file := "email,first_name,plan,seats\na@import.example,A,pro,1\nwrong@,,,\nb@import.example,B,,x\n"
 	last := ""
 	for _, conflict := range []string{"upsert", "upsert", "skip"} {
-		stored, err := d.imports.Store(ctx, strings.NewReader(file))
+		stored, err := d.Imports.Store(ctx, strings.NewReader(file))
 		if err != nil {
 			d.t.Fatal(err)
 		}
-		i, err := d.imports.Create(ctx, d.team, stored, imports.NewImport{OnConflict: conflict,
+		i, err := d.Imports.Create(ctx, d.team, stored, imports.NewImport{OnConflict: conflict,
 			Segments: []string{segmentID}, Topics: []contacts.Choice{{TopicID: topicID, Subscription: contacts.OptIn}},
 			Map: &imports.Map{FirstName: "first_name", Properties: map[string]imports.Column{"plan": {Name: "plan"},
 				"seats": {Name: "seats", Type: "number"}}}})
@@ -46,13 +46,13 @@ func (d *driver) imported() {
 	d.do("GET", d.pagesOfImports()+"?status=completed", "")
 	a, err := erasure.Parse("wrong@import.example")
 	if err == nil {
-		_, err = imports.EraseAddress(ctx, d.db, a, erasure.Scope{Teams: []string{d.team}, All: true})
+		_, err = imports.EraseAddress(ctx, d.DB, a, erasure.Scope{Teams: []string{d.team}, All: true})
 	}
 	if err != nil {
 		d.t.Error(err)
 	}
 	d.change(`UPDATE contact_imports SET finished_at = $1 WHERE id = $2`,
-		time.Now().Add(-2*d.c.ImportRetention).UnixMicro(), last)
+		time.Now().Add(-2*d.Config.ImportRetention).UnixMicro(), last)
 }
 
 func (d *driver) pagesOfImports() string {

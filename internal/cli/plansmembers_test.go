@@ -22,21 +22,21 @@ func (d *driver) memberships() {
 	team := d.do("GET", "/team", "")
 	var member string
 	for _, email := range []string{"owner@acme.example", "ann@acme.example", "bob@acme.example"} {
-		u, err := d.users.Create(ctx, users.NewUser{Email: email})
+		u, err := d.Users.Create(ctx, users.NewUser{Email: email})
 		must(err)
-		must(d.db.Update(ctx, func(tx *db.Tx) error {
-			return d.members.AddIn(ctx, tx, team, u.ID, map[bool]teams.Role{true: teams.Owner,
+		must(d.DB.Update(ctx, func(tx *db.Tx) error {
+			return d.Members.AddIn(ctx, tx, team, u.ID, map[bool]teams.Role{true: teams.Owner,
 				false: teams.Member}[member == ""])
 		}))
 		member = u.ID
 	}
 	d.pages("/team/members")
 	d.do("PATCH", "/team/members/"+member, `{"role":"viewer"}`)
-	_, err := d.members.Actor(ctx, member, team)
+	_, err := d.Members.Actor(ctx, member, team)
 	must(err)
-	_, err = d.members.ListByUser(ctx, member)
+	_, err = d.Members.ListByUser(ctx, member)
 	must(err)
-	must(d.members.Leave(ctx, team, member))
+	must(d.Members.Leave(ctx, team, member))
 
 	d.do("POST", "/team/invitations", `{"email":"new@acme.example","role":"admin"}`)
 	d.do("POST", "/team/invitations", `{"email":"new@acme.example","role":"viewer"}`)
@@ -44,12 +44,12 @@ func (d *driver) memberships() {
 	sent := d.do("POST", "/team/invitations", `{"email":"other@acme.example","role":"admin"}`)
 	d.do("POST", "/team/invitations/"+sent+"/resend", "")
 	d.do("DELETE", "/team/invitations/"+sent, "")
-	_, link, err := d.members.InviteLink(ctx, teams.System(team), "late@acme.example", teams.Owner)
+	_, link, err := d.Members.InviteLink(ctx, teams.System(team), "late@acme.example", teams.Owner)
 	must(err)
-	m, err := d.members.AcceptAsNew(ctx, link[strings.LastIndexByte(link, '/')+1:], users.NewUser{}, nil)
+	m, err := d.Members.AcceptAsNew(ctx, link[strings.LastIndexByte(link, '/')+1:], users.NewUser{}, nil)
 	must(err)
 	d.do("DELETE", "/team/members/"+d.do("GET", "/team/members?limit=1&after="+m.UserID, ""), "")
-	must(d.users.Delete(ctx, m.UserID))
+	must(d.Users.Delete(ctx, m.UserID))
 
 	first := d.pages("/audit")
 	actor := d.made(d.key, "/api-keys", `{"name":"acts"}`)
@@ -60,6 +60,6 @@ func (d *driver) memberships() {
 		d.do("GET", "/audit?limit=2&"+filter+"&after="+first, "")
 	}
 	d.do("GET", "/audit/export?format=ndjson&action=member.invited", "")
-	_, _, err = d.members.List(ctx, team, page.Page{})
+	_, _, err = d.Members.List(ctx, team, page.Page{})
 	must(err)
 }

@@ -23,28 +23,28 @@ func (d *driver) authorize() {
 			d.t.Error(err)
 		}
 	}
-	by, err := d.teams.Authenticate(ctx, d.key)
+	by, err := d.Teams.Authenticate(ctx, d.key)
 	must(err)
-	_, err = d.grants.Register(ctx, grants.NewClient{Name: "x", RedirectURIs: []string{redirect}, Address: "192.0.2.1"})
+	_, err = d.Grants.Register(ctx, grants.NewClient{Name: "x", RedirectURIs: []string{redirect}, Address: "192.0.2.1"})
 	must(err)
 	hash := sha256.Sum256([]byte(verifier))
 	give := func(by teams.Actor) (grants.ExchangeParams, grants.Tokens) {
-		r, err := d.grants.CheckRequest(ctx, grants.Params{ClientID: grants.CLI, ResponseType: "code", RedirectURI: redirect,
+		r, err := d.Grants.CheckRequest(ctx, grants.Params{ClientID: grants.CLI, ResponseType: "code", RedirectURI: redirect,
 			Challenge: base64.RawURLEncoding.EncodeToString(hash[:]), ChallengeMethod: "S256"})
 		must(err)
-		code, _, err := d.grants.Approve(ctx, r, by)
+		code, _, err := d.Grants.Approve(ctx, r, by)
 		must(err)
 		x := grants.ExchangeParams{ClientID: grants.CLI, Code: code, RedirectURI: redirect, Verifier: verifier}
-		tokens, err := d.grants.Exchange(ctx, x)
+		tokens, err := d.Grants.Exchange(ctx, x)
 		must(err)
 		return x, tokens
 	}
 	code, first := give(by)
 	_, second := give(by)
-	if _, err := d.grants.Exchange(ctx, code); err == nil {
+	if _, err := d.Grants.Exchange(ctx, code); err == nil {
 		d.t.Error("a code works twice")
 	}
-	next, err := d.grants.Refresh(ctx, grants.RefreshParams{ClientID: grants.CLI, Token: second.Refresh})
+	next, err := d.Grants.Refresh(ctx, grants.RefreshParams{ClientID: grants.CLI, Token: second.Refresh})
 	must(err)
 	if status, text := d.ask(next.Access, "GET", "/domains", ""); status != 200 {
 		d.t.Errorf("%d %s", status, text)
@@ -54,13 +54,13 @@ func (d *driver) authorize() {
 	}
 	newest := d.pages("/oauth/grants")
 	d.approve(newest, next.Access)
-	_, err = d.teams.Active(ctx, d.team, teams.ActorRef{Kind: teams.GrantActor, ID: newest})
+	_, err = d.Teams.Active(ctx, d.team, teams.ActorRef{Kind: teams.GrantActor, ID: newest})
 	must(err)
-	must(d.grants.RevokeToken(ctx, grants.CLI, next.Refresh, ""))
+	must(d.Grants.RevokeToken(ctx, grants.CLI, next.Refresh, ""))
 	give(by)
 	d.do("DELETE", "/oauth/grants/"+d.do("GET", "/oauth/grants", ""), "")
-	must(d.teams.DeleteKey(ctx, d.team, d.do("POST", "/api-keys", `{"name":"short"}`)))
-	must(d.db.Update(ctx, func(tx *db.Tx) error { return d.grants.RevokeUser(ctx, tx, d.team, "nobody") }))
+	must(d.Teams.DeleteKey(ctx, d.team, d.do("POST", "/api-keys", `{"name":"short"}`)))
+	must(d.DB.Update(ctx, func(tx *db.Tx) error { return d.Grants.RevokeUser(ctx, tx, d.team, "nobody") }))
 	for _, path := range []string{"/.well-known/jwks.json", "/.well-known/oauth-authorization-server"} {
 		if status, text := d.ask("", "GET", path, ""); status != 200 {
 			d.t.Errorf("%s: %d %s", path, status, text)
@@ -102,10 +102,10 @@ func (d *driver) approve(grantID, token string) {
 	d.do("POST", "/approvals/"+rejected+"/reject", `{"reason":"No."}`)
 	address, err := erasure.Parse("c@reader.example")
 	if err == nil {
-		_, err = approvals.EraseAddress(ctx, d.db, address, erasure.Scope{Teams: []string{d.team}})
+		_, err = approvals.EraseAddress(ctx, d.DB, address, erasure.Scope{Teams: []string{d.team}})
 	}
 	if err == nil {
-		err = d.approvals.Sweep(ctx)
+		err = d.Approvals.Sweep(ctx)
 	}
 	if err != nil {
 		d.t.Error(err)

@@ -19,29 +19,29 @@ func (d *driver) topics() {
 			d.t.Fatal(err)
 		}
 	}
-	topic, err := d.contacts.CreateTopic(ctx, d.team, contacts.NewTopic{Name: "News", Default: contacts.OptIn})
+	topic, err := d.Contacts.CreateTopic(ctx, d.team, contacts.NewTopic{Name: "News", Default: contacts.OptIn})
 	must(err)
-	gone, err := d.contacts.CreateTopic(ctx, d.team, contacts.NewTopic{Name: "Gone", Default: contacts.OptIn})
+	gone, err := d.Contacts.CreateTopic(ctx, d.team, contacts.NewTopic{Name: "Gone", Default: contacts.OptIn})
 	must(err)
-	_, err = d.contacts.UpdateTopic(ctx, d.team, topic.ID, contacts.TopicChange{})
+	_, err = d.Contacts.UpdateTopic(ctx, d.team, topic.ID, contacts.TopicChange{})
 	must(err)
-	_, _, err = d.contacts.Topics(ctx, d.team, page.Page{Limit: 2, After: gone.ID})
+	_, _, err = d.Contacts.Topics(ctx, d.team, page.Page{Limit: 2, After: gone.ID})
 	must(err)
 	chosen := contacts.Change{Topics: []contacts.Choice{{TopicID: topic.ID, Subscription: contacts.OptIn},
 		{TopicID: gone.ID, Subscription: contacts.OptOut}}}
-	at, _, err := d.contacts.Upsert(ctx, d.team, "topics@one.example", chosen)
+	at, _, err := d.Contacts.Upsert(ctx, d.team, "topics@one.example", chosen)
 	must(err)
-	must(d.contacts.Subscribe(ctx, d.team, at.ID, chosen.Topics))
-	_, err = d.contacts.Get(ctx, d.team, at.Address)
+	must(d.Contacts.Subscribe(ctx, d.team, at.ID, chosen.Topics))
+	_, err = d.Contacts.Get(ctx, d.team, at.Address)
 	must(err)
-	_, err = d.contacts.Subscriptions(ctx, d.team, at.ID)
+	_, err = d.Contacts.Subscriptions(ctx, d.team, at.ID)
 	must(err)
-	must(d.contacts.DeleteTopic(ctx, d.team, gone.ID))
+	must(d.Contacts.DeleteTopic(ctx, d.team, gone.ID))
 
 	about := strings.Replace(hello, "{", `{"topic_id":"`+topic.ID+`",`, 1)
 	d.do("POST", "/emails/batch", "["+about+","+strings.Replace(about, "b@", "topics@", 1)+"]")
 	for _, address := range []string{at.Address, "nobody@one.example"} {
-		link := "/unsubscribe/" + d.contacts.Token(contacts.Link{TeamID: d.team, EmailID: id.New(), TopicID: topic.ID,
+		link := "/unsubscribe/" + d.Contacts.Token(contacts.Link{TeamID: d.team, EmailID: id.New(), TopicID: topic.ID,
 			Address: address})
 		for _, body := range []string{"", "List-Unsubscribe=One-Click", "save=1&all=1&shown=" + topic.ID, "save=1"} {
 			method := http.MethodPost

@@ -50,7 +50,7 @@ func TestDataIsPrivate(t *testing.T) {
 			t.Fatalf("%d %s", status, body)
 		}
 		eventually(t, "the email is captured", func() bool {
-			all, err := n.delivery.Outbox(t.Context())
+			all, err := n.Delivery.Outbox(t.Context())
 			return err == nil &&
 				len(all) == 1
 		})

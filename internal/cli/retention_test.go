@@ -23,7 +23,7 @@ import (
 // change does something to the database that a node would not.
 func (n *started) change(text string, args ...any) {
 	n.t.Helper()
-	err := n.db.Update(n.t.Context(), func(tx *db.Tx) error { tx.Queue(n.t.Context(), text, args...); return nil })
+	err := n.DB.Update(n.t.Context(), func(tx *db.Tx) error { tx.Queue(n.t.Context(), text, args...); return nil })
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestRetention(t *testing.T) {
 		}
 		in := func(d time.Duration) func() time.Time { return func() time.Time { return time.Now().Add(d) } }
 		for _, d := range []time.Duration{0, 25 * time.Hour} {
-			if err := n.retention(in(d)).Run(t.Context()); err != nil {
+			if err := n.Retention(in(d)).Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if d == 0 {
@@ -128,7 +128,7 @@ func TestRetention(t *testing.T) {
 			`"text":"t"`) {
 			t.Errorf("what another team keeps is %d %s", status, text)
 		}
-		if err := n.retention(in(49 * time.Hour)).Run(t.Context()); err != nil {
+		if err := n.Retention(in(49 * time.Hour)).Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		status, text := n.ask(keeper, http.MethodGet, "/emails/"+kept, "")
@@ -192,17 +192,17 @@ func (d *driver) removals(teamID string) {
 		d.t.Fatal(err)
 	}
 	scope := erasure.Scope{Teams: []string{teamID}, All: true}
-	_, err = d.emails.EraseAddress(d.t.Context(), a, scope)
-	_, err2 := d.receiving.EraseAddress(d.t.Context(), a, scope)
-	_, err3 := webhooks.EraseAddress(d.t.Context(), d.db, a, scope)
-	_, err4 := requestlog.EraseAddress(d.t.Context(), d.db, a, scope)
-	_, err5 := suppressions.EraseAddress(d.t.Context(), d.db, a, scope)
+	_, err = d.Emails.EraseAddress(d.t.Context(), a, scope)
+	_, err2 := d.Receiving.EraseAddress(d.t.Context(), a, scope)
+	_, err3 := webhooks.EraseAddress(d.t.Context(), d.DB, a, scope)
+	_, err4 := requestlog.EraseAddress(d.t.Context(), d.DB, a, scope)
+	_, err5 := suppressions.EraseAddress(d.t.Context(), d.DB, a, scope)
 	if err := errors.Join(err, err2, err3, err4, err5); err != nil {
 		d.t.Error(err)
 	}
 	for _, do := range []func(ctx context.Context, teamID string, before time.Time, after string) (string, error){
-		d.emails.RemoveBodies, d.emails.RemoveSkippedBodies, d.emails.RemoveTimelines, d.emails.RemoveBefore,
-		d.receiving.RemoveBefore} {
+		d.Emails.RemoveBodies, d.Emails.RemoveSkippedBodies, d.Emails.RemoveTimelines, d.Emails.RemoveBefore,
+		d.Receiving.RemoveBefore} {
 		if _, err := do(d.t.Context(), teamID, time.Now().Add(48*time.Hour), ""); err != nil {
 			d.t.Error(err)
 		}
@@ -215,7 +215,7 @@ func (d *driver) contentsOf(teamID string) {
 	ctx, text := d.t.Context(), "Dear {{{NAME|reader}}}"
 	add := func(kept bool) (c content.Content) {
 		c = content.Content{TeamID: teamID, From: "a@resend.dev", Subject: "News", Text: &text, Kept: kept}
-		if err := d.db.Update(ctx, func(tx *db.Tx) error { return d.contents.Add(ctx, tx, &c) }); err != nil {
+		if err := d.DB.Update(ctx, func(tx *db.Tx) error { return d.Contents.Add(ctx, tx, &c) }); err != nil {
 			d.t.Fatal(err)
 		}
 		return c
@@ -224,25 +224,25 @@ func (d *driver) contentsOf(teamID string) {
 	for _, c := range []content.Content{shared, unused, released} {
 		d.change(`UPDATE contents SET used_at = 1 WHERE id = $1`, c.ID)
 	}
-	if err := d.db.Update(ctx, func(tx *db.Tx) error {
-		d.contents.Release(ctx, tx, teamID,
+	if err := d.DB.Update(ctx, func(tx *db.Tx) error {
+		d.Contents.Release(ctx, tx, teamID,
 			released.ID)
 		return nil
 	}); err != nil {
 		d.t.Fatal(err)
 	}
-	m, err := d.emails.Mailing(ctx, teams.System(teamID), shared.ID, true)
+	m, err := d.Emails.Mailing(ctx, teams.System(teamID), shared.ID, true)
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	var entered []emails.EnqueueResult
-	if err := d.db.Update(ctx, func(tx *db.Tx) (err error) {
-		entered, err = d.emails.Enqueue(ctx, tx, m, []emails.MailingRecipient{{Address: "delivered@resend.dev"}})
+	if err := d.DB.Update(ctx, func(tx *db.Tx) (err error) {
+		entered, err = d.Emails.Enqueue(ctx, tx, m, []emails.MailingRecipient{{Address: "delivered@resend.dev"}})
 		return err
 	}); err != nil || entered[0].Err != nil {
 		d.t.Fatal(err, entered)
 	}
-	if err := d.emails.SweepContents(ctx); err != nil {
+	if err := d.Emails.SweepContents(ctx); err != nil {
 		d.t.Fatal(err)
 	}
 	for id, want := range map[string]int{shared.ID: 1, unused.ID: 0, released.ID: 0} {

@@ -5,14 +5,15 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"strings"
 
-	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/config"
-	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/outbound/notifications"
+	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
@@ -34,13 +35,13 @@ func serve(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	log := newLogger(c, e.errOut)
-	n, err := newNode(ctx, c, log, measured{})
+	n, err := node.Open(ctx, c, log, node.Options{Version: Version})
 	if err != nil {
 		return err
 	}
-	defer n.close()
+	defer n.Close()
 	var listeners []net.Listener
-	if n.has("api") {
+	if n.Has("api") {
 		l, err := net.Listen("tcp", c.HTTPListen)
 		if err != nil {
 			return fmt.Errorf("listen at http_listen: %w", err)
@@ -48,9 +49,9 @@ func serve(ctx context.Context, e *env, args []string) error {
 		listeners = append(listeners, l)
 		log.Info("listening", "http", l.Addr().String(), "public_url", c.PublicURL)
 	}
-	n.logSetup(ctx)
-	log.Info("started", "version", Version, "database", n.db.Engine(), "transport", c.Transport, "roles", c.Roles)
-	err = n.run(ctx, listeners...)
+	logSetup(ctx, n)
+	log.Info("started", "version", Version, "database", n.DB.Engine(), "transport", c.Transport, "roles", c.Roles)
+	err = n.Run(ctx, listeners...)
 	log.Info("stopped")
 	return err
 }
@@ -61,7 +62,7 @@ func migrate(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	log := newLogger(c, e.errOut)
-	if err := prepareFolder(c, log); err != nil {
+	if err := node.PrepareFolder(c, log); err != nil {
 		return err
 	}
 	d, err := openDB(ctx, c, log)
@@ -79,31 +80,23 @@ func migrate(ctx context.Context, e *env, args []string) error {
 	return err
 }
 
-// newCommandNode builds what a command beside a running node needs; SQLite allows a second process for a short time.
-// Closing it notifies the node of what the command has changed.
-func newCommandNode(ctx context.Context, c config.Config, e *env) (*node, error) {
-	n := &node{c: c, log: newLogger(c, e.errOut)}
-	err := prepareFolder(c, n.log)
-	if err != nil {
-		return nil, err
+// openBeside opens a node for a command that may run beside another node; SQLite allows a second process for a short
+// time. Closing it notifies the running nodes of the command's changes.
+func openBeside(ctx context.Context, c config.Config, e *env) (*node.Node, error) {
+	return node.Open(ctx, c, newLogger(c, e.errOut), node.Options{Version: Version, Beside: true})
+}
+
+// openDB opens the configured database, for a command that may run beside a node.
+func openDB(ctx context.Context, c config.Config, log *slog.Logger) (*db.DB, error) {
+	return db.Open(ctx, db.Options{URL: node.DatabaseURL(c), Log: log, Beside: true})
+}
+
+func newLogger(c config.Config, w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
 	}
-	if n.db, err = openDB(ctx, c, n.log); err != nil {
-		return nil, err
-	}
-	if _, err := n.db.Migrate(ctx); err != nil {
-		n.close()
-		return nil, err
-	}
-	n.queue = jobs.NewQueue(n.db)
-	n.audit = audit.New(n.db, c.AuditRetention)
-	n.newUsers(nil) // what needs keys is done by people, not by commands
-	n.teams = teams.New(n.db, n.log, func(context.Context, string, string) (bool, error) {
-		return false, fault.Invalidf("domain_id", "Restrict keys to a domain through the API.")
-	})
-	n.grants = n.newGrants(nil) // for what commands end: they give no tokens
-	n.teams.Trial, n.volume = trial(c), newVolume(n.db)
-	n.volume.Notify = notifications.New(notifications.Config{}, n.db, n.queue, nil, n.teams, n.log).Tell
-	return n, nil
+	return slog.New(slog.NewTextHandler(w, o))
 }
 
 // showJobs shows the jobs that wait and those that gave up, and retries the latter.
@@ -119,17 +112,17 @@ func showJobs(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	n, err := newCommandNode(ctx, c, e)
+	n, err := openBeside(ctx, c, e)
 	if err != nil {
 		return err
 	}
-	defer n.close()
+	defer n.Close()
 	if retry != "" {
 		ctx = recorded(ctx, "jobs retry")
 		audit.Target(ctx, retry)
-		return n.queue.Unpark(ctx, retry)
+		return n.Queue.Unpark(ctx, retry)
 	}
-	stats, err := jobs.Stats(ctx, n.db.Reader)
+	stats, err := jobs.Stats(ctx, n.DB.Reader)
 	if err != nil {
 		return err
 	}
@@ -142,7 +135,7 @@ func showJobs(ctx context.Context, e *env, args []string) error {
 		fmt.Fprintf(e.out, "%-24s %8d %8d  %s\n", s.Kind, s.Jobs, s.Parked, due)
 	}
 	for after := ""; ; {
-		parked, err := jobs.ParkedJobs(ctx, n.db.Reader, after, 100)
+		parked, err := jobs.ParkedJobs(ctx, n.DB.Reader, after, 100)
 		if err != nil || len(parked) == 0 {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
@@ -44,7 +45,7 @@ const keysUsage = `use one of
 TEAM is an id or an exact name; names with spaces are given in quotes`
 
 // action executes a verb. A node may run meanwhile.
-type action = func(ctx context.Context, e *env, n *node, words []string) error
+type action = func(ctx context.Context, e *env, n *node.Node, words []string) error
 
 // verb is a subcommand, such as create of teams.
 type verb struct {
@@ -78,11 +79,11 @@ func runVerb(ctx context.Context, e *env, command, usage string, verbs []verb, a
 	if err != nil {
 		return err
 	}
-	n, err := newCommandNode(ctx, c, e)
+	n, err := openBeside(ctx, c, e)
 	if err != nil {
 		return err
 	}
-	defer n.close()
+	defer n.Close()
 	return run(recorded(ctx, command+" "+v.name), e, n, words)
 }
 
@@ -127,14 +128,14 @@ func manageTeams(ctx context.Context, e *env, args []string) error {
 		{"list", 0, noFlags(listTeams)},
 		{"show", 1, noFlags(showTeam)},
 		{"members", 1, noFlags(listMembers)},
-		{"rename", 2, noFlags(func(ctx context.Context, _ *env, n *node, words []string) error {
-			return n.withTeam(ctx, words[0], func(t teams.Team) error { return n.teams.Rename(ctx, t.ID, words[1]) })
+		{"rename", 2, noFlags(func(ctx context.Context, _ *env, n *node.Node, words []string) error {
+			return withTeam(ctx, n, words[0], func(t teams.Team) error { return n.Teams.Rename(ctx, t.ID, words[1]) })
 		})},
-		{"suspend", 1, noFlags(func(ctx context.Context, _ *env, n *node, words []string) error {
-			return n.withTeam(ctx, words[0], func(t teams.Team) error { return n.teams.SetSuspended(ctx, t.ID, true) })
+		{"suspend", 1, noFlags(func(ctx context.Context, _ *env, n *node.Node, words []string) error {
+			return withTeam(ctx, n, words[0], func(t teams.Team) error { return n.Teams.SetSuspended(ctx, t.ID, true) })
 		})},
-		{"resume", 1, noFlags(func(ctx context.Context, _ *env, n *node, words []string) error {
-			return n.withTeam(ctx, words[0], func(t teams.Team) error { return n.teams.SetSuspended(ctx, t.ID, false) })
+		{"resume", 1, noFlags(func(ctx context.Context, _ *env, n *node.Node, words []string) error {
+			return withTeam(ctx, n, words[0], func(t teams.Team) error { return n.Teams.SetSuspended(ctx, t.ID, false) })
 		})},
 		{"limit", 1, limitTeam},
 		{"retention", 1, retainTeam},
@@ -146,8 +147,8 @@ func noFlags(run action) func(*flag.FlagSet) action {
 	return func(*flag.FlagSet) action { return run }
 }
 
-func (n *node) withTeam(ctx context.Context, idOrName string, do func(t teams.Team) error) error {
-	t, err := n.teams.Find(ctx, idOrName)
+func withTeam(ctx context.Context, n *node.Node, idOrName string, do func(t teams.Team) error) error {
+	t, err := n.Teams.Find(ctx, idOrName)
 	if err != nil {
 		return err
 	}
@@ -158,8 +159,8 @@ func (n *node) withTeam(ctx context.Context, idOrName string, do func(t teams.Te
 
 func createTeam(flags *flag.FlagSet) action {
 	email := flags.String("email", "", "address of the team's owner")
-	return func(ctx context.Context, e *env, n *node, words []string) error {
-		t, err := n.teams.Create(ctx, words[0], *email)
+	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
+		t, err := n.Teams.Create(ctx, words[0], *email)
 		if err != nil {
 			return err
 		}
@@ -172,18 +173,18 @@ func limitTeam(flags *flag.FlagSet) action {
 	rate := flags.Int("rate", -1, "requests a second; 0: as configured")
 	daily := flags.Int64("daily", -1, "emails a day, sent and received; 0: no quota")
 	monthly := flags.Int64("monthly", -1, "emails a month, sent and received; 0: no quota")
-	return func(ctx context.Context, _ *env, n *node, words []string) error {
+	return func(ctx context.Context, _ *env, n *node.Node, words []string) error {
 		given := map[string]bool{}
 		flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 		if !given["rate"] && !given["daily"] && !given["monthly"] {
 			return errors.New("give a limit: --rate N, in requests a second, or 0 for that of the configuration; --daily N or " +
 				"--monthly N, in emails, or 0 for no quota")
 		}
-		return n.withTeam(ctx, words[0], func(t teams.Team) error {
+		return withTeam(ctx, n, words[0], func(t teams.Team) error {
 			if !given["daily"] && !given["monthly"] {
-				return n.teams.SetRateLimit(ctx, t.ID, *rate)
+				return n.Teams.SetRateLimit(ctx, t.ID, *rate)
 			}
-			return n.volume.SetWith(ctx, n.teams, t.ID, func(q *teams.Quota) {
+			return n.Quotas.SetWith(ctx, n.Teams, t.ID, func(q *teams.Quota) {
 				if given["daily"] {
 					q.Daily = *daily
 				}
@@ -194,16 +195,16 @@ func limitTeam(flags *flag.FlagSet) action {
 				if !given["rate"] {
 					return nil
 				}
-				return n.teams.SetRateLimitIn(ctx, tx, t.ID, *rate)
+				return n.Teams.SetRateLimitIn(ctx, tx, t.ID, *rate)
 			})
 		})
 	}
 }
 
 // showTeam prints a team with its limits and what it has used of them.
-func showTeam(ctx context.Context, e *env, n *node, words []string) error {
-	return n.withTeam(ctx, words[0], func(t teams.Team) error {
-		u, err := n.volume.Usage(ctx, t.ID)
+func showTeam(ctx context.Context, e *env, n *node.Node, words []string) error {
+	return withTeam(ctx, n, words[0], func(t teams.Team) error {
+		u, err := n.Quotas.Usage(ctx, t.ID)
 		if err != nil {
 			return err
 		}
@@ -267,10 +268,10 @@ func retainTeam(flags *flag.FlagSet) action {
 				return err
 			})
 	}
-	return func(ctx context.Context, e *env, n *node, words []string) error {
-		return n.withTeam(ctx, words[0], func(t teams.Team) error {
+	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
+		return withTeam(ctx, n, words[0], func(t teams.Team) error {
 			if emails.given || bodies.given || received.given || events.given {
-				err := n.teams.SetRetention(ctx, t.ID, keeps(n.c), func(r *teams.Retention) {
+				err := n.Teams.SetRetention(ctx, t.ID, n.Keeps(), func(r *teams.Retention) {
 					for _, x := range []struct {
 						from change
 						to   *time.Duration
@@ -284,18 +285,18 @@ func retainTeam(flags *flag.FlagSet) action {
 					return err
 				}
 			}
-			return n.showRetention(ctx, e, t.ID)
+			return showRetention(ctx, n, e, t.ID)
 		})
 	}
 }
 
 // showRetention prints for how long a team's data is kept, and whose setting that is.
-func (n *node) showRetention(ctx context.Context, e *env, teamID string) error {
-	own, err := n.teams.Retention(ctx, teamID)
+func showRetention(ctx context.Context, n *node.Node, e *env, teamID string) error {
+	own, err := n.Teams.Retention(ctx, teamID)
 	if err != nil {
 		return err
 	}
-	holds := own.Effective(keeps(n.c))
+	holds := own.Effective(n.Keeps())
 	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
 	for _, x := range []struct {
 		name       string
@@ -319,10 +320,10 @@ func (n *node) showRetention(ctx context.Context, e *env, teamID string) error {
 
 func deleteTeam(flags *flag.FlagSet) action {
 	yes := flags.Bool("yes", false, "delete it, with all that belongs to it")
-	return func(ctx context.Context, e *env, n *node, words []string) error {
-		return n.withTeam(ctx, words[0], func(t teams.Team) error {
+	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
+		return withTeam(ctx, n, words[0], func(t teams.Team) error {
 			// Otherwise mail for the operator would go to the oldest remaining team.
-			operator, err := n.teams.Operator(ctx, n.c.OperatorTeam)
+			operator, err := n.Teams.Operator(ctx, n.Config.OperatorTeam)
 			if err != nil && fault.KindOf(err) != fault.NotFound {
 				return err
 			}
@@ -333,7 +334,7 @@ func deleteTeam(flags *flag.FlagSet) action {
 				return fmt.Errorf("this deletes the team %s (%s) with its keys, domains, emails and all else; say --yes to do it",
 					t.Name, t.ID)
 			}
-			if err := n.teams.Delete(ctx, n.queue, t.ID); err != nil {
+			if err := n.Teams.Delete(ctx, n.Queue, t.ID); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(e.out, "deleted %s; what belongs to it is taken away by a node with the role jobs\n", t.ID)
@@ -342,11 +343,11 @@ func deleteTeam(flags *flag.FlagSet) action {
 	}
 }
 
-func listTeams(ctx context.Context, e *env, n *node, _ []string) error {
+func listTeams(ctx context.Context, e *env, n *node.Node, _ []string) error {
 	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "id\tname\towner\trate\tdaily\tmonthly\tstate\tcreated")
 	for after := ""; ; {
-		all, err := n.teams.List(ctx, after, listStep)
+		all, err := n.Teams.List(ctx, after, listStep)
 		if err != nil {
 			return err
 		}
@@ -376,7 +377,7 @@ func createKey(flags *flag.FlagSet) action {
 	email := flags.String("email", "", "address of the team's owner, when the team is made")
 	name := flags.String("name", "command line", "name of the key")
 	sending := flags.Bool("sending", false, "the key may only send")
-	return func(ctx context.Context, e *env, n *node, _ []string) error {
+	return func(ctx context.Context, e *env, n *node.Node, _ []string) error {
 		if *team == "" {
 			return errNoTeam
 		}
@@ -384,7 +385,7 @@ func createKey(flags *flag.FlagSet) action {
 		if *sending {
 			key.Permission = teams.SendingAccess
 		}
-		_, token, err := n.teams.CreateKeyFor(ctx, *team, *email, key)
+		_, token, err := n.Teams.CreateKeyFor(ctx, *team, *email, key)
 		if err != nil {
 			return err
 		}
@@ -395,15 +396,15 @@ func createKey(flags *flag.FlagSet) action {
 
 func listKeys(flags *flag.FlagSet) action {
 	team := flags.String("team", "", teamFlag)
-	return func(ctx context.Context, e *env, n *node, _ []string) error {
+	return func(ctx context.Context, e *env, n *node.Node, _ []string) error {
 		if *team == "" {
 			return errNoTeam
 		}
-		return n.withTeam(ctx, *team, func(t teams.Team) error {
+		return withTeam(ctx, n, *team, func(t teams.Team) error {
 			w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "id\tname\tkey\tpermission\tdomain\tcreated\tlast used")
 			for p := (page.Page{Limit: listStep}); ; {
-				all, more, err := n.teams.ListKeys(ctx, t.ID, p)
+				all, more, err := n.Teams.ListKeys(ctx, t.ID, p)
 				if err != nil {
 					return err
 				}
@@ -426,12 +427,12 @@ func listKeys(flags *flag.FlagSet) action {
 
 func deleteKey(flags *flag.FlagSet) action {
 	team := flags.String("team", "", teamFlag)
-	return func(ctx context.Context, _ *env, n *node, words []string) error {
+	return func(ctx context.Context, _ *env, n *node.Node, words []string) error {
 		if *team == "" {
 			return errNoTeam
 		}
-		return n.withTeam(ctx, *team, func(t teams.Team) error {
-			return n.teams.DeleteKey(ctx, t.ID,
+		return withTeam(ctx, n, *team, func(t teams.Team) error {
+			return n.Teams.DeleteKey(ctx, t.ID,
 				strings.ToLower(words[0]))
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 )
@@ -196,7 +197,7 @@ func soon(t *testing.T, change, undo func(), noticed func() bool) {
 
 // submit hands in a message by SMTP and returns what was refused.
 func (n *started) submit(key string) error {
-	c, err := smtp.Dial(n.port(portSubmit))
+	c, err := smtp.Dial(n.Port(node.PortSubmit))
 	if err != nil {
 		return err
 	}
@@ -239,7 +240,7 @@ func TestSuspendAndResume(t *testing.T) {
 		n.due("emails.release")
 		var state string
 		eventually(t, "the scheduled email fails", func() bool {
-			if err := n.db.QueryRow(t.Context(), `SELECT last_event FROM emails WHERE id = $1`,
+			if err := n.DB.QueryRow(t.Context(), `SELECT last_event FROM emails WHERE id = $1`,
 				sent.ID).Scan(&state); err != nil {
 				t.Fatal(err)
 			}
@@ -276,9 +277,9 @@ func (n *started) due(kind string) {
 		&dedupe); err != nil {
 		n.t.Fatal(err)
 	}
-	err := n.db.Update(n.t.Context(), func(tx *db.Tx) error {
+	err := n.DB.Update(n.t.Context(), func(tx *db.Tx) error {
 		tx.Queue(n.t.Context(), `UPDATE emails SET scheduled_at = 1 WHERE id = $1 AND scheduled_at > 1`, dedupe)
-		_, err := n.queue.Move(n.t.Context(), tx, kind, lane, dedupe, tx.Now().Add(-time.Minute))
+		_, err := n.Queue.Move(n.t.Context(), tx, kind, lane, dedupe, tx.Now().Add(-time.Minute))
 		return err
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
@@ -66,7 +67,7 @@ func trackedToken(keys *keyring.Keyring, emailID string, position int, target st
 // track opens an email and follows a link of it, and waits until both are in its timeline.
 func (d *driver) track(emailID string) {
 	d.t.Helper()
-	keys, err := openKeyring(d.c)
+	keys, err := node.OpenKeyring(d.Config)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -99,7 +100,7 @@ func TestNodeTracks(t *testing.T) {
 		n := p.start()
 		d := &driver{started: n, key: key}
 		emailID := d.do("POST", "/emails", hello)
-		keys, err := openKeyring(n.c)
+		keys, err := node.OpenKeyring(n.Config)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/mail/mailparse"
+	"github.com/postrider/postrider/internal/node"
 )
 
 // Whoever has a message can leave by its header alone, as a mail program does, and the next email about the topic is
@@ -37,7 +38,7 @@ func TestUnsubscribingByTheHeaderAlone(t *testing.T) {
 		if err := n.look.QueryRow(t.Context(), `SELECT id FROM teams WHERE name = 'Acme'`).Scan(&team); err != nil {
 			t.Fatal(err)
 		}
-		topic, err := n.contacts.CreateTopic(t.Context(), team, contacts.NewTopic{Name: "News", Default: contacts.OptIn,
+		topic, err := n.Contacts.CreateTopic(t.Context(), team, contacts.NewTopic{Name: "News", Default: contacts.OptIn,
 			Visibility: contacts.Public})
 		if err != nil {
 			t.Fatal(err)
@@ -54,11 +55,11 @@ func TestUnsubscribingByTheHeaderAlone(t *testing.T) {
 		}
 		state(send(), "delivered")
 
-		all, err := n.delivery.Outbox(t.Context())
+		all, err := n.Delivery.Outbox(t.Context())
 		if err != nil || len(all) != 1 {
 			t.Fatalf("%d messages, %v", len(all), err)
 		}
-		opened, err := n.delivery.OpenCaptured(t.Context(), all[0].ID)
+		opened, err := n.Delivery.OpenCaptured(t.Context(), all[0].ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,17 +132,17 @@ func TestSubmittedMessageHasATopic(t *testing.T) {
 		if err := n.look.QueryRow(t.Context(), `SELECT id FROM teams WHERE name = 'Acme'`).Scan(&d.team); err != nil {
 			t.Fatal(err)
 		}
-		topic, err := n.contacts.CreateTopic(t.Context(), d.team, contacts.NewTopic{Name: "News", Default: contacts.OptIn})
+		topic, err := n.Contacts.CreateTopic(t.Context(), d.team, contacts.NewTopic{Name: "News", Default: contacts.OptIn})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := n.contacts.Upsert(t.Context(), d.team, "out@one.example", contacts.Change{
+		if _, _, err := n.Contacts.Upsert(t.Context(), d.team, "out@one.example", contacts.Change{
 			Topics: []contacts.Choice{{TopicID: topic.ID, Subscription: contacts.OptOut}}}); err != nil {
 			t.Fatal(err)
 		}
 		submit := func(topicID, to string) error {
 			auth := smtp.PlainAuth("", "postrider", key, "127.0.0.1")
-			return d.mail(d.port(portSubmit), auth, "a@resend.dev", to,
+			return d.mail(d.Port(node.PortSubmit), auth, "a@resend.dev", to,
 				"X-Postrider-Topic: "+topicID+"\r\nSubject: x\r\n\r\nx\r\n")
 		}
 		for _, to := range []string{"in@one.example", "out@one.example"} {
@@ -156,11 +157,11 @@ func TestSubmittedMessageHasATopic(t *testing.T) {
 			return n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 'delivered'`) == 1 &&
 				n.count(`SELECT COUNT(*) FROM emails WHERE last_event = 'failed'`) == 1
 		})
-		all, err := n.delivery.Outbox(t.Context())
+		all, err := n.Delivery.Outbox(t.Context())
 		if err != nil || len(all) != 1 || all[0].To[0] != "in@one.example" {
 			t.Fatalf("%+v, %v", all, err)
 		}
-		opened, err := n.delivery.OpenCaptured(t.Context(), all[0].ID)
+		opened, err := n.Delivery.OpenCaptured(t.Context(), all[0].ID)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
+	"github.com/postrider/postrider/internal/node"
 )
 
 const usersUsage = `use one of
@@ -31,29 +32,29 @@ func manageUsers(ctx context.Context, e *env, args []string) error {
 		{"create", 1, createUser},
 		{"invite", 1, inviteUser},
 		{"reset", 1, resetUser},
-		{"disable", 1, noFlags(func(ctx context.Context, _ *env, n *node, words []string) error {
-			return n.withUser(ctx, words[0], func(u users.User) error { return n.users.SetDisabled(ctx, u.ID, true) })
+		{"disable", 1, noFlags(func(ctx context.Context, _ *env, n *node.Node, words []string) error {
+			return withUser(ctx, n, words[0], func(u users.User) error { return n.Users.SetDisabled(ctx, u.ID, true) })
 		})},
-		{"enable", 1, noFlags(func(ctx context.Context, _ *env, n *node, words []string) error {
-			return n.withUser(ctx, words[0], func(u users.User) error { return n.users.SetDisabled(ctx, u.ID, false) })
+		{"enable", 1, noFlags(func(ctx context.Context, _ *env, n *node.Node, words []string) error {
+			return withUser(ctx, n, words[0], func(u users.User) error { return n.Users.SetDisabled(ctx, u.ID, false) })
 		})},
 		{"delete", 1, deleteUser},
 	}, args)
 }
 
-func (n *node) withUser(ctx context.Context, email string, do func(u users.User) error) error {
-	u, err := n.users.ByEmail(ctx, email)
+func withUser(ctx context.Context, n *node.Node, email string, do func(u users.User) error) error {
+	u, err := n.Users.ByEmail(ctx, email)
 	if err != nil {
 		return fmt.Errorf("%s: %w", email, err)
 	}
 	return do(u)
 }
 
-func listUsers(ctx context.Context, e *env, n *node, _ []string) error {
+func listUsers(ctx context.Context, e *env, n *node.Node, _ []string) error {
 	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "user\temail\tname\tstate\tsecond factor\tsigned in")
 	for after := ""; ; {
-		all, err := n.users.List(ctx, after, listStep)
+		all, err := n.Users.List(ctx, after, listStep)
 		if err != nil {
 			return err
 		}
@@ -79,24 +80,24 @@ func listUsers(ctx context.Context, e *env, n *node, _ []string) error {
 
 func createUser(flags *flag.FlagSet) action {
 	name := flags.String("name", "", "the user's name")
-	return func(ctx context.Context, e *env, n *node, words []string) error {
-		u, err := n.users.Create(ctx, users.NewUser{Email: words[0], Name: *name})
+	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
+		u, err := n.Users.Create(ctx, users.NewUser{Email: words[0], Name: *name})
 		if err != nil {
 			return err
 		}
-		return n.printReset(ctx, e, u.ID)
+		return printReset(ctx, n, e, u.ID)
 	}
 }
 
 func inviteUser(flags *flag.FlagSet) action {
 	team := flags.String("team", "", "the team, by its id or name")
 	role := flags.String("role", string(teams.Member), "what the member may do: owner, admin, member or viewer")
-	return func(ctx context.Context, e *env, n *node, words []string) error {
+	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
 		if *team == "" {
 			return errors.New("say to which team: --team TEAM")
 		}
-		return n.withTeam(ctx, *team, func(t teams.Team) error {
-			_, link, err := n.members.InviteLink(ctx, teams.System(t.ID), words[0], teams.Role(*role))
+		return withTeam(ctx, n, *team, func(t teams.Team) error {
+			_, link, err := n.Members.InviteLink(ctx, teams.System(t.ID), words[0], teams.Role(*role))
 			if err != nil {
 				return err
 			}
@@ -108,21 +109,21 @@ func inviteUser(flags *flag.FlagSet) action {
 
 func resetUser(flags *flag.FlagSet) action {
 	factors := flags.Bool("factors", false, "also remove passkeys, codes and recovery codes, which the user has lost")
-	return func(ctx context.Context, e *env, n *node, words []string) error {
-		return n.withUser(ctx, words[0], func(u users.User) error {
+	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
+		return withUser(ctx, n, words[0], func(u users.User) error {
 			if *factors {
-				if err := n.users.ClearFactors(ctx, u.ID); err != nil {
+				if err := n.Users.ClearFactors(ctx, u.ID); err != nil {
 					return err
 				}
 			}
-			return n.printReset(ctx, e, u.ID)
+			return printReset(ctx, n, e, u.ID)
 		})
 	}
 }
 
 // printReset prints a link by which a user sets a password.
-func (n *node) printReset(ctx context.Context, e *env, userID string) error {
-	link, err := n.users.ResetLink(ctx, userID)
+func printReset(ctx context.Context, n *node.Node, e *env, userID string) error {
+	link, err := n.Users.ResetLink(ctx, userID)
 	if err != nil {
 		return err
 	}
@@ -132,27 +133,27 @@ func (n *node) printReset(ctx context.Context, e *env, userID string) error {
 
 func deleteUser(flags *flag.FlagSet) action {
 	yes := flags.Bool("yes", false, "delete the user")
-	return func(ctx context.Context, _ *env, n *node, words []string) error {
-		return n.withUser(ctx, words[0], func(u users.User) error {
+	return func(ctx context.Context, _ *env, n *node.Node, words []string) error {
+		return withUser(ctx, n, words[0], func(u users.User) error {
 			if !*yes {
 				return fmt.Errorf("%s would be deleted and leave all teams: add --yes", u.Email)
 			}
-			return n.users.Delete(ctx, u.ID)
+			return n.Users.Delete(ctx, u.ID)
 		})
 	}
 }
 
 // logSetup logs the link by which the first user is made, as long as there is none. A node that cannot make it runs all
 // the same.
-func (n *node) logSetup(ctx context.Context) {
-	if !n.has("api") {
+func logSetup(ctx context.Context, n *node.Node) {
+	if !n.Has("api") {
 		return
 	}
-	link, err := n.users.SetupLink(ctx)
+	link, err := n.Users.SetupLink(ctx)
 	switch {
 	case err != nil:
-		n.log.Error("the link by which the first user is made could not be made", "error", err)
+		n.Log.Error("the link by which the first user is made could not be made", "error", err)
 	case link != "":
-		n.log.Info("nobody can sign in yet: make the first account, which owns a team, within three days", "link", link)
+		n.Log.Info("nobody can sign in yet: make the first account, which owns a team, within three days", "link", link)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
@@ -27,7 +28,7 @@ func TestUsersCommandEndsGrants(t *testing.T) {
 		ctx := t.Context()
 		p.must("teams", "create", "Acme")
 		n := p.start()
-		all, err := n.teams.List(ctx, "", 1)
+		all, err := n.Teams.List(ctx, "", 1)
 		if err != nil || len(all) != 1 {
 			t.Fatalf("%v %v", all, err)
 		}
@@ -35,37 +36,37 @@ func TestUsersCommandEndsGrants(t *testing.T) {
 			{"users", "delete", "deleted@example.com", "--yes"}} {
 			address := command[1] + "d@example.com"
 			p.must("users", "create", address)
-			u, err := n.users.ByEmail(ctx, address)
+			u, err := n.Users.ByEmail(ctx, address)
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = n.db.Update(ctx, func(tx *db.Tx) error {
-				return n.members.AddIn(ctx, tx, all[0].ID, u.ID, teams.Member)
+			err = n.DB.Update(ctx, func(tx *db.Tx) error {
+				return n.Members.AddIn(ctx, tx, all[0].ID, u.ID, teams.Member)
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			by, err := n.members.ActorNow(ctx, u.ID, all[0].ID)
+			by, err := n.Members.ActorNow(ctx, u.ID, all[0].ID)
 			if err != nil {
 				t.Fatal(err)
 			}
 			hash := sha256.Sum256([]byte(strings.Repeat("v", 43)))
-			q, err := n.grants.CheckRequest(ctx, grants.Params{ClientID: grants.CLI, ResponseType: "code",
+			q, err := n.Grants.CheckRequest(ctx, grants.Params{ClientID: grants.CLI, ResponseType: "code",
 				RedirectURI: "http://127.0.0.1:1/oauth/callback", ChallengeMethod: "S256",
 				Challenge: base64.RawURLEncoding.EncodeToString(hash[:])})
 			if err != nil {
 				t.Fatal(err)
 			}
-			code, _, err := n.grants.Approve(ctx, q, by)
+			code, _, err := n.Grants.Approve(ctx, q, by)
 			if err == nil {
-				_, err = n.grants.Exchange(ctx, grants.ExchangeParams{ClientID: grants.CLI, Code: code,
+				_, err = n.Grants.Exchange(ctx, grants.ExchangeParams{ClientID: grants.CLI, Code: code,
 					RedirectURI: "http://127.0.0.1:1/oauth/callback", Verifier: strings.Repeat("v", 43)})
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			p.must(command...)
-			given, _, err := n.grants.List(ctx, all[0].ID, page.Page{})
+			given, _, err := n.Grants.List(ctx, all[0].ID, page.Page{})
 			if err != nil || len(given) == 0 || given[0].RevokedReason != grants.UserLeft {
 				t.Errorf("after %v the grant is %+v, %v", command, given, err)
 			}
@@ -95,11 +96,11 @@ func TestUsersCommand(t *testing.T) {
 		link := p.must("users", "create", "Ada@example.com", "--name", "Ada L.")
 		p.refused("already", "users", "create", "ada@example.com")
 		from := users.Client{Address: "192.0.2.7"}
-		if err := n.users.Reset(ctx, token(t, link, "/password/reset"), goodPassword, from); err != nil {
+		if err := n.Users.Reset(ctx, token(t, link, "/password/reset"), goodPassword, from); err != nil {
 			t.Fatal(err)
 		}
 		attempt := users.Attempt{Email: "ada@example.com", Password: goodPassword, Client: from}
-		out, err := n.users.SignIn(ctx, attempt)
+		out, err := n.Users.SignIn(ctx, attempt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,13 +114,13 @@ func TestUsersCommand(t *testing.T) {
 		p.refused("User not found", "users", "disable", "eve@example.com")
 		p.must("users", "disable", "ada@example.com")
 		eventually(t, "the session has ended", func() bool {
-			_, _, err := n.users.Session(ctx, out.Token)
+			_, _, err := n.Users.Session(ctx, out.Token)
 			return fault.KindOf(err) == fault.BadCredential
 		})
 		p.refused("Enable the account first", "users", "reset", "ada@example.com")
 		p.must("users", "enable", "ada@example.com")
 		p.must("users", "reset", "ada@example.com", "--factors")
-		if _, err = n.users.SignIn(ctx, attempt); err != nil {
+		if _, err = n.Users.SignIn(ctx, attempt); err != nil {
 			t.Fatal(err)
 		}
 
@@ -129,10 +130,10 @@ func TestUsersCommand(t *testing.T) {
 		link = p.must("users", "invite", "ada@example.com", "--team", "Acme", "--role", "owner")
 		if !strings.Contains(link, "/invitations/") {
 			t.Errorf("printed %q", link)
-		} else if _, err := n.members.Accept(ctx, link[strings.LastIndex(link, "/")+1:], out.User.ID); err != nil {
+		} else if _, err := n.Members.Accept(ctx, link[strings.LastIndex(link, "/")+1:], out.User.ID); err != nil {
 			t.Fatal(err)
 		}
-		if all, err := n.members.ListByUser(ctx, out.User.ID); err != nil || len(all) != 1 || all[0].Role != teams.Owner {
+		if all, err := n.Members.ListByUser(ctx, out.User.ID); err != nil || len(all) != 1 || all[0].Role != teams.Owner {
 			t.Errorf("memberships %+v, %v", all, err)
 		}
 		p.refused("add --yes", "users", "delete", "ada@example.com")
@@ -153,15 +154,15 @@ func TestSetupIsLogged(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, p *place) {
 		var logged testnode.Logged
-		n := p.start(func(n *node) { n.log = slog.New(slog.NewTextHandler(&logged, nil)) })
-		n.logSetup(t.Context())
+		n := p.start(func(n *node.Node) { n.Log = slog.New(slog.NewTextHandler(&logged, nil)) })
+		n.LogSetup(t.Context())
 		_, link, _ := strings.Cut(logged.Take(), "link=")
 		setup := token(t, strings.Trim(strings.TrimSpace(link), `"`), "/setup")
-		if err := n.users.CheckSetup(t.Context(), setup); err != nil {
+		if err := n.Users.CheckSetup(t.Context(), setup); err != nil {
 			t.Error(err)
 		}
 		p.must("users", "create", "ada@example.com")
-		if n.logSetup(t.Context()); logged.String() != "" {
+		if n.LogSetup(t.Context()); logged.String() != "" {
 			t.Errorf("logged %q with a user", logged.String())
 		}
 	})

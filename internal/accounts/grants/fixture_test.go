@@ -42,11 +42,10 @@ func newFixture(t *testing.T, d *db.DB) *fixture {
 
 // serve builds the service of a node.
 func serve(n *testnode.Node) *grants.Service {
-	s := grants.New(grants.Config{Issuer: testnode.PublicURL, Resources: []string{testnode.PublicURL, mcp},
+	s := testnode.Must(grants.New(grants.Config{Issuer: testnode.PublicURL, Resources: []string{testnode.PublicURL, mcp},
 		Aliases: []string{"http://127.0.0.1:3000"}},
-		grants.Parts{DB: n.DB, Keys: n.Keys, Teams: n.Teams, Members: n.Members, Audit: n.Audit})
-	s.Connect(n.Users)
-	n.Emails.Budget, n.Emails.Affords = s.ConsumeLimits, s.CheckEach
+		grants.Deps{DB: n.DB, Keys: n.Keys, Teams: n.Teams, Members: n.Members, Audit: n.Audit}))
+	n.Grants = s
 	return s
 }
 
@@ -121,9 +120,9 @@ func (f *fixture) member(email string, role teams.Role) teams.Actor {
 	u, err := f.Users.Create(f.T.Context(), users.NewUser{Email: email})
 	f.Must(err)
 	f.Update(func(tx *db.Tx) error {
-		return f.Members.AddIn(context.WithoutCancel(f.T.Context()), tx, f.Acme.TeamID, u.ID, role)
+		return f.Node.Members.AddIn(context.WithoutCancel(f.T.Context()), tx, f.Acme.TeamID, u.ID, role)
 	})
-	by, err := f.Members.Actor(f.T.Context(), u.ID, f.Acme.TeamID)
+	by, err := f.Node.Members.Actor(f.T.Context(), u.ID, f.Acme.TeamID)
 	f.Must(err)
 	return by
 }
@@ -131,7 +130,7 @@ func (f *fixture) member(email string, role teams.Role) teams.Actor {
 // works fails the test unless a token is accepted, or refused.
 func (f *fixture) works(token string, want bool) teams.Actor {
 	f.T.Helper()
-	by, err := f.Teams.Authenticate(f.T.Context(), token)
+	by, err := f.Node.Teams.Authenticate(f.T.Context(), token)
 	if (err == nil) != want {
 		f.T.Errorf("the token works: %v, error %v", err == nil, err)
 	}

@@ -46,6 +46,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/members"
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/keyring"
@@ -115,8 +116,8 @@ type Config struct {
 	Aliases   []string // other addresses of this installation, by which clients may name the resources
 }
 
-// Parts are what a [Service] works with.
-type Parts struct {
+// Deps are the dependencies of a [Service].
+type Deps struct {
 	DB      *db.DB
 	Keys    *keyring.Keyring
 	Teams   *teams.Service
@@ -127,18 +128,26 @@ type Parts struct {
 // Service implements the operations on clients, grants and tokens.
 type Service struct {
 	Config
-	Parts
+	Deps
 	signing signing
 }
 
-// New returns the service.
-func New(c Config, p Parts) *Service {
-	s := &Service{Config: c, Parts: p}
-	p.DB.OnHint(keysTopic, func(string) { s.signing.forget() })
+// New returns the service. It fails if a dependency is missing.
+func New(c Config, d Deps) (*Service, error) {
+	if err := fault.Complete(d); err != nil {
+		return nil, err
+	}
+	return newService(c, d), nil
+}
+
+// newService is New without the check, for tests that need few dependencies.
+func newService(c Config, d Deps) *Service {
+	s := &Service{Config: c, Deps: d}
+	d.DB.OnHint(keysTopic, func(string) { s.signing.forget() })
 	// What a grant may do depends on its user, too. Package teams forgets at its own hint before package members does, and
 	// could look up in between what members still remember.
 	for _, topic := range []string{teams.HintTopic, members.HintTopic, users.HintTopic} {
-		p.DB.OnHint(topic, func(string) { p.Teams.Forget() })
+		d.DB.OnHint(topic, func(string) { d.Teams.Forget() })
 	}
 	return s
 }

@@ -45,7 +45,7 @@ func TestGrant(t *testing.T) {
 		f.Must(err)
 		f.works(first.Access, true)
 		f.works(second.Access, true)
-		if ok, err := f.Teams.Active(t.Context(), f.Acme.TeamID, a.Ref()); !ok || err != nil {
+		if ok, err := f.Node.Teams.Active(t.Context(), f.Acme.TeamID, a.Ref()); !ok || err != nil {
 			t.Errorf("active: %v, error %v", ok, err)
 		}
 		if _, err := f.Revoke(t.Context(), f.Other.TeamID, g.ID, grants.FromAPI); fault.KindOf(err) != fault.NotFound {
@@ -62,7 +62,7 @@ func TestGrant(t *testing.T) {
 		if _, err := f.Revoke(t.Context(), f.Acme.TeamID, g.ID, grants.FromAPI); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("revoked twice: %v", err)
 		}
-		if ok, err := f.Teams.Active(t.Context(), f.Acme.TeamID, a.Ref()); ok || err != nil {
+		if ok, err := f.Node.Teams.Active(t.Context(), f.Acme.TeamID, a.Ref()); ok || err != nil {
 			t.Errorf("active after it was revoked: %v, error %v", ok, err)
 		}
 		for action, n := range map[string]int{audit.ClientRegistered: 1, audit.GrantCreated: 1, audit.GrantRevoked: 1} {
@@ -111,11 +111,11 @@ func TestGrantOfKey(t *testing.T) {
 		if f.only().UserID != "" {
 			t.Errorf("%+v", f.only())
 		}
-		f.Must(f.Teams.SetSuspended(t.Context(), f.Acme.TeamID, true))
+		f.Must(f.Node.Teams.SetSuspended(t.Context(), f.Acme.TeamID, true))
 		if a := f.works(tokens.Access, true); !a.Suspended {
 			t.Error("the team's suspension is not known")
 		}
-		f.Must(f.Teams.Delete(t.Context(), f.Queue, f.Acme.TeamID))
+		f.Must(f.Node.Teams.Delete(t.Context(), f.Queue, f.Acme.TeamID))
 		f.works(tokens.Access, false)
 		_, err := f.refresh(tokens.Refresh)
 		wantCode(t, err, grants.InvalidGrant)
@@ -140,7 +140,7 @@ func TestRoles(t *testing.T) {
 			t.Errorf("%v", a.Scopes)
 		}
 		for _, role := range []teams.Role{teams.Admin, teams.Owner} {
-			_, err := f.Members.SetRole(t.Context(), owner, ann.ID, role)
+			_, err := f.Node.Members.SetRole(t.Context(), owner, ann.ID, role)
 			f.Must(err)
 			if now := f.works(tokens.Access, true); now.Scopes != a.Scopes {
 				t.Errorf("it has grown with the role to %v", now.Scopes)
@@ -150,9 +150,9 @@ func TestRoles(t *testing.T) {
 		if a := f.works(full.Access, true); a.Scopes != teams.FullAccess.Scopes() || a.Scopes.Has(teams.OwnersWrite) {
 			t.Errorf("%v", a.Scopes)
 		}
-		_, err := f.Members.SetRole(t.Context(), owner, ann.ID, teams.Viewer)
+		_, err := f.Node.Members.SetRole(t.Context(), owner, ann.ID, teams.Viewer)
 		f.Must(err)
-		f.Must(f.Members.Remove(t.Context(), owner, ann.ID))
+		f.Must(f.Node.Members.Remove(t.Context(), owner, ann.ID))
 		f.works(tokens.Access, false)
 		_, err = f.refresh(tokens.Refresh)
 		wantCode(t, err, grants.InvalidGrant)
@@ -177,12 +177,12 @@ func TestJoinsAgain(t *testing.T) {
 		owner, ann := f.member("owner@acme.example", teams.Owner), f.member("ann@acme.example", teams.Admin)
 		tokens := f.granted(ann, "full_access")
 		code := f.code(ann, "full_access")
-		f.Must(f.Members.Remove(t.Context(), owner, ann.ID))
+		f.Must(f.Node.Members.Remove(t.Context(), owner, ann.ID))
 		if g := f.only(); g.RevokedReason != grants.UserLeft {
 			t.Errorf("once its user has left, the grant is %+v", g)
 		}
 		f.Update(func(tx *db.Tx) error {
-			return f.Members.AddIn(context.Background(), tx, f.Acme.TeamID, ann.ID, teams.Admin)
+			return f.Node.Members.AddIn(context.Background(), tx, f.Acme.TeamID, ann.ID, teams.Admin)
 		})
 		f.works(tokens.Access, false)
 		_, err := f.refresh(tokens.Refresh)
@@ -417,7 +417,7 @@ func TestRefreshRefused(t *testing.T) {
 		other := f.register(grants.NewClient{})
 		tokens := f.granted(f.Acme, "emails:send domains:read")
 		f.exec(`UPDATE oauth_grants SET resource = $1`, testnode.PublicURL)
-		foreign, err := f.Keys.JWT("x", map[string]any{}, time.Now(), time.Hour)
+		foreign, err := f.Node.Keys.JWT("x", map[string]any{}, time.Now(), time.Hour)
 		f.Must(err)
 		for name, c := range map[string]struct {
 			x    grants.RefreshParams
@@ -430,7 +430,7 @@ func TestRefreshRefused(t *testing.T) {
 			"another token":   {grants.RefreshParams{ClientID: f.client.ID, Token: foreign}, grants.InvalidGrant},
 			"altered": {grants.RefreshParams{ClientID: f.client.ID, Token: "A" + tokens.Refresh},
 				grants.InvalidGrant},
-			"another purpose": {grants.RefreshParams{ClientID: f.client.ID, Token: f.Keys.Sign("other", time.Time{},
+			"another purpose": {grants.RefreshParams{ClientID: f.client.ID, Token: f.Node.Keys.Sign("other", time.Time{},
 				f.Acme.TeamID, f.only().ID, "1")}, grants.InvalidGrant},
 			"more scopes": {grants.RefreshParams{ClientID: f.client.ID, Token: tokens.Refresh, Scope: "emails:read"},
 				grants.InvalidScope},
@@ -497,7 +497,7 @@ func TestRevokedOnAnotherNode(t *testing.T) {
 	other := &fixture{Node: far, Service: serve(far)}
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { f.DB.Run(ctx) })
+	wg.Go(func() { f.Node.DB.Run(ctx) })
 	wg.Go(func() { far.DB.Run(ctx) })
 	t.Cleanup(func() { stop(); wg.Wait() })
 
@@ -505,7 +505,7 @@ func TestRevokedOnAnotherNode(t *testing.T) {
 	key, token := f.Key(f.Acme.TeamID, teams.NewKey{Name: "x"})
 	_, err := far.Teams.Authenticate(t.Context(), token)
 	f.Must(err)
-	f.Must(f.Teams.DeleteKey(t.Context(), f.Acme.TeamID, key.ID))
+	f.Must(f.Node.Teams.DeleteKey(t.Context(), f.Acme.TeamID, key.ID))
 	testnode.Until(t, "the nodes tell each other", func() bool {
 		_, err := far.Teams.Authenticate(t.Context(), token)
 		return err != nil
@@ -567,13 +567,13 @@ func TestKeyDeleted(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
 		key, token := f.Key(f.Acme.TeamID, teams.NewKey{Name: "dev"})
-		by, err := f.Teams.Authenticate(ctx, token)
+		by, err := f.Node.Teams.Authenticate(ctx, token)
 		f.Must(err)
 		tokens, others, code := f.granted(by, ""), f.granted(f.Acme, ""), f.code(by, "")
 		f.works(tokens.Access, true)
 		request := audit.With(ctx, audit.Entry{TeamID: f.Acme.TeamID, ActorKind: string(teams.UserActor),
 			ActorID: "ann", Action: "api_key.deleted"})
-		f.Must(f.Teams.DeleteKey(request, f.Acme.TeamID, key.ID))
+		f.Must(f.Node.Teams.DeleteKey(request, f.Acme.TeamID, key.ID))
 		f.works(tokens.Access, false)
 		f.works(others.Access, true)
 		if n := f.Count(`SELECT COUNT(*) FROM audit_log WHERE actor_id = 'ann' AND target = $1
@@ -589,10 +589,10 @@ func TestKeyDeleted(t *testing.T) {
 		}
 		// A program that knows nothing of grants deletes a key: they do not work either.
 		key, token = f.Key(f.Acme.TeamID, teams.NewKey{Name: "dev"})
-		by, err = f.Teams.Authenticate(ctx, token)
+		by, err = f.Node.Teams.Authenticate(ctx, token)
 		f.Must(err)
 		tokens = f.granted(by, "")
-		f.Must(teams.New(f.DB, f.Log, nil).DeleteKey(ctx, f.Acme.TeamID, key.ID))
+		f.Must(testnode.Must(teams.New(teams.Config{}, f.Node.Teams.Deps)).DeleteKey(ctx, f.Acme.TeamID, key.ID))
 		f.works(tokens.Access, false)
 		_, err = f.refresh(tokens.Refresh)
 		wantCode(t, err, grants.InvalidGrant)
@@ -619,17 +619,17 @@ func TestSuspendedMeanwhile(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		var use func()
 		tokens := f.granted(f.member("ann@acme.example", teams.Admin), "")
-		f.Teams = teams.New(f.DB, f.Log, f.Domains.Exists)
-		f.DB.OnHint(teams.HintTopic, func(string) {
+		f.Node.Teams = testnode.Must(teams.New(teams.Config{}, f.Node.Teams.Deps))
+		f.Node.DB.OnHint(teams.HintTopic, func(string) {
 			if use != nil {
 				use()
 			}
 		})
-		f.Node.Members = members.New(f.DB, f.Users, f.Audit)
+		f.Node.Members = testnode.Must(members.New(f.Node.Members.Deps))
 		serve(f.Node)
 		use = func() { f.works(tokens.Access, true) }
 		use()
-		f.Must(f.Teams.SetSuspended(t.Context(), f.Acme.TeamID, true))
+		f.Must(f.Node.Teams.SetSuspended(t.Context(), f.Acme.TeamID, true))
 		if a := f.works(tokens.Access, true); !a.Suspended {
 			t.Error("the token's team is not suspended")
 		}
@@ -697,7 +697,7 @@ func TestJoinedByAWrongClock(t *testing.T) {
 func TestConsentAfterLeaving(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ann := f.member("ann@acme.example", teams.Admin)
-		f.Must(f.Members.Remove(t.Context(), teams.System(f.Acme.TeamID), ann.ID))
+		f.Must(f.Node.Members.Remove(t.Context(), teams.System(f.Acme.TeamID), ann.ID))
 		r, err := f.CheckRequest(t.Context(), f.params())
 		f.Must(err)
 		_, _, err = f.Approve(t.Context(), r, ann)

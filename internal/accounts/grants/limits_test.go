@@ -29,7 +29,7 @@ func (f *fixture) limited(l grants.Limits) teams.Actor {
 	tokens, err := f.Exchange(f.T.Context(), grants.ExchangeParams{ClientID: f.client.ID, Code: code, RedirectURI: redirect,
 		Verifier: verifier})
 	f.Must(err)
-	by, err := f.Teams.Authenticate(f.T.Context(), tokens.Access)
+	by, err := f.Node.Teams.Authenticate(f.T.Context(), tokens.Access)
 	f.Must(err)
 	return by
 }
@@ -152,7 +152,7 @@ func TestLimitAtMidnight(t *testing.T) {
 // the program nor by the team.
 func TestLimitAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
-		f.Must(f.Volume.Set(t.Context(), f.Teams, f.Acme.TeamID, func(q *teams.Quota) { q.Daily = 1000 }))
+		f.Must(f.Quotas.Set(t.Context(), f.Node.Teams, f.Acme.TeamID, func(q *teams.Quota) { q.Daily = 1000 }))
 		by := f.limited(grants.Limits{Emails: 7})
 		var sent atomic.Int64
 		var wg sync.WaitGroup
@@ -169,7 +169,7 @@ func TestLimitAtOnce(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		u, err := f.Volume.Usage(t.Context(), f.Acme.TeamID)
+		u, err := f.Quotas.Usage(t.Context(), f.Acme.TeamID)
 		f.Must(err)
 		if sent.Load() != 7 || u.Day != 7 {
 			t.Errorf("%d emails were accepted, and %d counted for the team", sent.Load(), u.Day)
@@ -180,8 +180,8 @@ func TestLimitAtOnce(t *testing.T) {
 // Broadcasts would go to any number.
 func TestLimitedSendsNoBroadcast(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
-		s := broadcasts.New(broadcasts.Config{MaxSize: 1 << 20}, broadcasts.Parts{DB: f.DB, Queue: f.Queue,
-			Recorder: f.Recorder, Emails: f.Emails, Contents: f.Contents, Contacts: f.Contacts, Teams: f.Teams, Log: f.Log})
+		s := testnode.Must(broadcasts.New(broadcasts.Config{MaxSize: 1 << 20}, broadcasts.Deps{DB: f.Node.DB, Queue: f.Queue,
+			Recorder: f.Recorder, Emails: f.Emails, Contents: f.Contents, Contacts: f.Contacts, Teams: f.Node.Teams, Log: f.Log}))
 		by := f.limited(grants.Limits{Recipients: 1})
 		wantLimit(t, s.Resume(t.Context(), by, "x"), fault.Forbidden, "does not send broadcasts")
 		c := content.Compile(&content.Content{TeamID: f.Acme.TeamID, From: "hello@" + testnode.Domain, Subject: "Hi",
@@ -234,8 +234,8 @@ func TestGrantsEndWithTheirUser(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
 		for name, end := range map[string]func(userID string) error{
-			"left":     func(userID string) error { return f.Members.Leave(ctx, f.Acme.TeamID, userID) },
-			"removed":  func(userID string) error { return f.Members.Remove(ctx, teams.System(f.Acme.TeamID), userID) },
+			"left":     func(userID string) error { return f.Node.Members.Leave(ctx, f.Acme.TeamID, userID) },
+			"removed":  func(userID string) error { return f.Node.Members.Remove(ctx, teams.System(f.Acme.TeamID), userID) },
 			"disabled": func(userID string) error { return f.Users.SetDisabled(ctx, userID, true) },
 			"deleted":  func(userID string) error { return f.Users.Delete(ctx, userID) },
 		} {

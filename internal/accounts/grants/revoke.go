@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
-	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -120,15 +119,8 @@ func (s *Service) RevokeDisabled(ctx context.Context, tx *db.Tx, userID string) 
 	return nil
 }
 
-// Connect has others ask the service for what concerns grants.
-func (s *Service) Connect(u *users.Service) {
-	s.Teams.Tokens, s.Teams.Granted, s.Teams.KeyEnded = s.Authenticate, s.Active, s.RevokeKey
-	s.Members.Ended, u.Disabling = s.RevokeUser, s.RevokeDisabled
-	s.Members.Programs = s.programs
-}
-
-// programs returns what a key or a grant of a team may do now, 0 if it is no more.
-func (s *Service) programs(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error) {
+// ScopesOf returns the present scopes of an API key or a grant, 0 if it was deleted or revoked.
+func (s *Service) ScopesOf(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error) {
 	switch by.Kind {
 	case teams.KeyActor:
 		return s.Teams.KeyScopes(ctx, r, teamID, by.ID)

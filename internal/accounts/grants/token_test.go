@@ -29,7 +29,7 @@ func newSigner(t testing.TB, d *db.DB) *Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Config{Issuer: issuer, Resources: []string{issuer, issuer + "/mcp"}}, Parts{DB: d, Keys: keys})
+	return newService(Config{Issuer: issuer, Resources: []string{issuer, issuer + "/mcp"}}, Deps{DB: d, Keys: keys})
 }
 
 // signed is a token with the given claims, by the key that signs.

@@ -94,7 +94,7 @@ func (s *Service) invite(ctx context.Context, by teams.Actor, email string, role
 	if err != nil {
 		return Invitation{}, "", err
 	}
-	return v, s.link(token), nil
+	return v, s.Link(token), nil
 }
 
 // send counts one more email with an invitation, and queues it unless the operator passes on the link.
@@ -128,18 +128,11 @@ func (s *Service) send(ctx context.Context, tx *db.Tx, v *Invitation, token stri
 		return fault.New(fault.TooFast, "", "This team has sent %d invitations within an hour. Try again later.",
 			maxSentHourly)
 	}
-	err = s.Mail(ctx, tx, v.Email, "You are invited to join "+v.TeamName, invitationText(v, s.link(token)))
+	err = s.Mail(ctx, tx, v.Email, "You are invited to join "+v.TeamName, invitationText(v, s.Link(token)))
 	if err != nil {
 		return fmt.Errorf("send an invitation: %w", err)
 	}
 	return nil
-}
-
-func (s *Service) link(token string) string {
-	if s.Link == nil {
-		return token
-	}
-	return s.Link(token)
 }
 
 func invitationText(v *Invitation, link string) string {

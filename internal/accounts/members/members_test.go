@@ -228,7 +228,7 @@ func TestRoles(t *testing.T) {
 		wantKind(t, b.Members.Remove(ctx, b.Acme, owner.ID), fault.Restricted, "An owner does it")
 		for _, err := range []error{b.Members.Remove(ctx, owner, owner.ID), b.Members.Leave(ctx, b.Acme.TeamID,
 			owner.ID),
-			b.DB.Update(ctx, func(tx *db.Tx) error { return b.Members.Leaving(ctx, tx, owner.ID) })} {
+			b.DB.Update(ctx, func(tx *db.Tx) error { return b.Members.OnUserDelete(ctx, tx, owner.ID) })} {
 			wantKind(t, err, fault.Forbidden, "last owner")
 		}
 		_, err = b.Members.SetRole(ctx, owner, owner.ID, teams.Admin)
@@ -269,7 +269,7 @@ func TestOwnersAtTheSameTime(t *testing.T) {
 				return err
 			},
 			"delete": func(by, _ teams.Actor) error {
-				return b.DB.Update(ctx, func(tx *db.Tx) error { return b.Members.Leaving(ctx, tx, by.ID) })
+				return b.DB.Update(ctx, func(tx *db.Tx) error { return b.Members.OnUserDelete(ctx, tx, by.ID) })
 			},
 		} {
 			for round := range 5 {

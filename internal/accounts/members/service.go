@@ -25,23 +25,29 @@ const (
 // HintTopic is the topic of hints, each with a team's id, after a change that may withdraw a right of a member.
 const HintTopic = "members"
 
+// Deps are the dependencies of a Service.
+type Deps struct {
+	DB    *db.DB
+	Users *users.Service
+	Audit *audit.Log
+	// Link returns the URL of the page that accepts an invitation, given the invitation's token.
+	Link func(token string) string
+	// OnMemberRemoved runs in the transaction that ends a membership.
+	OnMemberRemoved func(ctx context.Context, tx *db.Tx, teamID, userID string) error
+	// ScopesOf returns the present scopes of an API key or a grant, 0 if it was deleted or revoked.
+	ScopesOf func(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error)
+	// Mail enqueues an email to one address in tx. If it is nil, only the operator can invite.
+	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error `deps:"optional"`
+	// Now returns the current time; nil uses the clock of the database.
+	Now func() time.Time `deps:"optional"`
+}
+
 // Service implements the operations on members and invitations.
 type Service struct {
+	Deps
 	d     *db.DB
 	users *users.Service
 	audit *audit.Log
-
-	// Mail sends an email to one address; it is queued in tx. Without it, nobody can be invited but by the operator.
-	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error
-	// Link returns the address of the page that accepts an invitation by its token.
-	Link func(token string) string
-	// Ended is called in the transaction that ends a membership, with its team and user; nil for nothing.
-	Ended func(ctx context.Context, tx *db.Tx, teamID, userID string) error
-	// Programs returns what a key or a grant may do now, 0 if it is no more. Without it, invitations by them are not
-	// accepted.
-	Programs func(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error)
-	// Now is the clock. Tests set their own; nil is the database's.
-	Now func() time.Time
 
 	mu    sync.Mutex
 	cache map[cacheKey]cached
@@ -55,13 +61,16 @@ type cached struct {
 	until time.Time
 }
 
-// New returns the service.
-func New(d *db.DB, u *users.Service, a *audit.Log) *Service {
-	s := &Service{d: d, users: u, audit: a, cache: map[cacheKey]cached{}}
-	for _, topic := range []string{HintTopic, teams.HintTopic, users.HintTopic} {
-		d.OnHint(topic, func(string) { s.forget() })
+// New returns the service. It fails if a dependency is missing.
+func New(d Deps) (*Service, error) {
+	if err := fault.Complete(d); err != nil {
+		return nil, err
 	}
-	return s
+	s := &Service{Deps: d, d: d.DB, users: d.Users, audit: d.Audit, cache: map[cacheKey]cached{}}
+	for _, topic := range []string{HintTopic, teams.HintTopic, users.HintTopic} {
+		d.DB.OnHint(topic, func(string) { s.forget() })
+	}
+	return s, nil
 }
 
 func (s *Service) forget() {
@@ -141,10 +150,8 @@ func (s *Service) Scopes(ctx context.Context, r db.Reader, teamID string, by tea
 			return 0, fmt.Errorf("look up a member: %w", err)
 		}
 		return a.Scopes, nil
-	case s.Programs != nil:
-		return s.Programs(ctx, r, teamID, by)
 	}
-	return 0, nil
+	return s.ScopesOf(ctx, r, teamID, by)
 }
 
 // ListByUser returns a user's teams, by name.
@@ -300,8 +307,8 @@ func (s *Service) prepareChange(ctx context.Context, tx *db.Tx, by teams.Actor, 
 	return m, nil
 }
 
-// Leaving ends all memberships of a user who is being deleted. It refuses while the user is the last owner of a team.
-func (s *Service) Leaving(ctx context.Context, tx *db.Tx, userID string) error {
+// OnUserDelete ends all memberships of a user who is being deleted. It refuses while the user is the last owner of a team.
+func (s *Service) OnUserDelete(ctx context.Context, tx *db.Tx, userID string) error {
 	all, err := teamsOf(ctx, tx.Reader, userID)
 	if err != nil {
 		return err
@@ -323,10 +330,8 @@ func (s *Service) end(ctx context.Context, tx *db.Tx, by teams.Actor, userID str
 	if err := s.revokeInvitations(ctx, tx, by, userID, ""); err != nil {
 		return err
 	}
-	if s.Ended != nil {
-		if err := s.Ended(ctx, tx, by.TeamID, userID); err != nil {
-			return err
-		}
+	if err := s.OnMemberRemoved(ctx, tx, by.TeamID, userID); err != nil {
+		return err
 	}
 	return remove(ctx, tx, by.TeamID, userID)
 }

@@ -19,7 +19,7 @@ func BenchmarkSend(b *testing.B) {
 		}{{"none", 0}, {"much", teams.MaxQuota}} {
 			b.Run(engine+"/"+c.name, func(b *testing.B) {
 				n := testnode.New(b, open(b), testnode.Options{})
-				n.Must(n.Volume.Set(b.Context(), n.Teams, n.Acme.TeamID, func(q *teams.Quota) { q.Daily = c.quota }))
+				n.Must(n.Quotas.Set(b.Context(), n.Teams, n.Acme.TeamID, func(q *teams.Quota) { q.Daily = c.quota }))
 				b.SetParallelism(16)
 				b.ResetTimer()
 				b.RunParallel(func(p *testing.PB) {

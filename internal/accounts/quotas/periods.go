@@ -137,9 +137,6 @@ func (s *Service) redistribute(ctx context.Context, tx *db.Tx, teamID string, da
 			continue
 		}
 		x.notified = level
-		if s.Notify == nil {
-			continue
-		}
 		subject, text := notice(x)
 		if err := s.Notify(ctx, tx, teamID, subject, text); err != nil {
 			return err

@@ -50,18 +50,23 @@ const (
 	unlimited = int64(1) << 60
 )
 
+// Deps are the dependencies of a Service.
+type Deps struct {
+	DB *db.DB
+	// Notify enqueues an email to a team's owner in tx.
+	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
+	// CountedBetween returns how many emails a team sent and received between two times. When a team gets its first
+	// quota, the emails of the current day and month count.
+	CountedBetween func(ctx context.Context, teamID string, from, to time.Time) (int64, error)
+	// Now returns the time that decides which day and month it is; nil uses the clock of the database. Tests set it, so
+	// that no day ends while they count.
+	Now func() time.Time `deps:"optional"`
+}
+
 // Service keeps the quotas of teams.
 type Service struct {
+	Deps
 	d *db.DB
-
-	// Notify emails a team, in the transaction that causes it; nil for nobody.
-	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
-	// Before returns how much a team sent and received from a time up to another. It says what counts when a team gets
-	// its first quota; nil is nothing.
-	Before func(ctx context.Context, teamID string, from, to time.Time) (int64, error)
-	// Now says which day and month it is. Tests set their own, so that none ends while they count; nil is the
-	// database's clock.
-	Now func() time.Time
 
 	mu    sync.Mutex
 	cache map[string]cachedQuota
@@ -74,12 +79,15 @@ type cachedQuota struct {
 	until   time.Time
 }
 
-// New returns the service.
-func New(d *db.DB) *Service {
-	s := &Service{d: d}
+// New returns the service. It fails if a dependency is missing.
+func New(d Deps) (*Service, error) {
+	if err := fault.Complete(d); err != nil {
+		return nil, err
+	}
+	s := &Service{Deps: d, d: d.DB}
 	s.forget()
-	d.OnHint(teams.HintTopic, func(string) { s.forget() })
-	return s
+	d.DB.OnHint(teams.HintTopic, func(string) { s.forget() })
+	return s, nil
 }
 
 func (s *Service) forget() {

@@ -27,7 +27,7 @@ func limit(t *testing.T, n *testnode.Node, daily, monthly int64) (told func() []
 	t.Helper()
 	var mu sync.Mutex
 	var all []string
-	n.Volume.Notify = func(_ context.Context, tx *db.Tx, teamID, subject, _ string) error {
+	n.Quotas.Notify = func(_ context.Context, tx *db.Tx, teamID, subject, _ string) error {
 		tx.AfterCommit(func() {
 			mu.Lock()
 			defer mu.Unlock()
@@ -35,7 +35,7 @@ func limit(t *testing.T, n *testnode.Node, daily, monthly int64) (told func() []
 		})
 		return nil
 	}
-	n.Must(n.Volume.Set(t.Context(), n.Teams, n.Acme.TeamID, func(q *teams.Quota) {
+	n.Must(n.Quotas.Set(t.Context(), n.Teams, n.Acme.TeamID, func(q *teams.Quota) {
 		*q = teams.Quota{Daily: daily, Monthly: monthly}
 	}))
 	return func() []string {
@@ -52,7 +52,7 @@ func send(t *testing.T, n *testnode.Node, to ...string) error {
 
 func used(t *testing.T, n *testnode.Node) (day, month int64) {
 	t.Helper()
-	u, err := n.Volume.Usage(t.Context(), n.Acme.TeamID)
+	u, err := n.Quotas.Usage(t.Context(), n.Acme.TeamID)
 	n.Must(err)
 	return u.Day, u.Month
 }
@@ -93,12 +93,12 @@ func TestQuota(t *testing.T) {
 		if list, _, err := n.Emails.List(t.Context(), n.Acme.TeamID, page.Page{Limit: 10}); err != nil || len(list) != 3 {
 			t.Errorf("%d emails, %v, want those that were accepted", len(list), err)
 		}
-		n.Must(n.Volume.Set(t.Context(), n.Teams, n.Acme.TeamID, func(q *teams.Quota) { q.Daily, q.Monthly = 0, 12 }))
+		n.Must(n.Quotas.Set(t.Context(), n.Teams, n.Acme.TeamID, func(q *teams.Quota) { q.Daily, q.Monthly = 0, 12 }))
 		n.Must(send(t, n, addresses(2)...))
 		if err := send(t, n, "c@example.net"); fault.KindOf(err) != fault.MonthlyQuota {
 			t.Errorf("the thirteenth of 12: %v, want a fault of the month's quota", err)
 		}
-		n.Must(n.Volume.Set(t.Context(), n.Teams, n.Acme.TeamID, func(q *teams.Quota) { *q = teams.Quota{} }))
+		n.Must(n.Quotas.Set(t.Context(), n.Teams, n.Acme.TeamID, func(q *teams.Quota) { *q = teams.Quota{} }))
 		n.Must(send(t, n, addresses(50)...))
 		if day, month := used(t, n); day != 0 || month != 0 {
 			t.Errorf("used %d and %d without a quota, want 0", day, month)
@@ -111,12 +111,11 @@ func TestExactWithTwoNodes(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		const quota, asked = 150, 200
 		told := limit(t, n, quota, 0)
-		other := quotas.New(n.DB)
-		other.Notify, other.Now = n.Volume.Notify, n.Volume.Now
+		other := testnode.Must(quotas.New(n.Quotas.Deps))
 		var accepted, refused atomic.Int64
 		var wait sync.WaitGroup
 		for i := range 8 {
-			s := []*quotas.Service{n.Volume, other}[i%2]
+			s := []*quotas.Service{n.Quotas, other}[i%2]
 			wait.Go(func() {
 				for range asked / 8 {
 					err := s.Update(t.Context(), n.Acme.TeamID, 1, func(tx *db.Tx) error { return nil })
@@ -147,7 +146,7 @@ func TestCountIsUndone(t *testing.T) {
 		limit(t, n, 100, 100)
 		failure := errors.New("no")
 		for range 2 { // the first adds up, the second counts in a part
-			err := n.Volume.Update(t.Context(), n.Acme.TeamID, 5, func(tx *db.Tx) error {
+			err := n.Quotas.Update(t.Context(), n.Acme.TeamID, 5, func(tx *db.Tx) error {
 				tx.QueueOne(t.Context(), failure, `DELETE FROM teams WHERE id = 'none'`)
 				return nil
 			})
@@ -157,7 +156,7 @@ func TestCountIsUndone(t *testing.T) {
 			if day, _ := used(t, n); day != 0 && day != 1 {
 				t.Errorf("%d used, though the transaction failed", day)
 			}
-			n.Must(n.Volume.Update(t.Context(), n.Acme.TeamID, 1, func(*db.Tx) error { return nil }))
+			n.Must(n.Quotas.Update(t.Context(), n.Acme.TeamID, 1, func(*db.Tx) error { return nil }))
 		}
 		if day, month := used(t, n); day != 2 || month != 2 {
 			t.Errorf("used %d and %d, want 2", day, month)
@@ -171,7 +170,7 @@ func TestReceivedCounts(t *testing.T) {
 		limit(t, n, 10, 0)
 		for range 12 {
 			n.Must(n.DB.Update(t.Context(), func(tx *db.Tx) error {
-				return n.Volume.CountReceived(t.Context(), tx, n.Acme.TeamID, 1)
+				return n.Quotas.CountReceived(t.Context(), tx, n.Acme.TeamID, 1)
 			}))
 		}
 		if day, _ := used(t, n); day != 12 {
@@ -214,7 +213,7 @@ func TestNextDay(t *testing.T) {
 // What was sent before the first quota counts in it.
 func TestFirstQuota(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
-		n.Volume.Before = func(_ context.Context, _ string, from, to time.Time) (int64, error) {
+		n.Quotas.CountedBetween = func(_ context.Context, _ string, from, to time.Time) (int64, error) {
 			if from.Day() == 1 && to.Day() != 1 {
 				return 30, nil
 			}
@@ -231,7 +230,7 @@ func TestFirstQuota(t *testing.T) {
 		if day, _ := used(t, n); day != 8 {
 			t.Errorf("used %d after the quota was changed, want 8", day)
 		}
-		err := n.Volume.Set(t.Context(), n.Teams, n.Acme.TeamID, func(q *teams.Quota) { q.Daily = -1 })
+		err := n.Quotas.Set(t.Context(), n.Teams, n.Acme.TeamID, func(q *teams.Quota) { q.Daily = -1 })
 		if fault.KindOf(err) != fault.Invalid {
 			t.Errorf("a quota of -1: %v", err)
 		}
@@ -241,20 +240,20 @@ func TestFirstQuota(t *testing.T) {
 // Two commands at the same time change both quotas of a team that had none, and what it has sent counts once.
 func TestFirstQuotasAtOnce(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
-		n.Volume.Before = func(context.Context, string, time.Time, time.Time) (int64, error) { return 8, nil }
+		n.Quotas.CountedBetween = func(context.Context, string, time.Time, time.Time) (int64, error) { return 8, nil }
 		for range 5 {
 			of, _ := n.Team("Other")
 			var wait sync.WaitGroup
 			for _, change := range []func(*teams.Quota){func(q *teams.Quota) { q.Daily = 10 },
 				func(q *teams.Quota) { q.Monthly = 100 }} {
 				wait.Go(func() {
-					if err := n.Volume.Set(t.Context(), n.Teams, of.TeamID, change); err != nil {
+					if err := n.Quotas.Set(t.Context(), n.Teams, of.TeamID, change); err != nil {
 						t.Error(err)
 					}
 				})
 			}
 			wait.Wait()
-			u, err := n.Volume.Usage(t.Context(), of.TeamID)
+			u, err := n.Quotas.Usage(t.Context(), of.TeamID)
 			n.Must(err)
 			if u.Quota != (teams.Quota{Daily: 10, Monthly: 100}) || u.Day != 8 || u.Month != 8 {
 				t.Fatalf("quotas %+v, of which %d and %d are used", u.Quota, u.Day, u.Month)
@@ -294,7 +293,7 @@ func TestCountsBeforeAllElse(t *testing.T) {
 	t.Parallel()
 	n := testnode.New(t, dbtest.Postgres(t), testnode.Options{})
 	limit(t, n, 10_000, 0)
-	n.Must(n.Volume.Update(t.Context(), n.Acme.TeamID, 1, func(*db.Tx) error { return nil }))
+	n.Must(n.Quotas.Update(t.Context(), n.Acme.TeamID, 1, func(*db.Tx) error { return nil }))
 	both := func(tx *db.Tx) error {
 		_, err := tx.Exec(t.Context(), `UPDATE teams SET name = name WHERE id = $1`, n.Other.TeamID)
 		return err
@@ -303,7 +302,7 @@ func TestCountsBeforeAllElse(t *testing.T) {
 	defer wait.Wait()
 	var runs atomic.Int64
 	first := true
-	n.Must(n.Volume.Update(t.Context(), n.Acme.TeamID, 1, func(tx *db.Tx) error {
+	n.Must(n.Quotas.Update(t.Context(), n.Acme.TeamID, 1, func(tx *db.Tx) error {
 		runs.Add(1)
 		if err := both(tx); err != nil || !first {
 			return err
@@ -313,7 +312,7 @@ func TestCountsBeforeAllElse(t *testing.T) {
 			// More than a part has room for: this adds up all of them.
 			err := n.DB.Update(t.Context(), func(tx *db.Tx) error {
 				runs.Add(1)
-				if err := n.Volume.Count(t.Context(), tx, n.Acme.TeamID, 2000); err != nil {
+				if err := n.Quotas.Count(t.Context(), tx, n.Acme.TeamID, 2000); err != nil {
 					return err
 				}
 				return both(tx)
@@ -373,7 +372,7 @@ func TestClockSetBack(t *testing.T) {
 		if err := send(t, n, "a@example.net"); !quotas.Exceeded(err) {
 			t.Errorf("the eleventh of 10: %v", err)
 		}
-		n.Must(n.Volume.Set(t.Context(), n.Teams, n.Acme.TeamID, func(q *teams.Quota) { q.Daily = 11 }))
+		n.Must(n.Quotas.Set(t.Context(), n.Teams, n.Acme.TeamID, func(q *teams.Quota) { q.Daily = 11 }))
 		n.Must(send(t, n, "a@example.net"))
 		change(`day = day - 1, day_told = day_told - 2`) // the next day
 		before := len(told())

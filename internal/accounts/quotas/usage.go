@@ -77,12 +77,12 @@ func (s *Service) SetWith(ctx context.Context, t *teams.Service, teamID string, 
 	first := counterShard{}
 	day, month := periodsAt(now, had)
 	first.day, first.month = day.number, month.number
-	if had == (teams.Quota{}) && s.Before != nil {
+	if had == (teams.Quota{}) {
 		y, m, d := now.UTC().Date()
-		if first.dayUsed, err = s.Before(ctx, teamID, time.Date(y, m, d, 0, 0, 0, 0, time.UTC), now); err != nil {
+		if first.dayUsed, err = s.CountedBetween(ctx, teamID, time.Date(y, m, d, 0, 0, 0, 0, time.UTC), now); err != nil {
 			return err
 		}
-		if first.monthUsed, err = s.Before(ctx, teamID, time.Date(y, m, 1, 0, 0, 0, 0, time.UTC), now); err != nil {
+		if first.monthUsed, err = s.CountedBetween(ctx, teamID, time.Date(y, m, 1, 0, 0, 0, 0, time.UTC), now); err != nil {
 			return err
 		}
 	}

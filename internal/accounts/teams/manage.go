@@ -85,10 +85,10 @@ func (s *Service) CreateIn(ctx context.Context, tx *db.Tx, name, email string) (
 
 // add inserts a team. Its quota is that of new teams, except for the first one, which is the operator's.
 func (s *Service) add(ctx context.Context, tx *db.Tx, t *Team) error {
-	if s.Trial != (Quota{}) {
+	if s.trial != (Quota{}) {
 		switch _, err := oldestTeam(ctx, tx.Reader); {
 		case err == nil:
-			t.Quota = s.Trial
+			t.Quota = s.trial
 		case fault.KindOf(err) != fault.NotFound:
 			return err
 		}

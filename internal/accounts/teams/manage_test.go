@@ -243,7 +243,7 @@ func TestCommandReachesTheNode(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				err = teams.New(beside, slog.New(slog.DiscardHandler), nil).SetSuspended(t.Context(), team.ID, true)
+				err = testTeams(beside, slog.New(slog.DiscardHandler), noDomain).SetSuspended(t.Context(), team.ID, true)
 				beside.Close()
 				if err != nil {
 					t.Fatal(err)
@@ -290,7 +290,7 @@ func TestOneTeamOfANameIsMade(t *testing.T) {
 func TestRetention(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx := t.Context()
-		s := teams.New(d, slog.New(slog.DiscardHandler), nil)
+		s := testTeams(d, slog.New(slog.DiscardHandler), noDomain)
 		team, err := s.Create(ctx, "Acme", "")
 		if err != nil {
 			t.Fatal(err)

@@ -34,21 +34,31 @@ const (
 // right.
 const HintTopic = "teams"
 
+// Config is the part of the configuration that concerns teams.
+type Config struct {
+	Trial Quota // quota of new teams, except the first
+}
+
+// Deps are the dependencies of a Service.
+type Deps struct {
+	DB  *db.DB
+	Log *slog.Logger
+	// DomainExists reports whether a team has a domain, to which a key can be restricted.
+	DomainExists func(ctx context.Context, teamID, domainID string) (bool, error)
+	// AuthenticateToken returns the actor of an access token (see [IsAccessToken]), and until when it may be cached.
+	AuthenticateToken func(ctx context.Context, token string) (Actor, time.Time, error)
+	// GrantActive reports whether a grant may still act.
+	GrantActive func(ctx context.Context, teamID, grantID string) (bool, error)
+	// OnKeyDelete revokes the grants that a key has consented to. It runs in the transaction that deletes the key.
+	OnKeyDelete func(ctx context.Context, tx *db.Tx, teamID, keyID string) error
+}
+
 // Service implements the operations on teams and keys.
 type Service struct {
-	d            *db.DB
-	log          *slog.Logger
-	domainExists func(ctx context.Context, teamID, domainID string) (bool, error)
-
-	Trial Quota // of new teams, except the first; set it before use
-
-	// Tokens returns the actor of an access token (see [IsAccessToken]), and until when that may be remembered. Granted
-	// reports whether a grant may still act. Without them there are no grants. Set them before use.
-	Tokens  func(ctx context.Context, token string) (Actor, time.Time, error)
-	Granted func(ctx context.Context, teamID, grantID string) (bool, error)
-	// KeyEnded ends what a key has consented to, in the transaction in which it is deleted; nil if there is nothing. Set it
-	// before use.
-	KeyEnded func(ctx context.Context, tx *db.Tx, teamID, keyID string) error
+	Deps
+	d     *db.DB
+	log   *slog.Logger
+	trial Quota
 
 	mu    sync.Mutex
 	cache map[string]cached    // by the hash of the token
@@ -61,12 +71,14 @@ type cached struct {
 	until time.Time
 }
 
-// New returns the service. domainExists reports whether a team has a domain; keys may be restricted to one.
-func New(d *db.DB, log *slog.Logger, domainExists func(ctx context.Context, teamID, domainID string) (bool,
-	error)) *Service {
-	s := &Service{d: d, log: log, domainExists: domainExists, cache: map[string]cached{}, used: map[string]time.Time{}}
-	d.OnHint(HintTopic, func(string) { s.Forget() })
-	return s
+// New returns the service. It fails if a dependency is missing.
+func New(c Config, d Deps) (*Service, error) {
+	if err := fault.Complete(d); err != nil {
+		return nil, err
+	}
+	s := &Service{Deps: d, d: d.DB, log: d.Log, trial: c.Trial, cache: map[string]cached{}, used: map[string]time.Time{}}
+	d.DB.OnHint(HintTopic, func(string) { s.Forget() })
+	return s, nil
 }
 
 // Forget clears the cache, so that the next request of each key and each grant looks it up.
@@ -146,7 +158,7 @@ func (s *Service) CreateKey(ctx context.Context, by Actor, n NewKey) (Key, strin
 		return Key{}, "", err
 	}
 	if n.DomainID != "" {
-		switch ok, err := s.domainExists(ctx, by.TeamID, n.DomainID); {
+		switch ok, err := s.DomainExists(ctx, by.TeamID, n.DomainID); {
 		case err != nil:
 			return Key{}, "", fmt.Errorf("look up the domain of a new key: %w", err)
 		case !ok:
@@ -292,10 +304,10 @@ func (s *Service) RenameKey(ctx context.Context, teamID, keyID, name string) err
 func (s *Service) DeleteKey(ctx context.Context, teamID, keyID string) error {
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
 		audit.Target(ctx, keyID)
-		if err := deleteKey(ctx, tx, teamID, keyID); err != nil || s.KeyEnded == nil {
+		if err := deleteKey(ctx, tx, teamID, keyID); err != nil {
 			return err
 		}
-		return s.KeyEnded(ctx, tx, teamID, keyID)
+		return s.OnKeyDelete(ctx, tx, teamID, keyID)
 	})
 	if err == nil {
 		s.d.Hint(HintTopic, teamID)
@@ -315,10 +327,7 @@ func (s *Service) Active(ctx context.Context, teamID string, by ActorRef) (bool,
 	case KeyActor:
 		return keyExists(ctx, s.d.Reader, teamID, by.ID)
 	case GrantActor:
-		if s.Granted == nil {
-			return false, nil
-		}
-		return s.Granted(ctx, teamID, by.ID)
+		return s.GrantActive(ctx, teamID, by.ID)
 	case UserActor, SystemActor:
 		return true, nil
 	}
@@ -374,8 +383,8 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Actor, error)
 
 // lookUp returns the actor of a token that is not cached, and until when it may be; the zero time is as long as a key.
 func (s *Service) lookUp(ctx context.Context, token, hash string) (Actor, time.Time, error) {
-	if IsAccessToken(token) && s.Tokens != nil {
-		return s.Tokens(ctx, token)
+	if IsAccessToken(token) {
+		return s.AuthenticateToken(ctx, token)
 	}
 	a, err := keyActor(ctx, s.d.Reader, hash)
 	if errors.Is(err, db.ErrNoRows) {

@@ -32,7 +32,7 @@ var errLookup = errors.New("no look-up")
 // oneTeam is the service with one team, whose only domain is ownDomain.
 func oneTeam(t *testing.T, d *db.DB) (*teams.Service, teams.Team) {
 	t.Helper()
-	s := teams.New(d, slog.New(slog.DiscardHandler), func(_ context.Context, _, domainID string) (bool, error) {
+	s := testTeams(d, slog.New(slog.DiscardHandler), func(_ context.Context, _, domainID string) (bool, error) {
 		if strings.HasSuffix(domainID, "f") {
 			return false, errLookup
 		}
@@ -205,7 +205,7 @@ func TestDeletionReachesOtherNodes(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	own, other := dbtest.Open(t, url), dbtest.Open(t, url)
 	here, team := oneTeam(t, own)
-	there := teams.New(other, slog.New(slog.DiscardHandler), nil)
+	there := testTeams(other, slog.New(slog.DiscardHandler), noDomain)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { own.Run(ctx) })
@@ -375,7 +375,7 @@ func TestLastUseSurvivesAFailure(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		var log bytes.Buffer
-		s := teams.New(d, slog.New(slog.NewTextHandler(&log, nil)), nil)
+		s := testTeams(d, slog.New(slog.NewTextHandler(&log, nil)), noDomain)
 		team, err := s.Create(t.Context(), "Acme", "")
 		if err != nil {
 			t.Fatal(err)
@@ -409,3 +409,19 @@ func TestLastUseSurvivesAFailure(t *testing.T) {
 		}
 	})
 }
+
+// testTeams returns a service of teams that has no grants.
+func testTeams(d *db.DB, log *slog.Logger, exists func(ctx context.Context, teamID, domainID string) (bool, error)) *teams.Service {
+	s, err := teams.New(teams.Config{}, teams.Deps{DB: d, Log: log, DomainExists: exists,
+		AuthenticateToken: func(context.Context, string) (teams.Actor, time.Time, error) {
+			return teams.Actor{}, time.Time{}, fault.New(fault.BadCredential, "", "there are no grants")
+		},
+		GrantActive: func(context.Context, string, string) (bool, error) { return false, nil },
+		OnKeyDelete: func(context.Context, *db.Tx, string, string) error { return nil }})
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+func noDomain(context.Context, string, string) (bool, error) { return false, nil }

@@ -32,15 +32,9 @@ func (s *Service) recordByOthers(ctx context.Context, tx *db.Tx, u User, action,
 
 // record records an entry for each of the user's teams.
 func (s *Service) record(ctx context.Context, tx *db.Tx, u User, e audit.Entry) error {
-	if s.Audit == nil {
-		return nil
-	}
-	var teams []string
-	if s.TeamsOf != nil {
-		var err error
-		if teams, err = s.TeamsOf(ctx, tx.Reader, u.ID); err != nil {
-			return fmt.Errorf("look for the teams of a user: %w", err)
-		}
+	teams, err := s.TeamsOf(ctx, tx.Reader, u.ID)
+	if err != nil {
+		return fmt.Errorf("list the teams of a user: %w", err)
 	}
 	if len(teams) == 0 {
 		teams = []string{""}

@@ -146,10 +146,8 @@ func (s *Service) SetDisabled(ctx context.Context, userID string, disabled bool)
 			action = audit.UserDisabled
 			deleteSessions(ctx, tx, userID, "")
 			deleteTokens(ctx, tx, userID)
-			if s.Disabling != nil {
-				if err := s.Disabling(ctx, tx, userID); err != nil {
-					return err
-				}
+			if err := s.OnUserDisable(ctx, tx, userID); err != nil {
+				return err
 			}
 		}
 		u, err := getUser(ctx, tx.Reader, userID)
@@ -170,10 +168,8 @@ func (s *Service) Delete(ctx context.Context, userID string) error {
 		if err := s.recordByOthers(ctx, tx, u, userDeleted, ""); err != nil {
 			return err
 		}
-		if s.Leaving != nil {
-			if err := s.Leaving(ctx, tx, userID); err != nil {
-				return err
-			}
+		if err := s.OnUserDelete(ctx, tx, userID); err != nil {
+			return err
 		}
 		s.changed(tx, userID)
 		deleteTokens(ctx, tx, userID)

@@ -90,8 +90,29 @@ type OIDCConfig struct {
 	Domains                        []string // of addresses that may sign in without an invitation, in lower case
 }
 
+// Deps are the dependencies of a Service.
+type Deps struct {
+	DB   *db.DB
+	Keys *keyring.Keyring
+	Log  *slog.Logger
+	// Audit records what users do with their accounts.
+	Audit *audit.Log
+	// TeamsOf returns the ids of a user's teams, in whose audit logs the user's acts appear. Acts of a user without a
+	// team belong to no team's log.
+	TeamsOf func(ctx context.Context, r db.Reader, userID string) ([]string, error)
+	// OnUserDelete runs in the transaction that deletes a user. Its error refuses the deletion.
+	OnUserDelete func(ctx context.Context, tx *db.Tx, userID string) error
+	// OnUserDisable runs in the transaction that disables a user.
+	OnUserDisable func(ctx context.Context, tx *db.Tx, userID string) error
+	// Mail enqueues an email to one address in tx. If it is nil, requests for links are refused.
+	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error `deps:"optional"`
+	// Now returns the current time; nil uses the clock of the database.
+	Now func() time.Time `deps:"optional"`
+}
+
 // Service implements what is done with users.
 type Service struct {
+	Deps
 	c    Config
 	d    *db.DB
 	keys *keyring.Keyring
@@ -102,35 +123,24 @@ type Service struct {
 	web   *webauthn.WebAuthn // nil if the public URL is no place for passkeys
 	tasks chan task
 
-	// Mail sends an email to one address; it is queued in tx. Without it, who asks for a link is refused.
-	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error
-	// Audit is where acts of users are recorded; without it they are not.
-	Audit *audit.Log
-	// TeamsOf returns the teams in whose logs the acts of a user are; without it, or if there are none, they are in
-	// that of no team.
-	TeamsOf func(ctx context.Context, r db.Reader, userID string) ([]string, error)
-	// Leaving is called in the transaction that deletes a user, and may refuse that. It may be nil.
-	Leaving func(ctx context.Context, tx *db.Tx, userID string) error
-	// Disabling is called in the transaction that disables a user. It may be nil.
-	Disabling func(ctx context.Context, tx *db.Tx, userID string) error
-	// Now is the clock. Tests set their own; nil is the database's.
-	Now func() time.Time
-
 	mu    sync.Mutex
 	cache map[string]cachedSession // by the hash of the token
 	epoch int                      // incremented by forget; what was read in an older epoch is not cached
 }
 
-// New returns the service.
-func New(c Config, d *db.DB, keys *keyring.Keyring, log *slog.Logger) *Service {
-	s := &Service{c: c, d: d, keys: keys, log: log, tasks: make(chan task, maxTasks),
+// New returns the service. It fails if a dependency is missing.
+func New(c Config, d Deps) (*Service, error) {
+	if err := fault.Complete(d); err != nil {
+		return nil, err
+	}
+	s := &Service{Deps: d, c: c, d: d.DB, keys: d.Keys, log: d.Log, tasks: make(chan task, maxTasks),
 		cache: map[string]cachedSession{}}
 	if c.HashMemory > 0 {
 		s.hash.cheap = hashCost{c.HashMemory, 1, 1}
 	}
 	s.web, _ = relyingParty(c.PublicURL) // see PasskeysWork
-	d.OnHint(HintTopic, func(string) { s.forget() })
-	return s
+	d.DB.OnHint(HintTopic, func(string) { s.forget() })
+	return s, nil
 }
 
 func (s *Service) now() time.Time {

@@ -61,7 +61,13 @@ func newFixture(t *testing.T, d *db.DB, c users.Config) *fixture {
 	}
 	x := &fixture{T: t, d: d, keys: keys, at: d.Now(), told: map[string]bool{}}
 	c.HashMemory = 64
-	x.Service = users.New(c, d, keys, slog.New(slog.DiscardHandler))
+	x.Service, err = users.New(c, users.Deps{DB: d, Keys: keys, Log: slog.New(slog.DiscardHandler), Audit: audit.New(d, 0),
+		TeamsOf:       func(context.Context, db.Reader, string) ([]string, error) { return nil, nil },
+		OnUserDelete:  func(context.Context, *db.Tx, string) error { return nil },
+		OnUserDisable: func(context.Context, *db.Tx, string) error { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
 	x.Now = x.now
 	x.Mail = func(_ context.Context, tx *db.Tx, to, subject, text string) error {
 		tx.AfterCommit(func() {
@@ -71,7 +77,6 @@ func newFixture(t *testing.T, d *db.DB, c users.Config) *fixture {
 		})
 		return nil
 	}
-	x.Audit = audit.New(d, 0)
 	return x
 }
 
@@ -598,9 +603,9 @@ func TestUsers(t *testing.T) {
 			t.Errorf("the rest %+v, %v", rest, err)
 		}
 		s := x.session(u.Email, password)
-		x.Leaving = func(context.Context, *db.Tx, string) error { return fault.Forbiddenf("", "The only owner.") }
+		x.OnUserDelete = func(context.Context, *db.Tx, string) error { return fault.Forbiddenf("", "The only owner.") }
 		x.is(x.Delete(ctx, u.ID), fault.Forbidden)
-		x.Leaving = nil
+		x.OnUserDelete = func(context.Context, *db.Tx, string) error { return nil }
 		x.must(x.Delete(ctx, u.ID))
 		x.is(x.Delete(ctx, u.ID), fault.NotFound)
 		x.is(x.SetTeam(ctx, s.ID, "t"), fault.BadCredential)

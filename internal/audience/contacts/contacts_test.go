@@ -336,7 +336,7 @@ func FuzzReadToken(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	s := contacts.New(nil, nil, keys)
+	s := contacts.NewTokens(keys)
 	f.Add(s.Token(contacts.Link{TeamID: id.New(), EmailID: id.New(), TopicID: id.New(), Address: "rita@example.org"}))
 	f.Add(s.Token(contacts.Link{TeamID: id.New(), Address: "r@example.org"}))
 	f.Add(keys.Sign("share", time.Time{}, "a", "b", "c", "d"))

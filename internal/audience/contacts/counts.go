@@ -3,7 +3,6 @@ package contacts
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -252,13 +251,6 @@ func (s *Service) renewCount(ctx context.Context, teamID, segmentID string) {
 	err := s.recount(ctx, teamID, segmentID)
 	// A segment may be deleted meanwhile, and so may be what its filter names.
 	if kind := fault.KindOf(err); err != nil && ctx.Err() == nil && kind != fault.NotFound && kind != fault.Invalid {
-		s.log().Warn("count the contacts of a segment", "team", teamID, "segment", segmentID, "error", err)
+		s.Log.Warn("count the contacts of a segment", "team", teamID, "segment", segmentID, "error", err)
 	}
-}
-
-func (s *Service) log() *slog.Logger {
-	if s.Log == nil {
-		return slog.Default()
-	}
-	return s.Log
 }

@@ -37,7 +37,7 @@ type filtered struct {
 func newFiltered(t testing.TB, d *db.DB) *filtered {
 	t.Helper()
 	now := time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC)
-	f := &filtered{t: t, s: New(d, nil, nil), team: id.New(), property: map[string]string{}, now: now}
+	f := &filtered{t: t, s: newService(Deps{DB: d}), team: id.New(), property: map[string]string{}, now: now}
 	for _, p := range [][2]string{{"plan", "string"}, {"note", "string"}, {"age", "number"}, {"score", "number"}} {
 		f.property[p[0]] = id.New()
 		f.exec(`INSERT INTO contact_properties (id, team_id, name, type, fallback, has_fallback, created_at, deleted_at)

@@ -247,7 +247,7 @@ func (f *finder) fill(ctx context.Context, r db.Reader) (err error) {
 // markSlow notes that the filter of a segment takes too long, and says so once.
 func (s *Service) markSlow(of *source) {
 	if s.slow.add(of.filterKey, s.d.Now(), s.limits.retryAfter) {
-		s.log().Warn("the filter of a segment takes too long; its last count is kept, and it is tried again later",
+		s.Log.Warn("the filter of a segment takes too long; its last count is kept, and it is tried again later",
 			"team", of.teamID, "filter_of", of.filterOf, "again_in", s.limits.retryAfter)
 	}
 }

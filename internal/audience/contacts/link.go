@@ -248,10 +248,10 @@ func (s *Service) choose(ctx context.Context, l Link, decide func(*Preferences))
 			}
 			left = left || c.leaves()
 		}
-		if !left || s.Left == nil {
+		if !left {
 			return nil
 		}
-		return s.Left(ctx, tx, l)
+		return s.OnUnsubscribe(ctx, tx, l)
 	})
 	if err == nil && refused {
 		err = fault.New(fault.TooFast, "", "You have subscribed again many times, so you are not subscribed to anything "+

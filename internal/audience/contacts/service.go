@@ -21,14 +21,19 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
+// Deps are the dependencies of a Service.
+type Deps struct {
+	DB       *db.DB
+	Recorder *events.Recorder
+	Keys     *keyring.Keyring // signs the links by which contacts unsubscribe
+	Log      *slog.Logger
+	// OnUnsubscribe runs in the transaction in which a contact unsubscribes by a link.
+	OnUnsubscribe func(ctx context.Context, tx *db.Tx, l Link) error
+}
+
 // Service implements the operations on contacts, properties, segments and topics.
 type Service struct {
-	Log *slog.Logger // of Run; nil is the default logger
-
-	// Left, when set, is called in the transaction in which the owner of a link leaves something by it. Set it before
-	// the first request.
-	Left func(ctx context.Context, tx *db.Tx, l Link) error
-
+	Deps
 	Segments *segments.Service // whose filters are checked by this service
 
 	d        *db.DB
@@ -40,10 +45,21 @@ type Service struct {
 	optIns   optInLimiter
 }
 
-// New returns the service. keys sign the links; a service without them makes and reads none.
-func New(d *db.DB, recorder *events.Recorder, keys *keyring.Keyring) *Service {
-	s := &Service{d: d, recorder: recorder, keys: keys, limits: defaultLimits, counts: newCountScheduler()}
-	s.Segments = segments.New(d, s.checkFilter)
+// New returns the service. It fails if a dependency is missing.
+func New(d Deps) (*Service, error) {
+	if err := fault.Complete(d); err != nil {
+		return nil, err
+	}
+	return newService(d), nil
+}
+
+// NewTokens returns a service that only makes and reads the tokens of unsubscribe links. Its other methods panic.
+func NewTokens(keys *keyring.Keyring) *Service { return newService(Deps{Keys: keys}) }
+
+// newService is New without the check, for tests that need few dependencies.
+func newService(d Deps) *Service {
+	s := &Service{Deps: d, d: d.DB, recorder: d.Recorder, keys: d.Keys, limits: defaultLimits, counts: newCountScheduler()}
+	s.Segments = segments.New(d.DB, s.checkFilter)
 	return s
 }
 

@@ -23,8 +23,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// Parts are what the service works with.
-type Parts struct {
+// Deps are the dependencies of a Service.
+type Deps struct {
 	DB       *db.DB
 	Queue    *jobs.Queue
 	Blobs    *blob.Store
@@ -42,20 +42,23 @@ type Config struct {
 
 // Service implements the operations on imports.
 type Service struct {
-	Parts
+	Deps
 	c      Config
 	closed chan struct{}
 	close  func()
 }
 
-// New returns the service.
-func New(c Config, p Parts) *Service {
+// New returns the service. It fails if a dependency is missing.
+func New(c Config, d Deps) (*Service, error) {
+	if err := fault.Complete(d); err != nil {
+		return nil, err
+	}
 	c.MaxSize = cmp.Or(c.MaxSize, 50<<20)
 	c.Batch = cmp.Or(c.Batch, 1000)
 	c.Look = cmp.Or(c.Look, time.Second/2)
 	c.Retention = cmp.Or(c.Retention, 30*24*time.Hour)
 	closed := make(chan struct{})
-	return &Service{p, c, closed, sync.OnceFunc(func() { close(closed) })}
+	return &Service{d, c, closed, sync.OnceFunc(func() { close(closed) })}, nil
 }
 
 // MaxSize is the size of the largest file, in octets.

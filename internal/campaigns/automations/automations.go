@@ -28,7 +28,7 @@
 //
 // # What it does not do
 //
-// It stores no events. The packages that record events call [Service.Happened], or the recorder calls the service.
+// It stores no events. The packages that record events call [Service.OnEvent], or the recorder calls the service.
 package automations
 
 import (

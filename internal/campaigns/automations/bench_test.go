@@ -108,7 +108,7 @@ func (s *fixture) allWait(n int) {
 
 func (s *fixture) event(ctx context.Context, name, contactID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
-		return s.a.Happened(ctx, tx, customevents.Occurrence{TeamID: s.Acme.TeamID, Name: name, ContactID: contactID,
+		return s.a.OnEvent(ctx, tx, customevents.Occurrence{TeamID: s.Acme.TeamID, Name: name, ContactID: contactID,
 			Payload: `{"plan":"pro","sum":5}`, At: tx.Now()})
 	})
 }

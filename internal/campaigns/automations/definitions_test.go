@@ -31,10 +31,10 @@ func eachAuthor(t *testing.T, f func(t *testing.T, n *author)) {
 	t.Helper()
 	t.Parallel()
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
-		hooks := webhooks.New(webhooks.Config{}, webhooks.Parts{DB: n.DB, Queue: n.Queue, Keys: n.Keys,
-			Guard: netguard.New(netguard.Options{}), Domains: n.Domains, Log: n.Log})
-		a := automations.New(automations.Parts{DB: n.DB, Queue: n.Queue, Emails: n.Emails, Templates: n.Templates,
-			Contacts: n.Contacts, Teams: n.Teams, Log: n.Log, CheckURL: hooks.CheckURL, Call: hooks.Call})
+		hooks := testnode.Must(webhooks.New(webhooks.Config{}, webhooks.Deps{DB: n.DB, Queue: n.Queue, Keys: n.Keys,
+			Guard: netguard.New(netguard.Options{}), Domains: n.Domains, Log: n.Log, Notify: n.Quotas.Notify}))
+		a := testnode.Must(automations.New(automations.Deps{DB: n.DB, Queue: n.Queue, Emails: n.Emails, Templates: n.Templates,
+			Contacts: n.Contacts, Teams: n.Teams, Log: n.Log, CheckURL: hooks.CheckURL, Call: hooks.Call}))
 		n.Recorder.Listen(a)
 		f(t, &author{n, a})
 	})
@@ -68,7 +68,7 @@ func (n *author) change(id string, c automations.Change) automations.Automation 
 func (n *author) happens(event string, c contacts.Contact, payload string) {
 	n.T.Helper()
 	n.Update(func(tx *db.Tx) error {
-		return n.a.Happened(n.T.Context(), tx, customevents.Occurrence{TeamID: c.TeamID, Name: event, ContactID: c.ID,
+		return n.a.OnEvent(n.T.Context(), tx, customevents.Occurrence{TeamID: c.TeamID, Name: event, ContactID: c.ID,
 			Address: c.Address, Payload: payload, At: tx.Now()})
 	})
 }

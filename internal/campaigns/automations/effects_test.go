@@ -221,7 +221,7 @@ func TestQuotaUsedUp(t *testing.T) {
 	each(t, func(t *testing.T, s *fixture) {
 		id := s.automation(trigger("go"), sends("mail"), sends("again"))
 		quota := func(n int64) {
-			s.Must(s.Volume.Set(t.Context(), s.Teams, s.Acme.TeamID, func(q *teams.Quota) { q.Daily = n }))
+			s.Must(s.Quotas.Set(t.Context(), s.Teams, s.Acme.TeamID, func(q *teams.Quota) { q.Daily = n }))
 		}
 		quota(1)
 		s.happens("go", ann, "")

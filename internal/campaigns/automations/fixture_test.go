@@ -39,14 +39,14 @@ type fixture struct {
 func newFixture(t testing.TB, n *testnode.Node) *fixture {
 	t.Helper()
 	s := &fixture{Node: n, answer: func() (int, error) { return 200, nil }}
-	s.a = automations.New(automations.Parts{DB: n.DB, Queue: n.Queue, Emails: n.Emails, Templates: n.Templates,
+	s.a = testnode.Must(automations.New(automations.Deps{DB: n.DB, Queue: n.Queue, Emails: n.Emails, Templates: n.Templates,
 		Contacts: n.Contacts, Teams: n.Teams, Log: n.Log, CheckURL: func(_, url string) (string, error) { return url, nil },
 		Call: func(_ context.Context, _, id, _ string, _ map[string]string, body []byte) (int, error) {
 			s.called, s.ids = append(s.called, string(body)), append(s.ids, id)
 			return s.answer()
-		}})
+		}}))
 	n.Recorder.Listen(s.a)
-	n.CustomEvents.Happened = s.a.Happened
+	n.CustomEvents.OnEvent = s.a.OnEvent
 	s.template("hello", "Hello")
 	return s
 }
@@ -164,7 +164,7 @@ func (s *fixture) tryEvent(event, contact, payload string) error {
 		if strings.Contains(contact, "@") {
 			o.ContactID, o.Address = "", contact
 		}
-		return s.a.Happened(s.T.Context(), tx, o)
+		return s.a.OnEvent(s.T.Context(), tx, o)
 	})
 }
 

@@ -42,10 +42,10 @@ func causeOf(ctx context.Context) string {
 	return c.runID
 }
 
-// Happened delivers an event to the waiting runs of its contact, and begins a run of each enabled automation that it
+// OnEvent delivers an event to the waiting runs of its contact, and begins a run of each enabled automation that it
 // triggers. It does so in the transaction that stores the event. If the event has only an address and triggers
-// something, Happened creates the contact. Events that the reentry rule or a limit refuses are not errors.
-func (s *Service) Happened(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error {
+// something, OnEvent creates the contact. Events that the reentry rule or a limit refuses are not errors.
+func (s *Service) OnEvent(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error {
 	o.Name = events.CanonicalName(o.Name)
 	begins, waiting, err := lookUpEvent(ctx, tx.Reader, o.TeamID, o.Name, o.ContactID, "")
 	if err != nil || len(begins) == 0 && len(waiting) == 0 {

@@ -33,8 +33,8 @@ type sender struct {
 func newSender(t *testing.T, n *testnode.Node) *sender {
 	t.Helper()
 	s := &sender{Node: n}
-	s.b = broadcasts.New(broadcasts.Config{MaxSize: 1 << 20, BounceLimit: 5, ComplaintLimit: 0.3},
-		broadcasts.Parts{DB: n.DB, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Contents: n.Contents,
+	s.b = testnode.Must(broadcasts.New(broadcasts.Config{MaxSize: 1 << 20, BounceLimit: 5, ComplaintLimit: 0.3},
+		broadcasts.Deps{DB: n.DB, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Contents: n.Contents,
 			Contacts: n.Contacts, Teams: n.Teams, Log: n.Log,
 			Notify: func(_ context.Context, tx *db.Tx, teamID, subject, text string) error {
 				tx.AfterCommit(func() {
@@ -43,11 +43,8 @@ func newSender(t *testing.T, n *testnode.Node) *sender {
 					s.notices = append(s.notices, subject+"\n"+text)
 				})
 				return nil
-			}})
+			}}))
 	n.Recorder.Listen(s.b)
-	n.Contacts.Left = func(ctx context.Context, tx *db.Tx, l contacts.Link) error {
-		return n.Emails.RecordUnsubscribed(ctx, tx, l.TeamID, l.EmailID, l.Address)
-	}
 	s.segment = s.newSegment(n.Acme.TeamID)
 	return s
 }

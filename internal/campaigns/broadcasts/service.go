@@ -28,8 +28,8 @@ type Config struct {
 	ComplaintLimit float64
 }
 
-// Parts are the dependencies of a Service.
-type Parts struct {
+// Deps are the dependencies of the package.
+type Deps struct {
 	DB       *db.DB
 	Queue    *jobs.Queue
 	Recorder *events.Recorder
@@ -37,9 +37,9 @@ type Parts struct {
 	Contents *content.Service
 	Contacts *contacts.Service
 	Teams    *teams.Service
-	Log      *slog.Logger // nil logs nothing
+	Log      *slog.Logger
 
-	// Notify emails a team, in the transaction that causes it; nil for nobody.
+	// Notify enqueues an email to the owner of a team in tx.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
 }
 
@@ -47,23 +47,20 @@ type Parts struct {
 // package emails.
 type Service struct {
 	c               Config
-	p               Parts
+	p               Deps
 	audienceTimeout time.Duration // how long Send may look for a contact of the audience
 	decisions       decisions
 }
 
-// New returns the service.
-func New(c Config, p Parts) *Service {
-	if p.Log == nil {
-		p.Log = slog.New(slog.DiscardHandler)
-	}
-	if p.Notify == nil {
-		p.Notify = func(context.Context, *db.Tx, string, string, string) error { return nil }
+// New returns the service. It fails if a dependency is missing.
+func New(c Config, p Deps) (*Service, error) {
+	if err := fault.Complete(p); err != nil {
+		return nil, err
 	}
 	s := &Service{c: c, p: p, audienceTimeout: 5 * time.Second}
 	s.decisions.cache = map[string]cachedDecision{}
 	p.DB.OnHint(hintTopic, s.decisions.forget)
-	return s
+	return s, nil
 }
 
 // NewBroadcast is a broadcast to create.

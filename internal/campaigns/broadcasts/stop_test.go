@@ -19,9 +19,9 @@ import (
 
 // delivery is the kind of the jobs of delivery into an outbox.
 func (s *sender) delivery() jobs.Kind {
-	d := delivery.New(delivery.Config{Transport: delivery.Capture, Hostname: "mx.postrider.test", Unsigned: true,
-		LaneConnections: 5}, delivery.Parts{DB: s.DB, Queue: s.Queue, Recorder: s.Recorder, Emails: s.Emails,
-		Domains: s.Domains, Keys: s.Keys, DNS: s.DNS, Blobs: s.Blobs, Broadcasts: s.b, Log: s.Log})
+	d := testnode.Must(delivery.New(delivery.Config{Transport: delivery.Capture, Hostname: "mx.postrider.test", Unsigned: true,
+		LaneConnections: 5}, delivery.Deps{DB: s.DB, Queue: s.Queue, Recorder: s.Recorder, Emails: s.Emails,
+		Domains: s.Domains, Keys: s.Keys, DNS: s.DNS, Blobs: s.Blobs, Broadcasts: s.b, Log: s.Log}))
 	return d.Kind()
 }
 
@@ -220,7 +220,7 @@ func TestQuotaUsedUp(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
 		quota := func(n int64) {
-			s.Must(s.Volume.Set(t.Context(), s.Teams, s.Acme.TeamID, func(q *teams.Quota) { q.Monthly = n }))
+			s.Must(s.Quotas.Set(t.Context(), s.Teams, s.Acme.TeamID, func(q *teams.Quota) { q.Monthly = n }))
 		}
 		quota(5)
 		s.readers(12)

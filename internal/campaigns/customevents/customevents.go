@@ -16,7 +16,7 @@
 // A payload is a JSON object of limited size and depth without duplicate names. A member that the schema names has the
 // type in the schema, or is null or absent. Other members may have any type.
 //
-// Send calls Service.Happened with the occurrence in one transaction, together with everything that follows from the
+// Send calls Deps.OnEvent with the occurrence in one transaction, together with everything that follows from the
 // event, before the caller gets an answer. The occurrence itself is not stored.
 //
 // # When it fails
@@ -27,7 +27,7 @@
 //
 // # What it does not do
 //
-// It begins no runs of automations; Happened does. It creates no contacts.
+// It begins no runs of automations; OnEvent does. It creates no contacts.
 package customevents
 
 import (

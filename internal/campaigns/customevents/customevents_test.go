@@ -116,7 +116,7 @@ func TestSend(t *testing.T) {
 		_, err = s.Create(ctx, team, "trial.started", customevents.Schema{"plan": customevents.String})
 		n.Must(err)
 		var happened []customevents.Occurrence
-		s.Happened = func(_ context.Context, tx *db.Tx, o customevents.Occurrence) error {
+		s.OnEvent = func(_ context.Context, tx *db.Tx, o customevents.Occurrence) error {
 			if !o.At.Equal(tx.Now()) {
 				t.Errorf("it happened at %s, not at %s", o.At, tx.Now())
 			}
@@ -191,7 +191,7 @@ func TestSendIsWhole(t *testing.T) {
 				return err
 			}
 		}
-		s.Happened = func(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error {
+		s.OnEvent = func(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error {
 			return write(o.Address)(ctx, tx)
 		}
 		broken := errors.New("broken")

@@ -15,17 +15,28 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
+// Deps are the dependencies of a Service.
+type Deps struct {
+	DB       *db.DB
+	Contacts *contacts.Service
+	// OnEvent runs in the transaction that accepts an event.
+	OnEvent func(ctx context.Context, tx *db.Tx, o Occurrence) error
+}
+
 // Service implements the operations on custom events.
 type Service struct {
-	// Happened, when set, is called in the transaction in which an event is taken in. Set it before the first request.
-	Happened func(ctx context.Context, tx *db.Tx, o Occurrence) error
-
+	Deps
 	d        *db.DB
 	contacts *contacts.Service
 }
 
-// New returns the service.
-func New(d *db.DB, c *contacts.Service) *Service { return &Service{d: d, contacts: c} }
+// New returns the service. It fails if a dependency is missing.
+func New(d Deps) (*Service, error) {
+	if err := fault.Complete(d); err != nil {
+		return nil, err
+	}
+	return &Service{Deps: d, d: d.DB, contacts: d.Contacts}, nil
+}
 
 // Create defines an event. A name that the team has already defined is an Invalid fault.
 func (s *Service) Create(ctx context.Context, teamID, name string, schema Schema) (Definition, error) {
@@ -118,7 +129,7 @@ type NewEvent struct {
 	Also func(ctx context.Context, tx *db.Tx) error
 }
 
-// Send accepts an event and calls Happened with it. If Send returns an error, nothing has changed.
+// Send accepts an event and calls OnEvent with it. If Send returns an error, nothing has changed.
 func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 	o := Occurrence{TeamID: teamID, Name: in.Event}
 	if err := CheckName("event", in.Event); err != nil {
@@ -137,17 +148,12 @@ func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 	if o.ContactID, o.Address, err = s.resolveContact(ctx, teamID, in); err != nil {
 		return err
 	}
-	if s.Happened == nil && in.Also == nil {
-		return nil
-	}
-	// This is not a shared transaction: Happened locks rows of the contact, so shared transactions with events of the same
+	// This is not a shared transaction: OnEvent locks rows of the contact, so shared transactions with events of the same
 	// contacts would deadlock.
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		o.At = tx.Now()
-		if s.Happened != nil {
-			if err := s.Happened(ctx, tx, o); err != nil {
-				return fmt.Errorf("deliver the event: %w", err)
-			}
+		if err := s.OnEvent(ctx, tx, o); err != nil {
+			return fmt.Errorf("deliver the event: %w", err)
 		}
 		if in.Also != nil {
 			return in.Also(ctx, tx)

@@ -74,11 +74,11 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 		Hosts: []string{"mx.postrider.test", "api.postrider.test"}})
 	f := &fixture{Node: n, log: &testnode.Logged{}, keys: map[string]string{}}
 	s := Services{Domains: n.Domains, Teams: n.Teams, Suppressions: n.Suppressions, Emails: n.Emails,
-		Templates: n.Templates, Volume: n.Volume, Contacts: n.Contacts, Events: n.CustomEvents,
+		Templates: n.Templates, Volume: n.Quotas, Contacts: n.Contacts, Events: n.CustomEvents,
 		Metrics: metrics.New(d), Logs: requestlog.New(d, n.Log, time.Hour)}
 	n.Recorder.Listen(s.Metrics)
-	s.Webhooks = webhooks.New(webhooks.Config{}, webhooks.Parts{DB: d, Queue: n.Queue, Keys: n.Keys, Guard: n.Guard,
-		Domains: n.Domains, Log: n.Log})
+	s.Webhooks = testnode.Must(webhooks.New(webhooks.Config{}, webhooks.Deps{DB: d, Queue: n.Queue, Keys: n.Keys, Guard: n.Guard,
+		Domains: n.Domains, Log: n.Log, Notify: n.Quotas.Notify}))
 	n.Recorder.Listen(s.Webhooks)
 	s.Live = eventstream.New(d, n.Log, func(ctx context.Context, tx *db.Tx,
 		e *events.Event) (m eventstream.Message, err error) {
@@ -87,23 +87,23 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 		return m, err
 	})
 	n.Recorder.Listen(s.Live)
-	s.Receiving = receiving.New(receiving.Config{Hostname: "mx.postrider.test", Hosts: []string{"mx.postrider.test"},
-		PublicURL: testnode.PublicURL}, receiving.Parts{DB: d, Volume: n.Volume, Recorder: n.Recorder, Blobs: n.Blobs,
-		Keys: n.Keys, Domains: n.Domains, Emails: n.Emails, Teams: n.Teams, Log: n.Log})
-	s.Imports = imports.New(imports.Config{MaxSize: 1 << 20}, imports.Parts{DB: d, Queue: n.Queue, Blobs: n.Blobs,
-		Contacts: n.Contacts, Log: n.Log})
-	s.Broadcasts = broadcasts.New(broadcasts.Config{MaxSize: 40 << 20, BounceLimit: 5, ComplaintLimit: 0.3},
-		broadcasts.Parts{DB: d, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Contents: n.Contents,
-			Contacts: n.Contacts, Teams: n.Teams, Log: n.Log})
+	s.Receiving = testnode.Must(receiving.New(receiving.Config{Hostname: "mx.postrider.test", Hosts: []string{"mx.postrider.test"},
+		PublicURL: testnode.PublicURL}, receiving.Deps{DB: d, Quotas: n.Quotas, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys,
+		Domains: n.Domains, Emails: n.Emails, Teams: n.Teams, Log: n.Log}))
+	s.Imports = testnode.Must(imports.New(imports.Config{MaxSize: 1 << 20}, imports.Deps{DB: d, Queue: n.Queue, Blobs: n.Blobs,
+		Contacts: n.Contacts, Log: n.Log}))
+	s.Broadcasts = testnode.Must(broadcasts.New(broadcasts.Config{MaxSize: 40 << 20, BounceLimit: 5, ComplaintLimit: 0.3},
+		broadcasts.Deps{DB: d, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Contents: n.Contents,
+			Contacts: n.Contacts, Teams: n.Teams, Log: n.Log, Notify: n.Quotas.Notify}))
 	n.Recorder.Listen(s.Broadcasts)
-	s.Automations = automations.New(automations.Parts{DB: d, Queue: n.Queue, Emails: n.Emails, Templates: n.Templates,
-		Contacts: n.Contacts, Teams: n.Teams, Log: n.Log, CheckURL: s.Webhooks.CheckURL, Call: s.Webhooks.Call})
+	s.Automations = testnode.Must(automations.New(automations.Deps{DB: d, Queue: n.Queue, Emails: n.Emails, Templates: n.Templates,
+		Contacts: n.Contacts, Teams: n.Teams, Log: n.Log, CheckURL: s.Webhooks.CheckURL, Call: s.Webhooks.Call}))
 	n.Recorder.Listen(s.Automations)
-	n.CustomEvents.Happened = s.Automations.Happened
+	n.CustomEvents.OnEvent = s.Automations.OnEvent
 	s.Exports = exports.New(n.Contacts, n.Emails, n.Suppressions, s.Logs, n.Audit)
 	s.Members, s.Audit = n.Members, n.Audit
 	n.Members.Mail = func(context.Context, *db.Tx, string, string, string) error { return nil }
-	s.Privacy = privacy.New(privacy.Parts{DB: d, Queue: n.Queue, Contacts: n.Contacts, Emails: n.Emails,
+	s.Privacy = testnode.Must(privacy.New(privacy.Deps{DB: d, Queue: n.Queue, Contacts: n.Contacts, Emails: n.Emails,
 		Suppressions: n.Suppressions, Erasers: []erasure.Eraser{{Name: "sent emails", Erase: n.Emails.EraseAddress},
 			{Name: "received emails", Erase: s.Receiving.EraseAddress}},
 		Broadcasts: func(context.Context, string, erasure.Address, string) ([]privacy.BroadcastPart, string, error) {
@@ -121,7 +121,7 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 					To: e.To, Subject: e.Subject})
 			}
 			return parts, next, err
-		}})
+		}}))
 	s.Grants, s.Approvals = n.Grants, n.Approvals
 	if dns != nil {
 		n.Run(n.Domains.Kind())
@@ -245,7 +245,7 @@ func (f *fixture) quota(words []string) string {
 	f.Must(err)
 	monthly, err := strconv.ParseInt(words[1], 10, 64)
 	f.Must(err)
-	f.Must(f.Volume.Set(f.T.Context(), f.Teams, f.Acme.TeamID, func(q *teams.Quota) {
+	f.Must(f.Quotas.Set(f.T.Context(), f.Teams, f.Acme.TeamID, func(q *teams.Quota) {
 		q.Daily, q.Monthly = daily, monthly
 	}))
 	return "limited"

@@ -336,8 +336,8 @@ func TestImportsRefused(t *testing.T) {
 func TestRefusedUploadIsReceived(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
-	f.Services.Imports = imports.New(imports.Config{MaxSize: 20 << 20}, imports.Parts{DB: f.DB, Queue: f.Queue,
-		Blobs: f.Blobs, Contacts: f.Contacts, Log: f.Log})
+	f.Services.Imports = testnode.Must(imports.New(imports.Config{MaxSize: 20 << 20}, imports.Deps{DB: f.DB, Queue: f.Queue,
+		Blobs: f.Blobs, Contacts: f.Contacts, Log: f.Log}))
 	f.API = New(Options{Services: f.Services, Log: f.Log})
 	s := listening(t, f)
 	mediaType, body := formOf(t, part{"file", "%PDF-1.7\n" + strings.Repeat("x", 15<<20)})

@@ -25,7 +25,6 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/domains"
-	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/tokens"
 	"github.com/postrider/postrider/internal/sending/tracking"
 )
@@ -309,7 +308,7 @@ func FuzzTracked(f *testing.F) {
 		f.Fatal(err)
 	}
 	d := dbtest.SQLite(f)
-	service := emails.New(emails.Config{}, emails.Parts{DB: d, Keys: keys})
+	service := testnode.Bare(f, d, testnode.Options{}).Emails
 	handler := links.NewTracked(service, tracking.New(d, &events.Recorder{}, service, slog.New(slog.DiscardHandler)))
 	good := token(keys, "track", tokens.TrackedLink{EmailID: "0199d6a4-0000-7000-8000-000000000000", URL: shopLink})
 	for _, seed := range []string{"/c/" + good, "/o/" + good, "/c/" + good + "?x", "/c//evil.example", "/c/%0d%0aX:y"} {

@@ -55,7 +55,7 @@ func TestConsent(t *testing.T) {
 		if tokens.Type != "Bearer" || tokens.Life != 900 || tokens.Scope != "full_access" || tokens.Refresh == "" {
 			t.Errorf("%+v", tokens)
 		}
-		by, err := f.Teams.Authenticate(t.Context(), tokens.Access)
+		by, err := f.Node.Teams.Authenticate(t.Context(), tokens.Access)
 		if err != nil || by.Kind != teams.GrantActor || by.TeamID != f.Acme.TeamID {
 			t.Errorf("%+v, error %v", by, err)
 		}
@@ -69,7 +69,7 @@ func TestConsent(t *testing.T) {
 		if w.Code != 200 || w.Body.Len() != 0 {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
-		if _, err := f.Teams.Authenticate(t.Context(), tokens.Access); err == nil {
+		if _, err := f.Node.Teams.Authenticate(t.Context(), tokens.Access); err == nil {
 			t.Error("the token works after it was revoked")
 		}
 		if n := f.Count(`SELECT COUNT(*) FROM audit_log WHERE action = 'grant.created' AND actor_kind = 'user'
@@ -272,7 +272,7 @@ func TestConsentByKey(t *testing.T) {
 		code := f.sentTo(f.ask("GET", path, nil, "Authorization", "Bearer "+f.Token),
 			"http://127.0.0.1:1/oauth/callback").Get("code")
 		tokens := f.tokens(grants.CLI, "http://127.0.0.1:1/oauth/callback", code)
-		if by, err := f.Teams.Authenticate(t.Context(), tokens.Access); err != nil || by.TeamID != f.Acme.TeamID {
+		if by, err := f.Node.Teams.Authenticate(t.Context(), tokens.Access); err != nil || by.TeamID != f.Acme.TeamID {
 			t.Errorf("%+v, error %v", by, err)
 		}
 		if w := f.ask("GET", path, nil, "Authorization", "Bearer "+tokens.Access); w.Code != 403 {
@@ -352,7 +352,7 @@ func TestConsentToSend(t *testing.T) {
 		form.fields.Set("emails_per_day", "10")
 		form.fields.Del("approval") // a box that is not ticked
 		code := f.sentTo(f.ask("POST", "/oauth/authorize", form.fields), redirect).Get("code")
-		by, err := f.Teams.Authenticate(t.Context(), f.tokens(client, redirect, code).Access)
+		by, err := f.Node.Teams.Authenticate(t.Context(), f.tokens(client, redirect, code).Access)
 		if err != nil || !by.Limited || by.Scopes != teams.NewScopes(teams.AutomationsRead) {
 			t.Errorf("%v may %v, %v", by.Limited, by.Scopes, err)
 		}

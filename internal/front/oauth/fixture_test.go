@@ -46,9 +46,9 @@ func each(t *testing.T, f func(t *testing.T, f *fixture)) {
 func newFixture(t testing.TB, d *db.DB) *fixture {
 	t.Helper()
 	n := testnode.New(t, d, testnode.Options{})
-	g := grants.New(grants.Config{Issuer: testnode.PublicURL, Resources: []string{testnode.PublicURL, mcp}},
-		grants.Parts{DB: d, Keys: n.Keys, Teams: n.Teams, Members: n.Members, Audit: n.Audit})
-	n.Teams.Tokens, n.Teams.Granted = g.Authenticate, g.Active
+	g := testnode.Must(grants.New(grants.Config{Issuer: testnode.PublicURL, Resources: []string{testnode.PublicURL, mcp}},
+		grants.Deps{DB: d, Keys: n.Keys, Teams: n.Teams, Members: n.Members, Audit: n.Audit}))
+	n.Grants = g
 	site := web.New(web.Config{PublicURL: testnode.PublicURL}, n.Users, n.Members, n.Log)
 	return &fixture{Node: n, Server: New(Options{PublicURL: testnode.PublicURL, MCP: "/mcp", Grants: g,
 		Members: n.Members, Teams: n.Teams, Site: site, Log: n.Log})}
@@ -61,7 +61,7 @@ func (f *fixture) signIn(email string, roles map[string]teams.Role) {
 	u, err := f.Users.Create(ctx, users.NewUser{Email: email, Password: password})
 	f.Must(err)
 	for teamID, role := range roles {
-		f.Update(func(tx *db.Tx) error { return f.Members.AddIn(ctx, tx, teamID, u.ID, role) })
+		f.Update(func(tx *db.Tx) error { return f.Node.Members.AddIn(ctx, tx, teamID, u.ID, role) })
 	}
 	o, err := f.Users.SignIn(ctx, users.Attempt{Email: email, Password: password})
 	f.Must(err)

@@ -19,7 +19,6 @@ import (
 	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/node/testnode"
-	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
@@ -51,19 +50,21 @@ func each(t *testing.T, f func(t *testing.T, x *fixture)) {
 func newFixture(t *testing.T, d *db.DB, provider users.OIDCConfig) *fixture {
 	n := testnode.New(t, d, testnode.Options{})
 	x := &fixture{Node: n, mux: http.NewServeMux()}
-	x.users = users.New(users.Config{PublicURL: testnode.PublicURL, OIDC: provider, HashMemory: 64}, d, n.Keys, n.Log)
-	log := audit.New(d, 0)
-	x.users.Audit, x.members = log, members.New(d, x.users, log)
+	ofUsers, ofMembers := n.Users.Deps, n.Members.Deps
+	x.users = testnode.Must(users.New(users.Config{PublicURL: testnode.PublicURL, OIDC: provider, HashMemory: 64}, ofUsers))
+	n.Users = x.users
+	ofMembers.Users = x.users
+	x.members = testnode.Must(members.New(ofMembers))
+	n.Members = x.members
 	send := func(_ context.Context, tx *db.Tx, to, _, text string) error {
 		tx.AfterCommit(func() { x.mails = append(x.mails, mail{to, text}) })
 		return nil
 	}
 	x.users.Mail, x.members.Mail = send, send
-	x.members.Link = func(token string) string { return testnode.PublicURL + invitationPath + token }
 	site := web.New(web.Config{PublicURL: testnode.PublicURL, Limits: &teams.Limiter{Now: x.tick}}, x.users, x.members,
 		n.Log)
-	New(Parts{Site: site, DB: d, Users: x.users, Members: x.members, Teams: n.Teams, Audit: log, Grants: n.Grants,
-		Approvals: n.Approvals}).Register(x.mux)
+	testnode.Must(New(Deps{Site: site, DB: d, Users: x.users, Members: x.members, Teams: n.Teams, Audit: n.Audit, Grants: n.Grants,
+		Approvals: n.Approvals})).Register(x.mux)
 	return x
 }
 

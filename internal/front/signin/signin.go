@@ -30,6 +30,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/front/web"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -51,8 +52,8 @@ func pageOf(name string) *web.Template {
 	return web.Page(string(text))
 }
 
-// Parts are the dependencies of the pages.
-type Parts struct {
+// Deps are the dependencies of the pages.
+type Deps struct {
 	Site    *web.Site
 	DB      *db.DB
 	Users   *users.Service
@@ -65,10 +66,15 @@ type Parts struct {
 }
 
 // Pages serves the pages.
-type Pages struct{ Parts }
+type Pages struct{ Deps }
 
-// New returns the pages.
-func New(p Parts) *Pages { return &Pages{p} }
+// New returns the pages. It fails if a dependency is missing.
+func New(d Deps) (*Pages, error) {
+	if err := fault.Complete(d); err != nil {
+		return nil, err
+	}
+	return &Pages{d}, nil
+}
 
 // prefixes are the path prefixes of the pages. The API uses none of them.
 var prefixes = []string{"/setup", "/sign-in", "/sign-out", "/password", "/invitations", "/account", "/people",

@@ -67,7 +67,7 @@ func (f *fixture) listen() {
 		f.spool = filepath.Join(f.T.TempDir(), "spool")
 	}
 	s, err := submission.New(submission.Config{Hostname: "mx.test", RateLimit: 1000, MaxSize: maxSize, Spool: f.spool},
-		submission.Parts{Teams: f.Teams, Emails: f.Emails, Limits: f.limits})
+		submission.Deps{Teams: f.Teams, Emails: f.Emails, Limits: f.limits})
 	if err != nil {
 		f.T.Fatal(err)
 	}

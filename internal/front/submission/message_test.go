@@ -220,7 +220,7 @@ func TestFieldsOfMessages(t *testing.T) {
 // A message of less than 256 KiB is read in memory; a larger one uses the spool. A message that ends early is an error
 // in both cases.
 func TestReadLargeMessages(t *testing.T) {
-	s, err := New(Config{Spool: t.TempDir()}, Parts{})
+	s, err := newService(Config{Spool: t.TempDir()}, Deps{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestInvalidSpool(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(Config{Spool: file}, Parts{}); err == nil {
+	if _, err := newService(Config{Spool: file}, Deps{}); err == nil {
 		t.Error("a file is a spool")
 	}
 	// A leftover that cannot be removed is an error. Here it is a folder that is not empty.

@@ -43,7 +43,7 @@ func TestSpoolFilesHaveNoName(t *testing.T) {
 func TestTeamsShareSlots(t *testing.T) {
 	folder := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		s, err := New(Config{Spool: folder}, Parts{})
+		s, err := newService(Config{Spool: folder}, Deps{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -55,8 +55,8 @@ type Config struct {
 	Spool     string // folder for large messages while they arrive; nodes on one machine may share it
 }
 
-// Parts are the services that submission uses.
-type Parts struct {
+// Deps are the dependencies of a Service.
+type Deps struct {
 	Teams  *teams.Service
 	Emails *emails.Service
 	Limits *teams.Limiter // shared with the API
@@ -65,19 +65,28 @@ type Parts struct {
 // Service is the [smtpserver.Handler] of submission.
 type Service struct {
 	c     Config
-	p     Parts
+	p     Deps
 	guess teams.Limiter   // counts wrong keys by address
 	big   *fairshare.Pool // slots for large messages, shared among teams
 	spool spool
 }
 
 // New returns the service. It creates the spool folder, and removes files that an earlier process left in it.
-func New(c Config, p Parts) (*Service, error) {
+// It fails if a dependency is missing.
+func New(c Config, d Deps) (*Service, error) {
+	if err := fault.Complete(d); err != nil {
+		return nil, err
+	}
+	return newService(c, d)
+}
+
+// newService is New without the check, for tests that need few dependencies.
+func newService(c Config, d Deps) (*Service, error) {
 	spool, err := newSpool(c.Spool)
 	if err != nil {
 		return nil, err
 	}
-	return &Service{c: c, p: p, big: fairshare.New(bigMessages, fairshare.Greed), spool: spool}, nil
+	return &Service{c: c, p: d, big: fairshare.New(bigMessages, fairshare.Greed), spool: spool}, nil
 }
 
 // Open begins a session.

@@ -1,9 +1,8 @@
-// Package testnode builds, for tests, what a node has below its protocols and workers: the resources, connected as the
-// program connects them, on a database of the test's own. Only the network is missing: DNS is fake unless a test brings
-// its own, and nothing is called outside of this machine.
+// Package testnode builds the resources of a node for tests, as package resources connects them, on a database of the
+// test's own. DNS is fake unless a test brings its own, and nothing is called outside of this machine.
 //
-// There are two teams. Acme has the domain acme.example, verified, and a key; Other has a key alone. Whatever fails
-// while they are made fails the test. Nothing runs until Run is called.
+// There are two teams. Acme has the domain acme.example, verified, and a key; Other has a key alone. If anything fails
+// while they are made, the test fails. Nothing runs until Run is called.
 //
 // It does not build delivery, receiving, webhooks or the API: their tests do, on top of it.
 package testnode
@@ -18,16 +17,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/postrider/postrider/internal/accounts/grants"
-	"github.com/postrider/postrider/internal/accounts/members"
-	"github.com/postrider/postrider/internal/accounts/quotas"
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/campaigns/customevents"
 	"github.com/postrider/postrider/internal/mail/dkim/dkimtest"
 	"github.com/postrider/postrider/internal/mail/resolve"
-	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/node/resources"
 	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
@@ -35,12 +31,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/keyring"
 	"github.com/postrider/postrider/internal/platform/netguard"
-	"github.com/postrider/postrider/internal/sending/approvals"
 	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
-	"github.com/postrider/postrider/internal/sending/suppressions"
-	"github.com/postrider/postrider/internal/sending/templates"
 )
 
 const (
@@ -62,31 +55,10 @@ type Options struct {
 	Log     *slog.Logger     // nil discards
 }
 
-// Node is the resources of a node.
+// Node has the resources of a node.
 type Node struct {
-	T            testing.TB
-	DB           *db.DB
-	Queue        *jobs.Queue
-	Recorder     *events.Recorder
-	Keys         *keyring.Keyring
-	Blobs        *blob.Store
-	Guard        *netguard.Guard
-	DNS          resolve.Resolver
-	Log          *slog.Logger
-	Domains      *domains.Service
-	Teams        *teams.Service
-	Users        *users.Service
-	Members      *members.Service
-	Grants       *grants.Service
-	Audit        *audit.Log
-	Suppressions *suppressions.Service
-	Contents     *content.Service
-	Contacts     *contacts.Service
-	CustomEvents *customevents.Service
-	Templates    *templates.Service
-	Volume       *quotas.Service
-	Emails       *emails.Service
-	Approvals    *approvals.Service
+	T testing.TB
+	*resources.Resources
 
 	Acme   teams.Actor    // the key of the team with the domain
 	Sender domains.Domain // the domain of it
@@ -110,13 +82,12 @@ func New(t testing.TB, d *db.DB, o Options) *Node {
 // Bare is New without teams.
 func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	t.Helper()
-	n := &Node{T: t, DB: d, Queue: jobs.NewQueue(d), Recorder: &events.Recorder{}, Guard: netguard.New(o.Guard),
-		DNS: o.DNS, Log: o.Log, grace: cmp.Or(o.Grace, 2*time.Second)}
+	b := resources.Base{DB: d, Guard: netguard.New(o.Guard), DNS: o.DNS, Log: o.Log}
 	if o.DNS == nil {
-		n.DNS = resolve.Fake{}
+		b.DNS = resolve.Fake{}
 	}
 	if o.Log == nil {
-		n.Log = slog.New(slog.DiscardHandler)
+		b.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Blobs == "" {
 		o.Blobs = t.TempDir()
@@ -124,46 +95,34 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	if o.MaxSize == 0 {
 		o.MaxSize = 1 << 20
 	}
+	n := &Node{T: t, grace: cmp.Or(o.Grace, 2*time.Second)}
 	var err error
-	n.Keys, err = keyring.New(make([]byte, keyring.MasterSize))
+	b.Keys, err = keyring.New(make([]byte, keyring.MasterSize))
 	n.Must(err)
-	n.Blobs, err = blob.Open(n.context(), o.Blobs)
+	b.Blobs, err = blob.Open(n.context(), o.Blobs)
 	n.Must(err)
-	t.Cleanup(func() { n.Blobs.Close() })
-	n.Domains = domains.New(domains.Config{
-		Default: domains.Region{BounceHost: "bounces.postrider.test", InboundHost: "inbound.postrider.test",
-			SPFInclude: "spf.postrider.test", TrackingHost: "links.postrider.test"},
-		Selector: "postrider", SelectorEd25519: "postrider-ed25519", Hosts: o.Hosts, ManagedDomain: "inbox.postrider.test",
-		SandboxDomains: []string{"resend.dev"}, TrustDomains: o.DNS == nil,
-	}, d, n.Queue, n.Recorder, n.Keys, n.DNS, n.Log)
+	t.Cleanup(func() { b.Blobs.Close() })
+	n.Resources, err = resources.New(b, resources.Config{PublicURL: PublicURL, MaxSize: o.MaxSize,
+		Users:          users.Config{PublicURL: PublicURL, HashMemory: 64},
+		GrantResources: []string{PublicURL, PublicURL + "/mcp"},
+		Domains: domains.Config{
+			Default: domains.Region{BounceHost: "bounces.postrider.test", InboundHost: "inbound.postrider.test",
+				SPFInclude: "spf.postrider.test", TrackingHost: "links.postrider.test"},
+			Selector: "postrider", SelectorEd25519: "postrider-ed25519", Hosts: o.Hosts,
+			ManagedDomain: "inbox.postrider.test", SandboxDomains: []string{"resend.dev"}, TrustDomains: o.DNS == nil,
+		}}, hooks())
+	n.Must(err)
 	n.Domains.GenerateRSA = dkimtest.RSA
-	n.Teams = teams.New(d, n.Log, n.Domains.Exists)
-	n.Audit = audit.New(d, 0)
-	n.Users = users.New(users.Config{PublicURL: PublicURL, HashMemory: 64}, d, n.Keys, n.Log)
-	n.Members = members.New(d, n.Users, n.Audit)
-	n.Users.Leaving = n.Members.Leaving
-	n.Grants = grants.New(grants.Config{Issuer: PublicURL, Resources: []string{PublicURL, PublicURL + "/mcp"}},
-		grants.Parts{DB: d, Keys: n.Keys, Teams: n.Teams, Members: n.Members, Audit: n.Audit})
-	n.Grants.Connect(n.Users)
-	n.Volume = quotas.New(d)
-	n.Volume.Now = func() time.Time { return oneDay }
-	n.Suppressions = suppressions.New(d, n.Recorder)
-	n.Contents = content.New(d)
-	n.Contacts = contacts.New(d, n.Recorder, n.Keys)
-	n.CustomEvents = customevents.New(d, n.Contacts)
-	n.Templates = templates.New(d, n.Contents, o.MaxSize)
-	n.Emails = emails.New(emails.Config{MaxSize: o.MaxSize, PublicURL: PublicURL}, emails.Parts{DB: d,
-		Queue: n.Queue, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys, Guard: n.Guard, Domains: n.Domains,
-		Suppressions: n.Suppressions, Teams: n.Teams, Contents: n.Contents, Contacts: n.Contacts,
-		Templates: n.Templates, Volume: n.Volume, Log: n.Log})
-	n.Emails.Budget, n.Emails.Affords = n.Grants.ConsumeLimits, n.Grants.CheckEach
-	n.Approvals = approvals.New(PublicURL, approvals.Parts{DB: d, Recorder: n.Recorder, Emails: n.Emails,
-		Grants: n.Grants, Members: n.Members, Teams: n.Teams, Audit: n.Audit})
-	n.Domains.PendingScheduled = n.Emails.HasScheduledFrom
-	n.Recorder.Listen(n.Emails)
-	n.Recorder.Listen(n.Suppressions)
-	n.Recorder.Listen(n.Contacts)
+	n.Quotas.Now = func() time.Time { return oneDay }
 	return n
+}
+
+// hooks returns hooks that do nothing. A test that looks at notices or mail replaces the field of the service.
+func hooks() resources.Hooks {
+	return resources.Hooks{
+		Notify:  func(context.Context, *db.Tx, string, string, string) error { return nil },
+		OnEvent: func(context.Context, *db.Tx, customevents.Occurrence) error { return nil },
+	}
 }
 
 // Each runs a test on both engines, each with a node of its own.
@@ -387,3 +346,11 @@ func (n *Node) Must(err error) {
 
 // context is one that outlives the test, for what is called in its cleanup.
 func (n *Node) context() context.Context { return context.WithoutCancel(n.T.Context()) }
+
+// Must returns what a constructor returned, and panics if the constructor failed.
+func Must[T any](built T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return built
+}

@@ -14,9 +14,9 @@ import (
 	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
-	"github.com/postrider/postrider/internal/platform/events"
 )
 
 // insertContacts inserts n contacts of a team.
@@ -34,7 +34,7 @@ func TestExportOfManyContacts(t *testing.T) {
 	t.Parallel()
 	const rows = 20_000
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
-		s := newService(d)
+		s := newService(t, d)
 		insertContacts(t, d, mine, 0, rows)
 		insertContacts(t, d, others, 0, 10)
 		trace.Take()
@@ -72,7 +72,7 @@ func TestExportOfManyContacts(t *testing.T) {
 func TestExportOfLargeContacts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s := newService(d)
+		s := newService(t, d)
 		insertContacts(t, d, mine, 0, 200)
 		for p := range 50 {
 			name := fmt.Sprintf("p%02d", p)
@@ -105,8 +105,8 @@ func TestExportOfContacts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx := t.Context()
-		s := newService(d)
-		c := contacts.New(d, &events.Recorder{}, nil)
+		s := newService(t, d)
+		c := testnode.Bare(t, d, testnode.Options{}).Contacts
 		must := func(err error) {
 			t.Helper()
 			if err != nil {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -16,11 +15,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/outbound/requestlog"
-	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/sending/emails"
@@ -32,10 +30,9 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 const mine, others = "0190b5a0-0000-7000-8000-00000000000a", "0190b5a0-0000-7000-8000-00000000000b"
 
 // newService returns a service for rows that tests insert themselves.
-func newService(d *db.DB) *Service {
-	log := slog.New(slog.DiscardHandler)
-	return New(contacts.New(d, nil, nil), emails.New(emails.Config{}, emails.Parts{DB: d}), suppressions.New(d, nil),
-		requestlog.New(d, log, time.Hour), audit.New(d, 0))
+func newService(t *testing.T, d *db.DB) *Service {
+	n := testnode.Bare(t, d, testnode.Options{})
+	return New(n.Contacts, n.Emails, n.Suppressions, requestlog.New(d, n.Log, time.Hour), n.Audit)
 }
 
 // insert inserts n rows of a team with statements that insert many rows each.
@@ -91,7 +88,7 @@ func TestExportOfMany(t *testing.T) {
 	t.Parallel()
 	const rows = 20_000
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
-		s := newService(d)
+		s := newService(t, d)
 		suppress(t, d, mine, 0, rows)
 		suppress(t, d, others, 0, 3)
 		for _, c := range []struct {
@@ -126,7 +123,7 @@ func TestExportOfMany(t *testing.T) {
 func TestBatchesUseIndexes(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
-		s := newService(d)
+		s := newService(t, d)
 		trace.Take()
 		now := time.Now()
 		for _, e := range []*Export{s.Suppressions(mine, ""), s.Suppressions(mine, suppressions.Manual),
@@ -157,7 +154,7 @@ func TestBatchesUseIndexes(t *testing.T) {
 func TestExportWhileRowsChange(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s := newService(d)
+		s := newService(t, d)
 		const rows = 7000
 		suppress(t, d, mine, 0, rows)
 		suppress(t, d, others, 100, 10)
@@ -299,7 +296,7 @@ func parse(text string) (lines [][]string, err error) {
 func TestExportFails(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
-		s := newService(d)
+		s := newService(t, d)
 		suppress(t, d, mine, 0, 2001)
 		trace.EachBroken(t, func() {}, func() error {
 			for _, err := range s.Suppressions(mine, "").Batches(t.Context(), Options{}) {
@@ -350,7 +347,7 @@ func TestParseOptions(t *testing.T) {
 func TestExportOfEmails(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s := newService(d)
+		s := newService(t, d)
 		at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 		for _, teamID := range []string{mine, others} {
 			insert(t, d, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients, tags,

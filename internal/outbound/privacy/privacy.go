@@ -85,8 +85,8 @@ const (
 	eraseLease     = 12 * time.Hour // for one pass over the largest tables
 )
 
-// Parts are the dependencies of the service.
-type Parts struct {
+// Deps are the dependencies of a Service.
+type Deps struct {
 	DB           *db.DB
 	Queue        *jobs.Queue
 	Contacts     *contacts.Service
@@ -99,10 +99,15 @@ type Parts struct {
 }
 
 // Service exports and erases data about an address.
-type Service struct{ p Parts }
+type Service struct{ p Deps }
 
-// New returns the service.
-func New(p Parts) *Service { return &Service{p} }
+// New returns the service. It fails if a dependency is missing.
+func New(d Deps) (*Service, error) {
+	if err := fault.Complete(d); err != nil {
+		return nil, err
+	}
+	return &Service{d}, nil
+}
 
 // subject is the address that a request is about, and its contact, if any.
 type subject struct {

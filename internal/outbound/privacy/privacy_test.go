@@ -51,7 +51,7 @@ func newFixture(t *testing.T, n *testnode.Node) *fixture {
 			return erase(ctx, a, s)
 		}}
 	}
-	f.Service = privacy.New(privacy.Parts{DB: n.DB, Queue: n.Queue, Contacts: n.Contacts, Emails: n.Emails,
+	f.Service = testnode.Must(privacy.New(privacy.Deps{DB: n.DB, Queue: n.Queue, Contacts: n.Contacts, Emails: n.Emails,
 		Suppressions: n.Suppressions,
 		Received: func(_ context.Context, _ string, _ erasure.Address, after string) ([]privacy.ReceivedPart, string, error) {
 			return []privacy.ReceivedPart{{ID: "after " + after}}, map[string]string{"": "1", "1": "2"}[after], nil
@@ -80,7 +80,7 @@ func newFixture(t *testing.T, n *testnode.Node) *fixture {
 				}
 				return suppressions.EraseAddress(ctx, n.DB, a, s)
 			}),
-		}})
+		}}))
 	return f
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/outbound/receiving"
 	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -357,7 +358,7 @@ func TestMemory(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	c := config()
 	c.Memory = 1 << 20
-	s := receiving.New(c, f.parts)
+	s := testnode.Must(receiving.New(c, f.parts))
 	for range 5 { // each takes all that there is
 		session, err := f.begin(t, s, "", "a@in.acme.example")
 		if err != nil {
@@ -379,7 +380,7 @@ func TestNetworksShareMemory(t *testing.T) {
 	c.Memory = 8 << 20
 	judging := slow{make(chan string, 10), make(chan struct{})}
 	p.Auth = judging
-	addr := serveFor(t, smtpserver.Config{}, receiving.New(c, p))
+	addr := serveFor(t, smtpserver.Config{}, testnode.Must(receiving.New(c, p)))
 	large := "Subject: x\r\n\r\n" + strings.Repeat("x\r\n", 1<<19/3) // it takes 1.5 MB while it is worked on
 	var all sync.WaitGroup
 	hand := func(from string) {
@@ -433,7 +434,7 @@ func TestSlowDownloadsShareMemory(t *testing.T) {
 		f := newFixture(t, dbtest.SQLite(t))
 		c := config()
 		c.Memory = 8 << 20
-		s := receiving.New(c, f.parts)
+		s := testnode.Must(receiving.New(c, f.parts))
 		file := "MIME-Version: 1.0\nContent-Type: application/octet-stream\nContent-Disposition: attachment; filename=a\n\n" +
 			strings.Repeat("x\n", 1<<20/3)
 		f.deliver(t, file, "a@in.acme.example", "b@other.example")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/milter"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/outbound/receiving"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
@@ -35,7 +36,7 @@ func TestAuthenticationIsKept(t *testing.T) {
 	asked := verdicts{new([]authres.Origin)}
 	p := f.parts
 	p.Auth = asked
-	f.Service = receiving.New(config(), p)
+	f.Service = testnode.Must(receiving.New(config(), p))
 	f.deliver(t, "Subject: x\n\nx\n", "a@in.acme.example")
 	e := f.list(t, f.Acme.TeamID)[0]
 	if e.Authentication == nil || e.Authentication.SPF.Result != "fail" || e.Authentication.DKIM[0].Result != "pass" ||
@@ -96,7 +97,7 @@ func TestContentFilter(t *testing.T) {
 		FailClosed: true}); err != nil {
 		t.Fatal(err)
 	}
-	f.Service = receiving.New(config(), p)
+	f.Service = testnode.Must(receiving.New(config(), p))
 	try := func(subject string, size int) string {
 		c, err := f.begin(t, f.Service, "jo@sender.example", "a@in.acme.example")
 		if err != nil {

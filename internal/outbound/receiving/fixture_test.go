@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 type fixture struct {
 	*testnode.Node
 	*receiving.Service
-	parts receiving.Parts
+	parts receiving.Deps
 	seen  *testnode.Seen
 }
 
@@ -36,9 +36,9 @@ func newFixture(t testing.TB, d *db.DB) *fixture {
 	t.Helper()
 	f := &fixture{Node: testnode.New(t, d, testnode.Options{}), seen: &testnode.Seen{}}
 	f.Recorder.Listen(f.seen)
-	f.parts = receiving.Parts{DB: d, Volume: f.Volume, Recorder: f.Recorder, Blobs: f.Blobs, Keys: f.Keys, Domains: f.Domains,
+	f.parts = receiving.Deps{DB: d, Quotas: f.Quotas, Recorder: f.Recorder, Blobs: f.Blobs, Keys: f.Keys, Domains: f.Domains,
 		Emails: f.Emails, Teams: f.Teams, Log: f.Log}
-	f.Service = receiving.New(config(), f.parts)
+	f.Service = testnode.Must(receiving.New(config(), f.parts))
 	on, off := true, false
 	f.Verified(f.Acme.TeamID, newDomain("in.acme.example", &off, &on))
 	f.Verified(f.Other.TeamID, newDomain("other.example", nil, &on))

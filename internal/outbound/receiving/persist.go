@@ -76,16 +76,13 @@ func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error)
 
 // count counts emails in the quotas of their teams, in the order that package volume asks for.
 func (s *Service) count(ctx context.Context, tx *db.Tx, rows []Email) error {
-	if s.p.Volume == nil {
-		return nil
-	}
 	var teamIDs []string
 	for i := range rows {
 		teamIDs = append(teamIDs, rows[i].TeamID)
 	}
 	slices.Sort(teamIDs)
 	for _, teamID := range teamIDs {
-		if err := s.p.Volume.CountReceived(ctx, tx, teamID, 1); err != nil {
+		if err := s.p.Quotas.CountReceived(ctx, tx, teamID, 1); err != nil {
 			return err
 		}
 	}

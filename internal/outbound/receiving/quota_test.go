@@ -17,7 +17,7 @@ func TestTwoTeamsWithQuotas(t *testing.T) {
 	d, trace := dbtest.PostgresTraced(t)
 	f := newFixture(t, d)
 	for _, teamID := range []string{f.Acme.TeamID, f.Other.TeamID} {
-		f.Must(f.Volume.Set(t.Context(), f.Node.Teams, teamID, func(q *teams.Quota) { q.Daily = 1 }))
+		f.Must(f.Quotas.Set(t.Context(), f.Node.Teams, teamID, func(q *teams.Quota) { q.Daily = 1 }))
 	}
 	trace.Take()
 	var wait sync.WaitGroup

@@ -43,6 +43,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/quotas"
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/mail/milter"
@@ -84,8 +85,8 @@ type Config struct {
 	TakeWait, ReadWait time.Duration
 }
 
-// Parts are the dependencies of a Service.
-type Parts struct {
+// Deps are the dependencies of a Service.
+type Deps struct {
 	DB       *db.DB
 	Recorder *events.Recorder
 	Blobs    *blob.Store
@@ -93,26 +94,34 @@ type Parts struct {
 	Domains  *domains.Service
 	Emails   *emails.Service
 	Teams    *teams.Service
-	Volume   *quotas.Service // nil: received mail counts in no quota
-	Auth     authres.Checker // nil: origins are not checked
-	Milter   *milter.Client  // nil: there is no content filter
+	Quotas   *quotas.Service
+	Auth     authres.Checker `deps:"optional"` // nil: SPF, DKIM and DMARC are not checked
+	Milter   *milter.Client  `deps:"optional"` // nil: there is no content filter
 	Log      *slog.Logger
 }
 
 // Service accepts incoming mail and shows it. It is a smtpserver.Handler.
 type Service struct {
 	c      Config
-	p      Parts
+	p      Deps
 	memory *fairshare.Pool // octets, shared by the networks that send and the teams that read
 }
 
-// New returns the service.
-func New(c Config, p Parts) *Service {
+// New returns the service. It fails if a dependency is missing.
+func New(c Config, d Deps) (*Service, error) {
+	if err := fault.Complete(d); err != nil {
+		return nil, err
+	}
+	return newService(c, d), nil
+}
+
+// newService is New without the check, for tests that need few dependencies.
+func newService(c Config, d Deps) *Service {
 	if c.Memory == 0 {
 		c.Memory = memoryDefault
 	}
 	c.TakeWait, c.ReadWait = cmp.Or(c.TakeWait, takeWait), cmp.Or(c.ReadWait, readWait)
-	return &Service{c: c, p: p, memory: fairshare.New(c.Memory, fairshare.Greed)}
+	return &Service{c: c, p: d, memory: fairshare.New(c.Memory, fairshare.Greed)}
 }
 
 // Email is a received email.

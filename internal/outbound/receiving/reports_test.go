@@ -11,6 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/authres"
 	"github.com/postrider/postrider/internal/mail/dkim"
 	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/outbound/receiving"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/page"
@@ -321,7 +322,7 @@ func TestProviders(t *testing.T) {
 				}
 				raw = string(fields) + raw
 			}
-			session, err := f.begin(t, receiving.New(c, p), "", fbl)
+			session, err := f.begin(t, testnode.Must(receiving.New(c, p)), "", fbl)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,7 +8,7 @@ import (
 
 // The trace is found again, whatever the client says and hands in.
 func TestTraceLength(t *testing.T) {
-	s := New(Config{Hostname: "mx.postrider.test"}, Parts{})
+	s := newService(Config{Hostname: "mx.postrider.test"}, Deps{})
 	for _, said := range []string{"", "mail.example.org", ";", "a;\r\n\tb", "\r\n\r\n", "x;", strings.Repeat(";", 300)} {
 		for _, to := range [][]target{nil, {{address: "a@b.example"}}, {{address: said}},
 			{{address: "a@b.example"}, {address: "c@d.example"}}} {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/outbound/retention"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
@@ -26,7 +26,7 @@ const day = 24 * time.Hour
 func TestRun(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, now := t.Context(), time.Now()
-		all := teams.New(d, slog.New(slog.DiscardHandler), nil)
+		all := testnode.Bare(t, d, testnode.Options{}).Teams
 		names := map[string]string{}
 		most := teams.Retention{Emails: 30 * day, Events: 0}
 		for name, own := range map[string]teams.Retention{"none": {}, "shorter": {Emails: 2 * day, Received: 9 * day},
@@ -109,7 +109,7 @@ func TestRun(t *testing.T) {
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)
-		all := teams.New(d, slog.New(slog.DiscardHandler), nil)
+		all := testnode.Bare(t, d, testnode.Options{}).Teams
 		for range 5 {
 			if _, err := all.Create(t.Context(), "team", ""); err != nil {
 				t.Fatal(err)

@@ -35,7 +35,7 @@ func TestTellFull(t *testing.T) {
 			{"eleven", make([]time.Duration, 11), many(11), "u9\n\nand 1 more.\n\nUntil"},
 		} {
 			var notice string
-			s := &Service{p: Parts{DB: d, Notify: func(_ context.Context, _ *db.Tx, _, _, text string) error {
+			s := &Service{p: Deps{DB: d, Notify: func(_ context.Context, _ *db.Tx, _, _, text string) error {
 				notice = text
 				return nil
 			}}}

@@ -189,7 +189,7 @@ func TestJudgedAtItsEdges(t *testing.T) {
 			{"it worked before", limit, true, bad, limit + time.Hour, true, "disabled"},
 		} {
 			told := ""
-			s := &Service{c: Config{DisableAfter: limit}, p: Parts{DB: d, Log: slog.New(slog.DiscardHandler),
+			s := &Service{c: Config{DisableAfter: limit}, p: Deps{DB: d, Log: slog.New(slog.DiscardHandler),
 				Notify: func(_ context.Context, _ *db.Tx, team, subject, text string) error {
 					if told = subject; team != "team" || !strings.Contains(text, "https://one.example") {
 						t.Errorf("%s: %s is told %q", c.name, team, text)
@@ -467,7 +467,7 @@ func TestWants(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	d := dbtest.SQLite(t)
 	var log strings.Builder
-	s := New(Config{}, Parts{DB: d, Guard: netguard.New(netguard.Options{}),
+	s := newService(Config{}, Deps{DB: d, Guard: netguard.New(netguard.Options{}),
 		Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if s.c.Workers != 1024 || s.c.EndpointMax != endpointMax || s.c.TeamMax != teamMax || s.c.Timeout != timeout ||
 		s.client.Timeout != timeout {
@@ -477,8 +477,8 @@ func TestDefaults(t *testing.T) {
 		!strings.Contains(log.String(), "subject") {
 		t.Errorf("%v, %q", err, log.String())
 	}
-	s = New(Config{Workers: 1, EndpointMax: 2, TeamMax: 3, Timeout: 4 * time.Second},
-		Parts{DB: d, Guard: netguard.New(netguard.Options{})})
+	s = newService(Config{Workers: 1, EndpointMax: 2, TeamMax: 3, Timeout: 4 * time.Second},
+		Deps{DB: d, Guard: netguard.New(netguard.Options{})})
 	if s.c.Workers != 1 || s.c.EndpointMax != 2 || s.c.TeamMax != 3 || s.c.Timeout != 4*time.Second ||
 		s.health.timeout != 4*time.Second {
 		t.Errorf("%+v", s.c)
@@ -534,7 +534,7 @@ func TestJudgedWithoutAStatement(t *testing.T) {
 		const limit = 5 * 24 * time.Hour
 		for name, failing := range map[string]time.Duration{"a warning": limit / 2, "the end": 2 * limit} {
 			told, n := 0, 0
-			s := &Service{c: Config{DisableAfter: limit}, p: Parts{DB: d, Notify: func(context.Context, *db.Tx, string, string,
+			s := &Service{c: Config{DisableAfter: limit}, p: Deps{DB: d, Notify: func(context.Context, *db.Tx, string, string,
 				string) error {
 				told++
 				return nil

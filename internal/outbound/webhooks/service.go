@@ -23,15 +23,23 @@ const (
 // runner.
 type Service struct {
 	c         Config
-	p         Parts
+	p         Deps
 	endpoints endpointCache
 	health    health
 	recent    entryCounter
 	client    *http.Client
 }
 
-// New returns the service.
-func New(c Config, p Parts) *Service {
+// New returns the service. It fails if a dependency is missing.
+func New(c Config, p Deps) (*Service, error) {
+	if err := fault.Complete(p); err != nil {
+		return nil, err
+	}
+	return newService(c, p), nil
+}
+
+// newService is New without the check, for tests that need few dependencies.
+func newService(c Config, p Deps) *Service {
 	if c.Workers == 0 {
 		c.Workers = 1024
 	}
@@ -47,12 +55,6 @@ func New(c Config, p Parts) *Service {
 	s := &Service{c: c, p: p, client: newClient(p.Guard, c.Timeout)}
 	s.endpoints.start(p.DB)
 	s.health.timeout = c.Timeout
-	if p.Notify == nil {
-		s.p.Notify = func(_ context.Context, _ *db.Tx, teamID, subject, text string) error {
-			p.Log.Warn(subject, "team", teamID, "text", text)
-			return nil
-		}
-	}
 	return s
 }
 

@@ -35,7 +35,7 @@
 //
 // # What it does not do
 //
-// It records no events itself and sends no email: notices go to Parts.Notify.
+// It records no events itself and sends no email: notices go to Deps.Notify.
 package webhooks
 
 import (
@@ -135,8 +135,8 @@ type Config struct {
 	Timeout      time.Duration // of an attempt; 0 means 15 seconds
 }
 
-// Parts are the dependencies of a Service.
-type Parts struct {
+// Deps are the dependencies of a Service.
+type Deps struct {
 	DB      *db.DB
 	Queue   *jobs.Queue
 	Keys    *keyring.Keyring
@@ -145,7 +145,7 @@ type Parts struct {
 	Log     *slog.Logger
 
 	// Notify notifies a team that an endpoint fails or was disabled. It runs in the transaction that records that, and
-	// must only write rows. If it is nil, the notice is logged.
+	// must only write rows.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
 }
 

@@ -162,10 +162,10 @@ func TestAskOnce(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		key := emails.Idempotency{Scope: "POST /approvals", Key: "k", Hash: "h"}
 		// Another node knows nothing of what this one is doing.
-		other := approvals.New(testnode.PublicURL, approvals.Parts{DB: f.DB, Recorder: f.Recorder, Grants: f.Grants,
-			Members: f.Members, Teams: f.Teams, Audit: f.Audit, Emails: emails.New(emails.Config{MaxSize: 1 << 20},
-				emails.Parts{DB: f.DB, Queue: f.Queue, Recorder: f.Recorder, Blobs: f.Blobs, Keys: f.Keys, Guard: f.Guard,
-					Domains: f.Domains, Suppressions: f.Suppressions, Teams: f.Teams, Log: f.Log})})
+		other := testnode.Must(approvals.New(testnode.PublicURL, approvals.Deps{DB: f.DB, Recorder: f.Recorder, Grants: f.Grants,
+			Members: f.Members, Teams: f.Teams, Audit: f.Audit, Emails: testnode.Must(emails.New(emails.Config{MaxSize: 1 << 20},
+				emails.Deps{DB: f.DB, Queue: f.Queue, Recorder: f.Recorder, Blobs: f.Blobs, Keys: f.Keys, Guard: f.Guard,
+					Domains: f.Domains, Suppressions: f.Suppressions, Teams: f.Teams, Log: f.Log}))}))
 		var wg sync.WaitGroup
 		for _, s := range []*approvals.Service{f.Service, f.Service, other, other} {
 			wg.Go(func() {
@@ -378,7 +378,7 @@ func TestApproveTooLate(t *testing.T) {
 func TestAuditBeyondQuota(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		a := f.ask(testnode.Hello("a@reader.example", "b@reader.example"))
-		f.Must(f.Volume.Set(t.Context(), f.Teams, f.Acme.TeamID, func(q *teams.Quota) { q.Daily = 5 }))
+		f.Must(f.Quotas.Set(t.Context(), f.Teams, f.Acme.TeamID, func(q *teams.Quota) { q.Daily = 5 }))
 		for range 4 { // near the end of the quota, what is refused is told the team
 			f.Send(testnode.Hello("a@reader.example"))
 		}

@@ -32,12 +32,11 @@ type Service struct {
 	audit     *audit.Log
 	publicURL string
 
-	// Mail sends an email to one address; it is queued in tx. nil sends none.
-	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error
+	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error // as in Deps
 }
 
-// Parts are what a [Service] works with.
-type Parts struct {
+// Deps are the dependencies of a [Service].
+type Deps struct {
 	DB       *db.DB
 	Recorder *events.Recorder
 	Emails   *emails.Service
@@ -45,12 +44,18 @@ type Parts struct {
 	Members  *members.Service
 	Teams    *teams.Service
 	Audit    *audit.Log
+	// Mail enqueues an email to one address in tx; nil sends none.
+	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error `deps:"optional"`
 }
 
-// New returns the service. publicURL is the prefix of links to pages, without a slash at its end.
-func New(publicURL string, p Parts) *Service {
-	return &Service{d: p.DB, recorder: p.Recorder, emails: p.Emails, grants: p.Grants, members: p.Members, teams: p.Teams,
-		audit: p.Audit, publicURL: publicURL}
+// New returns the service. publicURL is the prefix of links to pages, without a slash at its end. It fails if a
+// dependency is missing.
+func New(publicURL string, d Deps) (*Service, error) {
+	if err := fault.Complete(d); err != nil {
+		return nil, err
+	}
+	return &Service{d: d.DB, Mail: d.Mail, recorder: d.Recorder, emails: d.Emails, grants: d.Grants, members: d.Members,
+		teams: d.Teams, audit: d.Audit, publicURL: publicURL}, nil
 }
 
 // URL returns the page on which a person decides.

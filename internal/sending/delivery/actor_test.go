@@ -25,7 +25,7 @@ func TestDeliverScheduledByAnyActor(t *testing.T) {
 		for _, k := range f.Emails.Kinds() {
 			f.runner.Handle(k)
 		}
-		f.Teams.Granted = func(_ context.Context, teamID, grantID string) (bool, error) {
+		f.Teams.GrantActive = func(_ context.Context, teamID, grantID string) (bool, error) {
 			return teamID == f.Acme.TeamID && grantID == "grant", nil
 		}
 		sends := teams.NewScopes(teams.EmailsSend)

@@ -21,7 +21,7 @@ type Broadcasts interface {
 // broadcast to go on, or has ended with the email.
 func (s *Service) broadcastAllows(ctx context.Context, t *try) (bool, error) {
 	id := t.o.BroadcastID
-	if id == "" || s.p.Broadcasts == nil {
+	if id == "" {
 		return true, nil
 	}
 	decision, err := s.p.Broadcasts.CachedDecision(ctx, id)

@@ -53,6 +53,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 	"github.com/postrider/postrider/internal/platform/blob"
@@ -125,8 +126,8 @@ const (
 	prefetch = 4
 )
 
-// Parts are the dependencies of a Service.
-type Parts struct {
+// Deps are the dependencies of a Service.
+type Deps struct {
 	DB       *db.DB
 	Queue    *jobs.Queue
 	Recorder *events.Recorder
@@ -134,13 +135,14 @@ type Parts struct {
 	Domains  *domains.Service
 	Keys     *keyring.Keyring
 	DNS      resolve.Resolver
-	Blobs    *blob.Store        // for the capture transport
-	Shares   *nodelimits.Shares // of the limits that nodes divide; nil gives this node all of them
+	Blobs    *blob.Store        `deps:"optional"` // of the capture transport
+	Shares   *nodelimits.Shares `deps:"optional"` // of the limits that nodes divide; nil gives this node all of them
 
-	Broadcasts Broadcasts // decides about the emails of broadcasts; nil sends them all
+	Broadcasts Broadcasts // decides whether emails of broadcasts are still sent
 
-	// Grown is called when more jobs of a group may be claimed than before, because this node's share of a limit grew.
-	Grown func(group string)
+	// OnLimitRaised is called with a group of jobs when this node's share of the group's limit has grown, so that more
+	// of its jobs may be claimed.
+	OnLimitRaised func(group string)
 
 	Log *slog.Logger
 }
@@ -148,7 +150,7 @@ type Parts struct {
 // Service delivers emails.
 type Service struct {
 	c                  Config
-	p                  Parts
+	p                  Deps
 	pool               *pool
 	hosts              *hosts
 	shape              *shaper
@@ -162,8 +164,16 @@ type Service struct {
 	ipv6               atomic.Int64 // when IPv6 was last looked for, in Unix seconds; negative if there was none
 }
 
-// New returns the service.
-func New(c Config, p Parts) *Service {
+// New returns the service. It fails if a dependency is missing.
+func New(c Config, p Deps) (*Service, error) {
+	if err := fault.Complete(p); err != nil {
+		return nil, err
+	}
+	return newService(c, p), nil
+}
+
+// newService is New without the check, for tests that need few dependencies.
+func newService(c Config, p Deps) *Service {
 	orDefault := func(n *int, fallback int) {
 		if *n <= 0 {
 			*n = fallback
@@ -181,12 +191,6 @@ func New(c Config, p Parts) *Service {
 	if c.OwnHosts == nil {
 		c.OwnHosts = []string{c.Hostname}
 	}
-	if p.Log == nil {
-		p.Log = slog.New(slog.DiscardHandler)
-	}
-	if p.Grown == nil {
-		p.Grown = func(string) {}
-	}
 	o := netguard.Options{}
 	if c.AllowPrivate {
 		o.AllowPrefixes = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
@@ -194,7 +198,7 @@ func New(c Config, p Parts) *Service {
 	connections, known, shape := newPool(c.MaxConnections, c.ConnectionMessages), newHosts(c.LaneConnections),
 		newShaper(c.LaneConnections, c.LaneRate)
 	known.useShares(p.Shares, connections)
-	shape.useShares(p.Shares, p.Grown)
+	shape.useShares(p.Shares, p.OnLimitRaised)
 	if c.Transport == Relay {
 		known.backoffMax = backoffFirst // All mail waits for the relay: there is no other host to try meanwhile.
 	}

@@ -102,7 +102,7 @@ func newFixture(t testing.TB, d *db.DB, c Config, dns resolve.Resolver) *fixture
 		c.Transport = Direct
 	}
 	c.AllowPrivate = true
-	f.service = New(c, Parts{DB: d, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Domains: n.Domains,
+	f.service = newService(c, Deps{DB: d, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Domains: n.Domains,
 		Keys: n.Keys, DNS: dns, Blobs: n.Blobs, Log: n.Log})
 	f.service.hosts.backoffFirst = 0
 	f.runner = jobs.NewRunner(d, n.Queue, n.Log, time.Second)

@@ -534,7 +534,7 @@ func TestConversationOfSeveralHosts(t *testing.T) {
 	for i, name := range []string{"one.test", "two.test", "three.test"} {
 		n.host(destination, name, uint16(i), "")
 	}
-	s := New(Config{Dial: n.dial, AllowPrivate: true}, Parts{DNS: n.dns})
+	s := newService(Config{Dial: n.dial, AllowPrivate: true}, Deps{DNS: n.dns})
 	hops, err := s.plan(t.Context(), destination, "")
 	if err != nil || len(hops) != 3 {
 		t.Fatal(hops, err)
@@ -567,7 +567,7 @@ func TestKeepReleasesMemory(t *testing.T) {
 		{3<<20 - 1, 2 << 20, 3<<20 - 1},
 		{1 << 20, 2 << 20, 1 << 20},
 	} {
-		s := New(Config{}, Parts{})
+		s := newService(Config{}, Deps{})
 		if !s.memory.TryAcquire("team", c.size) {
 			t.Fatal("there is no memory")
 		}

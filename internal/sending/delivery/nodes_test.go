@@ -119,8 +119,8 @@ func join(t *testing.T, f *fixture, c Config, nodes int) *member {
 		return dial(ctx, network, addr)
 	}
 	parts.Shares = m.shares
-	parts.Grown = func(group string) { runner.Grown(emails.DeliveryKind, group) }
-	m.service = New(c, parts)
+	parts.OnLimitRaised = func(group string) { runner.Grown(emails.DeliveryKind, group) }
+	m.service = newService(c, parts)
 	m.service.hosts.backoffFirst = 0
 	runner.Handle(m.service.Kind())
 	all := make(chan struct{})

@@ -53,7 +53,7 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := New(Config{Transport: Direct, OwnHosts: []string{"US.test"}}, Parts{DNS: dns})
+			s := newService(Config{Transport: Direct, OwnHosts: []string{"US.test"}}, Deps{DNS: dns})
 			known := time.Now().Unix()
 			if !c.six {
 				known = -known
@@ -105,7 +105,7 @@ func TestMode(t *testing.T) {
 		{Relay, far, smtpclient.TLSNone, "user", domains.Opportunistic, smtpclient.TLSNone}, // the operator has said so
 		{Relay, far, smtpclient.TLSImplicit, "", domains.Enforced, smtpclient.TLSImplicit},
 	} {
-		s := New(Config{Transport: c.transport, RelayAddr: c.relay, RelayTLS: c.relayTLS, RelayUsername: c.user}, Parts{})
+		s := newService(Config{Transport: c.transport, RelayAddr: c.relay, RelayTLS: c.relayTLS, RelayUsername: c.user}, Deps{})
 		if got := s.mode(c.domain); got != c.want {
 			t.Errorf("%+v: mode %v", c, got)
 		}

@@ -86,7 +86,7 @@ func TestDeliverNowhere(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, dbtest.SQLite(t), Config{}, c.dns)
-			f.service.guard = New(Config{}, Parts{}).guard // refuses private addresses, as in earnest
+			f.service.guard = newService(Config{}, Deps{}).guard // refuses private addresses, as in earnest
 			f.run()
 			x := f.send(address(1))
 			f.wait(x, events.EmailBounced)

@@ -166,7 +166,7 @@ func TestPlanIsBounded(t *testing.T) {
 	}{"many.net": {maxHops, nil}, "private.net": {0, errPrivate}, "both.net": {0, errPrivate},
 		"missing.net": {0, resolve.ErrNoHost},
 		"us.net":      {0, errOurselves}} {
-		s := New(Config{Transport: Direct, OwnHosts: []string{"US.test"}}, Parts{DNS: dns})
+		s := newService(Config{Transport: Direct, OwnHosts: []string{"US.test"}}, Deps{DNS: dns})
 		hops, err := s.plan(t.Context(), domain, domains.Opportunistic)
 		if !errors.Is(err, want.err) || len(hops) != want.hops {
 			t.Errorf("%s: %v, %v", domain, hops, err)
@@ -184,7 +184,7 @@ func TestPlanIsBounded(t *testing.T) {
 // Among hosts of one preference those come first to which a connection is open, and those that failed last.
 func TestPreference(t *testing.T) {
 	t.Parallel()
-	s := New(Config{Transport: Direct}, Parts{})
+	s := newService(Config{Transport: Direct}, Deps{})
 	hops := []hop{{name: "a", addr: "a:25", pref: 10}, {name: "b", addr: "b:25", pref: 10},
 		{name: "c", addr: "c:25", pref: 10},
 		{name: "d", addr: "d:25", pref: 11}}
@@ -211,7 +211,7 @@ func TestPreference(t *testing.T) {
 // Whether there is a route to IPv6 is asked for once a minute.
 func TestRouteToIPv6IsRemembered(t *testing.T) {
 	t.Parallel()
-	s, now := New(Config{}, Parts{}), time.Unix(1_800_000_000, 0)
+	s, now := newService(Config{}, Deps{}), time.Unix(1_800_000_000, 0)
 	real := s.hasIPv6(now)
 	for _, known := range []int64{-now.Unix(), now.Unix()} {
 		s.ipv6.Store(known)
@@ -233,7 +233,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ size, parts, want int64 }{{3 << 20, 2 << 20, 2 << 20}, {3<<20 - 1, 2 << 20, 3<<20 - 1},
 		{1 << 20, 2 << 20, 1 << 20}} {
-		s := New(Config{}, Parts{})
+		s := newService(Config{}, Deps{})
 		if _, err := s.reserveMemory(t.Context(), "team", c.size); err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +242,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 			t.Errorf("of %d for a message of %d %d are kept, and %d held", c.size, c.parts, left, s.memory.Held("team"))
 		}
 	}
-	s := New(Config{}, Parts{})
+	s := newService(Config{}, Deps{})
 	if size, err := s.reserveMemory(t.Context(), "team", memory+1); err != nil || size != memory {
 		t.Errorf("a message larger than all memory takes %d, %v", size, err)
 	}
@@ -276,7 +276,7 @@ func TestOutboxOfBefore(t *testing.T) {
 		put(capturedPrefix+x+".eml", "raw")
 		put(capturedPrefix+x+".json", "{}")
 	}
-	s := New(Config{Transport: Capture}, Parts{Blobs: blobs})
+	s := newService(Config{Transport: Capture}, Deps{Blobs: blobs})
 	if all, err := s.Outbox(t.Context()); err != nil || len(all) != capturedMax {
 		t.Errorf("%d are listed, %v", len(all), err)
 	}
@@ -340,8 +340,8 @@ func TestGroups(t *testing.T) {
 		{Relay, "a.example", "relay:25"},
 		{Capture, "a.example", Capture}, {Relay, "sandbox.example", "sandbox.example"}, {Capture, "sandbox.example",
 			"sandbox.example"}} {
-		s := New(Config{Transport: c.transport, RelayAddr: "relay:25", SandboxDomains: []string{"sandbox.example"},
-			LaneConnections: 3}, Parts{})
+		s := newService(Config{Transport: c.transport, RelayAddr: "relay:25", SandboxDomains: []string{"sandbox.example"},
+			LaneConnections: 3}, Deps{})
 		if got := s.group(emails.Lane(c.domain, "team", false)); got != c.want {
 			t.Errorf("%s to %s: %q", c.transport, c.domain, got)
 		}

@@ -168,7 +168,7 @@ func TestStallUntilTheLimitOfATry(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []bool{true, false} {
 		p := smtptest.Script(t, "S: 220 mx.test\nC: EHLO *\nS: 250 mx.test\nC: MAIL *\n(stall)\n")
-		s := New(Config{Dial: new(net.Dialer).DialContext}, Parts{})
+		s := newService(Config{Dial: new(net.Dialer).DialContext}, Deps{})
 		ctx, cancel := context.WithCancel(t.Context())
 		if limit {
 			ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)

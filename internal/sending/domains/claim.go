@@ -324,7 +324,7 @@ func (s *Service) ownerUsage(ctx context.Context, owner *Domain) (u ownerUsage, 
 	if u.inUse = owner.MaySend() || owner.MayReceive(); !u.inUse {
 		return u, nil // Its scheduled emails could not be sent.
 	}
-	if u.scheduled, err = s.PendingScheduled(ctx, owner.TeamID, owner.ID); err != nil {
+	if u.scheduled, err = s.HasScheduled(ctx, owner.TeamID, owner.ID); err != nil {
 		return u, fmt.Errorf("look whether emails from %s are scheduled: %w", owner.Name, err)
 	}
 	if u.active, err = s.SentSince(ctx, owner.TeamID, owner.ID, s.d.Now().Add(-claimQuiet)); err != nil {

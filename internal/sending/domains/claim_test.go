@@ -45,7 +45,7 @@ func (c *contest) listen() {
 		}
 		return nil
 	}
-	c.PendingScheduled = func(context.Context, string, string) (bool, error) {
+	c.HasScheduled = func(context.Context, string, string) (bool, error) {
 		if c.broken.Add(-1) >= 0 {
 			return false, fmt.Errorf("our store is away")
 		}

@@ -35,8 +35,27 @@ const (
 	keysAhead   = 2  // RSA keys generated in advance: each takes a tenth of a second or more
 )
 
+// Deps are the dependencies of a Service.
+type Deps struct {
+	DB       *db.DB
+	Queue    *jobs.Queue
+	Recorder *events.Recorder
+	Keys     *keyring.Keyring
+	DNS      resolve.Resolver // without a cache: a user who has just published a record must not wait
+	Log      *slog.Logger
+	// HasScheduled reports whether a domain has scheduled emails. A claim waits for them.
+	HasScheduled func(ctx context.Context, teamID, domainID string) (bool, error)
+	// SentSince reports whether a team has sent emails from a domain since a time. A claim waits while it does.
+	SentSince func(ctx context.Context, teamID, domainID string, since time.Time) (bool, error)
+	// Notify enqueues an email to the owner of a team, in the transaction that records a claim of the team's domain.
+	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
+	// GenerateRSA generates a DKIM key; nil uses dkim.GenerateRSA, which takes about a tenth of a second.
+	GenerateRSA func() (*dkim.Key, error) `deps:"optional"`
+}
+
 // Service implements the operations on domains.
 type Service struct {
+	Deps
 	c        Config
 	d        *db.DB
 	q        *jobs.Queue
@@ -45,22 +64,6 @@ type Service struct {
 	dns      resolve.Resolver
 	log      *slog.Logger
 	ready    chan *dkim.Key
-
-	// GenerateRSA generates a DKIM key, which takes a tenth of a second or so. It may be replaced before the Service is
-	// used.
-	GenerateRSA func() (*dkim.Key, error)
-
-	// PendingScheduled reports whether a domain has scheduled emails, for which a claim must wait. It must be set before
-	// the Service is used.
-	PendingScheduled func(ctx context.Context, teamID, domainID string) (bool, error)
-
-	// SentSince reports whether a team sent emails from a domain since a time; a claim must wait while it does. It must be
-	// set before the Service is used.
-	SentSince func(ctx context.Context, teamID, domainID string, since time.Time) (bool, error)
-
-	// Notify sends a team an email about a claim on its domain, in the transaction that records it. If it is not set
-	// before the Service is used, the notice is logged.
-	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
 
 	mu        sync.Mutex
 	senders   map[string]cached[Sender]
@@ -74,21 +77,24 @@ type cached[T any] struct {
 	until time.Time
 }
 
-// New returns the service.
-func New(c Config, d *db.DB, q *jobs.Queue, recorder *events.Recorder, keys *keyring.Keyring, dns resolve.Resolver,
-	log *slog.Logger) *Service {
-	c.UnprovedMax = cmp.Or(c.UnprovedMax, unprovedMax)
-	s := &Service{c: c, d: d, q: q, recorder: recorder, keys: keys, dns: dns, log: log, ready: make(chan *dkim.Key,
-		keysAhead),
-		GenerateRSA:      dkim.GenerateRSA,
-		PendingScheduled: func(context.Context, string, string) (bool, error) { return false, nil },
-		SentSince:        func(context.Context, string, string, time.Time) (bool, error) { return false, nil }}
-	s.Notify = func(_ context.Context, _ *db.Tx, teamID, subject, text string) error {
-		log.Warn("a team is not told", "team", teamID, "subject", subject, "text", text)
-		return nil
+// New returns the service. It fails if a dependency is missing.
+func New(c Config, d Deps) (*Service, error) {
+	if err := fault.Complete(d); err != nil {
+		return nil, err
 	}
+	return newService(c, d), nil
+}
+
+// newService is New without the check, for tests that need few dependencies.
+func newService(c Config, d Deps) *Service {
+	c.UnprovedMax = cmp.Or(c.UnprovedMax, unprovedMax)
+	if d.GenerateRSA == nil {
+		d.GenerateRSA = dkim.GenerateRSA
+	}
+	s := &Service{Deps: d, c: c, d: d.DB, q: d.Queue, recorder: d.Recorder, keys: d.Keys, dns: d.DNS, log: d.Log,
+		ready: make(chan *dkim.Key, keysAhead)}
 	s.clearCaches("")
-	d.OnHint(hintTopic, s.clearCaches)
+	d.DB.OnHint(hintTopic, s.clearCaches)
 	return s
 }
 

@@ -28,7 +28,7 @@ func (s store) attach(service *domains.Service) {
 		err = s.d.QueryRow(ctx, text).Scan(&yes)
 		return yes, err
 	}
-	service.PendingScheduled = func(ctx context.Context, _, _ string) (bool, error) { return ask(ctx, `SELECT 1 = 2`) }
+	service.HasScheduled = func(ctx context.Context, _, _ string) (bool, error) { return ask(ctx, `SELECT 1 = 2`) }
 	service.SentSince = func(ctx context.Context, _, _ string, _ time.Time) (bool, error) {
 		return ask(ctx, `SELECT 1 = 3`)
 	}

@@ -54,7 +54,7 @@ func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, perm
 				return fault.New(e.Kind, fmt.Sprintf("[%d].%s", i, e.Field), "Email %d of the batch: %s", i, e.Message).Because(err)
 			}
 		}
-		if permissive && by.Limited && s.Affords != nil {
+		if permissive && by.Limited {
 			return s.acceptWithinLimits(ctx, by, drafts, places, a)
 		}
 		return s.accept(ctx, by, drafts, a)
@@ -82,7 +82,7 @@ func (s *Service) acceptWithinLimits(ctx context.Context, by teams.Actor, drafts
 // withinLimits returns the drafts that are within the limits of an actor, and adds the others to the errors of the answer.
 func (s *Service) withinLimits(ctx context.Context, by teams.Actor, drafts []*draft, places []int, a *answer) ([]*draft,
 	error) {
-	faults, err := s.Affords(ctx, by, countEach(drafts))
+	faults, err := s.CheckLimit(ctx, by, countEach(drafts))
 	if err != nil {
 		return nil, err
 	}
@@ -110,10 +110,10 @@ func (s *Service) withinLimits(ctx context.Context, by teams.Actor, drafts []*dr
 
 // consumeLimit counts emails of an actor with limits, all that they are addressed to: also those that are scheduled or suppressed.
 func (s *Service) consumeLimit(ctx context.Context, tx *db.Tx, by teams.Actor, drafts []*draft) error {
-	if !by.Limited || s.Budget == nil {
+	if !by.Limited {
 		return nil
 	}
-	return s.Budget(ctx, tx, by, countEach(drafts))
+	return s.ConsumeLimit(ctx, tx, by, countEach(drafts))
 }
 
 // countEach returns how many recipients each of some drafts has.

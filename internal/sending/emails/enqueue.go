@@ -177,7 +177,7 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 			n++
 		}
 	}
-	if err := s.volume.Count(ctx, tx, m.by.TeamID, n); err != nil {
+	if err := s.quotas.Count(ctx, tx, m.by.TeamID, n); err != nil {
 		return nil, err
 	}
 	s.contents.MarkUsed(ctx, tx, m.content.Ref)

@@ -118,7 +118,7 @@ func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int,
 			return err
 		}
 		if e.LastEvent == Scheduled {
-			if err := s.volume.Count(ctx, tx, e.TeamID, n); err != nil {
+			if err := s.quotas.Count(ctx, tx, e.TeamID, n); err != nil {
 				return err
 			}
 		}
@@ -131,7 +131,7 @@ func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int,
 	if fault.KindOf(err) == fault.MonthlyQuota {
 		reason = "reached_monthly_quota"
 	}
-	if err := s.volume.Refused(ctx, e.TeamID, n, err); !quotas.Exceeded(err) {
+	if err := s.quotas.Refused(ctx, e.TeamID, n, err); !quotas.Exceeded(err) {
 		return err
 	}
 	return s.fail(ctx, j, e, reason)

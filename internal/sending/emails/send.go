@@ -95,9 +95,9 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 		return s.remember(ctx, tx, by.TeamID, a)
 	}
 	if n := countQuota(drafts, blocked); by.Limited || a.then != nil {
-		err = s.volume.UpdateAlone(ctx, by.TeamID, n, write) // it locks a row of its own, which others would wait for
+		err = s.quotas.UpdateAlone(ctx, by.TeamID, n, write) // it locks a row of its own, which others would wait for
 	} else {
-		err = s.volume.Update(ctx, by.TeamID, n, write)
+		err = s.quotas.Update(ctx, by.TeamID, n, write)
 	}
 	if errors.Is(err, db.ErrUnknown) {
 		return a.unknownError(err)
@@ -178,7 +178,7 @@ func countMailed(to []recipient, refused refusals, blocked map[string]suppressio
 
 // RemainingQuota returns how many emails a team may still send in this day and month, and false if it has no quota.
 func (s *Service) RemainingQuota(ctx context.Context, teamID string) (n int64, limited bool, err error) {
-	u, err := s.volume.Usage(ctx, teamID)
+	u, err := s.quotas.Usage(ctx, teamID)
 	n, limited = u.Left()
 	return n, limited, err
 }

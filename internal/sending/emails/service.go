@@ -7,6 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/quotas"
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
@@ -30,6 +31,7 @@ type Config struct {
 
 // Service implements the operations on emails.
 type Service struct {
+	Deps
 	c            Config
 	d            *db.DB
 	q            *jobs.Queue
@@ -43,22 +45,14 @@ type Service struct {
 	contents     *content.Service
 	contacts     *contacts.Service
 	templates    *templates.Service
-	volume       *quotas.Service
+	quotas       *quotas.Service
 	running      running
 	fetching     *fairshare.Pool // octets
 	log          *slog.Logger
-
-	// Budget counts emails of an actor with limits, in the transaction that accepts them, and refuses those beyond;
-	// recipients is how many addresses each goes to. It is asked for such actors alone. Set it before use; nil refuses
-	// nothing.
-	Budget func(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error
-	// Affords returns for each of some emails nil, or the fault for which Budget would refuse it beside those before it
-	// that it would not. It counts nothing; set it with Budget.
-	Affords func(ctx context.Context, by teams.Actor, recipients []int) ([]error, error)
 }
 
-// Parts are the dependencies of a Service.
-type Parts struct {
+// Deps are the dependencies of a Service.
+type Deps struct {
 	DB           *db.DB
 	Queue        *jobs.Queue
 	Recorder     *events.Recorder
@@ -68,34 +62,30 @@ type Parts struct {
 	Domains      *domains.Service
 	Suppressions *suppressions.Service
 	Teams        *teams.Service
-	Contents     *content.Service   // nil makes one
-	Contacts     *contacts.Service  // nil makes one
-	Templates    *templates.Service // nil makes one
-	Volume       *quotas.Service    // nil makes one
-	Log          *slog.Logger       // nil logs nothing
+	Contents     *content.Service
+	Contacts     *contacts.Service
+	Templates    *templates.Service
+	Quotas       *quotas.Service
+	Log          *slog.Logger
+	// ConsumeLimit counts emails against the limits of an OAuth grant, in the transaction that accepts the emails, and
+	// refuses those beyond a limit. recipients holds the number of addresses of each email. It is called only for actors
+	// that have limits.
+	ConsumeLimit func(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error
+	// CheckLimit returns, for each email, nil or the fault with which ConsumeLimit would refuse it after the emails
+	// before it. It counts nothing.
+	CheckLimit func(ctx context.Context, by teams.Actor, recipients []int) ([]error, error)
 }
 
-// New returns the service.
-func New(c Config, p Parts) *Service {
-	if p.Log == nil {
-		p.Log = slog.New(slog.DiscardHandler)
+// New returns the service. It fails if a dependency is missing.
+func New(c Config, d Deps) (*Service, error) {
+	if err := fault.Complete(d); err != nil {
+		return nil, err
 	}
 	if c.TestDomainsRefused == nil {
 		c.TestDomainsRefused = []string{"example.com", "test.com"}
 	}
-	if p.Contents == nil {
-		p.Contents = content.New(p.DB)
-	}
-	if p.Contacts == nil {
-		p.Contacts = contacts.New(p.DB, p.Recorder, p.Keys)
-	}
-	if p.Templates == nil {
-		p.Templates = templates.New(p.DB, p.Contents, c.MaxSize)
-	}
-	if p.Volume == nil {
-		p.Volume = quotas.New(p.DB)
-	}
-	return &Service{c: c, d: p.DB, q: p.Queue, recorder: p.Recorder, blobs: p.Blobs, keys: p.Keys, guard: p.Guard,
-		domains: p.Domains, suppressions: p.Suppressions, teams: p.Teams, contents: p.Contents, contacts: p.Contacts,
-		templates: p.Templates, volume: p.Volume, running: running{m: map[string]bool{}}, fetching: fairshare.New(fetchMemory, 1), log: p.Log}
+	return &Service{Deps: d, c: c, d: d.DB, q: d.Queue, recorder: d.Recorder, blobs: d.Blobs, keys: d.Keys,
+		guard: d.Guard, domains: d.Domains, suppressions: d.Suppressions, teams: d.Teams, contents: d.Contents,
+		contacts: d.Contacts, templates: d.Templates, quotas: d.Quotas, running: running{m: map[string]bool{}},
+		fetching: fairshare.New(fetchMemory, 1), log: d.Log}, nil
 }

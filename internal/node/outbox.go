@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"encoding/json"
@@ -22,10 +22,10 @@ table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.4rem .8
 </table></body></html>
 `))
 
-// serveOutbox serves the captured messages to a developer on this machine.
-func (n *node) serveOutbox() {
+// ServeOutbox serves the captured messages to a developer on this machine.
+func (n *Node) ServeOutbox() {
 	n.mux.HandleFunc("GET /dev/outbox", func(w http.ResponseWriter, r *http.Request) {
-		all, err := n.delivery.Outbox(r.Context())
+		all, err := n.Delivery.Outbox(r.Context())
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -38,12 +38,12 @@ func (n *node) serveOutbox() {
 			err = outboxPage.Execute(w, all)
 		}
 		if err != nil {
-			n.log.Warn("could not show the outbox", "error", err)
+			n.Log.Warn("could not show the outbox", "error", err)
 		}
 	})
 	n.mux.HandleFunc("GET /dev/waiting", func(w http.ResponseWriter, r *http.Request) {
 		var waiting int
-		if err := n.db.QueryRow(r.Context(), `SELECT COUNT(*) FROM jobs WHERE kind = $1`,
+		if err := n.DB.QueryRow(r.Context(), `SELECT COUNT(*) FROM jobs WHERE kind = $1`,
 			emails.DeliveryKind).Scan(&waiting); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -51,7 +51,7 @@ func (n *node) serveOutbox() {
 		fmt.Fprint(w, waiting)
 	})
 	n.mux.HandleFunc("GET /dev/outbox/{id}", func(w http.ResponseWriter, r *http.Request) {
-		message, err := n.delivery.OpenCaptured(r.Context(), r.PathValue("id"))
+		message, err := n.Delivery.OpenCaptured(r.Context(), r.PathValue("id"))
 		if err != nil {
 			http.NotFound(w, r)
 			return
@@ -59,7 +59,7 @@ func (n *node) serveOutbox() {
 		defer message.Close()
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		if _, err := io.Copy(w, message); err != nil {
-			n.log.Warn("could not show a captured message", "error", err)
+			n.Log.Warn("could not show a captured message", "error", err)
 		}
 	})
 }

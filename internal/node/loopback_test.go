@@ -1,70 +1,11 @@
-package cli
+package node
 
 import (
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 )
-
-// Pages of development are shown at names of this machine only: a page elsewhere whose name leads here sees none of
-// them.
-func TestDevelopmentPagesAreForThisMachine(t *testing.T) {
-	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
-		key := p.must("keys", "create", "--team", "Acme")
-		n := p.start()
-		if status, body := n.ask(key, http.MethodPost, "/emails", hello); status != 200 {
-			t.Fatalf("%d %s", status, body)
-		}
-		var id string
-		eventually(t, "the email is captured", func() bool {
-			all, err := n.delivery.Outbox(t.Context())
-			if err == nil && len(all) == 1 {
-				id = all[0].ID
-			}
-			return id != ""
-		})
-		get := func(path, host string) (int, string) {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.url+path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Host = host
-			answer, err := http.DefaultClient.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer answer.Body.Close()
-			text, err := io.ReadAll(answer.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return answer.StatusCode, string(text)
-		}
-		for host, want := range map[string]int{
-			"": 200, "localhost": 200, "LocalHost:3000": 200, "localhost.": 200, "mail.localhost:3000": 200, "127.0.0.1": 200,
-			"127.8.9.1:80": 200, "[::1]": 200, "[::1]:3000": 200, "[::ffff:127.0.0.1]:3000": 200,
-			"evil.example": 421, "evil.example:3000": 421, "localhost.evil.example": 421, "notlocalhost": 421,
-			"127.0.0.1.evil.example": 421,
-			"10.0.0.1":               421, "0.0.0.0:3000": 421, "[::]": 421, "[2001:db8::1]:3000": 421, "2130706433": 421,
-			"0x7f.1": 421,
-		} {
-			for _, path := range []string{"/dev/outbox", "/dev/waiting", "/dev/outbox/" + id, "/dev/nothing", "/dev/"} {
-				status, body := get(path, host)
-				shown := want
-				if want == 200 && (path == "/dev/nothing" || path == "/dev/") {
-					shown = 404
-				}
-				if status != shown || want == 421 && (strings.Contains(body, id) || strings.Contains(body, "b@one.example")) {
-					t.Errorf("%s at %q: %d %s", path, host, status, body)
-				}
-			}
-		}
-	})
-}
 
 // Who opens a page by an address of this machine is led to localhost, if that is the public name, and nobody else is.
 func TestByName(t *testing.T) {
@@ -113,7 +54,7 @@ func TestAddressOf(t *testing.T) {
 // The URL has the name localhost, unless another program has one of its addresses.
 func TestListenHere(t *testing.T) {
 	t.Parallel()
-	all, url, err := listenHere("127.0.0.1:0")
+	all, url, err := ListenHere("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +65,7 @@ func TestListenHere(t *testing.T) {
 	if err != nil || url != "http://localhost:"+port {
 		t.Errorf("%s, %v", url, err)
 	}
-	if _, _, err := listenHere("127.0.0.1:" + port); err == nil {
+	if _, _, err := ListenHere("127.0.0.1:" + port); err == nil {
 		t.Error("an address is listened at twice")
 	}
 	if len(all) == 1 {
@@ -135,7 +76,7 @@ func TestListenHere(t *testing.T) {
 		t.Errorf("the second address is %s", got)
 	}
 	all[0].Close() // and the other one is kept, as by another program
-	again, url, err := listenHere("127.0.0.1:" + port)
+	again, url, err := ListenHere("127.0.0.1:" + port)
 	if err != nil || len(again) != 1 || url != "http://127.0.0.1:"+port {
 		t.Fatalf("%d at %s, %v", len(again), url, err)
 	}

@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 
 // Names of the listeners, in logs and for port.
 const (
-	portInbound = "smtp_in"
-	portSubmit  = "smtp_submit"
-	portSubmits = "smtp_submits"
+	PortInbound = "smtp_in"
+	PortSubmit  = "smtp_submit"
+	PortSubmits = "smtp_submits"
 )
 
 // mailPort is an SMTP listener of a node that is not served yet.
@@ -32,30 +32,30 @@ type mailPort struct {
 
 // listenSMTP opens an SMTP listener that run will serve. setting names the setting with its address. The host name,
 // TLS, the trusted proxies and the grace period are set here; the rest of c is specific to the listener.
-func (n *node) listenSMTP(name, setting, addr string, c smtpserver.Config, h smtpserver.Handler) error {
+func (n *Node) listenSMTP(name, setting, addr string, c smtpserver.Config, h smtpserver.Handler) error {
 	var err error
 	if c.TLS, err = n.mailTLS(); err != nil {
 		return err
 	}
-	c.Hostname, c.ProxyFrom, c.Grace = n.c.Hostname, n.c.SMTPProxyFrom, n.c.ShutdownGrace
+	c.Hostname, c.ProxyFrom, c.Grace = n.Config.Hostname, n.Config.SMTPProxyFrom, n.Config.ShutdownGrace
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return fmt.Errorf("listen for SMTP at %s: %w", setting, err)
 	}
-	n.ports = append(n.ports, mailPort{name, l, smtpserver.New(c, h, n.log.With("listener", name))})
-	n.log.Info("listening", name, l.Addr().String())
+	n.ports = append(n.ports, mailPort{name, l, smtpserver.New(c, h, n.Log.With("listener", name))})
+	n.Log.Info("listening", name, l.Addr().String())
 	return nil
 }
 
-// listenSubmission opens the ports for submission, if this node has the role for it.
-func (n *node) listenSubmission() error {
-	c := n.c
-	if !n.has("submission") || n.port(portSubmit) != "" || n.port(portSubmits) != "" {
+// ListenSubmission opens the ports for submission, if this node has the role for it.
+func (n *Node) ListenSubmission() error {
+	c := n.Config
+	if !n.Has("submission") || n.Port(PortSubmit) != "" || n.Port(PortSubmits) != "" {
 		return nil
 	}
 	handler, err := submission.New(submission.Config{Hostname: c.Hostname, RateLimit: c.RateLimit,
 		MaxSize: int64(c.AttachmentMax),
-		Spool:   filepath.Join(c.DataDir, "spool")}, submission.Parts{Teams: n.teams, Emails: n.emails, Limits: n.limits})
+		Spool:   filepath.Join(c.DataDir, "spool")}, submission.Deps{Teams: n.Teams, Emails: n.Emails, Limits: n.limits})
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (n *node) listenSubmission() error {
 	if c.SMTPSubmitsListen != "" {
 		implicit := o
 		implicit.Implicit = true
-		if err := n.listenSMTP(portSubmits, "smtp_submits_listen", c.SMTPSubmitsListen, implicit, handler); err != nil {
+		if err := n.listenSMTP(PortSubmits, "smtp_submits_listen", c.SMTPSubmitsListen, implicit, handler); err != nil {
 			return err
 		}
 	}
@@ -75,24 +75,24 @@ func (n *node) listenSubmission() error {
 	if c.SMTPSubmitClear && isLoopback(c.SMTPSubmitListen) {
 		o.Auth = smtpserver.AuthInClear
 	}
-	return n.listenSMTP(portSubmit, "smtp_submit_listen", c.SMTPSubmitListen, o, handler)
+	return n.listenSMTP(PortSubmit, "smtp_submit_listen", c.SMTPSubmitListen, o, handler)
 }
 
-// listenSubmissionDev opens a port for development: the requested one, or else the usual one, or else any.
-func (n *node) listenSubmissionDev(addr string) error {
+// ListenSubmissionDev opens a port for development: the requested one, or else the usual one, or else any.
+func (n *Node) ListenSubmissionDev(addr string) error {
 	if addr != "" {
-		n.c.SMTPSubmitListen = addr
+		n.Config.SMTPSubmitListen = addr
 	}
-	err := n.listenSubmission()
+	err := n.ListenSubmission()
 	if err != nil && addr == "" {
-		n.c.SMTPSubmitListen = "127.0.0.1:0"
-		err = n.listenSubmission()
+		n.Config.SMTPSubmitListen = "127.0.0.1:0"
+		err = n.ListenSubmission()
 	}
 	return err
 }
 
-// port returns the address of an SMTP listener, or "" if there is none of that name.
-func (n *node) port(name string) string {
+// Port returns the address of an SMTP listener, or "" if there is none of that name.
+func (n *Node) Port(name string) string {
 	i := slices.IndexFunc(n.ports, func(p mailPort) bool { return p.name == name })
 	if i < 0 {
 		return ""
@@ -101,16 +101,16 @@ func (n *node) port(name string) string {
 }
 
 // serveSMTP serves every SMTP listener until ctx ends.
-func (n *node) serveSMTP(ctx context.Context, g *errgroup.Group) {
+func (n *Node) serveSMTP(ctx context.Context, g *errgroup.Group) {
 	for _, p := range n.ports {
 		g.Go(func() error { return p.server.Serve(ctx, p.l) })
 	}
 }
 
 // mailTLS returns the TLS configuration of SMTP listeners, with the operator's certificate or a self-signed one.
-func (n *node) mailTLS() (*tls.Config, error) {
+func (n *Node) mailTLS() (*tls.Config, error) {
 	if n.certs == nil {
-		certs, err := newCertificates(n.c.TLSCertFile, n.c.TLSKeyFile, n.c.Hostname, n.log)
+		certs, err := newCertificates(n.Config.TLSCertFile, n.Config.TLSKeyFile, n.Config.Hostname, n.Log)
 		if err != nil {
 			return nil, err
 		}
@@ -127,10 +127,10 @@ func isLoopback(addr string) bool {
 }
 
 // closePorts closes the listeners that were never served; the others are closed already.
-func (n *node) closePorts() {
+func (n *Node) closePorts() {
 	for _, p := range n.ports {
 		if err := p.l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			n.log.Warn("could not close an SMTP listener", "listener", p.name, "error", err)
+			n.Log.Warn("could not close an SMTP listener", "listener", p.name, "error", err)
 		}
 	}
 }

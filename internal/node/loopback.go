@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"errors"
@@ -25,10 +25,10 @@ func onlyLoopback(h http.Handler) http.Handler {
 	})
 }
 
-// listenHere listens at an address and returns the URL by which programs on this machine reach it. At 127.0.0.1 it
+// ListenHere listens at an address and returns the URL by which programs on this machine reach it. At 127.0.0.1 it
 // listens at ::1 too, if the machine has it, so that localhost leads here whichever of them a browser tries first. If
 // another program has that one, the URL has the address instead of the name.
-func listenHere(address string) (all []net.Listener, url string, err error) {
+func ListenHere(address string) (all []net.Listener, url string, err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, "", err

@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"fmt"
@@ -11,31 +11,29 @@ import (
 	"github.com/postrider/postrider/internal/mail/milter"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
+	"github.com/postrider/postrider/internal/node/resources"
 	"github.com/postrider/postrider/internal/outbound/receiving"
-	"github.com/postrider/postrider/internal/platform/events"
-	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// newReceiving builds the service for received mail: every node shows it, and those with the role receiving accept
-// it.
-func (n *node) newReceiving(recorder *events.Recorder, keys *keyring.Keyring,
-	dns resolve.Resolver) (*receiving.Service, error) {
-	c := n.c
-	p := receiving.Parts{DB: n.db, Volume: n.volume, Recorder: recorder, Blobs: n.blobs, Keys: keys, Domains: n.domains, Emails: n.emails,
-		Teams: n.teams, Log: n.log}
+// newReceiving builds the service for received mail. Every node shows received mail; those with the role receiving
+// accept it.
+func (n *Node) newReceiving(resources.Hooks) (err error) {
+	c := n.Config
+	d := receiving.Deps{DB: n.DB, Quotas: n.Quotas, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys,
+		Domains: n.Domains, Emails: n.Emails, Teams: n.Teams, Log: n.Log}
 	if c.CheckAuthentication {
-		p.Auth = authres.New(c.Hostname, resolve.NetForm{Resolver: dns})
+		d.Auth = authres.New(c.Hostname, resolve.NetForm{Resolver: n.dns})
 	}
 	if c.Milter != "" {
-		var err error
-		p.Milter, err = milter.New(milter.Config{Address: c.Milter, Hostname: c.Hostname, FailClosed: c.MilterRequired})
+		d.Milter, err = milter.New(milter.Config{Address: c.Milter, Hostname: c.Hostname, FailClosed: c.MilterRequired})
 		if err != nil {
-			return nil, fmt.Errorf("read milter: %w", err)
+			return fmt.Errorf("read milter: %w", err)
 		}
 	}
-	return receiving.New(receiving.Config{Hostname: c.Hostname, Hosts: ownHosts(c), ManagedDomain: c.ManagedDomain,
-		OperatorTeam: c.OperatorTeam, Feedback: c.FeedbackAddresses, Providers: c.FeedbackProviders, PublicURL: c.PublicURL},
-		p), nil
+	n.Receiving, err = receiving.New(receiving.Config{Hostname: c.Hostname, Hosts: ownHosts(c),
+		ManagedDomain: c.ManagedDomain, OperatorTeam: c.OperatorTeam, Feedback: c.FeedbackAddresses,
+		Providers: c.FeedbackProviders, PublicURL: c.PublicURL}, d)
+	return err
 }
 
 // ownHosts returns the names of this installation's own hosts, at which its operator has addresses.
@@ -61,24 +59,24 @@ func publicHosts(c config.Config) []string {
 }
 
 // listenInbound opens the port for incoming mail, if this node has the role for it.
-func (n *node) listenInbound() error {
-	if !n.has("receiving") || n.port(portInbound) != "" {
+func (n *Node) listenInbound() error {
+	if !n.Has("receiving") || n.Port(PortInbound) != "" {
 		return nil
 	}
-	return n.listenSMTP(portInbound, "smtp_in_listen", n.c.SMTPInListen,
-		smtpserver.Config{MaxSize: int64(n.c.SMTPInMaxSize),
-			MaxConnections: n.c.SMTPInConnections, MaxPerAddr: n.c.SMTPInPerAddress}, n.receiving)
+	return n.listenSMTP(PortInbound, "smtp_in_listen", n.Config.SMTPInListen,
+		smtpserver.Config{MaxSize: int64(n.Config.SMTPInMaxSize),
+			MaxConnections: n.Config.SMTPInConnections, MaxPerAddr: n.Config.SMTPInPerAddress}, n.Receiving)
 }
 
-// listenInboundDev opens the port for development: the requested one, or else the usual one, or else any, so that
+// ListenInboundDev opens the port for development: the requested one, or else the usual one, or else any, so that
 // several programs can run.
-func (n *node) listenInboundDev(addr string) error {
+func (n *Node) ListenInboundDev(addr string) error {
 	if addr != "" {
-		n.c.SMTPInListen = addr
+		n.Config.SMTPInListen = addr
 	}
 	err := n.listenInbound()
 	if err != nil && addr == "" {
-		n.c.SMTPInListen = "127.0.0.1:0"
+		n.Config.SMTPInListen = "127.0.0.1:0"
 		err = n.listenInbound()
 	}
 	return err
@@ -87,8 +85,8 @@ func (n *node) listenInboundDev(addr string) error {
 // takenElsewhere returns the MX hosts that delivery must not connect to because mail would come back here. It returns
 // none if this node receives mail, so that mail from one customer to another takes the normal way; nil leaves the
 // choice to delivery.
-func (n *node) takenElsewhere() []string {
-	if n.has("receiving") {
+func (n *Node) takenElsewhere() []string {
+	if n.Has("receiving") {
 		return []string{}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"context"
@@ -17,30 +17,35 @@ import (
 // developer is the address of the user who is signed in by itself in development. No mail is sent there.
 const developer = "developer@postrider.localhost"
 
-// servePages registers the pages for people with the mux.
-func (n *node) servePages() {
-	n.site = web.New(web.Config{PublicURL: n.c.PublicURL, Limits: n.limits, Auto: func(r *http.Request) (string, bool) {
-		if n.developer == nil {
-			return "", false
-		}
-		return n.signDeveloperIn(r)
-	}}, n.users, n.members, n.log)
-	signin.New(signin.Parts{Site: n.site, DB: n.db, Users: n.users, Members: n.members, Teams: n.teams,
-		Audit: n.audit, Grants: n.grants, Approvals: n.approvals}).Register(n.mux)
+// newPages builds the pages for people and registers them with the mux.
+func (n *Node) newPages() error {
+	n.site = web.New(web.Config{PublicURL: n.Config.PublicURL, Limits: n.limits,
+		Auto: func(r *http.Request) (string, bool) {
+			if n.developer == nil {
+				return "", false
+			}
+			return n.signDeveloperIn(r)
+		}}, n.Users, n.Members, n.Log)
+	pages, err := signin.New(signin.Deps{Site: n.site, DB: n.DB, Users: n.Users, Members: n.Members, Teams: n.Teams,
+		Audit: n.Audit, Grants: n.Grants, Approvals: n.Approvals})
+	if err == nil {
+		pages.Register(n.mux)
+	}
+	return err
 }
 
-// ensureDeveloper makes the user of development, an owner of the team, unless there is one. From then on, visitors from
-// this machine are that user.
-func (n *node) ensureDeveloper(ctx context.Context, teamID string) error {
-	u, err := n.users.ByEmail(ctx, developer)
+// EnsureDeveloper creates the user of development, an owner of the team, unless it exists. From then on, visitors from
+// this machine are signed in as that user.
+func (n *Node) EnsureDeveloper(ctx context.Context, teamID string) error {
+	u, err := n.Users.ByEmail(ctx, developer)
 	if fault.KindOf(err) == fault.NotFound {
-		u, err = n.users.Create(ctx, users.NewUser{Email: developer, Name: "Developer"})
+		u, err = n.Users.Create(ctx, users.NewUser{Email: developer, Name: "Developer"})
 	}
 	if err != nil {
 		return fmt.Errorf("make the user of development: %w", err)
 	}
-	if _, err = n.members.Actor(ctx, u.ID, teamID); fault.KindOf(err) == fault.NotFound {
-		err = n.db.Update(ctx, func(tx *db.Tx) error { return n.members.AddIn(ctx, tx, teamID, u.ID, teams.Owner) })
+	if _, err = n.Members.Actor(ctx, u.ID, teamID); fault.KindOf(err) == fault.NotFound {
+		err = n.DB.Update(ctx, func(tx *db.Tx) error { return n.Members.AddIn(ctx, tx, teamID, u.ID, teams.Owner) })
 	}
 	if err != nil {
 		return fmt.Errorf("make the user of development an owner: %w", err)
@@ -51,7 +56,7 @@ func (n *node) ensureDeveloper(ctx context.Context, teamID string) error {
 
 // signDeveloperIn begins a session of the user of development for a visitor on this machine. Names of other hosts that
 // resolve to this machine are refused, as for the outbox, and so is what a proxy passes on: its client may be anybody.
-func (n *node) signDeveloperIn(r *http.Request) (token string, ok bool) {
+func (n *Node) signDeveloperIn(r *http.Request) (token string, ok bool) {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !from.Addr().Unmap().IsLoopback() || !isLoopbackName(r.Host) {
 		return "", false
@@ -61,13 +66,13 @@ func (n *node) signDeveloperIn(r *http.Request) (token string, ok bool) {
 			return "", false
 		}
 	}
-	err = n.db.Update(r.Context(), func(tx *db.Tx) (err error) {
-		token, err = n.users.StartIn(r.Context(), tx, *n.developer, "development", users.Client{
+	err = n.DB.Update(r.Context(), func(tx *db.Tx) (err error) {
+		token, err = n.Users.StartIn(r.Context(), tx, *n.developer, "development", users.Client{
 			Address: from.Addr().String(), UserAgent: r.UserAgent()})
 		return err
 	})
 	if err != nil {
-		n.log.Error("the user of development could not be signed in", "error", err)
+		n.Log.Error("the user of development could not be signed in", "error", err)
 		return "", false
 	}
 	return token, true

@@ -1,0 +1,65 @@
+package node
+
+import (
+	"slices"
+	"time"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/platform/jobs"
+)
+
+// registerJobs registers the job kinds and recurring work of the node's roles.
+func (n *Node) registerJobs() {
+	if n.Has("delivery") {
+		n.runner.Handle(n.Delivery.Kind())
+	}
+	if n.Has("jobs") {
+		n.runner.Handle(n.Domains.Kind())
+		n.runner.Handle(n.Notifications.Kind())
+		n.runner.Handle(n.Imports.JobKind())
+		n.runner.Handle(n.Privacy.Kind())
+		for _, k := range slices.Concat(n.Emails.Kinds(), n.Broadcasts.Kinds(), n.Automations.Kinds(), n.Webhooks.Kinds()) {
+			n.runner.Handle(k)
+		}
+		n.runner.Handle(n.Teams.EraseJobs(n.Queue, n.TeamErasers()...))
+		for _, c := range n.crons() {
+			n.runner.Cron(c)
+		}
+	}
+}
+
+// TeamErasers returns the functions that delete the rows of a deleted team. Jobs are deleted first, so that no more work
+// begins; counters after the events that they count; imports before the contacts that they write.
+func (n *Node) TeamErasers() []teams.Eraser {
+	return []teams.Eraser{n.Queue.EraseTeam, n.Domains.EraseTeam, n.Webhooks.EraseTeam, n.Emails.EraseTeam,
+		n.Broadcasts.EraseTeam, n.Automations.EraseTeam,
+		n.Templates.EraseTeam, n.Contents.EraseTeam, n.Receiving.EraseTeam, n.Suppressions.EraseTeam, n.EventStream.EraseTeam,
+		n.Metrics.EraseTeam, n.Quotas.EraseTeam, n.Imports.EraseTeam, n.Contacts.EraseTeam, n.CustomEvents.EraseTeam, n.Privacy.EraseTeam,
+		n.RequestLog.EraseTeam, n.Approvals.EraseTeam, n.Grants.EraseTeam, n.Members.EraseTeam, n.Audit.EraseTeam}
+}
+
+// crons returns the recurring work. One node of a database runs each.
+func (n *Node) crons() []jobs.Cron {
+	return []jobs.Cron{
+		{Name: "webhooks", Every: time.Hour, Run: n.Webhooks.Sweep},
+		{Name: "idempotency", Every: time.Hour, Run: n.Emails.Sweep},
+		{Name: "metrics", Every: time.Minute, Run: n.Metrics.RollUp},
+		{Name: "live", Every: 5 * time.Minute, Run: n.EventStream.Sweep},
+		{Name: "requestlog", Every: time.Hour, Run: n.RequestLog.Sweep},
+		{Name: "audit", Every: time.Hour, Run: n.Audit.Sweep},
+		{Name: "approvals", Every: time.Minute, Run: n.Approvals.Sweep},
+		{Name: "oauth", Every: time.Hour, Run: n.Grants.Sweep},
+		{Name: "users", Every: time.Hour, Run: n.Users.Sweep},
+		{Name: "invitations", Every: 24 * time.Hour, Run: n.Members.Sweep},
+		{Name: "attachments", Every: 6 * time.Hour, Run: n.Emails.SweepFiles},
+		{Name: "templates", Every: time.Hour, Run: n.Templates.Sweep},
+		{Name: "contents", Every: time.Hour, Run: n.Emails.SweepContents},
+		{Name: "contacts", Every: time.Hour, Run: n.Contacts.Sweep},
+		{Name: "automations", Every: time.Hour, Run: n.Automations.Sweep},
+		{Name: "imports", Every: time.Hour, Run: n.Imports.Sweep},
+		{Name: "erasures", Every: 24 * time.Hour, Run: n.Privacy.Sweep},
+		{Name: "received", Every: 6 * time.Hour, Run: n.Receiving.Sweep},
+		{Name: "retention", Every: 15 * time.Minute, Run: n.Retention(n.DB.Now).Run},
+		{Name: "domains", Every: 10 * time.Minute, Run: n.Domains.Recheck},
+	}
+}

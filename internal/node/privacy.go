@@ -1,0 +1,101 @@
+package node
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/imports"
+	"github.com/postrider/postrider/internal/campaigns/broadcasts"
+	"github.com/postrider/postrider/internal/outbound/privacy"
+	"github.com/postrider/postrider/internal/outbound/requestlog"
+	"github.com/postrider/postrider/internal/outbound/webhooks"
+	"github.com/postrider/postrider/internal/platform/erasure"
+	"github.com/postrider/postrider/internal/sending/approvals"
+	"github.com/postrider/postrider/internal/sending/suppressions"
+)
+
+// AddressErasers returns the functions that erase an address, one for each package that stores addresses. Contacts come
+// late, so that an interrupted erasure still finds the contact that has the address.
+func (n *Node) AddressErasers() []erasure.Eraser {
+	return []erasure.Eraser{
+		{Name: "sent emails", Erase: n.Emails.EraseAddress},
+		{Name: "received emails", Erase: n.Receiving.EraseAddress},
+		{Name: "approvals", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
+			return approvals.EraseAddress(ctx, n.DB, a, s)
+		}},
+		{Name: "webhooks", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
+			return webhooks.EraseAddress(ctx, n.DB, a, s)
+		}},
+		{Name: "request log", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
+			return requestlog.EraseAddress(ctx, n.DB, a, s)
+		}},
+		{Name: "broadcasts", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
+			return broadcasts.EraseAddress(ctx, n.DB, a, s)
+		}},
+		{Name: "automations", Erase: n.Automations.EraseAddress},
+		{Name: "imports", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
+			return imports.EraseAddress(ctx, n.DB, a, s)
+		}},
+		{Name: "contacts", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
+			return contacts.EraseAddress(ctx, n.DB, a, s, s.Refusals)
+		}},
+		{Name: "suppressions", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
+			if !s.Refusals {
+				return nil, nil
+			}
+			return suppressions.EraseAddress(ctx, n.DB, a, s)
+		}},
+	}
+}
+
+// receivedFrom reads what a team received from an address, for the export of all that is stored about it.
+func (n *Node) receivedFrom(ctx context.Context, teamID string, a erasure.Address, after string) (
+	[]privacy.ReceivedPart, string, error) {
+	some, next, err := n.Receiving.BatchFrom(ctx, teamID, a, after)
+	var parts []privacy.ReceivedPart
+	for _, e := range some {
+		parts = append(parts, privacy.ReceivedPart{ID: e.ID, CreatedAt: privacy.Stamp(e.CreatedAt), From: e.From, To: e.To,
+			Subject: e.Subject})
+	}
+	return parts, next, err
+}
+
+// broadcastsTo reads what became of an address in a team's broadcasts, for the same export.
+func (n *Node) broadcastsTo(ctx context.Context, teamID string, a erasure.Address, after string) (
+	[]privacy.BroadcastPart, string, error) {
+	some, next, err := n.Broadcasts.RecipientsWithAddress(ctx, teamID, a, after)
+	var parts []privacy.BroadcastPart
+	for _, r := range some {
+		parts = append(parts, privacy.BroadcastPart{BroadcastID: r.BroadcastID, EmailID: r.EmailID, State: r.State,
+			Reason: r.Reason, BounceType: r.BounceType, Variant: r.Variant, Opens: r.Opens, Clicks: r.Clicks})
+	}
+	return parts, next, err
+}
+
+// runsOf reads the runs of automations of a contact, for the same export.
+func (n *Node) runsOf(ctx context.Context, teamID, contactID, after string) ([]privacy.RunPart, string, error) {
+	some, next, err := n.Automations.RunsOfContact(ctx, teamID, contactID, after)
+	json := func(text string) jsontext.Value { return jsontext.Value(cmp.Or(text, "null")) }
+	var parts []privacy.RunPart
+	for _, r := range some {
+		p := privacy.RunPart{ID: r.ID, AutomationID: r.AutomationID, Automation: r.Automation, Status: string(r.Status),
+			Reason: string(r.Reason), Event: r.Event, Payload: json(r.Payload), Received: json(r.Received),
+			CreatedAt: privacy.Stamp(r.CreatedAt), Steps: []privacy.RunStepPart{}}
+		if !r.EndedAt.IsZero() {
+			p.EndedAt = privacy.Stamp(r.EndedAt)
+		}
+		for _, step := range r.Steps {
+			of := privacy.RunStepPart{Key: step.Key, Status: string(step.Status), Output: step.Output,
+				StartedAt: privacy.Stamp(step.StartedAt)}
+			if step.Failure != nil {
+				of.Reason = step.Failure.Reason
+			}
+			p.Steps = append(p.Steps, of)
+		}
+		parts = append(parts, p)
+	}
+	return parts, next, err
+}

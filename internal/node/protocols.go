@@ -1,0 +1,109 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/postrider/postrider/internal/front/api"
+	"github.com/postrider/postrider/internal/front/links"
+	"github.com/postrider/postrider/internal/front/mcp"
+	"github.com/postrider/postrider/internal/front/oauth"
+	"github.com/postrider/postrider/internal/front/signin"
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/outbound/requestlog"
+)
+
+// newProtocols builds the parts that serve HTTP, and the handler that chooses among them by the path.
+func (n *Node) newProtocols() error {
+	n.mux = http.NewServeMux()
+	public := links.New(n.Emails, n.Receiving, n.Log)
+	public.Register(n.mux)
+	public.RegisterUnsubscribe(n.mux, n.Contacts, n.Teams)
+	n.mux.Handle("GET /tls/ask", links.TLSAsk(n.Domains, n.Log, trackingHosts(n.Config)...))
+	if err := n.newPages(); err != nil {
+		return err
+	}
+	rest := n.newAPI()
+	tools := mcp.New(mcp.Options{API: rest, Keys: n.Keys, Log: n.Log, Version: n.o.Version, Now: n.DB.Now,
+		Enter: rest.Authenticate, Scope: rest.Scope, Usage: n.Grants.Usage, Answered: n.Emails.EarlierResult})
+	auth := oauth.New(oauth.Options{PublicURL: n.Config.PublicURL, Address: addressOf(n.Config.PublicURL), MCP: mcp.Path,
+		MCPScopes: strings.Fields(tools.Scopes().String()), Grants: n.Grants, Members: n.Members, Teams: n.Teams,
+		Site: n.site, Log: n.Log, KeysConsent: n.o.KeysConsent})
+	n.handler = behindProxies(n.Config.HTTPProxyFrom, n.choose(rest, tools, auth))
+	return nil
+}
+
+// choose returns the handler of all requests. The JSON API gets every path that no other part serves.
+func (n *Node) choose(rest *api.API, tools *mcp.Server, auth *oauth.Server) http.HandlerFunc {
+	tracked := links.NewTracked(n.Emails, n.Tracking)
+	development, pages := onlyLoopback(n.mux), byName(n.Config.PublicURL, n.mux)
+	return func(w http.ResponseWriter, r *http.Request) {
+		path := r.URL.Path
+		switch {
+		case tracked.Serves(path):
+			tracked.ServeHTTP(w, r)
+		case isPublicLink(path):
+			n.mux.ServeHTTP(w, r)
+		case auth.Serves(path):
+			auth.ServeHTTP(w, r)
+		case tools.Serves(path):
+			tools.ServeHTTP(w, r)
+		case signin.Serves(path):
+			pages.ServeHTTP(w, r)
+		case strings.HasPrefix(path, "/dev/"):
+			development.ServeHTTP(w, r)
+		default:
+			rest.ServeHTTP(w, r)
+		}
+	}
+}
+
+// isPublicLink reports whether package links serves a path. The mux redirects doubled slashes, and a redirect turns POST
+// into GET, so the mux gets no other paths.
+func isPublicLink(path string) bool {
+	for _, prefix := range []string{"/download/", "/shared", "/unsubscribe/", "/tls/ask"} {
+		if strings.HasPrefix(path, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func (n *Node) newAPI() *api.API {
+	c := n.Config
+	var checked resolve.Resolver
+	if !c.TrustDomains {
+		checked = n.dns
+	}
+	return api.New(api.Options{Services: api.Services{Teams: n.Teams, Domains: n.Domains, Suppressions: n.Suppressions,
+		Emails: n.Emails, Templates: n.Templates, Volume: n.Quotas, Contacts: n.Contacts, Broadcasts: n.Broadcasts,
+		Automations: n.Automations, Events: n.CustomEvents, Logs: n.RequestLog, Metrics: n.Metrics, Live: n.EventStream,
+		Webhooks: n.Webhooks, Receiving: n.Receiving, Imports: n.Imports, Exports: n.Exports, Privacy: n.Privacy,
+		Members: n.Members, Audit: n.Audit, Grants: n.Grants, Approvals: n.Approvals},
+		Log: n.Log, Version: n.o.Version, PublicURL: c.PublicURL, Address: addressOf(c.PublicURL), RateLimit: c.RateLimit,
+		Limits: n.limits, RequireUserAgent: c.RequireUserAgent, NoAliases: !c.LegacyAliases, Ready: n.ready,
+		Observe: n.observe, DNS: checked})
+}
+
+// observe adds an API request to the request log.
+func (n *Node) observe(ctx context.Context, r api.RequestRecord) {
+	if r.Logged() {
+		n.RequestLog.Add(ctx, requestlog.Request{TeamID: r.TeamID, Actor: r.Actor.Ref(), RequestID: r.ID, Method: r.Method,
+			Path:      r.Path,
+			UserAgent: r.UserAgent, Status: r.Status, Duration: r.Duration, Body: r.Body, Answer: r.Answer,
+			LongAnswer: r.Long})
+	}
+}
+
+// ready reports whether this node can serve: its database answers and accepts writes.
+func (n *Node) ready(ctx context.Context) error {
+	if err := n.DB.Ready(ctx); err != nil {
+		return errors.New("the database does not answer, or takes no writes")
+	}
+	return nil
+}
+
+// Handler returns the handler of all HTTP requests to the node.
+func (n *Node) Handler() http.Handler { return n.handler }

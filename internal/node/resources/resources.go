@@ -1,0 +1,223 @@
+// Package resources builds the services that own rows, from the database up to approvals, and connects them to each
+// other. Package node builds workers and protocols on top of them; package testnode builds them for tests.
+//
+// # Invariants
+//
+// Each service is built once, with every function that it calls of another service. New fails if one is missing, so that
+// no limit is off because of a forgotten connection. Services that know each other are connected by functions that look
+// the other one up in [Resources] when they are called.
+//
+// # What it does not do
+//
+// It opens no database and no blob store, starts no goroutine, and uses no network.
+package resources
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/accounts/members"
+	"github.com/postrider/postrider/internal/accounts/quotas"
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/accounts/users"
+	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/campaigns/customevents"
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/platform/audit"
+	"github.com/postrider/postrider/internal/platform/blob"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/platform/keyring"
+	"github.com/postrider/postrider/internal/platform/netguard"
+	"github.com/postrider/postrider/internal/sending/approvals"
+	"github.com/postrider/postrider/internal/sending/content"
+	"github.com/postrider/postrider/internal/sending/domains"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/metrics"
+	"github.com/postrider/postrider/internal/sending/suppressions"
+	"github.com/postrider/postrider/internal/sending/templates"
+)
+
+// Base is what the resources stand on.
+type Base struct {
+	DB    *db.DB
+	Blobs *blob.Store
+	Keys  *keyring.Keyring
+	Guard *netguard.Guard
+	DNS   resolve.Resolver // without a cache
+	Log   *slog.Logger
+}
+
+// Config is the part of the configuration that concerns the resources.
+type Config struct {
+	PublicURL      string
+	TrackingURL    string
+	MaxSize        int64         // bytes of a whole message
+	AuditRetention time.Duration // 0 keeps audit entries forever
+	Trial          teams.Quota
+	Users          users.Config
+	Domains        domains.Config
+	GrantResources []string // the URLs that OAuth grants are for, that of the API first
+	Aliases        []string // other URLs of this installation
+}
+
+// Hooks are the calls of resources to parts that are built on top of them.
+type Hooks struct {
+	// Notify enqueues an email to the owner of a team in tx.
+	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
+	// Mail enqueues an email to one address in tx. It is nil if the installation has no address to send from.
+	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error
+	// OnEvent runs in the transaction that accepts a custom event.
+	OnEvent func(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error
+}
+
+// Resources are the services that own rows.
+type Resources struct {
+	Base
+	Queue        *jobs.Queue
+	Recorder     *events.Recorder
+	Audit        *audit.Log
+	Teams        *teams.Service
+	Users        *users.Service
+	Members      *members.Service
+	Grants       *grants.Service
+	Quotas       *quotas.Service
+	Contacts     *contacts.Service
+	Domains      *domains.Service
+	Suppressions *suppressions.Service
+	Metrics      *metrics.Service
+	Contents     *content.Service
+	Templates    *templates.Service
+	Emails       *emails.Service
+	Approvals    *approvals.Service
+	CustomEvents *customevents.Service
+}
+
+// New builds the resources and registers them as listeners of the recorder.
+func New(b Base, c Config, h Hooks) (*Resources, error) {
+	r := &Resources{Base: b, Queue: jobs.NewQueue(b.DB), Recorder: &events.Recorder{},
+		Audit: audit.New(b.DB, c.AuditRetention), Metrics: metrics.New(b.DB), Contents: content.New(b.DB)}
+	r.Suppressions = suppressions.New(b.DB, r.Recorder)
+	r.Templates = templates.New(b.DB, r.Contents, c.MaxSize)
+	for _, build := range []func(Config, Hooks) error{r.newDomains, r.newTeams, r.newUsers, r.newMembers, r.newGrants,
+		r.newQuotas, r.newContacts, r.newEmails, r.newApprovals, r.newCustomEvents} {
+		if err := build(c, h); err != nil {
+			return nil, fmt.Errorf("build the services of resources: %w", err)
+		}
+	}
+	r.Recorder.Listen(r.Emails)
+	r.Recorder.Listen(r.Suppressions)
+	r.Recorder.Listen(r.Contacts)
+	return r, nil
+}
+
+func (r *Resources) newDomains(c Config, h Hooks) (err error) {
+	r.Domains, err = domains.New(c.Domains, domains.Deps{DB: r.DB, Queue: r.Queue, Recorder: r.Recorder, Keys: r.Keys,
+		DNS: r.DNS, Log: r.Log, Notify: h.Notify, SentSince: r.sentSince,
+		HasScheduled: func(ctx context.Context, teamID, domainID string) (bool, error) {
+			return r.Emails.HasScheduledFrom(ctx, teamID, domainID)
+		}})
+	return err
+}
+
+// sentSince reports whether a team has sent emails from a domain since a time.
+func (r *Resources) sentSince(ctx context.Context, teamID, domainID string, since time.Time) (bool, error) {
+	all, err := r.Metrics.Count(ctx, teamID, metrics.Query{From: since, To: r.DB.Now(), DomainIDs: []string{domainID}})
+	sent := func(c metrics.Count) bool { return c.Type == "sent" && c.Events > 0 }
+	return slices.ContainsFunc(all, sent), err
+}
+
+func (r *Resources) newTeams(c Config, _ Hooks) (err error) {
+	r.Teams, err = teams.New(teams.Config{Trial: c.Trial}, teams.Deps{DB: r.DB, Log: r.Log,
+		DomainExists: r.Domains.Exists,
+		AuthenticateToken: func(ctx context.Context, token string) (teams.Actor, time.Time, error) {
+			return r.Grants.Authenticate(ctx, token)
+		},
+		GrantActive: func(ctx context.Context, teamID, grantID string) (bool, error) {
+			return r.Grants.Active(ctx, teamID, grantID)
+		},
+		OnKeyDelete: func(ctx context.Context, tx *db.Tx, teamID, keyID string) error {
+			return r.Grants.RevokeKey(ctx, tx, teamID, keyID)
+		}})
+	return err
+}
+
+func (r *Resources) newUsers(c Config, h Hooks) (err error) {
+	r.Users, err = users.New(c.Users, users.Deps{DB: r.DB, Keys: r.Keys, Log: r.Log, Audit: r.Audit, Mail: h.Mail,
+		TeamsOf: func(ctx context.Context, reader db.Reader, userID string) ([]string, error) {
+			return r.Members.TeamsOf(ctx, reader, userID)
+		},
+		OnUserDelete: func(ctx context.Context, tx *db.Tx, userID string) error {
+			return r.Members.OnUserDelete(ctx, tx, userID)
+		},
+		OnUserDisable: func(ctx context.Context, tx *db.Tx, userID string) error {
+			return r.Grants.RevokeDisabled(ctx, tx, userID)
+		}})
+	return err
+}
+
+func (r *Resources) newMembers(c Config, h Hooks) (err error) {
+	r.Members, err = members.New(members.Deps{DB: r.DB, Users: r.Users, Audit: r.Audit, Mail: h.Mail,
+		Link: func(token string) string { return strings.TrimSuffix(c.PublicURL, "/") + "/invitations/" + token },
+		OnMemberRemoved: func(ctx context.Context, tx *db.Tx, teamID, userID string) error {
+			return r.Grants.RevokeUser(ctx, tx, teamID, userID)
+		},
+		ScopesOf: func(ctx context.Context, reader db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error) {
+			return r.Grants.ScopesOf(ctx, reader, teamID, by)
+		}})
+	return err
+}
+
+func (r *Resources) newGrants(c Config, _ Hooks) (err error) {
+	r.Grants, err = grants.New(grants.Config{Issuer: c.PublicURL, Resources: c.GrantResources, Aliases: c.Aliases},
+		grants.Deps{DB: r.DB, Keys: r.Keys, Teams: r.Teams, Members: r.Members, Audit: r.Audit})
+	return err
+}
+
+func (r *Resources) newQuotas(_ Config, h Hooks) (err error) {
+	r.Quotas, err = quotas.New(quotas.Deps{DB: r.DB, Notify: h.Notify,
+		CountedBetween: func(ctx context.Context, teamID string, from, to time.Time) (int64, error) {
+			u, err := r.Metrics.Usage(ctx, teamID, from, to)
+			return int64(u.Sent + u.Received), err
+		}})
+	return err
+}
+
+func (r *Resources) newContacts(Config, Hooks) (err error) {
+	r.Contacts, err = contacts.New(contacts.Deps{DB: r.DB, Recorder: r.Recorder, Keys: r.Keys, Log: r.Log,
+		OnUnsubscribe: func(ctx context.Context, tx *db.Tx, l contacts.Link) error {
+			return r.Emails.RecordUnsubscribed(ctx, tx, l.TeamID, l.EmailID, l.Address)
+		}})
+	return err
+}
+
+func (r *Resources) newEmails(c Config, _ Hooks) (err error) {
+	r.Emails, err = emails.New(emails.Config{MaxSize: c.MaxSize, PublicURL: c.PublicURL, TrackingURL: c.TrackingURL},
+		emails.Deps{DB: r.DB, Queue: r.Queue, Recorder: r.Recorder, Blobs: r.Blobs, Keys: r.Keys, Guard: r.Guard,
+			Domains: r.Domains, Suppressions: r.Suppressions, Teams: r.Teams, Contents: r.Contents, Contacts: r.Contacts,
+			Templates: r.Templates, Quotas: r.Quotas, Log: r.Log,
+			ConsumeLimit: func(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error {
+				return r.Grants.ConsumeLimits(ctx, tx, by, recipients)
+			},
+			CheckLimit: func(ctx context.Context, by teams.Actor, recipients []int) ([]error, error) {
+				return r.Grants.CheckEach(ctx, by, recipients)
+			}})
+	return err
+}
+
+func (r *Resources) newApprovals(c Config, h Hooks) (err error) {
+	r.Approvals, err = approvals.New(c.PublicURL, approvals.Deps{DB: r.DB, Recorder: r.Recorder, Emails: r.Emails,
+		Grants: r.Grants, Members: r.Members, Teams: r.Teams, Audit: r.Audit, Mail: h.Mail})
+	return err
+}
+
+func (r *Resources) newCustomEvents(_ Config, h Hooks) (err error) {
+	r.CustomEvents, err = customevents.New(customevents.Deps{DB: r.DB, Contacts: r.Contacts, OnEvent: h.OnEvent})
+	return err
+}

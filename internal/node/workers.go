@@ -1,0 +1,222 @@
+package node
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/audience/imports"
+	"github.com/postrider/postrider/internal/campaigns/automations"
+	"github.com/postrider/postrider/internal/campaigns/broadcasts"
+	"github.com/postrider/postrider/internal/campaigns/customevents"
+	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/mail/resolve"
+	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/node/resources"
+	"github.com/postrider/postrider/internal/outbound/eventstream"
+	"github.com/postrider/postrider/internal/outbound/exports"
+	"github.com/postrider/postrider/internal/outbound/notifications"
+	"github.com/postrider/postrider/internal/outbound/privacy"
+	"github.com/postrider/postrider/internal/outbound/receiving"
+	"github.com/postrider/postrider/internal/outbound/requestlog"
+	"github.com/postrider/postrider/internal/outbound/retention"
+	"github.com/postrider/postrider/internal/outbound/webhooks"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/platform/nodelimits"
+	"github.com/postrider/postrider/internal/sending/delivery"
+	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/tracking"
+)
+
+// cachedAnswers is how many DNS answers a node caches.
+const cachedAnswers = 50_000
+
+// workers are the parts whose work begins when a job is due, an event is recorded or a message arrives.
+type workers struct {
+	Notifications *notifications.Service
+	Webhooks      *webhooks.Service
+	Broadcasts    *broadcasts.Service
+	Automations   *automations.Service
+	Delivery      *delivery.Service
+	Receiving     *receiving.Service
+	EventStream   *eventstream.Service
+	Imports       *imports.Service
+	Tracking      *tracking.Service
+	RequestLog    *requestlog.Service
+	Privacy       *privacy.Service
+	Exports       *exports.Service
+
+	runner *jobs.Runner
+	shares *nodelimits.Shares // of the limits that all nodes of a database divide
+}
+
+// hooks returns the functions by which resources call workers, which are built later. A command sends no mail to people:
+// it prints links for the operator.
+func (n *Node) hooks() resources.Hooks {
+	h := resources.Hooks{
+		Notify: func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error {
+			return n.Notifications.Tell(ctx, tx, teamID, subject, text)
+		},
+		OnEvent: func(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error {
+			return n.Automations.OnEvent(ctx, tx, o)
+		},
+	}
+	if n.Config.NoticeFrom != "" && !n.o.Beside {
+		h.Mail = func(ctx context.Context, tx *db.Tx, to, subject, text string) error {
+			return n.Notifications.Mail(ctx, tx, to, subject, text)
+		}
+	}
+	return h
+}
+
+// newWorkers builds the workers. Listeners of the recorder are called in the order in which they are registered here.
+func (n *Node) newWorkers(h resources.Hooks) (err error) {
+	c := n.Config
+	n.dns = resolve.NewCached(n.DNS, cachedAnswers)
+	n.runner = jobs.NewRunner(n.DB, n.Queue, n.Log, c.ShutdownGrace)
+	n.shares = nodelimits.New(n.DB, n.runner.Node(), n.Log, 0)
+	n.runner.OnNodes(n.shares.Live)
+	n.limits = &teams.Limiter{Shares: n.shares}
+	n.Recorder.Listen(n.Metrics)
+	n.Notifications = notifications.New(notifications.Config{From: c.NoticeFrom, OperatorTeam: c.OperatorTeam}, n.DB,
+		n.Queue, n.Emails, n.Teams, n.Log)
+	for _, build := range []func(resources.Hooks) error{n.newWebhooks, n.newBroadcasts, n.newAutomations, n.newDelivery,
+		n.newReceiving, n.newImports, n.newPrivacy} {
+		if err := build(h); err != nil {
+			return err
+		}
+	}
+	n.EventStream = eventstream.New(n.DB, n.Log, func(ctx context.Context, tx *db.Tx, e *events.Event) (
+		m eventstream.Message, err error) {
+		m.Type = e.Type
+		m.ID, m.Payload, err = n.Webhooks.Render(ctx, tx, e)
+		return m, err
+	})
+	n.Recorder.Listen(n.EventStream)
+	n.Tracking = tracking.New(n.DB, n.Recorder, n.Emails, n.Log)
+	n.RequestLog = requestlog.New(n.DB, n.Log, c.LogRetention)
+	n.Exports = exports.New(n.Contacts, n.Emails, n.Suppressions, n.RequestLog, n.Audit)
+	return nil
+}
+
+func (n *Node) newWebhooks(h resources.Hooks) (err error) {
+	c := n.Config
+	n.Webhooks, err = webhooks.New(webhooks.Config{Schedule: c.WebhookSchedule, DisableAfter: c.WebhookDisableAfter,
+		Retention: c.WebhookRetention, AllowHTTP: c.AllowLoopback, UserAgent: "Postrider-Webhooks/" + n.o.Version},
+		webhooks.Deps{DB: n.DB, Queue: n.Queue, Keys: n.Keys, Guard: n.Guard, Domains: n.Domains, Log: n.Log,
+			Notify: h.Notify})
+	if err == nil {
+		n.Recorder.Listen(n.Webhooks)
+	}
+	return err
+}
+
+func (n *Node) newBroadcasts(h resources.Hooks) (err error) {
+	c := n.Config
+	n.Broadcasts, err = broadcasts.New(broadcasts.Config{MaxSize: int64(c.AttachmentMax),
+		BounceLimit: c.BroadcastBounceLimit, ComplaintLimit: c.BroadcastComplaintLimit},
+		broadcasts.Deps{DB: n.DB, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Contents: n.Contents,
+			Contacts: n.Contacts, Teams: n.Teams, Log: n.Log, Notify: h.Notify})
+	if err == nil {
+		n.Recorder.Listen(n.Broadcasts)
+	}
+	return err
+}
+
+func (n *Node) newAutomations(resources.Hooks) (err error) {
+	n.Automations, err = automations.New(automations.Deps{DB: n.DB, Queue: n.Queue, Emails: n.Emails,
+		Templates: n.Templates, Contacts: n.Contacts, Teams: n.Teams, Log: n.Log, CheckURL: n.Webhooks.CheckURL,
+		Call: n.Webhooks.Call})
+	if err == nil {
+		n.Recorder.Listen(n.Automations)
+	}
+	return err
+}
+
+func (n *Node) newDelivery(resources.Hooks) (err error) {
+	c := n.Config
+	n.Delivery, err = delivery.New(delivery.Config{Transport: c.Transport, Hostname: c.Hostname, RelayAddr: c.RelayAddr,
+		RelayUsername: c.RelayUsername, RelayPassword: string(c.RelayPassword), RelayTLS: tlsMode(c.RelayTLS),
+		SMTPPort: c.SMTPPort, Schedule: c.RetrySchedule, Workers: c.DeliveryWorkers, Signers: c.Signers,
+		LaneConnections: c.LaneConcurrency, LaneRate: c.LaneRate, MaxConnections: c.ConnectionsMax,
+		SandboxDomains: c.SandboxDomains, Unsigned: n.o.Unsigned, AllowPrivate: n.o.Loopback, OwnHosts: n.takenElsewhere()},
+		delivery.Deps{DB: n.DB, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Domains: n.Domains, Keys: n.Keys,
+			DNS: n.dns, Blobs: n.Blobs, Shares: n.shares, Log: n.Log, Broadcasts: n.Broadcasts,
+			OnLimitRaised: func(group string) { n.runner.Grown(emails.DeliveryKind, group) }})
+	return err
+}
+
+func (n *Node) newImports(resources.Hooks) (err error) {
+	n.Imports, err = imports.New(imports.Config{MaxSize: int64(n.Config.ImportMaxSize),
+		Retention: n.Config.ImportRetention},
+		imports.Deps{DB: n.DB, Queue: n.Queue, Blobs: n.Blobs, Contacts: n.Contacts, Log: n.Log})
+	return err
+}
+
+func (n *Node) newPrivacy(resources.Hooks) (err error) {
+	n.Privacy, err = privacy.New(privacy.Deps{DB: n.DB, Queue: n.Queue, Contacts: n.Contacts, Emails: n.Emails,
+		Suppressions: n.Suppressions, Erasers: n.AddressErasers(), Received: n.receivedFrom, Broadcasts: n.broadcastsTo,
+		Automations: n.runsOf})
+	return err
+}
+
+// Keeps returns how long the installation keeps the data of teams that have no retention of their own.
+func (n *Node) Keeps() teams.Retention {
+	c := n.Config
+	return teams.Retention{Emails: c.EmailRetention, Bodies: c.BodyRetention, Received: c.ReceivedRetention,
+		Events: c.EventRetention}
+}
+
+// Retention returns the service that deletes expired data, by the given clock.
+func (n *Node) Retention(now func() time.Time) *retention.Service {
+	bodies := func(r teams.Retention) time.Duration { return r.Bodies }
+	emails := func(r teams.Retention) time.Duration { return r.Emails }
+	received := func(r teams.Retention) time.Duration { return r.Received }
+	events := func(r teams.Retention) time.Duration { return r.Events }
+	return retention.New(n.Keeps(), n.Teams, now,
+		retention.Rule{Name: "emails", Kept: emails, Step: n.Emails.RemoveBefore},
+		retention.Rule{Name: "bodies", Kept: bodies, Step: n.Emails.RemoveBodies},
+		retention.Rule{Name: "bodies", Kept: bodies, Step: n.Emails.RemoveSkippedBodies},
+		retention.Rule{Name: "received emails", Kept: received, Step: n.Receiving.RemoveBefore},
+		retention.Rule{Name: "recipients of broadcasts", Kept: events, Step: n.Broadcasts.RemoveRecipients},
+		retention.Rule{Name: "runs of automations", Kept: events, Step: n.Automations.RemoveRuns},
+		retention.Rule{Name: "timelines", Kept: events, Step: n.Emails.RemoveTimelines})
+}
+
+func tlsMode(name string) smtpclient.TLSMode {
+	switch name {
+	case "required":
+		return smtpclient.TLSRequired
+	case "implicit":
+		return smtpclient.TLSImplicit
+	case "none":
+		return smtpclient.TLSNone
+	}
+	return smtpclient.TLSOpportunistic
+}
+
+// ownAddresses returns this node's HTTP listener, which no address given by a user may reach.
+func ownAddresses(c config.Config) []netip.AddrPort {
+	addr, err := net.ResolveTCPAddr("tcp", c.HTTPListen)
+	if err != nil || c.AllowLoopback {
+		return nil
+	}
+	return []netip.AddrPort{addr.AddrPort()}
+}
+
+// trackingHosts returns the hosts of this installation for which a reverse proxy may get certificates, besides those of
+// domains.
+func trackingHosts(c config.Config) (all []string) {
+	for _, text := range []string{c.PublicURL, c.TrackingURL} {
+		if u, err := url.Parse(text); err == nil && u.Hostname() != "" {
+			all = append(all, strings.ToLower(u.Hostname()))
+		}
+	}
+	return all
+}

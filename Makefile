@@ -12,11 +12,12 @@ build-libcrypto:
 	CGO_ENABLED=1 go test -tags libcrypto ./internal/mail/dkim
 	CGO_ENABLED=1 go build -tags libcrypto -trimpath -o bin/postrider ./cmd/postrider
 
-# -race needs cgo's compiler; everything else is built without cgo. SQLite itself, which is C made into Go with memory of
-# its own, is not instrumented: there is nothing of ours to find in it, and it takes four times as long otherwise.
-RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc/...=-race=false
+# The tests of all packages on both engines. One PostgreSQL server is started for all of them. Packages that take long are
+# named first, so that none of them runs alone in the end. TESTFLAGS=-count=1 ignores cached results.
+LONGEST = ./e2e ./internal/front/api ./internal/sending/emails ./internal/cli ./internal/campaigns/automations ./internal/campaigns/broadcasts
+TESTFLAGS ?=
 test: deps
-	go test $(RACE) -timeout 20m ./...
+	go run ./scripts/testserver go test -timeout 20m $(TESTFLAGS) $(LONGEST) ./...
 	cd compat && node --test
 
 lint:

@@ -68,7 +68,7 @@ func (l *ledger) missing() (n int) {
 var numbered = regexp.MustCompile(`(?m)^X-Number: (\d+)\r?$`)
 
 func killRounds(t *testing.T, env []string) {
-	rounds, total := setting(t, "POSTRIDER_KILL_ROUNDS", 3), setting(t, "POSTRIDER_KILL_EMAILS", 300)
+	rounds, total := setting(t, "POSTRIDER_KILL_ROUNDS", 1), setting(t, "POSTRIDER_KILL_EMAILS", 150)
 	l := &ledger{accepted: map[int]bool{}, arrived: map[int]int{}}
 	sink, err := smtpsink.Config{OnMessage: func(_ string, _ []string, data []byte) {
 		if m := numbered.FindSubmatch(data); m != nil {

@@ -68,7 +68,7 @@ func (s *steps) count() int {
 }
 
 func killAutomation(t *testing.T, env []string) {
-	rounds, total := setting(t, "POSTRIDER_KILL_ROUNDS", 3), setting(t, "POSTRIDER_KILL_RUNS", 150)
+	rounds, total := setting(t, "POSTRIDER_KILL_ROUNDS", 1), setting(t, "POSTRIDER_KILL_RUNS", 60)
 	perRound := total/rounds + 1
 	total = perRound * rounds
 	seen := &steps{ids: map[[2]string]string{}, second: make(chan string, total)}

@@ -47,7 +47,7 @@ func (n *node) made(ctx context.Context, path string, body map[string]any) strin
 }
 
 func killBroadcast(t *testing.T, env []string) {
-	rounds, total := setting(t, "POSTRIDER_KILL_ROUNDS", 3), setting(t, "POSTRIDER_KILL_RECIPIENTS", 200)
+	rounds, total := setting(t, "POSTRIDER_KILL_ROUNDS", 1), setting(t, "POSTRIDER_KILL_RECIPIENTS", 100)
 	var mu sync.Mutex
 	arrived, ids := map[string]int{}, map[string]string{}
 	sink, err := smtpsink.Config{OnMessage: func(_ string, to []string, data []byte) {

@@ -290,7 +290,7 @@ func (n *killedNode) joins(x *inbox, address string) {
 
 // killPrograms has users ask much of a node that is disturbed after some answers, again and again.
 func killPrograms(t *testing.T, env []string, disturb func(*killedNode)) {
-	rounds, each := setting(t, "POSTRIDER_KILL_ROUNDS", 3), setting(t, "POSTRIDER_KILL_EACH", 10)
+	rounds, each := setting(t, "POSTRIDER_KILL_ROUNDS", 1), setting(t, "POSTRIDER_KILL_EACH", 10)
 	x := &inbox{ids: map[string]string{}, links: map[string][]string{}}
 	sink, err := smtpsink.Config{OnMessage: func(_ string, to []string, data []byte) {
 		if wrong := x.take(to[0], data); wrong != "" {

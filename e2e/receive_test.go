@@ -88,7 +88,7 @@ func TestKillWhileReceiving(t *testing.T) {
 }
 
 func killReceiving(t *testing.T, env []string) {
-	rounds := setting(t, "POSTRIDER_KILL_ROUNDS", 3)
+	rounds := setting(t, "POSTRIDER_KILL_ROUNDS", 1)
 	mx := freeAddr(t)
 	n := start(t, env, "--smtp-in", mx, "--check-authentication=false")
 	n.addDomainOf(`{"name":"in.acme.example","capabilities":{"receiving":"enabled"}}`)

@@ -57,7 +57,7 @@ func (x *told) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 }
 
 func killWebhooks(t *testing.T, env []string) {
-	rounds := setting(t, "POSTRIDER_KILL_ROUNDS", 3)
+	rounds := setting(t, "POSTRIDER_KILL_ROUNDS", 1)
 	const perRound = 40
 	n := start(t, env)
 	n.addDomain("acme.example")

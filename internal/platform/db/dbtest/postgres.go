@@ -163,7 +163,7 @@ func start(t testing.TB) {
 	}
 	shared.once.Do(func() {
 		if shared.url = os.Getenv("POSTRIDER_TEST_POSTGRES"); shared.url == "" {
-			if shared.server, shared.err = Launch(MemoryFolder()); shared.err == nil {
+			if shared.server, shared.err = Launch(MemoryFolder(), 0); shared.err == nil {
 				shared.url = shared.server.URL
 			}
 		}

@@ -34,7 +34,7 @@ type Server struct {
 // dir. If dir is empty, that is in the system's folder for temporary files.
 func NewServer(t testing.TB, dir string) *Server {
 	t.Helper()
-	s, err := Launch(dir)
+	s, err := Launch(dir, 0)
 	if err != nil {
 		t.Fatalf("%v\nInstall PostgreSQL's server (`make deps` does).", err)
 	}
@@ -43,8 +43,8 @@ func NewServer(t testing.TB, dir string) *Server {
 }
 
 // Launch creates a cluster in a new folder in dir and starts its server. If dir is empty, the folder is in the system's
-// folder for temporary files.
-func Launch(dir string) (_ *Server, err error) {
+// folder for temporary files. If port is 0, the server listens on any free port.
+func Launch(dir string, port int) (_ *Server, err error) {
 	s := &Server{attr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}}
 	if s.bin, err = binaries(); err != nil {
 		return nil, err
@@ -75,8 +75,10 @@ func Launch(dir string) (_ *Server, err error) {
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w: %s", err, out)
 	}
-	if s.port, err = freePort(); err != nil {
-		return nil, err
+	if s.port = port; port == 0 {
+		if s.port, err = freePort(); err != nil {
+			return nil, err
+		}
 	}
 	s.URL = fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", s.port)
 	return s, s.Start()

@@ -46,7 +46,7 @@ func TestSameWork(t *testing.T) {
 // challenge are not used up by a transaction that failed.
 func TestBroken(t *testing.T) {
 	t.Parallel()
-	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		x := newFixture(t, d, users.Config{PublicURL: publicURL})
 		ctx := t.Context()
 		u := x.user("ada@example.com")

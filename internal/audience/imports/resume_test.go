@@ -87,7 +87,7 @@ func (r *resuming) check(what string) {
 // An import whose attempt ends at any statement goes on as if it had not.
 func TestResumesAfterErrors(t *testing.T) {
 	t.Parallel()
-	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		r := newResuming(t, d, 2)
 		var j jobs.Job
 		failed := trace.EachBroken(t, func() { r.begin(); j = r.job(r.last.ID) },

@@ -95,7 +95,7 @@ func (s *fixture) arrived(automationID, contactID string) {
 // Whatever statement breaks, no step is missed and none is done twice.
 func TestBrokenStatements(t *testing.T) {
 	t.Parallel()
-	eachTraced(t, func(t *testing.T, s *fixture) {
+	sqliteTraced(t, func(t *testing.T, s *fixture) {
 		id, contact := s.trip(), ""
 		failed := s.trace.EachBroken(t, func() { contact = s.begun() }, func() error { return s.travel(contact) },
 			func(error) { s.arrived(id, contact) })

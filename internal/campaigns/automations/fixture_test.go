@@ -58,11 +58,21 @@ func each(t *testing.T, f func(t *testing.T, s *fixture)) {
 
 func eachTraced(t *testing.T, f func(t *testing.T, s *fixture)) {
 	t.Helper()
-	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+	dbtest.EachTraced(t, tracedFixture(f))
+}
+
+// sqliteTraced is eachTraced on SQLite alone.
+func sqliteTraced(t *testing.T, f func(t *testing.T, s *fixture)) {
+	t.Helper()
+	dbtest.SQLiteTraced(t, tracedFixture(f))
+}
+
+func tracedFixture(f func(t *testing.T, s *fixture)) func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+	return func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		s := newFixture(t, testnode.New(t, d, testnode.Options{}))
 		s.trace = trace
 		f(t, s)
-	})
+	}
 }
 
 // between has act called once, after the next run was read and before its transaction: then its email is prepared.

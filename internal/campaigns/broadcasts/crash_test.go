@@ -76,7 +76,7 @@ func (s *sender) finished(broadcastID string) {
 // Whatever statement of a run breaks, the run that follows neither misses nor repeats a contact.
 func TestBrokenStatements(t *testing.T) {
 	t.Parallel()
-	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		s := newSender(t, testnode.New(t, d, testnode.Options{}))
 		var id string
 		failed := trace.EachBroken(t, func() { id = s.begun() }, func() error {

@@ -295,7 +295,7 @@ func parse(text string) (lines [][]string, err error) {
 // An export that fails reports an error. Invalid options are refused before anything is written.
 func TestExportFails(t *testing.T) {
 	t.Parallel()
-	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		s := newService(t, d)
 		suppress(t, d, mine, 0, 2001)
 		trace.EachBroken(t, func() {}, func() error {

@@ -391,7 +391,7 @@ func TestDocument(t *testing.T) {
 // If the database fails, the next attempt continues.
 func TestEraseFails(t *testing.T) {
 	t.Parallel()
-	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, testnode.New(t, d, testnode.Options{}))
 		ctx, acme, n := t.Context(), f.Acme.TeamID, 0
 		f.settled("ann@one.example")

@@ -56,6 +56,12 @@ func eachTraced(t *testing.T, run func(t *testing.T, f *fixture, trace *dbtest.T
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) { run(t, newFixture(t, d), trace) })
 }
 
+// sqliteTraced is eachTraced on SQLite alone.
+func sqliteTraced(t *testing.T, run func(t *testing.T, f *fixture, trace *dbtest.Trace)) {
+	t.Helper()
+	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) { run(t, newFixture(t, d), trace) })
+}
+
 // offer begins a message and returns what is answered to a recipient.
 func (f *fixture) offer(t testing.TB, from, to string) string {
 	t.Helper()

@@ -20,7 +20,7 @@ import (
 
 // A verb of which any statement fails says so. A message is refused for now, and nothing of it is kept.
 func TestVerbsWithoutAStatement(t *testing.T) {
-	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
+	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID
 		f.Counted(later())
 		sent := f.send("jo@sender.example")
@@ -175,7 +175,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 // A deletion that fails leaves an email that is still there its raw message; and a link to an attachment that an email
 // does not have leads nowhere.
 func TestFailedDeletionsKeepTheMessage(t *testing.T) {
-	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
+	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID
 		f.Counted(later())
 		large := "Subject: Large\n\n" + strings.Repeat("Hello, hello.\n", 10_000)

@@ -530,7 +530,7 @@ func TestSettledDeliveries(t *testing.T) {
 
 // An endpoint that is to be warned about or disabled, when a statement of that fails, is left to another attempt.
 func TestJudgedWithoutAStatement(t *testing.T) {
-	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		const limit = 5 * 24 * time.Hour
 		for name, failing := range map[string]time.Duration{"a warning": limit / 2, "the end": 2 * limit} {
 			told, n := 0, 0

@@ -52,7 +52,7 @@ func (f *fixture) change(t testing.TB, texts ...string) {
 // A verb or a job of which any statement fails says so, and can be repeated. Deliveries are not among them: what an
 // endpoint has answered is recorded until that succeeds.
 func TestVerbsWithoutAStatement(t *testing.T) {
-	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx := t.Context()
 		f := newFixture(t, d, config(), loopbackOnly)
 		const url = "http://127.0.0.1:1"

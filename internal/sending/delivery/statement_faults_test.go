@@ -13,7 +13,7 @@ import (
 // A job that ends without any host being asked, and of which a statement fails, says so and is there as before. Nothing
 // is dialled.
 func TestJobsWithoutAStatement(t *testing.T) {
-	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		n := one("")
 		cfg := n.config(5)
 		cfg.Dial = refuseDial(t)

@@ -40,7 +40,7 @@ func (s store) attach(service *domains.Service) {
 
 // A verb of which any statement fails says so, and has changed nothing.
 func TestVerbsWithoutAStatement(t *testing.T) {
-	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx, dns := t.Context(), newZone()
 		others := store{d}
 		s, _, _ := build(t, d, dns, domains.Config{}, others)

@@ -180,7 +180,7 @@ func TestPreviewOfWhatIsGone(t *testing.T) {
 // A preview of which a part cannot be read is an error.
 func TestPreviewWithoutAStatement(t *testing.T) {
 	t.Parallel()
-	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		n := testnode.New(t, d, testnode.Options{})
 		sent := n.Send(fullEmail())
 		failed := trace.EachBroken(t, nil, func() error {

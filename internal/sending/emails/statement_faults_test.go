@@ -43,9 +43,15 @@ func eachTraced(t *testing.T, f func(t *testing.T, f *fixture, trace *dbtest.Tra
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) { f(t, newFixture(t, d), trace) })
 }
 
+// sqliteTraced is eachTraced on SQLite alone.
+func sqliteTraced(t *testing.T, f func(t *testing.T, f *fixture, trace *dbtest.Trace)) {
+	t.Helper()
+	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) { f(t, newFixture(t, d), trace) })
+}
+
 // A verb that reads says when any of its statements fails, and does not leave out what it could not read.
 func TestReadsWithoutAStatement(t *testing.T) {
-	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
+	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID
 		s := hello("ann@one.example")
 		s.Attachments = []emails.Upload{{Filename: "a.txt", Content: []byte("a"), HasContent: true}}
@@ -129,7 +135,7 @@ func TestReadsWithoutAStatement(t *testing.T) {
 
 // A verb of which any statement fails says so, and the email is as it was.
 func TestVerbsWithoutAStatement(t *testing.T) {
-	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
+	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID
 		text := "Hello."
 		full := emails.Send{From: "hello@acme.example", To: []string{"a@one.example", "b@two.example"}, Subject: "Hi",
@@ -252,7 +258,7 @@ func (f *fixture) recordDelivery(ctx context.Context, emailID string) error {
 
 // What deletes says when any of its statements fails, and can be repeated.
 func TestRemovalsWithoutAStatement(t *testing.T) {
-	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
+	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID
 		f.Counted(later())
 		a, err := erasure.Parse("b@one.example")
@@ -329,7 +335,7 @@ func (f *fixture) read(t *testing.T, a *emails.Attachment) (string, error) {
 
 // A sweep of contents of which any statement fails says so, and the next one goes on.
 func TestSweepContentsWithoutAStatement(t *testing.T) {
-	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)
 		failed := trace.EachBroken(t, func() {
 			f.change(`DELETE FROM contents`)

@@ -92,7 +92,7 @@ func TestLateEventsAreCountedOnce(t *testing.T) {
 
 // Counts are right wherever Roll ends, and the next one counts what this one has not.
 func TestRollFails(t *testing.T) {
-	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		w, now := newFixture(t, d), time.Now()
 		last := now.Add(-2 * time.Hour).Truncate(15 * time.Minute)
 		w.happen(t, w.clicks(1, 1, last)...)

@@ -15,7 +15,7 @@ import (
 
 // A verb of which any statement fails says so, and has changed nothing.
 func TestVerbsWithoutAStatement(t *testing.T) {
-	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx, recorder := t.Context(), &events.Recorder{}
 		s := suppressions.New(d, recorder)
 		recorder.Listen(s)

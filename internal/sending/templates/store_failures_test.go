@@ -37,7 +37,7 @@ func state(t *testing.T, d *db.DB) (all string) {
 
 // An operation of which any statement fails says so, and has changed nothing.
 func TestOperationsWithoutAStatement(t *testing.T) {
-	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
+	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx := t.Context()
 		s := templates.New(d, content.New(d), 1<<20)
 		if _, err := s.Create(ctx, "team", order()); err != nil {

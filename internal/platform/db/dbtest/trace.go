@@ -37,6 +37,16 @@ func EachTraced(t *testing.T, f func(t *testing.T, d *db.DB, trace *Trace)) {
 	each(t, func(t *testing.T) { run(t, SQLiteFile(t)) }, func(t *testing.T) { run(t, PostgresURL(t)) })
 }
 
+// SQLiteTraced is EachTraced on SQLite alone. Tests that break each statement in turn use it: how a service handles a
+// statement that fails does not depend on the engine. The packages db and jobs break statements on both engines.
+func SQLiteTraced(t *testing.T, f func(t *testing.T, d *db.DB, trace *Trace)) {
+	t.Helper()
+	each(t, func(t *testing.T) {
+		d, trace := traced(t, SQLiteFile(t))
+		f(t, d, trace)
+	}, nil)
+}
+
 // PostgresTraced is Postgres with a trace of the statements.
 func PostgresTraced(t *testing.T) (*db.DB, *Trace) {
 	t.Helper()

@@ -16,9 +16,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// BenchmarkEvents has events happen to 2,000 contacts, 64 at the same time: such as concern no automation, such as begin a
-// run that waits, and such as begin a run whose first step sends an email. The rate is that of the events until all that
-// they cause is on disk.
+// BenchmarkEvents has events happen to 2,000 contacts, 64 at the same time: such as concern no automation, such as
+// begin a run that waits, and such as begin a run whose first step sends an email. The rate is that of the events until
+// all that they cause is on disk.
 func BenchmarkEvents(b *testing.B) {
 	const contacts, total, clients = 2000, 10_000, 64
 	for _, database := range []string{"sqlite", "postgres"} {

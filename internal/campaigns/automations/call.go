@@ -146,7 +146,8 @@ func (s *Service) retryCall(ctx context.Context, j jobs.Job, at *runState, v *ve
 }
 
 // finishCall moves a run past its webhook step. If the run was changed during the call, it was cancelled.
-func (s *Service) finishCall(ctx context.Context, j jobs.Job, at *runState, a *engine.Action, out engine.Outcome) error {
+func (s *Service) finishCall(ctx context.Context, j jobs.Job, at *runState, a *engine.Action,
+	out engine.Outcome) error {
 	err := s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		w := at.walk(s, tx)
 		w.opened = true

@@ -35,8 +35,8 @@ func (s *fixture) kept(contactID string) (all []string) {
 	})
 }
 
-// What the runs of a contact had of it is gone with the contact, whether they have ended or not. How they ended is kept,
-// as are the runs of others.
+// What the runs of a contact had of it is gone with the contact, whether they have ended or not. How they ended is
+// kept, as are the runs of others.
 func TestForgottenWithTheContact(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

@@ -118,8 +118,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// An event that comes while the job of the run is in hand, because the time of the wait is over or the run is being read,
-// is not lost, and the step is done once.
+// An event that comes while the job of the run is in hand, because the time of the wait is over or the run is being
+// read, is not lost, and the step is done once.
 func TestEventWhileInHand(t *testing.T) {
 	t.Parallel()
 	eachTraced(t, func(t *testing.T, s *fixture) {

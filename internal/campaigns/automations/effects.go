@@ -156,8 +156,8 @@ func (w *walk) email(ctx context.Context, key string, e *engine.Email) (out engi
 		out.Skipped = string(now.Refused)
 		return out, false, nil
 	}
-	done, err := s.p.Emails.Enqueue(withCause(ctx, &w.row), w.tx, p.mailing, []emails.MailingRecipient{{Address: now.Address,
-		ContactID: contactID}})
+	done, err := s.p.Emails.Enqueue(withCause(ctx, &w.row), w.tx, p.mailing,
+		[]emails.MailingRecipient{{Address: now.Address, ContactID: contactID}})
 	if quotas.Exceeded(err) {
 		w.end, w.quota = walkOverQuota, fault.KindOf(err)
 		return out, true, nil

@@ -113,7 +113,8 @@ func TestStepsThatFail(t *testing.T) {
 				func() { s.Must(s.Contacts.DeleteProperty(ctx, team, property.ID)) }, "property_not_found"},
 			{"a value is of the wrong type", step("x", engine.ContactUpdate, `{"properties": {"city":
 				{"var": "event.sum"}}}`), nil, "contact_invalid"},
-			{"the domain is deleted", sends("x"), func() { s.Must(s.Domains.Delete(ctx, team, s.Sender.ID)) }, "sender_not_allowed"},
+			{"the domain is deleted", sends("x"), func() { s.Must(s.Domains.Delete(ctx, team, s.Sender.ID)) },
+				"sender_not_allowed"},
 		}
 		ids := make([]string, len(cases))
 		for i, c := range cases {
@@ -143,7 +144,8 @@ func (s *fixture) topic(name string, byDefault contacts.Subscription) string {
 	return t.ID
 }
 
-// Who does not want an email gets none, and the run goes on. To a suppressed address the email is entered as suppressed.
+// Who does not want an email gets none, and the run goes on. To a suppressed address the email is entered as
+// suppressed.
 func TestRefusedEmails(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

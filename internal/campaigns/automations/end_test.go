@@ -53,8 +53,8 @@ func withReason(all []string, reason string) []string {
 	return all
 }
 
-// Whoever stops or deletes an automation, cancels a run, or deletes the contact, ends the runs wherever they are, with the
-// reason.
+// Whoever stops or deletes an automation, cancels a run, or deletes the contact, ends the runs wherever they are, with
+// the reason.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -113,8 +113,8 @@ func TestDeletedAutomation(t *testing.T) {
 	})
 }
 
-// A run of a stopped automation does nothing, although no job has ended it yet; one that begins after the automation was
-// enabled again goes on.
+// A run of a stopped automation does nothing, although no job has ended it yet; one that begins after the automation
+// was enabled again goes on.
 func TestStopBeforeItsJob(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -138,7 +138,8 @@ func TestStopBeforeItsJob(t *testing.T) {
 				s.Must(s.handle(j))
 			}
 		}
-		want := []string{"cancelled(automation_stopped): start wait=skipped(automation_stopped)", "completed: start wait mail"}
+		want := []string{"cancelled(automation_stopped): start wait=skipped(automation_stopped)",
+			"completed: start wait mail"}
 		s.work()
 		s.mustRun(id, want...)
 		if got := s.mailed(ann); !slices.Equal(got, []string{"Hello"}) {
@@ -147,8 +148,8 @@ func TestStopBeforeItsJob(t *testing.T) {
 	})
 }
 
-// A run of an older epoch ends although the job that ends such runs has not seen it, because it was committed behind the
-// job's back, and although its contact has nothing happen to it.
+// A run of an older epoch ends although the job that ends such runs has not seen it, because it was committed behind
+// the job's back, and although its contact has nothing happen to it.
 func TestStopOverlooksARun(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -265,7 +266,8 @@ func TestManyEnd(t *testing.T) {
 	})
 }
 
-// After an automation was stopped and enabled again its runs from before count no more, whether a job has ended them or not.
+// After an automation was stopped and enabled again its runs from before count no more, whether a job has ended them or
+// not.
 func TestStoppedRunsDoNotCount(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

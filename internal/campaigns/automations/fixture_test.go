@@ -196,8 +196,8 @@ func (s *fixture) tryDue() (all []jobs.Job, err error) {
 	return all, err
 }
 
-// handle claims a job and calls its handler as the runner would. It does nothing if the job is not there any more. After an
-// error the job is due again.
+// handle claims a job and calls its handler as the runner would. It does nothing if the job is not there any more.
+// After an error the job is due again.
 func (s *fixture) handle(j jobs.Job) error {
 	ctx := s.T.Context()
 	claimed := false
@@ -305,8 +305,8 @@ func (s *fixture) mustRun(automationID string, want ...string) {
 	s.consistent()
 }
 
-// consistent checks what holds for all runs whenever nothing is in hand: those that have not ended have a job each, those
-// that wait for an event a row for it, and their contacts count them.
+// consistent checks what holds for all runs whenever nothing is in hand: those that have not ended have a job each,
+// those that wait for an event a row for it, and their contacts count them.
 func (s *fixture) consistent() {
 	s.T.Helper()
 	for query, what := range map[string]string{

@@ -26,8 +26,8 @@ func (s *fixture) days(id string, n int, status automations.Status) error {
 // versions are the numbers of the versions that are stored of an automation.
 func (s *fixture) versions(id string) string {
 	s.T.Helper()
-	rows, err := s.DB.Query(s.T.Context(), `SELECT number FROM automation_versions WHERE automation_id = $1 ORDER BY number`,
-		id)
+	rows, err := s.DB.Query(s.T.Context(), `SELECT number FROM automation_versions WHERE automation_id = $1 ORDER BY
+		number`, id)
 	all, err := db.Collect(rows, err, func(r db.Row) (n int, err error) {
 		err = r.Scan(&n)
 		return n, err

@@ -112,7 +112,8 @@ func (r *row) setReceived(run *engine.Run) error {
 const rowColumns = headColumns + `, r.payload, r.received`
 
 // headColumns are the columns of a row without the payloads of events, which may be large.
-const headColumns = `r.id, r.team_id, r.automation_id, r.version_id, r.contact_id, r.contact_gone, r.epoch, r.status, r.event,
+const headColumns =
+	`r.id, r.team_id, r.automation_id, r.version_id, r.contact_id, r.contact_gone, r.epoch, r.status, r.event,
 	r.step, r.waits_until, r.waits_for, r.depth, r.revision, r.steps, r.event_at, COALESCE(a.epoch, -1),
 	COALESCE(a.deleted_at, 0)`
 
@@ -131,7 +132,8 @@ func scanHead(s db.Row) (r row, err error) {
 // scan scans headColumns, followed by more.
 func (r *row) scan(s db.Row, more ...any) error {
 	var gone, until, at, deleted int64
-	err := s.Scan(append([]any{&r.id, &r.teamID, &r.automationID, &r.versionID, &r.contactID, &gone, &r.epoch, &r.status, &r.event,
+	err := s.Scan(append([]any{&r.id, &r.teamID, &r.automationID, &r.versionID, &r.contactID, &gone, &r.epoch, &r.status,
+		&r.event,
 		&r.step, &until, &r.waitFor, &r.depth, &r.revision, &r.steps, &at, &r.current, &deleted}, more...)...)
 	r.contactGone, r.waitUntil, r.eventAt, r.deleted = gone != 0, db.Time(until), db.Time(at), deleted != 0
 	return err
@@ -187,8 +189,8 @@ func insertRow(ctx context.Context, tx *db.Tx, r *row, reason Reason) {
 	tx.Proof(`SELECT 1 FROM automation_runs WHERE id = $1`, r.id)
 	tx.Queue(ctx, `INSERT INTO automation_runs (id, team_id, automation_id, version_id, contact_id, contact_gone, epoch,
 		status, reason, event, payload, received, step, waits_until, waits_for, depth, revision, steps, event_at, created_at,
-		ended_at) VALUES ($1, $2, $3, $4, $5, 0, $6, $7, $8, $9, $10, '', $11, $12, $13, $14, 1, $15, $16, $17, $18)`, r.id, r.teamID,
-		r.automationID, r.versionID, r.contactID, r.epoch, string(r.status), string(reason), r.event, r.payload, r.step,
+		ended_at) VALUES ($1, $2, $3, $4, $5, 0, $6, $7, $8, $9, $10, '', $11, $12, $13, $14, 1, $15, $16, $17, $18)`, r.id,
+		r.teamID, r.automationID, r.versionID, r.contactID, r.epoch, string(r.status), string(reason), r.event, r.payload, r.step,
 		db.Micros(r.waitUntil), r.waitFor, r.depth, r.steps, r.eventAt.UnixMicro(), tx.Now().UnixMicro(), ended)
 }
 
@@ -219,7 +221,8 @@ func saveRow(ctx context.Context, tx *db.Tx, r *row) {
 // saveRow, but a stopped automation does not prevent cancelling. If the contact was deleted, endRow erases its data
 // from the run.
 func endRow(ctx context.Context, tx *db.Tx, r *row, status RunStatus, reason Reason) {
-	args := []any{r.id, r.teamID, r.revision, string(status), string(reason), r.steps, tx.Now().UnixMicro(), boolInt(r.contactGone)}
+	args := []any{r.id, r.teamID, r.revision, string(status), string(reason), r.steps, tx.Now().UnixMicro(),
+		boolInt(r.contactGone)}
 	text := `UPDATE automation_runs SET status = $4, reason = $5, step = '', waits_until = 0, waits_for = '', steps = $6,
 		ended_at = $7, contact_gone = $8`
 	switch {

@@ -191,7 +191,8 @@ func nextRangeEnd(ctx context.Context, r db.Reader, teamID, automationID, after 
 type runWithAddress struct{ id, payload, received string }
 
 // runsWithAddress returns the runs of a range whose events contain an address, except those of a contact.
-func runsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure.Address, contactID string) ([]runWithAddress, error) {
+func runsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure.Address,
+	contactID string) ([]runWithAddress, error) {
 	rows, err := r.Query(ctx, `SELECT r.id, r.payload, r.received FROM automation_runs r WHERE `+inRunRange+`
 		AND (LOWER(r.payload) LIKE $5 ESCAPE '\' OR LOWER(r.received) LIKE $5 ESCAPE '\') AND r.contact_id <> $6
 		ORDER BY r.id`, batch.args(a.Pattern(), contactID)...)
@@ -227,7 +228,8 @@ type stepWithAddress struct {
 }
 
 // stepsWithAddress returns the steps of the runs of a range that show an address, except those of a contact.
-func stepsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure.Address, contactID string) ([]stepWithAddress,
+func stepsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure.Address,
+	contactID string) ([]stepWithAddress,
 	error) {
 	rows, err := r.Query(ctx, `SELECT s.run_id, s.position, s.output, s.message FROM automation_runs r
 		JOIN automation_run_steps s ON s.run_id = r.id WHERE `+inRunRange+`

@@ -114,9 +114,9 @@ const (
 	notAdmitted                  // nothing begins
 )
 
-// The conditions for a new run, with the parameters of admit: $5 is now and $6 an hour ago. $7 and $8 limit active and all
-// runs by the reentry rule. $9 and $11 are maxHourly and maxActive. $12 is the epoch of the run. If the row has a newer
-// epoch than the run, the automation was just stopped and the run is refused.
+// The conditions for a new run, with the parameters of admit: $5 is now and $6 an hour ago. $7 and $8 limit active and
+// all runs by the reentry rule. $9 and $11 are maxHourly and maxActive. $12 is the epoch of the run. If the row has a
+// newer epoch than the run, the automation was just stopped and the run is refused.
 const (
 	byRule       = `c.epoch <= $12 AND (c.epoch < $12 OR c.active < $7) AND c.begun < $8`
 	byLimits     = `(c.epoch < $12 OR c.active < $11) AND (c.hour_from <= $6 OR c.hour_begun < $9)`

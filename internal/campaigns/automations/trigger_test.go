@@ -44,7 +44,8 @@ func TestReentry(t *testing.T) {
 	})
 }
 
-// A storm of events of one contact begins a bounded number of runs, at once and in an hour. One run in the hour says so.
+// A storm of events of one contact begins a bounded number of runs, at once and in an hour. One run in the hour says
+// so.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -171,8 +172,8 @@ func (s *fixture) atHand() {
 	})
 }
 
-// An event is given to runs whose graphs are not at hand by a job, unless they have gone on by then. However often the job
-// is done, they receive it once.
+// An event is given to runs whose graphs are not at hand by a job, unless they have gone on by then. However often the
+// job is done, they receive it once.
 func TestWaitsOfGraphsThatAreNotAtHand(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -460,8 +461,8 @@ func TestDepth(t *testing.T) {
 	})
 }
 
-// Events of very many contacts that are recorded together begin and wake a bounded number of runs in one transaction. Jobs
-// do the rest, for all contacts that there are then.
+// Events of very many contacts that are recorded together begin and wake a bounded number of runs in one transaction.
+// Jobs do the rest, for all contacts that there are then.
 func TestManyEventsAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

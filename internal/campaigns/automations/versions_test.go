@@ -10,7 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 )
 
-// What is prepared for a run are the emails that one transaction may come to: beyond a wait or a webhook another one begins.
+// What is prepared for a run are the emails that one transaction may come to: beyond a wait or a webhook another one
+// begins.
 func TestEmailsAhead(t *testing.T) {
 	t.Parallel()
 	steps := map[string]string{"start": `trigger {"event_name": "go"}`,

@@ -15,8 +15,8 @@
 // after the start are not mailed. The content of a broadcast never changes after its start.
 //
 // Each change of the status locks the row, and so does each page. So once Pause or Cancel has returned, no more emails
-// are enqueued. Delivery calls [Service.CachedDecision] before each attempt: an email that has not been handed to a host waits,
-// or ends as canceled, within seconds.
+// are enqueued. Delivery calls [Service.CachedDecision] before each attempt: an email that has not been handed to a
+// host waits, or ends as canceled, within seconds.
 //
 // The variant of a contact in an A/B test depends only on the ids of the contact and the broadcast.
 //
@@ -184,14 +184,15 @@ var reasons = map[Reason]string{
 	TooManyComplaints: "Too many recipients reported it as spam. Make sure that they all asked for it before you resume " +
 		"the broadcast.",
 	TeamSuspended: "The team may not send at present. Resume the broadcast when the operator has restored it.",
-	DailyQuota: "The team's quota of emails of this day is used up. Resume the broadcast on another day (UTC), or ask the " +
-		"operator for more.",
+	DailyQuota: "The team's quota of emails of this day is used up. Resume the broadcast on another day (UTC), or ask " +
+		"the operator for more.",
 	MonthlyQuota: "The team's quota of emails of this month is used up. Resume the broadcast in another month (UTC), or " +
 		"ask the operator for more.",
-	KeyDeleted:     "The API key that it was sent with was deleted. Resume the broadcast with another one.",
-	NotAllowed:     "Its sender may not be used any more. Verify the domain again and resume the broadcast.",
-	BadContent:     "Its content is refused. Cancel the broadcast, and send a corrected duplicate.",
-	BadFilter:      "The filter of its segment names something that was deleted. Change the filter and resume the broadcast.",
+	KeyDeleted: "The API key that it was sent with was deleted. Resume the broadcast with another one.",
+	NotAllowed: "Its sender may not be used any more. Verify the domain again and resume the broadcast.",
+	BadContent: "Its content is refused. Cancel the broadcast, and send a corrected duplicate.",
+	BadFilter: "The filter of its segment names something that was deleted. Change the filter and resume the " +
+		"broadcast.",
 	SegmentDeleted: "Its segment was deleted while it was being sent. Those who got no email yet are not known any more.",
 	TopicDeleted:   "Its topic was deleted, so it is not known who wants to read about it.",
 }

@@ -101,7 +101,8 @@ func (s *sender) news() broadcasts.NewBroadcast {
 		From: "Acme <news@" + testnode.Domain + ">", Subject: "News for {{{contact.first_name|you}}}", HTML: &html}}
 }
 
-// twoVariants adds a draft whose variants go to a share of the audience, in percent, and whose winner is chosen by hand.
+// twoVariants adds a draft whose variants go to a share of the audience, in percent, and whose winner is chosen by
+// hand.
 func (s *sender) twoVariants(share float64) string {
 	n := s.news()
 	n.Variants = []broadcasts.Variant{{}, {Subject: new("B")}}

@@ -343,7 +343,8 @@ func (b *Broadcast) requireStatus(what string, any ...Status) error {
 // save. It returns an error if the broadcast was changed since it was read, or has none of the given statuses. So if
 // two requests send the same draft, the second one fails here. read itself stays unchanged, because the transaction may
 // run again.
-func (s *Service) lockUnchanged(ctx context.Context, tx *db.Tx, read Broadcast, what string, any ...Status) (Broadcast, error) {
+func (s *Service) lockUnchanged(ctx context.Context, tx *db.Tx, read Broadcast, what string, any ...Status) (Broadcast,
+	error) {
 	now, err := lock(ctx, tx, read.TeamID, read.ID)
 	if err != nil {
 		return read, err

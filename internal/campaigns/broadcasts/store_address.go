@@ -23,12 +23,14 @@ type BroadcastRecipient struct {
 // RecipientsWithAddress returns the recipients with an address in a team's broadcasts, newest broadcast first. Each
 // call examines the next 5,000 recipients after a cursor, so it may return none. next is the next cursor, or "" at the
 // end.
-func (s *Service) RecipientsWithAddress(ctx context.Context, teamID string, a erasure.Address, after string) (some []BroadcastRecipient,
+func (s *Service) RecipientsWithAddress(ctx context.Context, teamID string, a erasure.Address,
+	after string) (some []BroadcastRecipient,
 	next string, err error) {
 	return recipientsWithAddress(ctx, s.p.DB.Reader, teamID, a, after)
 }
 
-func recipientsWithAddress(ctx context.Context, r db.Reader, teamID string, a erasure.Address, after string) (some []BroadcastRecipient,
+func recipientsWithAddress(ctx context.Context, r db.Reader, teamID string, a erasure.Address,
+	after string) (some []BroadcastRecipient,
 	next string, err error) {
 	broadcastID, contactID, within := strings.Cut(after, " ")
 	if !within {
@@ -61,7 +63,8 @@ func startedBefore(ctx context.Context, r db.Reader, teamID, broadcastID string)
 }
 
 // addressPage returns the recipients with an address in a range of a broadcast's recipients; see [page.Part].
-func addressPage(ctx context.Context, r db.Reader, teamID, broadcastID, address, after string) ([]BroadcastRecipient, string,
+func addressPage(ctx context.Context, r db.Reader, teamID, broadcastID, address, after string) ([]BroadcastRecipient,
+	string,
 	error) {
 	all := page.Select{Text: `SELECT r.contact_id AS id FROM broadcast_recipients r WHERE ` + ofTeam, ID: "r.contact_id",
 		Args: []any{broadcastID, teamID}}

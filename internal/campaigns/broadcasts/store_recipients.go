@@ -54,7 +54,8 @@ func advance(ctx context.Context, tx *db.Tx, h *emailUpdate) {
 	case delivered, canceled:
 		from = `state IN ('waiting', 'sent')`
 	}
-	tx.Queue(ctx, `UPDATE broadcast_recipients SET state = $4, reason = $5, bounce = $6`+ofEmail+` AND `+from, h.broadcastID,
+	tx.Queue(ctx, `UPDATE broadcast_recipients SET state = $4, reason = $5, bounce = $6`+ofEmail+` AND `+from,
+		h.broadcastID,
 		h.teamID, h.emailID, string(h.state), h.reason, h.bounce)
 }
 
@@ -122,7 +123,8 @@ func listRecipients(ctx context.Context, r db.Reader, teamID, broadcastID string
 		k = recipientFilter{index: "bounce", condition: `r.state = 'bounced' AND r.bounce = $3 AND r.bounce <> ''`}
 		args = append(args, q.BounceType)
 	}
-	some := page.Select{Text: `SELECT ` + recipientColumns + ` FROM broadcast_recipients r`, ID: "r.contact_id", Args: args}
+	some := page.Select{Text: `SELECT ` + recipientColumns + ` FROM broadcast_recipients r`, ID: "r.contact_id",
+		Args: args}
 	switch {
 	case q.contactID != "":
 		some.Args = append(args, q.contactID)

@@ -341,7 +341,8 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 		}
 		began := time.Now()
 		defer func() { took = max(1, time.Since(began)) }()
-		p := batch{b: b, to: make([][]emails.MailingRecipient, len(r.mailings)), of: make([][]*contacts.Member, len(r.mailings))}
+		p := batch{b: b, to: make([][]emails.MailingRecipient, len(r.mailings)), of: make([][]*contacts.Member,
+			len(r.mailings))}
 		used := p.fill(members, most, r.placeholders)
 		if err := r.enqueuePage(ctx, tx, b, &p); err != nil {
 			return false, err

@@ -168,7 +168,8 @@ func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 }
 
 // resolveContact returns the contact or the address to which an event happened.
-func (s *Service) resolveContact(ctx context.Context, teamID string, in NewEvent) (contactID, address string, err error) {
+func (s *Service) resolveContact(ctx context.Context, teamID string, in NewEvent) (contactID, address string,
+	err error) {
 	if in.ContactID != "" {
 		if !id.Valid(in.ContactID) {
 			return "", "", fault.New(fault.BadID, "contact_id", "The `contact_id` must be a valid UUID.")

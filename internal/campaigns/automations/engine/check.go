@@ -32,7 +32,8 @@ func (g *Graph) check() error {
 		g.ruleNames = append(g.ruleNames, waitEvents+head+".")
 	}
 	if len(triggers) == 0 {
-		return jsonread.Invalidf("steps", "has no step of the type `trigger`. Add one, which names the event that begins a run.")
+		return jsonread.Invalidf("steps", "has no step of the type `trigger`. Add one, which names the event that begins a "+
+			"run.")
 	}
 	if len(g.Connections) == 0 && len(g.Steps) > 1 {
 		return jsonread.Invalidf("connections", "must lead from the trigger to the other steps. It may be empty only if the "+

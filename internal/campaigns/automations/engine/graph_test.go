@@ -27,7 +27,8 @@ func TestStoredWithoutEscapes(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(g.StepsJSON())
-	if strings.Contains(text, `\u`) || strings.Count(text, "ann+shop@x.example") != 10 || !strings.Contains(text, `"by":[`) {
+	if strings.Contains(text, `\u`) || strings.Count(text, "ann+shop@x.example") != 10 ||
+		!strings.Contains(text, `"by":[`) {
 		t.Error(text)
 	}
 }

@@ -7,7 +7,7 @@ import "time"
 type Opening struct {
 	Trigger string        // the key
 	Next    string        // the key of the step after the trigger; "" for none
-	Event   string        // the event that the next step waits for, as the user wrote it; "" if the next step does not wait for an event
+	Event   string        // for which the next step waits, as the user wrote it; "" if it waits for none
 	Timeout time.Duration // of that wait; 0 for MaxWait
 }
 

@@ -79,7 +79,8 @@ func (g *Graph) readSteps(text []byte) error {
 		}
 		if before, ok := g.index[s.Key]; ok {
 			path := fmt.Sprintf("steps[%d].key", i)
-			return withStep(s.Key, jsonread.Invalidf(path, "is that of `steps[%d]` too. Give each step a key of its own.", before))
+			return withStep(s.Key, jsonread.Invalidf(path, "is that of `steps[%d]` too. Give each step a key of its own.",
+				before))
 		}
 		g.index[s.Key] = i
 		g.Steps = append(g.Steps, s)
@@ -110,8 +111,8 @@ func readStep(path string, text jsontext.Value) (s Step, err error) {
 	s.Type = Type(kind)
 	read, ok := readers[s.Type]
 	if !ok {
-		return s, withStep(s.Key, jsonread.Invalidf(o.At("type"), "is %s, which is no type of step. Use one of `%s`.", jsonread.Quote(kind),
-			strings.Join(texts(types), "`, `")))
+		return s, withStep(s.Key, jsonread.Invalidf(o.At("type"), "is %s, which is no type of step. Use one of `%s`.",
+			jsonread.Quote(kind), strings.Join(texts(types), "`, `")))
 	}
 	c := jsonread.Object{Path: o.At("config"), Members: map[string]jsontext.Value{}}
 	if s.Type != ContactDelete || o.Has("config") {
@@ -167,16 +168,17 @@ func (g *Graph) readConnection(path string, text jsontext.Value) (c Connection, 
 		c.Type = Default
 	}
 	if !slices.Contains(exits, c.Type) {
-		return c, withStep(c.From, jsonread.Invalidf(o.At("type"), "is %s, but from a step of the type `%s` lead connections of "+
-			"the types `%s`.", jsonread.Quote(c.Type), from.Type, strings.Join(exits, "`, `")))
+		return c, withStep(c.From, jsonread.Invalidf(o.At("type"), "is %s, but from a step of the type `%s` lead "+
+			"connections of the types `%s`.", jsonread.Quote(c.Type), from.Type, strings.Join(exits, "`, `")))
 	}
 	if g.step(c.To).Type == Trigger {
-		return c, withStep(c.To, jsonread.Invalidf(o.At("to"), "names a trigger, where runs begin. Lead to the step after it."))
+		return c, withStep(c.To,
+			jsonread.Invalidf(o.At("to"), "names a trigger, where runs begin. Lead to the step after it."))
 	}
 	at := exit{c.From, c.Type}
 	if to, ok := g.next[at]; ok {
-		return c, withStep(c.From, jsonread.Invalidf(path, "is a second connection of the type `%s`, to `%s` as well as to `%s`. "+
-			"Keep one.", c.Type, c.To, to))
+		return c, withStep(c.From, jsonread.Invalidf(path, "is a second connection of the type `%s`, to `%s` as well as to "+
+			"`%s`. Keep one.", c.Type, c.To, to))
 	}
 	g.next[at] = c.To
 	return c, nil

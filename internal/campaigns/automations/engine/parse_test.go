@@ -238,7 +238,8 @@ func TestParseRefuses(t *testing.T) {
 		{"send_email", `{}`, ".template", absent(".template")},
 		{"send_email", `{"template_id":"a"}`, ".template_id",
 			x(".template_id", "is not read any more: use `steps[1].config.template.id`.")},
-		{"send_email", `{"template":"a"}`, ".template", x(".template", "must be an object, with each member once and in UTF-8.")},
+		{"send_email", `{"template":"a"}`, ".template", x(".template", "must be an object, with each member once and in "+
+			"UTF-8.")},
 		{"send_email", `{"template":{}}`, ".template.id", absent(".template.id")},
 		{"send_email", `{"template":{"id":"a","variables":[]}}`, ".template.variables",
 			x(".template.variables", "must be an object, with each member once and in UTF-8.")},

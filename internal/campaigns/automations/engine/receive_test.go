@@ -12,7 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Of what a step received, a run keeps the members that some step refers to, by the key of the step or the event's name.
+// Of what a step received, a run keeps the members that some step refers to, by the key of the step or the event's
+// name.
 func TestKeptOfEvents(t *testing.T) {
 	t.Parallel()
 	const sent = `{"total":30,"user":{"name":"Bo","id":7},"user.name":"whole","users":[],"note":"long"}`

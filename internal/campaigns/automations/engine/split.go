@@ -59,7 +59,8 @@ func readBranch(path string, text jsontext.Value, before []branch) (b branch, er
 	}
 	at := o.At("name")
 	if slices.Contains([]string{Default, ConditionMet, ConditionNotMet, EventReceived, TimedOut}, b.name) {
-		return b, jsonread.Invalidf(at, "is %s, which is another type of connection. Choose another name.", jsonread.Quote(b.name))
+		return b, jsonread.Invalidf(at, "is %s, which is another type of connection. Choose another name.",
+			jsonread.Quote(b.name))
 	}
 	if slices.ContainsFunc(before, func(other branch) bool { return other.name == b.name }) {
 		return b, jsonread.Invalidf(at, "is %s, as that of another branch. Choose another name.", jsonread.Quote(b.name))

@@ -44,7 +44,8 @@ func readWaitUntil(o jsonread.Object) (config, error) {
 	if text != "" {
 		m := timeOfDay.FindStringSubmatch(text)
 		if m == nil {
-			return nil, jsonread.Invalidf(o.At("time"), "is %s, but must be a time of day from `00:00` to `23:59`.", jsonread.Quote(text))
+			return nil, jsonread.Invalidf(o.At("time"), "is %s, but must be a time of day from `00:00` to `23:59`.",
+				jsonread.Quote(text))
 		}
 		hour, _ := strconv.Atoi(m[1])
 		minute, _ := strconv.Atoi(m[2])

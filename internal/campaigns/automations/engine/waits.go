@@ -55,7 +55,8 @@ func readWait(o jsonread.Object, name string) (time.Duration, error) {
 	case err != nil:
 		return 0, jsonread.Invalidf(path, "cannot be read: %v.", err)
 	case d < time.Second || d > MaxWait:
-		return 0, jsonread.Invalidf(path, "is %s; a wait lasts from 1 second to %d days.", jsonread.Quote(text), int(MaxWait.Hours()/24))
+		return 0, jsonread.Invalidf(path, "is %s; a wait lasts from 1 second to %d days.", jsonread.Quote(text),
+			int(MaxWait.Hours()/24))
 	}
 	return d, nil
 }

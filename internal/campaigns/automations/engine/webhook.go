@@ -62,7 +62,8 @@ func readWebhook(o jsonread.Object) (config, error) {
 }
 
 // reservedHeaders are the header fields that only the program sets.
-var reservedHeaders = []string{"host", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect",
+var reservedHeaders = []string{"host", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade",
+	"expect",
 	"user-agent", "webhook-id", "webhook-timestamp", "webhook-signature", "svix-id", "svix-timestamp", "svix-signature"}
 
 func readHeaders(o jsonread.Object) (map[string]string, error) {

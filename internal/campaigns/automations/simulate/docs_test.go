@@ -51,7 +51,8 @@ func TestManual(t *testing.T) {
 			parse(t, string(whole.Steps), string(whole.Connections))
 		}
 	}
-	for _, kind := range []engine.Type{engine.Trigger, engine.SendEmail, engine.Delay, engine.WaitForEvent, engine.Condition,
+	for _, kind := range []engine.Type{engine.Trigger, engine.SendEmail, engine.Delay, engine.WaitForEvent,
+		engine.Condition,
 		engine.ContactUpdate, engine.ContactDelete, engine.AddToSegment, engine.Webhook, engine.Split, engine.WaitUntil} {
 		if !seen[kind] {
 			t.Errorf("there is no example of the type %s", kind)

@@ -59,7 +59,8 @@ func readPerson(o jsonread.Object, start time.Time) (p *person, err error) {
 	if _, err = o.Required("email", engine.MaxMailbox); err != nil {
 		return nil, err
 	}
-	p = &person{Contact: engine.Contact{ID: simulatedContactID, Properties: map[string]scalar.Value{}}, topics: map[string]string{}}
+	p = &person{Contact: engine.Contact{ID: simulatedContactID, Properties: map[string]scalar.Value{}},
+		topics: map[string]string{}}
 	if text, err := o.Optional("id", engine.MaxKey); err != nil {
 		return nil, err
 	} else if text != "" {

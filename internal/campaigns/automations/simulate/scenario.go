@@ -187,7 +187,8 @@ func (s *Scenario) readEntry(path string, text jsontext.Value) (h timetableEntry
 			return h, err
 		}
 	} else if o.Has("payload") {
-		return h, jsonread.Invalidf(o.At("payload"), "is that of an event, which is not there. Name it as `%s`.", o.At("event"))
+		return h, jsonread.Invalidf(o.At("payload"), "is that of an event, which is not there. Name it as `%s`.",
+			o.At("event"))
 	}
 	if o.Has("contact") {
 		given++

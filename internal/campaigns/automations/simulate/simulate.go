@@ -35,7 +35,8 @@ func Run(g *engine.Graph, s *Scenario, w *World) (*Report, error) {
 	sim := &simulation{g: g, s: s, w: w, now: s.start, contact: s.contact.copy(), bytesLeft: MaxReport}
 	sim.run = g.Begin(s.run, sim.fillSystemEvent(event))
 	if sim.run == nil {
-		return nil, jsonread.Invalidf("scenario.event.name", "is %s, for which there is no trigger. Use `%s`.", jsonread.Quote(event.Name),
+		return nil, jsonread.Invalidf("scenario.event.name", "is %s, for which there is no trigger. Use `%s`.",
+			jsonread.Quote(event.Name),
 			strings.Join(triggers, "` or `"))
 	}
 	sim.report = &Report{Status: "completed", StartedAt: s.start, Entries: []Entry{}, Emails: []Mail{}, Calls: []Post{}}

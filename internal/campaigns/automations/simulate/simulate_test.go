@@ -86,7 +86,8 @@ func run(t testing.TB, g *engine.Graph, scenario string) *simulate.Report {
 // told returns the entries of a report as lines.
 func reportLines(r *simulate.Report) (lines []string) {
 	for _, e := range r.Entries {
-		lines = append(lines, strings.Join([]string{e.After, string(e.Step + e.Event), string(e.Status), e.Happened, string(e.Next)},
+		lines = append(lines, strings.Join([]string{e.After, string(e.Step + e.Event), string(e.Status), e.Happened,
+			string(e.Next)},
 			"|"))
 	}
 	return append(lines, strings.Join([]string{r.Took, r.Status, string(r.Reason), fmt.Sprint(r.Ignored)}, "|"))
@@ -211,12 +212,16 @@ func TestScenarioRefused(t *testing.T) {
 			"not known. There are `email`, `first_name`, `last_name`, `unsubscribed`, `properties`, `segments`, `topics`, " +
 			"`engagement`, `id`, `created_at`.",
 		`{"contact":{"email":"a@b.example","engagement":{"open":1}}}`: "scenario.contact.engagement.open: The",
-		`{"contact":{"email":"a"}}`:                                   "scenario.contact.email: The `scenario.contact.email` field is no address",
-		`{` + who + `,"event":{"event":"x"}}`:                         "scenario.event.event: The `scenario.event.event` field is not",
-		`{` + who + `,"event":{"name":"resend:x"}}`:                   "scenario.event.name: The `scenario.event.name` field names no",
-		`{` + who + `,"outcomes":{"mail":{"by":1}}}`:                  "scenario.outcomes.mail.by: The `scenario.outcomes.mail.by` field",
-		`{` + who + `,"properties":{"a":{}}}`:                         "scenario.properties.a.type: Missing",
-		`{` + who + `,"properties":{"a":{"type":1}}}`:                 "scenario.properties.a.type: The",
+		`{"contact":{"email":"a"}}`: "scenario.contact.email: The " +
+			"`scenario.contact.email` field is no address",
+		`{` + who + `,"event":{"event":"x"}}`: "scenario.event.event: The `scenario.event.event` " +
+			"field is not",
+		`{` + who + `,"event":{"name":"resend:x"}}`: "scenario.event.name: The `scenario.event.name` " +
+			"field names no",
+		`{` + who + `,"outcomes":{"mail":{"by":1}}}`: "scenario.outcomes.mail.by: The " +
+			"`scenario.outcomes.mail.by` field",
+		`{` + who + `,"properties":{"a":{}}}`:         "scenario.properties.a.type: Missing",
+		`{` + who + `,"properties":{"a":{"type":1}}}`: "scenario.properties.a.type: The",
 		`{` + who + `,"properties":{"a":{"type":"number","fallback_value":"x"}}}`: "scenario.properties.a." +
 			"fallback_value: The `scenario.properties.a.fallback_value` field must be a number.",
 		`{` + who + `,"properties":{"a":{"type":"boolean"}}}`: "scenario.properties.a.type: The " +

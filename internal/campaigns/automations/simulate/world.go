@@ -48,7 +48,8 @@ func (w *World) checkValues(values map[string]scalar.Value) *engine.Failure {
 		p, ok := w.Properties[name]
 		switch {
 		case !ok && w.Complete:
-			return &engine.Failure{Reason: noProperty, Message: "The `properties` field names " + jsonread.Quote(name) + ", which is no property of " +
+			return &engine.Failure{Reason: noProperty, Message: "The `properties` field names " + jsonread.Quote(name) +
+				", which is no property of " +
 				"this team. Create it first."}
 		case values[name] == (scalar.Value{}):
 			continue
@@ -81,7 +82,8 @@ func (w *World) checkTopic(topic, chosen string) (*engine.Failure, string) {
 	case topic == "":
 		return nil, ""
 	case !ok && w.Complete:
-		return &engine.Failure{Reason: noTopic, Message: "The `topic_id` field names no topic of this team. Create the topic first."}, ""
+		return &engine.Failure{Reason: noTopic, Message: "The `topic_id` field names no topic of this team. Create the " +
+			"topic first."}, ""
 	case chosen == "opt_out":
 		return nil, optedOut
 	case chosen == "" && byDefault == "opt_out":

@@ -16,9 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// BenchmarkEvents has events happen to 2,000 contacts, 64 at the same time: such as concern no automation, such as
-// begin a run that waits, and such as begin a run whose first step sends an email. The rate is that of the events until
-// all that they cause is on disk.
+// BenchmarkEvents sends events for 2,000 contacts, 64 at a time. The events trigger no automation, a run that waits, or
+// a run whose first step sends an email. The rate counts events until all their effects are on disk.
 func BenchmarkEvents(b *testing.B) {
 	const contacts, total, clients = 2000, 10_000, 64
 	for _, database := range []string{"sqlite", "postgres"} {
@@ -55,7 +54,7 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// BenchmarkWaiting tells what 100,000 runs in a delay cost: the memory of the node, and its CPU in ten seconds.
+// BenchmarkWaiting reports what 100,000 runs in a delay cost: the node's memory, and its CPU time in ten seconds.
 func BenchmarkWaiting(b *testing.B) {
 	const total = 100_000
 	for _, database := range []string{"sqlite", "postgres"} {
@@ -98,7 +97,7 @@ func benched(b *testing.B, database string) *fixture {
 	return newFixture(b, testnode.New(b, open(b), testnode.Options{}))
 }
 
-// allWait waits until n runs wait. It looks seldom, because it reads all runs.
+// allWait waits until n runs wait. It polls rarely, because it reads all runs.
 func (s *fixture) allWait(n int) {
 	s.T.Helper()
 	for s.Count(`SELECT COUNT(*) FROM automation_runs WHERE waits_until > 0`) < n {
@@ -113,7 +112,7 @@ func (s *fixture) event(ctx context.Context, name, contactID string) error {
 	})
 }
 
-// crowd adds contacts by rows, because there are many, and returns their ids.
+// crowd inserts the rows of n contacts and returns their ids.
 func (s *fixture) crowd(n int) (ids []string) {
 	s.T.Helper()
 	for len(ids) < n {
@@ -130,7 +129,7 @@ func (s *fixture) crowd(n int) (ids []string) {
 	return ids
 }
 
-// memory is what is on the heap, in octets.
+// memory returns the heap size in bytes.
 func memory() float64 {
 	runtime.GC()
 	var m runtime.MemStats

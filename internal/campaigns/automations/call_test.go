@@ -11,8 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// A host that does not answer as it should is called again for some hours; then the step fails. What can never succeed
-// fails at once.
+// A call that fails is repeated for some hours; then the step fails. A call that cannot succeed fails at once.
 func TestCalls(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -60,7 +59,7 @@ func TestCalls(t *testing.T) {
 	})
 }
 
-// A call that could not be made counts as none.
+// A call that could not be made does not count as a try.
 func TestCallThatIsHeldUp(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

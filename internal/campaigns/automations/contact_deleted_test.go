@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 )
 
-// kept returns what is kept of what the runs of a contact had, besides how they ended.
+// kept returns the contact's data that its runs still contain.
 func (s *fixture) kept(contactID string) (all []string) {
 	s.T.Helper()
 	for after, first := "", true; first || after != ""; first = false {
@@ -35,8 +35,7 @@ func (s *fixture) kept(contactID string) (all []string) {
 	})
 }
 
-// What the runs of a contact had of it is gone with the contact, whether they have ended or not. How they ended is
-// kept, as are the runs of others.
+// Deleting a contact erases its data from its runs, active or ended. Their results stay, and other contacts' runs too.
 func TestForgottenWithTheContact(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -75,7 +74,7 @@ func TestForgottenWithTheContact(t *testing.T) {
 	})
 }
 
-// A run that deletes its contact goes on with what it has, which is gone when it ends, however that is.
+// A run that deletes its own contact continues with the contact's data, which is erased when the run ends.
 func TestForgottenAfterContactDelete(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -107,7 +106,7 @@ func TestForgottenAfterContactDelete(t *testing.T) {
 
 func answering(status int) func() (int, error) { return func() (int, error) { return status, nil } }
 
-// A contact with more runs than one transaction takes is forgotten by a job, except for the run that has deleted it.
+// A job erases the data of a contact with more runs than one transaction handles, except the run that deleted it.
 func TestManyForgotten(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// trip is an automation with two emails, a change of the contact, a webhook, and an event that another run waits for.
+// trip adds an automation with two emails, a change of the contact, a webhook, and an event that another run waits for.
 func (s *fixture) trip() (automationID string) {
 	s.T.Helper()
 	s.template("bye", "Bye")
@@ -30,7 +30,7 @@ func (s *fixture) trip() (automationID string) {
 		step("bye", engine.SendEmail, `{"template": {"id": "bye"}}`))
 }
 
-// begun removes all runs and emails, and makes the contact anew.
+// begun removes all runs and emails, and creates the contact again.
 func (s *fixture) begun() (contactID string) {
 	s.T.Helper()
 	s.Must(s.forget())
@@ -43,7 +43,7 @@ func (s *fixture) begun() (contactID string) {
 	return s.contact(ann)
 }
 
-// travel has the events of a trip happen as far as they have not, and does what is due, until something fails.
+// travel sends the events of a trip that were not sent yet, and does due jobs, until something fails.
 func (s *fixture) travel(contactID string) error {
 	var begun, paid bool
 	err := s.DB.QueryRow(s.T.Context(), `SELECT EXISTS (SELECT 1 FROM automation_runs),
@@ -81,7 +81,7 @@ func (s *fixture) tryWork() error {
 	}
 }
 
-// arrived does what is left of a trip, and checks that each step was done once.
+// arrived finishes a trip and checks that each step was done once.
 func (s *fixture) arrived(automationID, contactID string) {
 	s.T.Helper()
 	s.giveBack()
@@ -92,7 +92,7 @@ func (s *fixture) arrived(automationID, contactID string) {
 	}
 }
 
-// Whatever statement breaks, no step is missed and none is done twice.
+// If any statement fails, no step is missed or done twice.
 func TestBrokenStatements(t *testing.T) {
 	t.Parallel()
 	sqliteTraced(t, func(t *testing.T, s *fixture) {
@@ -105,7 +105,7 @@ func TestBrokenStatements(t *testing.T) {
 	})
 }
 
-// Wherever the answer of the database is lost, also that to a commit, no step is missed and none is done twice.
+// If the database loses the connection at any point, even during a commit, no step is missed or done twice.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	d, proxy := dbtest.Proxied(t, 0)
@@ -118,8 +118,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// An event that comes while the job of the run is in hand, because the time of the wait is over or the run is being
-// read, is not lost, and the step is done once.
+// An event that arrives while a worker has the job of the run is not lost, and the step is done once.
 func TestEventWhileInHand(t *testing.T) {
 	t.Parallel()
 	eachTraced(t, func(t *testing.T, s *fixture) {
@@ -142,7 +141,7 @@ func TestEventWhileInHand(t *testing.T) {
 	})
 }
 
-// A run that is cancelled, or whose contact is deleted, between the look at it and its transaction does nothing.
+// A run that is cancelled, or whose contact is deleted, between its read and its transaction does nothing.
 func TestStopWhileInHand(t *testing.T) {
 	t.Parallel()
 	eachTraced(t, func(t *testing.T, s *fixture) {
@@ -172,7 +171,7 @@ func TestStopWhileInHand(t *testing.T) {
 	})
 }
 
-// An event is taken in although an automation whose runs wait for it is stopped at that moment.
+// An event is accepted even if an automation whose runs wait for it is stopped at that moment.
 func TestStopWhileEventIsTakenIn(t *testing.T) {
 	t.Parallel()
 	d, trace := dbtest.PostgresTraced(t)
@@ -194,7 +193,7 @@ func TestStopWhileEventIsTakenIn(t *testing.T) {
 	}
 }
 
-// Events, steps and deletions of the same contacts at the same time leave everything consistent.
+// Concurrent events, steps and deletions of the same contacts leave consistent rows.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -246,7 +245,7 @@ func TestAtOnce(t *testing.T) {
 	})
 }
 
-// Many events of few contacts at the same time do not wait for each other in a circle: no transaction has to run twice.
+// Many concurrent events of few contacts do not deadlock: no transaction runs twice.
 func TestEventsOfFewContacts(t *testing.T) {
 	t.Parallel()
 	eachTraced(t, func(t *testing.T, s *fixture) {

@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// author is a node with automations, of which Acme makes some.
+// author is a node with automations. Acme creates some of them.
 type author struct {
 	*testnode.Node
 	a *automations.Service
@@ -40,7 +40,7 @@ func eachAuthor(t *testing.T, f func(t *testing.T, n *author)) {
 	})
 }
 
-// Graphs that need nothing of a team: a lone trigger, and one after which runs wait.
+// Graphs without references: a single trigger, and a trigger followed by a wait.
 const (
 	alone   = `[{"key":"start","type":"trigger","config":{"event_name":"signup"}}]`
 	waiting = `[{"key":"start","type":"trigger","config":{"event_name":"signup"}},
@@ -64,7 +64,7 @@ func (n *author) change(id string, c automations.Change) automations.Automation 
 	return a
 }
 
-// happens has an event happen to a contact.
+// happens sends an event for a contact.
 func (n *author) happens(event string, c contacts.Contact, payload string) {
 	n.T.Helper()
 	n.Update(func(tx *db.Tx) error {
@@ -80,7 +80,7 @@ func (n *author) contact(address string) contacts.Contact {
 	return c
 }
 
-// refused fails the test unless an error is a fault of a field whose message has a text.
+// refused fails the test unless err is a fault of a field whose message contains a text.
 func refused(t *testing.T, err error, field, text string) {
 	t.Helper()
 	f, ok := errors.AsType[*fault.Error](err)
@@ -120,7 +120,7 @@ func TestCreateRefuses(t *testing.T) {
 	})
 }
 
-// What a step names must be there, and of use for the step. The error names the step and the place.
+// What a step names must exist and be usable. The error names the step and the path.
 func TestReferences(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		ctx, teamID := t.Context(), n.Acme.TeamID
@@ -198,7 +198,7 @@ func TestReferences(t *testing.T) {
 	})
 }
 
-// A change of the graph makes a version, and one that changes nothing makes none.
+// Changing the graph creates a version; an identical graph creates none.
 func TestVersions(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a := n.made(automations.Enabled)
@@ -231,7 +231,7 @@ func TestVersions(t *testing.T) {
 	})
 }
 
-// triggers returns which events begin runs of automations.
+// triggers returns the rows that say which events begin runs.
 func (n *author) triggers() (all []string) {
 	n.T.Helper()
 	rows, err := n.DB.Query(n.T.Context(), `SELECT event_name, automation_id, version_id, epoch, reentry
@@ -246,7 +246,7 @@ func (n *author) triggers() (all []string) {
 	return all
 }
 
-// The rows by which events find automations are those of the enabled ones as they are.
+// The rows of triggers match the enabled automations.
 func TestTriggers(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		is := func(want ...string) {
@@ -282,7 +282,7 @@ func TestTriggers(t *testing.T) {
 	})
 }
 
-// What was deleted since is found when an automation is enabled, but does not keep it from being renamed or disabled.
+// Enabling an automation finds references to deleted things; renaming and disabling do not check them.
 func TestEnablingChecksAgain(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		g, err := n.Contacts.Segments.Create(t.Context(), n.Acme.TeamID, segments.Definition{Name: "x"})
@@ -300,7 +300,7 @@ func TestEnablingChecksAgain(t *testing.T) {
 	})
 }
 
-// Changes at the same time are all made, each to what the others have left.
+// Concurrent changes are all applied, each to the result of the others.
 func TestChangesAtOnce(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a := n.made(automations.Disabled)

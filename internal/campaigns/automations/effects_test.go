@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// Each type of step that changes something does so, and shows what it did.
+// Each type of step has its effect and shows what it did.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -71,13 +71,13 @@ func TestEffects(t *testing.T) {
 	})
 }
 
-// work1 does the first job that is due.
+// work1 does the first due job.
 func (s *fixture) work1() {
 	s.T.Helper()
 	s.Must(s.handle(s.due()[0]))
 }
 
-// What is deleted, withdrawn or not allowed any more fails the step, and with it the run, with a reason.
+// A step fails its run with a reason if it names something that was deleted, unpublished or forbidden.
 func TestStepsThatFail(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -124,7 +124,7 @@ func TestStepsThatFail(t *testing.T) {
 			if c.harm != nil {
 				c.harm()
 			}
-			s.pass(2 * time.Second) // what is cached of templates
+			s.pass(2 * time.Second) // drops the cached templates
 			s.happens(fmt.Sprint("event", i), ann, `{"sum": 5}`)
 			s.work()
 			got := s.runs(ids[i])[0]
@@ -144,7 +144,7 @@ func (s *fixture) topic(name string, byDefault contacts.Subscription) string {
 	return t.ID
 }
 
-// Who does not want an email gets none, and the run goes on. To a suppressed address the email is entered as
+// A contact that opted out gets no email, and the run continues. An email to a suppressed address is enqueued as
 // suppressed.
 func TestRefusedEmails(t *testing.T) {
 	t.Parallel()
@@ -172,7 +172,7 @@ func TestRefusedEmails(t *testing.T) {
 	})
 }
 
-// Whoever unsubscribes after the email was prepared gets none.
+// A contact that unsubscribes after the email was prepared does not get it.
 func TestUnsubscribedMeanwhile(t *testing.T) {
 	t.Parallel()
 	eachTraced(t, func(t *testing.T, s *fixture) {
@@ -191,7 +191,7 @@ func TestUnsubscribedMeanwhile(t *testing.T) {
 	})
 }
 
-// While its team is suspended, a run waits where it is.
+// A run waits at its step while its team is suspended.
 func TestSuspendedTeam(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -203,7 +203,7 @@ func TestSuspendedTeam(t *testing.T) {
 		s.mustRun(id, "running: start")
 		s.Must(s.Teams.SetSuspended(ctx, team, false))
 		s.pass(10 * time.Minute)
-		s.work1() // the email, behind which the call is entered
+		s.work1() // sends the email and enqueues the call
 		s.Must(s.Teams.SetSuspended(ctx, team, true))
 		s.work()
 		s.mustRun(id, "running: start mail call=running")
@@ -217,7 +217,7 @@ func TestSuspendedTeam(t *testing.T) {
 	})
 }
 
-// While its team's quota is used up, a run waits where it is.
+// A run waits at its step while its team's quota is used up.
 func TestQuotaUsedUp(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// everywhere begins a run in each state in which a run can be: due, in a delay, waiting for an event, at a webhook.
+// everywhere begins a run in each possible state: due, in a delay, waiting for an event, and at a webhook.
 func (s *fixture) everywhere() (automationID string, contactIDs []string) {
 	s.T.Helper()
 	is := func(key, value string) string {
@@ -44,7 +44,7 @@ func ended(status string) []string {
 		status + ": start first second third call=skipped", status + ": start"}
 }
 
-// withReason writes the reason behind what is skipped, as told does.
+// withReason appends the reason to skipped steps, as runLines does.
 func withReason(all []string, reason string) []string {
 	all = slices.Clone(all)
 	for i := range all {
@@ -53,8 +53,8 @@ func withReason(all []string, reason string) []string {
 	return all
 }
 
-// Whoever stops or deletes an automation, cancels a run, or deletes the contact, ends the runs wherever they are, with
-// the reason.
+// Stopping or deleting an automation, cancelling a run, and deleting a contact end runs in every state, with the
+// reason.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -98,7 +98,7 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// Deleting an automation ends its runs too, which are not shown any more.
+// Deleting an automation ends its runs, which are not shown any more.
 func TestDeletedAutomation(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -113,8 +113,8 @@ func TestDeletedAutomation(t *testing.T) {
 	})
 }
 
-// A run of a stopped automation does nothing, although no job has ended it yet; one that begins after the automation
-// was enabled again goes on.
+// A run of a stopped automation does nothing, even before the job has ended it. A run that begins after the automation
+// was enabled again continues.
 func TestStopBeforeItsJob(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -148,8 +148,7 @@ func TestStopBeforeItsJob(t *testing.T) {
 	})
 }
 
-// A run of an older epoch ends although the job that ends such runs has not seen it, because it was committed behind
-// the job's back, and although its contact has nothing happen to it.
+// A run of an older epoch ends even if the job that ends such runs misses it because it was committed too late.
 func TestStopOverlooksARun(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -182,7 +181,7 @@ func TestStopOverlooksARun(t *testing.T) {
 	})
 }
 
-// One run is cancelled once; others of the automation go on.
+// A run can be cancelled once; other runs of the automation continue.
 func TestCancelRun(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -206,7 +205,7 @@ func TestCancelRun(t *testing.T) {
 	})
 }
 
-// A run whose contact is gone without an event, as after an erasure, ends when it is due.
+// A run whose contact was deleted without an event, as by an erasure, ends when it is due.
 func TestContactGone(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -223,7 +222,7 @@ func TestContactGone(t *testing.T) {
 	})
 }
 
-// Very many runs of a contact, and of an automation, are ended in steps.
+// Very many runs of a contact, or of an automation, are ended in several transactions.
 func TestManyEnd(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -266,8 +265,8 @@ func TestManyEnd(t *testing.T) {
 	})
 }
 
-// After an automation was stopped and enabled again its runs from before count no more, whether a job has ended them or
-// not.
+// After an automation was stopped and enabled again, older runs no longer count as active, even if no job has ended
+// them.
 func TestStoppedRunsDoNotCount(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

@@ -25,13 +25,13 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is a node with automations of Acme, whose webhook steps are answered by the test.
+// fixture is a node with automations of Acme. The test answers the calls of webhook steps.
 type fixture struct {
 	*testnode.Node
 	a     *automations.Service
 	trace *dbtest.Trace // of eachTraced
 
-	called []string // the bodies of calls, in their order
+	called []string // the bodies of calls, in order
 	ids    []string // and their ids
 	answer func() (status int, err error)
 }
@@ -75,10 +75,10 @@ func tracedFixture(f func(t *testing.T, s *fixture)) func(t *testing.T, d *db.DB
 	}
 }
 
-// between has act called once, after the next run was read and before its transaction: then its email is prepared.
+// between calls act once: after the next run was read and its email prepared, but before its transaction.
 func (s *fixture) between(act func()) { s.trace.Before("FROM teams", act) }
 
-// template publishes a template with a subject, by its alias.
+// template publishes a template with a subject under an alias.
 func (s *fixture) template(alias, subject string, vars ...templates.Declaration) {
 	s.T.Helper()
 	text := "<p>Dear reader"
@@ -92,7 +92,7 @@ func (s *fixture) template(alias, subject string, vars ...templates.Declaration)
 	s.Must(err)
 }
 
-// step is a step of a graph, with its config as JSON.
+// step returns a step of a graph with a JSON config.
 func step(key string, kind engine.Type, config string) string {
 	return fmt.Sprintf(`{"key": %q, "type": %q, "config": %s}`, key, kind, config)
 }
@@ -101,7 +101,7 @@ func trigger(event string) string {
 	return step("start", engine.Trigger, fmt.Sprintf(`{"event_name": %q}`, event))
 }
 
-// sends is a step that sends the template hello.
+// sends returns a step that sends the template hello.
 func sends(key string) string { return step(key, engine.SendEmail, `{"template": {"id": "hello"}}`) }
 
 // links returns connections, each written as "from to" or "from to type".
@@ -138,7 +138,7 @@ func chain(steps []string) string {
 	return links(all...)
 }
 
-// automation adds an enabled automation of steps that follow each other.
+// automation adds an enabled automation whose steps follow each other.
 func (s *fixture) automation(steps ...string) string {
 	s.T.Helper()
 	return s.graph(automations.NewAutomation{}, chain(steps), steps...)
@@ -162,7 +162,7 @@ func (s *fixture) contact(address string) string {
 	return c.ID
 }
 
-// happens has an event happen to a contact, by its id or its address, with a payload of JSON or "".
+// happens sends an event for a contact, given by its id or address. payload is JSON or "".
 func (s *fixture) happens(event, contact, payload string) {
 	s.T.Helper()
 	s.Must(s.tryEvent(event, contact, payload))
@@ -178,7 +178,7 @@ func (s *fixture) tryEvent(event, contact, payload string) error {
 	})
 }
 
-// due returns the jobs of automations that are due, in their order.
+// due returns the due jobs of automations in order.
 func (s *fixture) due() []jobs.Job {
 	s.T.Helper()
 	all, err := s.tryDue()
@@ -196,7 +196,7 @@ func (s *fixture) tryDue() (all []jobs.Job, err error) {
 	return all, err
 }
 
-// handle claims a job and calls its handler as the runner would. It does nothing if the job is not there any more.
+// handle claims a job and calls its handler as the runner would. It does nothing if the job does not exist any more.
 // After an error the job is due again.
 func (s *fixture) handle(j jobs.Job) error {
 	ctx := s.T.Context()
@@ -220,7 +220,7 @@ func (s *fixture) handle(j jobs.Job) error {
 	return err
 }
 
-// giveBack makes all jobs due that are in hand.
+// giveBack makes all claimed jobs due again.
 func (s *fixture) giveBack() {
 	s.T.Helper()
 	s.Update(func(tx *db.Tx) error {
@@ -229,7 +229,7 @@ func (s *fixture) giveBack() {
 	})
 }
 
-// work does all that is due now.
+// work does all due jobs.
 func (s *fixture) work() {
 	s.T.Helper()
 	for range 200 {
@@ -244,7 +244,7 @@ func (s *fixture) work() {
 	s.T.Fatal("the jobs do not come to an end")
 }
 
-// pass has time pass for runs and their jobs.
+// pass moves the time of runs and their jobs forward by d.
 func (s *fixture) pass(d time.Duration) {
 	s.T.Helper()
 	s.Update(func(tx *db.Tx) error {
@@ -257,7 +257,7 @@ func (s *fixture) pass(d time.Duration) {
 	})
 }
 
-// runs are the runs of an automation, oldest first, with their steps.
+// runs returns the runs of an automation, oldest first, with their steps.
 func (s *fixture) runs(automationID string) []automations.Run {
 	s.T.Helper()
 	all, _, _, err := s.a.Runs(s.T.Context(), s.Acme.TeamID, automationID, nil, page.Page{})
@@ -270,7 +270,7 @@ func (s *fixture) runs(automationID string) []automations.Run {
 	return all
 }
 
-// told writes a run on one line: its status and reason, then its steps with their statuses and reasons.
+// runLines returns a run as one line: status and reason, then the steps with their statuses and reasons.
 func runLines(r automations.Run) string {
 	text := string(r.Status)
 	if r.Reason != "" {
@@ -292,7 +292,7 @@ func runLines(r automations.Run) string {
 	return text
 }
 
-// mustRun checks what became of the runs of an automation, oldest first, as told writes them.
+// mustRun compares the runs of an automation, oldest first, with lines of runLines.
 func (s *fixture) mustRun(automationID string, want ...string) {
 	s.T.Helper()
 	var got []string
@@ -305,8 +305,8 @@ func (s *fixture) mustRun(automationID string, want ...string) {
 	s.consistent()
 }
 
-// consistent checks what holds for all runs whenever nothing is in hand: those that have not ended have a job each,
-// those that wait for an event a row for it, and their contacts count them.
+// consistent checks the rows while no worker has a job. Each active run has one job, each run that waits for an event
+// has a row for the wait, and the counts of its contact include it.
 func (s *fixture) consistent() {
 	s.T.Helper()
 	for query, what := range map[string]string{
@@ -333,7 +333,7 @@ func (s *fixture) consistent() {
 	}
 }
 
-// mailed are the subjects of the emails to an address, in their order.
+// mailed returns the subjects of the emails to an address, in order.
 func (s *fixture) mailed(address string) (subjects []string) {
 	s.T.Helper()
 	rows, err := s.DB.Query(s.T.Context(), `SELECT subject FROM emails e JOIN email_recipients r ON r.email_id = e.id

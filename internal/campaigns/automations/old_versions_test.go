@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// days gives an automation a graph of its own, with a delay of so many seconds.
+// days gives an automation a new graph, with a delay of a day and n seconds.
 func (s *fixture) days(id string, n int, status automations.Status) error {
 	s.T.Helper()
 	c := automations.Change{Steps: []byte("[" + trigger("go") + "," + step("day", engine.Delay,
@@ -23,7 +23,7 @@ func (s *fixture) days(id string, n int, status automations.Status) error {
 	return err
 }
 
-// versions are the numbers of the versions that are stored of an automation.
+// versions returns the numbers of the stored versions of an automation.
 func (s *fixture) versions(id string) string {
 	s.T.Helper()
 	rows, err := s.DB.Query(s.T.Context(), `SELECT number FROM automation_versions WHERE automation_id = $1 ORDER BY
@@ -36,7 +36,7 @@ func (s *fixture) versions(id string) string {
 	return strings.Trim(fmt.Sprint(all), "[]")
 }
 
-// A version with which no run can have begun goes when another takes its place. One that was enabled stays.
+// A new version replaces one with which no run can have begun. A version that was enabled stays.
 func TestVersionsThatBeganNothing(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -76,7 +76,7 @@ func TestVersionsThatBeganNothing(t *testing.T) {
 	})
 }
 
-// Versions that were replaced before the oldest run began go, some with each change; the runs keep theirs.
+// Each change deletes some versions that were replaced before the oldest run began. Versions of existing runs stay.
 func TestVersionsWithoutRuns(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -106,7 +106,7 @@ func TestVersionsWithoutRuns(t *testing.T) {
 	})
 }
 
-// An automation has a limited number of versions; a change of its steps beyond that says what to do.
+// The number of versions is limited, and the error says what to do.
 func TestTooManyVersions(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

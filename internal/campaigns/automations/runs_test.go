@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// runs is a page of the runs of an automation of Acme.
+// runs returns a page of the runs of an automation of Acme.
 func (n *author) runs(automationID string, p page.Page, statuses ...automations.RunStatus) (all []automations.Run,
 	more bool, next string) {
 	n.T.Helper()
@@ -34,7 +34,7 @@ func (n *author) waits(automationID string, runs int) {
 	})
 }
 
-// What waits is shown with why and until when, and what each step did.
+// A run shows why and until when it waits, and what each step did.
 func TestRunIsShown(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a, c := n.made(automations.Enabled), n.contact("ann@one.example")
@@ -78,7 +78,7 @@ func TestRunIsShown(t *testing.T) {
 	})
 }
 
-// A run of an automation that was stopped is shown as cancelled at once, before a job has ended it, also by the filter.
+// A run of a stopped automation is shown and filtered as cancelled before a job has ended it.
 func TestStoppedRunsAreShownAsCanceled(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a := n.made(automations.Enabled)
@@ -147,7 +147,7 @@ func TestStoppedRunsAreShownAsCanceled(t *testing.T) {
 	})
 }
 
-// rows is how many rows automations have of each kind.
+// rows returns the number of rows in each table of automations.
 func (n *author) rows() (all string) {
 	n.T.Helper()
 	for _, table := range []string{"automations", "automation_versions", "automation_triggers", "automation_runs",
@@ -157,7 +157,7 @@ func (n *author) rows() (all string) {
 	return strings.TrimSpace(all)
 }
 
-// The rows of a deleted automation go when its runs have ended, an hour later.
+// Sweep deletes the rows of a deleted automation an hour after its deletion, once its runs have ended.
 func TestSweep(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a, kept := n.made(automations.Enabled), n.made(automations.Disabled)
@@ -215,7 +215,7 @@ func TestEraseTeam(t *testing.T) {
 	})
 }
 
-// Runs are deleted when they ended long ago, but not what keeps a contact from entering again.
+// RemoveRuns deletes runs that ended long ago. The contact still cannot enter a second time.
 func TestRemoveRuns(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a := n.made(automations.Enabled)
@@ -247,7 +247,7 @@ func TestRemoveRuns(t *testing.T) {
 	})
 }
 
-// The runs of an address's contact are deleted, and the address is replaced in those of others.
+// Erasing an address deletes the runs of its contact, and replaces the address in other runs.
 func TestEraseAddress(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a := n.made(automations.Enabled)

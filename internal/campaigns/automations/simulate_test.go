@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/simulate"
 )
 
-// simulationLines writes a simulation as told does a run, and adds the message of the failure.
+// simulationLines returns a simulation in the form of runLines, with the message of the failure.
 func simulationLines(r *simulate.Report) string {
 	run := automations.Run{Status: automations.RunStatus(r.Status), Reason: automations.Reason(r.Reason)}
 	for _, e := range r.Entries {
@@ -31,7 +31,7 @@ func simulationLines(r *simulate.Report) string {
 	return runLines(run) + " " + string(r.Message)
 }
 
-// A simulation ends as the run does that it is of.
+// A simulation ends as the real run does.
 func TestSimulationIsTheRun(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

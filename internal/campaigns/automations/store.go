@@ -112,8 +112,7 @@ func (r *row) setReceived(run *engine.Run) error {
 const rowColumns = headColumns + `, r.payload, r.received`
 
 // headColumns are the columns of a row without the payloads of events, which may be large.
-const headColumns =
-	`r.id, r.team_id, r.automation_id, r.version_id, r.contact_id, r.contact_gone, r.epoch, r.status, r.event,
+const headColumns = `r.id, r.team_id, r.automation_id, r.version_id, r.contact_id, r.contact_gone, r.epoch, r.status, r.event,
 	r.step, r.waits_until, r.waits_for, r.depth, r.revision, r.steps, r.event_at, COALESCE(a.epoch, -1),
 	COALESCE(a.deleted_at, 0)`
 

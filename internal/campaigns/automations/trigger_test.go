@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// The rule of entry says which events begin a run; the others leave nothing.
+// The reentry rule decides which events begin a run. Refused events leave no rows.
 func TestReentry(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -35,7 +35,7 @@ func TestReentry(t *testing.T) {
 			if got := len(s.runs(id)); got != want {
 				t.Errorf("%s: %d runs", rule, got)
 			}
-			s.happens("go "+string(rule), "bob@reader.example", "") // whose own runs count
+			s.happens("go "+string(rule), "bob@reader.example", "") // this contact has its own counts
 			if got := len(s.runs(id)); got != want+1 {
 				t.Errorf("%s: %d runs of two contacts", rule, got)
 			}
@@ -44,8 +44,8 @@ func TestReentry(t *testing.T) {
 	})
 }
 
-// A storm of events of one contact begins a bounded number of runs, at once and in an hour. One run in the hour says
-// so.
+// Many events of one contact begin a limited number of runs, active and per hour. One failed run an hour shows the
+// reason.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -80,7 +80,7 @@ func TestStorm(t *testing.T) {
 	})
 }
 
-// The contact of an address that is not known is created if its event begins something, and only then.
+// An event for an unknown address creates a contact only if it triggers something.
 func TestUnknownAddress(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -98,7 +98,7 @@ func TestUnknownAddress(t *testing.T) {
 	})
 }
 
-// An event goes to the runs of its contact that wait for it, of each automation, and to no others.
+// An event is delivered to all runs of its contact that wait for it, and to no others.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -131,7 +131,7 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// More runs than one transaction takes wait for an event.
+// An event is delivered to more waiting runs than one transaction handles.
 func TestManyWaits(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -155,7 +155,7 @@ func TestManyWaits(t *testing.T) {
 	})
 }
 
-// atHand has the graphs of the automations at hand that begin with the event go and wait for the event paid.
+// atHand loads the graphs of the automations with the trigger go and a wait for the event paid into the cache.
 func (s *fixture) atHand() {
 	s.T.Helper()
 	first := s.contact("first@reader.example")
@@ -172,8 +172,8 @@ func (s *fixture) atHand() {
 	})
 }
 
-// An event is given to runs whose graphs are not at hand by a job, unless they have gone on by then. However often the
-// job is done, they receive it once.
+// A job delivers an event to runs whose graphs are not in the cache, unless they have moved on. The event is delivered
+// once, even if the job is repeated.
 func TestWaitsOfGraphsThatAreNotAtHand(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -201,12 +201,12 @@ func TestWaitsOfGraphsThatAreNotAtHand(t *testing.T) {
 		})
 		s.work()
 		s.mustRun(ids[0], "running: start a b=waiting")
-		s.happens("paid", contact, "") // which finds them at hand
+		s.happens("paid", contact, "") // the job loads the graphs
 		s.mustRun(ids[1], "completed: start a b")
 	})
 }
 
-// A run whose first step waits for an event receives one that comes right after that which began it, but not that one.
+// A run whose first step waits for an event does not receive the event that began it, but receives the next one.
 func TestEventRightAfterTheFirst(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -227,7 +227,7 @@ func TestEventRightAfterTheFirst(t *testing.T) {
 	})
 }
 
-// A run keeps of the events that it has received what its steps refer to, and fails if that is too much.
+// A run stores what its steps refer to of the events it received, and fails if that is too much.
 func TestReceivedIsBounded(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -267,7 +267,7 @@ func TestReceivedIsBounded(t *testing.T) {
 	})
 }
 
-// What events had is neither read to end runs nor written when it has not changed.
+// Ending a run does not read the payloads of events, and unchanged payloads are not written.
 func TestLargeColumnsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	eachTraced(t, func(t *testing.T, s *fixture) {
@@ -329,7 +329,7 @@ func TestEventsReadNoGraphs(t *testing.T) {
 	})
 }
 
-// What happens to contacts and emails begins runs, under both names of it.
+// Changes of contacts and emails begin runs, by both prefixes of system events.
 func TestSystemEvents(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -401,8 +401,8 @@ func (s *fixture) text(query string, args ...any) (text string) {
 	return text
 }
 
-// Opens, clicks, bounces and complaints begin runs of the contact that the email was entered for, or that has the
-// address. Those of machines do not, nor those of addresses that are no contacts.
+// Opens, clicks, bounces and complaints begin runs of the contact that the email was enqueued for, or that has the
+// address. Opens and clicks by bots do not, and neither do emails to addresses that are not contacts.
 func TestEventsOfEmails(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -441,7 +441,7 @@ func TestEventsOfEmails(t *testing.T) {
 	})
 }
 
-// Two automations that trigger each other end at a depth, with the reason.
+// Two automations that trigger each other stop at a depth, with the reason.
 func TestDepth(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -461,8 +461,8 @@ func TestDepth(t *testing.T) {
 	})
 }
 
-// Events of very many contacts that are recorded together begin and wake a bounded number of runs in one transaction.
-// Jobs do the rest, for all contacts that there are then.
+// Events of very many contacts that are recorded together begin and wake a limited number of runs in one transaction.
+// Jobs do the rest, for the contacts that still exist.
 func TestManyEventsAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -518,7 +518,7 @@ func TestManyEventsAtOnce(t *testing.T) {
 	})
 }
 
-// What a job begins knows how many runs have led to it.
+// Runs that a job begins know the depth of the chain that led to them.
 func TestDepthOfJobs(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

@@ -10,8 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 )
 
-// What is prepared for a run are the emails that one transaction may come to: beyond a wait or a webhook another one
-// begins.
+// The prepared emails are those that one transaction may send. After a wait or a webhook another transaction begins.
 func TestEmailsAhead(t *testing.T) {
 	t.Parallel()
 	steps := map[string]string{"start": `trigger {"event_name": "go"}`,
@@ -44,7 +43,7 @@ func TestEmailsAhead(t *testing.T) {
 	}
 }
 
-// The versions that were used longest ago make room for others, those of a team with many of its own first.
+// A full cache evicts the versions unused longest, first those of a team that exceeds its share.
 func TestVersionsMakeRoom(t *testing.T) {
 	t.Parallel()
 	var all versions

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// The audience is counted as the run then treats it: who is at an address that nobody mails, suppressed, or left.
+// The counted audience matches what sending does with unmailable, suppressed and unsubscribed contacts.
 func TestAudienceIsWhatTheRunDoes(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -46,8 +46,8 @@ func TestAudienceIsWhatTheRunDoes(t *testing.T) {
 	})
 }
 
-// A draft whose segment or topic was deleted is not sent, and what is wrong is said by the name of the field. It can be
-// changed otherwise, and is sent once it has another one. Of a topic that was deleted nothing is shown.
+// A draft whose segment or topic was deleted is not sent, and the error names the field. The draft can be changed, and
+// is sent once it has another segment or topic. A deleted topic is not shown.
 func TestDraftOfWhatWasDeleted(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -96,8 +96,7 @@ func TestDraftOfWhatWasDeleted(t *testing.T) {
 	})
 }
 
-// Send does not wait for a filter that is not asked within some time, as when others take all places for long reads:
-// the broadcast is sent to those whom it finds then, which may be nobody.
+// Send does not wait for a slow filter. The broadcast is then sent to the contacts found later, which may be none.
 func TestSendDoesNotWaitForFilters(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// sender is a node with broadcasts, and what its teams were told.
+// sender is a node with broadcasts. It records the notifications to teams.
 type sender struct {
 	*testnode.Node
 	b *broadcasts.Service
@@ -67,7 +67,7 @@ func (s *sender) newSegment(teamID string) string {
 	return segment.ID
 }
 
-// readers adds n contacts to Acme's segment, and returns their addresses.
+// readers adds n contacts to Acme's segment and returns their addresses.
 func (s *sender) readers(n int) (addresses []string) {
 	s.T.Helper()
 	for i := range n {
@@ -77,7 +77,7 @@ func (s *sender) readers(n int) (addresses []string) {
 	return addresses
 }
 
-// join adds contacts to Acme's segment: by rows, because there may be many.
+// join adds contacts to Acme's segment by inserting rows.
 func (s *sender) join(addresses ...string) {
 	s.T.Helper()
 	s.Update(func(tx *db.Tx) error {
@@ -101,8 +101,7 @@ func (s *sender) news() broadcasts.NewBroadcast {
 		From: "Acme <news@" + testnode.Domain + ">", Subject: "News for {{{contact.first_name|you}}}", HTML: &html}}
 }
 
-// twoVariants adds a draft whose variants go to a share of the audience, in percent, and whose winner is chosen by
-// hand.
+// twoVariants adds a draft with two variants for a percentage of the audience. The winner is chosen by hand.
 func (s *sender) twoVariants(share float64) string {
 	n := s.news()
 	n.Variants = []broadcasts.Variant{{}, {Subject: new("B")}}
@@ -130,7 +129,7 @@ func (s *sender) broadcast(broadcastID string) broadcasts.Broadcast {
 	return b
 }
 
-// walked waits until a broadcast has entered its emails.
+// walked waits until a broadcast has enqueued a number of emails.
 func (s *sender) walked(broadcastID string, entered int) {
 	s.T.Helper()
 	testnode.Until(s.T, fmt.Sprintf("%d emails of the broadcast are entered", entered), func() bool {
@@ -145,7 +144,7 @@ func (s *sender) until(broadcastID string, status broadcasts.Status) {
 	})
 }
 
-// mustCount compares a count of rows.
+// mustCount compares the result of a counting query.
 func (s *sender) mustCount(want int, query string, args ...any) {
 	s.T.Helper()
 	if got := s.Count(query, args...); got != want {
@@ -153,8 +152,8 @@ func (s *sender) mustCount(want int, query string, args ...any) {
 	}
 }
 
-// A broadcast enters one email for each contact, with the contact's values, in pages; those who are unsubscribed,
-// suppressed or opted out get none, and a row says why.
+// A broadcast enqueues one email for each contact, with its values, page by page. Unsubscribed, suppressed and
+// opted-out contacts get none, and a row gives the reason.
 func TestEachContactGetsOneEmail(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -187,7 +186,7 @@ func TestEachContactGetsOneEmail(t *testing.T) {
 	})
 }
 
-// Of several that send a draft at once one succeeds; the others are told that it is no draft.
+// If several requests send a draft, one succeeds; the others get the error that it is no draft.
 func TestSendingAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -221,7 +220,7 @@ func TestSendingAtOnce(t *testing.T) {
 
 func pageOf(n int) page.Page { return page.Page{Limit: n} }
 
-// A duplicate of a broadcast that was sent is sent as well, and keeps the variants of an A/B test.
+// A duplicate of a sent broadcast can be sent, and keeps the variants of an A/B test.
 func TestDuplicateOfWhatWasSent(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -247,7 +246,7 @@ func TestDuplicateOfWhatWasSent(t *testing.T) {
 	})
 }
 
-// A winner that is chosen before the start does not outlive a cancel: the draft may have other variants then.
+// Cancel clears a winner that was chosen before the start, because the draft may get other variants.
 func TestWinnerBeforeACancel(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// event is an event of an email of a broadcast.
+// event returns an event of an email of a broadcast.
 func (s *sender) event(broadcastID, emailID string, kind events.Type) events.Event {
 	e := events.Event{TeamID: s.Acme.TeamID, EmailID: emailID, BroadcastID: broadcastID, Type: kind}
 	switch kind {
@@ -35,8 +35,7 @@ func (s *sender) event(broadcastID, emailID string, kind events.Type) events.Eve
 	return e
 }
 
-// What is recorded of the emails of a broadcast by many at once, in any order and more than once, is counted as the
-// rows of the recipients have it in the end, by variant too.
+// Concurrent, repeated and unordered events leave counts that match the rows of the recipients, for each variant.
 func TestCountsAreThoseOfTheRows(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -102,8 +101,8 @@ func TestCountsAreThoseOfTheRows(t *testing.T) {
 	})
 }
 
-// Results and the guard read no recipients, and a page of the recipients of each type is read by an index that has them
-// in order: none takes longer the more recipients there are.
+// Results and the guard read no recipients. A page of recipients of each type is read by an index in the order of the
+// list, so its cost does not grow with the number of recipients.
 func TestReadsByIndex(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -115,7 +114,7 @@ func TestReadsByIndex(t *testing.T) {
 		_, err := s.b.Results(t.Context(), s.Acme.TeamID, id)
 		s.Must(err)
 		s.guard(id)
-		if left, err := s.work(id); err != nil || !left { // to settle it
+		if left, err := s.work(id); err != nil || !left { // settles the broadcast
 			t.Error(left, err)
 		}
 		for _, st := range trace.Take() {
@@ -168,7 +167,7 @@ func TestReadsByIndex(t *testing.T) {
 	})
 }
 
-// Whatever is rare among very many recipients is found, and no request for it reads more than some of them.
+// Rare recipients among very many are found, and no request reads more than a part of them.
 func TestRareRecipients(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -176,7 +175,7 @@ func TestRareRecipients(t *testing.T) {
 		id := s.entered(3)
 		at := s.emailsOf(id)
 		s.Happen(s.event(id, at[0], events.EmailDelivered), s.event(id, at[1], events.EmailBounced))
-		s.Update(func(tx *db.Tx) error { // as if very many waited, whose ids are higher
+		s.Update(func(tx *db.Tx) error { // as if very many with higher ids waited
 			_, err := tx.Exec(t.Context(), `INSERT INTO broadcast_recipients (broadcast_id, contact_id, email_id, address,
 				state, reason, bounce, variant, opens, clicks, opened, clicked, complained, unsubscribed)
 				WITH RECURSIVE n(i) AS (SELECT 100000 UNION ALL SELECT i + 1 FROM n WHERE i < 219999)
@@ -229,7 +228,7 @@ func TestRareRecipients(t *testing.T) {
 				t.Errorf("%s of %+v: %v in %d requests, want %v in %d", c.of, c.page, found, requests, want, c.requests)
 			}
 		}
-		s.Update(func(tx *db.Tx) error { // none is delivered any more, which is known without looking
+		s.Update(func(tx *db.Tx) error { // the count is 0, so no rows are read
 			_, err := tx.Exec(t.Context(), `UPDATE broadcast_recipients SET state = 'bounced' WHERE broadcast_id = $1
 				AND state = 'delivered'`, id)
 			return err
@@ -251,8 +250,8 @@ func (s *sender) guard(broadcastID string) {
 	s.Must(k.Handle(s.T.Context(), j))
 }
 
-// A bounce that is recorded while the guard looks is looked at: by that look or by another. The test holds the
-// transaction of the bounces open until the guard is about to end its job.
+// The guard misses no bounce that is recorded while it runs. The test holds the transaction of the bounces open until
+// the guard is about to end its job.
 func TestGuardMissesNoBounce(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -282,12 +281,12 @@ func TestGuardMissesNoBounce(t *testing.T) {
 			if err := s.Recorder.Record(t.Context(), tx, each(events.EmailBounced, at[1:21])...); err != nil {
 				return err
 			}
-			var jobs int // so that what was queued is done
+			var jobs int // executes the queued statements
 			if err := tx.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs`).Scan(&jobs); err != nil {
 				return err
 			}
 			look()
-			if d.Engine() == "postgres" { // on SQLite the guard cannot even begin
+			if d.Engine() == "postgres" { // on SQLite the guard cannot begin its transaction
 				<-asked
 			}
 			return nil

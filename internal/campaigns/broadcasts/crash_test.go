@@ -11,10 +11,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// few is how many contacts a broadcast has of which each statement is broken: one is left out.
+// few is how many contacts the broadcasts of these tests have. One is left out.
 const few = 4
 
-// begun makes a segment, sends a broadcast with an A/B test to it, and returns its id.
+// begun creates a segment, sends a broadcast with an A/B test to it, and returns its id.
 func (s *sender) begun() (broadcastID string) {
 	s.T.Helper()
 	s.Update(func(tx *db.Tx) error {
@@ -37,7 +37,7 @@ func (s *sender) begun() (broadcastID string) {
 	return id
 }
 
-// work calls the handler of a broadcast's job as the runner would. It reports whether there is still a job.
+// work calls the handler of a broadcast's job as the runner would. It returns whether the job still exists.
 func (s *sender) work(broadcastID string) (left bool, err error) {
 	j := jobs.Job{Kind: broadcasts.Kind, TeamID: s.Acme.TeamID, Payload: broadcastID}
 	err = s.DB.QueryRow(s.T.Context(), `SELECT id, attempt FROM jobs WHERE kind = $1 AND dedupe = $2`, broadcasts.Kind,
@@ -51,7 +51,7 @@ func (s *sender) work(broadcastID string) (left bool, err error) {
 	return true, s.b.Kinds()[0].Handle(s.T.Context(), j)
 }
 
-// finished does what is left of a broadcast, and checks that each contact got one email or a row that says why not.
+// finished finishes a broadcast and checks that each contact got one email or a row with the reason why not.
 func (s *sender) finished(broadcastID string) {
 	s.T.Helper()
 	testnode.Until(s.T, "the broadcast is entered", func() bool {
@@ -73,7 +73,7 @@ func (s *sender) finished(broadcastID string) {
 	s.mustCount(few-1, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`)
 }
 
-// Whatever statement of a run breaks, the run that follows neither misses nor repeats a contact.
+// If any statement fails, the retry neither misses nor repeats a contact.
 func TestBrokenStatements(t *testing.T) {
 	t.Parallel()
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -89,7 +89,7 @@ func TestBrokenStatements(t *testing.T) {
 	})
 }
 
-// Wherever the answer of the database is lost, also that to a commit, no contact is missed or mailed twice.
+// If the database loses the connection at any point, even during a commit, no contact is missed or mailed twice.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	d, proxy := dbtest.Proxied(t, 0)

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// An address is erased from the recipients, of the teams that are meant; old recipients go, and the broadcast keeps its
-// numbers; a team takes all of it along.
+// An address is erased from the recipients of the teams in scope. Old recipients are deleted, and the broadcast keeps
+// its counts. Erasing a team deletes all its broadcasts.
 func TestErasing(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -73,11 +73,11 @@ func TestErasing(t *testing.T) {
 	})
 }
 
-// What became of an address in broadcasts is read in parts, with what the address did, and only of its own team.
+// The recipients with an address are read in pages, with their actions, and only those of the team.
 func TestPartsToAnAddress(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
-		const n = 5100 // more than one part
+		const n = 5100 // more than one page
 		first := s.entered(n)
 		s.Happen(s.event(first, s.emailsOf(first)[1], events.EmailClicked),
 			s.event(first, s.emailsOf(first)[1], events.EmailOpened))
@@ -118,7 +118,7 @@ func TestPartsToAnAddress(t *testing.T) {
 	})
 }
 
-// What has nothing left is not written to again; what late clicks leave is deleted too.
+// Broadcasts without rows are not written again, and rows of late clicks are deleted too.
 func TestRemovingAgain(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -169,7 +169,7 @@ func TestRemovingAgain(t *testing.T) {
 	})
 }
 
-// Erasing an address for a team reads nothing of other teams, and recipients in steps.
+// Erasing an address of a team reads no rows of other teams, and reads recipients in pages.
 func TestErasingReadsParts(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -193,7 +193,7 @@ func TestErasingReadsParts(t *testing.T) {
 		if n := reads(s.Other.TeamID); n != 0 {
 			t.Errorf("the recipients of another team are read, %d times", n)
 		}
-		if n := reads(s.Acme.TeamID); n != 2 { // the end of the part, and the part
+		if n := reads(s.Acme.TeamID); n != 2 { // the end of the page, and the page
 			t.Errorf("%d reads, want 2", n)
 		}
 	})

@@ -22,7 +22,7 @@ func (f afterCommit) Recorded(_ context.Context, tx *db.Tx, _ []events.Event) er
 	return nil
 }
 
-// The next page comes when it is the turn of the next recipient who gets an email: who is left out takes no time.
+// The pace counts only recipients that get an email; contacts that are left out take no time.
 func TestPaceCountsWhoGetsIt(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -45,7 +45,7 @@ func TestPaceCountsWhoGetsIt(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			stop = cancel
-			if err := s.b.Kinds()[0].Handle(ctx, j); !errors.Is(err, context.Canceled) { // once a page is entered
+			if err := s.b.Kinds()[0].Handle(ctx, j); !errors.Is(err, context.Canceled) { // after a page was enqueued
 				t.Fatalf("it ends with %v", err)
 			}
 			s.mustCount(page-left, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1`, id)

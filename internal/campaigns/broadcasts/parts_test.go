@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// An A/B test sends its variants to a share of the audience, and the one that people opened most to the rest. Who is
-// held out gets nothing, and a row says so.
+// An A/B test sends its variants to a share of the audience, and the variant that most people opened to the rest.
+// Contacts that are held out get no email, and a row gives the reason.
 func TestWinnerGoesToTheRest(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -41,7 +41,7 @@ func TestWinnerGoesToTheRest(t *testing.T) {
 			}
 		}
 		won := s.Count(`SELECT COUNT(*) FROM broadcast_recipients WHERE variant = 1`)
-		// People open B, machines open C.
+		// People open B, bots open C.
 		open := func(variant int, machine bool, most int) {
 			var all []events.Event
 			for _, emailID := range s.emailsOf(id) {
@@ -56,7 +56,7 @@ func TestWinnerGoesToTheRest(t *testing.T) {
 		open(0, false, 1)
 		open(1, false, 8)
 		open(2, true, 20)
-		s.Update(func(tx *db.Tx) error { // The hour is over.
+		s.Update(func(tx *db.Tx) error { // the hour is over
 			_, err := tx.Exec(t.Context(), `UPDATE broadcasts SET next_at = $1`, tx.Now().Add(-time.Minute).UnixMicro())
 			if err == nil {
 				_, err = s.Queue.Move(t.Context(), tx, broadcasts.Kind, s.Acme.TeamID, id, tx.Now())
@@ -79,7 +79,7 @@ func TestWinnerGoesToTheRest(t *testing.T) {
 	})
 }
 
-// A winner that is chosen by hand, while the test is sent or waits, gets the rest.
+// A winner that is chosen by hand, while the test is sent or waits, goes to the rest.
 func TestWinnerByHand(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -104,9 +104,9 @@ func TestWinnerByHand(t *testing.T) {
 	})
 }
 
-// Who leaves by the link of a broadcast without a topic is unsubscribed, the recipient and the timeline say so, and the
-// next broadcast leaves the contact out and says why, though it has another address by then. The message carries the
-// fields by which mail programs leave.
+// The link of a broadcast without a topic unsubscribes the contact. The recipient and the timeline show it. The next
+// broadcast leaves the contact out with the reason, even at another address. The message has the List-Unsubscribe
+// fields.
 func TestLeavingABroadcast(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -134,7 +134,7 @@ func TestLeavingABroadcast(t *testing.T) {
 		const later = "later@reader.example"
 		_, err = s.Contacts.Update(t.Context(), s.Acme.TeamID, reader.ID, contacts.Change{Address: new(later)})
 		s.Must(err)
-		for range 2 { // once more changes nothing
+		for range 2 { // a second time changes nothing
 			_, _, err = s.Contacts.Unsubscribe(t.Context(), l)
 			s.Must(err)
 		}
@@ -164,7 +164,7 @@ func TestLeavingABroadcast(t *testing.T) {
 	})
 }
 
-// Who unsubscribes while the email waits does not get it.
+// A contact that unsubscribes while its email waits does not get it.
 func TestLeavingWhileItWaits(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -186,7 +186,7 @@ func TestLeavingWhileItWaits(t *testing.T) {
 	})
 }
 
-// Clicks are counted by link and by recipient, each as often as it happened; recipients are listed in pages.
+// Clicks are counted by link and by recipient, and recipients are listed in pages.
 func TestClickedLinks(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -237,7 +237,7 @@ func TestClickedLinks(t *testing.T) {
 	})
 }
 
-// A test send goes to the addresses alone, with the fallbacks or the values of a contact, and is no part of the
+// A test email goes only to the given addresses, with fallbacks or the values of a contact, and is not part of the
 // broadcast.
 func TestTrial(t *testing.T) {
 	t.Parallel()
@@ -266,7 +266,7 @@ func TestTrial(t *testing.T) {
 	})
 }
 
-// The fallback of a placeholder comes before that of the property, and the preview text stands hidden before the body.
+// The fallback of a placeholder overrides that of the property. The preview text is hidden at the start of the body.
 func TestPlaceholdersAndPreview(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -303,7 +303,7 @@ func TestPlaceholdersAndPreview(t *testing.T) {
 	})
 }
 
-// The Message-ID of an email of a broadcast, which is not stored, is in the message as the email's lists show it.
+// The Message-ID of a broadcast's email, which is not stored, is the same in the message and in lists of emails.
 func TestMessageIDOfABroadcast(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

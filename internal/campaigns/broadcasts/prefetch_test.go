@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/contacts"
 )
 
-// numbered reads contacts with the ids 001 to n, most at once, and counts the reads.
+// numbered returns a read function for contacts with the ids 001 to n, at most most per read. It counts the reads.
 func numbered(n, most int, reads *int) func(context.Context, string, int) ([]contacts.Member, bool, error) {
 	return func(_ context.Context, after string, limit int) (all []contacts.Member, more bool, err error) {
 		*reads++
@@ -30,8 +30,8 @@ func TestAhead(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		all         int
-		limit, used func(page int) int // what a page asks for, and how many of these it enters
-		most        int                // contacts that a read returns, 0 for all that are asked for
+		limit, used func(page int) int // the limit of a page, and how many of its contacts it uses
+		most        int                // maximum number of contacts per read; 0 for no maximum
 	}{
 		{"nobody", 0, is(10), is(10), 0},
 		{"less than a page", 7, is(10), is(10), 0},
@@ -102,7 +102,7 @@ func TestAheadReadsAgain(t *testing.T) {
 		if reads != 3 {
 			t.Errorf("two pages took %d reads, one of them ahead", reads)
 		}
-		first("", "001") // the walk began anew
+		first("", "001") // the walk started again
 		reads = 0
 		time.Sleep(mailingsTTL + time.Second)
 		first("010", "011")

@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// contactOf is the id of Acme's contact with an address.
+// contactOf returns the id of Acme's contact with an address.
 func (s *sender) contactOf(address string) string {
 	s.T.Helper()
 	c, err := s.Contacts.Get(s.T.Context(), s.Acme.TeamID, address)
@@ -38,7 +38,7 @@ func (s *sender) rename(contactID, address string) {
 	s.change(contactID, contacts.Change{Address: &address})
 }
 
-// newcomer makes a contact of Acme that is in no segment.
+// newcomer adds a contact of Acme that is in no segment.
 func (s *sender) newcomer(address string, c contacts.Change) {
 	s.T.Helper()
 	_, created, err := s.Contacts.Upsert(s.T.Context(), s.Acme.TeamID, address, c)
@@ -54,7 +54,7 @@ func (s *sender) remove(contactID string) {
 	s.Must(err)
 }
 
-// became is what became of the recipients of a broadcast, by their addresses: the state and the reason.
+// became returns the state and the reason of the recipients of a broadcast, by address.
 func (s *sender) became(broadcastID string) map[string]string {
 	s.T.Helper()
 	rows, err := s.DB.Query(s.T.Context(), `SELECT address, state, reason FROM broadcast_recipients
@@ -70,15 +70,15 @@ func (s *sender) became(broadcastID string) map[string]string {
 	return found
 }
 
-// While an email waits, the contact that it was made for decides whether it is sent, under whatever address, and so
-// does, if only to refuse it, who has the address now. The address alone decides for a contact that was deleted.
+// Two contacts decide whether a waiting email is sent: the one it was made for, even at a new address, and the one that
+// has the address now, if it opted out. For a deleted contact, only the address decides.
 func TestContactThatChangesWhileItsEmailWaits(t *testing.T) {
 	t.Parallel()
 	in, out := contacts.OptIn, contacts.OptOut
 	for _, topic := range []struct {
 		byDefault contacts.Subscription // "" for a broadcast without a topic
-		left      string                // why somebody who left is not mailed
-		nobody    string                // what becomes of an email to an address that is no contact's any more
+		left      string                // why an unsubscribed contact is not mailed
+		nobody    string                // the state of an email to an address that no contact has any more
 	}{
 		{"", "failed contact_unsubscribed", "delivered"},
 		{in, "failed topic_opted_out", "delivered"},
@@ -141,8 +141,8 @@ func TestContactThatChangesWhileItsEmailWaits(t *testing.T) {
 	}
 }
 
-// A page is entered for its contacts as they are then, though they were read before: one that was deleted gets no email
-// and no row, and one whose address changed is mailed there.
+// A contact that was deleted after its page was read gets no email and no row. One whose address changed gets the email
+// at the new address.
 func TestContactThatChangesAfterItsPageWasRead(t *testing.T) {
 	t.Parallel()
 	for _, withTopic := range []bool{false, true} {
@@ -169,7 +169,7 @@ func TestContactThatChangesAfterItsPageWasRead(t *testing.T) {
 				}
 				id := s.draft(draft)
 				s.send(id)
-				trace.Before("FROM contact_texts v", func() { // who is mailed was read just before
+				trace.Before("FROM contact_texts v", func() { // the contacts were just read
 					s.remove(at[0])
 					a, err := erasure.Parse(to[1])
 					s.Must(err)
@@ -212,7 +212,8 @@ func TestContactThatChangesAfterItsPageWasRead(t *testing.T) {
 	}
 }
 
-// Who is held out, as others, gets no row after it was deleted, and one with its new address after that was changed.
+// A held-out contact that was deleted after its page was read gets no row. One whose address changed gets a row with
+// the new address.
 func TestHeldOutAfterItsPageWasRead(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {

@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// delivery is the kind of the jobs of delivery into an outbox.
+// delivery returns the kind of the jobs that deliver into an outbox.
 func (s *sender) delivery() jobs.Kind {
 	d := testnode.Must(delivery.New(delivery.Config{Transport: delivery.Capture, Hostname: "mx.postrider.test", Unsigned: true,
 		LaneConnections: 5}, delivery.Deps{DB: s.DB, Queue: s.Queue, Recorder: s.Recorder, Emails: s.Emails,
@@ -25,7 +25,7 @@ func (s *sender) delivery() jobs.Kind {
 	return d.Kind()
 }
 
-// entered sends a broadcast to n contacts, and returns it when its emails wait for delivery.
+// entered sends a broadcast to n contacts and returns when its emails wait for delivery.
 func (s *sender) entered(n int) (broadcastID string) {
 	s.T.Helper()
 	s.readers(n)
@@ -37,15 +37,15 @@ func (s *sender) entered(n int) (broadcastID string) {
 	return id
 }
 
-// What a paused broadcast has entered waits without being claimed again, and is delivered once it is resumed. Emails
-// besides it are delivered meanwhile.
+// Emails of a paused broadcast wait without being claimed again, and are delivered after it resumes. Other emails are
+// delivered in the meantime.
 func TestPauseHoldsWhatIsEntered(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
 		const n = 60
 		id := s.entered(n)
 		s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id))
-		s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id)) // which changes nothing
+		s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id)) // changes nothing
 		other := s.Send(testnode.Hello("someone@elsewhere.example"))
 		s.Run(append(s.b.Kinds(), s.delivery())...)
 		testnode.Until(t, "all emails are held", func() bool {
@@ -69,14 +69,14 @@ func TestPauseHoldsWhatIsEntered(t *testing.T) {
 	})
 }
 
-// A broadcast that is paused enters nobody else, and goes on where it was.
+// A paused broadcast enqueues no more emails, and continues where it stopped.
 func TestPauseStopsTheWalk(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
 		const n = 30
 		s.readers(n)
 		draft := s.news()
-		draft.Options.Pace = 3600 // one in four seconds or so
+		draft.Options.Pace = 3600 // about one in four seconds
 		id := s.draft(draft)
 		s.send(id)
 		s.Run(s.b.Kinds()...)
@@ -86,7 +86,7 @@ func TestPauseStopsTheWalk(t *testing.T) {
 		if entered >= n {
 			t.Fatalf("%d were entered at once, in spite of the pace", entered)
 		}
-		// Its job ends when it finds the broadcast paused.
+		// The job ends when it finds the broadcast paused.
 		s.Update(func(tx *db.Tx) error {
 			_, err := s.Queue.Move(t.Context(), tx, broadcasts.Kind, s.Acme.TeamID, id, tx.Now())
 			return err
@@ -97,7 +97,7 @@ func TestPauseStopsTheWalk(t *testing.T) {
 		if now := s.broadcast(id).Entered; now != entered {
 			t.Errorf("%d were entered after the pause", now-entered)
 		}
-		s.Update(func(tx *db.Tx) error { // without the pace it takes no time
+		s.Update(func(tx *db.Tx) error { // fast without a pace
 			_, err := tx.Exec(t.Context(), `UPDATE broadcasts SET options = '{}', next_at = 0`)
 			return err
 		})
@@ -107,8 +107,7 @@ func TestPauseStopsTheWalk(t *testing.T) {
 	})
 }
 
-// A broadcast that is canceled while it is sent ends what no host was given yet as canceled, also what was held, and
-// says so in the timeline.
+// Cancelling a broadcast ends its undelivered emails as canceled, also held ones, and the timeline shows it.
 func TestCancelEndsWhatIsEntered(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -137,7 +136,7 @@ func TestCancelEndsWhatIsEntered(t *testing.T) {
 	})
 }
 
-// A scheduled broadcast that is canceled is a draft again, can be sent at another time, and is sent once.
+// Cancelling a scheduled broadcast makes it a draft, which can be scheduled again and is sent once.
 func TestScheduled(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -159,8 +158,8 @@ func TestScheduled(t *testing.T) {
 	})
 }
 
-// What somebody can mend pauses a broadcast and is told; what nobody can ends it. Contacts that are added after the
-// start are not mailed.
+// A problem that a user can fix pauses a broadcast with a notification; other problems end it. Contacts that are added
+// after the start are not mailed.
 func TestItStopsByItself(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -214,8 +213,8 @@ func TestItStopsByItself(t *testing.T) {
 	}
 }
 
-// A broadcast that a quota has no room for enters what there is room for, and pauses; resumed with more room, it mails
-// the rest, and nobody twice.
+// A broadcast that exceeds the quota enqueues what the quota allows, and pauses. Resumed with a larger quota, it mails
+// the rest, and no contact twice.
 func TestQuotaUsedUp(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -241,7 +240,8 @@ func TestQuotaUsedUp(t *testing.T) {
 	})
 }
 
-// Too many bounces pause a broadcast, which is told by a notice and an event; who resumes it decides that it goes on.
+// Too many bounces pause a broadcast with a notification and an event. After it resumes, it does not pause for bounces
+// again.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -308,7 +308,7 @@ func TestGuard(t *testing.T) {
 	})
 }
 
-// Bounces that come while a broadcast is paused by hand pause it again when it is resumed, once.
+// Bounces during a pause by hand pause the broadcast again when it is resumed, once.
 func TestGuardLooksWhenResumed(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -337,7 +337,7 @@ func TestGuardLooksWhenResumed(t *testing.T) {
 		if !strings.Contains(s.told(), "bounced") {
 			t.Error("the team is not told")
 		}
-		s.Must(s.b.Resume(t.Context(), s.Acme, id)) // by somebody who was told
+		s.Must(s.b.Resume(t.Context(), s.Acme, id)) // after a notification
 		s.mustCount(0, `SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast.guard'`)
 		s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id))
 		s.Must(s.b.Resume(t.Context(), s.Acme, id))
@@ -345,7 +345,7 @@ func TestGuardLooksWhenResumed(t *testing.T) {
 	})
 }
 
-// emailsOf are the ids of a broadcast's emails.
+// emailsOf returns the ids of a broadcast's emails.
 func (s *sender) emailsOf(broadcastID string) []string {
 	s.T.Helper()
 	rows, err := s.DB.Query(s.T.Context(), `SELECT email_id FROM broadcast_recipients WHERE broadcast_id = $1

@@ -10,8 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A draft is changed although its transaction is repeated because of a deadlock, and its former text does not stay
-// behind.
+// Changing a draft works if its transaction is repeated after a deadlock, and the old text is deleted.
 func TestChangeThatIsRepeated(t *testing.T) {
 	t.Parallel()
 	d, trace := dbtest.PostgresTraced(t)
@@ -24,7 +23,7 @@ func TestChangeThatIsRepeated(t *testing.T) {
 				return err
 			}
 		}
-		trace.Before("UPDATE broadcasts SET name", func() { close(taken) }) // by then it has locked the draft
+		trace.Before("UPDATE broadcasts SET name", func() { close(taken) }) // it has locked the draft
 		go func() {
 			defer close(changed)
 			_, err := s.b.Update(ctx, s.Acme.TeamID, id, broadcasts.Change{Subject: new("Other")})

@@ -172,7 +172,7 @@ func TestSend(t *testing.T) {
 		if happened != nil {
 			t.Errorf("what was refused happened: %+v", happened)
 		}
-		// Another team's definition says nothing about this team's events.
+		// Another team's definition does not apply to this team's events.
 		if err := s.Send(ctx, n.Other.TeamID, customevents.NewEvent{Event: "trial.started", Address: "a@x.example",
 			Payload: []byte(`{"plan":1}`)}); err != nil {
 			t.Error(err)
@@ -180,7 +180,7 @@ func TestSend(t *testing.T) {
 	})
 }
 
-// What follows from an event and what the caller adds are one transaction.
+// The effects of an event and the caller's additions are in one transaction.
 func TestSendIsWhole(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, n *testnode.Node) {

@@ -41,7 +41,7 @@ func TestCheckSchema(t *testing.T) {
 	many["more"] = String
 	for name, c := range map[string]struct {
 		schema Schema
-		field  string // "" for none that is wrong
+		field  string // "" if the schema is valid
 	}{
 		"none":         {nil, ""},
 		"empty":        {Schema{}, ""},
@@ -119,7 +119,7 @@ func TestCheckPayload(t *testing.T) {
 	}
 }
 
-// What is accepted can be read by anybody, and means the same as what was given.
+// An accepted payload can be decoded by any JSON parser, and has the same meaning as the input.
 func FuzzCheckPayload(f *testing.F) {
 	for _, text := range []string{"", "null", "{}", `{"plan":"pro","seats":1,"trial":true,"until":"2026-01-31"}`,
 		`{"plan":null,"a":[{"b":[1,2,{}]}]}`, `{"a":1,"a":2}`, `{"\u0000":1}`, "{\"a\":\"\xff\"}", `{"a":1e999}`} {

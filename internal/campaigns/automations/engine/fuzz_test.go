@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// FuzzParse checks that every text is a graph or refused with a fault that names its place, that a graph is read again
-// as the same, and that its runs end, however its steps turn out; and that planning twice gives the same.
+// FuzzParse checks four things. Every text is a graph or gives a fault with a path. A graph parses again from its own
+// JSON. Its runs end, whatever the outcomes of their steps. Planning a step twice gives the same action.
 func FuzzParse(f *testing.F) {
 	f.Add(everything, everythingConnected, uint64(1))
 	f.Add("["+start+"]", "[]", uint64(2))
@@ -50,8 +50,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// walk takes a run to its end, with outcomes that chance decides, and each plan twice: by the graph and by one that was
-// read again.
+// walk runs a graph to the end with random outcomes. It plans each step with the graph and with again, a graph that was
+// parsed again.
 func walk(t *testing.T, g, again *engine.Graph, event string, chance *rand.Rand) {
 	now := noon
 	r := g.Begin("run", engine.Event{Name: event, Payload: map[string]any{"a": "x", "plan": 3.0}, At: now})

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 )
 
-// What is stored of a graph has texts without needless escapes, so that whoever looks for an address finds it.
+// The JSON of a graph has no needless escapes, so that a search for an address finds it.
 func TestStoredWithoutEscapes(t *testing.T) {
 	t.Parallel()
 	const a = `"ann\u002Bshop\u0040x.example"`
@@ -33,7 +33,7 @@ func TestStoredWithoutEscapes(t *testing.T) {
 	}
 }
 
-// Of graphs made by chance those are accepted that have no circle and whose steps can all be reached. Their runs end.
+// A random graph is accepted exactly if it has no cycle and all steps can be reached. Its runs end.
 func TestGraphsByChance(t *testing.T) {
 	t.Parallel()
 	accepted := 0
@@ -74,7 +74,7 @@ func TestGraphsByChance(t *testing.T) {
 	}
 }
 
-// sound reports whether a graph has no circle and nothing that the step 0 does not lead to, by going every way.
+// sound reports whether a graph has no cycle and all steps can be reached from step 0. It follows every path.
 func sound(leads [][]int) bool {
 	reached := map[int]bool{}
 	var visit func(at, depth int) bool

@@ -9,14 +9,14 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 )
 
-// A run that is begun by an opening is as the graph begins it.
+// A run that begins with an opening equals one that begins with the graph.
 func TestOpening(t *testing.T) {
 	t.Parallel()
 	wait := func(more string) string {
 		return `{"key":"wait","type":"wait_for_event","config":{"event_name":"resend:email.opened"` + more + `}}`
 	}
 	for name, c := range map[string]struct {
-		next  string // the step behind the trigger, "" for none
+		next  string // the step after the trigger, or ""
 		waits time.Duration
 		kept  int // records
 	}{

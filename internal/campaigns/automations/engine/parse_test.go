@@ -17,7 +17,7 @@ const (
 	segment = "019a0000-0000-7000-8000-000000000001"
 )
 
-// parse parses a graph that must be a graph.
+// parse returns a graph, which must be valid.
 func parse(t testing.TB, steps, connections string) *engine.Graph {
 	t.Helper()
 	g, err := engine.Parse([]byte(steps), []byte(connections))
@@ -27,8 +27,8 @@ func parse(t testing.TB, steps, connections string) *engine.Graph {
 	return g
 }
 
-// line returns steps, one after the other, each as its type and its config. The first is a trigger, and the keys are
-// the types.
+// line returns the steps and connections of a line of steps, each given by its type and config. The first step is a
+// trigger. The keys are the types.
 func line(all ...string) (steps, connections string) {
 	list, links, last := []string{start}, []string{}, "start"
 	for i := 0; i < len(all); i += 2 {
@@ -39,7 +39,7 @@ func line(all ...string) (steps, connections string) {
 	return "[" + strings.Join(list, ",") + "]", "[" + strings.Join(links, ",") + "]"
 }
 
-// Each row is refused with the field and the sentence.
+// Each row gives the expected fault of a field.
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	step := func(kind, config string) string {
@@ -336,7 +336,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// The step that the error names is on the circle, not before it and not after it.
+// The error about a cycle names a step that is on the cycle.
 func TestCircle(t *testing.T) {
 	t.Parallel()
 	steps := "[" + start
@@ -354,7 +354,7 @@ func TestCircle(t *testing.T) {
 	}
 }
 
-// everything is a graph with each type of step, as it may be written.
+// everything is a graph with each type of step.
 const everything = `[
 	{"key":"start","type":"trigger","config":{"event_name":"user.created","note":"ignored"},"x":1},
 	{"key":"again","type":"trigger","config":{"event_name":"resend:contact.created"}},
@@ -384,8 +384,7 @@ const everythingConnected = `[{"from":"start","to":"mail"},{"from":"again","to":
 	{"from":"half","to":"set","type":"a"},{"from":"half","to":"add","type":"b"},{"from":"set","to":"add"},
 	{"from":"add","to":"call"},{"from":"call","to":"gone"}]`
 
-// What is shown of a graph has the defaults filled in, durations in words and nothing that was ignored, and is read
-// again as the same.
+// The JSON of a graph has defaults, durations in words and no unknown members, and parses as the same graph.
 func TestWritten(t *testing.T) {
 	t.Parallel()
 	g := parse(t, everything, everythingConnected)
@@ -426,7 +425,7 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// References has all that a caller must look up, with its place.
+// References returns everything that the caller must look up, with its path.
 func TestReferences(t *testing.T) {
 	t.Parallel()
 	g := parse(t, everything, everythingConnected)
@@ -459,7 +458,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// A rule of a condition is checked with the fields of contacts, and with those of events.
+// A rule of a condition is checked against the fields of contacts and of events.
 func TestCheckRule(t *testing.T) {
 	t.Parallel()
 	text := filter.Schema{Fields: map[string]filter.Field{"contact.properties.plan": {Type: filter.TextField}}}
@@ -484,7 +483,7 @@ func TestCheckRule(t *testing.T) {
 	}
 }
 
-// The sentence of why a reference is refused names the step, and the field that of the step.
+// The error for a reference names the step, and its field is the reference's path.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	g := parse(t, everything, everythingConnected)

@@ -36,7 +36,7 @@ func ann() *engine.Contact {
 const began = `{"plan":"team","n":1.5,"yes":true,"none":null,"list":["a",2,null,false],"items":[{"x":1}],"mixed":["a",[1]],"user":{"name":"Bo","a.b":"dot",
 	"of":{"it":3}},"user.name":"whole","empty":""}`
 
-// atStep returns a run at the second step of a line, and its graph.
+// atStep returns a graph and a run at its third step.
 func atStep(t testing.TB, kind, config string) (*engine.Graph, *engine.Run) {
 	t.Helper()
 	g := parse(t, `[`+start+`,{"key":"before","type":"wait_for_event","config":{"event_name":"order.placed"}},
@@ -112,7 +112,7 @@ func TestEmail(t *testing.T) {
 		t.Errorf("300 variables: %+v", a)
 	}
 
-	// Few variables may name the same long text often.
+	// Each of many variables refers to the same long text.
 	var many []string
 	for i := range 17 {
 		many = append(many, fmt.Sprintf(`"V%d":{"var":"event.long"}`, i))
@@ -225,7 +225,7 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// known is what Facts.Fields returns of ann.
+// known returns what Facts.Fields returns for the contact ann.
 func known(rule *filter.Rule) (filter.Schema, func(string) filter.Value, error) {
 	fields := map[string]filter.Field{
 		"contact.first_name": {Type: filter.TextField}, "contact.properties.seats": {Type: filter.NumberField},
@@ -266,12 +266,12 @@ func TestCondition(t *testing.T) {
 		}
 	}
 
-	// Without the contact its fields have no values, and nobody is asked for them.
+	// Without a contact its fields have no values, and Facts.Fields is not called.
 	g, r := atStep(t, "condition", `{"type":"rule","field":"contact.first_name","operator":"is_empty"}`)
 	if a := plan(t, g, r, engine.Facts{Now: noon}); a.Branch != engine.ConditionMet {
 		t.Errorf("without a contact: %+v", a)
 	}
-	// What the schema does not have any more fails the step; a broken database does not.
+	// A field that was removed from the schema fails the step; an error of the database does not.
 	g, r = atStep(t, "condition", `{"type":"rule","field":"contact.properties.gone","operator":"eq","value":1}`)
 	a := plan(t, g, r, engine.Facts{Now: noon, Contact: ann(), Fields: known})
 	if a.Failure == nil || a.Failure.Reason != engine.RuleRefused || !strings.Contains(a.Failure.Message,
@@ -294,7 +294,7 @@ func TestCondition(t *testing.T) {
 	}
 }
 
-// The branch of a split depends on the run and the step alone, and the branches get their shares.
+// The branch of a split depends only on the run and the step, and the branches get their shares.
 func TestSplit(t *testing.T) {
 	t.Parallel()
 	g, r := atStep(t, "split",
@@ -314,7 +314,7 @@ func TestSplit(t *testing.T) {
 	if counts["a"] < 3700 || counts["a"] > 4300 || counts["c"] > 20 || counts["a"]+counts["b"]+counts["c"] != 20_000 {
 		t.Errorf("20, 79.99 and 0.01 percent of 20,000 are %v", counts)
 	}
-	// Of two splits in a row, one says nothing of the other.
+	// Two splits in a row are independent.
 	two := parse(t, `[`+start+`,{"key":"x","type":"split","config":{"branches":[{"name":"l","percent":50},
 		{"name":"r","percent":50}]}},{"key":"y","type":"split","config":{"branches":[{"name":"l","percent":50},
 		{"name":"r","percent":50}]}}]`, `[{"from":"start","to":"x"},{"from":"x","to":"y","type":"l"}]`)
@@ -340,7 +340,7 @@ func TestWaitUntil(t *testing.T) {
 		}
 		return got
 	}
-	type row struct{ now, config, value, want string } // want is the end of the wait, or how it does not wait
+	type row struct{ now, config, value, want string } // want is the end of the wait, or why there is none
 	for _, c := range []row{
 		// A time of day.
 		{"2026-08-05T12:00:00Z", `{"time":"13:00"}`, "", "2026-08-05T13:00:00Z"},
@@ -370,7 +370,7 @@ func TestWaitUntil(t *testing.T) {
 		{"2026-08-05T12:00:00Z", `{"property":"d"}`, "1990-01-01", "now"},
 		{"2026-08-05T12:00:00Z", `{"property":"d"}`, "2027-09-09T12:00:00Z", "2027-09-09T12:00:00Z"}, // 400 days
 		{"2026-08-05T12:00:00Z", `{"property":"d"}`, "2027-09-09T12:00:01Z", engine.TooFar},
-		// A date with a time, for which the time of the step is not looked at.
+		// A date with a time overrides the time of the step.
 		{"2026-08-05T12:00:00Z", `{"property":"d","time":"09:00"}`, "2026-08-10T15:04:05+02:00",
 			"2026-08-10T13:04:05Z"},
 		{"2026-08-05T12:00:00Z", `{"property":"d","timezone":"Europe/Berlin"}`, "2026-08-10T15:04:05",
@@ -407,7 +407,7 @@ func TestWaitUntil(t *testing.T) {
 		if a.Wait == nil {
 			continue
 		}
-		// When it is over it is not reckoned again.
+		// A wait that is over is not computed again.
 		g.Done(r, a, engine.Outcome{}, f)
 		f.Now, f.Contact = a.Wait.Until, nil
 		if a := plan(t, g, r, f); a.Wait != nil || a.Branch != engine.Default {
@@ -424,7 +424,7 @@ func TestWaitUntil(t *testing.T) {
 	}
 }
 
-// A wait is the same however often it is planned, and ends by its time or by an event.
+// A wait is the same however often it is planned. It ends by time or by an event.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	g := parse(t, `[`+start+`,{"key":"pause","type":"delay","config":{"duration":"2 days"}},
@@ -509,7 +509,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// Names that begin with resend: are those of system events.
+// Event names that begin with resend: are those of system events.
 func TestCanonical(t *testing.T) {
 	t.Parallel()
 	g := parse(t, `[{"key":"a","type":"trigger","config":{"event_name":"resend:contact.created"}},
@@ -533,7 +533,7 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// What comes of an effect says how the run goes on.
+// The outcome of an effect decides how the run continues.
 func TestDone(t *testing.T) {
 	t.Parallel()
 	g := parse(t, `[`+start+`,{"key":"x","type":"add_to_segment","config":{"segment_id":"`+segment+`"}},

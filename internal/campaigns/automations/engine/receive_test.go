@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Of what a step received, a run keeps the members that some step refers to, by the key of the step or the event's
+// A run stores only the members of a received event that some step refers to, by the key of the step or the event's
 // name.
 func TestKeptOfEvents(t *testing.T) {
 	t.Parallel()
@@ -58,7 +58,7 @@ func TestKeptOfEvents(t *testing.T) {
 	}
 }
 
-// A run that would keep too much of events fails.
+// A run fails if it would store too much of the events that it received.
 func TestTooMuchReceived(t *testing.T) {
 	t.Parallel()
 	const waits = 6

@@ -69,7 +69,7 @@ const person = `"start":"2026-08-05T12:00:00Z","contact":{"email":"Ann@acme.exam
 	"properties":{"seats":5,"plan":"pro"},"topics":{"019A0000-0000-7000-8000-000000000002":"opt_out"},
 	"engagement":{"opened":2,"opened_at":"2026-08-01"}},"event":{"payload":{"plan":"team"}}`
 
-// run runs a scenario that must be in order.
+// run simulates a scenario, which must be valid.
 func run(t testing.TB, g *engine.Graph, scenario string) *simulate.Report {
 	t.Helper()
 	s, err := simulate.ParseScenario([]byte("{"+scenario+"}"), noon)
@@ -83,7 +83,7 @@ func run(t testing.TB, g *engine.Graph, scenario string) *simulate.Report {
 	return r
 }
 
-// told returns the entries of a report as lines.
+// reportLines returns the entries of a report as lines.
 func reportLines(r *simulate.Report) (lines []string) {
 	for _, e := range r.Entries {
 		lines = append(lines, strings.Join([]string{e.After, string(e.Step + e.Event), string(e.Status), e.Happened,
@@ -171,7 +171,7 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-// A scenario is used as often as wanted: a simulation changes nothing of it.
+// Simulating a scenario does not change it, so the result is always the same.
 func TestSimulateAgain(t *testing.T) {
 	t.Parallel()
 	g := parse(t, welcome, welcomeConnected)
@@ -293,7 +293,7 @@ func TestScenarioRefused(t *testing.T) {
 	}
 }
 
-// FuzzScenario checks that every scenario is refused with a fault or comes to an end, with the same report each time.
+// FuzzScenario checks that every scenario gives a fault or a report.
 func FuzzScenario(f *testing.F) {
 	f.Add("{" + person + `,"timetable":[{"at":"in 5 days","event":"order.placed","payload":{"total":500}}]}`)
 	f.Add(`{"contact":{"email":"a@b.example"},"event":{"name":"user.created"},"timetable":[{"at":"in 3 days","contact_deleted":true}]}`)
@@ -317,7 +317,7 @@ func FuzzScenario(f *testing.F) {
 	})
 }
 
-// BenchmarkSimulate is a series of 30 days with a thousand events.
+// BenchmarkSimulate simulates a series of 30 days with a thousand events.
 func BenchmarkSimulate(b *testing.B) {
 	g := parse(b, welcome, welcomeConnected)
 	events := strings.TrimSuffix(strings.Repeat(`{"at":"in 4 days","event":"order.placed","payload":{"total":0}},`,

@@ -20,7 +20,7 @@ import (
 
 const topic = "019a0000-0000-7000-8000-000000000002"
 
-// inLine returns a graph whose steps follow each other by the first type of connection that each has.
+// inLine returns a graph of a line of steps, each connected by its first type of connection.
 func inLine(t testing.TB, trigger string, steps ...string) *engine.Graph {
 	t.Helper()
 	all := []string{`{"key":"start","type":"trigger","config":{"event_name":"` + trigger + `"}}`}
@@ -36,7 +36,7 @@ func inLine(t testing.TB, trigger string, steps ...string) *engine.Graph {
 	return parse(t, "["+strings.Join(all, ",")+"]", "["+strings.Join(links, ",")+"]")
 }
 
-// ends returns how the steps of a simulation ended, as "a completed", or "a skipped REASON" and "a failed REASON".
+// ends returns how the steps of a simulation ended, as "a completed", "a skipped REASON" or "a failed REASON".
 func ends(r *simulate.Report) (all []string) {
 	for _, e := range r.Entries {
 		text := fmt.Sprintf("%s %s", e.Step, e.Status)
@@ -60,7 +60,7 @@ func asks(field, operator, value string) string {
 
 const mails = `send_email {"template":{"id":"hello"}}`
 
-// What happens to the made-up contact is told to the run as it would be to a real one.
+// Changes of the made-up contact give the run the same events as changes of a real contact.
 func TestSimulatedContacts(t *testing.T) {
 	t.Parallel()
 	const ann = `"contact":{"email":"Ann@acme.example","segments":["` + segment + `"]}`
@@ -125,7 +125,7 @@ func TestSimulatedContacts(t *testing.T) {
 	}
 }
 
-// A scenario says what the team has, or the caller does.
+// The scenario or the caller says what the team has.
 func TestSimulatedTeam(t *testing.T) {
 	t.Parallel()
 	news := `send_email {"template":{"id":"hello"},"topic_id":"` + topic + `"}`
@@ -233,7 +233,7 @@ func TestSimulatedTeam(t *testing.T) {
 	}
 }
 
-// However much a graph makes of a payload, the report has bounded texts.
+// The texts of a report are limited, however large the graph makes a payload.
 func TestReportIsBounded(t *testing.T) {
 	t.Parallel()
 	var values, steps []string

@@ -277,7 +277,7 @@ func (w *walk) finish(ctx context.Context, j jobs.Job) error {
 	case walkEnded:
 		q.Finish(ctx, w.tx, j)
 	case walkSuspended:
-		q.Wait(ctx, w.tx, j, w.tx.Now().Add(jobs.Jitter(suspendedWait)), "the team may not send at present")
+		q.Wait(ctx, w.tx, j, w.tx.Now().Add(jobs.Jitter(suspendedWait)), "the team is suspended")
 	case walkOverQuota:
 		q.Wait(ctx, w.tx, j, w.tx.Now().Add(jobs.Jitter(quotaWait(w.tx.Now(), w.quota))),
 			"the team's quota of emails is used up")

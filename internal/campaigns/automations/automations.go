@@ -106,7 +106,7 @@ const (
 	TooMany           Reason = "too_many_runs"
 )
 
-// Run is the way of one contact through an automation.
+// Run is one pass of a contact through an automation.
 type Run struct {
 	ID           string
 	TeamID       string

@@ -59,7 +59,7 @@ func (s *Service) call(ctx context.Context, j jobs.Job) error {
 		return err
 	}
 	if team.Suspended {
-		return s.postponeCall(ctx, j, suspendedWait, "the team may not send at present")
+		return s.postponeCall(ctx, j, suspendedWait, "the team is suspended")
 	}
 	facts := s.facts(ctx, s.p.DB.Reader, s.p.DB.Now(), at.contact)
 	a, err := at.version.Plan(at.run, facts)

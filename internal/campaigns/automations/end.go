@@ -177,7 +177,7 @@ func (s *Service) endDeletedContact(ctx context.Context, j jobs.Job) error {
 			err = pause(ctx, time.Since(began))
 		}
 		if err != nil {
-			return fmt.Errorf("forget the runs of contact %s: %w", of.ContactID, err)
+			return fmt.Errorf("erase the data of contact %s from its runs: %w", of.ContactID, err)
 		}
 		after = last
 	}

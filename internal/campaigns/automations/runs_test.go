@@ -261,7 +261,7 @@ func TestEraseAddress(t *testing.T) {
 		stop()
 		address, err := erasure.Parse("ann@one.example")
 		n.Must(err)
-		parts := func(c contacts.Contact) (all []automations.ContactRun) {
+		runsOf := func(c contacts.Contact) (all []automations.ContactRun) {
 			t.Helper()
 			all, next, err := n.a.RunsOfContact(t.Context(), n.Acme.TeamID, c.ID, "")
 			if n.Must(err); next != "" {
@@ -269,7 +269,7 @@ func TestEraseAddress(t *testing.T) {
 			}
 			return all
 		}
-		if of := parts(ann); len(of) != 1 || of[0].Automation != "Welcome" || of[0].Status != automations.Running ||
+		if of := runsOf(ann); len(of) != 1 || of[0].Automation != "Welcome" || of[0].Status != automations.Running ||
 			len(of[0].Steps) != 2 {
 			t.Errorf("%+v", of)
 		}
@@ -292,7 +292,7 @@ func TestEraseAddress(t *testing.T) {
 		if c := n.Count(`SELECT COUNT(*) FROM jobs WHERE kind LIKE 'automations.%'`); c != 0 {
 			t.Errorf("%d jobs", c)
 		}
-		of := parts(bob)[0]
+		of := runsOf(bob)[0]
 		text := of.Payload + of.Received + fmt.Sprint(of.Steps[1].Output)
 		if strings.Contains(strings.ToLower(text), `ann@one`) && !strings.Contains(text, "joann@one.example") ||
 			strings.Count(text, erasure.Placeholder) < 2 {

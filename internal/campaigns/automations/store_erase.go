@@ -182,7 +182,7 @@ func nextRangeEnd(ctx context.Context, r db.Reader, teamID, automationID, after 
 		AND team_id || '' = $2 AND id > $3 ORDER BY id LIMIT $4) x`, automationID, teamID, after,
 		rangeRuns).Scan(&upTo)
 	if err != nil {
-		return "", fmt.Errorf("find the end of a part of the runs: %w", err)
+		return "", fmt.Errorf("find the end of a range of runs: %w", err)
 	}
 	return upTo, nil
 }

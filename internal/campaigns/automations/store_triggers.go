@@ -68,7 +68,7 @@ func lookUpEvent(ctx context.Context, r db.Reader, teamID, event, contactID, aft
 		return none, nil
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("look what the event %s of a contact concerns: %w", event, err)
+		return nil, nil, fmt.Errorf("look up what the event %s triggers: %w", event, err)
 	}
 	return begins, waiting, nil
 }
@@ -100,7 +100,7 @@ func lookUpEvents(ctx context.Context, r db.Reader, teamID string, events []stri
 		return none, nil
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("look which of %d events concern automations: %w", len(events), err)
+		return nil, nil, fmt.Errorf("look up what %d events trigger: %w", len(events), err)
 	}
 	return begins, awaited, nil
 }

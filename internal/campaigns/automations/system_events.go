@@ -51,7 +51,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 	}
 	for _, teamID := range slices.Sorted(maps.Keys(byTeam)) {
 		if err := s.deliverSystemEvents(ctx, tx, teamID, byTeam[teamID]); err != nil {
-			return fmt.Errorf("tell automations of what happened: %w", err)
+			return fmt.Errorf("deliver system events to automations: %w", err)
 		}
 	}
 	return nil

@@ -259,7 +259,7 @@ func TestReceivedIsBounded(t *testing.T) {
 			return s.Count(`SELECT LENGTH(received) FROM automation_runs WHERE automation_id = $1`, id)
 		}
 		if l, m := size(little), size(much); l > 200 || m > 128<<10 {
-			t.Errorf("%d and %d octets are kept", l, m)
+			t.Errorf("%d and %d bytes are kept", l, m)
 		}
 		if got := s.text(`SELECT first_name FROM contacts WHERE id = $1`, c); got != "pro" {
 			t.Errorf("the contact is called %q", got)

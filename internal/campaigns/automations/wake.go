@@ -79,7 +79,7 @@ func (s *Service) wake(ctx context.Context, tx *db.Tx, o *customevents.Occurrenc
 			continue
 		}
 		if err := s.deliverEvent(ctx, tx, r, v, e); err != nil {
-			return fmt.Errorf("give an event to run %s: %w", r.id, err)
+			return fmt.Errorf("deliver an event to run %s: %w", r.id, err)
 		}
 	}
 	if len(later) == 0 {
@@ -186,7 +186,7 @@ func (s *Service) wakeRuns(ctx context.Context, o *customevents.Occurrence, e en
 					continue
 				}
 				if err := s.deliverEvent(ctx, tx, r, v, e); err != nil {
-					return fmt.Errorf("give an event to run %s: %w", r.id, err)
+					return fmt.Errorf("deliver an event to run %s: %w", r.id, err)
 				}
 			}
 			return nil

@@ -54,7 +54,7 @@ func each(t *testing.T, f func(t *testing.T, s *sender)) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) { f(t, newSender(t, n)) })
 }
 
-func (s *sender) told() string {
+func (s *sender) notifications() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.notices, "\n")

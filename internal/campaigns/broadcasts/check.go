@@ -46,7 +46,7 @@ func (t *Text) check(prefix string, maxSize int64) error {
 		limit       int
 	}{{prefix + "subject", t.Subject, content.MaxSubject}, {prefix + "preview_text", t.PreviewText, MaxPreview}} {
 		if len(line.text) > line.limit {
-			return fault.Invalidf(line.field, "The `%s` field has %d octets; the limit is %d.", line.field, len(line.text),
+			return fault.Invalidf(line.field, "The `%s` field has %d bytes; the limit is %d.", line.field, len(line.text),
 				line.limit)
 		}
 		if !oneLine(line.text) {

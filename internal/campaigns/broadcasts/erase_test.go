@@ -92,20 +92,20 @@ func TestPartsToAnAddress(t *testing.T) {
 		stop()
 		a, err := erasure.Parse("R1@reader.example")
 		s.Must(err)
-		read := func(teamID string) (all []broadcasts.BroadcastRecipient, parts int) {
-			for after := ""; ; parts++ {
+		read := func(teamID string) (all []broadcasts.BroadcastRecipient, pages int) {
+			for after := ""; ; pages++ {
 				var some []broadcasts.BroadcastRecipient
 				some, after, err = s.b.RecipientsWithAddress(t.Context(), teamID, a, after)
 				s.Must(err)
 				if all = append(all, some...); after == "" {
-					return all, parts
+					return all, pages
 				}
 			}
 		}
-		all, parts := read(s.Acme.TeamID)
-		if len(all) != 2 || parts < 4 || all[0].BroadcastID != second || all[0].Reason != "contact_unsubscribed" ||
+		all, pages := read(s.Acme.TeamID)
+		if len(all) != 2 || pages < 4 || all[0].BroadcastID != second || all[0].Reason != "contact_unsubscribed" ||
 			all[0].EmailID != "" || all[1].BroadcastID != first || all[1].Opens != 1 || all[1].Clicks != 1 {
-			t.Errorf("%d parts: %+v", parts, all)
+			t.Errorf("%d pages: %+v", pages, all)
 		}
 		if all, _ := read(s.Other.TeamID); len(all) > 0 {
 			t.Errorf("another team's: %+v", all)

@@ -200,7 +200,7 @@ func TestItStopsByItself(t *testing.T) {
 				if b.Reason != c.reason || b.Reason.Message() == "" || b.Entered != 0 {
 					t.Errorf("reason %q, %d entered", b.Reason, b.Entered)
 				}
-				testnode.Until(t, "the team is told", func() bool { return strings.Contains(s.told(), b.Reason.Message()) })
+				testnode.Until(t, "the team is notified", func() bool { return strings.Contains(s.notifications(), b.Reason.Message()) })
 				if c.mend == nil {
 					return
 				}
@@ -230,8 +230,8 @@ func TestQuotaUsedUp(t *testing.T) {
 		if b := s.broadcast(id); b.Reason != broadcasts.MonthlyQuota || b.Entered != 5 {
 			t.Errorf("paused for %q with %d entered, want 5", b.Reason, b.Entered)
 		}
-		testnode.Until(t, "the team is told", func() bool {
-			return strings.Contains(s.told(), broadcasts.MonthlyQuota.Message())
+		testnode.Until(t, "the team is notified", func() bool {
+			return strings.Contains(s.notifications(), broadcasts.MonthlyQuota.Message())
 		})
 		quota(12)
 		s.Must(s.b.Resume(t.Context(), s.Acme, id))
@@ -278,7 +278,7 @@ func TestGuard(t *testing.T) {
 		if b := s.broadcast(id); b.Reason != broadcasts.TooManyBounces {
 			t.Errorf("paused for %q", b.Reason)
 		}
-		testnode.Until(t, "the team is told", func() bool { return strings.Contains(s.told(), "bounced") })
+		testnode.Until(t, "the team is notified", func() bool { return strings.Contains(s.notifications(), "bounced") })
 		paused := 0
 		for _, e := range seen.Take() {
 			if e.Type == events.BroadcastPaused {
@@ -334,8 +334,8 @@ func TestGuardLooksWhenResumed(t *testing.T) {
 		if b := s.broadcast(id); b.Status != broadcasts.Paused || b.Reason != broadcasts.TooManyBounces {
 			t.Errorf("after it was resumed it is %s for %q", b.Status, b.Reason)
 		}
-		if !strings.Contains(s.told(), "bounced") {
-			t.Error("the team is not told")
+		if !strings.Contains(s.notifications(), "bounced") {
+			t.Error("the team is not notified")
 		}
 		s.Must(s.b.Resume(t.Context(), s.Acme, id)) // after a notification
 		s.mustCount(0, `SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast.guard'`)

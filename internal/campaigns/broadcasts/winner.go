@@ -16,8 +16,8 @@ func (b *Broadcast) assign(contactID string) (variant int, held, now bool) {
 		return 0, false, true
 	}
 	sum := sha256.Sum256([]byte(b.ID + contactID))
-	percent := func(octets []byte) float64 {
-		return float64(binary.BigEndian.Uint64(octets)) / (1 << 64) * 100
+	percent := func(hash []byte) float64 {
+		return float64(binary.BigEndian.Uint64(hash)) / (1 << 64) * 100
 	}
 	if held = percent(sum[:8]) < b.Options.HoldOut; held {
 		return 0, true, b.phase != walkRest

@@ -55,7 +55,7 @@ func checkPayload(text []byte, event string, schema Schema) (string, error) {
 		return "", nil
 	}
 	if len(text) > events.MaxPayload {
-		return "", fault.Invalidf("payload", "The `payload` field has %d octets; the limit is %d.", len(text),
+		return "", fault.Invalidf("payload", "The `payload` field has %d bytes; the limit is %d.", len(text),
 			events.MaxPayload)
 	}
 	if err := checkShape(text); err != nil {

@@ -78,7 +78,7 @@ func TestCheckPayload(t *testing.T) {
 		{largest, largest, "", ""},
 		{nested(MaxDepth), nested(MaxDepth), "", ""},
 		{nested(MaxDepth + 1), "", "payload", "more than 10 deep"},
-		{largest + " x", "", "payload", "32770 octets"},
+		{largest + " x", "", "payload", "32770 bytes"},
 		{"[]", "", "payload", "must be an object"},
 		{`"a"`, "", "payload", "must be an object"},
 		{`{"a":1,"a":2}`, "", "payload", `names "a" twice`},

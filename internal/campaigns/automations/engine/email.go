@@ -73,7 +73,7 @@ func readVariables(path string, text jsontext.Value) (map[string]value, error) {
 	all, r := map[string]value{}, &valueReader{}
 	for _, name := range slices.Sorted(maps.Keys(o.Members)) {
 		if name == "" || len(name) > maxName {
-			return nil, jsonread.Invalidf(path, "names a variable by %d octets; a name has 1 to %d.", len(name), maxName)
+			return nil, jsonread.Invalidf(path, "names a variable by %d bytes; a name has 1 to %d.", len(name), maxName)
 		}
 		// A variable may be an object with lists. Null sets no variable.
 		v, err := r.read(o.At(name), o.Members[name], 2)

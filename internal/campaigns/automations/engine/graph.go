@@ -140,10 +140,10 @@ func (g *Graph) References() (all []Reference) {
 	return all
 }
 
-// ReferenceError returns the error for a reference that does not exist or cannot be used. It is an Invalid fault whose
-// message is the name of the step followed by the message of why. Its field is that of why if that begins with the
-// reference's field, and the reference's field otherwise. If why is not a fault, or is a failure of the server, it is
-// returned unchanged.
+// ReferenceError returns the error for a reference that does not exist or cannot be used: an Invalid fault whose
+// message is that of the fault why, preceded by the name of the step. The fault keeps its field if the field lies
+// within the reference; otherwise it gets the field of the reference. If why is not a fault, or is a failure of the
+// server, it is returned unchanged.
 func (g *Graph) ReferenceError(r Reference, why error) error {
 	f, ok := errors.AsType[*fault.Error](why)
 	if !ok || fault.Ours(why) {
@@ -157,12 +157,12 @@ func (g *Graph) ReferenceError(r Reference, why error) error {
 	return withStep(r.Step, &named)
 }
 
-// CheckRule checks the rule of a condition against the fields of contacts, which the caller has looked up for the rule.
+// CheckRule checks the rule of a condition. contacts is the schema of the contact fields that the rule names.
 func (g *Graph) CheckRule(r Reference, contacts filter.Schema) error {
 	return withStep(r.Step, r.Rule.Check(g.schema(contacts)))
 }
 
-// schema returns the schema of contacts with the fields that exist only in runs added.
+// schema adds the fields that exist only in runs to the schema of contacts.
 func (g *Graph) schema(contacts filter.Schema) filter.Schema {
 	s := contacts
 	s.References = true

@@ -56,7 +56,7 @@ func Parse(steps, connections []byte) (*Graph, error) {
 
 func checkSize(steps, connections []byte) error {
 	if n := len(steps) + len(connections); n > MaxText {
-		return jsonread.Invalidf("steps", "and `connections` have %d octets of JSON together; the limit is %d.", n, MaxText)
+		return jsonread.Invalidf("steps", "and `connections` have %d bytes of JSON together; the limit is %d.", n, MaxText)
 	}
 	return nil
 }

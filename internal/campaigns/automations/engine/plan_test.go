@@ -221,7 +221,7 @@ func TestWebhook(t *testing.T) {
 		strings.TrimSuffix(strings.Repeat(`{"var":"event.long"},`, 100), ",")+`]}}`)
 	r.Event.Payload = map[string]any{"long": strings.Repeat("x", 10_000)}
 	if a := plan(t, g, r, engine.Facts{Now: noon}); a.Failure == nil || a.Failure.Reason != engine.TooLarge {
-		t.Errorf("a body of a million octets: %+v", a)
+		t.Errorf("a body of a million bytes: %+v", a)
 	}
 }
 

@@ -49,7 +49,7 @@ func readWebhook(o jsonread.Object) (config, error) {
 	}
 	path := o.At("payload")
 	if n := len(o.Members["payload"]); n > events.MaxPayload {
-		return nil, jsonread.Invalidf(path, "has %d octets of JSON; the limit is %d.", n, events.MaxPayload)
+		return nil, jsonread.Invalidf(path, "has %d bytes of JSON; the limit is %d.", n, events.MaxPayload)
 	}
 	v, err := (&valueReader{}).read(path, o.Members["payload"], maxLevels)
 	if err != nil {

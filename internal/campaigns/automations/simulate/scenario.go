@@ -53,7 +53,7 @@ type timetableEntry struct {
 // relative to the start. Errors are Invalid and Missing faults whose field begins with scenario.
 func ParseScenario(text []byte, now time.Time) (*Scenario, error) {
 	if len(text) > MaxScenario {
-		return nil, jsonread.Invalidf("scenario", "has %d octets of JSON; the limit is %d.", len(text), MaxScenario)
+		return nil, jsonread.Invalidf("scenario", "has %d bytes of JSON; the limit is %d.", len(text), MaxScenario)
 	}
 	o, err := jsonread.ParseObject("scenario", text)
 	if err != nil {
@@ -127,7 +127,7 @@ func readEvent(e *engine.Event, o jsonread.Object, member string) (err error) {
 	}
 	path := o.At("payload")
 	if n := len(o.Members["payload"]); n > events.MaxPayload {
-		return jsonread.Invalidf(path, "has %d octets of JSON; the limit is %d.", n, events.MaxPayload)
+		return jsonread.Invalidf(path, "has %d bytes of JSON; the limit is %d.", n, events.MaxPayload)
 	}
 	if err := json.Unmarshal(o.Members["payload"], &e.Payload); err != nil || e.Payload == nil {
 		return jsonread.Invalidf(path, "must be an object, with each member once and in UTF-8.")

@@ -93,7 +93,7 @@ func reportLines(r *simulate.Report) (lines []string) {
 	return append(lines, strings.Join([]string{r.Took, r.Status, string(r.Reason), fmt.Sprint(r.Ignored)}, "|"))
 }
 
-// A welcome series goes one way with an order, and the other way without.
+// A welcome series follows one connection after an order, and another one without.
 func TestSimulate(t *testing.T) {
 	t.Parallel()
 	g := parse(t, welcome, welcomeConnected)
@@ -236,7 +236,7 @@ func TestScenarioRefused(t *testing.T) {
 		`{` + who + `,"start":"8999-12-31","timetable":[{"at":"in 2 days"}]}`: "scenario.timetable[0].at: The " +
 			"`scenario.timetable[0].at` field must be a time from",
 		`{"contact":{"email":"a@b.example","created_at":"9000-01-01"}}`: "scenario.contact.created_at: The",
-		"{" + strings.Repeat(" ", 256<<10) + "}": "scenario: The `scenario` field has 262146 octets of JSON; the limit " +
+		"{" + strings.Repeat(" ", 256<<10) + "}": "scenario: The `scenario` field has 262146 bytes of JSON; the limit " +
 			"is 262144.",
 		`{"start":"x",` + who +
 			`}`: "scenario.start: The `scenario.start` field cannot be read: \"x\" is not understood as a time",

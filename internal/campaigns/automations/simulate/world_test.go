@@ -248,7 +248,7 @@ func TestReportIsBounded(t *testing.T) {
 		strings.Repeat("x", 32<<10-10)+`"}}`)
 	text, err := json.Marshal(r)
 	if err != nil || len(text) > simulate.MaxReport+1<<16 {
-		t.Errorf("a report of %d octets, %v", len(text), err)
+		t.Errorf("a report of %d bytes, %v", len(text), err)
 	}
 	if len(r.Emails) != 20 || len(r.Emails[0].Variables) != 15 || len(r.Emails[19].Variables) != 0 ||
 		r.Omitted != 19 || len(r.Calls) != 1 || string(r.Calls[0].Body) != "null" || r.Status != "completed" {

@@ -31,6 +31,16 @@ func simulationLines(r *simulate.Report) string {
 	return runLines(run) + " " + string(r.Message)
 }
 
+// simulated is a run to compare with its simulation.
+type simulated struct {
+	name, by string // by is the type of the connections after the second step; "" for the default
+	steps    []string
+	payload  string
+	change   *contacts.Change // made during the run
+	changed  string           // the same change in the scenario
+	harm     func()           // deletes something before the run
+}
+
 // A simulation ends as the real run does.
 func TestSimulationIsTheRun(t *testing.T) {
 	t.Parallel()
@@ -53,14 +63,7 @@ func TestSimulationIsTheRun(t *testing.T) {
 			return step(key, engine.WaitForEvent, fmt.Sprintf(`{"event_name": %q, "timeout": "1 day"}`, event))
 		}
 		set := func(key, config string) string { return step(key, engine.ContactUpdate, config) }
-		for i, c := range []struct {
-			name, by string // the type of the connections behind the second step; "" for the default
-			steps    []string
-			payload  string
-			change   *contacts.Change // in the middle
-			changed  string           // the same for the simulation
-			harm     func()           // before the run
-		}{
+		for i, c := range []simulated{
 			{name: "topics", steps: []string{mail("a", out), mail("b", in)}},
 			{name: "the default of a topic", by: engine.ConditionMet, steps: []string{asks("a",
 				`{"type": "rule", "field": "contact.topics.`+out+`", "operator": "eq", "value": "opt_out"}`), sends("b")}},
@@ -89,49 +92,56 @@ func TestSimulationIsTheRun(t *testing.T) {
 				`{"type": "rule", "field": "contact.topics.`+out+`", "operator": "eq", "value": "opt_out"}`)},
 				harm: func() { s.Must(s.Contacts.DeleteTopic(ctx, team, out)) }},
 		} {
-			event, address := fmt.Sprint("event", i), fmt.Sprintf("c%d@reader.example", i)
-			all := append([]string{trigger(event)}, c.steps...)
-			keys := []string{"start", "a", "b", "c"}[:len(all)]
-			var connected []string
-			for k := range keys[1:] {
-				by := engine.Default
-				if k == 1 && c.by != "" {
-					by = c.by
-				}
-				connected = append(connected, keys[k]+" "+keys[k+1]+" "+by)
-			}
-			automation := s.graph(automations.NewAutomation{}, links(connected...), all...)
-			if c.harm != nil {
-				c.harm()
-				s.pass(2 * time.Second)
-			}
-			contact := s.contact(address)
-			s.happens(event, contact, c.payload)
-			s.work()
-			if c.change != nil {
-				_, err := s.Contacts.Update(ctx, team, contact, *c.change)
-				s.Must(err)
-			}
-			s.work()
-			s.pass(25 * time.Hour)
-			s.work()
-			r := s.runs(automation)[0]
-			want := runLines(r) + " " + r.Message
-
-			payload, timetable := "{}", "[]"
-			if c.payload != "" {
-				payload = c.payload
-			}
-			if c.changed != "" {
-				timetable = `[{"at": "in 1 hour", "contact": ` + c.changed + `}]`
-			}
-			report, err := s.a.Simulate(ctx, team, automations.Simulation{AutomationID: automation,
-				Scenario: []byte(fmt.Sprintf(`{"contact": {"email": %q}, "event": {"payload": %s}, "timetable": %s}`, address,
-					payload, timetable))})
-			s.Must(err)
-			if diff := cmp.Diff(want, simulationLines(report)); diff != "" {
-				t.Errorf("%s: the run and its simulation (-run +simulation):\n%s", c.name, diff)
-			}
+			s.compareWithSimulation(i, &c)
 		}
 	})
+}
+
+// compareWithSimulation runs an automation and its simulation, and compares how they ended.
+func (s *fixture) compareWithSimulation(i int, c *simulated) {
+	s.T.Helper()
+	ctx, team := s.T.Context(), s.Acme.TeamID
+	event, address := fmt.Sprint("event", i), fmt.Sprintf("c%d@reader.example", i)
+	all := append([]string{trigger(event)}, c.steps...)
+	keys := []string{"start", "a", "b", "c"}[:len(all)]
+	var connected []string
+	for k := range keys[1:] {
+		by := engine.Default
+		if k == 1 && c.by != "" {
+			by = c.by
+		}
+		connected = append(connected, keys[k]+" "+keys[k+1]+" "+by)
+	}
+	automation := s.graph(automations.NewAutomation{}, links(connected...), all...)
+	if c.harm != nil {
+		c.harm()
+		s.pass(2 * time.Second)
+	}
+	contact := s.contact(address)
+	s.happens(event, contact, c.payload)
+	s.work()
+	if c.change != nil {
+		_, err := s.Contacts.Update(ctx, team, contact, *c.change)
+		s.Must(err)
+	}
+	s.work()
+	s.pass(25 * time.Hour)
+	s.work()
+	r := s.runs(automation)[0]
+	want := runLines(r) + " " + r.Message
+
+	payload, timetable := "{}", "[]"
+	if c.payload != "" {
+		payload = c.payload
+	}
+	if c.changed != "" {
+		timetable = `[{"at": "in 1 hour", "contact": ` + c.changed + `}]`
+	}
+	report, err := s.a.Simulate(ctx, team, automations.Simulation{AutomationID: automation,
+		Scenario: []byte(fmt.Sprintf(`{"contact": {"email": %q}, "event": {"payload": %s}, "timetable": %s}`, address,
+			payload, timetable))})
+	s.Must(err)
+	if diff := cmp.Diff(want, simulationLines(report)); diff != "" {
+		s.T.Errorf("%s: the run and its simulation (-run +simulation):\n%s", c.name, diff)
+	}
 }

@@ -331,6 +331,50 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+// waitUntilRows are the cases of TestWaitUntil. want is the end of the wait, or why there is none.
+var waitUntilRows = []struct{ now, config, value, want string }{
+	// A time of day.
+	{"2026-08-05T12:00:00Z", `{"time":"13:00"}`, "", "2026-08-05T13:00:00Z"},
+	{"2026-08-05T12:00:00Z", `{"time":"11:00"}`, "", "2026-08-06T11:00:00Z"},
+	{"2026-08-05T12:00:00Z", `{"time":"12:00"}`, "", "now"},
+	{"2026-08-05T12:00:00Z", `{"time":"09:00","timezone":"America/New_York"}`, "", "2026-08-05T13:00:00Z"},
+	{"2026-08-05T12:00:00Z", `{"time":"09:00","timezone":{"property":"tz"}}`, "", "2026-08-05T13:00:00Z"},
+	{"2026-08-05T12:00:00Z", `{"time":"09:00","timezone":{"property":"no","fallback":"Asia/Tokyo"}}`, "",
+		"2026-08-06T00:00:00Z"},
+	{"2026-08-05T12:00:00Z", `{"time":"09:00","timezone":{"property":"plan"}}`, "", "2026-08-06T09:00:00Z"},
+	{"2026-12-31T23:30:00Z", `{"time":"00:15","timezone":"Europe/Berlin"}`, "", "2027-01-01T23:15:00Z"},
+	// Clocks skip 02:30 on 29 March in Berlin, and show it twice on 25 October.
+	{"2026-03-28T12:00:00Z", `{"time":"02:30","timezone":"Europe/Berlin"}`, "", "2026-03-29T01:30:00Z"},
+	{"2026-10-24T12:00:00Z", `{"time":"02:30","timezone":"Europe/Berlin"}`, "", "2026-10-25T00:30:00Z"},
+	{"2026-10-25T01:00:00Z", `{"time":"02:30","timezone":"Europe/Berlin"}`, "", "2026-10-26T01:30:00Z"},
+	// A date.
+	{"2026-08-05T12:00:00Z", `{"property":"d"}`, "2026-08-10", "2026-08-10T00:00:00Z"},
+	{"2026-08-05T12:00:00Z", `{"property":"contact.properties.d"}`, "2026-08-10", "2026-08-10T00:00:00Z"},
+	{"2026-08-05T12:00:00Z", `{"property":"d","time":"09:00"}`, " 2026-08-10 ", "2026-08-10T09:00:00Z"},
+	{"2026-08-05T12:00:00Z", `{"property":"d","time":"09:00","timezone":"America/New_York"}`, "2026-11-01",
+		"2026-11-01T14:00:00Z"},
+	{"2026-03-01T12:00:00Z", `{"property":"d","time":"02:30","timezone":"America/New_York"}`, "2026-03-08",
+		"2026-03-08T07:30:00Z"},
+	{"2026-10-30T12:00:00Z", `{"property":"d","time":"01:30","timezone":"America/New_York"}`, "2026-11-01",
+		"2026-11-01T05:30:00Z"},
+	{"2026-08-05T12:00:00Z", `{"property":"d"}`, "2026-08-05", "now"},
+	{"2026-08-05T12:00:00Z", `{"property":"d"}`, "1990-01-01", "now"},
+	{"2026-08-05T12:00:00Z", `{"property":"d"}`, "2027-09-09T12:00:00Z", "2027-09-09T12:00:00Z"}, // 400 days
+	{"2026-08-05T12:00:00Z", `{"property":"d"}`, "2027-09-09T12:00:01Z", engine.TooFar},
+	// A date with a time overrides the time of the step.
+	{"2026-08-05T12:00:00Z", `{"property":"d","time":"09:00"}`, "2026-08-10T15:04:05+02:00",
+		"2026-08-10T13:04:05Z"},
+	{"2026-08-05T12:00:00Z", `{"property":"d","timezone":"Europe/Berlin"}`, "2026-08-10T15:04:05",
+		"2026-08-10T13:04:05Z"},
+	{"2026-08-05T12:00:00Z", `{"property":"d","timezone":"Europe/Berlin"}`, "2026-08-10 15:04",
+		"2026-08-10T13:04:00Z"},
+	// No date.
+	{"2026-08-05T12:00:00Z", `{"property":"d"}`, "", engine.NoDate},
+	{"2026-08-05T12:00:00Z", `{"property":"seats"}`, "", engine.BadDate},
+	{"2026-08-05T12:00:00Z", `{"property":"d"}`, "tomorrow", engine.BadDate},
+	{"2026-08-05T12:00:00Z", `{"property":"d"}`, "2026-02-30", engine.BadDate},
+}
+
 func TestWaitUntil(t *testing.T) {
 	t.Parallel()
 	when := func(text string) time.Time {
@@ -340,49 +384,7 @@ func TestWaitUntil(t *testing.T) {
 		}
 		return got
 	}
-	type row struct{ now, config, value, want string } // want is the end of the wait, or why there is none
-	for _, c := range []row{
-		// A time of day.
-		{"2026-08-05T12:00:00Z", `{"time":"13:00"}`, "", "2026-08-05T13:00:00Z"},
-		{"2026-08-05T12:00:00Z", `{"time":"11:00"}`, "", "2026-08-06T11:00:00Z"},
-		{"2026-08-05T12:00:00Z", `{"time":"12:00"}`, "", "now"},
-		{"2026-08-05T12:00:00Z", `{"time":"09:00","timezone":"America/New_York"}`, "", "2026-08-05T13:00:00Z"},
-		{"2026-08-05T12:00:00Z", `{"time":"09:00","timezone":{"property":"tz"}}`, "", "2026-08-05T13:00:00Z"},
-		{"2026-08-05T12:00:00Z", `{"time":"09:00","timezone":{"property":"no","fallback":"Asia/Tokyo"}}`, "",
-			"2026-08-06T00:00:00Z"},
-		{"2026-08-05T12:00:00Z", `{"time":"09:00","timezone":{"property":"plan"}}`, "", "2026-08-06T09:00:00Z"},
-		{"2026-12-31T23:30:00Z", `{"time":"00:15","timezone":"Europe/Berlin"}`, "", "2027-01-01T23:15:00Z"},
-		// Clocks skip 02:30 on 29 March in Berlin, and show it twice on 25 October.
-		{"2026-03-28T12:00:00Z", `{"time":"02:30","timezone":"Europe/Berlin"}`, "", "2026-03-29T01:30:00Z"},
-		{"2026-10-24T12:00:00Z", `{"time":"02:30","timezone":"Europe/Berlin"}`, "", "2026-10-25T00:30:00Z"},
-		{"2026-10-25T01:00:00Z", `{"time":"02:30","timezone":"Europe/Berlin"}`, "", "2026-10-26T01:30:00Z"},
-		// A date.
-		{"2026-08-05T12:00:00Z", `{"property":"d"}`, "2026-08-10", "2026-08-10T00:00:00Z"},
-		{"2026-08-05T12:00:00Z", `{"property":"contact.properties.d"}`, "2026-08-10", "2026-08-10T00:00:00Z"},
-		{"2026-08-05T12:00:00Z", `{"property":"d","time":"09:00"}`, " 2026-08-10 ", "2026-08-10T09:00:00Z"},
-		{"2026-08-05T12:00:00Z", `{"property":"d","time":"09:00","timezone":"America/New_York"}`, "2026-11-01",
-			"2026-11-01T14:00:00Z"},
-		{"2026-03-01T12:00:00Z", `{"property":"d","time":"02:30","timezone":"America/New_York"}`, "2026-03-08",
-			"2026-03-08T07:30:00Z"},
-		{"2026-10-30T12:00:00Z", `{"property":"d","time":"01:30","timezone":"America/New_York"}`, "2026-11-01",
-			"2026-11-01T05:30:00Z"},
-		{"2026-08-05T12:00:00Z", `{"property":"d"}`, "2026-08-05", "now"},
-		{"2026-08-05T12:00:00Z", `{"property":"d"}`, "1990-01-01", "now"},
-		{"2026-08-05T12:00:00Z", `{"property":"d"}`, "2027-09-09T12:00:00Z", "2027-09-09T12:00:00Z"}, // 400 days
-		{"2026-08-05T12:00:00Z", `{"property":"d"}`, "2027-09-09T12:00:01Z", engine.TooFar},
-		// A date with a time overrides the time of the step.
-		{"2026-08-05T12:00:00Z", `{"property":"d","time":"09:00"}`, "2026-08-10T15:04:05+02:00",
-			"2026-08-10T13:04:05Z"},
-		{"2026-08-05T12:00:00Z", `{"property":"d","timezone":"Europe/Berlin"}`, "2026-08-10T15:04:05",
-			"2026-08-10T13:04:05Z"},
-		{"2026-08-05T12:00:00Z", `{"property":"d","timezone":"Europe/Berlin"}`, "2026-08-10 15:04",
-			"2026-08-10T13:04:00Z"},
-		// No date.
-		{"2026-08-05T12:00:00Z", `{"property":"d"}`, "", engine.NoDate},
-		{"2026-08-05T12:00:00Z", `{"property":"seats"}`, "", engine.BadDate},
-		{"2026-08-05T12:00:00Z", `{"property":"d"}`, "tomorrow", engine.BadDate},
-		{"2026-08-05T12:00:00Z", `{"property":"d"}`, "2026-02-30", engine.BadDate},
-	} {
+	for _, c := range waitUntilRows {
 		g, r := atStep(t, "wait_until", c.config)
 		who := ann()
 		if c.value != "" {

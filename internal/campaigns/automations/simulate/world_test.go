@@ -125,12 +125,9 @@ func TestSimulatedContacts(t *testing.T) {
 	}
 }
 
-// The scenario or the caller says what the team has.
-func TestSimulatedTeam(t *testing.T) {
-	t.Parallel()
-	news := `send_email {"template":{"id":"hello"},"topic_id":"` + topic + `"}`
-	seats := `contact_update {"properties":{"seats":{"var":"event.n"}}}`
-	world := &simulate.World{Complete: true,
+// completeWorld returns a team with two properties, a topic, and no segments.
+func completeWorld() *simulate.World {
+	return &simulate.World{Complete: true,
 		Properties: map[string]simulate.Property{"seats": {Type: scalar.Number, Fallback: scalar.OfNumber(7)},
 			"plan": {Type: scalar.String}, "due": {Type: scalar.String, Fallback: scalar.OfText("2026-08-08")}},
 		Topics: map[string]string{topic: "opt_out"},
@@ -142,6 +139,14 @@ func TestSimulatedTeam(t *testing.T) {
 				Default: filter.TextValue("opt_out")}, "contact.properties.seats": {Type: filter.NumberField},
 				"contact.engagement.mailed": {Type: filter.NumberField}}}, nil
 		}}
+}
+
+// The scenario or the caller says what the team has.
+func TestSimulatedTeam(t *testing.T) {
+	t.Parallel()
+	news := `send_email {"template":{"id":"hello"},"topic_id":"` + topic + `"}`
+	seats := `contact_update {"properties":{"seats":{"var":"event.n"}}}`
+	world := completeWorld()
 	const ofTeam = `"topics":{"` + topic + `":"opt_out"},"properties":{"seats":{"type":"number","fallback_value":7},
 		"plan":{"type":"string"},"due":{"type":"string","fallback_value":"2026-08-08"}},`
 	for name, c := range map[string]struct {
@@ -203,7 +208,12 @@ func TestSimulatedTeam(t *testing.T) {
 			}
 		}
 	}
+}
 
+// A scenario must not name properties or topics that a complete world does not have. Errors of the world are returned.
+func TestScenarioOutsideTheWorld(t *testing.T) {
+	t.Parallel()
+	world := completeWorld()
 	for text, want := range map[string]string{
 		`"contact":{"email":"a@b.example","properties":{"nope":1}}`: "scenario.contact: The `scenario.contact` field is " +
 			"not possible. The `properties` field names \"nope\"",

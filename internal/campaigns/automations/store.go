@@ -318,8 +318,8 @@ func boolInt(is bool) int64 {
 	return 0
 }
 
-// staleRuns returns active runs of an automation with an older epoch than the automation. It looks at limit active runs
-// after a run id, in the order of their ids. done is the id of the last one, or "" at the end.
+// staleRuns returns active runs of an automation with an older epoch than the automation. It reads at most limit active
+// runs with ids after the given one, in order. done is the id of the last run that it read, or "" at the end.
 func staleRuns(ctx context.Context, r db.Reader, teamID, automationID, after string, limit int) (ids []string,
 	done string, err error) {
 	rows, err := r.Query(ctx, `SELECT r.id, r.epoch, COALESCE(a.epoch, -1) FROM automation_runs r

@@ -401,8 +401,8 @@ func (s *fixture) text(query string, args ...any) (text string) {
 	return text
 }
 
-// Opens, clicks, bounces and complaints begin runs of the contact that the email was enqueued for, or that has the
-// address. Opens and clicks by bots do not, and neither do emails to addresses that are not contacts.
+// Opens, clicks, bounces and complaints begin runs of the contact for which the email was enqueued, or of the contact
+// that has the address. Opens and clicks by bots begin none, and neither do emails to addresses that are not contacts.
 func TestEventsOfEmails(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

@@ -21,7 +21,7 @@ const (
 // version is the graph of a version with facts computed from it once.
 type version struct {
 	*engine.Graph
-	emails map[string][]string // by step key: the steps that may send an email next, without a wait before them
+	emails map[string][]string // by step key: the next steps that send emails, without a wait before them
 
 	id, teamID string
 	size       int
@@ -30,9 +30,9 @@ type version struct {
 // versions caches the graphs of versions, which never change. When the cache is full, the version that was unused
 // longest is evicted: one of the same team if the team has used its share, and one of any team otherwise.
 type versions struct {
-	// teamLocks make each team read its graphs one after the other, and compiling makes all teams compile one after the
-	// other. So a team with many large graphs occupies only one processor, and others wait for one graph at most. Two
-	// teams rarely share a lock.
+	// A team loads one graph at a time, under one of teamLocks, and all teams compile one graph at a time, under
+	// compiling. So a team with many large graphs occupies only one processor, and others wait for one graph at most.
+	// Two teams rarely share a lock.
 	teamLocks [64]sync.Mutex
 	compiling sync.Mutex
 

@@ -67,9 +67,9 @@ func (s *Service) eraseBroadcast(ctx context.Context, teamID, broadcastID string
 // continuePrefix begins a cursor of RemoveRecipients if the same broadcast may have more rows.
 const continuePrefix = "again "
 
-// RemoveRecipients deletes some recipients, with their clicks, of a broadcast that ended before a time. It takes the
-// next such broadcast after the cursor after, which is "" at first, and returns the next cursor, or "" at the end. The
-// numbers of emails and of contacts left out stay in the broadcast.
+// RemoveRecipients deletes some recipients, with their clicks, of one broadcast that ended before a time. after is the
+// cursor: "" at first, then the returned one. The result is "" when no recipients are left. The numbers of emails and
+// of contacts left out stay in the broadcast.
 func (s *Service) RemoveRecipients(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	broadcastID, more := strings.CutPrefix(after, continuePrefix)

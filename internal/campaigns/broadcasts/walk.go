@@ -48,7 +48,7 @@ type run struct {
 	s         *Service
 	job       jobs.Job
 	max       int // maximum number of emails in the next page
-	quotaLeft int // emails that the team's quota still allows, after a page exceeded it; 0 if unknown
+	quotaLeft int // emails that the quota still allows, after a page exceeded it; 0 if unknown
 
 	variants     []Variant // only their contents
 	loaded       time.Time

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// stepList is the steps of a graph as they are written; package flow reads them.
+// stepList is the steps of a graph as they are written; package engine parses them.
 type stepList struct{ text jsontext.Value }
 
 // UnmarshalJSONFrom takes any value; null is absent.

@@ -68,7 +68,7 @@ func readContactName(o jsonread.Object, name string, r *valueReader) (*value, er
 	return &v, nil
 }
 
-// isContactName reports whether a text can be a first or last name. The step fails here instead of in package contacts.
+// isContactName reports whether a text can be a first or last name. Package contacts has the same rules.
 func isContactName(text string) bool {
 	return utf8.RuneCountInString(text) <= MaxContactName && !strings.ContainsAny(text, "\r\n")
 }

@@ -24,8 +24,8 @@ const (
 	MaxTimetable = 1000      // entries
 	maxMembers   = 200       // properties, segments or topics of a contact or of the team
 
-	// Times of a scenario are from firstYear to before lastYear. A run lasts at most 165 years, and a time after the
-	// year 9999 could not be encoded.
+	// Times of a scenario must lie in the years from firstYear to lastYear-1. A run lasts at most 165 years, and a time
+	// after the year 9999 could not be encoded.
 	firstYear = 1970
 	lastYear  = 9000
 )

@@ -151,7 +151,7 @@ func TestSimulatedTeam(t *testing.T) {
 		"plan":{"type":"string"},"due":{"type":"string","fallback_value":"2026-08-08"}},`
 	for name, c := range map[string]struct {
 		steps   []string
-		contact string // and more of the scenario
+		contact string // JSON of the contact, and further members of the scenario
 		want    []string
 		alone   []string // where it differs, if only the scenario says what there is
 	}{

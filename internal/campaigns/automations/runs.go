@@ -100,7 +100,7 @@ var reasonMessages = map[Reason]string{
 	TooDeep: "Too many automations each caused the event that began the next. Change one of them, so that they do " +
 		"not trigger each other.",
 	TooMany: fmt.Sprintf("A contact has at most %d runs of an automation at once, and begins at most %d within an hour. "+
-		"Events beyond that begin none, of which this run tells once in an hour.", maxActive, maxHourly),
+		"Further events begin no runs; a run like this one shows it once an hour.", maxActive, maxHourly),
 }
 
 // Run returns a run with the steps that began, in the order in which they began. That is also the order of the graph,

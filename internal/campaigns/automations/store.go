@@ -112,7 +112,8 @@ func (r *row) setReceived(run *engine.Run) error {
 const rowColumns = headColumns + `, r.payload, r.received`
 
 // headColumns are the columns of a row without the payloads of events, which may be large.
-const headColumns = `r.id, r.team_id, r.automation_id, r.version_id, r.contact_id, r.contact_gone, r.epoch, r.status, r.event,
+const headColumns = `r.id, r.team_id, r.automation_id, r.version_id, r.contact_id, r.contact_gone, r.epoch, ` +
+	`r.status, r.event,
 	r.step, r.waits_until, r.waits_for, r.depth, r.revision, r.steps, r.event_at, COALESCE(a.epoch, -1),
 	COALESCE(a.deleted_at, 0)`
 
@@ -189,8 +190,8 @@ func insertRow(ctx context.Context, tx *db.Tx, r *row, reason Reason) {
 	tx.Queue(ctx, `INSERT INTO automation_runs (id, team_id, automation_id, version_id, contact_id, contact_gone, epoch,
 		status, reason, event, payload, received, step, waits_until, waits_for, depth, revision, steps, event_at, created_at,
 		ended_at) VALUES ($1, $2, $3, $4, $5, 0, $6, $7, $8, $9, $10, '', $11, $12, $13, $14, 1, $15, $16, $17, $18)`, r.id,
-		r.teamID, r.automationID, r.versionID, r.contactID, r.epoch, string(r.status), string(reason), r.event, r.payload, r.step,
-		db.Micros(r.waitUntil), r.waitFor, r.depth, r.steps, r.eventAt.UnixMicro(), tx.Now().UnixMicro(), ended)
+		r.teamID, r.automationID, r.versionID, r.contactID, r.epoch, string(r.status), string(reason), r.event, r.payload,
+		r.step, db.Micros(r.waitUntil), r.waitFor, r.depth, r.steps, r.eventAt.UnixMicro(), tx.Now().UnixMicro(), ended)
 }
 
 // fenced ends an UPDATE that succeeds only if the run has the revision that was read.

@@ -193,8 +193,9 @@ var reasons = map[Reason]string{
 	BadContent: "Its content is refused. Cancel the broadcast, and send a corrected duplicate.",
 	BadFilter: "The filter of its segment names something that was deleted. Change the filter and resume the " +
 		"broadcast.",
-	SegmentDeleted: "Its segment was deleted while it was being sent. Those who got no email yet are not known any more.",
-	TopicDeleted:   "Its topic was deleted, so it is not known who wants to read about it.",
+	SegmentDeleted: "Its segment was deleted while it was being sent. The contacts that got no email yet " +
+		"are not known any more.",
+	TopicDeleted: "Its topic was deleted, so the choices of the contacts about it are not known.",
 }
 
 // Message returns the reason as sentences that say what to do, or "" for no reason.

@@ -223,7 +223,7 @@ func (m *stepContext) resolveBool(v value) (*bool, *Failure) {
 }
 
 func missing(ref, what string) *Failure {
-	return &Failure{Unresolved, "There is no value `" + ref + "` for `" + what + "`. Ask for it in a condition before."}
+	return &Failure{Unresolved, "There is no value `" + ref + "` for `" + what + "`. Check for it in a condition before."}
 }
 
 func (c contactUpdate) jsonValue() any {

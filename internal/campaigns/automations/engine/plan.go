@@ -117,8 +117,9 @@ func (g *Graph) Receive(r *Run, e Event) (rec Record, ok bool) {
 		received[s.Key] = kept
 		if payloadBytes(received) > MaxReceived {
 			r.At = ""
-			rec.Status, rec.Failure = StepFailed, &Failure{TooLarge, fmt.Sprintf("What later steps name of the events "+
-				"that the run waited for has more than %d KB of JSON. Send less in them, or name less.", MaxReceived>>10)}
+			rec.Status, rec.Failure = StepFailed, &Failure{TooLarge, fmt.Sprintf("The values that later "+
+				"steps use from received events have more than %d KB of JSON. Send smaller events, or use fewer values.",
+				MaxReceived>>10)}
 			return rec, true
 		}
 		r.Received = received

@@ -139,7 +139,7 @@ func describeStep(r engine.Record, a engine.Action, to string) string {
 		}
 		return "The condition is not met."
 	case engine.Split:
-		return "Goes by the branch `" + a.Branch + "`."
+		return "Follows the branch `" + a.Branch + "`."
 	}
 	return "The time has come."
 }
@@ -164,9 +164,9 @@ func describeSkip(reason string) string {
 	case notOptedIn:
 		return "Sends nothing, because the contact did not opt in to the topic."
 	case engine.NoDate:
-		return "Does not wait, because the contact has no such date."
+		return "Does not wait, because the contact has no value for the date."
 	case engine.BadDate:
-		return "Does not wait, because the property is no date."
+		return "Does not wait, because the property is not a date."
 	}
 	return "Is skipped: " + reason + "."
 }

@@ -290,7 +290,7 @@ func (s *Scenario) readOutcomes(o jsonread.Object) error {
 			return jsonread.Invalidf(one.Path, "must have one of `fail` and `skip`: a reason such as `template_not_found`.")
 		}
 		if reason != "" {
-			outcome.Failure = &engine.Failure{Reason: reason, Message: "The scenario says so."}
+			outcome.Failure = &engine.Failure{Reason: reason, Message: "The scenario makes this step fail."}
 		}
 		s.outcomes[key] = outcome
 	}

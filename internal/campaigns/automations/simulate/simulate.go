@@ -201,7 +201,7 @@ func (s *simulation) fillSystemEvent(e engine.Event) engine.Event {
 func (s *simulation) applyEntry(h timetableEntry) error {
 	switch {
 	case h.event != nil && s.contact == nil:
-		s.recordEntry(h.event.Name, "An event, which happens to nobody: the contact was deleted.")
+		s.recordEntry(h.event.Name, "The event is ignored, because the contact was deleted.")
 	case h.event != nil:
 		switch events.CanonicalName(h.event.Name) {
 		case engine.EmailOpened:
@@ -210,7 +210,7 @@ func (s *simulation) applyEntry(h timetableEntry) error {
 			s.contact.countEngagement("clicked", s.now)
 		}
 		if !s.receive(s.fillSystemEvent(*h.event), h.event.Name) {
-			s.recordEntry(h.event.Name, "An event for which the run does not wait.")
+			s.recordEntry(h.event.Name, "The event is ignored, because the run does not wait for it.")
 			return nil
 		}
 		return s.advance()
@@ -222,7 +222,7 @@ func (s *simulation) applyEntry(h timetableEntry) error {
 		}
 		s.contact = nil
 	case s.contact == nil:
-		s.recordEntry("", "A change of nobody: the contact was deleted.")
+		s.recordEntry("", "The change is ignored, because the contact was deleted.")
 	default:
 		s.recordEntry("", "The contact changes.")
 		changed := s.contact.apply(h.change)

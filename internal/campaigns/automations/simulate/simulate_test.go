@@ -109,10 +109,10 @@ func TestSimulate(t *testing.T) {
 		{"at":"in 4 days","event":"order.placed","payload":{"total":0}},
 		{"at":"in 4 days","contact":{"first_name":"Bo"}}]`)
 	want := append(beginning,
-		"1 day|order.placed||An event for which the run does not wait.|",
+		"1 day|order.placed||The event is ignored, because the run does not wait for it.|",
 		"3 days|settle|completed|The time has come.|order",
 		"3 days|order|waiting|Waits for the event `order.placed` until 2026-08-15 12:00:00 UTC.|",
-		"4 days|order.placed||An event for which the run does not wait.|",
+		"4 days|order.placed||The event is ignored, because the run does not wait for it.|",
 		"4 days|||The contact changes.|",
 		"5 days|order|completed|The event `order.placed` came.|big",
 		"5 days|big|completed|The condition is met.|vip",
@@ -165,7 +165,7 @@ func TestSimulate(t *testing.T) {
 		"outcomes":{"bye":{"fail":"contact_not_found"}}`)
 	got := reportLines(r)
 	if diff := cmp.Diff([]string{"10 days|remind|skipped|Sends nothing, because the contact is unsubscribed.|bye",
-		"10 days|bye|failed|Fails: The scenario says so.|", "10 days|failed|contact_not_found|0"},
+		"10 days|bye|failed|Fails: The scenario makes this step fail.|", "10 days|failed|contact_not_found|0"},
 		got[len(got)-3:]); diff != "" {
 		t.Errorf("a step that fails (-want +got):\n%s", diff)
 	}

@@ -177,21 +177,21 @@ func save(ctx context.Context, tx *db.Tx, a *Automation) {
 // markStopped disables an automation and increments its epoch. The automation is returned without its graph and version
 // number.
 func markStopped(ctx context.Context, tx *db.Tx, teamID, automationID string) (Automation, error) {
-	return ended(tx.QueryRow(ctx, `UPDATE automations SET status = $3, epoch = epoch + 1, revision = revision + 1,
-		updated_at = $4 WHERE id = $1 AND team_id = $2 AND deleted_at = 0 RETURNING `+endedColumns, automationID,
+	return scanStopped(tx.QueryRow(ctx, `UPDATE automations SET status = $3, epoch = epoch + 1, revision = revision + 1,
+		updated_at = $4 WHERE id = $1 AND team_id = $2 AND deleted_at = 0 RETURNING `+stoppedColumns, automationID,
 		teamID, string(Disabled), tx.Now().UnixMicro()))
 }
 
 // markDeleted does the same as markStopped, and marks the automation as deleted.
 func markDeleted(ctx context.Context, tx *db.Tx, teamID, automationID string) (Automation, error) {
-	return ended(tx.QueryRow(ctx, `UPDATE automations SET status = $3, epoch = epoch + 1, revision = revision + 1,
-		deleted_at = $4 WHERE id = $1 AND team_id = $2 AND deleted_at = 0 RETURNING `+endedColumns, automationID,
+	return scanStopped(tx.QueryRow(ctx, `UPDATE automations SET status = $3, epoch = epoch + 1, revision = revision + 1,
+		deleted_at = $4 WHERE id = $1 AND team_id = $2 AND deleted_at = 0 RETURNING `+stoppedColumns, automationID,
 		teamID, string(Disabled), tx.Now().UnixMicro()))
 }
 
-const endedColumns = `id, team_id, name, status, reentry, version_id, epoch, revision, created_at, updated_at, 0`
+const stoppedColumns = `id, team_id, name, status, reentry, version_id, epoch, revision, created_at, updated_at, 0`
 
-func ended(r db.Row) (Automation, error) {
+func scanStopped(r db.Row) (Automation, error) {
 	var row automationRow
 	err := r.Scan(row.dest()...)
 	return oneAutomation(row.automation(), err)

@@ -67,7 +67,7 @@ const (
 	MaxName     = 255 // characters
 	MaxPreview  = 998 // bytes
 	MaxVariants = 5
-	MaxTrial    = 10        // addresses of a test email
+	MaxTestSend = 10        // addresses of a test email
 	MaxPace     = 1_000_000 // recipients an hour
 	copiedName  = 70        // characters of the name of a copy
 	maxWait     = 7 * 24 * time.Hour

@@ -246,18 +246,19 @@ func TestTrial(t *testing.T) {
 		draft := s.news()
 		draft.ReplyTo = []string{"help@" + testnode.Domain}
 		id := s.draft(draft)
-		ids, err := s.b.Try(t.Context(), s.Acme, id, broadcasts.Trial{To: []string{"me@elsewhere.example"}})
+		ids, err := s.b.SendTest(t.Context(), s.Acme, id, broadcasts.TestSend{To: []string{"me@elsewhere.example"}})
 		s.Must(err)
 		if e := s.Email(ids[0]); e.Subject != "News for you" || len(e.ReplyTo) != 0 || e.BroadcastID != "" ||
 			len(e.Tags) != 1 || e.Tags[0].Value != id {
 			t.Errorf("the test is %+v", e)
 		}
-		ids, err = s.b.Try(t.Context(), s.Acme, id, broadcasts.Trial{To: []string{"me@elsewhere.example"}, Contact: to[1]})
+		ids, err = s.b.SendTest(t.Context(), s.Acme, id, broadcasts.TestSend{To: []string{"me@elsewhere.example"},
+			Contact: to[1]})
 		s.Must(err)
 		if e := s.Email(ids[0]); e.Subject != "News for Reader 1" {
 			t.Errorf("with a contact's values it is %q", e.Subject)
 		}
-		_, err = s.b.Try(t.Context(), s.Acme, id, broadcasts.Trial{To: []string{"me@elsewhere.example", "nobody"}})
+		_, err = s.b.SendTest(t.Context(), s.Acme, id, broadcasts.TestSend{To: []string{"me@elsewhere.example", "nobody"}})
 		if fault.KindOf(err) != fault.Invalid {
 			t.Errorf("to nobody: %v", err)
 		}

@@ -196,15 +196,15 @@ func (s *Service) Get(ctx context.Context, teamID, broadcastID string) (Broadcas
 func (s *Service) markTopics(ctx context.Context, teamID string, all []*Broadcast) error {
 	deleted := map[string]bool{"": false}
 	for _, b := range all {
-		gone, known := deleted[b.TopicID]
-		if !known {
+		isDeleted, cached := deleted[b.TopicID]
+		if !cached {
 			_, err := s.p.Contacts.Topic(ctx, teamID, b.TopicID)
-			if gone = fault.KindOf(err) == fault.NotFound; err != nil && !gone {
+			if isDeleted = fault.KindOf(err) == fault.NotFound; err != nil && !isDeleted {
 				return fmt.Errorf("look for the topic of broadcast %s: %w", b.ID, err)
 			}
-			deleted[b.TopicID] = gone
+			deleted[b.TopicID] = isDeleted
 		}
-		b.TopicDeleted = gone
+		b.TopicDeleted = isDeleted
 	}
 	return nil
 }

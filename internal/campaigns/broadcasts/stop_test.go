@@ -200,7 +200,10 @@ func TestItStopsByItself(t *testing.T) {
 				if b.Reason != c.reason || b.Reason.Message() == "" || b.Entered != 0 {
 					t.Errorf("reason %q, %d entered", b.Reason, b.Entered)
 				}
-				testnode.Until(t, "the team is notified", func() bool { return strings.Contains(s.notifications(), b.Reason.Message()) })
+				testnode.Until(t, "the team is notified", func() bool {
+					return strings.Contains(s.notifications(),
+						b.Reason.Message())
+				})
 				if c.mend == nil {
 					return
 				}

@@ -36,7 +36,7 @@ func scan(r db.Row) (b Broadcast, err error) {
 	return b, nil
 }
 
-func one(r db.Row) (Broadcast, error) {
+func oneBroadcast(r db.Row) (Broadcast, error) {
 	b, err := scan(r)
 	if errors.Is(err, db.ErrNoRows) {
 		return b, notFound()
@@ -71,7 +71,8 @@ func insertBroadcast(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 
 // getRow returns a broadcast without its variants and, of its text, only with PreviewText.
 func getRow(ctx context.Context, r db.Reader, teamID, broadcastID string) (Broadcast, error) {
-	return one(r.QueryRow(ctx, `SELECT `+columns+` FROM broadcasts WHERE id = $1 AND team_id = $2`, broadcastID, teamID))
+	return oneBroadcast(r.QueryRow(ctx, `SELECT `+columns+` FROM broadcasts WHERE id = $1 AND team_id = $2`, broadcastID,
+		teamID))
 }
 
 // getBroadcast returns a broadcast with its variants and, of its text, only with PreviewText.
@@ -94,7 +95,7 @@ func listBroadcasts(ctx context.Context, r db.Reader, teamID string, p page.Page
 
 // lock locks a broadcast until the transaction ends, and returns it without its text and variants.
 func lock(ctx context.Context, tx *db.Tx, teamID, broadcastID string) (Broadcast, error) {
-	return one(tx.QueryRow(ctx, `UPDATE broadcasts SET updated_at = updated_at WHERE id = $1 AND team_id = $2
+	return oneBroadcast(tx.QueryRow(ctx, `UPDATE broadcasts SET updated_at = updated_at WHERE id = $1 AND team_id = $2
 		RETURNING `+columns, broadcastID, teamID))
 }
 

@@ -99,8 +99,8 @@ func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string) (all 
 	return all, hard, leftOut, nil
 }
 
-// counted returns the counts of a broadcast over all variants.
-func counted(ctx context.Context, r db.Reader, teamID, broadcastID string) (all Tally, err error) {
+// totalTally returns the counts of a broadcast over all variants.
+func totalTally(ctx context.Context, r db.Reader, teamID, broadcastID string) (all Tally, err error) {
 	by, _, _, err := tallies(ctx, r, teamID, broadcastID)
 	for _, t := range by {
 		all.add(t)

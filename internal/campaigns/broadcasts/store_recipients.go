@@ -132,7 +132,7 @@ func listRecipients(ctx context.Context, r db.Reader, teamID, broadcastID string
 	case k.index != "":
 		some.Text += ` /*sqlite: INDEXED BY broadcast_recipients_` + k.index + ` */ WHERE ` + ofTeam + ` AND ` + k.condition
 	default:
-		tally, err := counted(ctx, r, teamID, broadcastID)
+		tally, err := totalTally(ctx, r, teamID, broadcastID)
 		if err != nil || k.count(&tally) == 0 {
 			return nil, false, "", err
 		}

@@ -477,7 +477,7 @@ func (r *run) enqueuePage(ctx context.Context, tx *db.Tx, b *Broadcast, p *batch
 
 // settle ends a broadcast once each of its emails has been handed to a host or has ended.
 func (r *run) settle(ctx context.Context, read *Broadcast) (bool, error) {
-	now, err := counted(ctx, r.s.p.DB.Reader, read.TeamID, read.ID)
+	now, err := totalTally(ctx, r.s.p.DB.Reader, read.TeamID, read.ID)
 	if err != nil {
 		return false, err
 	}

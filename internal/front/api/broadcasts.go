@@ -449,7 +449,7 @@ func (a *API) testBroadcast(ctx context.Context, c *wire.Call, in testBroadcastI
 	if err := requireSending(c); err != nil {
 		return testBroadcastOut{}, err
 	}
-	all, err := a.Services.Broadcasts.Try(ctx, c.Actor, id, broadcasts.Trial{To: in.To, Contact: in.Contact,
+	all, err := a.Services.Broadcasts.SendTest(ctx, c.Actor, id, broadcasts.TestSend{To: in.To, Contact: in.Contact,
 		Variant: in.Variant})
 	out := testBroadcastOut{Object: "broadcast_test", ID: id, Emails: make([]emailID, len(all))}
 	for i := range all {

@@ -38,5 +38,5 @@ func (maxProperties) Max() int        { return contacts.MaxProperties }
 func (maxSegments) Max() int          { return segments.Max }
 func (maxTopics) Max() int            { return contacts.MaxTopics }
 func (maxVariants) Max() int          { return broadcasts.MaxVariants }
-func (maxTestRecipients) Max() int    { return broadcasts.MaxTrial }
+func (maxTestRecipients) Max() int    { return broadcasts.MaxTestSend }
 func (maxEventFields) Max() int       { return customevents.MaxFields }

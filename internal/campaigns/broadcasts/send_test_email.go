@@ -13,19 +13,20 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// trialTag is the tag of test emails. Its value is the broadcast's id.
-const trialTag = "broadcast_test"
+// testTag is the tag of test emails. Its value is the broadcast's id.
+const testTag = "broadcast_test"
 
-// Trial is a request to send test emails.
-type Trial struct {
+// TestSend is a request to send test emails.
+type TestSend struct {
 	To      []string // addresses; they need not be contacts
 	Contact string   // id or address of the contact whose values are used; "" for the fallbacks
 	Variant int
 }
 
-// Try sends a broadcast to some addresses as a test, and returns the ids of the emails. The emails have a tag and are
-// not part of the broadcast: they have no Reply-To, and nobody can unsubscribe with them.
-func (s *Service) Try(ctx context.Context, by teams.Actor, broadcastID string, t Trial) (ids []string, err error) {
+// SendTest sends a broadcast to some addresses as a test, and returns the ids of the emails. The emails have a tag and
+// are not part of the broadcast: they have no Reply-To, and nobody can unsubscribe with them.
+func (s *Service) SendTest(ctx context.Context, by teams.Actor, broadcastID string, t TestSend) (ids []string,
+	err error) {
 	b, err := s.Get(ctx, by.TeamID, broadcastID)
 	if err != nil {
 		return nil, err
@@ -33,8 +34,9 @@ func (s *Service) Try(ctx context.Context, by teams.Actor, broadcastID string, t
 	if len(t.To) == 0 {
 		return nil, fault.MissingField("to")
 	}
-	if len(t.To) > MaxTrial {
-		return nil, fault.Invalidf("to", "The `to` field has %d addresses; the limit of a test is %d.", len(t.To), MaxTrial)
+	if len(t.To) > MaxTestSend {
+		return nil, fault.Invalidf("to", "The `to` field has %d addresses; the limit of a test is %d.", len(t.To),
+			MaxTestSend)
 	}
 	all, err := s.contents(ctx, &b)
 	if err != nil {
@@ -46,7 +48,7 @@ func (s *Service) Try(ctx context.Context, by teams.Actor, broadcastID string, t
 	c := *all[t.Variant]
 	c.ReplyTo, c.Kept = nil, false // It is deleted with the last test email.
 	compiled := content.Compile(&c)
-	values, err := s.trialValues(ctx, by.TeamID, t.Contact, compiled)
+	values, err := s.testValues(ctx, by.TeamID, t.Contact, compiled)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +65,7 @@ func (s *Service) Try(ctx context.Context, by teams.Actor, broadcastID string, t
 	if err != nil {
 		return nil, err
 	}
-	m.Tags = []emails.Tag{{Name: trialTag, Value: b.ID}}
+	m.Tags = []emails.Tag{{Name: testTag, Value: b.ID}}
 	to := make([]emails.MailingRecipient, len(t.To))
 	for i, address := range t.To {
 		to[i] = emails.MailingRecipient{Address: address, Values: values}
@@ -85,8 +87,8 @@ func (s *Service) Try(ctx context.Context, by teams.Actor, broadcastID string, t
 	return ids, err
 }
 
-// trialValues returns the values of a contact, or nil if no contact is given.
-func (s *Service) trialValues(ctx context.Context, teamID, contact string, c *content.Compiled) (render.Values, error) {
+// testValues returns the values of a contact, or nil if no contact is given.
+func (s *Service) testValues(ctx context.Context, teamID, contact string, c *content.Compiled) (render.Values, error) {
 	if contact == "" {
 		return nil, nil
 	}

@@ -43,7 +43,7 @@ const (
 	MaxTeam  = 1000 // automations of a team
 	MaxEvent = 50   // enabled automations of a team with the same event name
 
-	maxVersions = 1000 // of an automation, counting versions with which runs may have begun
+	maxVersions = 1000 // versions of an automation with which runs may have begun
 
 	maxActive = 20  // runs of one contact in one automation at once
 	maxHourly = 100 // runs of one contact in one automation that may begin within an hour

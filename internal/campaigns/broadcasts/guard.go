@@ -11,7 +11,7 @@ import (
 )
 
 // guardKind is the kind of the jobs that compare the bounces and complaints of a broadcast with its limits. Each
-// bounce, complaint and resumption enqueues such a job unless one is waiting.
+// permanent bounce, complaint and resumption enqueues such a job unless one is waiting.
 const guardKind = "broadcast.guard"
 
 const (

@@ -36,8 +36,8 @@ import (
 const (
 	MaxSteps    = 150
 	MaxKey      = 100                 // characters of the key of a step
-	MaxWait     = 30 * 24 * time.Hour // of a delay, and of a wait for an event
-	MaxBranches = 10                  // of a split
+	MaxWait     = 30 * 24 * time.Hour // longest delay and longest wait for an event
+	MaxBranches = 10                  // branches of a split
 	MaxText     = 256 << 10           // bytes of JSON of all steps and connections
 	MaxReceived = 128 << 10           // bytes of JSON that a run stores of the events it received
 )

@@ -372,7 +372,7 @@ func FuzzSize(f *testing.F) {
 // TestManual compares docs/configuration.md with the settings.
 func TestManual(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join("..", "..", "docs", "configuration.md")
+	path := filepath.Join("..", "..", "..", "docs", "configuration.md")
 	want := Markdown()
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {

@@ -251,7 +251,7 @@ func TestThreads(t *testing.T) {
 
 // Whatever it is, it is taken, listed and shown.
 func TestHostileMessages(t *testing.T) {
-	files, err := filepath.Glob("../mail/mailparse/testdata/hostile/*")
+	files, err := filepath.Glob("../../mail/mailparse/testdata/hostile/*")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}

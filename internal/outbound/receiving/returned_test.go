@@ -14,7 +14,7 @@ import (
 
 // What mail systems send back, sent to the return path of an email: the files of package report say what each comes to.
 func TestReturnedMail(t *testing.T) {
-	const dir = "../mail/report/testdata/returned/"
+	const dir = "../../mail/report/testdata/returned/"
 	names, err := filepath.Glob(dir + "*.eml")
 	if err != nil || len(names) < 170 {
 		t.Fatalf("%d messages, error %v", len(names), err)

@@ -14,25 +14,26 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Audience is the contacts that a segment has, or all contacts of a team. Who is unsubscribed is one of them too.
+// Audience selects the contacts of a segment, or all contacts of a team. It includes unsubscribed contacts.
 type Audience struct {
-	SegmentID  string       // "" is all contacts
-	Filter     *filter.Rule // leaves out those whom it does not find; nil leaves out none
-	Before     time.Time    // contacts and memberships that were created after this do not belong; zero is no limit
-	Properties []string     // the names of those whose values Walk reads
+	SegmentID  string       // "" selects all contacts
+	Filter     *filter.Rule // narrows the selection; nil does not
+	Before     time.Time    // leaves out contacts and memberships created later; zero leaves out none
+	Properties []string     // names of the properties whose values Walk reads
 }
 
 // Member is a contact of an audience.
 type Member struct {
 	Contact
-	Properties map[string]scalar.Value // by name; those that the contact has a value of, without fallbacks
+	Properties map[string]scalar.Value // by name; without fallbacks for missing values
 }
 
-// Walk returns the contacts of an audience whose ids come after the id after, in the order of their ids: limit at most,
-// fewer at the end, and fewer when their values have more than valuesMost octets. more reports whether others may
-// follow. A rule is asked of each contact as it is now. What the audience does not have is passed over in parts, each a
-// long read of its own (see [db.DB.ReadLong]), so that a walk of any length keeps no reader.
-// A segment that the team does not have is a NotFound fault.
+// Walk returns up to limit contacts of an audience, in the order of their ids, beginning after the id after. It returns
+// fewer at the end of the audience, and when their values exceed valuesMost bytes. more reports whether further contacts
+// may follow.
+//
+// The filter is evaluated on each contact as it is now. Walk reads in parts, each of them a long read
+// ([db.DB.ReadLong]), so a long walk does not hold a reader. An unknown segment is a NotFound fault.
 func (s *Service) Walk(ctx context.Context, teamID string, a Audience, after string, limit int) (
 	members []Member, more bool, err error) {
 	of, err := s.audience(ctx, s.d.Reader, teamID, a)
@@ -63,12 +64,12 @@ func (s *Service) Walk(ctx context.Context, teamID string, a Audience, after str
 	return members[:n], n == limit || n < len(members), nil
 }
 
-// valuesMost is how many octets the texts of a page of a walk have, unless it is a page of one contact: a contact may
-// have 200 texts of 2,000 characters, so that a page of many contacts could fill the memory.
+// valuesMost is the limit, in bytes, of the values on one page of a walk; a page of one contact is exempt. A contact
+// may have 200 texts of 2,000 characters, so a page of many contacts could fill the memory.
 const valuesMost = 4 << 20
 
-// addValues adds the values of named properties to contacts, from the first on, to as many of them as have valuesMost
-// octets of texts together, about, and at least to one. It returns to how many.
+// addValues adds the values of the named properties to the first members and returns to how many. It stops when their
+// texts exceed valuesMost bytes, but adds the values of at least one member.
 func (s *Service) addValues(ctx context.Context, teamID string, members []Member, names []string) (int, error) {
 	for n := len(members); ; n = max(1, n/4) {
 		ids := make([]string, n)
@@ -90,8 +91,8 @@ func (s *Service) addValues(ctx context.Context, teamID string, members []Member
 	}
 }
 
-// walkOn finds more contacts of a walk: the rest by sets, if that is likely to be faster and does not take too long,
-// and otherwise those of the next part.
+// walkOn finds more contacts of a walk. It uses sets if that is likely to be faster and was not too slow before;
+// otherwise it reads the next part.
 func (s *Service) walkOn(ctx context.Context, f *finder) error {
 	own := db.Long{Owner: f.of.teamID, Wait: s.limits.backgroundWait, Time: s.limits.read}
 	if !f.sparse() || s.slow.contains(f.of.filterKey, s.d.Now()) {
@@ -106,13 +107,15 @@ func (s *Service) walkOn(ctx context.Context, f *finder) error {
 	return err
 }
 
-// Unmailable is why a contact is not mailed whose address cannot be mailed.
+// Unmailable is the reason that [Service.CountRefused] gives for a contact whose address cannot be mailed.
 const Unmailable = "email_refused"
 
-// CountRefused counts the contacts of an audience by why they would not be mailed about a topic, or by a broadcast
-// without one if topicID is ""; "" is who would be. mailable says of an address whether it can be mailed at all; it
-// must not use the database. It reads the whole audience, in parts. A topic that the team does not have is an Invalid
-// fault for the field topic_id. When it takes more than half a minute, it is an Unavailable fault.
+// CountRefused counts the contacts of an audience by the reason why they would not be mailed; "" counts those who would
+// be. topicID is the topic of the email, "" for a broadcast without one. mailable says whether an address can be mailed
+// at all; it must not use the database.
+//
+// It reads the whole audience, in parts, and returns an Unavailable fault if that takes more than half a minute. A
+// topic that the team does not have is an Invalid fault for the field topic_id.
 func (s *Service) CountRefused(ctx context.Context, teamID string, a Audience, topicID string,
 	mailable func(address string) bool) (map[string]int64, error) {
 	of, err := s.audience(ctx, s.d.Reader, teamID, a)
@@ -155,8 +158,8 @@ func (s *Service) CountRefused(ctx context.Context, teamID string, a Audience, t
 	return found, nil
 }
 
-// tooSlow is the fault of what needs more time than there is, by its filter or, without one, by how many there are. It
-// is db.ErrTooLong, also when several reads took too long together.
+// tooSlow returns the fault for a read that took too long, because of its filter or, without a filter, the number of
+// contacts. The result wraps db.ErrTooLong even if only the sum of several reads was too long.
 func tooSlow(of *source, err error) error {
 	if !errors.Is(err, db.ErrTooLong) {
 		err = fmt.Errorf("%w: %w", db.ErrTooLong, err)
@@ -169,13 +172,13 @@ func tooSlow(of *source, err error) error {
 		"narrower rules, such as `eq` and `in`, or try again later.").Because(err)
 }
 
-// Values returns what a contact has of its team's properties, by their names, without fallbacks.
+// Values returns a contact's values by property name, without fallbacks.
 func (s *Service) Values(ctx context.Context, r db.Reader, teamID, contactID string) (map[string]scalar.Value, error) {
 	values, err := valuesOf(ctx, r, teamID, []string{contactID}, nil, math.MaxInt)
 	return values[contactID], err
 }
 
-// checkFilter returns the filter of a new segment as it is stored.
+// checkFilter checks the filter of a segment and returns it in the form in which it is stored.
 func (s *Service) checkFilter(ctx context.Context, teamID, text string) (string, error) {
 	if text == "" {
 		return "", nil

@@ -15,24 +15,24 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Bulk is what the contacts of an import have in common.
+// Bulk is what all contacts of an import have in common.
 type Bulk struct {
-	Properties []Property // of which rows have values, in this order
-	Segments   []string   // ids; each contact is added to them
-	Topics     []Choice   // of each contact
-	Skip       bool       // contacts that exist stay as they are, also their segments and topics
+	Properties []Property // the columns of BulkRow.Values, in this order
+	Segments   []string   // ids of the segments to which each contact is added
+	Topics     []Choice   // subscriptions of each contact
+	Skip       bool       // leave existing contacts unchanged, with their segments and topics
 }
 
-// BulkRow is what to write of one contact. What is empty stays as it is.
+// BulkRow is what to write to one contact. Empty fields keep their value.
 type BulkRow struct {
 	Address      string
 	FirstName    string
 	LastName     string
 	Unsubscribed *bool
-	Values       []string // by Bulk.Properties
+	Values       []string // in the order of Bulk.Properties
 }
 
-// BulkCount says what became of rows.
+// BulkCount counts rows by their result.
 type BulkCount struct{ Created, Updated, Skipped int }
 
 // BulkProperty is a property that an import needs.
@@ -41,7 +41,7 @@ type BulkProperty struct {
 	Type scalar.Type
 }
 
-// Check checks a row without the database and brings it into the form that WriteBulk takes.
+// Check validates a row without the database and normalizes it for WriteBulk.
 func (b *Bulk) Check(row *BulkRow) (err error) {
 	if row.Address, err = normalizeAddress(row.Address); err != nil {
 		return err
@@ -73,18 +73,18 @@ func (b *Bulk) Check(row *BulkRow) (err error) {
 	return nil
 }
 
-// parseNumber reads a decimal number as programs write it, without separators of thousands.
+// parseNumber parses a decimal number without thousands separators.
 func parseNumber(text string) (float64, bool) {
 	text = strings.TrimSpace(text)
 	if strings.Trim(text, "+-.0123456789eE") != "" {
-		return 0, false // ParseFloat takes also hexadecimal numbers, underscores and names
+		return 0, false // ParseFloat also accepts hexadecimal numbers, underscores, Inf and NaN
 	}
 	n, err := strconv.ParseFloat(text, 64)
 	return n, err == nil
 }
 
-// PrepareBulk checks in the caller's transaction what an import refers to, and creates the properties that the team
-// does not have. Its errors are faults of the fields `segments`, `topics` and `column_map`.
+// PrepareBulk checks the references of an import and creates the properties that the team does not have, in the
+// caller's transaction. It returns Invalid faults for the fields `segments`, `topics` and `column_map`.
 func (s *Service) PrepareBulk(ctx context.Context, tx *db.Tx, teamID string, b *Bulk, properties []BulkProperty) error {
 	c := Change{Topics: b.Topics}
 	if err := c.check(); err != nil {
@@ -101,7 +101,7 @@ func (s *Service) PrepareBulk(ctx context.Context, tx *db.Tx, teamID string, b *
 	return err
 }
 
-// ensureProperties returns the properties with some names, and creates those that there are not.
+// ensureProperties returns the wanted properties and creates those that do not exist.
 func ensureProperties(ctx context.Context, tx *db.Tx, teamID string, want []BulkProperty) ([]Property, error) {
 	if len(want) == 0 {
 		return nil, nil
@@ -145,17 +145,17 @@ func ensureProperties(ctx context.Context, tx *db.Tx, teamID string, want []Bulk
 	return all, nil
 }
 
-// WriteBulk writes rows that Check accepted, and counts what became of them, in the caller's transaction. Rows of one
-// address count each: the first creates the contact, and the later ones update it, or are skipped. Where the contact
-// exists, an empty field changes nothing.
+// WriteBulk writes rows that Check accepted, in the caller's transaction, and counts the results. If several rows have
+// the same address, the first creates the contact and the others update it or are skipped. An empty field of a row
+// keeps the contact's value.
 //
-// It records no events: an import of a million rows would send a million webhooks. What a contact chose by an
-// unsubscribe link is not undone by an import of what somebody knew before: it stays unsubscribed and opted out.
+// It records no events, because an import of a million rows would send a million webhooks. It does not undo what a
+// contact chose through an unsubscribe link: the contact stays unsubscribed and opted out.
 //
-// It fails with a fault when a segment, topic or property of the import was deleted.
+// It returns a fault if a segment, topic or property of the import was deleted.
 func (s *Service) WriteBulk(ctx context.Context, tx *db.Tx, teamID string, b *Bulk, rows []BulkRow) (n BulkCount,
 	err error) {
-	// Imports of one team that run at the same time, on several nodes, would wait for each other's contacts in any order.
+	// Concurrent imports of one team would lock contacts in different orders and deadlock.
 	if err := tx.Serialize(ctx, "contacts import "+teamID); err != nil {
 		return n, err
 	}
@@ -184,7 +184,7 @@ type bulkWriter struct {
 	rows   []bulkContact // one for each address
 }
 
-// bulkContact is a row and the contact that it is written to.
+// bulkContact is a row and its contact.
 type bulkContact struct {
 	BulkRow
 	at      *Contact
@@ -192,7 +192,8 @@ type bulkContact struct {
 	changed bool
 }
 
-// merge joins the rows of each address. Where contacts stay as they are, the first row counts, otherwise the last one.
+// merge combines the rows of each address. With Skip the first row counts; otherwise later values override earlier
+// ones.
 func (w *bulkWriter) merge(rows []BulkRow, n *BulkCount) {
 	w.rows = make([]bulkContact, 0, len(rows))
 	index := make(map[string]int, len(rows))
@@ -220,8 +221,8 @@ func (w *bulkWriter) merge(rows []BulkRow, n *BulkCount) {
 	}
 }
 
-// contacts creates the contacts that there are not, and finds out what is to be changed in the others. Afterwards rows
-// has only those to which something is written.
+// contacts creates the missing contacts and computes the changes of the others. Afterwards w.rows contains only the
+// rows that are to be written.
 func (w *bulkWriter) contacts(ctx context.Context, tx *db.Tx, n *BulkCount) error {
 	all := make([]*bulkContact, len(w.rows))
 	for i := range w.rows {
@@ -255,7 +256,7 @@ func (w *bulkWriter) contacts(ctx context.Context, tx *db.Tx, n *BulkCount) erro
 	return nil
 }
 
-// find locks the contacts of some rows that there are, and returns the rows without one.
+// find locks the existing contacts of some rows and returns the rows without a contact.
 func (w *bulkWriter) find(ctx context.Context, tx *db.Tx, rows []*bulkContact) (missing []*bulkContact, err error) {
 	addresses := make([]string, len(rows))
 	for i, row := range rows {
@@ -277,8 +278,8 @@ func (w *bulkWriter) find(ctx context.Context, tx *db.Tx, rows []*bulkContact) (
 	return missing, nil
 }
 
-// create creates the contacts of some rows, or finds those that others have created since. It returns the rows without
-// one: others may have deleted theirs again.
+// create creates the contacts of some rows, or finds contacts that other transactions have just created. It returns the
+// rows that still have no contact, because another transaction deleted it again.
 func (w *bulkWriter) create(ctx context.Context, tx *db.Tx, rows []*bulkContact) (missing []*bulkContact, err error) {
 	now := tx.Now()
 	fresh := make([]*Contact, len(rows))
@@ -295,7 +296,7 @@ func (w *bulkWriter) create(ctx context.Context, tx *db.Tx, rows []*bulkContact)
 	return w.find(ctx, tx, rows)
 }
 
-// change is what the row says of the contact itself.
+// change returns the row's change to the contact's own fields.
 func (row *bulkContact) change() (c Change) {
 	if row.FirstName != "" {
 		c.FirstName = &row.FirstName
@@ -309,7 +310,7 @@ func (row *bulkContact) change() (c Change) {
 	return c
 }
 
-// existingIDs returns the ids of the contacts that were there before.
+// existingIDs returns the ids of the contacts that existed before this transaction.
 func (w *bulkWriter) existingIDs() (ids []string) {
 	for i := range w.rows {
 		if !w.rows[i].created {
@@ -319,10 +320,10 @@ func (w *bulkWriter) existingIDs() (ids []string) {
 	return ids
 }
 
-// valueKey is a value of a contact.
+// valueKey identifies a contact's value of a property.
 type valueKey struct{ contactID, propertyID string }
 
-// values writes the values that are new or differ from those that the contacts have.
+// values writes the values that are new or different.
 func (w *bulkWriter) values(ctx context.Context, tx *db.Tx) error {
 	if len(w.b.Properties) == 0 {
 		return nil
@@ -366,7 +367,7 @@ func (w *bulkWriter) values(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// valueColumns are values as db.Tx.QueueRows takes them.
+// valueColumns holds values in the form that db.Tx.QueueRows takes.
 type valueColumns[T any] struct {
 	contacts, properties []string
 	values               []T
@@ -377,7 +378,7 @@ func (c *valueColumns[T]) add(k valueKey, value T) {
 	c.values = append(c.values, value)
 }
 
-// relations adds the contacts to the segments, and subscribes them to the topics.
+// relations adds the contacts to the segments and subscribes them to the topics.
 func (w *bulkWriter) relations(ctx context.Context, tx *db.Tx) error {
 	older := w.existingIDs()
 	for _, segmentID := range w.b.Segments {
@@ -414,7 +415,7 @@ func (w *bulkWriter) relations(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// changes writes the contacts that were there and that anything changed in.
+// changes updates the existing contacts that changed.
 func (w *bulkWriter) changes(ctx context.Context, tx *db.Tx) {
 	var all []*Contact
 	for i := range w.rows {
@@ -426,7 +427,7 @@ func (w *bulkWriter) changes(ctx context.Context, tx *db.Tx) {
 	updateContacts(ctx, tx, w.teamID, all)
 }
 
-// checkReferences returns a fault when something that an import refers to was deleted meanwhile.
+// checkReferences returns a fault if a segment, topic or property of the import was deleted.
 func checkReferences(ctx context.Context, r db.Reader, teamID string, b *Bulk) error {
 	if err := checkTopics(ctx, r, teamID, b.Topics); err != nil {
 		return err

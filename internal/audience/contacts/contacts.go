@@ -1,52 +1,50 @@
-// Package contacts stores whom a team writes to, what it notes of them, and who wants to read about what.
+// Package contacts stores the contacts of teams, their properties, and the topics that they subscribe to.
 //
 // # Words
 //
-// A contact is an address of a team, in lower case, with a name and values of the properties that the team declares. A
-// segment is a set of contacts: those that were added to it, or those that its filter finds; an audience is a segment,
-// or all contacts, as a broadcast goes through it. A topic is something that a team writes about. A contact is opted in
-// to a topic or out of it; one that has chosen neither, or an address that is no contact, is what the topic's default
-// says. A contact that is unsubscribed is mailed nothing that has a topic, whatever it is opted in to; email without a
-// topic is not the concern of this package. Engagement is how often a contact was mailed and what it opened and
-// followed.
+// A contact is an address of a team, in lower case, with a name and a value for some of the team's properties. A
+// segment is a group of contacts (package segments). An audience is a segment or all contacts of a team, as a broadcast
+// reads it. A topic is a subject that a team writes about. A contact is opted in to a topic or opted out of it; the
+// topic's default applies to contacts that chose neither, and to addresses that are no contact. An unsubscribed contact
+// receives no email that has a topic, whatever it opted in to. This package does not decide about emails without a
+// topic. Engagement is how often a contact was mailed, opened an email and followed a link.
 //
 // # Invariants
 //
-// An address is one contact of a team at most, which the index contacts_address decides. What changes in a contact, its
-// values, memberships and subscriptions included, is written in one transaction together with its event,
-// contact.created, contact.updated or contact.deleted; what changes nothing writes nothing and records no event.
-// A transaction that does so holds the contact's row, so that nothing is left of one that is deleted. Engagement is no
-// change of a contact and holds no row: if a contact is deleted at that moment, a row of it may stay, which only counts
-// of filters by it find.
+// A team has at most one contact for an address; the index contacts_address enforces it. One transaction changes a
+// contact, with its values, memberships and subscriptions, and records the event: contact.created, contact.updated or
+// contact.deleted. A change that has no effect writes nothing and records no event. The transaction locks the contact's
+// row, so deleting a contact leaves no rows behind. Engagement is an exception: it is not part of the contact and takes
+// no lock. If a contact is deleted at that moment, an engagement row may remain; only counts by filters on engagement
+// see it.
 //
-// A property, a segment or a topic that is deleted does not exist from then on for anybody who asks; what refers to it
-// is deleted later, in steps. Whoever reads memberships or values asks whether the segment or property exists.
+// A deleted property, segment or topic disappears at once. The rows that refer to it are deleted later, in steps. Every
+// query for memberships or values must therefore check that the segment or property exists.
 //
-// A [Link] proves that its owner got an email: whoever has it may choose for its address, and needs nothing else. It
-// has no end and needs no row, so it also works after its email was deleted. The link of an email that a broadcast or
-// an automation sent to a contact chooses for that contact also under a later address. Through a link a contact chooses
-// among the public topics, the private ones that it is opted in to, and those that it left through a link before: a
-// private topic is not for everybody to enter or to see. A contact may opt in by links at most 20 times an hour on each
-// node, and once more to each topic: whoever has a link could otherwise make events without end. Opting out is never
-// refused.
+// A [Link] proves that its holder received an email: the holder may choose for that address and needs no other proof. A
+// link never expires and needs no row, so it works after its email was deleted. The link of an email that a broadcast
+// or an automation sent to a contact acts on that contact, even if its address has changed. Through a link, a contact
+// can choose public topics, private topics that it is opted in to, and private topics that it left through a link
+// before. A contact may opt in through links at most 20 times an hour on each node, and once more for each topic,
+// because each change records an event. Opting out is never refused.
 //
-// # When it fails
+// # Errors
 //
-// A property, segment or topic that does not exist, or that belongs to another team, is an Invalid fault where it is a
-// field of a request, and a NotFound fault where it is asked for; then nothing of the request is written. A filter that
-// names what was deleted is an Invalid fault for whoever uses it. A link that was altered is a NotFound fault. Errors
-// of the database are returned, with nothing changed.
+// A property, segment or topic that the team does not have is an Invalid fault if a field of the request names it, and
+// a NotFound fault if it is the requested object. In both cases nothing is written. A filter that names a deleted
+// object is an Invalid fault. An altered link is a NotFound fault. Database errors are returned and leave nothing
+// changed.
 //
-// Lists and walks by filters are like any other read while these make few look-ups, which is known before. All else that
-// filters are asked of, and counts by them, are long reads, which have few places and a limit of time
-// ([db.DB.ReadLong]): a request that finds no place or needs more time gets an Unavailable fault, counts keep the last
-// one, and walks go on in short parts.
+// Lists and walks by filter use an ordinary read if the filter needs few look-ups, which is estimated beforehand. All
+// other reads by filter are long reads, which have few slots and a time limit ([db.DB.ReadLong]). A request that gets
+// no slot or takes too long returns an Unavailable fault, a count keeps its last value, and a walk continues in short
+// parts.
 //
-// # What it does not do
+// # Limits of this package
 //
-// It sends nothing and decides nothing about emails: package emails asks [Service.Refused] and
-// [Service.RefusedContact], and whoever goes through an audience [Service.AudienceMembers]. It shows no pages: package links
-// does. It does not tell in which segments with a filter a contact is.
+// It sends nothing and does not accept or refuse emails: package emails calls [Service.Refused] and
+// [Service.RefusedContact], and packages that read an audience call [Service.AudienceMembers]. It shows no pages;
+// package links does. It cannot tell which segments with a filter contain a contact.
 package contacts
 
 import (
@@ -55,7 +53,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Subscription is whether somebody reads about a topic.
+// Subscription is a choice about a topic.
 type Subscription string
 
 const (
@@ -63,12 +61,12 @@ const (
 	OptOut Subscription = "opt_out"
 )
 
-// Visibility is who sees a topic on the pages of unsubscribe links.
+// Visibility says who sees a topic on the pages of unsubscribe links.
 type Visibility string
 
 const (
 	Public  Visibility = "public"  // everybody
-	Private Visibility = "private" // those who are opted in to it, or left it there
+	Private Visibility = "private" // contacts that are opted in, or left it on such a page
 )
 
 // Limits of contacts, properties, segments and topics (API reference sections 12 to 16).
@@ -88,14 +86,14 @@ type Contact struct {
 	Address      string // lower case
 	FirstName    string
 	LastName     string
-	Unsubscribed bool // from all that has a topic, from broadcasts and from automations
+	Unsubscribed bool // from emails with a topic, broadcasts and automations
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 
-	source string // the email by whose link Unsubscribed was changed last; "" if it was changed otherwise
+	source string // id of the email whose link last changed Unsubscribed; "" if a link did not
 }
 
-// event returns what the events of a contact carry that is in some segments.
+// event returns the data of an event about a contact. segmentIDs are the segments to which it was added.
 func (c *Contact) event(segmentIDs []string) *events.Contact {
 	if segmentIDs == nil {
 		segmentIDs = []string{}
@@ -104,32 +102,32 @@ func (c *Contact) event(segmentIDs []string) *events.Contact {
 		LastName: c.LastName, Unsubscribed: c.Unsubscribed, CreatedAt: c.CreatedAt, UpdatedAt: c.UpdatedAt}
 }
 
-// Topic is something that a team writes about.
+// Topic is a subject that a team writes about.
 type Topic struct {
 	ID          string
 	TeamID      string
 	Name        string
 	Description string
-	Default     Subscription // of those who have chosen neither; it never changes
+	Default     Subscription // for contacts that chose neither; it never changes
 	Visibility  Visibility
 	CreatedAt   time.Time
 }
 
-// TopicSubscription is a topic with what holds for one contact.
+// TopicSubscription is a topic and whether one contact is subscribed to it.
 type TopicSubscription struct {
 	Topic
-	Subscription Subscription // chosen, or the topic's default
+	Subscription Subscription // the contact's choice, or the topic's default
 
-	chosen Subscription // "" if nothing was chosen
-	source string       // the email by whose link it was chosen; "" if it was chosen otherwise
+	chosen Subscription // the contact's choice; "" for none
+	source string       // id of the email whose link was used; "" if the choice was not made by a link
 }
 
-// Refusal is why an address is not mailed, in the form in which the event email.failed names it.
+// Refusal is the reason why an address may not be mailed, as the event email.failed shows it.
 type Refusal string
 
 const (
-	OptedOut     Refusal = "topic_opted_out"      // it was opted out
-	NotOptedIn   Refusal = "topic_not_opted_in"   // it has chosen neither, and only those who opt in are mailed
-	Unsubscribed Refusal = "contact_unsubscribed" // from everything that has a topic
-	TopicDeleted Refusal = "topic_deleted"        // so nobody can say who wanted it
+	OptedOut     Refusal = "topic_opted_out"      // the contact opted out
+	NotOptedIn   Refusal = "topic_not_opted_in"   // the contact chose neither, and the topic's default is opt_out
+	Unsubscribed Refusal = "contact_unsubscribed" // the contact is unsubscribed from everything
+	TopicDeleted Refusal = "topic_deleted"        // the subscriptions were deleted with the topic
 )

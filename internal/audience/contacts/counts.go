@@ -14,28 +14,29 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Limits of counting. A count reads the whole segment or, for one with a filter, all that its rules find apart.
+// Limits of counting. A count reads the whole segment; for a segment with a filter it reads the contacts that each rule
+// selects.
 const (
-	countAtOnce = 10_000      // contacts that are counted whenever somebody asks
-	countAge    = time.Minute // after which the count of a larger segment is renewed when somebody asks
-	countQueue  = 50          // segments of one team that wait for it; others are renewed when somebody asks again
-	countTeams  = 100         // teams that wait for a place to read at the same time, each with one segment
+	countAtOnce = 10_000      // segments of up to this many contacts are counted on each request
+	countAge    = time.Minute // age at which a request causes a new count of a larger segment
+	countQueue  = 50          // waiting segments of one team; further ones must be requested again
+	countTeams  = 100         // teams that wait for a read slot at the same time, each with one segment
 )
 
-// counting is the segments whose counts Run is to renew. Teams take turns, each with one of its segments.
+// countScheduler queues the segments whose counts Run renews. Teams take turns, one segment at a time.
 //
-// A count waits for a place to read among the other reads of its team, which may be many. So several teams wait at the
-// same time, and none of them for another's place. But only one count runs at a time: counts may be long, and must not
-// have all places.
+// A count waits for a read slot, and its team may have many other reads. Several teams therefore wait at the same time,
+// so that none is delayed by another team's reads. Only one count runs at a time, because long counts must not take all
+// slots.
 type countScheduler struct {
 	directLimit int
-	running     chan struct{} // has an element while a count runs
+	running     chan struct{} // holds an element while a count runs
 
 	mu      sync.Mutex
-	waiting map[string][]string // segments by team, never an empty list
-	order   []string            // teams in waiting but not in counted, next first
-	active  map[string]string   // by team, the segment that is counted now
-	wake    chan struct{}       // has an element when there may be some in turns
+	waiting map[string][]string // by team; never an empty list
+	order   []string            // teams in waiting that are not in active; the next one first
+	active  map[string]string   // by team: the segment that is being counted
+	wake    chan struct{}       // holds an element if order may not be empty
 }
 
 func newCountScheduler() *countScheduler {
@@ -43,7 +44,7 @@ func newCountScheduler() *countScheduler {
 		active: map[string]string{}, wake: make(chan struct{}, 1)}
 }
 
-// enqueue has the count of a segment renewed, unless it will be anyway or too many of its team are.
+// enqueue schedules a new count of a segment, unless one is scheduled or the team's queue is full.
 func (c *countScheduler) enqueue(g segments.Segment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +58,7 @@ func (c *countScheduler) enqueue(g segments.Segment) {
 	}
 }
 
-// appendTurn gives a team a turn after all others.
+// appendTurn puts a team at the end of the order.
 func (c *countScheduler) appendTurn(teamID string) {
 	c.order = append(c.order, teamID)
 	select {
@@ -66,7 +67,7 @@ func (c *countScheduler) appendTurn(teamID string) {
 	}
 }
 
-// next returns a segment to count, "" if there is none. Call done when it is counted.
+// next returns a segment to count, or "" if none waits. The caller must call done after the count.
 func (c *countScheduler) next() (teamID, segmentID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +83,7 @@ func (c *countScheduler) next() (teamID, segmentID string) {
 	return teamID, segmentID
 }
 
-// done lets a team have its next turn.
+// done lets a team take its next turn.
 func (c *countScheduler) done(teamID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,10 +93,10 @@ func (c *countScheduler) done(teamID string) {
 	}
 }
 
-// errCounting means that another count runs.
+// errCounting is returned when another count runs.
 var errCounting = errors.New("another count runs")
 
-// runExclusive calls count, unless another count runs: then the error is errCounting.
+// runExclusive calls count, or returns errCounting if another count runs.
 func (c *countScheduler) runExclusive(count func() error) error {
 	select {
 	case c.running <- struct{}{}:
@@ -117,9 +118,9 @@ func (c *countScheduler) waitIdle(ctx context.Context) error {
 	}
 }
 
-// CountSegment returns how many contacts a segment has. A large one is counted by Run, and the last count is returned
-// at once: none before the first, and one that is older than a minute while it is renewed. So is that of a filter that
-// takes too long. A filter that names what was deleted is an Invalid fault.
+// CountSegment returns how many contacts a segment has. Small segments are counted at once. For a large segment, or one
+// whose filter takes too long, it returns the last count: the zero Count if there is none yet. A count older than a
+// minute is then renewed by [Service.Run]. A filter that names a deleted object is an Invalid fault.
 func (s *Service) CountSegment(ctx context.Context, g segments.Segment) (segments.Count, error) {
 	of, err := s.contactsOf(ctx, s.d.Reader, g)
 	if err != nil {
@@ -150,13 +151,13 @@ func (s *Service) CountSegment(ctx context.Context, g segments.Segment) (segment
 	return kept, nil
 }
 
-// Usage is how much of what is limited by plans a team has.
+// Usage is how many contacts and segments a team has.
 type Usage struct {
-	Contacts int // at the last count, and one more than are counted at once before the first
+	Contacts int // from the last count; before the first one, 10,001
 	Segments int
 }
 
-// Usage returns how much a team has.
+// Usage returns how many contacts and segments a team has.
 func (s *Service) Usage(ctx context.Context, teamID string) (u Usage, err error) {
 	if u.Segments, err = s.Segments.Total(ctx, teamID); err != nil {
 		return u, err
@@ -181,7 +182,7 @@ func (s *Service) count(ctx context.Context, of *source, l db.Long) (c segments.
 	return c, nil
 }
 
-// recount counts a segment as it is now and keeps the count.
+// recount counts a segment and saves the count.
 func (s *Service) recount(ctx context.Context, teamID, segmentID string) error {
 	g := segments.AllContacts(teamID)
 	var err error
@@ -206,7 +207,8 @@ func (s *Service) recount(ctx context.Context, teamID, segmentID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error { segments.SaveCount(ctx, tx, g, c); return nil })
 }
 
-// countExclusive is count when no other such count runs. It never keeps a place while it waits for the other's end.
+// countExclusive is count while no other exclusive count runs. It holds no read slot while it waits for the other
+// count.
 func (s *Service) countExclusive(ctx context.Context, of *source, l db.Long) (c segments.Count, err error) {
 	for {
 		if err := s.counts.waitIdle(ctx); err != nil {
@@ -245,11 +247,11 @@ func (s *Service) Run(ctx context.Context) error {
 	return teams.Wait()
 }
 
-// renewCount renews the count of a segment that [counting.next] returned.
+// renewCount renews the count of a segment that [countScheduler.next] returned.
 func (s *Service) renewCount(ctx context.Context, teamID, segmentID string) {
 	defer s.counts.done(teamID)
 	err := s.recount(ctx, teamID, segmentID)
-	// A segment may be deleted meanwhile, and so may be what its filter names.
+	// The segment, or an object that its filter names, may have been deleted in the meantime.
 	if kind := fault.KindOf(err); err != nil && ctx.Err() == nil && kind != fault.NotFound && kind != fault.Invalid {
 		s.Log.Warn("count the contacts of a segment", "team", teamID, "segment", segmentID, "error", err)
 	}

@@ -11,33 +11,33 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// RecordMailed notes that contacts of a team are sent an email each, by a broadcast or an automation.
+// RecordMailed records that a broadcast or an automation sends one email to each of some contacts.
 func (s *Service) RecordMailed(ctx context.Context, tx *db.Tx, teamID string, contactIDs []string) {
 	if len(contactIDs) > 0 {
 		countMailed(ctx, tx, teamID, slices.Sorted(slices.Values(contactIDs)))
 	}
 }
 
-// responses are what somebody did with emails, and when last.
+// responses counts the opens and clicks of one contact.
 type responses struct {
 	opened, clicked     int64
-	openedAt, clickedAt time.Time // zero if never
+	openedAt, clickedAt time.Time // the last time; zero for never
 }
 
-// add adds what else was done.
+// add adds further responses.
 func (a *responses) add(more *responses) {
 	a.opened, a.openedAt = a.opened+more.opened, latest(a.openedAt, more.openedAt)
 	a.clicked, a.clickedAt = a.clicked+more.clicked, latest(a.clickedAt, more.clickedAt)
 }
 
-// responder is who answered an email: the contact that it was entered for, "" if for none, and the address that it was
-// sent to, in the form in which addresses are stored.
+// responder identifies who responded to an email: the contact that it was sent to, "" if none, and the normalized
+// address.
 type responder struct{ contactID, address string }
 
-// Recorded notes of contacts that they opened an email or followed a link: of the contact that the email was entered
-// for, under whatever address, and of the one with the address if there is no such contact. What programs did is left
-// out. It implements events.Listener; these events are recorded many at a time, and no client waits for them, so each
-// team's contacts are looked up at once, and only what concerns one is written.
+// Recorded records opens and clicks as engagement of contacts. It implements events.Listener. An event counts for the
+// contact to which the email was sent, whatever its address is now; otherwise for the contact with the recipient's
+// address. Opens and clicks by bots are left out. These events arrive in batches, so the contacts of each team are
+// looked up at once.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	byTeam := map[string]map[responder]*responses{}
 	for i := range all {
@@ -73,7 +73,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 		if err != nil {
 			return err
 		}
-		// In the order of the contacts' ids, as in countMailed, so that two transactions do not wait for each other.
+		// Sorted by contact id, as in countMailed, so that two transactions cannot deadlock.
 		for _, contactID := range slices.Sorted(maps.Keys(byContact)) {
 			countResponses(ctx, tx, teamID, contactID, byContact[contactID])
 		}
@@ -81,7 +81,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 	return nil
 }
 
-// responsesByContact returns what was done by the ids of the contacts that did it. What no contact did is left out.
+// responsesByContact groups responses by contact id. Responses that belong to no contact are left out.
 func responsesByContact(ctx context.Context, r db.Reader, teamID string, did map[responder]*responses) (map[string]*responses,
 	error) {
 	var ids, addresses []string
@@ -127,8 +127,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// Lookup returns which of some contacts the team has, and the ids of its contacts with some addresses, in the form in
-// which addresses are stored, by address.
+// Lookup returns which of some ids are contacts of the team, and the contact ids of some normalized addresses.
 func (s *Service) Lookup(ctx context.Context, r db.Reader, teamID string, contactIDs, addresses []string) (
 	ids map[string]bool, byAddress map[string]string, err error) {
 	if ids, err = existing(ctx, r, teamID, contactIDs); err != nil {

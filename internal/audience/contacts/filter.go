@@ -11,15 +11,15 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Beginnings of the names of fields that each team has its own of.
+// Prefixes of field names that are specific to a team.
 const (
 	propertyField = "contact.properties."
 	topicField    = "contact.topics."
 	segmentsField = "contact.segments"
 )
 
-// FilterSchema returns the fields that rules about contacts may name, and of properties, topics and segments those that
-// the rule names, as far as the team has them.
+// FilterSchema returns the schema for a rule about contacts: the fixed fields, and the properties, topics and segments
+// that the rule names and the team has.
 func (s *Service) FilterSchema(ctx context.Context, r db.Reader, teamID string, rule *filter.Rule) (filter.Schema,
 	error) {
 	schema := filter.Schema{Fields: map[string]filter.Field{}, Unknown: unknownField}
@@ -57,7 +57,8 @@ func (s *Service) FilterSchema(ctx context.Context, r db.Reader, teamID string, 
 	return schema, nil
 }
 
-// segmentsFilter is the field of the segments that a contact was added to. haveFilters says which of them have a filter.
+// segmentsFilter returns the field contact.segments. haveFilters contains the segments that a rule may name; its value
+// is true for segments with a filter, which a rule must not name.
 func segmentsFilter(haveFilters map[string]bool) filter.Field {
 	return filter.Field{Type: filter.SetField, Lower: true, Column: membership, Allow: func(id string) string {
 		filtered, ok := haveFilters[id]
@@ -71,7 +72,7 @@ func segmentsFilter(haveFilters map[string]bool) filter.Field {
 	}}
 }
 
-// unknownField says what to do about a field that is not there.
+// unknownField returns advice for a field name that does not exist.
 func unknownField(name string) string {
 	switch {
 	case strings.HasPrefix(name, propertyField):
@@ -88,10 +89,10 @@ func unknownField(name string) string {
 		"`contact.engagement` `mailed`, `opened`, `clicked`, `mailed_at`, `opened_at` and `clicked_at`."
 }
 
-// names are what rows a rule reads.
+// names are the team's objects that a rule reads.
 type names struct {
 	properties []string
-	topics     []string // as written
+	topics     []string // as the rule spells them
 	segments   []string // in lower case
 	engagement bool
 }
@@ -122,7 +123,7 @@ func lower(texts []string) []string {
 	return all
 }
 
-// countMatches returns how many contacts of a team a rule chooses.
+// countMatches returns how many contacts of a team match a rule.
 func countMatches(ctx context.Context, r db.Reader, teamID string, rule *filter.Rule, schema filter.Schema,
 	now time.Time) (n int, err error) {
 	ask := measure(ctx, r)
@@ -136,8 +137,8 @@ func countMatches(ctx context.Context, r db.Reader, teamID string, rule *filter.
 	return n, nil
 }
 
-// FilterValues reads what the fields hold that a rule names, for one contact. What it returns is for
-// [filter.Rule.Match] with the schema, and has values for names that begin with "contact." only.
+// FilterValues reads the values of the fields that a rule names, for one contact. The result is the value function of
+// [filter.Rule.Match]; it knows only names that begin with "contact.".
 func (s *Service) FilterValues(ctx context.Context, r db.Reader, c *Contact, schema filter.Schema, rule *filter.Rule,
 ) (func(name string) filter.Value, error) {
 	values := map[string]filter.Value{

@@ -11,48 +11,49 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// limits are how much is read at once, and for how long.
+// limits bound how much is read at once, and for how long.
 type limits struct {
-	// partSize is how many contacts a part goes through. With a rule it is comparisons / its comparisons, within bounds: each
-	// is one look-up of some microseconds.
+	// partSize is the number of contacts in a part. With a rule, a part has comparisons divided by the rule's number of
+	// comparisons, between minPart and maxRulePart. Each comparison is one look-up of some microseconds.
 	partSize, comparisons, minPart, maxRulePart int
 
-	shortLookups int // look-ups of a part that needs no place of long reads, at most; see source.lookups
-	maxIDs       int // that one query names
+	shortLookups int // the most look-ups of a part that need not be a long read; see source.lookups
+	maxIDs       int // the most ids that one query names
 
-	// setsCost is how many parts take as long as finding the rest of a page by sets does, about.
+	// setsCost is the estimated cost of finding the rest of a page by sets, measured in parts.
 	setsCost int
 
-	wait           time.Duration // for a place
-	read           time.Duration // of a page or of a small count, once it has a place
-	backgroundWait time.Duration // for a place, of what nobody waits for
-	preview        time.Duration // of counting who of an audience is mailed
-	count          time.Duration // of a count beside requests
-	retryAfter     time.Duration // for which a filter that took too long is not tried again
+	wait           time.Duration // for a read slot
+	read           time.Duration // for a page or a small count, once it has a slot
+	backgroundWait time.Duration // for a read slot, of work that no client waits for
+	preview        time.Duration // for counting which contacts of an audience would be mailed
+	count          time.Duration // for a count in the background
+	retryAfter     time.Duration // time until a filter that took too long is tried again
 }
 
 var defaultLimits = limits{partSize: 20_000, comparisons: 20_000, minPart: 500, maxRulePart: 10_000, shortLookups: 1000, maxIDs: 2000,
 	setsCost: 10, wait: 5 * time.Second, read: 5 * time.Second, backgroundWait: time.Minute, preview: 30 * time.Second,
 	count: 15 * time.Second, retryAfter: time.Hour}
 
-// finder finds the next contacts of a source in the order of their ids. It goes through them in parts, and asks of each
-// what the source asks. When few of them are chosen it is faster to look for all who are, by indexes of values.
+// finder finds the next contacts of a source in the order of their ids. It reads the contacts in parts and evaluates
+// the rule on each. If few contacts match, it looks them up by indexes of values instead ("by sets").
 type finder struct {
 	limits
 	of       source
 	asc      bool
 	want     int
-	maxPart  int    // contacts of a part
-	nextPart int    // contacts of the next part
-	beyond   string // the id up to which it has looked
-	scanned  int    // contacts that it has gone through
-	ended    bool   // nobody comes after those found
-	noSets   bool   // whom the rule chooses is not to be found by sets
+	maxPart  int    // the most contacts in a part
+	nextPart int    // contacts in the next part
+	beyond   string // the last id that was read
+	scanned  int    // contacts that were read
+	ended    bool   // no further contact matches
+	noSets   bool   // the rule cannot be evaluated by sets
 
 	found []Contact
 }
 
-// finder returns a finder for want contacts beyond an id. The first parts are small: where many are chosen, they do.
+// finder returns a finder for up to want contacts after the id beyond. Its first parts are small, which is enough if
+// most contacts match.
 func (s *Service) finder(of source, beyond string, asc bool, want int) *finder {
 	f := &finder{limits: s.limits, of: of, asc: asc, want: want, beyond: beyond, maxPart: s.limits.partSize,
 		noSets: of.rule == nil || of.segmentID != ""}
@@ -63,20 +64,20 @@ func (s *Service) finder(of source, beyond string, asc bool, want int) *finder {
 	return f
 }
 
-// done reports whether there is nothing more to find.
+// done reports whether the search has ended.
 func (f *finder) done() bool { return f.ended || f.remaining() == 0 }
 
-// rest is how many are still to be found.
+// remaining returns how many contacts are still wanted.
 func (f *finder) remaining() int { return f.want - len(f.found) }
 
-// sparse reports whether the rest is likely to be found sooner by sets.
+// sparse reports whether sets are likely to find the remaining contacts faster.
 func (f *finder) sparse() bool {
 	return !f.noSets && f.remaining()*f.scanned > f.setsCost*f.maxPart*max(len(f.found), 1)
 }
 
-// isShort reports whether there is more to find, and the next part is so short that any reader may read it. This is known
-// before it is read: either it has as many contacts as are wanted, or a rule makes few look-ups for so many. All others
-// are long reads, because whoever writes the rule decides what it costs.
+// isShort reports whether there is more to find and the next part is short enough for an ordinary read. Without a rule,
+// a part has only as many contacts as are wanted. With a rule, the number of look-ups is bounded. All other parts are
+// long reads, because the author of a rule determines its cost.
 func (f *finder) isShort() bool {
 	if f.done() {
 		return false
@@ -84,12 +85,12 @@ func (f *finder) isShort() bool {
 	return f.of.rule == nil || f.of.lookups()*max(f.nextPart, f.remaining()) <= f.shortLookups
 }
 
-// collect adds contacts to those found, up to as many as are wanted.
+// collect adds contacts to those found, up to the wanted number.
 func (f *finder) collect(all []Contact) {
 	f.found = append(f.found, all[:min(len(all), f.remaining())]...)
 }
 
-// next moves on by some contacts, and returns the span that they are.
+// next advances by n contacts and returns the span that they form.
 func (f *finder) next(ctx context.Context, r db.Reader, n int) (span, error) {
 	end, err := spanEnd(ctx, r, &f.of, f.beyond, f.asc, n)
 	in := span{f.beyond, end, f.asc}
@@ -98,7 +99,7 @@ func (f *finder) next(ctx context.Context, r db.Reader, n int) (span, error) {
 	return in, err
 }
 
-// part finds those of the next part.
+// readPart finds the matching contacts of the next part.
 func (f *finder) readPart(ctx context.Context, r db.Reader) error {
 	if f.of.segmentID != "" || f.of.rule == nil {
 		return f.read(ctx, r)
@@ -111,7 +112,7 @@ func (f *finder) readPart(ctx context.Context, r db.Reader) error {
 	return f.span(ctx, r, in)
 }
 
-// span finds those of a span by the rule.
+// span finds the contacts of a span that match the rule.
 func (f *finder) span(ctx context.Context, r db.Reader, in span) error {
 	all, err := contactsIn(ctx, r, &f.of, in, f.remaining())
 	f.collect(all)
@@ -119,8 +120,8 @@ func (f *finder) span(ctx context.Context, r db.Reader, in span) error {
 	return err
 }
 
-// read finds those of the next part that nothing is asked of but when they came and, of those of a segment, the rule.
-// They are read and then passed over, which few are as a rule.
+// read finds contacts of the next part for sources without a rule, and for segments to which contacts are added by
+// hand. It reads rows first and then drops those that were created too late, which are few.
 func (f *finder) read(ctx context.Context, r db.Reader) (err error) {
 	n := f.remaining()
 	if f.scanned > 0 || f.of.rule != nil {
@@ -150,15 +151,15 @@ func (f *finder) read(ctx context.Context, r db.Reader) (err error) {
 	if err = f.among(ctx, r, ids); err != nil {
 		return err
 	}
-	// Fewer than wanted need not be the end: a contact may have been deleted since its membership was read.
+	// The result can be shorter than wanted before the end: a contact may have been deleted after its membership was read.
 	if f.ended = len(members) < n; !f.ended {
 		f.beyond = members[n-1].contactID
 	}
 	return nil
 }
 
-// among finds those of some contacts, who are the next in order. It moves on with each query, so that whoever goes on
-// after an error does not find anybody twice.
+// among finds the matching contacts among the next ids in order. It advances with each query, so a retry after an error
+// finds no contact twice.
 func (f *finder) among(ctx context.Context, r db.Reader, ids []string) error {
 	for chunk := range slices.Chunk(ids, f.maxIDs) {
 		if f.remaining() == 0 {
@@ -174,10 +175,10 @@ func (f *finder) among(ctx context.Context, r db.Reader, ids []string) error {
 	return nil
 }
 
-// tooNew reports whether what was created at a time came too late to be one of them.
+// tooNew reports whether a row was created after the audience's time limit.
 func (f *finder) tooNew(created int64) bool { return f.of.before != 0 && created > f.of.before }
 
-// sets finds the rest by sets, if there are sets.
+// sets finds the remaining contacts by sets, if the rule allows it.
 func (f *finder) sets(ctx context.Context, r db.Reader) error {
 	for !f.done() {
 		rest := f.remaining()
@@ -193,9 +194,9 @@ func (f *finder) sets(ctx context.Context, r db.Reader) error {
 	return nil
 }
 
-// List returns a page of a team's contacts, newest first: those of a segment, or all when segmentID is "". A segment
-// that the team does not have is a NotFound fault. When a filter finds no place to read within five seconds, or then
-// takes more than five seconds to find a page, it is an Unavailable fault.
+// List returns a page of a team's contacts, newest first: those of a segment, or all if segmentID is "". An unknown
+// segment is a NotFound fault. If a filter gets no read slot within five seconds, or takes more than five seconds to
+// find a page, List returns an Unavailable fault.
 func (s *Service) List(ctx context.Context, teamID, segmentID string, p page.Page) ([]Contact, bool, error) {
 	of, err := s.audience(ctx, s.d.Reader, teamID, Audience{SegmentID: segmentID})
 	if err != nil {
@@ -226,12 +227,12 @@ func (s *Service) List(ctx context.Context, teamID, segmentID string, p page.Pag
 	return all, more, nil
 }
 
-// long is the long read of a request.
+// long returns the limits of a request's long read.
 func (s *Service) long(teamID string) db.Long {
 	return db.Long{Owner: teamID, Wait: s.limits.wait, Time: s.limits.read}
 }
 
-// fill finds all that there is to find. What sets do not find it goes through to the end at once.
+// fill finds all wanted contacts. If sets cannot find them, it reads all remaining contacts as one span.
 func (f *finder) fill(ctx context.Context, r db.Reader) (err error) {
 	for err == nil && !f.done() {
 		sparse := f.sparse()
@@ -244,7 +245,7 @@ func (f *finder) fill(ctx context.Context, r db.Reader) (err error) {
 	return err
 }
 
-// markSlow notes that the filter of a segment takes too long, and says so once.
+// markSlow records that the filter of a source takes too long, and logs it the first time.
 func (s *Service) markSlow(of *source) {
 	if s.slow.add(of.filterKey, s.d.Now(), s.limits.retryAfter) {
 		s.Log.Warn("the filter of a segment takes too long; its last count is kept, and it is tried again later",
@@ -252,23 +253,23 @@ func (s *Service) markSlow(of *source) {
 	}
 }
 
-// slowFilters is the filters that took too long to be evaluated by sets, by their names.
+// slowFilters are the filters that took too long by sets, by filter key.
 type slowFilters struct {
 	mu    sync.Mutex
 	until map[string]time.Time
 }
 
-// maxSlowFilters is how many filters are remembered before those are forgotten that may be tried again.
+// maxSlowFilters is the number of entries at which expired ones are removed.
 const maxSlowFilters = 10_000
 
-// contains reports whether a filter is not to be tried.
+// contains reports whether a filter is not to be tried yet.
 func (s *slowFilters) contains(name string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return now.Before(s.until[name])
 }
 
-// add keeps a filter from being tried for some time, and reports whether it took too long for the first time.
+// add stops a filter from being tried for a duration, and reports whether it was added for the first time.
 func (s *slowFilters) add(name string, now time.Time, d time.Duration) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,7 +291,7 @@ func (s *slowFilters) add(name string, now time.Time, d time.Duration) (first bo
 	return !known
 }
 
-// remove forgets a filter that did not take too long.
+// remove removes a filter that did not take too long.
 func (s *slowFilters) remove(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,21 +13,21 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// linkPurpose makes the token of an unsubscribe link invalid for any other purpose.
+// linkPurpose keeps the token of an unsubscribe link from being valid for any other purpose.
 const linkPurpose = "unsubscribe"
 
-// Link is what an unsubscribe link carries.
+// Link is the content of an unsubscribe link.
 type Link struct {
 	TeamID  string
-	EmailID string // the email that has it, which may have been deleted since
+	EmailID string // the email that contains the link; it may have been deleted
 	TopicID string // of that email; "" if it has none
-	// ContactID is the contact that the email was sent to by a broadcast or an automation, which may have another address
-	// by now; "" for other emails.
+	// ContactID is the contact to which a broadcast or an automation sent the email; "" for other emails. The contact's
+	// address may have changed since.
 	ContactID string
 	Address   string // of the email's recipient, in lower case
 }
 
-// Token returns the signed token of a link. It never expires: somebody may want to leave years later.
+// Token returns the signed token of a link. It never expires: the recipient may want to unsubscribe years later.
 func (s *Service) Token(l Link) string {
 	parts := []string{pack(l.TeamID), pack(l.EmailID), pack(l.TopicID), l.Address}
 	if l.ContactID != "" {
@@ -36,7 +36,7 @@ func (s *Service) Token(l Link) string {
 	return s.keys.Sign(linkPurpose, time.Time{}, parts...)
 }
 
-// ReadToken returns the link of a token. A token that was not made here or was altered is a NotFound fault.
+// ReadToken returns the link of a token. A token that this installation did not sign is a NotFound fault.
 func (s *Service) ReadToken(token string) (Link, error) {
 	parts, err := s.keys.Verify(linkPurpose, token, time.Time{})
 	if err != nil || len(parts) < 4 || len(parts) > 5 || parts[0] == "" || parts[3] == "" {
@@ -49,7 +49,7 @@ func (s *Service) ReadToken(token string) (Link, error) {
 	return l, nil
 }
 
-// pack shortens an id to its 16 octets: links are long enough. What is no id is none.
+// pack shortens an id to its 16 bytes, to keep links short. Text that is no id becomes "".
 func pack(text string) string {
 	u, err := uuid.Parse(text)
 	if err != nil {
@@ -58,27 +58,28 @@ func pack(text string) string {
 	return string(u[:])
 }
 
-func unpack(octets string) string {
-	u, err := uuid.FromBytes([]byte(octets))
+func unpack(packed string) string {
+	u, err := uuid.FromBytes([]byte(packed))
 	if err != nil {
 		return ""
 	}
 	return u.String()
 }
 
-// Preferences is what the owner of a link may see and choose.
+// Preferences are the choices that the holder of a link sees and can change.
 type Preferences struct {
 	Unsubscribed bool
 	Topics       []TopicSubscription // the link's own first
 
 	hidden []TopicSubscription
 
-	// What the owner of the link refuses, also where others had noted it before: an import undoes only what others noted.
+	// Refusals that the holder of the link confirmed, even if the team had recorded them before. An import undoes only
+	// refusals that were not made through a link.
 	refusesAll bool
-	refuses    []string // ids of topics, also of hidden ones
+	refuses    []string // ids of topics, including hidden ones
 }
 
-// topic returns a topic, nil if it is not among those to choose from, and whether the team has it at all.
+// topic returns a topic, or nil if the holder cannot choose it, and reports whether the team has the topic at all.
 func (p *Preferences) topic(topicID string) (t *TopicSubscription, exists bool) {
 	for i := range p.Topics {
 		if p.Topics[i].ID == topicID {
@@ -88,8 +89,8 @@ func (p *Preferences) topic(topicID string) (t *TopicSubscription, exists bool) 
 	return nil, slices.ContainsFunc(p.hidden, func(t TopicSubscription) bool { return t.ID == topicID })
 }
 
-// Preferences returns what holds for the owner of a link: for the contact that its email was sent to, under whatever
-// address, or else for the address.
+// Preferences returns the preferences of the contact to which the link's email was sent, whatever its address is now.
+// If there is none, it returns those of the email's address.
 func (s *Service) Preferences(ctx context.Context, l Link) (Preferences, error) {
 	var at Contact
 	err := noContact()
@@ -105,15 +106,15 @@ func (s *Service) Preferences(ctx context.Context, l Link) (Preferences, error) 
 	return preferences(ctx, s.d.Reader, l, &at)
 }
 
-// owner is a contact, or an address that may become one, for which the owner of a link chooses.
+// owner is a contact, or an address that may become one, on whose behalf the holder of a link chooses.
 type owner struct {
 	Contact
 	found bool
 }
 
-// lockOwners returns for whom a link chooses, and keeps other transactions from changing them: the contact that its
-// email was sent to, and the address of the email where that is not the contact's any more. Of a contact that was
-// deleted, and of an email that was sent to none, the address alone is left.
+// lockOwners returns and locks the contacts on which a link acts: the contact to which its email was sent and, if that
+// contact has another address now, the email's address. If the contact was deleted or the email was not sent to a
+// contact, only the address remains.
 func lockOwners(ctx context.Context, tx *db.Tx, l Link) (all []owner, err error) {
 	if l.ContactID != "" {
 		at, err := lockByID(ctx, tx, l.TeamID, l.ContactID)
@@ -130,7 +131,7 @@ func lockOwners(ctx context.Context, tx *db.Tx, l Link) (all []owner, err error)
 	return append(all, owner{at, found}), err
 }
 
-// preferences returns what holds for a contact; the zero Contact is an address that is none.
+// preferences returns the preferences of a contact. The zero Contact stands for an address that is no contact.
 func preferences(ctx context.Context, r db.Reader, l Link, at *Contact) (Preferences, error) {
 	p := Preferences{Unsubscribed: at.Unsubscribed}
 	all, err := subscriptions(ctx, r, l.TeamID, at.ID)
@@ -155,24 +156,24 @@ func (t *TopicSubscription) selectable() bool {
 	return t.Visibility == Public || t.Subscription == OptIn || t.chosen == OptOut && t.source != ""
 }
 
-// optedOutByTeam reports whether the contact was opted out by its team, or by an import.
+// optedOutByTeam reports whether the team, or an import, opted the contact out.
 func (t *TopicSubscription) optedOutByTeam() bool { return t.chosen == OptOut && t.source == "" }
 
-// recordsRefusal reports whether the owner of the link refuses a topic that others had noted as refused.
+// recordsRefusal reports whether the holder of the link confirms an opt-out that the team recorded before.
 func (p *Preferences) recordsRefusal(t *TopicSubscription) bool {
 	return t.optedOutByTeam() && slices.Contains(p.refuses, t.ID)
 }
 
-// Selection is what the owner of a link chooses: of the topics that were shown, those to be subscribed to. Topics that
-// were not shown stay as they are.
+// Selection is what the holder of a link chose on the page: which of the shown topics to subscribe to. Topics that were
+// not shown keep their state.
 type Selection struct {
 	Shown        []string
 	Wanted       []string
 	Unsubscribed bool
 }
 
-// Select writes a selection. It returns what held before and what holds now. Topics that the owner of the link may not
-// choose are left as they are.
+// Select writes a selection and returns the preferences before and after it. It ignores topics that the holder of the
+// link may not choose.
 func (s *Service) Select(ctx context.Context, l Link, chosen Selection) (before, after Preferences, err error) {
 	return s.choose(ctx, l, func(p *Preferences) {
 		p.Unsubscribed, p.refusesAll = chosen.Unsubscribed, chosen.Unsubscribed
@@ -189,9 +190,9 @@ func (s *Service) Select(ctx context.Context, l Link, chosen Selection) (before,
 	})
 }
 
-// Unsubscribe opts the owner of a link out of its topic. Without a topic, or if the topic was deleted, the contact is
-// unsubscribed from everything: it wants no more emails such as this one, and nothing else says which these are.
-// Doing it again changes nothing. It returns what held before and what holds now.
+// Unsubscribe opts the holder of a link out of its topic and returns the preferences before and after. If the link has
+// no topic, or the topic was deleted, it unsubscribes the contact from everything, because nothing else identifies
+// emails like this one. Unsubscribing again changes nothing.
 func (s *Service) Unsubscribe(ctx context.Context, l Link) (before, after Preferences, err error) {
 	return s.choose(ctx, l, func(p *Preferences) {
 		switch t, exists := p.topic(l.TopicID); {
@@ -205,15 +206,15 @@ func (s *Service) Unsubscribe(ctx context.Context, l Link) (before, after Prefer
 	})
 }
 
-// choose writes what decide changes in the preferences of a link's owner, and that they refuse what others had noted
-// before as refused. An address that is no contact becomes one if anything changes. If the contact has opted in too often
-// lately, only what it opts out of is written, and the error is a TooFast fault.
+// choose applies decide to the preferences of a link's owners and writes the changes. An address that is no contact
+// becomes one if anything changes. If the contact has opted in too often lately, only opt-outs are written, and the
+// error is a TooFast fault.
 //
-// If the contact has another address than the email was sent to, the person leaves with both, and opts in with the new
-// one alone: the old one may be somebody else's by now.
+// If the contact's address has changed since the email, opt-outs apply to both addresses. Opt-ins apply to the contact
+// alone, because the old address may belong to another person by now.
 func (s *Service) choose(ctx context.Context, l Link, decide func(*Preferences)) (before, after Preferences,
 	err error) {
-	counted, refused := false, false // also when the transaction is repeated
+	counted, refused := false, false // kept when the transaction is repeated
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		owners, err := lockOwners(ctx, tx, l)
 		if err != nil {
@@ -260,8 +261,8 @@ func (s *Service) choose(ctx context.Context, l Link, decide func(*Preferences))
 	return before, after, err
 }
 
-// change returns what is to be written of p where before held. source is the email by whose link the contact was
-// unsubscribed from everything, "" if that was not done by a link.
+// change returns the difference between before and p as a Change. source is the email whose link unsubscribed the
+// contact from everything, "" if a link did not.
 func (p *Preferences) change(before *Preferences, source string) (c Change) {
 	if p.Unsubscribed != before.Unsubscribed || p.refusesAll && source == "" {
 		c.Unsubscribed = &p.Unsubscribed

@@ -9,16 +9,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Current is what a contact is when an email is entered for it.
+// AudienceMember is a contact at the time when an email to it is enqueued.
 type AudienceMember struct {
 	ID, Address string
-	Refused     Refusal // why it may not be mailed, "" if it may
+	Refused     Refusal // why it may not be mailed; "" if it may
 }
 
-// AudienceMembers returns those of some contacts that the team still has, by their ids, and whether they may be mailed about a
-// topic, or by a broadcast or an automation without one if topicID is "". It is for transactions that enter emails for
-// contacts that were read before. Nobody else has the address of one then, because each is one contact's. A topic that
-// the team does not have is an Invalid fault for the field topic_id, unless the team has none of the contacts either.
+// AudienceMembers returns, by id, which of some contacts still exist, with their address and whether they may be
+// mailed. topicID is the topic of the email, "" for a broadcast or an automation without one. It is for transactions
+// that enqueue emails to contacts that were read earlier. A topic that the team does not have is an Invalid fault for
+// the field topic_id, unless none of the contacts exists.
 func (s *Service) AudienceMembers(ctx context.Context, r db.Reader, teamID, topicID string, contactIDs []string) (
 	map[string]AudienceMember, error) {
 	found := make(map[string]AudienceMember, len(contactIDs))
@@ -38,10 +38,12 @@ func (s *Service) AudienceMembers(ctx context.Context, r db.Reader, teamID, topi
 	return found, nil
 }
 
-// RefusedContact is [Service.Refused] for an email that was entered for a contact, about a topic or, if topicID is "",
-// by a broadcast or an automation without one. As long as the contact exists it decides, whatever its address is by now;
-// but who has one of the addresses now, and is unsubscribed or has opted out, is not mailed there either. Once the
-// contact was deleted, or if contactID is "", the addresses decide.
+// RefusedContact is [Service.Refused] for an email that was enqueued for a contact. topicID is "" for a broadcast or an
+// automation without a topic.
+//
+// While the contact exists, its own choices decide, whatever its address is now. If another contact has one of the
+// addresses now and is unsubscribed or opted out, that address is refused too. If the contact was deleted, or contactID
+// is "", the addresses decide.
 func (s *Service) RefusedContact(ctx context.Context, r db.Reader, teamID, topicID, contactID string,
 	addresses []string) (map[string]Refusal, error) {
 	if topicID = strings.ToLower(topicID); topicID != "" && !id.Valid(topicID) {

@@ -6,27 +6,28 @@ import (
 	"time"
 )
 
-// Bounds of how often a contact may opt in by links. Each opt-in allows another opt-out, and each change is an event
-// that webhooks carry, so whoever has a link could fill the disk with them. Opting out is never refused.
+// Limits of opting in through links. Each opt-in allows another opt-out, and each change sends webhooks, so the holder
+// of a link could otherwise fill the disk. Opting out is never refused.
 const (
-	maxOptIns        = 20 // opt-ins by links, besides one to each topic
+	maxOptIns        = 20 // opt-ins in a window, in addition to one for each topic
 	optInWindow      = time.Hour
-	maxOptInContacts = 100_000 // contacts that are counted
+	maxOptInContacts = 100_000 // contacts that are counted at the same time
 )
 
-// again counts the opt-ins of contacts by links, on this node. The zero value is ready to use.
+// optInLimiter counts opt-ins through links by contact, on this node. The zero value is ready to use.
 type optInLimiter struct {
 	mu     sync.Mutex
 	counts map[string]optInCount // by contact
 }
 
-// optIns are those of one contact since it began to be counted.
+// optInCount is the number of opt-ins of one contact in its current window.
 type optInCount struct {
 	since time.Time
 	n     int
 }
 
-// allow counts n more opt-ins of a contact unless these are more than most within an hour, and reports whether it did.
+// allow counts n more opt-ins for a key and returns true. If the window would then have more than most, it counts
+// nothing and returns false.
 func (a *optInLimiter) allow(key string, now time.Time, n, most int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -51,7 +52,7 @@ func (a *optInLimiter) allow(key string, now time.Time, n, most int) bool {
 	return true
 }
 
-// countOptIns returns to how many things p opts in that before did not.
+// countOptIns returns how many subscriptions p has that before did not have.
 func (p *Preferences) countOptIns(before *Preferences) (n int) {
 	for i, t := range p.Topics {
 		if t.Subscription == OptIn && before.Topics[i].Subscription != OptIn {
@@ -64,7 +65,7 @@ func (p *Preferences) countOptIns(before *Preferences) (n int) {
 	return n
 }
 
-// dropOptIns takes back what p opts in to that before did not.
+// dropOptIns resets the opt-ins of p to their state in before.
 func (p *Preferences) dropOptIns(before *Preferences) {
 	for i := range p.Topics {
 		if p.Topics[i].Subscription == OptIn {

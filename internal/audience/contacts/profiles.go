@@ -7,36 +7,36 @@ import (
 	"github.com/postrider/postrider/internal/audience/segments"
 )
 
-// Profile is a contact with all that a team has noted of it.
+// Profile is a contact with its values, segments and topics.
 type Profile struct {
 	Member
-	Segments []segments.Segment // that it was added to, the first one first; not those whose filter finds it
+	Segments []segments.Segment // to which it was added, oldest membership first; none by filter
 	Topics   []ChosenTopic      // that it opted in to or out of, in no order
 }
 
-// ChosenTopic is what a contact chose of a topic.
+// ChosenTopic is a contact's choice about a topic.
 type ChosenTopic struct {
 	TopicID, Name string
 	Subscription  Subscription
 }
 
-// Engagement is how a contact answers what it is sent.
+// Engagement counts the emails that a contact received and how it responded.
 type Engagement struct {
-	Mailed, Opened, Clicked       int64     // emails of broadcasts and automations, and what people did with them
-	MailedAt, OpenedAt, ClickedAt time.Time // the last time; zero when never
+	Mailed, Opened, Clicked       int64     // emails of broadcasts and automations, and opens and clicks by people
+	MailedAt, OpenedAt, ClickedAt time.Time // the last time; zero for never
 }
 
-// AudienceNow returns a segment, or all contacts for "", as of now: who is added later does not belong.
+// AudienceNow returns an audience of a segment, or of all contacts for "", without contacts that are added later.
 func (s *Service) AudienceNow(segmentID string) Audience {
 	return Audience{SegmentID: segmentID, Before: s.d.Now()}
 }
 
-// PropertyNames returns the names of all properties of a team, sorted.
+// PropertyNames returns the names of a team's properties, sorted.
 func (s *Service) PropertyNames(ctx context.Context, teamID string) ([]string, error) {
 	return propertyNames(ctx, s.d.Reader, teamID)
 }
 
-// Profiles is Walk with what else is noted of the contacts.
+// Profiles is [Service.Walk] with the segments and topics of each contact.
 func (s *Service) Profiles(ctx context.Context, teamID string, a Audience, after string, limit int) (
 	all []Profile, more bool, err error) {
 	members, more, err := s.Walk(ctx, teamID, a, after, limit)
@@ -54,7 +54,7 @@ func (s *Service) Profiles(ctx context.Context, teamID string, a Audience, after
 	return all, more, addTopics(ctx, s.d.Reader, teamID, ids, at)
 }
 
-// Profile returns all that is noted of one contact.
+// Profile returns the profile and the engagement of one contact.
 func (s *Service) Profile(ctx context.Context, c Contact) (Profile, Engagement, error) {
 	p := Profile{Member: Member{Contact: c}}
 	var err error

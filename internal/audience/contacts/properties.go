@@ -17,35 +17,35 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// Property is what a team notes of its contacts besides their names.
+// Property is a field that a team defines for its contacts.
 type Property struct {
 	ID        string
 	TeamID    string
-	Name      string       // the key by which contacts and placeholders refer to it
-	Type      scalar.Type  // String or Number; it never changes
-	Fallback  scalar.Value // of contacts without a value; none if there is no fallback
+	Name      string       // used by contacts and placeholders
+	Type      scalar.Type  // String or Number; never changes
+	Fallback  scalar.Value // for contacts without a value; zero for no fallback
 	CreatedAt time.Time
 }
 
-// reserved are the names, in lower case, that placeholders already have for something else.
+// reserved are the names, in lower case, that placeholders use for other values.
 var reserved = []string{"email", "first_name", "last_name", "unsubscribed", "unsubscribe_url",
 	"postrider_unsubscribe_url", "resend_unsubscribe_url", "contact", "this"}
 
-// NewProperty is a property to create.
+// NewProperty describes a property to create.
 type NewProperty struct {
 	Name     string
 	Type     scalar.Type
 	Fallback scalar.Value
 }
 
-// CreateProperty creates a property. A name that the team has already is an Invalid fault.
+// CreateProperty creates a property. A name that the team uses already is an Invalid fault.
 func (s *Service) CreateProperty(ctx context.Context, teamID string, n NewProperty) (Property, error) {
 	p := Property{TeamID: teamID, Name: n.Name, Type: n.Type, Fallback: n.Fallback}
 	if err := p.check(); err != nil {
 		return p, err
 	}
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
-		// Two that create the last one at once must not both see room for it.
+		// Two transactions at once must not both count the properties before either inserts its own.
 		if err := tx.Serialize(ctx, "properties of "+teamID); err != nil {
 			return err
 		}
@@ -92,14 +92,14 @@ func (p *Property) checkFallback() error {
 	return p.Fallback.Check("fallback_value", p.Type)
 }
 
-// isName reports whether a text can be the name of a property.
+// isName reports whether a text is a valid property name.
 func isName(text string) bool {
 	return text != "" && len(text) <= maxProperty && !strings.ContainsFunc(text, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_'
 	})
 }
 
-// Property returns a property.
+// Property returns a property, or a NotFound fault.
 func (s *Service) Property(ctx context.Context, teamID, propertyID string) (Property, error) {
 	return propertyByID(ctx, s.d.Reader, teamID, strings.ToLower(propertyID))
 }
@@ -109,13 +109,13 @@ func (s *Service) Properties(ctx context.Context, teamID string, p page.Page) ([
 	return listProperties(ctx, s.d.Reader, teamID, p)
 }
 
-// PropertiesNamed returns the properties of a team that have one of some names, or all when names is nil.
+// PropertiesNamed returns the properties of a team with one of the names, or all if names is nil.
 func (s *Service) PropertiesNamed(ctx context.Context, r db.Reader, teamID string, names []string) ([]Property, error) {
 	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !isName(n) })
 	return propertiesNamed(ctx, r, teamID, names)
 }
 
-// UpdateProperty changes the fallback of a property, or removes it.
+// UpdateProperty changes or removes the fallback of a property.
 func (s *Service) UpdateProperty(ctx context.Context, teamID, propertyID string, fallback scalar.Value) (
 	p Property, err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
@@ -131,7 +131,7 @@ func (s *Service) UpdateProperty(ctx context.Context, teamID, propertyID string,
 	return p, err
 }
 
-// DeleteProperty deletes a property, at once for everybody who asks. The values of contacts are deleted by Sweep.
+// DeleteProperty deletes a property. It disappears at once; [Service.Sweep] deletes the values of contacts.
 func (s *Service) DeleteProperty(ctx context.Context, teamID, propertyID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		return softdelete.Mark(ctx, tx, propertyTable, teamID, strings.ToLower(propertyID))
@@ -140,7 +140,7 @@ func (s *Service) DeleteProperty(ctx context.Context, teamID, propertyID string)
 
 func noProperty() error { return fault.NotFoundf("Contact property not found") }
 
-// resolveValues looks up the properties of values, and checks these. A name that is no property of the team is an Invalid
+// resolveValues looks up the properties of some values and checks the values. An unknown property name is an Invalid
 // fault.
 func resolveValues(ctx context.Context, r db.Reader, teamID string, values map[string]scalar.Value) ([]propertyValue, error) {
 	if len(values) == 0 {

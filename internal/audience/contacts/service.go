@@ -31,10 +31,10 @@ type Deps struct {
 	OnUnsubscribe func(ctx context.Context, tx *db.Tx, l Link) error
 }
 
-// Service implements the operations on contacts, properties, segments and topics.
+// Service implements the operations on contacts, properties and topics, and on the members of segments.
 type Service struct {
 	Deps
-	Segments *segments.Service // whose filters are checked by this service
+	Segments *segments.Service // the segments of teams
 
 	d        *db.DB
 	recorder *events.Recorder
@@ -45,7 +45,7 @@ type Service struct {
 	optIns   optInLimiter
 }
 
-// New returns the service. It fails if a dependency is missing.
+// New returns the service. keys signs the links; if it is nil, the service can neither make nor read links.
 func New(d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
@@ -63,25 +63,25 @@ func newService(d Deps) *Service {
 	return s
 }
 
-// Change is what to write of a contact. What is nil stays as it is.
+// Change says what to write to a contact. Fields that are nil keep their value.
 type Change struct {
-	Address      *string // for Update only
+	Address      *string // only for Update
 	FirstName    *string
 	LastName     *string
 	Unsubscribed *bool
-	Properties   map[string]scalar.Value // by name; none removes the contact's value. Others stay as they are
-	Segments     []string                // to be added to; it stays in others
-	Topics       []Choice                // others stay as they are
+	Properties   map[string]scalar.Value // by name; the zero Value removes the value. Other properties stay
+	Segments     []string                // ids of segments to add the contact to; it stays in others
+	Topics       []Choice                // subscriptions to other topics stay
 }
 
-// Choice is a subscription to a topic.
+// Choice is a contact's choice about a topic.
 type Choice struct {
 	TopicID      string
 	Subscription Subscription
 }
 
-// Upsert writes the contact with an address, and creates it when there is none. It reports whether it did. What is not
-// named in c keeps its value.
+// Upsert creates the contact with an address, or updates it if it exists, and reports whether it was created. Fields
+// that c does not name keep their value.
 func (s *Service) Upsert(ctx context.Context, teamID, address string, c Change) (at Contact, created bool, err error) {
 	if _, err := normalizeAddress(address); err != nil {
 		return at, false, err
@@ -97,8 +97,8 @@ func (s *Service) Upsert(ctx context.Context, teamID, address string, c Change) 
 	return at, created, err
 }
 
-// Update changes a contact, which is named by its id or its address. A new address that another contact of the team has
-// is an Invalid fault.
+// Update changes a contact, named by its id or its address. An address that another contact of the team has is an
+// Invalid fault.
 func (s *Service) Update(ctx context.Context, teamID, idOrAddress string, c Change) (at Contact, err error) {
 	if err := c.check(); err != nil {
 		return at, err
@@ -120,7 +120,7 @@ func (s *Service) Update(ctx context.Context, teamID, idOrAddress string, c Chan
 	return at, err
 }
 
-// Delete deletes a contact, which is named by its id or its address, with all that is noted of it.
+// Delete deletes a contact, named by its id or its address, with its values, memberships and subscriptions.
 func (s *Service) Delete(ctx context.Context, teamID, idOrAddress string) (at Contact, err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		at, err = s.DeleteIn(ctx, tx, teamID, idOrAddress)
@@ -142,13 +142,13 @@ func (s *Service) Get(ctx context.Context, teamID, idOrAddress string) (Contact,
 	return contactByAddress(ctx, s.d.Reader, teamID, address)
 }
 
-// Existing returns which of some contacts the team has, by their ids.
+// Existing returns which of some ids are contacts of the team.
 func (s *Service) Existing(ctx context.Context, teamID string, contactIDs []string) (map[string]bool, error) {
 	return existing(ctx, s.d.Reader, teamID, contactIDs)
 }
 
-// Member returns a contact of a segment, or of all when segmentID is "", by its id or its address, with all values that
-// it has. One that is not in the segment is a NotFound fault.
+// Member returns a contact of a segment, or of the team if segmentID is "", by its id or its address, with its values.
+// A contact that is not in the segment is a NotFound fault.
 func (s *Service) Member(ctx context.Context, teamID, segmentID, idOrAddress string) (m Member, err error) {
 	contactID, address, err := parseName(idOrAddress)
 	if err != nil {
@@ -165,7 +165,7 @@ func (s *Service) Member(ctx context.Context, teamID, segmentID, idOrAddress str
 	return m, err
 }
 
-// Subscriptions returns all topics of a team, oldest first, with what holds for one of its contacts, which is named by
+// Subscriptions returns all topics of a team, oldest first, with the subscriptions of one contact, which is named by
 // its id or its address.
 func (s *Service) Subscriptions(ctx context.Context, teamID, idOrAddress string) ([]TopicSubscription, error) {
 	of, err := s.Get(ctx, teamID, idOrAddress)
@@ -175,7 +175,7 @@ func (s *Service) Subscriptions(ctx context.Context, teamID, idOrAddress string)
 	return subscriptions(ctx, s.d.Reader, teamID, of.ID)
 }
 
-// ListSubscriptions returns a page of a team's topics, newest first, with what holds for a contact.
+// ListSubscriptions returns a page of a team's topics, newest first, with the subscriptions of one contact.
 func (s *Service) ListSubscriptions(ctx context.Context, teamID, idOrAddress string, p page.Page) (
 	[]TopicSubscription, bool, error) {
 	of, err := s.Get(ctx, teamID, idOrAddress)
@@ -185,26 +185,26 @@ func (s *Service) ListSubscriptions(ctx context.Context, teamID, idOrAddress str
 	return listSubscriptions(ctx, s.d.Reader, teamID, of.ID, p)
 }
 
-// Subscribe writes what a contact is subscribed to. Topics that are not named stay as they are.
+// Subscribe changes a contact's subscriptions to some topics. Subscriptions to other topics stay.
 func (s *Service) Subscribe(ctx context.Context, teamID, idOrAddress string, topics []Choice) error {
 	_, err := s.Update(ctx, teamID, idOrAddress, Change{Topics: topics})
 	return err
 }
 
-// resolved is a change whose names were looked up.
+// resolved is a change whose topics, segments and properties were looked up.
 type resolved struct {
 	Change
-	address string // in the form in which it is stored; "" if it stays as it is
+	address string // normalized; "" keeps the address
 	values  []propertyValue
 }
 
-// propertyValue is a property with the value that a contact is to have.
+// propertyValue is a property and a contact's new value for it.
 type propertyValue struct {
 	Property
 	value scalar.Value
 }
 
-// resolve checks a change and looks up what it names. What the team does not have is an Invalid fault.
+// resolve checks a change and looks up what it names. A name that the team does not have is an Invalid fault.
 func resolve(ctx context.Context, r db.Reader, teamID string, c Change) (to resolved, err error) {
 	if err := c.check(); err != nil {
 		return to, err
@@ -220,15 +220,15 @@ func resolve(ctx context.Context, r db.Reader, teamID string, c Change) (to reso
 	return to, err
 }
 
-// createTries is how often a contact is inserted that others create and delete meanwhile.
+// createTries is how often an insert is retried when other transactions create and delete the same contact.
 const createTries = 10
 
 func errContested() error {
 	return fmt.Errorf("create a contact: others created and deleted it %d times meanwhile", createTries)
 }
 
-// write writes what a change does to a contact, which found says is there and locked, and records the event. source is
-// the email by whose link it was chosen.
+// write applies a change to a contact and records the event. found says that the contact exists and is locked. source
+// is the email whose link was used, "" for none.
 func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool, to resolved, source string) (
 	created bool, err error) {
 	for try := 0; !found && !created; try++ {
@@ -240,7 +240,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool,
 		if created, err = insertContact(ctx, tx, at); err != nil {
 			return false, err
 		}
-		if !created { // another transaction has just done so, and has ended; one more may have deleted it since
+		if !created { // another transaction created it; a third one may have deleted it again
 			if *at, found, err = lockContact(ctx, tx, at.TeamID, at.Address); err != nil {
 				return false, err
 			}
@@ -270,11 +270,11 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool,
 	return created, s.recorder.Record(ctx, tx, events.Event{TeamID: at.TeamID, Type: kind, Data: data})
 }
 
-// relations is what a contact has besides its own row, as far as a change concerns it.
+// relations are a contact's topics, values and segments, as far as a change concerns them.
 type relations struct {
 	topics   []TopicSubscription
 	values   map[string]scalar.Value
-	segments []string // all of its memberships, in their order
+	segments []string // ids of all segments to which it was added
 
 	newly []events.TopicChange // set by add
 }
@@ -299,8 +299,8 @@ func relationsOf(ctx context.Context, r db.Reader, of *Contact, to resolved) (*r
 	return had, err
 }
 
-// add writes what the contact does not have yet, and reports whether there was anything. It adds to h the segments, and
-// what it chose newly.
+// add writes the subscriptions, values and memberships that the contact does not have yet, and reports whether there
+// were any. It adds the new segments and subscriptions to h.
 func (h *relations) add(ctx context.Context, tx *db.Tx, of *Contact, to resolved, source string) (changed bool) {
 	for _, t := range to.Topics {
 		i := slices.IndexFunc(h.topics, func(k TopicSubscription) bool {
@@ -329,7 +329,7 @@ func (h *relations) add(ctx context.Context, tx *db.Tx, of *Contact, to resolved
 	return changed
 }
 
-// apply changes the fields of a contact, and reports whether any changed.
+// apply changes the fields of a contact and reports whether any changed.
 func (c *Contact) apply(to resolved, source string) (changed bool) {
 	if to.address != "" && c.Address != to.address {
 		c.Address, changed = to.address, true
@@ -349,7 +349,7 @@ func (c *Contact) apply(to resolved, source string) (changed bool) {
 	return changed
 }
 
-// check applies the rules of a change, and writes ids in lower case.
+// check validates a change and converts ids to lower case.
 func (c *Change) check() error {
 	for field, text := range map[string]*string{"first_name": c.FirstName, "last_name": c.LastName} {
 		if text != nil {
@@ -358,7 +358,7 @@ func (c *Change) check() error {
 			}
 		}
 	}
-	c.Topics = slices.Clone(c.Topics) // they are the caller's
+	c.Topics = slices.Clone(c.Topics) // the caller owns the slice
 	for i := range c.Topics {
 		t := &c.Topics[i]
 		t.TopicID = strings.ToLower(t.TopicID)
@@ -369,7 +369,7 @@ func (c *Change) check() error {
 	return nil
 }
 
-// parseName returns the id or the address, in the form in which it is stored, that a contact is named by.
+// parseName parses the id or the address that names a contact. It returns one of them, normalized.
 func parseName(idOrAddress string) (contactID, address string, err error) {
 	switch {
 	case id.Valid(idOrAddress):
@@ -381,7 +381,7 @@ func parseName(idOrAddress string) (contactID, address string, err error) {
 	return "", address, err
 }
 
-// lockNamed is lockContact for a contact that must exist and is named by its id or its address.
+// lockNamed locks a contact that is named by its id or its address. It returns a NotFound fault if there is none.
 func lockNamed(ctx context.Context, tx *db.Tx, teamID, idOrAddress string) (Contact, error) {
 	contactID, address, err := parseName(idOrAddress)
 	if err != nil {
@@ -419,7 +419,7 @@ func normalizeAddress(text string) (string, error) {
 
 func noContact() error { return fault.NotFoundf("Contact not found") }
 
-// checkTopics refuses choices of topics that the team does not have, and of one topic twice.
+// checkTopics returns an Invalid fault if the team does not have one of the topics, or one is named twice.
 func checkTopics(ctx context.Context, r db.Reader, teamID string, topics []Choice) error {
 	if len(topics) == 0 {
 		return nil

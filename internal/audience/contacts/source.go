@@ -13,24 +13,25 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// source is where contacts are found: among all of a team, or those that were added to a segment, those that a rule
-// chooses.
+// source describes where contacts are read: all contacts of a team, or those that were added to a segment, that match a
+// rule.
 type source struct {
 	teamID    string
-	segmentID string // to which they were added; "" for all
+	segmentID string // the segment to which contacts were added by hand; "" for all contacts
 
-	rule   *filter.Rule // nil chooses all
+	rule   *filter.Rule // nil matches all
 	schema filter.Schema
-	now    time.Time // of the rule
+	now    time.Time // the time at which the rule is evaluated
 
-	// filterOf is the segment whose filter the rule is, and name what slow calls it; both are "" for other rules.
+	// filterOf is the id of the segment whose filter the rule is, and filterKey identifies that filter in slowFilters.
+	// Both are "" for other rules.
 	filterOf, filterKey string
 
-	before int64  // the last time at which they may have become one of them; 0 is no limit
-	maxID  string // an id that is greater than those of all that were created by then; "" if before is 0
+	before int64  // leaves out contacts and memberships that were created later, in microseconds; 0 leaves out none
+	maxID  string // an id greater than all ids that were created by then; "" if before is 0
 }
 
-// audience returns where the contacts of an audience are found.
+// audience returns the source of an audience.
 func (s *Service) audience(ctx context.Context, r db.Reader, teamID string, a Audience) (source, error) {
 	of := source{teamID: teamID}
 	if a.SegmentID != "" {
@@ -43,7 +44,8 @@ func (s *Service) audience(ctx context.Context, r db.Reader, teamID string, a Au
 		}
 	}
 	if !a.Before.IsZero() {
-		// The ids of contacts have their time, so those that come later are not even looked at; a minute allows for clocks.
+		// Ids contain the time of creation, so an upper bound of ids skips later contacts without reading them. The extra
+		// minute allows for differences between clocks.
 		of.before, of.maxID = a.Before.UnixMicro(), id.First(a.Before.Add(time.Minute))
 	}
 	if a.Filter != nil {
@@ -52,7 +54,7 @@ func (s *Service) audience(ctx context.Context, r db.Reader, teamID string, a Au
 	return of, nil
 }
 
-// contactsOf returns where the contacts of a segment are found, or all of the team for [segments.AllContacts].
+// contactsOf returns the source of a segment, or of all contacts for [segments.AllContacts].
 func (s *Service) contactsOf(ctx context.Context, r db.Reader, g segments.Segment) (source, error) {
 	of := source{teamID: g.TeamID}
 	switch {
@@ -71,14 +73,13 @@ func (s *Service) contactsOf(ctx context.Context, r db.Reader, g segments.Segmen
 	return of, err
 }
 
-// filterKey names the filter of a segment as it is now.
+// filterKey identifies the current filter of a segment.
 func filterKey(g segments.Segment) string {
 	sum := sha256.Sum256([]byte(g.Filter))
 	return g.ID + " " + hex.EncodeToString(sum[:8])
 }
 
-// restrict leaves out the contacts that a rule does not choose. A rule that names what the team has no more is an
-// Invalid fault.
+// restrict narrows a source to contacts that match a rule. A rule that names a deleted object is an Invalid fault.
 func (s *Service) restrict(ctx context.Context, r db.Reader, of *source, rule *filter.Rule) (err error) {
 	if of.filterOf, of.filterKey = "", ""; of.rule != nil {
 		rule = &filter.Rule{Kind: filter.And, Rules: []*filter.Rule{of.rule, rule}}
@@ -90,7 +91,7 @@ func (s *Service) restrict(ctx context.Context, r db.Reader, of *source, rule *f
 	return rule.Check(of.schema)
 }
 
-// comparisons is how many comparisons the rule has.
+// comparisons returns how many comparisons the rule has.
 func (of *source) comparisons() (n int) {
 	if of.rule != nil {
 		of.rule.Leaves(func(*filter.Rule) { n++ })
@@ -98,13 +99,13 @@ func (of *source) comparisons() (n int) {
 	return n
 }
 
-// Of what the conditions of rules cost, in look-ups of one value by the key of its table.
+// Estimated cost of each condition, in look-ups of one value by the key of its table.
 const (
-	searchLookups = 1000 // a search in a text of 2,000 characters that repeats itself
-	listLookup    = 10   // values of a list, to which a value is compared
+	searchLookups = 1000 // a search in a repetitive text of 2,000 characters
+	listLookup    = 10   // comparisons with this many values of a list cost one look-up
 )
 
-// lookups is how many look-ups of values take as long as asking the rule of one contact does, at worst.
+// lookups estimates the worst-case cost of evaluating the rule on one contact, in look-ups.
 func (of *source) lookups() (n int) {
 	of.rule.Leaves(func(leaf *filter.Rule) {
 		n += 1 + leaf.Value.Len()/listLookup
@@ -115,8 +116,8 @@ func (of *source) lookups() (n int) {
 	return n
 }
 
-// span is a part of the contacts in the order of their ids: those beyond one id, up to and including another.
+// span is a range of contacts in the order of their ids: after beyond, up to and including upTo.
 type span struct {
-	beyond, upTo string // "" is none
-	asc          bool   // whether ids grow from beyond to upTo
+	beyond, upTo string // "" is no bound
+	asc          bool   // whether ids ascend from beyond to upTo
 }

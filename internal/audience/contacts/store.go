@@ -39,8 +39,8 @@ func contactByAddress(ctx context.Context, r db.Reader, teamID, address string) 
 		teamID, address))
 }
 
-// lockContact returns a contact and keeps other transactions from changing it until this one ends. If there is none,
-// found is false, and the contact has only its team and address.
+// lockContact returns the contact with an address and locks its row. If there is none, found is false, and the contact
+// has only its team and address.
 func lockContact(ctx context.Context, tx *db.Tx, teamID, address string) (c Contact, found bool, err error) {
 	c, err = scanContact(tx.QueryRow(ctx, `UPDATE contacts SET updated_at = updated_at WHERE team_id = $1 AND address = $2
 		RETURNING `+contactColumns, teamID, address))
@@ -67,13 +67,14 @@ func insertContact(ctx context.Context, tx *db.Tx, c *Contact) (inserted bool, e
 	return n > 0, nil
 }
 
-// lockByID is lockContact for a contact that must exist.
+// lockByID returns a contact and locks its row, or returns a NotFound fault.
 func lockByID(ctx context.Context, tx *db.Tx, teamID, contactID string) (Contact, error) {
 	return oneContact(tx.QueryRow(ctx, `UPDATE contacts SET updated_at = updated_at WHERE id = $1 AND team_id = $2
 		RETURNING `+contactColumns, contactID, teamID))
 }
 
-// updateContact makes the transaction fail with a violation of contacts_address if another contact has the address.
+// updateContact queues the update of a contact. If another contact has the address, the transaction fails with a
+// violation of contacts_address.
 func updateContact(ctx context.Context, tx *db.Tx, c *Contact) {
 	tx.Queue(ctx, `UPDATE contacts SET address = $3, first_name = $4, last_name = $5, unsubscribed = $6, source_id = $7,
 		updated_at = $8 WHERE id = $1 AND team_id = $2`, c.ID, c.TeamID, c.Address, c.FirstName, c.LastName, c.Unsubscribed,
@@ -89,7 +90,7 @@ func setSubscription(ctx context.Context, tx *db.Tx, of *Contact, c Choice, sour
 
 const topicColumns = `t.id, t.team_id, t.name, t.description, t.default_subscription, t.visibility, t.created_at`
 
-// topicRow is the destination of scanning topicColumns.
+// topicRow is the destination for scanning topicColumns.
 type topicRow struct {
 	Topic
 	created int64
@@ -133,7 +134,7 @@ func topicByID(ctx context.Context, r db.Reader, teamID, topicID string) (Topic,
 		AND t.deleted_at = 0`, topicID, teamID))
 }
 
-// lockTopic returns a topic and keeps other transactions from changing it until this one ends.
+// lockTopic returns a topic and locks its row.
 func lockTopic(ctx context.Context, tx *db.Tx, teamID, topicID string) (Topic, error) {
 	_, err := tx.Exec(ctx, `UPDATE topics SET name = name WHERE id = $1 AND team_id = $2`, topicID, teamID)
 	if err != nil {
@@ -152,7 +153,7 @@ func countTopics(ctx context.Context, r db.Reader, teamID string) (n int, err er
 	return n, err
 }
 
-// topicsAmong returns those of the ids that are topics of the team.
+// topicsAmong returns which of some ids are topics of the team.
 func topicsAmong(ctx context.Context, r db.Reader, teamID string, ids []string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM topics WHERE id = ANY($1) AND team_id = $2 AND deleted_at = 0`, ids, teamID)
 	return db.Collect(rows, err, scanText)
@@ -177,7 +178,7 @@ func scanSubscribed(r db.Row) (s TopicSubscription, err error) {
 	return s, err
 }
 
-// subscriptions returns a team's topics, oldest first, with what holds for a contact. contactID may be that of none.
+// subscriptions returns a team's topics, oldest first, with the subscriptions of a contact. contactID may be "".
 func subscriptions(ctx context.Context, r db.Reader, teamID, contactID string) ([]TopicSubscription, error) {
 	rows, err := r.Query(ctx, selectSubscribed+` ORDER BY t.id LIMIT $3`, teamID, contactID, MaxTopics)
 	return db.Collect(rows, err, scanSubscribed)
@@ -195,7 +196,7 @@ const selectRefused = `SELECT t.default_subscription, COALESCE(c.address, ''), C
 	LEFT JOIN contact_topics s ON s.team_id = t.team_id AND s.contact_id = c.id AND s.topic_id = t.id
 	WHERE t.id = $2 AND t.team_id = $1 AND t.deleted_at = 0`
 
-// refusedAmong adds the addresses that may not be mailed about a topic.
+// refusedAmong adds the addresses that may not be mailed about a topic to refused.
 func refusedAmong(ctx context.Context, r db.Reader, teamID, topicID string, addresses []string,
 	refused map[string]Refusal) error {
 	var byDefault Subscription
@@ -212,7 +213,7 @@ func refusedAmong(ctx context.Context, r db.Reader, teamID, topicID string, addr
 	if err != nil {
 		return fmt.Errorf("look up who may be mailed about a topic: %w", err)
 	}
-	if len(list) == 0 { // the topic alone is a row
+	if len(list) == 0 { // an existing topic returns at least one row
 		return UnknownTopic()
 	}
 	for _, address := range addresses {

@@ -11,22 +11,22 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// contactColumnsOfC are contactColumns in a query that names the table c.
+// contactColumnsOfC are contactColumns with the alias c.
 var contactColumnsOfC = "c." + strings.ReplaceAll(contactColumns, ", ", ", c.")
 
-// query is the text of a query from FROM on, with its arguments.
+// query is the part of a query after FROM, with its arguments.
 type query struct {
 	text string
 	args []any
 }
 
-// and adds a condition, in which $? is the argument.
+// and adds a condition. $? in the condition stands for the argument.
 func (q *query) and(condition string, arg any) {
 	q.args = append(q.args, arg)
 	q.text += " AND " + strings.ReplaceAll(condition, "$?", fmt.Sprintf("$%d", len(q.args)))
 }
 
-// limit ends the query with an order and a limit.
+// limit adds an ORDER BY and a LIMIT clause.
 func (q *query) limit(column string, asc bool, n int) {
 	q.args = append(q.args, n)
 	q.text += fmt.Sprintf(" ORDER BY %s %s LIMIT $%d", column, direction(asc), len(q.args))
@@ -39,7 +39,7 @@ func direction(asc bool) string {
 	return "DESC"
 }
 
-// within adds a span of ids.
+// within adds the conditions of a span of ids.
 func (q *query) within(column string, in span) {
 	beyond, upTo := " < $?", " >= $?"
 	if in.asc {
@@ -53,8 +53,9 @@ func (q *query) within(column string, in span) {
 	}
 }
 
-// index is all contacts or memberships that a source looks among, and the column of the contacts' ids, in whose order
-// an index has them. That of memberships does not have the team: a segment that was looked up belongs to one.
+// index returns a query over all contacts or memberships of a source, and the column with the contacts' ids, by which
+// an index is sorted. The index of memberships does not contain the team, so the condition leaves it out: the segment
+// was looked up and belongs to the team.
 func (of *source) index() (q query, column string) {
 	q, column = query{`contacts c WHERE c.team_id = $1`, []any{of.teamID}}, "c.id"
 	if of.segmentID != "" {
@@ -66,9 +67,9 @@ func (of *source) index() (q query, column string) {
 	return q, column
 }
 
-// contacts are the contacts of the team that the rule chooses, and with it those of the time. Of those that were added
-// to a segment, the caller gives the ids: for a join, PostgreSQL may go through the contacts of all teams in the order
-// of their ids and look for memberships, or read all memberships.
+// contacts returns a query for the team's contacts that match the rule and, with a rule, the time limit. For a segment,
+// the caller adds the contacts' ids. A join would let PostgreSQL read the contacts of all teams in the order of their
+// ids, or all memberships.
 func (of *source) contacts() (query, error) {
 	q := query{`contacts c WHERE c.team_id = $1`, []any{of.teamID}}
 	if of.rule == nil {
@@ -81,7 +82,7 @@ func (of *source) contacts() (query, error) {
 	return query{q.text + " AND (" + text + ")", args}, err
 }
 
-// spanEnd returns the id of the nth contact beyond one, "" if there are fewer, whether or not the rule chooses them.
+// spanEnd returns the id of the nth contact after beyond, whether or not it matches the rule; "" if there are fewer.
 func spanEnd(ctx context.Context, r db.Reader, of *source, beyond string, asc bool, n int) (end string, err error) {
 	q, column := of.index()
 	q.within(column, span{beyond: beyond, asc: asc})
@@ -101,7 +102,7 @@ func spanEnd(ctx context.Context, r db.Reader, of *source, beyond string, asc bo
 	return end, nil
 }
 
-// contactsIn returns the contacts of a span in its order, limit at most.
+// contactsIn returns up to limit contacts of a span, in its order.
 func contactsIn(ctx context.Context, r db.Reader, of *source, in span, limit int) ([]Contact, error) {
 	q, err := of.contacts()
 	if err != nil {
@@ -120,7 +121,7 @@ func contactsIn(ctx context.Context, r db.Reader, of *source, in span, limit int
 	return all, nil
 }
 
-// contactsAmong returns those of some contacts that the rule chooses, in the order of their ids.
+// contactsAmong returns which of some contacts match the rule, sorted by id.
 func contactsAmong(ctx context.Context, r db.Reader, of *source, ids []string, asc bool) ([]Contact, error) {
 	q, err := of.contacts()
 	if err != nil {
@@ -135,13 +136,13 @@ func contactsAmong(ctx context.Context, r db.Reader, of *source, ids []string, a
 	return all, nil
 }
 
-// memberSince is when a contact was added to a segment.
+// memberSince is a member of a segment and when it was added, in microseconds.
 type memberSince struct {
 	contactID string
 	created   int64
 }
 
-// membershipsIn returns the memberships of a span in the segment, limit at most.
+// membershipsIn returns up to limit memberships of the segment in a span.
 func membershipsIn(ctx context.Context, r db.Reader, of *source, in span, limit int) ([]memberSince, error) {
 	q, column := of.index()
 	q.within(column, in)
@@ -157,8 +158,8 @@ func membershipsIn(ctx context.Context, r db.Reader, of *source, in span, limit 
 	return all, nil
 }
 
-// matchIDs returns the ids of the contacts beyond one that the rule chooses, in their order, limit at most. It finds
-// them as sets, and reports false if they are none; see [filter.Rule.Find].
+// matchIDs returns up to limit ids of contacts in a span that match the rule, in order. It evaluates the rule by sets
+// and reports false if that is not possible; see [filter.Rule.Find].
 func matchIDs(ctx context.Context, r db.Reader, of *source, in span, limit int) (ids []string, ok bool, err error) {
 	bounds := filter.Bounds{Before: in.beyond}
 	if in.asc {
@@ -181,7 +182,7 @@ func matchIDs(ctx context.Context, r db.Reader, of *source, in span, limit int) 
 	return ids, true, nil
 }
 
-// measure returns how a rule asks for the sizes of sets.
+// measure returns the function by which a rule measures the sizes of sets.
 func measure(ctx context.Context, r db.Reader) filter.Measure {
 	return func(text string, args []any) (n int, err error) {
 		err = r.QueryRow(ctx, text, args...).Scan(&n)
@@ -189,7 +190,7 @@ func measure(ctx context.Context, r db.Reader) filter.Measure {
 	}
 }
 
-// contactAmong returns the contact of a source with an id, or with an address.
+// contactAmong returns the contact of a source with an id or, if contactID is "", with an address.
 func contactAmong(ctx context.Context, r db.Reader, of *source, contactID, address string) (Contact, error) {
 	q, err := of.contacts()
 	if err != nil {
@@ -220,7 +221,7 @@ func countUpTo(ctx context.Context, r db.Reader, teamID, segmentID string, most 
 	return n, nil
 }
 
-// countContacts counts all contacts of a source without a time. It reads all of them, by indexes.
+// countContacts counts all contacts of a source that has no time limit, by indexes.
 func countContacts(ctx context.Context, r db.Reader, of *source) (n int, err error) {
 	if of.rule != nil {
 		return countMatches(ctx, r, of.teamID, of.rule, of.schema, of.now)
@@ -232,15 +233,15 @@ func countContacts(ctx context.Context, r db.Reader, of *source) (n int, err err
 	return n, nil
 }
 
-// choices are what decides whether a contact of an audience is mailed.
+// choices are the facts that decide whether a contact of an audience is mailed.
 type choices struct {
 	address                  string
 	unsubscribed, suppressed bool
 	chosen                   Subscription // "" for neither
 }
 
-// eachChoice calls do for each contact of a span, in any order. It reads them as one list, because the engines sort
-// what they are to group.
+// eachChoice calls do for each contact of a span, in no order. It reads a plain list, because GROUP BY would make the
+// engines sort it.
 func eachChoice(ctx context.Context, r db.Reader, of *source, in span, topicID string, do func(c *choices)) error {
 	q, err := of.contacts()
 	if err != nil {
@@ -280,11 +281,11 @@ func eachChoice(ctx context.Context, r db.Reader, of *source, in span, topicID s
 	return nil
 }
 
-// errValuesTooLarge means that values have more octets than may be read at once.
+// errValuesTooLarge means that values exceed the allowed number of bytes.
 var errValuesTooLarge = errors.New("the values are too large")
 
-// valuesOf returns the values that contacts have of the named properties, or of all when names is nil, by contact and
-// name. It gives up with errLarge when the texts have more than most octets.
+// valuesOf returns the values of some contacts by contact and property name. names selects the properties; nil selects
+// all. If the texts exceed most bytes, it returns errValuesTooLarge.
 func valuesOf(ctx context.Context, r db.Reader, teamID string, contactIDs, names []string, most int) (
 	map[string]map[string]scalar.Value, error) {
 	properties, err := propertiesNamed(ctx, r, teamID, names)
@@ -294,7 +295,7 @@ func valuesOf(ctx context.Context, r db.Reader, teamID string, contactIDs, names
 	return valuesAmong(ctx, r, teamID, contactIDs, properties, most)
 }
 
-// valuesAmong is valuesOf for properties that were looked up.
+// valuesAmong is valuesOf for properties that were looked up already.
 func valuesAmong(ctx context.Context, r db.Reader, teamID string, contactIDs []string, properties []Property, most int) (
 	map[string]map[string]scalar.Value, error) {
 	byID := map[string]string{}
@@ -344,7 +345,7 @@ func valuesAmong(ctx context.Context, r db.Reader, teamID string, contactIDs []s
 	return values, nil
 }
 
-// defaultOf returns the default of a topic.
+// defaultOf returns the default subscription of a topic.
 func defaultOf(ctx context.Context, r db.Reader, teamID, topicID string) (byDefault Subscription, err error) {
 	err = r.QueryRow(ctx, `SELECT t.default_subscription FROM topics t WHERE t.id = $1 AND t.team_id = $2
 		AND t.deleted_at = 0`, topicID, teamID).Scan(&byDefault)

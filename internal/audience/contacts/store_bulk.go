@@ -7,8 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// lockContacts returns the contacts with some addresses, by address, and keeps other transactions from changing them
-// until this one ends.
+// lockContacts returns the contacts with some addresses, by address, and locks their rows.
 func lockContacts(ctx context.Context, tx *db.Tx, teamID string, addresses []string) (map[string]*Contact, error) {
 	text := `SELECT ` + contactColumns + ` FROM contacts WHERE team_id = $1 AND address = ANY($2)`
 	if !tx.OneWriter() {
@@ -26,7 +25,7 @@ func lockContacts(ctx context.Context, tx *db.Tx, teamID string, addresses []str
 	return byAddress, nil
 }
 
-// contactRows are contacts as db.Tx.InsertRows takes them.
+// contactRows holds contacts in the form that db.Tx.InsertRows takes.
 type contactRows struct {
 	ids, addresses, firstNames, lastNames, sources []string
 	unsubscribed                                   []bool
@@ -44,7 +43,7 @@ func columnsOf(all []*Contact) (c contactRows) {
 	return c
 }
 
-// insertContacts returns how many of the contacts there were not.
+// insertContacts inserts contacts and returns how many were new.
 func insertContacts(ctx context.Context, tx *db.Tx, teamID string, all []*Contact) (int, error) {
 	if len(all) == 0 {
 		return 0, nil
@@ -118,10 +117,10 @@ func upsertNumbers(ctx context.Context, tx *db.Tx, teamID string, c *valueColumn
 	}
 }
 
-// choice is what a contact has chosen of a topic.
+// choice is a contact's choice about a topic.
 type choice struct {
 	subscription Subscription
-	source       string // the email by whose link it was chosen
+	source       string // id of the email whose link was used; "" for none
 }
 
 func choicesAmong(ctx context.Context, r db.Reader, teamID, topicID string, contacts []string) (map[string]choice,

@@ -7,8 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// countMailed counts an email for each of some contacts, in the order of their ids, so that two transactions do not
-// wait for each other.
+// countMailed adds one mailed email to each of some contacts, sorted by id so that two transactions cannot deadlock.
 func countMailed(ctx context.Context, tx *db.Tx, teamID string, contactIDs []string) {
 	tx.Queue(ctx, `INSERT INTO contact_engagement (contact_id, team_id, mailed, opened, clicked, mailed_at, opened_at,
 		clicked_at) SELECT c.id, c.team_id, 1, 0, 0, CAST($3 AS BIGINT), 0, 0 FROM contacts c WHERE c.id = ANY($2)
@@ -16,7 +15,7 @@ func countMailed(ctx context.Context, tx *db.Tx, teamID string, contactIDs []str
 		mailed_at = excluded.mailed_at`, teamID, contactIDs, tx.Now().UnixMicro())
 }
 
-// existing returns which of some contacts the team has.
+// existing returns which of some ids are contacts of the team.
 func existing(ctx context.Context, r db.Reader, teamID string, contactIDs []string) (map[string]bool, error) {
 	found := map[string]bool{}
 	if len(contactIDs) == 0 {
@@ -33,7 +32,7 @@ func existing(ctx context.Context, r db.Reader, teamID string, contactIDs []stri
 	return found, nil
 }
 
-// contactsWith returns the ids of the contacts of a team with some addresses, by address.
+// contactsWith returns the ids of a team's contacts with some addresses, by address.
 func contactsWith(ctx context.Context, r db.Reader, teamID string, addresses []string) (map[string]string, error) {
 	found := map[string]string{}
 	if len(addresses) == 0 {
@@ -53,7 +52,7 @@ func contactsWith(ctx context.Context, r db.Reader, teamID string, addresses []s
 	return found, nil
 }
 
-// countResponses counts what a contact did, if it is still there. Events come in any order.
+// countResponses adds opens and clicks to a contact, if it still exists. Events may arrive in any order.
 func countResponses(ctx context.Context, tx *db.Tx, teamID, contactID string, a *responses) {
 	tx.Queue(ctx, `INSERT INTO contact_engagement (contact_id, team_id, mailed, opened, clicked, mailed_at, opened_at,
 		clicked_at) SELECT c.id, c.team_id, 0, CAST($3 AS BIGINT), CAST($4 AS BIGINT), 0, CAST($5 AS BIGINT),

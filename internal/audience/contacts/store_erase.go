@@ -37,10 +37,10 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return s.Segments.EraseTeam(ctx, teamID)
 }
 
-// erasableContact is a contact with an address that is to be erased.
+// erasableContact is a contact whose address is to be erased.
 type erasableContact struct {
 	id, teamID string
-	refuses    bool // it is unsubscribed or opted out of something
+	refuses    bool // it is unsubscribed, or opted out of a topic
 }
 
 // erasableContacts returns the contacts of some teams that have an address.
@@ -54,11 +54,11 @@ func erasableContacts(ctx context.Context, r db.Reader, teamIDs []string, addres
 	})
 }
 
-// detailTables are the tables of what is noted of a contact and is no refusal.
+// detailTables are the tables with rows of contacts other than subscriptions.
 var detailTables = []string{"contact_texts", "contact_numbers", "contact_segments", "contact_engagement"}
 
-// deleteContacts deletes contacts and all that is noted of them. It locks them first, so that it sees what transactions
-// have written that held them.
+// deleteContacts deletes contacts and all rows that refer to them. It locks the contacts first, so that it sees the
+// rows of transactions that held the locks before.
 func deleteContacts(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	tx.Queue(ctx, `UPDATE contacts SET updated_at = updated_at WHERE id = ANY($1) AND team_id = $2`, ids, teamID)
 	for _, table := range append([]string{"contact_topics"}, detailTables...) {
@@ -67,7 +67,7 @@ func deleteContacts(ctx context.Context, tx *db.Tx, teamID string, ids []string)
 	tx.Queue(ctx, `DELETE FROM contacts WHERE id = ANY($1) AND team_id = $2`, ids, teamID)
 }
 
-// deleteDetails deletes what is known of a contact, except what it does not want.
+// deleteDetails deletes everything about contacts except their address and their opt-outs.
 func deleteDetails(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	for _, table := range detailTables {
 		tx.Queue(ctx, `DELETE FROM `+table+` WHERE contact_id = ANY($1) AND team_id = $2`, ids, teamID)

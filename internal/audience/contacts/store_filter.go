@@ -11,11 +11,11 @@ import (
 
 const engagementField = "contact.engagement."
 
-// membership, in a field, is the segments of a contact. A property, a topic or a segment belongs to one team, so the
-// conditions on the rows of contacts need not name the team: their indexes do not have it.
+// membership is the column of the field contact.segments. A property, a topic or a segment belongs to one team, so
+// conditions on rows of contacts need not name the team, which their indexes do not contain.
 var membership = filter.Column{Table: "contact_segments", Value: "v.segment_id"}
 
-// fixedFields are the fields that contacts of all teams have.
+// fixedFields are the fields that the contacts of all teams have.
 var fixedFields = map[string]filter.Field{
 	"contact.email":      {Type: filter.TextField, Lower: true, Column: filter.Column{Value: "c.address"}},
 	"contact.first_name": {Type: filter.TextField, Column: filter.Column{Value: "c.first_name"}},
@@ -32,8 +32,8 @@ var fixedFields = map[string]filter.Field{
 	engagementField + "clicked_at": engagementTime("clicked_at"),
 }
 
-// fixedSets says where contacts of a team are found by some of these fields: by partial indexes, which have few of the
-// contacts and are written rarely.
+// fixedSets are the partial indexes by which some of these fields are found. They contain few of a team's contacts and
+// are seldom written.
 var fixedSets = map[string]filter.Sets{
 	"contact.unsubscribed": {Table: "contacts", Contact: "id", Value: "v.unsubscribed", Only: "v.unsubscribed"},
 
@@ -56,8 +56,8 @@ func engagementTime(column string) filter.Field {
 	return filter.Field{Type: filter.TimeField, Column: filter.Column{Table: "contact_engagement", Value: "v." + column}}
 }
 
-// propertyFields returns the properties among some names. heads says that the index of texts has only the first
-// characters of each, as that of PostgreSQL does.
+// propertyFields returns the fields of the properties with some names. heads says that the index of texts contains only
+// the first characters of each, as on PostgreSQL.
 func propertyFields(ctx context.Context, r db.Reader, teamID string, names []string, heads bool) (
 	map[string]filter.Field, error) {
 	if len(names) == 0 {
@@ -86,7 +86,7 @@ func propertyFields(ctx context.Context, r db.Reader, teamID string, names []str
 	return fields, nil
 }
 
-// topicFields returns the topics among some ids.
+// topicFields returns the fields of the topics with some ids.
 func topicFields(ctx context.Context, r db.Reader, teamID string, ids []string) (map[string]filter.Field, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -107,7 +107,7 @@ func topicFields(ctx context.Context, r db.Reader, teamID string, ids []string) 
 	return fields, nil
 }
 
-// rowValues returns the values that a contact has of properties and topics in a schema, by the ids of these.
+// rowValues returns a contact's values of the properties and topics in a schema, by the ids of these.
 func rowValues(ctx context.Context, r db.Reader, c *Contact, schema filter.Schema, n names) (map[string]filter.Value,
 	error) {
 	ids := map[string][]string{}
@@ -148,7 +148,7 @@ func rowValues(ctx context.Context, r db.Reader, c *Contact, schema filter.Schem
 	return values, nil
 }
 
-// engagementValues adds how a contact answers what it is sent.
+// engagementValues adds the engagement of a contact to values.
 func engagementValues(ctx context.Context, r db.Reader, c *Contact, values map[string]filter.Value) error {
 	var mailed, opened, clicked, mailedAt, openedAt, clickedAt int64
 	err := r.QueryRow(ctx, `SELECT mailed, opened, clicked, mailed_at, opened_at, clicked_at FROM contact_engagement
@@ -169,7 +169,7 @@ func engagementValues(ctx context.Context, r db.Reader, c *Contact, values map[s
 	return nil
 }
 
-// subscriptionOnly is the rule for what a topic may be compared with.
+// subscriptionOnly checks the value to which a rule compares a topic.
 func subscriptionOnly(text string) string {
 	if text == string(OptIn) || text == string(OptOut) {
 		return ""

@@ -7,12 +7,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// mailability is what decides whether a contact is mailed.
+// mailability has the facts that decide whether a contact may be mailed.
 type mailability struct {
 	id, address  string
 	unsubscribed bool
-	chosen       Subscription // "" for neither
-	byDefault    Subscription // of the topic; "" if the team has no such topic, opt_in if none was asked about
+	chosen       Subscription // "" for no choice
+	byDefault    Subscription // of the topic; "" if the team has no such topic, opt_in for an email without one
 }
 
 func scanMailability(r db.Row) (c mailability, err error) {
@@ -20,8 +20,8 @@ func scanMailability(r db.Row) (c mailability, err error) {
 	return c, err
 }
 
-// selectMailability is a query for standings without a condition. Of its parameters $1 is the team and, unless it is "",
-// $2 the topic, whose default is read once.
+// selectMailability returns a SELECT without its condition, and the topic as an argument if there is one. $1 is the
+// team, and $2 the topic unless it is "". The topic's default is read once.
 func selectMailability(topicID string) (text string, topic []any) {
 	if topicID == "" {
 		return `SELECT c.id, c.address, c.unsubscribed, '', 'opt_in' FROM contacts c WHERE`, nil
@@ -32,11 +32,11 @@ func selectMailability(topicID string) (text string, topic []any) {
 		FROM contacts c WHERE`, []any{topicID}
 }
 
-// ofTeamByID is the condition on the team of a query by ids. No index serves it: PostgreSQL might go through all
-// contacts of the team otherwise.
+// ofTeamByID is the condition on the team in a query by ids. The concatenation hides team_id from the planner:
+// PostgreSQL might otherwise read all contacts of the team.
 const ofTeamByID = ` c.team_id || '' = $1 AND c.id`
 
-// mailabilityByID returns the standings of those of some contacts that exist.
+// mailabilityByID returns the mailability of the contacts with some ids that exist.
 func mailabilityByID(ctx context.Context, r db.Reader, teamID, topicID string, contactIDs []string) ([]mailability, error) {
 	text, topic := selectMailability(topicID)
 	args := append([]any{teamID}, topic...)
@@ -48,7 +48,7 @@ func mailabilityByID(ctx context.Context, r db.Reader, teamID, topicID string, c
 	return all, nil
 }
 
-// mailabilityAt returns the standings of a contact, and of those contacts that have some addresses.
+// mailabilityAt returns the mailability of a contact, and of the contacts with some addresses.
 func mailabilityAt(ctx context.Context, r db.Reader, teamID, topicID, contactID string, addresses []string) (
 	[]mailability, error) {
 	text, topic := selectMailability(topicID)

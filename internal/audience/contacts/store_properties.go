@@ -48,7 +48,7 @@ func listProperties(ctx context.Context, r db.Reader, teamID string, p page.Page
 		WHERE p.team_id = $1 AND p.deleted_at = 0`, ID: "p.id", Args: []any{teamID}}, p, scanProperty)
 }
 
-// propertiesNamed returns the properties of a team that have one of the names, or all when names is nil.
+// propertiesNamed returns the properties of a team with one of the names, or all if names is nil.
 func propertiesNamed(ctx context.Context, r db.Reader, teamID string, names []string) ([]Property, error) {
 	text, args := `SELECT `+propertyColumns+` FROM contact_properties p WHERE p.team_id = $1 AND p.deleted_at = 0`,
 		[]any{teamID}
@@ -80,7 +80,7 @@ func updateProperty(ctx context.Context, tx *db.Tx, p *Property) error {
 	return nil
 }
 
-// setValue writes what a contact has of a property, or deletes it when it is none.
+// setValue writes a contact's value of a property, or deletes it if the value is zero.
 func setValue(ctx context.Context, tx *db.Tx, of *Contact, v propertyValue) {
 	table, value := "contact_texts", any(v.value.Text)
 	if v.Type == scalar.Number {

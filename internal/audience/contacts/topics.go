@@ -14,12 +14,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// NewTopic is a topic to create.
+// NewTopic describes a topic to create.
 type NewTopic struct {
 	Name        string
 	Description string
 	Default     Subscription
-	Visibility  Visibility // "" is Private
+	Visibility  Visibility // "" means Private
 }
 
 // CreateTopic creates a topic.
@@ -38,7 +38,7 @@ func (s *Service) CreateTopic(ctx context.Context, teamID string, n NewTopic) (T
 		return t, err
 	}
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
-		// Two that create the last one at once must not both see room for it.
+		// Two transactions at once must not both count the topics before either inserts its own.
 		if err := tx.Serialize(ctx, "topics of "+teamID); err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (t *Topic) check() error {
 	return nil
 }
 
-// Topic returns a topic.
+// Topic returns a topic, or a NotFound fault.
 func (s *Service) Topic(ctx context.Context, teamID, topicID string) (Topic, error) {
 	return topicByID(ctx, s.d.Reader, teamID, strings.ToLower(topicID))
 }
@@ -83,7 +83,7 @@ func (s *Service) Topics(ctx context.Context, teamID string, p page.Page) ([]Top
 	return listTopics(ctx, s.d.Reader, teamID, p)
 }
 
-// TopicChange is what to change in a topic. What is nil stays as it is.
+// TopicChange says what to change in a topic. Fields that are nil keep their value.
 type TopicChange struct {
 	Name        *string
 	Description *string
@@ -114,8 +114,8 @@ func (s *Service) UpdateTopic(ctx context.Context, teamID, topicID string, c Top
 	return t, err
 }
 
-// DeleteTopic deletes a topic, at once for everybody who asks. What was chosen of it is deleted by Sweep. Emails keep
-// its id; those that are still to be sent fail, because who left the topic is forgotten with it.
+// DeleteTopic deletes a topic. It disappears at once; [Service.Sweep] deletes the subscriptions. Emails keep the
+// topic's id, and those that are not sent yet fail, because the opt-outs are deleted with the topic.
 func (s *Service) DeleteTopic(ctx context.Context, teamID, topicID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		return softdelete.Mark(ctx, tx, topicTable, teamID, strings.ToLower(topicID))
@@ -141,13 +141,13 @@ func (s *Service) Refused(ctx context.Context, r db.Reader, teamID, topicID stri
 	return refused, nil
 }
 
-// UnknownTopic is the error for a topic_id that is no topic of the team.
+// UnknownTopic returns the fault for a topic_id that is not a topic of the team.
 func UnknownTopic() error {
 	return fault.Invalidf("topic_id", "The `topic_id` field names no topic of this team. Create the topic first.")
 }
 
-// refusal returns why a contact is not mailed about a topic, "" if it may be. chosen is "" if it has chosen nothing or
-// there is no such contact.
+// refusal returns why a contact is not mailed about a topic, or "". chosen is "" if the contact made no choice or does
+// not exist.
 func refusal(byDefault, chosen Subscription, unsubscribed bool) Refusal {
 	switch {
 	case unsubscribed:

@@ -10,11 +10,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// The operations of this file are parts of a transaction of the caller, who may have more to write with them. They do
-// what the operations without "In" do, and hold the contact's row until the transaction ends.
+// The operations in this file run in a transaction of the caller. They do the same as the operations without "In", and
+// hold the lock on the contact's row until the transaction ends.
 //
-// An Invalid or a NotFound fault means that they have written nothing: they look up what a change names, and the
-// contact, before they write. The caller may note that and go on. All other errors must fail the transaction.
+// An Invalid or a NotFound fault means that nothing was written: they look up the contact and the names in a change
+// before they write. The caller may continue the transaction after such a fault. All other errors must fail the
+// transaction.
 
 // UpsertIn is [Service.Upsert] within a transaction.
 func (s *Service) UpsertIn(ctx context.Context, tx *db.Tx, teamID, address string, c Change) (
@@ -35,8 +36,8 @@ func (s *Service) UpsertIn(ctx context.Context, tx *db.Tx, teamID, address strin
 	return at, created, err
 }
 
-// UpdateIn is [Service.Update] within a transaction. A new address that another contact has is no fault here: it fails
-// the transaction with a violation of contacts_address ([db.DB.Violates]).
+// UpdateIn is [Service.Update] within a transaction. If another contact has the new address, it returns no fault: the
+// transaction fails with a violation of contacts_address ([db.DB.Violates]).
 func (s *Service) UpdateIn(ctx context.Context, tx *db.Tx, teamID, idOrAddress string, c Change) (
 	at Contact, err error) {
 	var address string
@@ -86,8 +87,8 @@ func (s *Service) AddToSegmentIn(ctx context.Context, tx *db.Tx, teamID, idOrAdd
 	return at, err
 }
 
-// MemberIn returns a contact by its id, with its values and, of properties that it has no value of, the fallbacks. It
-// holds no row.
+// MemberIn returns a contact by its id, with its values and, for properties without a value, the fallbacks. It takes no
+// lock.
 func (s *Service) MemberIn(ctx context.Context, r db.Reader, teamID, contactID string) (m Member, err error) {
 	if m.Contact, err = contactByID(ctx, r, teamID, contactID); err != nil {
 		return m, err
@@ -104,7 +105,7 @@ func (s *Service) MemberIn(ctx context.Context, r db.Reader, teamID, contactID s
 	return m, nil
 }
 
-// withFallbacks adds the fallbacks of those properties to values that these do not have.
+// withFallbacks adds the fallbacks of properties for which values has no value.
 func withFallbacks(values map[string]scalar.Value, of []Property) map[string]scalar.Value {
 	if values == nil {
 		values = map[string]scalar.Value{}

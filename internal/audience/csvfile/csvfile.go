@@ -1,33 +1,31 @@
-// Package csvfile reads comma-separated files as programs and people save them, of any size in bounded memory.
+// Package csvfile reads CSV files as programs and people save them, of any size in bounded memory.
 //
-// The standard library's encoding/csv holds a whole record in memory, however long it is, takes a lone carriage
-// return for text, and counts offsets in what it was given rather than in the file, which may be UTF-16. A reader that
-// must go on at an exact octet of a file of strangers needs all three. The tests compare the two where they must agree.
+// The standard library's encoding/csv holds a whole record in memory, treats a lone carriage return as text, and counts
+// offsets in its input rather than in the file, which may be UTF-16. An import of untrusted files must resume at an
+// exact byte, with bounded memory. The tests compare both readers for files on which they must agree.
 //
-// # Form
+// # Format
 //
-// [Sniff] finds out from the beginning of a file how it is written: UTF-8 or UTF-16, with or without a byte order
-// mark, and separated by commas, semicolons, tabs or vertical bars. Octets that are not UTF-8 are read as
-// Windows-1252, of which ISO 8859-1 is a part, one by one: files that were put together from several sources have
-// both. Lines end with LF, CRLF or CR. Fields are quoted as in RFC 4180; a quote within a field that does not begin
-// with one is text.
+// [Sniff] detects the format from the beginning of a file: UTF-8 or UTF-16, with or without a byte order mark,
+// separated by commas, semicolons, tabs or vertical bars. Bytes that are not valid UTF-8 are decoded one by one as
+// Windows-1252, which contains ISO 8859-1, because some files mix both encodings. Lines end with LF, CRLF or CR. Fields
+// are quoted as in RFC 4180; a quote inside an unquoted field is text.
 //
 // # Invariants
 //
-// A [Reader] holds at most [MaxRecord] octets of a record and [MaxFields] of its fields, and takes time linear in the
-// length of the file. [Record.End] is an offset in the file: a Reader that begins there, with the same form, reads the
-// records that follow, as the first one would have.
+// A [Reader] holds at most [MaxRecord] bytes and [MaxFields] fields of a record, and takes time linear in the length of
+// the file. [Record.End] is an offset in the file: a Reader that begins there, with the same form, reads the same
+// following records.
 //
-// # When it fails
+// # Errors
 //
-// A record that cannot be read is a [*RecordError], after which Read goes on: with the line after a misplaced quote,
-// and with the record after one that is too long. A quote that is never closed takes what follows with it, up to the
-// next quote. Sniff returns a fault that says what to do about a file that is not text. Other errors are those of the
-// underlying reader.
+// A record that cannot be read is a [*RecordError]. Read then continues with the line after a misplaced quote, or with
+// the record after one that is too long. An unclosed quote includes the following text up to the next quote. For a file
+// that is not text, Sniff returns a fault that says what to do. Other errors come from the underlying reader.
 //
-// # What it does not do
+// # Limits of this package
 //
-// It does not know what the columns mean, and it does not change the content of fields.
+// It does not know the meaning of columns and does not change the content of fields.
 package csvfile
 
 import (
@@ -35,27 +33,26 @@ import (
 )
 
 const (
-	// HeadSize is the number of octets at the beginning of a file that Sniff should be given. The first record must fit
-	// into it.
+	// HeadSize is the number of bytes from the beginning of a file that Sniff needs. The first record must fit into it.
 	HeadSize = 64 << 10
-	// MaxRecord is the length of the longest record that is read, in octets of UTF-8.
+	// MaxRecord is the maximum length of a record, in bytes of UTF-8.
 	MaxRecord = 1 << 20
-	// MaxFields is the largest number of fields of a record.
+	// MaxFields is the maximum number of fields of a record.
 	MaxFields = 1000
 )
 
-// Form is how a file is written.
+// Form is the format of a file.
 type Form struct {
 	Charset Charset `json:"charset"`
-	Comma   byte    `json:"comma"` // what separates fields
+	Comma   byte    `json:"comma"` // the separator of fields
 	Start   int64   `json:"start"` // the offset of the first record, after a byte order mark
 }
 
-// Charset is how characters are written.
+// Charset is the encoding of a file.
 type Charset string
 
 const (
-	UTF8    Charset = "utf-8" // and Windows-1252 for what is not UTF-8
+	UTF8    Charset = "utf-8" // bytes that are not valid UTF-8 are Windows-1252
 	UTF16LE Charset = "utf-16le"
 	UTF16BE Charset = "utf-16be"
 )
@@ -63,12 +60,12 @@ const (
 // Record is one record of a file.
 type Record struct {
 	Fields []string // valid until the next call of Read
-	Line   int64    // on which it begins; the first line is 1
-	End    int64    // the offset in the file of what follows it
-	Lines  int64    // how many lines of the file end before End
+	Line   int64    // the line on which the record begins; the first line is 1
+	End    int64    // the offset in the file after the record
+	Lines  int64    // the number of lines that end before End
 }
 
-// Blank reports whether all fields are empty, as in the rows that spreadsheets save below their content.
+// Blank reports whether all fields are empty, as in rows that spreadsheets save below their content.
 func (r *Record) Blank() bool {
 	for _, f := range r.Fields {
 		if f != "" {
@@ -78,12 +75,12 @@ func (r *Record) Blank() bool {
 	return true
 }
 
-// Problem is what is wrong with a record.
+// Problem says why a record cannot be read.
 type Problem uint8
 
 const (
-	TooLong       Problem = iota + 1 // it is longer than MaxRecord
-	TooManyFields                    // it has more fields than MaxFields
+	TooLong       Problem = iota + 1 // the record is longer than MaxRecord
+	TooManyFields                    // the record has more fields than MaxFields
 	StrayQuote                       // text follows a closing quote
 	Unclosed                         // the file ends within quotes
 )
@@ -91,11 +88,11 @@ const (
 // RecordError reports a record that cannot be read. The Record that Read returns with it has no fields.
 type RecordError struct {
 	Problem Problem
-	Line    int64 // on which the record begins
-	Last    int64 // the last line that was left out with it
+	Line    int64 // the line on which the record begins
+	Last    int64 // the last line that was skipped with it
 }
 
-// Error says what is wrong, for the owner of the file.
+// Error describes the problem for the owner of the file.
 func (e *RecordError) Error() string {
 	where := fmt.Sprintf("line %d", e.Line)
 	if e.Last > e.Line {
@@ -103,7 +100,7 @@ func (e *RecordError) Error() string {
 	}
 	switch e.Problem {
 	case TooLong:
-		return fmt.Sprintf("The row (%s) is longer than %d octets. Is a quote not closed?", where, MaxRecord)
+		return fmt.Sprintf("The row (%s) is longer than %d bytes. Is a quote not closed?", where, MaxRecord)
 	case TooManyFields:
 		return fmt.Sprintf("The row (%s) has more than %d fields.", where, MaxFields)
 	case StrayQuote:

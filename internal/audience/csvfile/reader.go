@@ -14,16 +14,16 @@ import (
 type Reader struct {
 	r     *bufio.Reader
 	form  Form
-	at    int64 // offset in the file of what is read next
-	lines int64 // that end before it
-	begun bool  // the line of what is read next has begun
+	at    int64 // offset in the file of the next byte
+	lines int64 // lines that end before that offset
+	begun bool  // the next byte is not the first of its line
 	text  []byte
-	ends  []int // of the fields in text
+	ends  []int // the ends of the fields in text
 	out   []string
 }
 
-// NewReader returns a reader of the records from an offset of a file on. r must begin there. lines is how many lines
-// end before it, by which lines are numbered. The offset must be form.Start or the End of a record.
+// NewReader returns a reader for the records after an offset of a file. r must begin at that offset. lines is the
+// number of lines that end before it. The offset must be form.Start or the End of a record.
 func NewReader(r io.Reader, form Form, offset, lines int64) *Reader {
 	if form.Charset != UTF8 {
 		r = newUTF16(r, form.Charset)
@@ -31,8 +31,8 @@ func NewReader(r io.Reader, form Form, offset, lines int64) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 64<<10), form: form, at: offset, lines: lines}
 }
 
-// Read returns the next record that is not an empty line. It returns io.EOF after the last one, and a *RecordError for
-// a record that cannot be read, with where it ends.
+// Read returns the next record that is not an empty line, and io.EOF after the last one. For a record that cannot be
+// read it returns a *RecordError, and a Record that says where it ends.
 func (r *Reader) Read() (Record, error) {
 	for {
 		rec := Record{Line: r.lines + 1}
@@ -45,7 +45,7 @@ func (r *Reader) Read() (Record, error) {
 				return rec, err
 			}
 			if r.begun {
-				last++ // which the end of the file ends
+				last++ // the end of the file ends this line
 			}
 			return rec, &RecordError{problem, rec.Line, last}
 		case err != nil && !errors.Is(err, io.EOF):
@@ -61,7 +61,7 @@ func (r *Reader) Read() (Record, error) {
 	}
 }
 
-// fields returns the fields that record has read.
+// fields returns the fields of the current record.
 func (r *Reader) fields() []string {
 	all := string(r.text)
 	r.out = r.out[:0]
@@ -77,17 +77,17 @@ func (r *Reader) fields() []string {
 	return r.out
 }
 
-// States of record.
+// States of the parser in record.
 const (
 	fieldStart = iota
 	plain      // in a field without quotes
 	quoted     // within quotes
-	closing    // after a quote within quotes
-	skipLine   // after a misplaced quote, up to the end of the line
+	closing    // after a quote inside a quoted field
+	skipLine   // after a misplaced quote, until the end of the line
 )
 
-// record reads one record into text and ends. It returns what is wrong with it, and io.EOF if the file ended with it
-// or before it.
+// record reads one record into text and ends. It returns the problem of the record, if any, and io.EOF at the end of
+// the file.
 func (r *Reader) record() (problem Problem, err error) {
 	r.text, r.ends = r.text[:0], r.ends[:0]
 	note := func(p Problem) {
@@ -131,9 +131,10 @@ func (r *Reader) record() (problem Problem, err error) {
 	}
 }
 
-// next returns the next octet. Without quotes, each end of a line is one newline; within, it stays as it is.
+// next returns the next byte. Outside of quotes it returns each line ending as one newline; within quotes it returns
+// line endings unchanged.
 func (r *Reader) next(within bool) (byte, error) {
-	c, err := r.octet()
+	c, err := r.readByte()
 	if err != nil {
 		return 0, err
 	}
@@ -144,7 +145,7 @@ func (r *Reader) next(within bool) (byte, error) {
 			if within {
 				return c, nil // the newline ends the line
 			}
-			r.octet()
+			r.readByte()
 		}
 	case c != '\n':
 		return c, nil
@@ -156,8 +157,8 @@ func (r *Reader) next(within bool) (byte, error) {
 	return '\n', nil
 }
 
-// octet returns the next octet in UTF-8, and counts what it is in the file.
-func (r *Reader) octet() (byte, error) {
+// readByte returns the next byte of the UTF-8 text, and advances the offset in the file.
+func (r *Reader) readByte() (byte, error) {
 	c, err := r.r.ReadByte()
 	switch {
 	case err != nil:
@@ -189,8 +190,8 @@ func (r *Reader) end() Problem {
 	return 0
 }
 
-// utf16Reader turns UTF-16 into UTF-8. Each unit that is half of no pair becomes U+FFFD, so that offsets can be counted
-// in its output, which transform.Reader with the decoder of x/text does not promise.
+// utf16Reader converts UTF-16 into UTF-8. Each unpaired surrogate becomes U+FFFD, so that the offset in the file can be
+// computed from the output. transform.Reader with the decoder of x/text does not guarantee that.
 type utf16Reader struct {
 	r     *bufio.Reader
 	big   bool
@@ -209,7 +210,7 @@ func (u *utf16Reader) Read(p []byte) (n int, err error) {
 			c, err := u.char()
 			if err != nil {
 				if n > 0 {
-					return n, nil // The error comes again.
+					return n, nil // The next call returns the error.
 				}
 				return 0, err
 			}
@@ -222,7 +223,7 @@ func (u *utf16Reader) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// char returns the next character. An octet that is left at the end is none.
+// char returns the next character. A single byte at the end is ignored.
 func (u *utf16Reader) char() (rune, error) {
 	two, err := u.r.Peek(2)
 	if len(two) < 2 {

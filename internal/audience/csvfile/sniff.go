@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// kinds are files that are often taken for CSV, by their first octets.
+// kinds are file formats that users often upload instead of CSV, by their first bytes.
 var kinds = []struct{ begin, name string }{
 	{"PK\x03\x04", "a spreadsheet or an archive (xlsx, ods or zip)"},
 	{"\xd0\xcf\x11\xe0", "a spreadsheet of Excel (xls)"},
@@ -21,9 +21,9 @@ var kinds = []struct{ begin, name string }{
 	{"SQLite format 3", "a database"},
 }
 
-// Sniff finds out how a file is written. head is its beginning: HeadSize octets, or the whole file if it is shorter.
-// It returns the form and the first record. A file that is not text, that is empty, or whose first
-// record does not end within head is an Invalid fault of the field `file`.
+// Sniff detects the format of a file. head is its beginning: HeadSize bytes, or the whole file if it is shorter. Sniff
+// returns the format and the first record. A file that is empty or not text, or whose first record does not end within
+// head, is an Invalid fault for the field `file`.
 func Sniff(head []byte) (Form, Record, error) {
 	for _, k := range kinds {
 		if bytes.HasPrefix(head, []byte(k.begin)) {
@@ -45,7 +45,7 @@ func Sniff(head []byte) (Form, Record, error) {
 	form.Comma = separator(first)
 	lines := int64(0)
 	if c, ok := strings.CutPrefix(first, "sep="); ok && len(c) == 1 && strings.Contains(commas, c) {
-		// Excel writes such a line, and reads it.
+		// Excel writes and reads such a line.
 		said, err := NewReader(bytes.NewReader(head[form.Start:]), form, form.Start, 0).Read()
 		if err != nil {
 			return form, Record{}, err
@@ -65,7 +65,7 @@ func header(head []byte, form Form, lines int64) (Record, error) {
 		return rec, fault.Invalidf("file", "The `file` is empty. Its first line must name the columns.")
 	case len(head) >= HeadSize && rec.End >= int64(len(head)):
 		return rec, fault.Invalidf("file", "The first line of the `file`, which must name the columns, does not end "+
-			"within %d octets. Is this CSV?", HeadSize)
+			"within %d bytes. Is this CSV?", HeadSize)
 	case broken != nil:
 		return rec, fault.Invalidf("file", "The first line of the `file`, which must name the columns, cannot be read. %s",
 			broken.Error())
@@ -73,7 +73,7 @@ func header(head []byte, form Form, lines int64) (Record, error) {
 	return rec, err
 }
 
-// charset recognises UTF-16 by its byte order mark or by the zeros of its ASCII characters.
+// charset detects UTF-16 by its byte order mark, or by the zero bytes of ASCII characters.
 func charset(head []byte) (cs Charset, start int64) {
 	switch {
 	case bytes.HasPrefix(head, []byte("\xef\xbb\xbf")):
@@ -89,7 +89,7 @@ func charset(head []byte) (cs Charset, start int64) {
 			zeros[i%2]++
 		}
 	}
-	const most = 4 // at least a quarter of the characters are ASCII, and hardly any character has a low octet of zero
+	const most = 4 // at least a quarter of the characters are ASCII, and few characters have a low byte of zero
 	switch half := len(head) / 2; {
 	case zeros[1] > half/most && zeros[0] <= zeros[1]/10:
 		return UTF16LE, 0
@@ -99,7 +99,7 @@ func charset(head []byte) (cs Charset, start int64) {
 	return UTF8, 0
 }
 
-// decoded returns the beginning of a file, after a byte order mark, in UTF-8.
+// decoded returns the beginning of a file in UTF-8, without the byte order mark.
 func decoded(head []byte, form Form) (string, error) {
 	if form.Charset == UTF8 {
 		return string(head[form.Start:]), nil
@@ -108,18 +108,18 @@ func decoded(head []byte, form Form) (string, error) {
 	return string(text), err
 }
 
-// isBinary reports whether the beginning of a file, whose first line is first, is not that of text. A value of a
-// contact may have any character but NUL; names of columns have no control characters.
+// isBinary reports whether the beginning of a file is not text. first is its first line. Values of contacts may contain
+// any character but NUL; names of columns contain no control characters.
 func isBinary(text, first string) bool {
 	return strings.ContainsRune(text, 0) || strings.ContainsFunc(first, func(r rune) bool {
 		return r < ' ' && r != '\t' && r != '\r' && r != '\n' && r != '\f' && r != '\v' && r != '\x1a' && r != '\x1b'
 	})
 }
 
-// commas are what may separate fields. Of those that occur equally often the first is meant.
+// commas are the possible separators. If two occur equally often, the earlier one wins.
 const commas = ",;\t|"
 
-// firstLine returns the first record, or what text has of it, without its end.
+// firstLine returns the first record, or the part of it that text contains, without its line ending.
 func firstLine(text string) string {
 	line := strings.TrimLeft(text, "\r\n")
 	quoted := false
@@ -134,7 +134,7 @@ func firstLine(text string) string {
 	return line
 }
 
-// separator returns the separator that a line has most of outside of quotes.
+// separator returns the separator that occurs most often in a line, outside of quotes.
 func separator(line string) byte {
 	var count [len(commas)]int
 	quoted := false

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
-// Check checks that a schema has the fields of the rule, and that the operators and values fit them.
+// Check checks that the schema has the fields of the rule, and that the operators and values suit their types.
 func (r *Rule) Check(s Schema) error {
 	return r.each(r.root(), func(place string, leaf *Rule) error {
 		_, err := leaf.resolve(&s, place, time.Unix(0, 0), nil)
@@ -20,7 +20,7 @@ func (r *Rule) Check(s Schema) error {
 	})
 }
 
-// root is how errors name the rule.
+// root returns the path of the rule in errors.
 func (r *Rule) root() string {
 	if r.place == "" {
 		return "filter"
@@ -28,7 +28,7 @@ func (r *Rule) root() string {
 	return r.place
 }
 
-// each calls f with each leaf and its place until f returns an error.
+// each calls f with each leaf and its path until f returns an error.
 func (r *Rule) each(place string, f func(place string, leaf *Rule) error) error {
 	if r.Kind == Leaf {
 		return f(place, r)
@@ -41,7 +41,7 @@ func (r *Rule) each(place string, f func(place string, leaf *Rule) error) error 
 	return nil
 }
 
-// within is the place of the rule i in a group.
+// within returns the path of rule i in a group.
 func (r *Rule) within(place string, i int) string {
 	if r.Kind == Not {
 		return place + ".rule"
@@ -49,24 +49,24 @@ func (r *Rule) within(place string, i int) string {
 	return fmt.Sprintf("%s.rules[%d]", place, i)
 }
 
-// test is a leaf as Where and Match read it: a positive comparison, which may be negated.
+// test is a leaf prepared for Where and Match: a positive comparison, which may be negated.
 type test struct {
 	Field
 	negated bool
-	never   bool // the comparison holds for nothing: the reference has no value, or one of another type
+	never   bool // the comparison is always false: the referenced field has no value, or one of another type
 
-	op       Operator // Exists, Eq, In, Gt, Gte, Lt, Lte, Contains, StartsWith, EndsWith, or WithinLast for every span
-	operands []Value  // of Eq, one, and of In
-	text     string   // of Contains, StartsWith and EndsWith
-	number   float64  // of Gt, Gte, Lt and Lte
-	from, to int64    // of WithinLast: the first microsecond, and the one after the last
+	op       Operator // Exists, Eq, In, Gt, Gte, Lt, Lte, Contains, StartsWith, EndsWith; WithinLast for all comparisons of times
+	operands []Value  // for Eq (one) and In
+	text     string   // for Contains, StartsWith and EndsWith
+	number   float64  // for Gt, Gte, Lt and Lte
+	from, to int64    // for WithinLast: the first microsecond, and the one after the last
 }
 
-// ahead is how far in the future a time may be and still count as now, because clocks of nodes differ.
+// ahead is how far in the future a time may lie and still count as now, because the clocks of nodes differ.
 const ahead = time.Minute
 
-// resolve checks a leaf and returns its test at the time now. get returns what fields hold, for references; without it
-// they are checked only.
+// resolve checks a leaf and returns its test at the time now. get returns the values of referenced fields; if it is
+// nil, references are only checked.
 func (r *Rule) resolve(s *Schema, place string, now time.Time, get func(name string) Value) (test, error) {
 	f, ok := s.field(r.Field)
 	if !ok {
@@ -105,7 +105,7 @@ func (s *Schema) unknown(place, name string) error {
 	return fault.Invalidf(place, "The `%s` field is %s, which is no field.", place, quote(name))
 }
 
-// misfit is the error for an operator that the type of the field does not have.
+// misfit returns the error for an operator that the type of the field does not support.
 func (r *Rule) misfit(place string, f *Field) error {
 	var all []string
 	for _, o := range accepts[f.Type] {
@@ -115,7 +115,7 @@ func (r *Rule) misfit(place string, f *Field) error {
 		f.Type, strings.Join(all, "`, `"))
 }
 
-// refer takes the value of another field as the operand.
+// refer sets the value of another field as the operand.
 func (t *test) refer(s *Schema, place, name string, now time.Time, get func(name string) Value) error {
 	if !s.References {
 		return fault.Invalidf(place, "The `%s` field must be a value: only automations know other fields.", place)
@@ -155,7 +155,7 @@ func (t *test) takes(operand Type) bool {
 	return false
 }
 
-// compareWith takes a value as the operand. It returns what the value must be instead, if it does not fit.
+// compareWith sets a value as the operand. If the value does not fit, it returns what the value must be.
 func (t *test) compareWith(v Value, now time.Time) (problem string) {
 	switch t.op {
 	case Eq:
@@ -200,7 +200,7 @@ func (t *test) compareWith(v Value, now time.Time) (problem string) {
 	return ""
 }
 
-// addOperand takes a value that the field may equal.
+// addOperand adds a value to those that the field may equal.
 func (t *test) addOperand(v Value) (problem string) {
 	switch t.Type {
 	case TextField:

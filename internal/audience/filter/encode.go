@@ -5,7 +5,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// node is a rule as it is written in JSON.
+// node is the JSON form of a rule.
 type node struct {
 	Type     Kind           `json:"type"`
 	Rules    []*Rule        `json:"rules,omitzero"`
@@ -15,7 +15,7 @@ type node struct {
 	Value    jsontext.Value `json:"value,omitzero"`
 }
 
-// MarshalJSON returns the text of the rule, from which Parse makes the same rule.
+// MarshalJSON returns the JSON of the rule. Parse returns an equal rule for it.
 func (r *Rule) MarshalJSON() ([]byte, error) {
 	n := node{Type: r.Kind, Field: r.Field, Operator: r.Operator}
 	switch r.Kind {
@@ -34,7 +34,7 @@ func (r *Rule) MarshalJSON() ([]byte, error) {
 	return json.Marshal(n)
 }
 
-// plain returns the value of a rule as package json encodes it.
+// plain returns the value in the form that package json encodes.
 func (v Value) plain() any {
 	switch v.kind {
 	case Text:

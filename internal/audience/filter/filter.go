@@ -1,42 +1,42 @@
-// Package filter is the language of rules that choose contacts: the filters of segments, the audiences of broadcasts
-// and the conditions of automations (API reference section 22.3). docs/filters.md describes it for users.
+// Package filter implements rules that select contacts: the filters of segments, the audiences of broadcasts and the
+// conditions of automations (API reference section 22.3). docs/filters.md describes the language for users.
 //
-// A [Rule] is a tree. [Parse] reads it from JSON and checks everything that needs no knowledge of the team;
-// [Rule.Check] checks the fields and the values against a [Schema]. [Rule.Where] makes an SQL condition of it, for both
+// A [Rule] is a tree. [Parse] reads it from JSON and checks everything that does not depend on the team; [Rule.Check]
+// checks the fields and values against a [Schema]. [Rule.Where] compiles the rule into an SQL condition for both
 // engines, and [Rule.Match] evaluates it in memory for one contact.
 //
 // # Invariants
 //
-// Where and Match find the same contacts. Both read a leaf as one positive comparison with what the field holds, which
-// may be negated; there is no third truth value. A field without a value makes every positive comparison false, so
-// that neq, not_in, is_empty and not_within_last are true of it. The empty text is no value.
+// Where and Match select the same contacts. Both treat a leaf as one positive comparison with the value of the field,
+// which may be negated. There is no third truth value: if a field has no value, every positive comparison is false, and
+// neq, not_in, is_empty and not_within_last are true. The empty text counts as no value.
 //
-// Texts are compared octet by octet, whatever the collation of the database is. Values are parameters of the SQL and
-// never part of its text.
+// Texts are compared byte by byte, whatever the collation of the database. Values are SQL parameters and never part of
+// the SQL text.
 //
-// A rule has at most [MaxLeaves] leaves in at most [MaxDepth] levels, and its JSON has at most [MaxText] octets.
+// A rule has at most [MaxLeaves] leaves in at most [MaxDepth] levels, and its JSON has at most [MaxText] bytes.
 //
-// # When it fails
+// # Errors
 //
-// Errors of a rule are Invalid and Missing faults that name the place, such as filter.rules[2].operator. A rule is
-// checked whenever it is used: one that names what has been deleted since is refused rather than read as though the
-// field had no value, because it might then choose everybody.
+// Errors in a rule are Invalid and Missing faults that name the path, such as filter.rules[2].operator. A rule is
+// checked each time it is used. If it names a deleted object, it is refused: treating that field as empty could select
+// all contacts.
 //
-// # What it does not do
+// # Limits of this package
 //
-// It reads no rows, and knows no tables: the schema has the columns.
+// It reads no rows and knows no tables: the schema contains the columns.
 package filter
 
 // Limits of a rule.
 const (
 	MaxDepth   = 10       // levels; a single leaf has one
 	MaxLeaves  = 100      // comparisons
-	MaxText    = 64 << 10 // octets of JSON
-	MaxString  = 2000     // characters of a text that is compared
+	MaxText    = 64 << 10 // bytes of JSON
+	MaxString  = 2000     // characters of a text in a comparison
 	MaxList    = 500      // values of one list
 	MaxField   = 200      // characters of the name of a field
-	MaxNumber  = 1 << 53  // of a number, and its negative the least: beyond it not every integer is a float64
-	maxNumeral = 16       // characters of a text that is read as a number
+	MaxNumber  = 1 << 53  // largest absolute value: beyond it, not every integer is a float64
+	maxNumeral = 16       // characters of a text that is parsed as a number
 )
 
 // Kind is the kind of a node of the tree.
@@ -45,24 +45,24 @@ type Kind string
 const (
 	And  Kind = "and"  // all of Rules hold
 	Or   Kind = "or"   // at least one of Rules holds
-	Not  Kind = "not"  // the only one of Rules does not hold
+	Not  Kind = "not"  // Rules has one element, which does not hold
 	Leaf Kind = "rule" // a comparison
 )
 
 // Rule is a node of the tree.
 type Rule struct {
 	Kind  Kind
-	Rules []*Rule // of And, Or and Not
+	Rules []*Rule // for And, Or and Not
 
-	// Of a leaf:
+	// Only for a leaf:
 	Field    string
 	Operator Operator
 	Value    Value // none for operators that take no value
 
-	place string // of the root: how errors name it
+	place string // for the root: the path that errors show
 }
 
-// Operator is how a leaf compares.
+// Operator is the operator of a comparison.
 type Operator string
 
 const (
@@ -85,11 +85,11 @@ const (
 	After         Operator = "after"
 )
 
-// operators has all operators, in the order in which errors list them.
+// operators are all operators, in the order in which errors list them.
 var operators = []Operator{Eq, Neq, Gt, Gte, Lt, Lte, Contains, StartsWith, EndsWith, Exists, IsEmpty, In, NotIn,
 	WithinLast, NotWithinLast, Before, After}
 
-// meant has operators of other languages that users try.
+// meant maps operators of other languages to ours, for suggestions in errors.
 var meant = map[string]Operator{
 	"equals": Eq, "equal": Eq, "is": Eq, "=": Eq, "==": Eq, "not_equals": Neq, "not_equal": Neq, "notequals": Neq,
 	"is_not": Neq, "ne": Neq, "!=": Neq, "<>": Neq, "greater_than": Gt, ">": Gt, "greater_than_or_equal": Gte,
@@ -100,7 +100,7 @@ var meant = map[string]Operator{
 	"none_of": NotIn, "nin": NotIn, "last": WithinLast, "not_last": NotWithinLast,
 }
 
-// positive returns the operator whose negation o is, or o itself.
+// positive returns the positive form of an operator, and whether o negates it.
 func (o Operator) positive() (is Operator, negated bool) {
 	switch o {
 	case Neq:
@@ -115,10 +115,10 @@ func (o Operator) positive() (is Operator, negated bool) {
 	return o, false
 }
 
-// takesValue reports whether leaves with the operator have a value.
+// takesValue reports whether a leaf with the operator has a value.
 func (o Operator) takesValue() bool { return o != Exists && o != IsEmpty }
 
-// Leaves calls f for each leaf of the rule, in the order of the text.
+// Leaves calls f for each leaf of the rule, in the order of the JSON.
 func (r *Rule) Leaves(f func(*Rule)) {
 	if r.Kind == Leaf {
 		f(r)
@@ -128,7 +128,7 @@ func (r *Rule) Leaves(f func(*Rule)) {
 	}
 }
 
-// Fields returns the full names of the fields that the rule reads, each once, also those that values refer to.
+// Fields returns the full names of all fields that the rule reads, including references, each once.
 func (r *Rule) Fields() []string {
 	var names []string
 	seen := map[string]bool{}

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Match reports whether the rule holds at the time now. value returns what a contact's field holds, by its full name;
-// it is asked for fields of the schema only. A reference without a value, or with one of a wrong type, equals nothing.
+// Match reports whether the rule holds at the time now. value returns the value of a contact's field by its full name;
+// Match calls it only for fields of the schema. A reference to a field without a value, or with a value of the wrong
+// type, equals nothing.
 func (r *Rule) Match(s Schema, now time.Time, value func(name string) Value) (bool, error) {
 	return r.match(&s, r.root(), now, value)
 }
@@ -24,7 +25,7 @@ func (r *Rule) match(s *Schema, place string, now time.Time, value func(name str
 		}
 		return t.holds(v) != t.negated, nil
 	}
-	// Every part is evaluated, so that an error does not depend on the values.
+	// All parts are evaluated, so that errors do not depend on the values.
 	result := r.Kind == And
 	for i, sub := range r.Rules {
 		holds, err := sub.match(s, r.within(place, i), now, value)
@@ -42,7 +43,7 @@ func (r *Rule) match(s *Schema, place string, now time.Time, value func(name str
 	return result, nil
 }
 
-// holds reports whether the positive comparison holds for a value.
+// holds reports whether the positive comparison is true for a value.
 func (t *test) holds(v Value) bool {
 	if t.never || v.none() {
 		return false

@@ -13,10 +13,10 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Parse reads a rule. Errors name the places in it as filter, filter.rules[0].field and so on.
+// Parse parses a rule. Errors name paths such as filter.rules[0].field.
 func Parse(text []byte) (*Rule, error) { return ParseAt("filter", text) }
 
-// ParseAt is Parse of a rule that stands at another place of a request, such as steps[3].config.
+// ParseAt is Parse for a rule at another path of a request, such as steps[3].config.
 func ParseAt(place string, text []byte) (*Rule, error) {
 	if len(text) > MaxText {
 		return nil, tooLong(place, len(text))
@@ -26,7 +26,7 @@ func ParseAt(place string, text []byte) (*Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What is stored must be read again, and 1e15 is written as 1000000000000000.
+	// The stored form must be parsable again, and 1e15 is stored as 1000000000000000.
 	again, err := r.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("write a filter: %w", err)
@@ -39,13 +39,13 @@ func ParseAt(place string, text []byte) (*Rule, error) {
 }
 
 func tooLong(place string, n int) error {
-	return fault.Invalidf(place, "The `%s` field has %d octets of JSON; the limit is %d.", place, n, MaxText)
+	return fault.Invalidf(place, "The `%s` field has %d bytes of JSON; the limit is %d.", place, n, MaxText)
 }
 
 // parser counts the leaves of one rule.
 type parser struct{ leaves int }
 
-// members of the nodes of a tree.
+// Members of the nodes of a tree.
 var (
 	groupMembers = []string{"type", "rules"}
 	notMembers   = []string{"type", "rule"}
@@ -138,7 +138,7 @@ func (p *parser) leaf(r *Rule, place string, node map[string]jsontext.Value) (er
 	text, written := node["value"]
 	place += ".value"
 	if !r.Operator.takesValue() {
-		// Some clients send every member, so null counts as none.
+		// Some clients send every member, so null counts as absent.
 		if written && text.Kind() != jsontext.KindNull {
 			return fault.Invalidf(place, "The `%s` field must be left out: `%s` takes no value.", place, r.Operator)
 		}
@@ -165,7 +165,7 @@ func noOperator(place, operator string) error {
 	return fault.Invalidf(place, "The `%s` field must be one of `%s`.", place, strings.Join(all, "`, `"))
 }
 
-// quote returns a text of a request for an error, shortened.
+// quote returns a text of a request in quotes, shortened, for an error.
 func quote(text string) string {
 	const limit = 40
 	if utf8.RuneCountInString(text) > limit {
@@ -174,7 +174,7 @@ func quote(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// shape refuses values that the operator cannot take, whatever the field is.
+// shape rejects values that the operator never takes, whatever the field's type is.
 func (r *Rule) shape(place string) error {
 	kind := r.Value.kind
 	switch r.Operator {
@@ -200,7 +200,7 @@ func (r *Rule) shape(place string) error {
 	return nil
 }
 
-// value reads the value of a leaf. Lists and references are read where nested says so.
+// value parses the value of a leaf. nested allows lists and references.
 func value(place string, text jsontext.Value, nested bool) (v Value, err error) {
 	switch text.Kind() {
 	case jsontext.KindNull:
@@ -292,7 +292,7 @@ func object(place string, text jsontext.Value) (map[string]jsontext.Value, error
 	return node, nil
 }
 
-// member reads a required member; what says what it must be.
+// member parses a required member; what says what it must be.
 func member[T any](place string, node map[string]jsontext.Value, name, what string) (v T, err error) {
 	text, ok := node[name]
 	place += "." + name
@@ -305,7 +305,7 @@ func member[T any](place string, node map[string]jsontext.Value, name, what stri
 	return v, nil
 }
 
-// only refuses members that a node does not have, the first in the order of their names.
+// only rejects members that a node does not have. It reports the first one by name.
 func only(place string, node map[string]jsontext.Value, allowed []string) error {
 	for _, name := range slices.Sorted(maps.Keys(node)) {
 		if !slices.Contains(allowed, name) {

@@ -2,7 +2,7 @@ package filter
 
 import "strings"
 
-// Type is what kind of values a field holds.
+// Type is the type of a field.
 type Type uint8
 
 const (
@@ -12,7 +12,7 @@ const (
 	TimeField        // instants
 	ChoiceField      // one of a few texts
 	SetField         // any number of texts: ids of segments
-	AnyField         // what a payload has that nobody described
+	AnyField         // a field of a payload without a declared type
 )
 
 // String returns the type as errors name it.
@@ -20,7 +20,7 @@ func (t Type) String() string {
 	return [...]string{"nothing", "a text", "a number", "true or false", "a time", "a choice", "a set", "anything"}[t]
 }
 
-// accepts lists the operators of each type.
+// accepts lists the operators that each type supports.
 var accepts = map[Type][]Operator{
 	TextField:   {Eq, Neq, Gt, Gte, Lt, Lte, Contains, StartsWith, EndsWith, Exists, IsEmpty, In, NotIn},
 	NumberField: {Eq, Neq, Gt, Gte, Lt, Lte, Exists, IsEmpty, In, NotIn},
@@ -31,56 +31,57 @@ var accepts = map[Type][]Operator{
 	AnyField:    operators,
 }
 
-// Field is a field that rules may name.
+// Field is a field that rules can name.
 type Field struct {
 	Type    Type
-	Default Value // of a contact without a value, such as the number 0
-	Lower   bool  // the values are in lower case, by message.FoldCase, and so is what they are compared with
+	Default Value // the value of a contact without one, such as the number 0
+	Lower   bool  // stored values are in lower case, by message.FoldCase; operands are converted
 
-	// Allow returns what is wrong with a text that a Choice or a Set is compared with, as the end of a sentence that
-	// begins with the place, or "". Nil allows every text.
+	// Allow checks a text to which a Choice or a Set is compared. It returns "" if the text is allowed, and otherwise the
+	// end of a sentence that begins with the path. Nil allows every text.
 	Allow func(text string) (problem string)
 
 	Column Column
 }
 
-// Column says where SQL finds the values of a field. The zero Column is that of fields that only exist in memory. Its
-// texts become part of the SQL and must not come from users, except for KeyValue, which becomes a parameter.
+// Column says where SQL finds the values of a field. Fields that exist only in memory have the zero Column. The texts
+// of a Column become part of the SQL and must not come from users; KeyValue is an exception, because it becomes a
+// parameter.
 type Column struct {
 	// Value is an expression: c.first_name, where c is the contact, or v.value, where v is a row of Table. It is never
-	// NULL; no value is '' for a text and 0 for a time.
+	// NULL. An empty text and the time 0 mean no value.
 	Value string
 
-	// Table has rows with the column contact_id, "" when the value is a column of the contact itself. A contact has at
-	// most one row for each field, except for a Set, and none where it has no value.
+	// Table has rows with the column contact_id. It is "" if the value is a column of the contact itself. A contact has at
+	// most one row for a field, or several if the field is a Set, and none if it has no value.
 	Table string
 
-	Key      string // the column of Table that tells fields apart, "" when all rows are of this field
-	KeyValue string // its value
+	Key      string // the column of Table that identifies the field; "" if all rows belong to this field
+	KeyValue string // the value of Key for this field
 
-	// Sets says where all contacts with some value are found by an index, if that is not Table with its Key. Its Default
-	// is that of the field, which must be the value of those that it does not find.
+	// Sets says how an index finds all contacts with a value, if not through Table and Key. Its Default is the field's;
+	// contacts that it does not find must have that value.
 	Sets *Sets
 }
 
-// Sets is where SQL finds contacts by a value. Its texts are as those of a [Column].
+// Sets says where SQL finds contacts by a value. Its texts follow the rules of [Column].
 type Sets struct {
 	Table    string
-	Contact  string // the column of Table with the id of the contact; a contact has one row at most
-	Value    string // the expression that is compared, on the row v
-	Key      string // a column that all rows looked for have KeyValue in
+	Contact  string // the column of Table with the contact's id; a contact has at most one row
+	Value    string // the compared expression on the row v
+	Key      string // a column that must equal KeyValue; "" for none
 	KeyValue string
-	Only     string // a condition on the row v, which a partial index has; rows that it leaves out have the Default
+	Only     string // the condition of a partial index on the row v; rows outside of it have the Default
 
-	// Head, if it is set, is an expression of the first HeadSize characters of a text, which the index has in place of
+	// Head is an expression for the first HeadSize characters of a text. If it is set, the index contains Head instead of
 	// Value.
 	Head string
 }
 
-// HeadSize is how many characters [Sets] has of a text whose Head it names.
+// HeadSize is the number of characters in [Sets.Head].
 const HeadSize = 500
 
-// sets returns where the contacts with some value are found, if they are by an index.
+// sets returns the Sets of a column, and whether an index finds contacts by its value.
 func (c *Column) sets(t Type) (s Sets, ok bool) {
 	if c.Sets != nil {
 		return *c.Sets, true
@@ -89,14 +90,14 @@ func (c *Column) sets(t Type) (s Sets, ok bool) {
 	return s, c.Table != "" && (c.Key != "" || t == SetField)
 }
 
-// Schema is what a rule may name.
+// Schema describes the fields that a rule can name.
 type Schema struct {
 	Fields map[string]Field // by the full name
 
-	// Open has the beginnings of names, such as "event.", of which every field that is not in Fields is an AnyField.
+	// Open contains prefixes, such as "event.". A field with such a prefix that is not in Fields is an AnyField.
 	Open []string
 
-	// Unknown returns a sentence about a field that is not there, for the error, or "". It may be nil.
+	// Unknown returns a sentence for the error about an unknown field, or "". It may be nil.
 	Unknown func(name string) string
 
 	References bool // values may be references to other fields

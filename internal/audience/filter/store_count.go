@@ -7,31 +7,31 @@ import (
 	"unicode/utf8"
 )
 
-// maxAnchor is up to how many contacts of a set are looked up one after the other in the others. A look-up costs as
-// much as intersecting sets with some 15 contacts more, and more than that when the rows are not in memory.
+// maxAnchor is the largest set whose contacts are looked up one by one in the other sets. One look-up costs as much as
+// intersecting sets that are larger by some 15 contacts, and more if the rows are not in memory.
 const maxAnchor = 20_000
 
-// maxSizes is how many sets of a group are measured.
+// maxSizes is the number of sets in a group that are measured.
 const maxSizes = 8
 
-// Measure returns the number that a query finds.
+// Measure runs a query that returns one number.
 type Measure func(text string, args []any) (int, error)
 
-// Bounds limit the contacts that are looked for to those whose ids lie between two, which are left out. "" is no bound.
+// Bounds limit contacts to ids between After and Before, exclusive. "" is no bound.
 type Bounds struct{ After, Before string }
 
-// Count returns a query for how many contacts the rule chooses at the time now, and its arguments. The contacts are
-// those of the query with the end
+// Count returns a query, with its arguments, for the number of contacts that match the rule at the time now. The
+// contacts are those of a query that ends with
 //
 //	FROM contacts c WHERE c.team_id =
 //
-// of which everyone is what follows FROM, and a parameter that is teamID. Count asks measure how large the sets are
-// that it combines; it stops at 20,000 in each.
+// followed by teamID as a parameter. everyone is the part after FROM. Count calls measure to get the sizes of the sets
+// that it combines; a measurement stops at 20,000.
 //
-// The contacts of which a comparison is true are looked up all at once, by the index of values, as a set of ids. Of
-// sets that must all hold, the smallest is looked up in the others; when all are large they are intersected. So a count
-// takes time in proportion to the smallest set of an and group, and to the sum of the sets of an or group. What a
-// contact has itself, such as a name, is looked up for those that are left.
+// The contacts that match a comparison are looked up as a set of ids, by the index of values. In an "and" group, the
+// contacts of the smallest set are looked up in the other sets; if all sets are large, they are intersected. A count
+// therefore takes time in proportion to the smallest set of an "and" group, and to the sum of the sets of an "or"
+// group. Columns of the contact itself, such as its name, are checked for the remaining contacts.
 func (r *Rule) Count(s Schema, now time.Time, everyone, teamID string, measure Measure) (text string, args []any,
 	err error) {
 	c := newCounter(s, now, everyone, teamID, Bounds{}, measure)
@@ -50,18 +50,19 @@ func (r *Rule) Count(s Schema, now time.Time, everyone, teamID string, measure M
 	return text, c.args, nil
 }
 
-// Found is a query for the ids of contacts, in the column contact_id, each once.
+// Found is a query for the distinct ids of contacts, in the column contact_id.
 type Found struct {
 	Text string
 	Args []any
 
-	// Ordered reports whether an index has them in the order of their ids. The query of a part of the others is to be
-	// kept from going through all contacts in that order, as PostgreSQL does where it expects many to be chosen.
+	// Ordered reports whether an index returns the ids in order. If it does not, the caller must keep PostgreSQL from
+	// reading all contacts in the order of their ids, as it does when it expects many matches.
 	Ordered bool
 }
 
-// Find returns a query for the contacts that the rule chooses. The arguments are those of [Rule.Count]. It reports false if they are no set that indexes find: then they are
-// what a few leave of all, or what a condition on each contact does, and [Rule.Where] finds them.
+// Find returns a query for the contacts that match the rule. The arguments are those of [Rule.Count]. It reports false
+// if indexes cannot find the matching contacts: then the rule selects all contacts except a few, or it needs a
+// condition on each contact. Use [Rule.Where] in that case.
 func (r *Rule) Find(s Schema, now time.Time, everyone, teamID string, within Bounds, measure Measure) (f Found,
 	ok bool, err error) {
 	c := newCounter(s, now, everyone, teamID, within, measure)
@@ -75,12 +76,12 @@ func (r *Rule) Find(s Schema, now time.Time, everyone, teamID string, within Bou
 	return f, true, nil
 }
 
-// counter writes a query by sets.
+// counter builds a query by sets.
 type counter struct {
 	writer
 	within       Bounds
 	from, teamID string
-	team         string // the parameter that is teamID, "" while it is not needed: PostgreSQL refuses unused ones
+	team         string // the parameter of teamID; "" until it is needed, because PostgreSQL rejects unused parameters
 	measure      Measure
 }
 
@@ -88,7 +89,7 @@ func newCounter(s Schema, now time.Time, everyone, teamID string, within Bounds,
 	return &counter{writer: writer{schema: &s, now: now}, within: within, from: everyone, teamID: teamID, measure: measure}
 }
 
-// everyone returns contacts c and the condition on them.
+// everyone returns the FROM clause for contacts c with its condition.
 func (c *counter) everyone() string {
 	if c.team == "" {
 		c.team = c.arg(c.teamID)
@@ -96,7 +97,7 @@ func (c *counter) everyone() string {
 	return c.from + " " + c.team + c.bounds("c.id")
 }
 
-// bounds returns the condition on the column of ids, which begins with AND if there is one.
+// bounds returns the condition for the bounds of a column, which begins with AND, or "".
 func (c *counter) bounds(column string) (text string) {
 	if c.within.After != "" {
 		text += " AND " + column + " > " + c.arg(c.within.After)
@@ -107,20 +108,20 @@ func (c *counter) bounds(column string) (text string) {
 	return text
 }
 
-// part is what a part of a rule chooses.
+// part is the result of compiling a part of a rule.
 type part struct {
 	kind     partKind
-	leaf     *test // of a set or the rest of one: instead of text, because it may be used as a condition after all
+	leaf     *test // for set and rest: replaces text, because the leaf may become a condition later
 	text     string
-	compound bool // whether text is several SELECTs
-	walks    bool // whether text asks a condition of every contact
+	compound bool // text consists of several SELECTs
+	walks    bool // text evaluates a condition on every contact
 }
 
 type partKind uint8
 
 const (
-	set       partKind = iota // the ids that a SELECT finds, each once
-	rest                      // the contacts whose ids the SELECT does not find
+	set       partKind = iota // the distinct ids that a SELECT returns
+	rest                      // the contacts whose ids the SELECT does not return
 	condition                 // text is a condition on the contact c
 )
 
@@ -154,7 +155,7 @@ func (c *counter) part(place string, r *Rule) (part, error) {
 		return parts[0], nil
 	}
 	p, err := c.all(parts)
-	if r.Kind == Or { // one of them holds unless none of them does
+	if r.Kind == Or { // a or b = not (not a and not b)
 		p = p.not()
 	}
 	return p, err
@@ -175,7 +176,7 @@ func (p part) not() part {
 	return p
 }
 
-// all returns what all parts choose.
+// all returns the contacts that match all parts.
 func (c *counter) all(parts []part) (part, error) {
 	of := map[partKind][]part{}
 	var conditions []string
@@ -201,14 +202,14 @@ func (c *counter) all(parts []part) (part, error) {
 		return part{}, err
 	}
 	if where != "" {
-		// SQLite goes through the left side of a CROSS JOIN first.
+		// SQLite reads the left side of a CROSS JOIN first.
 		p = part{text: "SELECT c.id AS contact_id FROM (" + c.query(p) + ") s CROSS JOIN " + c.everyone() +
 			" AND c.id = s.contact_id AND " + where, walks: p.walks}
 	}
 	return p, nil
 }
 
-// narrow returns the intersection of some sets without others.
+// narrow returns the intersection of some sets, without the contacts of others.
 func (c *counter) narrow(sets, without []part) (part, error) {
 	if len(sets)+len(without) == 1 {
 		return sets[0], nil
@@ -239,7 +240,7 @@ func (c *counter) narrow(sets, without []part) (part, error) {
 	return c.compound(sets, "INTERSECT", slices.DeleteFunc(without, isLeaf)), nil
 }
 
-// smallest returns the index of the smallest set of those that are of one comparison, or -1 if all are large.
+// smallest returns the index of the smallest set that has one comparison, or -1 if all are large.
 func (c *counter) smallest(sets []part) (int, error) {
 	smallest, least, measured := -1, maxAnchor, 0
 	for i, p := range sets {
@@ -260,8 +261,8 @@ func (c *counter) smallest(sets []part) (int, error) {
 	return smallest, nil
 }
 
-// rows returns the SELECT of one comparison, which names its column. A contact without a row is like one whose row has
-// the default; where the default makes the comparison true, these are the rows that make it false.
+// rows returns the SELECT of one comparison; name is the name of its column. A contact without a row has the default.
+// If the default satisfies the comparison, rows returns the contacts that do not.
 func (c *counter) rows(t *test, name string) string {
 	from, _ := t.Column.sets(t.Type)
 	text := "SELECT "
@@ -281,9 +282,9 @@ func (c *counter) rows(t *test, name string) string {
 	return text + "(" + c.indexed(t, &from) + ")" + c.bounds("v."+from.Contact)
 }
 
-// indexed returns the positive comparison with what an index has of the value. Where that is the head of a text alone,
-// the whole text is read only by comparisons that the head does not decide: a head with less than HeadSize characters
-// is the whole text.
+// indexed returns the positive comparison with the indexed form of the value. If only the head of a text is indexed,
+// the whole text is read only for comparisons that the head cannot decide. A head of less than HeadSize characters is
+// the whole text.
 func (c *counter) indexed(t *test, in *Sets) string {
 	if in.Head == "" || t.op == Contains || t.op == EndsWith || t.op == StartsWith && cut(t.text) {
 		return c.comparison(t, in.Value)
@@ -302,10 +303,10 @@ func (c *counter) indexed(t *test, in *Sets) string {
 	return c.comparison(&heads, in.Head) + " AND " + c.comparison(t, in.Value)
 }
 
-// cut reports whether the head of a text may be the head of others too.
+// cut reports whether several texts may have the same head as this one.
 func cut(text string) bool { return utf8.RuneCountInString(text) >= HeadSize }
 
-// found returns the condition that rows finds the contact c, of which it reads nothing but the id.
+// found returns the condition that rows returns the contact c. It reads only the contact's id.
 func (c *counter) found(t *test) string {
 	in, _ := t.Column.sets(t.Type)
 	positive := *t
@@ -313,7 +314,7 @@ func (c *counter) found(t *test) string {
 	return c.lookup(&positive, in)
 }
 
-// query returns the SELECT of a set or of the rest of one.
+// query returns the SELECT of a part of kind set or rest.
 func (c *counter) query(p part) string {
 	if p.leaf != nil {
 		return c.rows(p.leaf, "contact_id")
@@ -321,7 +322,7 @@ func (c *counter) query(p part) string {
 	return p.text
 }
 
-// compound returns the set that an operator makes of some sets, without those of others.
+// compound combines sets by a set operator, and removes the contacts of other sets.
 func (c *counter) compound(parts []part, operator string, without []part) part {
 	if len(parts) == 1 && len(without) == 0 {
 		parts[0].kind = set
@@ -338,14 +339,14 @@ func (c *counter) compound(parts []part, operator string, without []part) part {
 		}
 		text.WriteString(c.operand(p))
 	}
-	// INTERSECT and EXCEPT are read from the left to the right by both engines.
+	// Both engines evaluate INTERSECT and EXCEPT from left to right.
 	for _, p := range without {
 		text.WriteString(" EXCEPT " + c.operand(p))
 	}
 	return part{text: text.String(), compound: true, walks: walks}
 }
 
-// operand returns a SELECT as a part of a compound one. SQLite takes no parentheses there.
+// operand returns a SELECT as an operand of a compound one. SQLite does not accept parentheses there.
 func (c *counter) operand(p part) string {
 	if p.compound {
 		return "SELECT s.contact_id FROM (" + p.text + ") s"

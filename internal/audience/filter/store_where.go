@@ -8,12 +8,12 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Where returns an SQL condition that holds for the contacts c that the rule chooses at the time now, and the arguments
-// args with those of the condition appended. Its parameters are numbered on from args.
+// Where returns an SQL condition for the contacts c that match the rule at the time now. It returns args with the
+// arguments of the condition appended; parameters are numbered after args.
 //
-// The condition looks up the values of one contact at a time, by the keys of their tables, whatever the engine knows of
-// the tables: a query with it that goes through contacts in the order of an index takes time in proportion to the
-// contacts that it passes. To find all contacts at once, see [Rule.Count].
+// The condition looks up the values of one contact at a time, by the keys of their tables, whatever the planner's
+// statistics are. A query that reads contacts in the order of an index therefore takes time in proportion to the
+// contacts that it reads. To find all matching contacts at once, use [Rule.Find].
 func (r *Rule) Where(s Schema, now time.Time, args []any) (text string, all []any, err error) {
 	w := writer{schema: &s, now: now, args: args}
 	text, err = w.where(r.root(), r)
@@ -23,7 +23,7 @@ func (r *Rule) Where(s Schema, now time.Time, args []any) (text string, all []an
 	return text, w.args, nil
 }
 
-// writer writes SQL and collects its arguments.
+// writer builds SQL and collects its arguments.
 type writer struct {
 	schema *Schema
 	now    time.Time
@@ -55,7 +55,7 @@ func (w *writer) where(place string, r *Rule) (string, error) {
 	return join(r.Kind, parts), nil
 }
 
-// join makes one condition of the conditions of a group.
+// join combines the conditions of a group.
 func join(kind Kind, parts []string) string {
 	switch kind {
 	case Not:
@@ -66,7 +66,7 @@ func join(kind Kind, parts []string) string {
 	return "(" + strings.Join(parts, " AND ") + ")"
 }
 
-// resolve returns the test of a leaf whose field has a column.
+// resolve returns the test of a leaf. A field without a column is an error.
 func (w *writer) resolve(place string, r *Rule) (test, error) {
 	t, err := r.resolve(w.schema, place, w.now, nil)
 	if err == nil && t.Column.Value == "" {
@@ -79,9 +79,9 @@ func (w *writer) resolve(place string, r *Rule) (test, error) {
 
 // condition returns the condition of one leaf on the contact c.
 //
-// The value is looked up in a scalar subquery. SQLite makes a join of EXISTS, for which it would choose the index of
-// values if that serves a condition such as value < $3, and go through all values below $3 for each contact; and
-// PostgreSQL would read all rows of the table for a page of contacts when it expects few of them to fit.
+// The value is looked up in a scalar subquery. SQLite would turn EXISTS into a join and might choose the index of
+// values for a condition such as value < $3, which reads all values below $3 for each contact. PostgreSQL would read
+// all rows of the table for a page of contacts if it expects few matches.
 func (w *writer) condition(t *test) string {
 	c := t.Column
 	if c.Table == "" {
@@ -94,7 +94,7 @@ func (w *writer) condition(t *test) string {
 	return w.lookup(t, Sets{Table: c.Table, Contact: "contact_id", Value: c.Value, Key: c.Key, KeyValue: c.KeyValue})
 }
 
-// lookup returns the condition of one leaf on the contact c, whose value is in a row of a table.
+// lookup returns the condition of one leaf on the contact c whose value is in a row of another table.
 func (w *writer) lookup(t *test, in Sets) string {
 	text := "COALESCE((SELECT "
 	if t.negated {
@@ -114,8 +114,8 @@ func (w *writer) lookup(t *test, in Sets) string {
 	return text + "), FALSE)"
 }
 
-// comparison returns the positive comparison with the expression x. Only functions are used that both engines have and
-// that compare octets: LIKE ignores case on SQLite, and < goes by the collation of a PostgreSQL database.
+// comparison returns the positive comparison with the expression x. It uses only functions that exist in both engines
+// and compare bytes: LIKE ignores case on SQLite, and < depends on the collation of a PostgreSQL database.
 func (w *writer) comparison(t *test, x string) string {
 	switch t.op {
 	case Exists:
@@ -142,12 +142,12 @@ func (w *writer) comparison(t *test, x string) string {
 	case StartsWith:
 		return "SUBSTR(" + x + ", 1, " + w.arg(n) + ") = " + w.arg(t.text)
 	default:
-		// With a start before the first character the result is shorter than the text on both engines.
+		// If the start lies before the first character, the result is shorter than the text on both engines.
 		return "SUBSTR(" + x + ", LENGTH(" + x + ") - " + w.arg(n-1) + ") = " + w.arg(t.text)
 	}
 }
 
-// present is the condition that the expression x has a value.
+// present returns the condition that the expression x has a value.
 func (t *test) present(x string) string {
 	switch t.Type {
 	case TextField, ChoiceField:
@@ -158,7 +158,7 @@ func (t *test) present(x string) string {
 	return "TRUE"
 }
 
-// list returns the operands as the parameter of a list.
+// list returns the operands as a list parameter.
 func (t *test) list() any {
 	if t.Type == NumberField {
 		var numbers []float64
@@ -185,7 +185,7 @@ func (v Value) argument() any {
 	return v.text
 }
 
-// numeralSQL is the condition that an expression is a numeral, as the function numeral defines it.
+// numeralSQL returns the condition that an expression is a numeral, as the function numeral defines it.
 func numeralSQL(x string) string {
 	const digits = "'0123456789'"
 	unsigned := func(x string) string {

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// ValueKind is what kind of value a [Value] is.
+// ValueKind is the kind of a [Value].
 type ValueKind uint8
 
 const (
 	None      ValueKind = iota // no value; null in JSON
-	Text                       // text that is not empty, except as it is written in a rule
+	Text                       // a text; empty only in a rule
 	Number                     // a finite number
 	Bool                       // true or false
 	Time                       // an instant, to the microsecond
-	Other                      // there is a value, which is like nothing that a rule can name: an object of a payload
-	List                       // in a rule: texts, numbers, true and false; of a contact: the texts that it has all of
+	Other                      // a value that equals no value of a rule, such as an object of a payload
+	List                       // in a rule: alternatives; of a contact: all texts of a set
 	Reference                  // in a rule: the name of another field
-	absent                     // in a rule: no value was written
+	absent                     // in a rule: no value was given
 )
 
-// Value is what a field holds, or what a rule compares it with. The zero Value is none.
+// Value is the value of a field, or the operand of a comparison. The zero Value means no value.
 type Value struct {
 	kind   ValueKind
 	text   string
@@ -56,7 +56,7 @@ func BoolValue(b bool) Value {
 	return v
 }
 
-// TimeValue returns an instant; what is shorter than a microsecond is cut off. The zero time is no value.
+// TimeValue returns an instant, truncated to microseconds. The zero time is no value.
 func TimeValue(t time.Time) Value {
 	if t.IsZero() {
 		return Value{}
@@ -64,7 +64,7 @@ func TimeValue(t time.Time) Value {
 	return Value{kind: Time, micros: micros(t)}
 }
 
-// ListValue returns the set of some texts, for a field of type Set.
+// ListValue returns a set of texts, for a field of type SetField.
 func ListValue(texts []string) Value {
 	v := Value{kind: List}
 	for _, t := range texts {
@@ -76,10 +76,10 @@ func ListValue(texts []string) Value {
 // OtherValue returns a value that exists and equals nothing.
 func OtherValue() Value { return Value{kind: Other} }
 
-// Kind returns what kind of value v is.
+// Kind returns the kind of v.
 func (v Value) Kind() ValueKind { return v.kind }
 
-// Texts returns the texts of a list, and the text of a text.
+// Texts returns the texts of a list, or the text of a text.
 func (v Value) Texts() []string {
 	switch v.kind {
 	case Text:
@@ -94,7 +94,7 @@ func (v Value) Texts() []string {
 	return nil
 }
 
-// Len returns how many values v is: those of a list, and otherwise one or none.
+// Len returns the number of values: the length of a list, otherwise one or zero.
 func (v Value) Len() int {
 	switch v.kind {
 	case None:
@@ -105,10 +105,10 @@ func (v Value) Len() int {
 	return 1
 }
 
-// none reports whether there is no value to compare with.
+// none reports whether there is no value to compare.
 func (v Value) none() bool { return v.kind == None || v.kind == Text && v.text == "" }
 
-// asNumber returns the number that a value is, or that its text is written as.
+// asNumber returns the number of a Number, or of a text that is a numeral.
 func (v Value) asNumber() (float64, bool) {
 	switch v.kind {
 	case Number:
@@ -119,8 +119,8 @@ func (v Value) asNumber() (float64, bool) {
 	return 0, false
 }
 
-// asTime returns the first instant of what a value means, and that of what follows it: a date is a whole day in UTC,
-// and any other time is a microsecond.
+// asTime returns the first microsecond of a time and the one after its end. A date is a whole day in UTC; any other
+// time is one microsecond.
 func (v Value) asTime() (from, after int64, ok bool) {
 	switch v.kind {
 	case Time:
@@ -136,8 +136,8 @@ func (v Value) asTime() (from, after int64, ok bool) {
 	return 0, 0, false
 }
 
-// equal reports whether two values are the same. A text that is a numeral equals that number; texts are never compared
-// as numbers with each other.
+// equal reports whether two values are equal. A text that is a numeral equals that number; two texts are never compared
+// as numbers.
 func (v Value) equal(to Value) bool {
 	switch {
 	case v.kind == to.kind:
@@ -156,8 +156,8 @@ func micros(t time.Time) int64 {
 	return t.Unix()*1e6 + int64(t.Nanosecond()/1000)
 }
 
-// numeral reads a text as a number: digits, after an optional minus and before an optional point with digits, in at
-// most 16 characters, so that both engines read exactly the same number. [numeralSQL] is the same in SQL.
+// numeral parses a text as a number: an optional minus sign, digits, and optionally a point with more digits, in at
+// most 16 characters. Both engines parse such a text as the same number. [numeralSQL] is the same rule in SQL.
 func numeral(text string) (float64, bool) {
 	if len(text) > maxNumeral {
 		return 0, false

@@ -11,26 +11,27 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Map says by the names of columns what they are. A field without a column is not imported.
+// Map names the columns of a file for the fields of contacts. A field without a column is not imported.
 type Map struct {
-	Email        string // "" is the column email
+	Email        string // "" means the column email
 	FirstName    string
 	LastName     string
 	Unsubscribed string
 	Properties   map[string]Column // by the name of the property
 }
 
-// Column is a column of values of a property.
+// Column is a column with the values of a property.
 type Column struct {
 	Name string
-	Type string // string, number or boolean; "" is string
+	Type string // string, number or boolean; "" means string
 }
 
-// defaultMap is used without a map: columns that have the names of fields.
+// defaultMap is used if no Map is given: columns have the names of fields.
 var defaultMap = Map{FirstName: "first_name", LastName: "last_name", Unsubscribed: "unsubscribed"}
 
-// resolve returns the places of the columns that m names. Without a map, columns that are missing are left out, except
-// for the address. Errors are faults of the field `column_map`, or of `file` when the file has no column email.
+// resolve returns the indexes of the columns that m names, and the properties that they need. Without a Map, missing
+// columns are left out, except the address. Errors are faults for the field `column_map`, or for `file` if the file has
+// no column email.
 func (m *Map) resolve(header []string) (c columns, needed []contacts.BulkProperty, err error) {
 	given := m != nil
 	if !given {
@@ -81,14 +82,14 @@ func (m *Map) resolve(header []string) (c columns, needed []contacts.BulkPropert
 	return c, needed, nil
 }
 
-// What column returns instead of a place.
+// Results of columnIndex that are no index.
 const (
 	missing   = -1
 	ambiguous = -2
 )
 
-// columnIndex returns the place of the column with a name: one that is the same, or else one that differs in case and
-// spaces around it.
+// columnIndex returns the index of the column with a name. An exact match wins over one that differs in case and
+// surrounding spaces.
 func columnIndex(header []string, name string) int {
 	at := missing
 	for _, same := range []func(a, b string) bool{
@@ -111,7 +112,7 @@ func columnIndex(header []string, name string) int {
 	return at
 }
 
-// namedColumn returns the place of a column that a map names for a field.
+// namedColumn returns the index of the column that a Map names for a field.
 func namedColumn(header []string, field, name string) (int, error) {
 	at := columnIndex(header, name)
 	switch {
@@ -125,12 +126,12 @@ func namedColumn(header []string, field, name string) (int, error) {
 	return at, nil
 }
 
-// columnNames shows the names of columns.
+// columnNames returns the names of columns for an error.
 func columnNames(header []string) string {
 	return strings.ToValidUTF8(strings.Join(header, ", "), "")
 }
 
-// row returns what to write of a record. Errors say what is wrong with it.
+// row converts a record into a row to write. Errors say what is wrong with the record.
 func (p *plan) row(b *contacts.Bulk, fields []string) (row contacts.BulkRow, err error) {
 	if more := len(fields) - len(p.Header); more > 0 && strings.Join(fields[len(p.Header):], "") != "" {
 		return row, fault.Invalidf("", "The row has %d fields, and the first line names %d columns. Quote fields that "+
@@ -140,7 +141,7 @@ func (p *plan) row(b *contacts.Bulk, fields []string) (row contacts.BulkRow, err
 		if at < 0 || at >= len(fields) {
 			return ""
 		}
-		return strings.Clone(strings.TrimSpace(fields[at])) // without the clone it would keep the whole record
+		return strings.Clone(strings.TrimSpace(fields[at])) // a substring would keep the whole record in memory
 	}
 	c := &p.Columns
 	row.Address, row.FirstName, row.LastName = field(c.Email), field(c.FirstName), field(c.LastName)
@@ -169,7 +170,7 @@ func (p *plan) row(b *contacts.Bulk, fields []string) (row contacts.BulkRow, err
 	return row, b.Check(&row)
 }
 
-// parseBool reads what spreadsheets and other services write.
+// parseBool parses the forms of booleans that spreadsheets and other services write.
 func parseBool(text string) (yes, ok bool) {
 	switch strings.ToLower(text) {
 	case "true", "t", "yes", "y", "1":

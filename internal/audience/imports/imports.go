@@ -1,36 +1,33 @@
-// Package imports writes the rows of CSV files into a team's contacts.
+// Package imports imports CSV files into a team's contacts.
 //
 // # Life of an import
 //
-// [Service.Store] stores the file while it arrives, and [Service.Create] checks what is asked for and enters a row and
-// a job. The job reads the file in batches. One transaction writes the contacts of a batch, the rows of it that failed,
-// the counts, and the position in the file from which to go on; then the next batch is read. Imports of a team run one
-// after another, oldest first. When the last row is written, the file is deleted, and after the retention the import
-// with the rows that failed.
+// [Service.Store] stores the file while it is uploaded, and [Service.Create] checks the request and inserts a row and a
+// job. The job reads the file in batches. One transaction writes the contacts of a batch, its failed rows, the counts,
+// and the position in the file at which to continue. Imports of a team run one after another, oldest first. After the
+// last row the file is deleted; after the retention, the import and its failed rows are deleted.
 //
 //	queued ──► in_progress ──► completed
-//	   └──────────────┴──────► failed: canceled, or the file or something that it refers to is gone
+//	   └──────────────┴──────► failed: canceled, or the file or an object that it refers to is gone
 //
 // # Invariants
 //
-// A row is written and counted once, whenever the process is killed: a batch moves the position from where it began, or
-// it does nothing. Created, updated, skipped and failed add up to the rows that were read. A row whose address was
-// created by the same import before counts as updated, or as skipped, like one of any other contact.
+// Each row is written and counted once, even if the process is killed: a batch commits only if the position is still
+// where the batch began. Created, updated, skipped and failed add up to the number of rows that were read. If several
+// rows have the same address, the later ones count as updated or skipped.
 //
-// No webhook events are recorded, neither contact.created nor contact.updated.
+// Imports record no webhook events, neither contact.created nor contact.updated.
 //
-// # When it fails
+// # Errors
 //
-// What is wrong with the file as a whole, or with what is asked for, is a fault of Store or Create, and nothing is
-// kept. A row that is wrong is counted as failed and kept with the reason, up to [MaxKept] rows, as long as the import. When
-// the database or the store of files does not answer, or refuses what it should take, the job is tried again without
-// end, and the import has a reason until it goes on. An import fails if its file
-// is gone, or a segment, topic or property that it refers to; what it wrote until then stays.
+// A problem with the whole file, or with the request, is a fault from Store or Create, and nothing is kept. A wrong row
+// counts as failed and is kept with the reason until the import is deleted, for up to [MaxKept] rows. If the database
+// or the file store fails, the job is retried without end, and the import shows a reason until it continues. An import
+// fails if its file, or a segment, topic or property that it refers to, is gone; the rows that it wrote before stay.
 //
-// # What it does not do
+// # Limits of this package
 //
-// It does not know how contacts are stored: package contacts writes a batch. It does not read CSV: package csvfile
-// does.
+// It does not store contacts: package contacts writes a batch. It does not parse CSV: package csvfile does.
 package imports
 
 import (
@@ -52,7 +49,7 @@ const (
 	Failed     Status = "failed"
 )
 
-// Check refuses a text that is no status.
+// Check returns a fault for a text that is not a status.
 func (s Status) Check() error {
 	switch s {
 	case Queued, InProgress, Completed, Failed:
@@ -64,53 +61,53 @@ func (s Status) Check() error {
 
 // Limits of imports.
 const (
-	MaxWaiting    = 100     // imports of a team that are queued or in progress
-	MaxKept       = 100_000 // failed rows that are kept of an import
-	MaxSegments   = 50      // to which an import adds contacts
-	MaxTopics     = 50      // to which an import subscribes them
+	MaxWaiting    = 100     // queued and running imports of a team
+	MaxKept       = 100_000 // failed rows of an import that are kept
+	MaxSegments   = 50      // segments to which an import adds contacts
+	MaxTopics     = 50      // topics to which an import subscribes contacts
 	MaxProperties = contacts.MaxProperties
 
-	maxKeptRow   = 8 << 10 // octets of a failed row; of longer ones only the reason is kept
-	maxFilename  = 255     // characters that are kept of a file's name
+	maxKeptRow   = 8 << 10 // bytes of a failed row; for longer rows only the reason is kept
+	maxFilename  = 255     // bytes of a file's name; the rest is cut off
 	canceledText = "It was canceled."
 	holdReason   = "It cannot go on after line %d, for a reason on our side, and is tried again. If this goes on, tell the " +
 		"operator, or cancel it: imports that came later wait for it."
 )
 
-// Import is a file of contacts and what became of its rows.
+// Import is a file of contacts and the results of its rows.
 type Import struct {
 	ID         string
 	TeamID     string
 	Status     Status
 	Filename   string
-	Size       int64 // of the file, in octets
-	Position   int64 // of which this many are done
-	Created    int64 // rows, by what became of them
+	Size       int64 // of the file, in bytes
+	Position   int64 // bytes of the file that are done
+	Created    int64 // rows by result
 	Updated    int64
 	Skipped    int64
 	Failed     int64
-	Kept       int64  // failed rows that can be read with Failures
-	Reason     string // why it failed, or cannot go on and is tried again
+	Kept       int64  // failed rows that Failures returns
+	Reason     string // why the import failed, or why it is being retried
 	CreatedAt  time.Time
 	StartedAt  time.Time // zero while it is queued
 	FinishedAt time.Time // zero until it has completed or failed
 
-	lines int64 // of the file before Position
+	lines int64 // lines of the file before Position
 }
 
-// Total is the number of rows that were read.
+// Total returns the number of rows that were read.
 func (i *Import) Total() int64 { return i.Created + i.Updated + i.Skipped + i.Failed }
 
 // Done reports whether the import has ended.
 func (i *Import) Done() bool { return !i.FinishedAt.IsZero() }
 
-// fileKey is where the file is stored.
+// fileKey returns the key under which the file of an import is stored.
 func fileKey(importID string) string { return filePrefix + importID }
 
 // filePrefix is the prefix of the keys of files.
 const filePrefix = "imports/"
 
-// plan is what an import does, as its row has it.
+// plan is the stored description of what an import does.
 type plan struct {
 	Form     csvfile.Form `json:"form"`
 	Header   []string     `json:"header"` // the names of the columns
@@ -126,7 +123,7 @@ type choice struct {
 	Subscription contacts.Subscription `json:"subscription"`
 }
 
-// columns are the places of fields in a row; -1 is none.
+// columns are the indexes of fields in a row; -1 means no column.
 type columns struct {
 	Email        int        `json:"email"`
 	FirstName    int        `json:"first_name"`
@@ -135,16 +132,16 @@ type columns struct {
 	Properties   []property `json:"properties,omitempty"`
 }
 
-// property is a column whose values are those of a property.
+// property is a column with the values of a property.
 type property struct {
 	ID     string      `json:"id"`
 	Name   string      `json:"name"`
 	Type   scalar.Type `json:"type"`
 	Column int         `json:"column"`
-	Bool   bool        `json:"bool,omitempty"` // true or false, in the forms that parseBool knows
+	Bool   bool        `json:"bool,omitempty"` // values are true or false, in the forms that parseBool accepts
 }
 
-// bulk is what the rows have in common.
+// bulk returns what all rows have in common.
 func (p *plan) bulk() *contacts.Bulk {
 	b := &contacts.Bulk{Segments: p.Segments, Skip: p.Skip}
 	for _, c := range p.Topics {

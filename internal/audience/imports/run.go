@@ -19,28 +19,29 @@ import (
 const Kind = "imports.run"
 
 const (
-	maxRunTime   = time.Minute     // of work before other teams' imports have their turn
-	recheckAfter = 2 * time.Second // an import looks again whether those before it have ended
-	// maxRows is how many rows a transaction writes, in all tables: some 50 ms on SQLite, whose only writer others wait
-	// for meanwhile. Smaller ones write the same pages of indexes more often: half of it wrote 40% more to the disk.
+	maxRunTime   = time.Minute     // then imports of other teams have a turn
+	recheckAfter = 2 * time.Second // time until an import checks again whether earlier ones have ended
+	// maxRows is the number of rows that one transaction writes, in all tables. That takes some 50 ms on SQLite, whose
+	// only writer other transactions wait for. Smaller transactions rewrite the same index pages more often: with half
+	// the rows, 40% more bytes were written to the disk.
 	maxRows  = 4000
-	minBatch = 20 // of a batch, however many tables each row is written to
+	minBatch = 20 // the least rows of a batch, however many tables each row is written to
 )
 
-// retryDelays are the pauses after errors, which are ours: a file that is wrong fails at once.
+// retryDelays are the pauses after errors on our side. A wrong file fails at once.
 var retryDelays = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}
 
-// errMoved means that the import is not where a batch began: it was canceled or deleted, or another node has it.
+// errMoved means that the import is no longer where a batch began: it was canceled or deleted, or another node runs it.
 var errMoved = errors.New("the import has ended, or another node goes on with it")
 
-// JobKind describes the jobs.
+// JobKind returns the kind of the jobs that import files.
 func (s *Service) JobKind() jobs.Kind {
 	return jobs.Kind{Name: Kind, Handle: s.handle, Workers: 2, PerLane: 1, Lease: 5 * time.Minute, Schedule: retryDelays,
 		Endless: true}
 }
 
-// handle goes on with an import from where it is. Whose it is can see when that fails: further imports of the team wait
-// meanwhile.
+// handle continues an import where it stopped. If that fails, it stores a reason that the team can see, because the
+// team's later imports wait.
 func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	err := s.attempt(ctx, j)
 	if err == nil || ctx.Err() != nil || errors.Is(err, errMoved) || errors.Is(err, jobs.ErrLost) {
@@ -85,7 +86,7 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job) error {
 	return r.batches(ctx, j)
 }
 
-// reschedule makes the job due after a time.
+// reschedule makes the job due again after a delay.
 func (s *Service) reschedule(ctx context.Context, j jobs.Job, after time.Duration) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		s.Queue.Wait(ctx, tx, j, tx.Now().Add(after), "")
@@ -121,21 +122,21 @@ func (s *Service) open(ctx context.Context, i *Import) (io.ReadCloser, error) {
 	}
 	if err != nil {
 		file.Close()
-		return nil, fmt.Errorf("go to octet %d of a file to import: %w", i.Position, err)
+		return nil, fmt.Errorf("go to byte %d of a file to import: %w", i.Position, err)
 	}
 	return file, nil
 }
 
-// run is the work of one attempt.
+// run is one attempt of the job.
 type run struct {
 	s    *Service
-	i    Import // as the database has it
+	i    Import // as it is in the database
 	p    plan
 	b    *contacts.Bulk
 	rows *csvfile.Reader
 }
 
-// batches imports one batch after another, until the file or this attempt's time ends.
+// batches imports batches until the file or the time of this attempt ends.
 func (r *run) batches(ctx context.Context, j jobs.Job) error {
 	for began := time.Now(); ; {
 		if err := j.Sure(ctx); err != nil {
@@ -159,7 +160,7 @@ func (r *run) batches(ctx context.Context, j jobs.Job) error {
 		case time.Since(began) > maxRunTime:
 			return r.s.reschedule(ctx, j, 0)
 		}
-		if r.s.DB.Alone() { // SQLite's only writer has time for others, besides those that wait already.
+		if r.s.DB.Alone() { // Give other transactions time on SQLite's only writer.
 			if err := pause(ctx, time.Since(start)/4); err != nil {
 				return err
 			}
@@ -167,7 +168,7 @@ func (r *run) batches(ctx context.Context, j jobs.Job) error {
 	}
 }
 
-// checkMoved deals with an import that is not where the last batch began. It has ended, or another node has it.
+// checkMoved handles an import that is no longer where the last batch began: it has ended, or another node runs it.
 func (r *run) checkMoved(ctx context.Context, j jobs.Job) error {
 	i, err := r.s.Get(ctx, r.i.TeamID, r.i.ID)
 	if fault.KindOf(err) == fault.NotFound || err == nil && i.Done() {
@@ -195,12 +196,13 @@ func pause(ctx context.Context, d time.Duration) error {
 type batch struct {
 	rows   []contacts.BulkRow
 	failed failures
-	end    int64 // position in the file after it
+	end    int64 // position in the file after the batch
 	lines  int64
-	last   bool // the file ends with it
+	last   bool // the file ends with this batch
 }
 
-// size is the number of rows of a batch, so that each takes some ten milliseconds, whatever the rows are written to.
+// size returns the number of rows in a batch, so that each batch takes tens of milliseconds, however many tables a row
+// is written to.
 func (r *run) size() int {
 	tables := 1 + len(r.b.Properties) + len(r.b.Segments) + len(r.b.Topics)
 	return min(r.s.c.Batch, max(minBatch, maxRows/tables))
@@ -236,10 +238,10 @@ func (r *run) read() (b batch, err error) {
 	return b, nil
 }
 
-// write writes a batch, and with it how far the import has come.
+// write writes a batch and the new position of the import.
 func (r *run) write(ctx context.Context, b batch) error {
 	if b.end == r.i.Position {
-		return nil // nothing but the end of the file was read
+		return nil // only the end of the file was read
 	}
 	var next Import
 	err := r.s.DB.Update(ctx, func(tx *db.Tx) error {

@@ -32,12 +32,12 @@ type Deps struct {
 	Log      *slog.Logger
 }
 
-// Config is what installations and tests differ in.
+// Config has the settings of the service.
 type Config struct {
-	MaxSize   int64         // of a file, in octets; 0 is 50 MB
-	Batch     int           // the most rows of a transaction; 0 is 1,000
-	Look      time.Duration // between two looks at an import that is watched; 0 is half a second
-	Retention time.Duration // of imports that have ended, with the rows that failed; 0 is 30 days
+	MaxSize   int64         // of a file, in bytes; 0 means 50 MB
+	Batch     int           // the most rows of a transaction; 0 means 1,000
+	Look      time.Duration // interval of reads in Watch; 0 means half a second
+	Retention time.Duration // of imports that have ended, with their failed rows; 0 means 30 days
 }
 
 // Service implements the operations on imports.
@@ -61,10 +61,10 @@ func New(c Config, d Deps) (*Service, error) {
 	return &Service{d, c, closed, sync.OnceFunc(func() { close(closed) })}, nil
 }
 
-// MaxSize is the size of the largest file, in octets.
+// MaxSize returns the maximum size of a file, in bytes.
 func (s *Service) MaxSize() int64 { return s.c.MaxSize }
 
-// File is a file that is stored, and not yet part of an import.
+// File is a stored file that does not belong to an import yet.
 type File struct {
 	id     string
 	size   int64
@@ -72,9 +72,9 @@ type File struct {
 	header csvfile.Record
 }
 
-// Store stores a file while it is read from r, if its beginning is that of a CSV file. What is wrong with the file is
-// an Invalid fault of the field `file`; errors of r are returned wrapped. The caller must pass the file to Create or
-// Discard; if the process is killed before, the file is deleted later.
+// Store stores a CSV file while it is read from r. A problem with the file is an Invalid fault for the field `file`;
+// errors of r are returned wrapped. The caller must pass the file to Create or Discard. If the process is killed before
+// that, the sweep deletes the file.
 func (s *Service) Store(ctx context.Context, r io.Reader) (*File, error) {
 	buffered := bufio.NewReaderSize(r, csvfile.HeadSize)
 	head, err := buffered.Peek(csvfile.HeadSize)
@@ -100,31 +100,31 @@ func (s *Service) Store(ctx context.Context, r io.Reader) (*File, error) {
 	return f, nil
 }
 
-// Discard deletes a file that becomes no import. f may be nil.
+// Discard deletes a file that does not become an import. f may be nil.
 func (s *Service) Discard(ctx context.Context, f *File) {
 	if f != nil {
 		s.deleteFile(context.WithoutCancel(ctx), f.id)
 	}
 }
 
-// deleteFile deletes a file. If it fails, the sweep deletes it later.
+// deleteFile deletes the file of an import. If that fails, the sweep deletes it later.
 func (s *Service) deleteFile(ctx context.Context, importID string) {
 	if err := s.Blobs.Delete(ctx, fileKey(importID)); err != nil {
 		s.Log.Warn("could not delete an imported file; it is tried again", "import", importID, "error", err)
 	}
 }
 
-// NewImport is an import to create.
+// NewImport describes an import to create.
 type NewImport struct {
 	Filename   string
-	Map        *Map   // nil is by the names of fields
-	OnConflict string // upsert or skip; "" is skip
+	Map        *Map   // nil matches columns by the names of fields
+	OnConflict string // upsert or skip; "" means skip
 	Segments   []string
 	Topics     []contacts.Choice
 }
 
-// CheckCapacity refuses a further import when the team has many that wait. Create checks it too: this is for before a large
-// file is received.
+// CheckCapacity returns a fault if the team has too many imports that have not ended. Create checks it too; call it
+// before receiving a large file.
 func (s *Service) CheckCapacity(ctx context.Context, teamID string) error {
 	return checkCapacity(ctx, s.DB.Reader, teamID)
 }
@@ -137,7 +137,7 @@ func checkCapacity(ctx context.Context, r db.Reader, teamID string) error {
 	return err
 }
 
-// Create enters the import of a stored file. When it fails with a fault, the file is deleted.
+// Create creates the import of a stored file. If it returns a fault, the file is deleted.
 func (s *Service) Create(ctx context.Context, teamID string, f *File, n NewImport) (Import, error) {
 	i := Import{TeamID: teamID, ID: f.id, Status: Queued, Size: f.size, Position: f.header.End, lines: f.header.Lines}
 	for _, c := range n.Filename {
@@ -151,13 +151,13 @@ func (s *Service) Create(ctx context.Context, teamID string, f *File, n NewImpor
 	if err == nil {
 		err = s.DB.Update(ctx, func(tx *db.Tx) error { return s.create(ctx, tx, &i, p, &n, needed) })
 	}
-	if err != nil && !errors.Is(err, db.ErrUnknown) { // otherwise the sweep finds out whether it is needed
+	if err != nil && !errors.Is(err, db.ErrUnknown) { // if the commit is unknown, the sweep decides
 		s.Discard(ctx, f)
 	}
 	return i, err
 }
 
-// check checks what needs no database, and finds the columns.
+// check checks everything that needs no database, and finds the columns.
 func (p *plan) check(n *NewImport) (needed []contacts.BulkProperty, err error) {
 	if n.OnConflict != "" && n.OnConflict != "upsert" && n.OnConflict != "skip" {
 		return nil, fault.Invalidf("on_conflict", "The `on_conflict` field must be `upsert` or `skip`.")
@@ -202,7 +202,7 @@ func (s *Service) Get(ctx context.Context, teamID, importID string) (Import, err
 	return importByID(ctx, s.DB.Reader, teamID, importID)
 }
 
-// List returns a page of a team's imports, newest first, all or those of a status.
+// List returns a page of a team's imports, newest first: those with a status, or all if it is "".
 func (s *Service) List(ctx context.Context, teamID string, status Status, p page.Page) ([]Import, bool, error) {
 	if status != "" {
 		if err := status.Check(); err != nil {
@@ -212,7 +212,7 @@ func (s *Service) List(ctx context.Context, teamID string, status Status, p page
 	return listImports(ctx, s.DB.Reader, teamID, status, p)
 }
 
-// Cancel ends an import. The rows that are written stay. An import that has ended is returned as it is.
+// Cancel ends an import. The rows that it wrote stay. An import that has ended is returned unchanged.
 func (s *Service) Cancel(ctx context.Context, teamID, importID string) (i Import, err error) {
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		if i, err = importByID(ctx, tx.Reader, teamID, importID); err != nil || i.Done() {
@@ -221,7 +221,7 @@ func (s *Service) Cancel(ctx context.Context, teamID, importID string) (i Import
 		if _, err := end(ctx, tx, teamID, importID, Failed, canceledText); err != nil {
 			return err
 		}
-		_, err := s.Queue.Remove(ctx, tx, Kind, importID) // one that is in hand ends with the next batch
+		_, err := s.Queue.Remove(ctx, tx, Kind, importID) // a running job ends with its next batch
 		if err != nil {
 			return fmt.Errorf("remove the job of an import: %w", err)
 		}
@@ -240,8 +240,8 @@ var ErrClosed = errors.New("the imports are not watched any more")
 // Close ends all calls of Watch, because the node stops.
 func (s *Service) Close() { s.close() }
 
-// Watch returns once an import differs from seen, or after a while, or with ErrClosed. It looks twice a second, so that
-// who calls it again and again is told of a fast import no more often.
+// Watch returns an import as soon as it differs from seen, or seen itself after the time most. It returns ErrClosed
+// when the service is closed. It reads the import twice a second, however often it is called.
 func (s *Service) Watch(ctx context.Context, seen Import, most time.Duration) (Import, error) {
 	over := time.NewTimer(most)
 	defer over.Stop()
@@ -264,8 +264,8 @@ func (s *Service) Watch(ctx context.Context, seen Import, most time.Duration) (I
 	}
 }
 
-// Failures returns the names of the columns of an import and its failed rows, in the order of the file, which are read
-// in pages.
+// Failures returns the column names of an import, and its failed rows in the order of the file. The rows are read page
+// by page.
 func (s *Service) Failures(ctx context.Context, teamID, importID string) (header []string,
 	all iter.Seq2[Failure, error], err error) {
 	const most = 500

@@ -43,7 +43,7 @@ func requireImport(i Import, err error) (Import, error) {
 	return i, nil
 }
 
-// planOf returns an import with its plan.
+// planOf returns an import and its plan.
 func planOf(ctx context.Context, r db.Reader, teamID, importID string) (i Import, p plan, err error) {
 	var text string
 	i, err = scanImport(r.QueryRow(ctx, `SELECT `+importColumns+`, plan FROM contact_imports
@@ -69,7 +69,7 @@ func insertImport(ctx context.Context, tx *db.Tx, i *Import, p *plan) error {
 	return nil
 }
 
-// listImports returns a page of a team's imports. status may be "".
+// listImports returns a page of a team's imports, of any status if status is "".
 func listImports(ctx context.Context, r db.Reader, teamID string, status Status, p page.Page) ([]Import, bool, error) {
 	s := page.Select{Text: `SELECT ` + importColumns + ` FROM contact_imports WHERE team_id = $1`, ID: "id",
 		Args: []any{teamID}}
@@ -80,7 +80,7 @@ func listImports(ctx context.Context, r db.Reader, teamID string, status Status,
 	return page.Query(ctx, r, s, p, func(r db.Row) (Import, error) { return scanImport(r) })
 }
 
-// waiting returns how many imports of a team have not ended, up to limit, and the first of them, or "".
+// waiting returns how many imports of a team have not ended, up to limit, and the id of the oldest one, or "".
 func waiting(ctx context.Context, r db.Reader, teamID string, limit int) (n int, first string, err error) {
 	for _, status := range []Status{Queued, InProgress} {
 		rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE team_id = $1 AND status = $2 ORDER BY id LIMIT $3`,
@@ -102,10 +102,10 @@ func startImport(ctx context.Context, tx *db.Tx, i *Import) {
 		AND status = 'queued'`, i.ID, i.TeamID, string(InProgress), tx.Now().UnixMicro())
 }
 
-// advance writes the position and the counts that an import has after a batch that began at a position. If the import
-// is not there any more, the transaction fails with errMoved.
+// advance queues the new position and counts of an import after a batch that began at the position from. If the import
+// is no longer there, the transaction fails with errMoved.
 func advance(ctx context.Context, tx *db.Tx, from int64, i *Import) {
-	// Whoever has moved it so far has done this very batch.
+	// If the position is this far, this batch was committed.
 	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1 AND position >= $2`, i.ID, i.Position)
 	tx.QueueOne(ctx, errMoved, `UPDATE contact_imports SET position = $4, lines = $5, created = $6, updated = $7,
 		skipped = $8, failed = $9, kept = $10, reason = '' WHERE id = $1 AND team_id = $2 AND position = $3
@@ -113,7 +113,7 @@ func advance(ctx context.Context, tx *db.Tx, from int64, i *Import) {
 		i.Kept)
 }
 
-// setHoldReason writes that an import which has not ended cannot go on, until it does.
+// setHoldReason stores the reason why an import cannot continue at present, unless it has ended.
 func setHoldReason(ctx context.Context, tx *db.Tx, teamID, importID string) error {
 	i, err := importByID(ctx, tx.Reader, teamID, importID)
 	if fault.KindOf(err) == fault.NotFound || err == nil && i.Done() {
@@ -127,7 +127,7 @@ func setHoldReason(ctx context.Context, tx *db.Tx, teamID, importID string) erro
 	return nil
 }
 
-// end ends an import that has not ended. It returns false if it has.
+// end ends an import. It returns false if the import had ended before.
 func end(ctx context.Context, tx *db.Tx, teamID, importID string, status Status, reason string) (bool, error) {
 	now := tx.Now().UnixMicro()
 	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1 AND finished_at = $2`, importID, now)
@@ -139,7 +139,7 @@ func end(ctx context.Context, tx *db.Tx, teamID, importID string, status Status,
 	return n > 0, nil
 }
 
-// failures are failed rows as db.Tx.QueueRows takes them.
+// failures holds failed rows in the form that db.Tx.QueueRows takes.
 type failures struct {
 	lines   []int64
 	reasons []string
@@ -166,10 +166,10 @@ func insertFailures(ctx context.Context, tx *db.Tx, i *Import, f *failures, kept
 type Failure struct {
 	Line   int64
 	Reason string
-	Fields []string // as the file has them; none when they are too long to be kept
+	Fields []string // as in the file; nil if they are too long to be kept
 }
 
-// listFailures returns failed rows in the order of the file: those after a line.
+// listFailures returns failed rows after a line, in the order of the file.
 func listFailures(ctx context.Context, r db.Reader, teamID, importID string, after int64, limit int) ([]Failure,
 	error) {
 	rows, err := r.Query(ctx, `SELECT line, reason, fields FROM contact_import_failures WHERE import_id = $1
@@ -183,13 +183,13 @@ func listFailures(ctx context.Context, r db.Reader, teamID, importID string, aft
 	})
 }
 
-// unfinished returns those of the ids that are imports that have not ended.
+// unfinished returns which of some ids are imports that have not ended.
 func unfinished(ctx context.Context, r db.Reader, ids []string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE id = ANY($1) AND finished_at = 0`, ids)
 	return db.Collect(rows, err, scanText)
 }
 
-// endedBefore returns some imports that ended before a time.
+// endedBefore returns up to limit imports that ended before a time.
 func endedBefore(ctx context.Context, r db.Reader, before int64, limit int) ([]Import, error) {
 	rows, err := r.Query(ctx, `SELECT `+importColumns+` FROM contact_imports WHERE finished_at < $1 AND finished_at > 0
 		ORDER BY finished_at LIMIT $2`, before, limit)
@@ -198,13 +198,13 @@ func endedBefore(ctx context.Context, r db.Reader, before int64, limit int) ([]I
 
 const eraseRows = 500 // deleted in one transaction
 
-// deleteFailures deletes some failed rows of an import.
+// deleteFailures deletes a batch of failed rows of an import.
 func deleteFailures(ctx context.Context, tx *db.Tx, importID string) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM contact_import_failures WHERE import_id = $1 AND line <= (SELECT MAX(line) FROM
 		(SELECT line FROM contact_import_failures WHERE import_id = $1 ORDER BY line LIMIT $2) x)`, importID, eraseRows)
 }
 
-// importsOf returns some imports of a team.
+// importsOf returns up to eraseRows ids of a team's imports, after an id.
 func importsOf(ctx context.Context, r db.Reader, teamID, after string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`, teamID,
 		after, eraseRows)
@@ -215,14 +215,14 @@ func deleteImport(ctx context.Context, tx *db.Tx, teamID, importID string) {
 	tx.Queue(ctx, `DELETE FROM contact_imports WHERE id = $1 AND team_id = $2`, importID, teamID)
 }
 
-// lastFailureLine returns the last line of the next failed rows of an import after a line, 0 at the end.
+// lastFailureLine returns the last line of the next batch of failed rows after a line, or 0 at the end.
 func lastFailureLine(ctx context.Context, r db.Reader, importID string, after int64) (line int64, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(line), 0) FROM (SELECT line FROM contact_import_failures
 		WHERE import_id = $1 AND line > $2 ORDER BY line LIMIT $3) x`, importID, after, eraseRows).Scan(&line)
 	return line, err
 }
 
-// failuresMatching returns those failed rows of an import between two lines that contain a text like pattern.
+// failuresMatching returns the failed rows of an import between two lines that match a LIKE pattern.
 func failuresMatching(ctx context.Context, r db.Reader, importID, pattern string, after, upTo int64) ([]Failure, error) {
 	rows, err := r.Query(ctx, `SELECT line, reason, fields FROM contact_import_failures WHERE import_id = $1 AND line > $2
 		AND line <= $3 AND (LOWER(reason) LIKE $4 ESCAPE '\' OR LOWER(fields) LIKE $4 ESCAPE '\') ORDER BY line`, importID,

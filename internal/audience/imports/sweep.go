@@ -11,12 +11,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// strayAfter is the age from which a file without an import is deleted. Files are stored whole before their import is
-// entered, which then takes seconds.
+// strayAfter is the age at which a file without an import is deleted. Its import is created seconds after the file was
+// stored.
 const strayAfter = time.Hour
 
-// Sweep deletes the files that no import needs, and imports that ended before the retention, with their failed rows. It
-// is called periodically.
+// Sweep deletes files that no import needs, and imports that ended before the retention, with their failed rows. It is
+// called periodically.
 func (s *Service) Sweep(ctx context.Context) error {
 	err := s.Blobs.Sweep(ctx, filePrefix, s.DB.Now().Add(-strayAfter), func(ctx context.Context, keys []string) ([]string,
 		error) {
@@ -42,7 +42,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 			return nil
 		}
 		for _, i := range some {
-			// The failed rows first: if that breaks off, they are found again by their import.
+			// Delete the failed rows first: if that is interrupted, the next sweep finds them through their import.
 			if err := s.deleteFailures(ctx, i.ID); err != nil {
 				return err
 			}
@@ -69,8 +69,8 @@ func (s *Service) deleteFailures(ctx context.Context, importID string) error {
 	return nil
 }
 
-// EraseTeam deletes the imports of a team. It must be called before the team's contacts are erased: an import that is
-// in progress ends when its row is gone.
+// EraseTeam deletes the imports of a team. Call it before the team's contacts are erased: a running import ends when
+// its row is gone.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for {
 		some, err := importsOf(ctx, s.DB.Reader, teamID, "")
@@ -92,8 +92,8 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	}
 }
 
-// EraseAddress replaces an address in the failed rows of imports. The files of imports that have not ended are left as
-// they are: they would add the address again, and are deleted when they end.
+// EraseAddress replaces an address in the failed rows of imports. It does not change the files of imports that have not
+// ended, which add the address again; they are deleted when the import ends.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {

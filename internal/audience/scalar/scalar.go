@@ -1,11 +1,10 @@
-// Package scalar has the values that callers give to variables of templates and to properties of contacts: a text or a
-// number, within limits.
+// Package scalar defines the values of template variables and of contact properties: a text or a number, within limits.
 //
-// The zero [Value] is none. A value never changes, and two are the same if == says so: a number is kept as the text that
-// JSON writes for it, so that 1, 1.0 and 1e0 are one value, and 0 and -0 too.
+// The zero [Value] means no value. Values are immutable and can be compared with ==. A number is stored as the text
+// that JSON writes for it, so 1, 1.0 and 1e0 are the same value, and so are 0 and -0.
 //
-// [Value.Check] returns faults that name the field of the request. The package neither reads JSON, which is left to
-// package api, nor stores anything.
+// [Value.Check] returns faults that name the field of the request. The package neither reads JSON, which package api
+// does, nor stores anything.
 package scalar
 
 import (
@@ -19,25 +18,25 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Type is the type of a value, or of what takes one.
+// Type is the type of a value, or of a variable or property.
 type Type string
 
 const (
 	String Type = "string"
 	Number Type = "number"
-	Other  Type = "other" // of values only: neither, so nothing takes it
+	Other  Type = "other" // only of values: neither a text nor a number, so no variable or property accepts it
 )
 
 // Limits of values (API reference sections 8.4 and 14).
 const (
 	MaxText   = 2000      // characters
-	MaxNumber = 1<<53 - 1 // and its negative the least
+	MaxNumber = 1<<53 - 1 // largest absolute value
 )
 
 // Value is a text or a number.
 type Value struct {
 	Type Type
-	Text string // as it is put into emails; a number is written as in JSON
+	Text string // as it appears in emails; a number is written as in JSON
 }
 
 // OfText returns a value of type String.
@@ -46,7 +45,7 @@ func OfText(text string) Value { return Value{String, text} }
 // OfNumber returns a value of type Number.
 func OfNumber(n float64) Value {
 	if n == 0 {
-		n = 0 // and not -0
+		n = 0 // replaces -0
 	}
 	return Value{Number, jsontext.Float(n).String()}
 }
@@ -74,8 +73,8 @@ func CheckLine(field, text string, limit int) error {
 	return nil
 }
 
-// Check applies the rules of a value for what takes the type t. field is the name of the value in the request. Its
-// errors are Invalid faults.
+// Check validates a value for a variable or a property of type t. field is the name of the value in the request. It
+// returns Invalid faults.
 func (v Value) Check(field string, t Type) error {
 	switch {
 	case v.Type != t && t == Number:

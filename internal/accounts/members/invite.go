@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	inviteFor     = 7 * 24 * time.Hour  // from when it was sent last
+	inviteFor     = 7 * 24 * time.Hour  // after it was sent last
 	inviteKept    = 30 * 24 * time.Hour // after it has expired
 	maxOpen       = 50                  // open invitations of a team
 	maxSends      = 5                   // of one invitation
-	maxSentHourly = 100                 // emails with invitations of a team
+	maxSentHourly = 100                 // invitation emails of a team
 )
 
-// newToken returns a token with 256 random bits.
+// newToken returns a token of 256 random bits and its hash.
 func newToken() (token, hash string) {
 	b := make([]byte, 32)
 	rand.Read(b) // never fails
@@ -35,13 +35,13 @@ func newToken() (token, hash string) {
 	return token, keyring.HashAPIKey(token)
 }
 
-// Invite asks somebody by email to join the actor's team. An open invitation of the address ends.
+// Invite invites a person by email to join the actor's team. It replaces an open invitation to the same address.
 func (s *Service) Invite(ctx context.Context, by teams.Actor, email string, role teams.Role) (Invitation, error) {
 	v, _, err := s.invite(ctx, by, email, role, true)
 	return v, err
 }
 
-// InviteLink is Invite for the operator, who passes on the link that it returns: no email is sent.
+// InviteLink is Invite for the operator: it sends no email and returns the link, which the operator passes on.
 func (s *Service) InviteLink(ctx context.Context, by teams.Actor, email string, role teams.Role) (Invitation, string,
 	error) {
 	return s.invite(ctx, by, email, role, false)
@@ -97,7 +97,7 @@ func (s *Service) invite(ctx context.Context, by teams.Actor, email string, role
 	return v, s.Link(token), nil
 }
 
-// send counts one more email with an invitation, and queues it unless the operator passes on the link.
+// send counts one more invitation email and, if mail is true, queues it.
 func (s *Service) send(ctx context.Context, tx *db.Tx, v *Invitation, token string, mail bool) error {
 	v.SentAt = s.now()
 	v.ExpiresAt = v.SentAt.Add(inviteFor)
@@ -153,7 +153,7 @@ func article(r teams.Role) string {
 	return "a " + string(r)
 }
 
-// Invitations returns a page of a team's open invitations, newest first, also those that have expired lately.
+// Invitations returns a page of a team's open invitations, newest first, including those that expired lately.
 func (s *Service) Invitations(ctx context.Context, teamID string, p page.Page) ([]Invitation, bool, error) {
 	all, more, err := listInvitations(ctx, s.d.Reader, teamID, p)
 	if err != nil {
@@ -212,8 +212,8 @@ func (s *Service) Revoke(ctx context.Context, by teams.Actor, invitationID strin
 	})
 }
 
-// Resend sends an open invitation once more, with another link. The one that was sent before ends. From then on the
-// invitation is the actor's.
+// Resend sends an open invitation again, with a new link. The old link stops working, and the actor becomes the sender
+// of the invitation.
 func (s *Service) Resend(ctx context.Context, by teams.Actor, invitationID string) (Invitation, error) {
 	token, hash := newToken()
 	var v Invitation
@@ -237,13 +237,13 @@ func (s *Service) Resend(ctx context.Context, by teams.Actor, invitationID strin
 	return v, err
 }
 
-// Accept makes a user a member by the token of an invitation. The user's address must be the one that it was sent to.
+// Accept makes a user a member by the token of an invitation. The user must have the invited address.
 func (s *Service) Accept(ctx context.Context, token, userID string) (Membership, error) {
 	return s.accept(ctx, token, func(context.Context, *db.Tx, Invitation) (string, error) { return userID, nil })
 }
 
-// AcceptAsNew creates a user with the invitation's address and makes it a member, in one transaction. then may do more
-// in it, such as begin a session; it may be nil, and may run more than once. The address of n is ignored.
+// AcceptAsNew creates a user with the invited address and makes the user a member, in one transaction. then may do more
+// in the transaction, such as begin a session; it may be nil and may run more than once. The address in n is ignored.
 func (s *Service) AcceptAsNew(ctx context.Context, token string, n users.NewUser, then func(ctx context.Context,
 	tx *db.Tx, u users.User) error) (Membership, error) {
 	v, err := s.Invitation(ctx, token)
@@ -265,7 +265,7 @@ func (s *Service) AcceptAsNew(ctx context.Context, token string, n users.NewUser
 	return m, s.users.AddressError(err)
 }
 
-// accept makes the user that who returns a member.
+// accept makes the user that who returns a member of the team.
 func (s *Service) accept(ctx context.Context, token string, who func(ctx context.Context, tx *db.Tx,
 	v Invitation) (userID string, err error)) (m Membership, err error) {
 	var refused *audit.Entry
@@ -275,10 +275,10 @@ func (s *Service) accept(ctx context.Context, token string, who func(ctx context
 		if err != nil {
 			return err
 		}
-		if err := lock(ctx, tx, v.TeamID); err != nil { // before the invitation, as all who change one after the lock
+		if err := lock(ctx, tx, v.TeamID); err != nil { // first: all changes of an invitation take this lock
 			return err
 		}
-		if v, err = s.open(ctx, tx.Reader, token); err != nil { // as it is now: it may have been sent again
+		if v, err = s.open(ctx, tx.Reader, token); err != nil { // read again under the lock: it may have been resent
 			return err
 		}
 		userID, err := who(ctx, tx, v)

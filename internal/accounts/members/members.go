@@ -1,26 +1,26 @@
-// Package members keeps which people belong to which teams, in which roles, and the invitations by which they join.
+// Package members stores which users belong to which teams, with their roles, and the invitations to teams.
 //
 // # Invariants
 //
-// A user is once a member of a team. A team that has members has an owner: the last one who is not disabled neither
-// leaves nor gets another role, also when two owners remove each other at the same time. Only who has the scope
-// owners:write makes, changes and removes owners, and nobody gives a role that may do more than the giver.
+// A user is at most once a member of a team. A team that has members has an owner: the last owner who is not disabled
+// can neither leave nor change role, even if two owners remove each other at the same time. Only an actor with the
+// scope owners:write adds, changes and removes owners. Nobody can give a role with more rights than their own.
 //
-// An invitation is accepted once, within [inviteFor], by a user with the address that it was sent to. Its token is not
-// stored, only a hash of it. An address has one open invitation to a team: another one takes its place. It is accepted
-// only while who sent it last may give its role: while the key or the grant is there, or the member is neither gone nor
-// disabled.
+// An invitation can be accepted once, within [inviteFor], by a user with the invited address. Only a hash of its token
+// is stored. An address has at most one open invitation to a team; a new one replaces it. An invitation is valid only
+// while its last sender may give the role: a key or a grant must still exist, and a member must neither have left nor
+// be disabled.
 //
-// A change takes effect on this node before the method returns, and on the others when its hint arrives.
+// A change takes effect on this node before the method returns, and on other nodes when its hint arrives.
 //
-// # When it fails
+// # Errors
 //
 // If a hint is lost, other nodes notice a change after at most [cacheFor].
 //
-// # What it does not do
+// # Limits of this package
 //
-// It does not check that an actor may change members at all: the callers check the scope members:write. It does not
-// keep users, which are package users', nor end what programs were granted by a member: that is for who is told by Ended.
+// The callers check that an actor has the scope members:write. Users belong to package users. Package grants revokes
+// the grants of a member whose membership ends.
 package members
 
 import (
@@ -40,18 +40,18 @@ type Membership struct {
 	CreatedAt time.Time
 }
 
-// Invitation asks somebody to join a team.
+// Invitation invites a person to join a team.
 type Invitation struct {
 	ID        string
 	TeamID    string
 	TeamName  string
 	Email     string // in lower case
 	Role      teams.Role
-	By        teams.ActorRef // who sent it last
+	By        teams.ActorRef // the last sender
 	CreatedAt time.Time
-	SentAt    time.Time // last
+	SentAt    time.Time // when it was sent last
 	ExpiresAt time.Time
 
 	sends      int
-	senderLost bool // who sent it may not give the role any more; of a list
+	senderLost bool // the sender may no longer give the role; set in lists
 }

@@ -17,12 +17,12 @@ import (
 
 const (
 	cacheFor   = 5 * time.Second // the longest that another node's change goes unnoticed if its hint is lost
-	cacheMax   = 10_000          // actors that are cached
+	cacheMax   = 10_000          // cached actors
 	maxMembers = 200             // of a team
 	maxTeams   = 200             // of a user
 )
 
-// HintTopic is the topic of hints, each with a team's id, after a change that may withdraw a right of a member.
+// HintTopic is the topic of hints after a change that may withdraw a right of a member. The hint is the team's id.
 const HintTopic = "members"
 
 // Deps are the dependencies of a Service.
@@ -87,8 +87,8 @@ func (s *Service) now() time.Time {
 	return s.d.Now()
 }
 
-// Actor returns a user as an actor for a team, with the scopes of the role. A fault of kind NotFound says that the user
-// is no member, is disabled, or that the team was deleted.
+// Actor returns a user as an actor for a team, with the scopes of the role. It returns a NotFound fault if the user is
+// not a member or is disabled, or if the team was deleted.
 func (s *Service) Actor(ctx context.Context, userID, teamID string) (teams.Actor, error) {
 	key, now := cacheKey{userID, teamID}, time.Now()
 	s.mu.Lock()
@@ -113,8 +113,7 @@ func (s *Service) Actor(ctx context.Context, userID, teamID string) (teams.Actor
 	return a, nil
 }
 
-// ActorNow is Actor as the database has it now, for who remembers the answer: what is remembered of what was remembered
-// would be older than either says.
+// ActorNow is Actor without the cache. Use it if the result is cached again, so that the two cache times do not add up.
 func (s *Service) ActorNow(ctx context.Context, userID, teamID string) (teams.Actor, error) {
 	a, err := actor(ctx, s.d.Reader, userID, teamID)
 	if errors.Is(err, db.ErrNoRows) {
@@ -126,8 +125,8 @@ func (s *Service) ActorNow(ctx context.Context, userID, teamID string) (teams.Ac
 	return a, nil
 }
 
-// ScopesIn is Scopes for what ends with a membership, and is being made in tx: a membership that is there does not end
-// before tx has.
+// ScopesIn is Scopes in a transaction that creates something that must end with the membership. It locks the team's
+// members: the membership cannot end before the transaction does.
 func (s *Service) ScopesIn(ctx context.Context, tx *db.Tx, teamID string, by teams.ActorRef) (teams.Scopes, error) {
 	if err := lock(ctx, tx, teamID); err != nil {
 		return 0, err
@@ -135,7 +134,8 @@ func (s *Service) ScopesIn(ctx context.Context, tx *db.Tx, teamID string, by tea
 	return s.Scopes(ctx, tx.Reader, teamID, by)
 }
 
-// Scopes returns what an actor of a team may do now, 0 if it is no more. Unlike Actor it asks r.
+// Scopes returns the current scopes of an actor, 0 if it no longer exists. Unlike Actor it reads from r and not from a
+// cache.
 func (s *Service) Scopes(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error) {
 	switch {
 	case by.Kind == teams.SystemActor:
@@ -154,7 +154,7 @@ func (s *Service) Scopes(ctx context.Context, r db.Reader, teamID string, by tea
 	return s.ScopesOf(ctx, r, teamID, by)
 }
 
-// ListByUser returns a user's teams, by name.
+// ListByUser returns the memberships of a user, by team name.
 func (s *Service) ListByUser(ctx context.Context, userID string) ([]Membership, error) {
 	return teamsOf(ctx, s.d.Reader, userID)
 }
@@ -164,13 +164,13 @@ func (s *Service) Get(ctx context.Context, teamID, userID string) (Membership, e
 	return get(ctx, s.d.Reader, teamID, userID)
 }
 
-// List returns a page of a team's members, by the ids of the users, newest first.
+// List returns a page of a team's members, sorted by the ids of the users, newest first.
 func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Membership, bool, error) {
 	return list(ctx, s.d.Reader, teamID, p)
 }
 
-// AddIn makes a user a member, in a transaction that is checked and recorded by the caller. A team that there is not is
-// a fault NotFound.
+// AddIn makes a user a member, in a transaction in which the caller checks and records the change. An unknown team is a
+// NotFound fault.
 func (s *Service) AddIn(ctx context.Context, tx *db.Tx, teamID, userID string, role teams.Role) error {
 	if role.Scopes() == 0 {
 		return unknownRole(role)
@@ -187,7 +187,7 @@ func (s *Service) AddIn(ctx context.Context, tx *db.Tx, teamID, userID string, r
 	case n >= maxMembers:
 		return fault.Forbiddenf("", "This team has %d members, which is the most that a team can have.", maxMembers)
 	}
-	// What a user is in must be listed whole: it is chosen from there, and ends there with the user.
+	// All memberships of a user must fit on one list, for choosing a team and for deleting the user.
 	if err := tx.Serialize(ctx, "teams of "+userID); err != nil {
 		return err
 	}
@@ -244,7 +244,7 @@ func (s *Service) Remove(ctx context.Context, by teams.Actor, userID string) err
 	})
 }
 
-// Leave ends a membership by the user's own wish.
+// Leave ends the membership of a user at the user's request.
 func (s *Service) Leave(ctx context.Context, teamID, userID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		by := teams.Actor{Kind: teams.UserActor, ID: userID, TeamID: teamID, Scopes: teams.Owner.Scopes()}
@@ -258,8 +258,8 @@ func (s *Service) Leave(ctx context.Context, teamID, userID string) error {
 	})
 }
 
-// revokeInvitations ends the open invitations that a user with the role can no longer give: otherwise whoever is
-// removed could come back by one.
+// revokeInvitations revokes the open invitations that a user with the role may no longer send. Otherwise a removed
+// member could return through one.
 func (s *Service) revokeInvitations(ctx context.Context, tx *db.Tx, by teams.Actor, userID string,
 	role teams.Role) error {
 	var gone []string
@@ -275,13 +275,13 @@ func (s *Service) revokeInvitations(ctx context.Context, tx *db.Tx, by teams.Act
 	return err
 }
 
-// mayInvite reports whether who has the scopes may invite somebody to a role.
+// mayInvite reports whether an actor with the scopes may invite to a role.
 func mayInvite(may teams.Scopes, role teams.Role) bool {
 	return may.Has(teams.MembersWrite) && role.Scopes()&^may == 0
 }
 
-// prepareChange returns a member whose role is about to become another, "" for none, and checks that this may be done. All
-// such transactions of a team wait for each other: no index decides who is the last owner.
+// prepareChange returns a member whose role is about to change; role is "" if the membership ends. It checks that the
+// actor may make the change, and serializes such changes of a team, because no index protects the last owner.
 func (s *Service) prepareChange(ctx context.Context, tx *db.Tx, by teams.Actor, userID string, role teams.Role) (Membership,
 	error) {
 	if err := lock(ctx, tx, by.TeamID); err != nil {
@@ -325,7 +325,7 @@ func (s *Service) OnUserDelete(ctx context.Context, tx *db.Tx, userID string) er
 	return nil
 }
 
-// end ends a membership, with the invitations that the user has sent and what else depends on it.
+// end ends a membership, revokes the user's invitations, and calls OnMemberRemoved.
 func (s *Service) end(ctx context.Context, tx *db.Tx, by teams.Actor, userID string) error {
 	if err := s.revokeInvitations(ctx, tx, by, userID, ""); err != nil {
 		return err
@@ -336,18 +336,18 @@ func (s *Service) end(ctx context.Context, tx *db.Tx, by teams.Actor, userID str
 	return remove(ctx, tx, by.TeamID, userID)
 }
 
-// changed makes all nodes look up members again, when the transaction commits.
+// changed makes all nodes look up members again when the transaction commits.
 func (s *Service) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { s.d.Hint(HintTopic, teamID) })
 }
 
-// record records an act.
+// record writes an entry to the audit log.
 func (s *Service) record(ctx context.Context, tx *db.Tx, by teams.Actor, action, target, detail string) {
 	s.audit.Record(ctx, tx, audit.Entry{TeamID: by.TeamID, ActorKind: string(by.Kind), ActorID: by.ID,
 		ActorName: by.Name, Action: action, Target: target, Detail: detail})
 }
 
-// checkMayGrant returns a fault unless an actor may give somebody a role: one that may do nothing that the actor may not.
+// checkMayGrant returns a fault if a role has rights that the actor does not have.
 func checkMayGrant(by *teams.Actor, role teams.Role) error {
 	scopes := role.Scopes()
 	switch missing := scopes &^ by.Scopes; {
@@ -363,7 +363,7 @@ func checkMayGrant(by *teams.Actor, role teams.Role) error {
 	return nil
 }
 
-// requireOwner returns a fault unless the actor may make, change and remove owners.
+// requireOwner returns a fault unless the actor may add, change and remove owners.
 func requireOwner(by *teams.Actor) error {
 	if by.Kind == teams.KeyActor && !by.Scopes.Has(teams.OwnersWrite) {
 		return fault.New(fault.Restricted, "role", "API keys do not make, change or remove owners. An owner does it, "+

@@ -10,25 +10,25 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// period is a day or a month of a team: what is used in it, and what the team was told about it.
+// period is a day or a month of a team: how much of the quota is used, and which notices were sent.
 type period struct {
 	name     string // daily or monthly
 	number   int64  // of the day or month
 	used     int64
-	limit    int64 // 0 is none
+	limit    int64 // 0 means no limit
 	notified int64
 }
 
-// periodsAt returns the day and the month of a time without what was used.
+// periodsAt returns the day and the month of a time, without usage.
 func periodsAt(at time.Time, q teams.Quota) (day, month period) {
 	at = at.UTC()
 	return period{name: "daily", number: at.Unix() / 86400, limit: q.Daily},
 		period{name: "monthly", number: int64(at.Year())*12 + int64(at.Month()) - 1, limit: q.Monthly}
 }
 
-// add adds what a part has used. A part of the next span, which a node with a faster clock has begun, moves the span on.
-// One of a span after that is from a clock that was wrong and has been set back: what it has used counts now, as the
-// quota would otherwise not begin anew before that time comes.
+// add adds the usage of a shard. If the shard is in the next period, which a node with a faster clock has begun, x
+// moves to that period. A shard in a later period was written by a clock that was wrong: its usage counts in the
+// current period, because the quota would otherwise not start again before that time.
 func (x *period) add(number, used, told int64) {
 	if number > x.number+1 {
 		number, told = x.number, 0
@@ -42,13 +42,13 @@ func (x *period) add(number, used, told int64) {
 	x.notified = max(x.notified, told)
 }
 
-// exceededBy reports whether n more would be too many.
+// exceededBy reports whether n more emails would exceed the limit.
 func (x *period) exceededBy(n int64) bool { return x.limit > 0 && n > 0 && x.used+n > x.limit }
 
-// warnAt is how much is 80 % of the limit, rounded up.
+// warnAt returns 80 % of the limit, rounded up.
 func (x *period) warnAt() int64 { return x.limit - x.limit/5 }
 
-// allowance is how much may still be used before it must be added up again.
+// allowance returns how many emails may be counted before the shards must be added up again.
 func (x *period) allowance() int64 {
 	switch {
 	case x.limit == 0:
@@ -59,8 +59,8 @@ func (x *period) allowance() int64 {
 	return max(0, x.limit-1-x.used)
 }
 
-// noticeLevel is what the team should have been told, in the numbers of told, when n more were asked for; 0 is nothing. More
-// than is left of a quota that is mostly unused says nothing of the quota.
+// noticeLevel returns the notice that the team should have received when n more emails are requested, as a number
+// comparable with notified; 0 means none. A request that is larger than a mostly unused quota causes no notice.
 func (x *period) noticeLevel(n int64) int64 {
 	switch {
 	case x.limit == 0 || x.used < x.warnAt():
@@ -71,8 +71,8 @@ func (x *period) noticeLevel(n int64) int64 {
 	return 2 * x.number
 }
 
-// countLocked locks all parts, counts n emails if the quota has room for them or anyway is true, divides what is left among
-// the parts, and tells the team what it must know.
+// countLocked locks all shards and counts n emails if the quota allows it, or if anyway is true. It then redistributes
+// the rest among the shards and enqueues notices.
 func (s *Service) countLocked(ctx context.Context, tx *db.Tx, teamID string, n int64, anyway bool) error {
 	day, month, err := s.lock(ctx, tx, teamID)
 	if err != nil || day.limit == 0 && month.limit == 0 {
@@ -97,8 +97,8 @@ func (s *Service) countLocked(ctx context.Context, tx *db.Tx, teamID string, n i
 	return refusal
 }
 
-// lock locks the parts of a team, which are made when there are none, and returns what they have used. The limits are
-// read after that: who changes them locks the parts first.
+// lock locks the shards of a team and returns their total usage. It creates the shards if they do not exist. It reads
+// the limits after the lock, because a change of limits takes the lock first.
 func (s *Service) lock(ctx context.Context, tx *db.Tx, teamID string) (day, month period, err error) {
 	q, err := getQuota(ctx, tx.Reader, teamID)
 	if err != nil || q == (teams.Quota{}) {
@@ -113,7 +113,7 @@ func (s *Service) lock(ctx context.Context, tx *db.Tx, teamID string) (day, mont
 		q, err = getQuota(ctx, tx.Reader, teamID)
 	}
 	if err != nil {
-		return day, month, fmt.Errorf("add up what a team has used: %w", err)
+		return day, month, fmt.Errorf("add up the usage of a team's quota: %w", err)
 	}
 	day, month = sumShards(s.at(tx.Now()), q, all)
 	return day, month, nil
@@ -128,8 +128,8 @@ func sumShards(at time.Time, q teams.Quota, all []counterShard) (day, month peri
 	return day, month
 }
 
-// redistribute writes the parts anew, and tells the team about its quotas when it has not been told in this day or month.
-// asked is how many emails were refused.
+// redistribute writes the shards and enqueues the notices that the team has not received in this day or month. asked is
+// the number of emails that were refused.
 func (s *Service) redistribute(ctx context.Context, tx *db.Tx, teamID string, day, month *period, asked int64) error {
 	for _, x := range []*period{day, month} {
 		level := x.noticeLevel(asked)
@@ -157,7 +157,7 @@ func (x *period) unit() string {
 	return "month"
 }
 
-// exceeded returns the fault for n emails that are too many.
+// exceeded returns the fault for n emails that exceed the quota.
 func exceeded(k fault.Kind, x *period, n int64) error {
 	return fault.New(k, "", "This team may send and receive %d emails a %s, of which %d are used; this would be %d "+
 		"more. Wait for the next %s (UTC), or ask the operator for more.", x.limit, x.unit(), x.used, n, x.unit())

@@ -1,30 +1,30 @@
-// Package volume keeps the quotas of teams: how many emails a team may send and receive in a day and in a month of UTC.
-// An email counts once for each address that it goes to, and a received one once.
+// Package quotas counts the emails of teams and enforces their quotas: how many emails a team may send and receive in a
+// day and in a month, in UTC. An email counts once for each recipient, and a received email counts once.
 //
 // # Invariants
 //
-// What is sent is counted in the transaction that accepts it, so that a count is neither lost nor made for what was
-// not accepted, and the sum of what is sent never exceeds the quota, whichever nodes accept it. Received mail counts
-// too, but is never refused.
+// Sent emails are counted in the transaction that accepts them, so counts and emails never differ, and no team exceeds
+// its quota, whichever nodes accept its emails. Received emails count too, but are never refused.
 //
-// The count of a team is in parts, of which each has room for some of the quota; the rooms of all parts together are
-// within it. A transaction counts in the part of its connection and looks at no other while there is room. When there
-// is none, it locks all parts, adds them up, and divides what is left again; so does the first of a day. The rooms end
-// one short of 80 % and of 100 % of a quota, so that the email that reaches these is seen by a transaction that knows
-// the sum, which also enters the notice. When little is left, all parts have no room and each transaction adds up.
+// The counter of a team is split into shards. Each shard has an allowance, and all allowances together are within the
+// quota. A transaction counts in the shard of its database connection and touches no other while that shard's allowance
+// lasts. When it is used up, the transaction locks all shards, adds them up, and redistributes what is left; so does
+// the first transaction of a day. Allowances end one email before 80 % and before 100 % of a quota. The email that
+// reaches these marks is therefore counted by a transaction that knows the total, and that transaction enqueues the
+// notice. When little is left, all allowances are zero and each transaction adds up.
 //
-// Parts are locked in the order of their numbers, and a transaction that counts without adding up holds no part but
-// that of its connection, under a lock that all teams share. A transaction counts before it writes what others write too,
-// and of several teams in the order of their ids: two transactions do not wait for each other in a circle.
+// Shards are locked in the order of their numbers. A transaction that does not add up holds only the shard of its
+// connection, under an advisory lock that all teams share. A transaction counts before it writes rows that others write
+// too, and counts several teams in the order of their ids. This order prevents deadlocks.
 //
-// # When it fails
+// # Errors
 //
-// A node learns of a team's first quota by a hint, and without it after at most [cacheFor]; what it accepts before is
-// not counted. A change of a quota that the team has already holds from its commit on.
+// A node learns of a team's first quota by a hint, or without it after at most [cacheFor]. Emails that it accepts
+// before that are not counted. A change of an existing quota takes effect at its commit.
 //
-// # What it does not do
+// # Limits of this package
 //
-// It does not limit requests a second; that is [teams.Limiter]. It sends no notices itself.
+// It does not limit requests a second; [teams.Limiter] does. It does not send notices itself.
 package quotas
 
 import (
@@ -41,10 +41,10 @@ import (
 )
 
 const (
-	cacheFor = 5 * time.Second // the longest that a team's first quota goes unnoticed if its hint is lost
+	cacheFor = 5 * time.Second // the longest time until a node notices a team's first quota if the hint is lost
 	cacheMax = 10_000          // teams
-	// tightBelow is the room of a part below which emails of a team are no longer accepted together with those of
-	// others: when one finds no room, all of them run again.
+	// tightBelow is the allowance of a shard below which a team's emails no longer share a transaction with emails of
+	// other teams. If one transaction finds no allowance, all that share its commit run again.
 	tightBelow = 32
 	// unlimited is the room of a period without a limit.
 	unlimited = int64(1) << 60
@@ -63,15 +63,15 @@ type Deps struct {
 	Now func() time.Time `deps:"optional"`
 }
 
-// Service keeps the quotas of teams.
+// Service counts emails and enforces quotas.
 type Service struct {
 	Deps
 	d *db.DB
 
 	mu    sync.Mutex
 	cache map[string]cachedQuota
-	epoch int             // incremented by forget; what was read in an older epoch is not kept
-	tight map[string]bool // teams with little room
+	epoch int             // incremented by forget; results that were read in an older epoch are not cached
+	tight map[string]bool // teams with a small allowance
 }
 
 type cachedQuota struct {
@@ -97,7 +97,7 @@ func (s *Service) forget() {
 	s.mu.Unlock()
 }
 
-// at is the time that counts at a time of the database.
+// at returns the time that counts as now, given the database's time.
 func (s *Service) at(now time.Time) time.Time {
 	if s.Now != nil {
 		return s.Now()
@@ -149,11 +149,12 @@ func (s *Service) setTight(teamID string, tight bool) {
 	s.tight[teamID] = true
 }
 
-// errShardFull is the error of a transaction whose part has no room.
-var errShardFull = errors.New("the part of the quota has no room")
+// errShardFull is the error of a transaction whose shard has no allowance left.
+var errShardFull = errors.New("the shard of the quota has no allowance left")
 
-// Update runs fn in a transaction that accepts n emails, and may share it as [db.DB.UpdateTogether] says. Beyond a
-// quota it returns a fault of the kind DailyQuota or MonthlyQuota, and fn has had no effect.
+// Update runs fn in a transaction that accepts n emails; the transaction may share its commit, as
+// [db.DB.UpdateTogether] says. If the quota is exceeded, it returns a fault of the kind DailyQuota or MonthlyQuota, and
+// fn has no effect.
 func (s *Service) Update(ctx context.Context, teamID string, n int, fn func(*db.Tx) error) error {
 	limited, err := s.limited(ctx, s.d.Reader, teamID)
 	if err != nil {
@@ -175,7 +176,8 @@ func (s *Service) Update(ctx context.Context, teamID string, n int, fn func(*db.
 	return s.UpdateAlone(ctx, teamID, n, fn)
 }
 
-// UpdateAlone is Update in a transaction that no other shares, for one that locks what others wait for.
+// UpdateAlone is Update in a transaction that shares its commit with no other, for transactions that lock rows for
+// which others wait.
 func (s *Service) UpdateAlone(ctx context.Context, teamID string, n int, fn func(*db.Tx) error) error {
 	var refused bool
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
@@ -192,15 +194,15 @@ func (s *Service) UpdateAlone(ctx context.Context, teamID string, n int, fn func
 	return s.Refused(ctx, teamID, n, err)
 }
 
-// Refused returns the fault of n emails that were refused in a transaction that had no effect, once the team has been
-// told in another one.
+// Refused returns refusal, the fault of a transaction of n emails that was rolled back, after a transaction of its own
+// has enqueued the notice to the team.
 func (s *Service) Refused(ctx context.Context, teamID string, n int, refusal error) error {
 	u, err := s.Usage(ctx, teamID)
 	if err == nil && !u.needsNotice(n) {
 		return refusal
 	}
 	if err == nil {
-		// The audit log must not take this for what was asked for and refused.
+		// The audit log must not record this as a refused request.
 		ctx := audit.Without(ctx)
 		err = s.d.Update(ctx, func(tx *db.Tx) error {
 			day, month, err := s.lock(ctx, tx, teamID)
@@ -211,7 +213,7 @@ func (s *Service) Refused(ctx context.Context, teamID string, n int, refusal err
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("tell a team that its quota is used up: %w", err)
+		return fmt.Errorf("notify a team that its quota is used up: %w", err)
 	}
 	return refusal
 }
@@ -222,13 +224,13 @@ func Exceeded(err error) bool {
 	return err != nil && (k == fault.DailyQuota || k == fault.MonthlyQuota)
 }
 
-// Count counts n emails of a team in a transaction. Beyond a quota it counts nothing and returns a fault of the kind
-// DailyQuota or MonthlyQuota; the transaction may go on.
+// Count counts n emails of a team in a transaction. If that would exceed a quota, it counts nothing and returns a fault
+// of the kind DailyQuota or MonthlyQuota; the transaction may continue.
 func (s *Service) Count(ctx context.Context, tx *db.Tx, teamID string, n int) error {
 	return s.count(ctx, tx, teamID, int64(n), false)
 }
 
-// CountReceived counts n received emails of a team in a transaction, also beyond a quota.
+// CountReceived counts n received emails of a team in a transaction, even if they exceed a quota.
 func (s *Service) CountReceived(ctx context.Context, tx *db.Tx, teamID string, n int) error {
 	return s.count(ctx, tx, teamID, int64(n), true)
 }

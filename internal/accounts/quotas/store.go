@@ -9,14 +9,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// counterShard is a row: what a part of a team has used.
+// counterShard is one row of a team's counter.
 type counterShard struct {
 	day, dayUsed, dayNotified, month, monthUsed, monthNotified int64
 }
 
 const (
-	// The lock is that of the counts of broadcasts, also by parts of connections: who took both in turn with another
-	// would wait for it in a circle.
+	// This lock is also used for the counts of broadcasts, which have shards by connection too. Taking two different locks
+	// in different orders could deadlock.
 	lockShard = `SELECT pg_advisory_xact_lock(1886352997, pg_backend_pid() % 16)`
 	countAt   = `UPDATE team_volumes SET day_used = day_used + $2, month_used = month_used + $2 WHERE team_id = $1
 		AND day = $3 AND month = $4 AND day_used + $2 <= day_room AND month_used + $2 <= month_room AND part = `
@@ -24,7 +24,7 @@ const (
 	countOn16  = countAt + `pg_backend_pid() % 16`
 )
 
-// shardCount is how many parts a team has.
+// shardCount returns the number of shards of a team.
 func shardCount(tx *db.Tx) int64 {
 	if tx.OneWriter() {
 		return 1
@@ -32,7 +32,8 @@ func shardCount(tx *db.Tx) int64 {
 	return 16
 }
 
-// countStatement returns the statement that counts n emails in the part of the transaction's connection, if that has room.
+// countStatement returns the statement that counts n emails in the shard of the transaction's connection, if its
+// allowance suffices.
 func (s *Service) countStatement(ctx context.Context, tx *db.Tx, teamID string, n int64) (text string, args []any) {
 	day, month := periodsAt(s.at(tx.Now()), teams.Quota{})
 	text = countOnOne
@@ -43,13 +44,13 @@ func (s *Service) countStatement(ctx context.Context, tx *db.Tx, teamID string, 
 	return text, []any{teamID, n, day.number, month.number}
 }
 
-// queueCount counts n emails. Without room the transaction fails with errNoRoom.
+// queueCount queues the count of n emails. Without an allowance, the transaction fails with errShardFull.
 func (s *Service) queueCount(ctx context.Context, tx *db.Tx, teamID string, n int) {
 	text, args := s.countStatement(ctx, tx, teamID, int64(n))
 	tx.QueueOne(ctx, errShardFull, text, args...)
 }
 
-// countInShard counts n emails, and returns false if there is no room.
+// countInShard counts n emails. It returns false if the allowance does not suffice.
 func (s *Service) countInShard(ctx context.Context, tx *db.Tx, teamID string, n int64) (bool, error) {
 	text, args := s.countStatement(ctx, tx, teamID, n)
 	changed, err := tx.Exec(ctx, text, args...)
@@ -59,7 +60,7 @@ func (s *Service) countInShard(ctx context.Context, tx *db.Tx, teamID string, n 
 	return changed > 0, nil
 }
 
-// getQuota returns the quota of a team, and none for a team that is not there.
+// getQuota returns the quota of a team, or no quota if the team does not exist.
 func getQuota(ctx context.Context, r db.Reader, teamID string) (q teams.Quota, err error) {
 	err = r.QueryRow(ctx, `SELECT daily_quota, monthly_quota FROM teams WHERE id = $1`, teamID).
 		Scan(&q.Daily, &q.Monthly)
@@ -77,7 +78,7 @@ func readShards(ctx context.Context, r db.Reader, teamID string) ([]counterShard
 	return db.Collect(rows, err, scanShard)
 }
 
-// lockShards returns the parts of a team, and keeps other transactions from changing them until this one ends.
+// lockShards returns the shards of a team and locks their rows.
 func lockShards(ctx context.Context, tx *db.Tx, teamID string) ([]counterShard, error) {
 	text := selectShards
 	if !tx.OneWriter() {
@@ -92,7 +93,7 @@ func scanShard(r db.Row) (p counterShard, err error) {
 	return p, err
 }
 
-// insertShards inserts empty parts, unless another transaction has.
+// insertShards inserts empty shards, unless they exist.
 func insertShards(ctx context.Context, tx *db.Tx, teamID string) {
 	for i := range shardCount(tx) {
 		tx.Queue(ctx, `INSERT INTO team_volumes (team_id, part, day, day_used, day_room, day_told, month, month_used,
@@ -101,7 +102,7 @@ func insertShards(ctx context.Context, tx *db.Tx, teamID string) {
 	}
 }
 
-// writeShards writes all that is used into the first part, and gives each part a share of what is left as room.
+// writeShards writes the total usage into the first shard, and gives each shard an equal allowance.
 func writeShards(ctx context.Context, tx *db.Tx, teamID string, day, month *period, dayShare, monthShare int64) {
 	tx.Queue(ctx, `UPDATE team_volumes SET day = $2, month = $3,
 		day_used = CASE WHEN part = 0 THEN CAST($4 AS BIGINT) ELSE 0 END,
@@ -116,7 +117,7 @@ func removeShards(ctx context.Context, tx *db.Tx, teamID string) {
 	tx.Queue(ctx, `DELETE FROM team_volumes WHERE team_id = $1`, teamID)
 }
 
-// EraseTeam deletes what a deleted team has used, which is in few rows.
+// EraseTeam deletes the counters of a deleted team.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		removeShards(ctx, tx, teamID)

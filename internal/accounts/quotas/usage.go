@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Usage is what a team with a quota has used of it. A team without a quota has the zero value.
+// Usage is how much of its quota a team has used. It is zero for a team without a quota.
 type Usage struct {
 	teams.Quota
 	Day, Month int64
@@ -18,12 +18,13 @@ type Usage struct {
 	day, month period
 }
 
-// needsNotice reports whether the team is still to be told that n emails are too many.
+// needsNotice reports whether the team has yet to be notified that n emails exceed its quota.
 func (u *Usage) needsNotice(n int) bool {
 	return u.day.noticeLevel(int64(n)) > u.day.notified || u.month.noticeLevel(int64(n)) > u.month.notified
 }
 
-// Left returns how many emails are left, the fewer of the day's and the month's, and false if there is no limit.
+// Left returns how many emails the team may still send, the smaller of the day's and the month's rest. limited is false
+// if there is no limit.
 func (u *Usage) Left() (n int64, limited bool) {
 	n = unlimited
 	for _, x := range []period{u.day, u.month} {
@@ -34,7 +35,7 @@ func (u *Usage) Left() (n int64, limited bool) {
 	return n, limited
 }
 
-// Usage returns what a team has used of its quota.
+// Usage returns how much of its quota a team has used.
 func (s *Service) Usage(ctx context.Context, teamID string) (u Usage, err error) {
 	limited, err := s.limited(ctx, s.d.Reader, teamID)
 	if err != nil || !limited {
@@ -45,14 +46,14 @@ func (s *Service) Usage(ctx context.Context, teamID string) (u Usage, err error)
 	}
 	all, err := readShards(ctx, s.d.Reader, teamID)
 	if err != nil {
-		return u, fmt.Errorf("read what a team has used of its quota: %w", err)
+		return u, fmt.Errorf("read the usage of a team's quota: %w", err)
 	}
 	u.day, u.month = sumShards(s.at(s.d.Now()), u.Quota, all)
 	u.Day, u.Month = u.day.used, u.month.used
 	return u, nil
 }
 
-// Resets returns when the quota that a fault names begins anew: at the next day or month of UTC after a time.
+// Resets returns when the quota of a fault starts again: the next day or month in UTC after a time.
 func Resets(k fault.Kind, after time.Time) time.Time {
 	y, m, d := after.UTC().Date()
 	if k == fault.MonthlyQuota {
@@ -61,12 +62,12 @@ func Resets(k fault.Kind, after time.Time) time.Time {
 	return time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
 }
 
-// Set changes the quotas of a team. When it had none, what it sent and received in this day and month counts.
+// Set changes the quotas of a team. If the team had none, the emails of the current day and month count.
 func (s *Service) Set(ctx context.Context, t *teams.Service, teamID string, change func(*teams.Quota)) error {
 	return s.SetWith(ctx, t, teamID, change, func(*db.Tx) error { return nil })
 }
 
-// SetWith is Set in one transaction with what also does.
+// SetWith is Set in one transaction with also.
 func (s *Service) SetWith(ctx context.Context, t *teams.Service, teamID string, change func(*teams.Quota),
 	also func(tx *db.Tx) error) error {
 	had, err := getQuota(ctx, s.d.Reader, teamID)
@@ -87,13 +88,13 @@ func (s *Service) SetWith(ctx context.Context, t *teams.Service, teamID string, 
 		}
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		// A team without a quota has no parts that two changes at the same time could lock.
+		// A team without a quota has no shards that two concurrent changes could lock.
 		if err := tx.Serialize(ctx, "quota of "+teamID); err != nil {
 			return err
 		}
 		all, err := lockShards(ctx, tx, teamID)
 		if err != nil {
-			return fmt.Errorf("lock what a team has used of its quota: %w", err)
+			return fmt.Errorf("lock the usage of a team's quota: %w", err)
 		}
 		q, err := getQuota(ctx, tx.Reader, teamID)
 		if err != nil {
@@ -113,7 +114,7 @@ func (s *Service) SetWith(ctx context.Context, t *teams.Service, teamID string, 
 		if len(all) == 0 {
 			insertShards(ctx, tx, teamID)
 			if all, err = lockShards(ctx, tx, teamID); err != nil {
-				return fmt.Errorf("lock what a team has used of its quota: %w", err)
+				return fmt.Errorf("lock the usage of a team's quota: %w", err)
 			}
 			all = append(all, first)
 		}

@@ -8,28 +8,28 @@ type ActorKind string
 const (
 	KeyActor    ActorKind = "key"    // an API key
 	UserActor   ActorKind = "user"   // a person
-	GrantActor  ActorKind = "grant"  // an OAuth grant: a program that a user lets act for the team
-	SystemActor ActorKind = "system" // this installation itself; it has no id
+	GrantActor  ActorKind = "grant"  // an OAuth grant: an app that a user connected to the team
+	SystemActor ActorKind = "system" // the installation itself; it has no id
 )
 
-// Actor is what performs an operation: for which team, and with which scopes. The zero value has no scopes.
+// Actor performs operations for a team, with certain scopes. The zero value has no scopes.
 type Actor struct {
 	Kind     ActorKind
 	ID       string
-	Name     string // of the key or the program, or the user's address; for the audit log
+	Name     string // of the key or the app, or the user's address; for the audit log
 	TeamID   string
 	Scopes   Scopes
-	DomainID string // if not empty, the only domain that the actor may send from
-	Limited  bool   // a grant with limits of its own, which sends single emails only
-	Resource string // if not empty, the only one for which the access token was issued (RFC 8707); see At
+	DomainID string // if not empty, the only domain from which the actor may send
+	Limited  bool   // the actor is a grant with limits, and may send only single emails
+	Resource string // if not empty, the only resource that accepts the access token (RFC 8707); see At
 
 	// The state of the team when the actor was looked up.
-	RateLimit int // requests a second; 0 means the configuration's
+	RateLimit int // requests a second; 0 means the configured rate
 	Suspended bool
 }
 
-// APIResource is the resource of the API, and of SMTP submission. Resources are paths below the address of the
-// installation; other ones are those of what stands beside the API.
+// APIResource is the resource of the API and of SMTP submission. A resource is a path below the address of the
+// installation; other services of the installation have other paths.
 const APIResource = "/"
 
 // At returns a fault if the actor's access token was issued for another resource.
@@ -41,22 +41,22 @@ func (a *Actor) At(resource string) error {
 	return nil
 }
 
-// ActorRef is the part of an actor that is stored with what it did.
+// ActorRef identifies an actor in stored data.
 type ActorRef struct {
 	Kind ActorKind
 	ID   string
 }
 
-// System returns the actor for what the installation does by itself on behalf of a team. It has all scopes.
+// System returns the actor for operations of the installation itself on behalf of a team. It has all scopes.
 func System(teamID string) Actor {
 	return Actor{Kind: SystemActor, TeamID: teamID, Scopes: allScopes}
 }
 
-// Ref returns the part of the actor that is stored.
+// Ref returns the reference to the actor that is stored.
 func (a *Actor) Ref() ActorRef { return ActorRef{a.Kind, a.ID} }
 
-// Require returns a fault unless the actor has the scope; who may send may also ask for approval. The API's errors for
-// keys and for OAuth have different names, so the faults are of different kinds.
+// Require returns a fault unless the actor has the scope. An actor that may send may also request approvals. The API's
+// errors for keys and for OAuth have different names, so the kinds of the faults differ.
 func (a *Actor) Require(s Scope) error {
 	switch {
 	case a.Scopes.Has(s), s == ApprovalsRequest && a.Scopes.Has(EmailsSend):
@@ -72,8 +72,8 @@ func (a *Actor) Require(s Scope) error {
 	return fault.New(fault.Restricted, "", "This API key does not have the scope `%s`. Use a key with full access.", s)
 }
 
-// RequireUnlimited returns a fault if the actor is limited to single emails: what it is about would send many, which
-// nobody has counted or approved.
+// RequireUnlimited returns a fault if the actor is limited to single emails. It protects operations that send many
+// emails, which the limits would not count.
 func (a *Actor) RequireUnlimited() error {
 	if a.Limited {
 		return fault.Forbiddenf("", "This program has limits, and so does not send broadcasts. Write a draft, and let "+
@@ -82,7 +82,7 @@ func (a *Actor) RequireUnlimited() error {
 	return nil
 }
 
-// mayGrant returns a fault if a key could do what the actor itself cannot.
+// mayGrant returns a fault if the key would have rights that the actor does not have.
 func (a *Actor) mayGrant(n *NewKey) error {
 	if missing := n.Permission.Scopes() &^ a.Scopes; missing != 0 {
 		return fault.New(fault.OutOfScope, "permission", "The key would have scopes that have not been granted to you: %s.",

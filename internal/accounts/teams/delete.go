@@ -15,19 +15,19 @@ const EraseKind = "teams.erase"
 
 const (
 	eraseLease = 15 * time.Minute
-	eraseTime  = 10 * time.Minute // of one attempt; another attempt continues
+	eraseTime  = 10 * time.Minute // for one attempt; the next attempt continues
 	eraseRows  = 500              // deleted in one transaction
 	// settleTime is how long the row of a deleted team is kept. Requests, deliveries and incoming mail that began before
-	// the deletion may write rows until they end; a second pass deletes these.
+	// the deletion may still write rows; a second pass deletes them.
 	settleTime = time.Hour
 )
 
-// Eraser deletes a resource's data of a team, in bounded transactions. It may be interrupted and is then called again;
-// it must delete files before the rows that refer to them.
+// Eraser deletes a package's data of a team, in short transactions. It may be interrupted and is then called again. It
+// must delete files before the rows that refer to them.
 type Eraser func(ctx context.Context, teamID string) error
 
-// Delete deletes a team. From its commit on, keys, names and ids of the team find nothing, and no mail of the team is
-// sent, except what is being sent to a host at that moment. Its data is deleted by a job.
+// Delete deletes a team. From the commit on, the team's keys, names and ids are not found, and its mail is not sent,
+// except messages that are being transmitted at that moment. A job deletes its data.
 func (s *Service) Delete(ctx context.Context, q *jobs.Queue, teamID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		if err := markDeleted(ctx, tx, teamID); err != nil {
@@ -40,7 +40,7 @@ func (s *Service) Delete(ctx context.Context, q *jobs.Queue, teamID string) erro
 	})
 }
 
-// EraseJobs returns the kind of the jobs that delete the data of deleted teams, by each eraser in turn.
+// EraseJobs returns the kind of the jobs that delete the data of deleted teams. A job calls each eraser in turn.
 func (s *Service) EraseJobs(q *jobs.Queue, all ...Eraser) jobs.Kind {
 	return jobs.Kind{Name: EraseKind, Workers: 1, Lease: eraseLease,
 		Schedule: []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour},
@@ -61,7 +61,7 @@ func (s *Service) EraseJobs(q *jobs.Queue, all ...Eraser) jobs.Kind {
 		}}
 }
 
-// erase deletes the data of a deleted team, and returns when to do so again; the zero time means never.
+// erase deletes the data of a deleted team. It returns when to run again, or the zero time for never.
 func (s *Service) erase(ctx context.Context, teamID string, all []Eraser) (again time.Time, err error) {
 	at, found, err := deletedAt(ctx, s.d.Reader, teamID)
 	if err != nil || !found {

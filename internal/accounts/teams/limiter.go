@@ -7,18 +7,18 @@ import (
 	"github.com/postrider/postrider/internal/platform/nodelimits"
 )
 
-// requestShares is the kind of the limits that the nodes divide.
+// requestShares is the kind of the limits that nodes divide among themselves.
 const requestShares = "requests"
 
-// Limiter counts requests by key in fixed windows of a second (API reference section 5.1). The API and submission of
-// one node share one, so that a team has one rate. The zero value is ready to use, and applies limits to its node
-// alone.
+// Limiter counts requests by key in fixed windows of one second (API reference section 5.1). The API and the submission
+// server of a node share one Limiter, so that a team has one rate. The zero value is ready to use and applies limits to
+// its own node only.
 //
-// With Shares, all nodes together keep the limit. A node that has all of a limit counts in windows. A node that has a
-// share of it counts in fractions of requests, and what it does not use remains valid for one more second, so that a
-// client whose requests are distributed over the nodes is not refused because they are distributed unevenly.
+// With Shares, all nodes together keep each limit. A node that has the whole limit counts in windows. A node with a
+// share of a limit counts in fractions of requests, and keeps an unused share for one more second. A client whose
+// requests reach the nodes unevenly is therefore not refused.
 type Limiter struct {
-	Shares *nodelimits.Shares // nil gives this node all of every limit
+	Shares *nodelimits.Shares // nil gives this node the whole of every limit
 	Now    func() time.Time   // nil means time.Now
 
 	mu     sync.Mutex
@@ -28,10 +28,10 @@ type Limiter struct {
 	swept  int64 // the second of the last removal of unused parts
 }
 
-// window counts the requests of this second.
+// window counts the requests of the current second.
 type window struct{ asked, admitted int }
 
-// nodeShare is what a node with a share of a limit may admit.
+// nodeShare is how many requests a node with a share of a limit may still admit.
 type nodeShare struct {
 	left   float64 // requests
 	share  float64 // the node's share of the limit, for each second
@@ -40,8 +40,8 @@ type nodeShare struct {
 
 const sharesKept = 60 // seconds
 
-// Count adds a request. It returns the number of requests in this second, and whether the new one is within the limit.
-// If nodes share the limit, n is such that limit-n is what this node may still admit.
+// Count counts a request. It returns the number of requests in this second, and whether the new one is within the
+// limit. If nodes share the limit, limit-n is what this node may still admit.
 func (l *Limiter) Count(key string, limit int) (n int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +66,8 @@ func (l *Limiter) Count(key string, limit int) (n int, ok bool) {
 	return n, ok
 }
 
-// nodeShare returns what a node with a share of a limit may admit, after it has admitted some requests in this second.
+// nodeShare returns the share of a key and updates it to the current second. admitted is the number of requests that
+// this node has admitted in this second.
 func (l *Limiter) nodeShare(key string, share float64, admitted int) *nodeShare {
 	p := l.shares[key]
 	switch {
@@ -87,7 +88,7 @@ func (l *Limiter) nodeShare(key string, share float64, admitted int) *nodeShare 
 	return p
 }
 
-// Over reports whether the limit is used up, without counting. It ignores Shares.
+// Over reports whether the limit is used up, without counting a request. It ignores Shares.
 func (l *Limiter) Over(key string, limit int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,10 +16,10 @@ import (
 
 const (
 	maxTeamName = 100 // characters
-	maxSameName = 20  // teams of one name that an error message lists
-	// MaxRate is the highest rate that a team can have, in requests a second.
+	maxSameName = 20  // teams with the same name that an error message lists
+	// MaxRate is the highest rate limit of a team, in requests a second.
 	MaxRate = math.MaxInt32
-	// MaxQuota is the greatest quota that a team can have, in emails.
+	// MaxQuota is the highest quota of a team, in emails.
 	MaxQuota = 1_000_000_000_000
 )
 
@@ -59,8 +59,8 @@ func checkEmail(email string) (string, error) {
 	return a.Key(), nil
 }
 
-// Create creates a team. Names need not be unique, but a team cannot be found by a name that others share. email may be
-// empty.
+// Create creates a team. Names need not be unique, but a team cannot be looked up by a name that several teams have.
+// email may be empty.
 func (s *Service) Create(ctx context.Context, name, email string) (Team, error) {
 	t, err := newTeam(name, email)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Service) Create(ctx context.Context, name, email string) (Team, error) 
 	return t, err
 }
 
-// CreateIn is Create in the transaction of something that makes a team's first owner.
+// CreateIn is Create in the caller's transaction, which also adds the team's first owner.
 func (s *Service) CreateIn(ctx context.Context, tx *db.Tx, name, email string) (Team, error) {
 	t, err := newTeam(name, email)
 	if err == nil {
@@ -83,7 +83,7 @@ func (s *Service) CreateIn(ctx context.Context, tx *db.Tx, name, email string) (
 	return t, err
 }
 
-// add inserts a team. Its quota is that of new teams, except for the first one, which is the operator's.
+// add inserts a team. It has the quota of new teams; the first team, which is the operator's, has none.
 func (s *Service) add(ctx context.Context, tx *db.Tx, t *Team) error {
 	if s.trial != (Quota{}) {
 		switch _, err := oldestTeam(ctx, tx.Reader); {
@@ -138,8 +138,8 @@ func (s *Service) Get(ctx context.Context, teamID string) (Team, error) {
 	return getTeam(ctx, s.d.Reader, teamID)
 }
 
-// CheckActive returns an error if the team was deleted. Links of a deleted team stop working at its deletion, also those
-// to content that is not deleted yet.
+// CheckActive returns a fault if the team was deleted. The links of a deleted team stop working at once, even if their
+// content is not deleted yet.
 func (s *Service) CheckActive(ctx context.Context, teamID string) error {
 	_, err := s.Get(ctx, teamID)
 	if fault.KindOf(err) == fault.NotFound {
@@ -153,7 +153,7 @@ func (s *Service) List(ctx context.Context, after string, limit int) ([]Team, er
 	return listTeams(ctx, s.d.Reader, after, limit)
 }
 
-// Operator returns the team that has the operator's duties: the configured one, or the oldest if none is configured.
+// Operator returns the operator's team: the configured one, or the oldest if none is configured.
 func (s *Service) Operator(ctx context.Context, configured string) (Team, error) {
 	if configured != "" {
 		return getTeam(ctx, s.d.Reader, strings.ToLower(configured))
@@ -170,13 +170,13 @@ func (s *Service) Rename(ctx context.Context, teamID, name string) error {
 	return s.change(ctx, teamID, "name", name)
 }
 
-// SetSuspended withdraws or restores a team's right to make requests, to submit mail, and to have scheduled mail sent.
-// Mail that was accepted for immediate delivery is delivered.
+// SetSuspended withdraws or restores a team's right to make requests, to submit mail and to send scheduled mail. Mail
+// that was accepted for immediate delivery is still delivered.
 func (s *Service) SetSuspended(ctx context.Context, teamID string, suspended bool) error {
 	return s.change(ctx, teamID, "suspended", suspended)
 }
 
-// SetRateLimit gives a team a rate of its own, in requests a second; 0 means the configuration's.
+// SetRateLimit sets the rate limit of a team, in requests a second; 0 means the configured rate.
 func (s *Service) SetRateLimit(ctx context.Context, teamID string, perSecond int) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error { return s.SetRateLimitIn(ctx, tx, teamID, perSecond) })
 }
@@ -192,8 +192,8 @@ func (s *Service) SetRateLimitIn(ctx context.Context, tx *db.Tx, teamID string, 
 	return setTeam(ctx, tx, teamID, "rate_limit", perSecond)
 }
 
-// SetQuotaIn changes the quota of a team in a transaction. The caller keeps what is counted in step with it; see
-// package volume.
+// SetQuotaIn changes the quota of a team in a transaction. The caller must keep the counters consistent with it; see
+// package quotas.
 func (s *Service) SetQuotaIn(ctx context.Context, tx *db.Tx, teamID string, q Quota) error {
 	for _, x := range []struct {
 		field, column string
@@ -218,7 +218,7 @@ func (s *Service) change(ctx context.Context, teamID, column string, value any) 
 	})
 }
 
-// changed makes all nodes look up the team and its keys again, when the transaction commits.
+// changed makes all nodes look up the team and its keys again when the transaction commits.
 func (s *Service) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { s.d.Hint(HintTopic, teamID) })
 }

@@ -9,20 +9,20 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// MinRetention is the shortest retention of anything: as long as the life of an idempotency key, and longer than events
-// take to be counted.
+// MinRetention is the shortest retention of any data. It equals the lifetime of idempotency keys, and exceeds the time
+// until events are counted.
 const MinRetention = 24 * time.Hour
 
-// Retention is how long the data of a team is kept. Zero means forever in the configuration, and the configuration's
-// value in a team.
+// Retention is how long the data of a team is kept. Zero means forever in the configuration, and the configured value
+// in a team.
 type Retention struct {
-	Emails   time.Duration // sent emails, with everything that belongs to them
-	Bodies   time.Duration // texts, headers and attachments of sent emails that are kept
+	Emails   time.Duration // sent emails with all their data
+	Bodies   time.Duration // texts, headers and attachments of sent emails, if the emails are kept longer
 	Received time.Duration // received emails
-	Events   time.Duration // timelines and attempts of emails that are kept
+	Events   time.Duration // timelines and attempts of emails, if the emails are kept longer
 }
 
-// retentionField is one field of Retention, by the name of its setting and of its column.
+// retentionField is one field of Retention, with the name of its setting and column.
 type retentionField struct {
 	name string
 	of   func(*Retention) *time.Duration
@@ -35,8 +35,8 @@ var retentionFields = []retentionField{
 	{"event_retention", func(r *Retention) *time.Duration { return &r.Events }},
 }
 
-// Effective returns the retention that applies to a team with this retention in an installation with most: the shorter of
-// each.
+// Effective returns the retention that applies to a team: for each field the shorter of the team's own and the
+// installation's, most.
 func (r Retention) Effective(most Retention) Retention {
 	for _, f := range retentionFields {
 		if own, limit := f.of(&r), *f.of(&most); *own == 0 || limit > 0 && limit < *own {
@@ -46,7 +46,7 @@ func (r Retention) Effective(most Retention) Retention {
 	return r
 }
 
-// check returns a fault for a time that is too short, or longer than the installation's.
+// check returns a fault for a retention that is shorter than MinRetention or longer than the installation's.
 func (r Retention) check(most Retention) error {
 	for _, f := range retentionFields {
 		own, limit := *f.of(&r), *f.of(&most)
@@ -64,8 +64,8 @@ func (r Retention) check(most Retention) error {
 	return nil
 }
 
-// SetRetention changes a team's own retention. most is the installation's, which a team's may not exceed. change may be
-// called more than once.
+// SetRetention changes a team's own retention. most is the installation's retention, which a team's may not exceed.
+// change may be called more than once.
 func (s *Service) SetRetention(ctx context.Context, teamID string, most Retention, change func(*Retention)) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		r, err := getRetention(ctx, tx.Reader, teamID)
@@ -89,13 +89,13 @@ func (s *Service) Retention(ctx context.Context, teamID string) (Retention, erro
 	return getRetention(ctx, s.d.Reader, teamID)
 }
 
-// TeamRetention is a team with its own retention.
+// TeamRetention is a team's own retention.
 type TeamRetention struct {
 	TeamID string
 	Retention
 }
 
-// Retentions returns at most limit teams with their own retention, with ids greater than after, by id.
+// Retentions returns up to limit teams with their own retention, sorted by id, beginning after the id after.
 func (s *Service) Retentions(ctx context.Context, after string, limit int) ([]TeamRetention, error) {
 	all, err := listRetentions(ctx, s.d.Reader, after, limit)
 	if err != nil {

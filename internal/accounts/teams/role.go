@@ -5,23 +5,23 @@ type Role string
 
 const (
 	Owner  Role = "owner"  // everything
-	Admin  Role = "admin"  // everything but to make and remove owners
-	Member Role = "member" // works with emails, domains, webhooks and contacts; neither members nor full-access keys
-	Viewer Role = "viewer" // reads what is no secret
+	Admin  Role = "admin"  // everything except adding and removing owners
+	Member Role = "member" // works with emails, domains, webhooks and contacts, but not with members or full-access keys
+	Viewer Role = "viewer" // reads everything except secrets
 )
 
-// Roles are all roles, the one with the most rights first.
+// Roles are all roles, the most powerful first.
 var Roles = []Role{Owner, Admin, Member, Viewer}
 
-// readScopes are those that neither change anything nor show a secret.
+// readScopes are the scopes that neither change data nor reveal secrets.
 var readScopes = NewScopes(EmailsRead, ReceivingRead, DomainsRead, KeysRead, SuppressionsRead, WebhooksRead, LogsRead,
 	UsageRead, TemplatesRead, ContactsRead, SegmentsRead, TopicsRead, BroadcastsRead, EventsRead, AutomationsRead,
 	MembersRead, GrantsRead, ApprovalsRead)
 
-// Scopes returns what members with the role may do. A role unknown to this release has no scopes.
+// Scopes returns the scopes of members with the role. A role unknown to this release has none.
 //
-// A member creates keys, but none that could do more than the member (see [Service.CreateKey]): a full-access key takes
-// an admin.
+// A member cannot create keys with more rights than its own (see [Service.CreateKey]), so only an admin can create a
+// full-access key.
 func (r Role) Scopes() Scopes {
 	switch r {
 	case Owner:

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Scope is the right to one kind of operation, written `resource:action`. The zero value is not a scope, and no actor
-// has it.
+// Scope is the right to one kind of operation, written `resource:action`. The zero value is not a valid scope, and no
+// actor has it.
 type Scope uint8
 
-// The numbers are not stored and may change; clients see only the names.
+// The numbers are not stored and may change: clients see only the names.
 const (
 	EmailsSend Scope = iota + 1
 	EmailsRead
@@ -35,7 +35,7 @@ const (
 	TopicsRead
 	TopicsWrite
 	BroadcastsRead
-	BroadcastsWrite // and pause, resume and cancel; to send or try out one, also as it is made, takes EmailsSend too
+	BroadcastsWrite // and pause, resume and cancel; sending a broadcast or a test email also needs EmailsSend
 	EventsRead      // definitions of custom events
 	EventsWrite
 	EventsSend
@@ -43,15 +43,15 @@ const (
 	AutomationsWrite
 	MembersRead // and invitations
 	MembersWrite
-	OwnersWrite // make and remove owners of the team; API keys never have it
+	OwnersWrite // add and remove owners of the team; API keys never have it
 	AuditRead
 	GrantsRead
-	GrantsWrite // revoke what programs were granted
+	GrantsWrite // revoke OAuth grants
 	ApprovalsRead
-	ApprovalsRequest // ask whether an email may go; who may send may also ask
-	ApprovalsWrite   // decide whether what a program wants to send goes; of grants only those with full access have it
+	ApprovalsRequest // request approval of an email; implied by EmailsSend
+	ApprovalsWrite   // approve or reject emails of connected apps; a grant has it only with full access
 
-	scopeEnd // one more than the last
+	scopeEnd // one more than the last scope
 )
 
 var scopeNames = [scopeEnd]string{
@@ -104,7 +104,7 @@ func (s Scope) String() string {
 	return ""
 }
 
-// Scopes is a set of scopes, with one bit for each.
+// Scopes is a set of scopes, one bit for each.
 type Scopes uint64
 
 const allScopes = Scopes(1<<scopeEnd-1) &^ 1
@@ -131,7 +131,7 @@ func (set Scopes) String() string {
 	return strings.Join(names, " ")
 }
 
-// Permission is the name that an API key has for its scopes.
+// Permission is the name of an API key's set of scopes.
 type Permission string
 
 const (
@@ -139,9 +139,9 @@ const (
 	SendingAccess Permission = "sending_access"
 )
 
-// Scopes returns the scopes of keys with the permission. Full access has all scopes but [OwnersWrite], including those
-// of later releases: a key that leaks must not take the team from its owners. Any key may revoke a grant
-// (specification, Authentication). A permission unknown to this release has none.
+// Scopes returns the scopes of keys with the permission. Full access has all scopes, including those of later releases,
+// except [OwnersWrite]: a leaked key must not take the team from its owners. Any key may revoke a grant (specification,
+// Authentication). A permission unknown to this release has no scopes.
 func (p Permission) Scopes() Scopes {
 	switch p {
 	case FullAccess:

@@ -24,14 +24,14 @@ import (
 const (
 	maxKeyName = 50               // characters (API reference section 11)
 	cacheFor   = 5 * time.Second  // the longest that another node's change goes unnoticed if its hint is lost
-	cacheMax   = 10_000           // keys that are cached
-	flushEvery = 10 * time.Second // between writes of the times when keys were last used
+	cacheMax   = 10_000           // cached keys
+	flushEvery = 10 * time.Second // interval at which times of last use are written
 	flushTime  = 5 * time.Second  // for one such write
 	flushMax   = 500              // keys written at once
 )
 
-// HintTopic is the topic of hints, each with a team's id, after a change of a team or of its keys that may withdraw a
-// right.
+// HintTopic is the topic of hints after a change of a team or its keys that may withdraw a right. The hint is the
+// team's id.
 const HintTopic = "teams"
 
 // Config is the part of the configuration that concerns teams.
@@ -63,7 +63,7 @@ type Service struct {
 	mu    sync.Mutex
 	cache map[string]cached    // by the hash of the token
 	epoch int                  // incremented by Forget; what was read in an older epoch is not cached
-	used  map[string]time.Time // key id -> time of last use that is not written yet
+	used  map[string]time.Time // by key id: the time of last use that is not written yet
 }
 
 type cached struct {
@@ -81,7 +81,7 @@ func New(c Config, d Deps) (*Service, error) {
 	return s, nil
 }
 
-// Forget clears the cache, so that the next request of each key and each grant looks it up.
+// Forget clears the cache, so that each key and grant is looked up again at its next request.
 func (s *Service) Forget() {
 	s.mu.Lock()
 	s.cache = map[string]cached{}
@@ -89,7 +89,7 @@ func (s *Service) Forget() {
 	s.mu.Unlock()
 }
 
-// Run writes periodically when keys were last used, and once more when ctx ends.
+// Run periodically writes when keys were last used, and once more when ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
@@ -100,13 +100,13 @@ func (s *Service) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		if err := s.flush(context.WithoutCancel(ctx)); err != nil {
-			s.log.Warn("could not write when API keys were last used; it is tried again", "error", err)
+			s.log.Warn("could not write when API keys were last used; will retry", "error", err)
 		}
 	}
 	return nil
 }
 
-// flush writes the times of last use. It writes in the order of the ids, so that two nodes cannot deadlock.
+// flush writes the times of last use, sorted by id, so that two nodes cannot deadlock.
 func (s *Service) flush(ctx context.Context) error {
 	s.mu.Lock()
 	used := s.used
@@ -129,7 +129,7 @@ func (s *Service) flush(ctx context.Context) error {
 	return nil
 }
 
-// restoreUsed restores times that could not be written, unless the key was used again since.
+// restoreUsed puts back times that could not be written, unless the key was used again.
 func (s *Service) restoreUsed(used map[string]time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,16 +140,16 @@ func (s *Service) restoreUsed(used map[string]time.Time) {
 	}
 }
 
-// NewKey is a key to be created.
+// NewKey describes a key to create.
 type NewKey struct {
 	Name       string
 	Permission Permission // "" means FullAccess
 	DomainID   string     // only with SendingAccess
-	Token      string     // "" generates one; development passes its own
+	Token      string     // "" generates one; development mode passes its own
 }
 
-// CreateKey creates a key for the actor's team and returns it with its token, which cannot be read again. A key that
-// could do more than the actor is refused.
+// CreateKey creates a key for the actor's team. It returns the key and its token, which cannot be read again. A key
+// with more rights than the actor is refused.
 func (s *Service) CreateKey(ctx context.Context, by Actor, n NewKey) (Key, string, error) {
 	if err := n.check(); err != nil {
 		return Key{}, "", err
@@ -174,8 +174,8 @@ func (s *Service) CreateKey(ctx context.Context, by Actor, n NewKey) (Key, strin
 	return s.keyResult(k, n.Token, err)
 }
 
-// CreateKeyFor creates a key for the team with an id or a name. If no team has the name, it is created in the same
-// transaction, and email becomes its owner's address. An existing team keeps its address; another address is refused.
+// CreateKeyFor creates a key for the team with an id or a name. If no team has the name, it creates the team in the
+// same transaction, with email as its owner's address. If the team exists, a different address is refused.
 func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey) (Key, string, error) {
 	if err := n.check(); err != nil {
 		return Key{}, "", err
@@ -189,7 +189,7 @@ func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey
 	}
 	var k Key
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
-		// Two teams created concurrently must not get the same name: neither could be found by it.
+		// Two teams created concurrently must not get the same name, because neither could be looked up by it.
 		if err := tx.Serialize(ctx, "team "+team); err != nil {
 			return err
 		}
@@ -216,7 +216,7 @@ func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey
 	return s.keyResult(k, n.Token, err)
 }
 
-// check applies the rules of a key that need no look-up, and fills in defaults.
+// check applies the rules that need no look-up, and sets defaults.
 func (n *NewKey) check() error {
 	if n.Name = strings.TrimSpace(n.Name); n.Name == "" {
 		return fault.MissingField("name")
@@ -246,13 +246,13 @@ func (n *NewKey) check() error {
 	return nil
 }
 
-// key returns the key of a team that n describes.
+// key returns the described key for a team.
 func (n *NewKey) key(teamID string) Key {
 	return Key{ID: id.New(), TeamID: teamID, Name: n.Name, Hint: keyring.APIKeyHint(n.Token), Permission: n.Permission,
 		DomainID: n.DomainID, CreatedAt: db.Now()}
 }
 
-// keyResult returns the result of creating a key.
+// keyResult returns the result of creating a key, or a fault if the token is in use.
 func (s *Service) keyResult(k Key, token string, err error) (Key, string, error) {
 	if s.d.Violates(err, "api_keys_hash") {
 		err = fault.Invalidf("token", "This token is in use already.").Because(err)
@@ -274,8 +274,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// EnsureKey creates a key with a given token for the team of that name, unless a key with the token exists, of whatever
-// team.
+// EnsureKey creates a key with a given token for the team of that name, unless any team has a key with the token.
 func (s *Service) EnsureKey(ctx context.Context, team, name, token string) error {
 	if _, err := s.Authenticate(ctx, token); fault.KindOf(err) != fault.BadCredential {
 		return err
@@ -315,13 +314,13 @@ func (s *Service) DeleteKey(ctx context.Context, teamID, keyID string) error {
 	return err
 }
 
-// KeyScopes returns what a key may do now, 0 if it was deleted.
+// KeyScopes returns the current scopes of a key, 0 if it was deleted.
 func (s *Service) KeyScopes(ctx context.Context, r db.Reader, teamID, keyID string) (Scopes, error) {
 	return keyScopes(ctx, r, teamID, keyID)
 }
 
-// Active reports whether what an actor requested earlier may still be done. What a key or a grant requested may be done
-// only while it exists; other actors need not exist any more. An unknown kind, written by a later release, is an error.
+// Active reports whether an earlier request of an actor may still be carried out. For a key or a grant, that is true
+// only while it exists; for other actors it is always true. An unknown kind, written by a later release, is an error.
 func (s *Service) Active(ctx context.Context, teamID string, by ActorRef) (bool, error) {
 	switch by.Kind {
 	case KeyActor:
@@ -344,9 +343,9 @@ func (s *Service) IsCached(token string) bool {
 	return ok
 }
 
-// Authenticate returns the actor of a token: an API key, or an access token of a grant. Keys are random and looked up by
-// their hash, so the time that this takes reveals nothing about any key. Unknown tokens are not cached: there are too
-// many of them.
+// Authenticate returns the actor of a token: an API key or the access token of a grant. Keys are random and looked up
+// by their hash, so the response time reveals nothing about them. Unknown tokens are not cached, because their number
+// is unlimited.
 func (s *Service) Authenticate(ctx context.Context, token string) (Actor, error) {
 	hash := keyring.HashAPIKey(token)
 	now := time.Now()
@@ -381,7 +380,8 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Actor, error)
 	return a, nil
 }
 
-// lookUp returns the actor of a token that is not cached, and until when it may be; the zero time is as long as a key.
+// lookUp returns the actor of a token that is not cached, and until when it may be cached. The zero time means as long
+// as a key.
 func (s *Service) lookUp(ctx context.Context, token, hash string) (Actor, time.Time, error) {
 	if IsAccessToken(token) {
 		return s.AuthenticateToken(ctx, token)
@@ -396,14 +396,14 @@ func (s *Service) lookUp(ctx context.Context, token, hash string) (Actor, time.T
 	return a, time.Time{}, nil
 }
 
-// markUsed notes when a key was used. Package grants notes it of grants.
+// markUsed records that a key was used. Package grants records it for grants.
 func (s *Service) markUsed(a *Actor, now time.Time) {
 	if a.Kind == KeyActor {
 		s.used[a.ID] = now
 	}
 }
 
-// KeyActor returns a key as an actor, for what it has asked for earlier.
+// KeyActor returns the actor of a key, for an earlier request of the key.
 func (s *Service) KeyActor(ctx context.Context, teamID, keyID string) (Actor, error) {
 	a, err := keyActorOf(ctx, s.d.Reader, teamID, keyID)
 	switch {
@@ -415,8 +415,8 @@ func (s *Service) KeyActor(ctx context.Context, teamID, keyID string) (Actor, er
 	return a, nil
 }
 
-// IsAccessToken reports whether a token has the form of an access token: a JWT, whose header is a JSON object in base64.
-// No API key of ours has it.
+// IsAccessToken reports whether a token has the form of an access token: a JWT, whose header is a JSON object in
+// base64. API keys never have that form.
 func IsAccessToken(token string) bool {
 	return strings.HasPrefix(token, "eyJ") && strings.Count(token, ".") == 2
 }

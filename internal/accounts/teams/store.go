@@ -41,8 +41,8 @@ func oldestTeam(ctx context.Context, r db.Reader) (Team, error) {
 	return scanTeam(r.QueryRow(ctx, `SELECT `+teamColumns+` FROM teams WHERE deleted_at = 0 ORDER BY id LIMIT 1`))
 }
 
-// teamsNamed returns some of the teams with a name, oldest first. Only the operator looks up names, so there is no
-// index for them.
+// teamsNamed returns up to limit teams with a name, oldest first. There is no index on names, because only the operator
+// looks them up.
 func teamsNamed(ctx context.Context, r db.Reader, name string, limit int) ([]Team, error) {
 	rows, err := r.Query(ctx, `SELECT `+teamColumns+` FROM teams WHERE name = $1 AND deleted_at = 0 ORDER BY id LIMIT $2`,
 		name, limit)
@@ -55,7 +55,7 @@ func listTeams(ctx context.Context, r db.Reader, after string, limit int) ([]Tea
 	return db.Collect(rows, err, scanTeam)
 }
 
-// setTeam writes one column of a team, so that concurrent changes do not undo each other.
+// setTeam writes one column of a team, so that concurrent changes of other columns are not undone.
 func setTeam(ctx context.Context, tx *db.Tx, teamID, column string, value any) error {
 	n, err := tx.Exec(ctx, `UPDATE teams SET `+column+` = $2 WHERE id = $1 AND deleted_at = 0`, teamID, value)
 	if err == nil && n == 0 {
@@ -94,7 +94,7 @@ func listRetentions(ctx context.Context, r db.Reader, after string, limit int) (
 	return db.Collect(rows, err, scanRetention)
 }
 
-// markDeleted marks the team as deleted. Its keys need no change, because the look-up of a key also checks its team.
+// markDeleted marks a team as deleted. Its keys need no change, because the look-up of a key also checks its team.
 func markDeleted(ctx context.Context, tx *db.Tx, teamID string) error {
 	n, err := tx.Exec(ctx, `UPDATE teams SET deleted_at = $2 WHERE id = $1 AND deleted_at = 0`, teamID,
 		tx.Now().UnixMicro())
@@ -104,7 +104,7 @@ func markDeleted(ctx context.Context, tx *db.Tx, teamID string) error {
 	return err
 }
 
-// deletedAt returns when a team was deleted, the zero time if it was not. found is false if its row is gone.
+// deletedAt returns when a team was deleted, or the zero time if it was not. found is false if its row is gone.
 func deletedAt(ctx context.Context, r db.Reader, teamID string) (at time.Time, found bool, err error) {
 	var us int64
 	err = r.QueryRow(ctx, `SELECT deleted_at FROM teams WHERE id = $1`, teamID).Scan(&us)
@@ -178,7 +178,7 @@ func keyScopes(ctx context.Context, r db.Reader, teamID, keyID string) (Scopes, 
 	return Permission(permission).Scopes(), nil
 }
 
-// setLastUsed only moves the time forward, because nodes write in any order.
+// setLastUsed moves the time only forward, because nodes write in any order.
 func setLastUsed(ctx context.Context, tx *db.Tx, keyID string, at time.Time) {
 	tx.Queue(ctx, `UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND last_used_at < $2`, keyID, at.UnixMicro())
 }
@@ -186,8 +186,8 @@ func setLastUsed(ctx context.Context, tx *db.Tx, keyID string, at time.Time) {
 const keyActors = `SELECT k.id, k.name, k.team_id, k.permission, k.domain_id, t.rate_limit, t.suspended
 	FROM api_keys k JOIN teams t ON t.id = k.team_id WHERE t.deleted_at = 0 AND `
 
-// keyActor looks up a key by the hash of its token. It is the only query here without a team, because it determines the
-// team.
+// keyActor looks up a key by the hash of its token. Unlike other queries it does not name the team, because the token
+// determines it.
 func keyActor(ctx context.Context, r db.Reader, hash string) (Actor, error) {
 	return scanKeyActor(r.QueryRow(ctx, keyActors+`k.hash = $1`, hash))
 }

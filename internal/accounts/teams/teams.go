@@ -1,25 +1,25 @@
-// Package teams manages the teams, to which all data belongs, their API keys, and the actors that act for them: API
-// keys, users, OAuth grants and the system, each with scopes.
+// Package teams manages teams, their API keys, and actors. All data belongs to a team. An actor acts for a team with
+// certain scopes: an API key, a user, an OAuth grant, or the system.
 //
 // # Invariants
 //
-// Every key belongs to one team. A team is found by its id or by its exact name, and a name that two teams have finds
-// neither. An actor may do only what its scopes allow, and a key that it creates may not do more than the actor itself.
-// A change of a team or of a key takes effect on this node before the method returns, and on the others when its hint
+// Every key belongs to one team. A team can be looked up by its id or its exact name; a name that several teams share
+// is an error. An actor may do only what its scopes allow, and cannot create a key with more rights than its own. A
+// change of a team or a key takes effect on this node before the method returns, and on other nodes when its hint
 // arrives.
 //
-// From the commit of [Service.Delete] on, no look-up here finds the team or its keys. Its data is then deleted by a job
-// (see [Service.EraseJobs]), and its own row last.
+// After the commit of [Service.Delete], no look-up returns the team or its keys. A job then deletes the team's data,
+// and finally its row (see [Service.EraseJobs]).
 //
-// # When it fails
+// # Errors
 //
-// If a hint is lost, other nodes notice a change after at most [cacheFor]. The times of last use that a node has not
-// written when it crashes are lost.
+// If a hint is lost, other nodes notice a change after at most [cacheFor]. If a node crashes, the times of last use
+// that it has not written yet are lost.
 //
-// # What it does not do
+// # Limits of this package
 //
-// It does not decide who may change a team: operations on teams are the operator's, and those on keys are the team's
-// own. The callers check which scope an operation needs.
+// It does not decide who may change a team. Operations on teams are for the operator, and operations on keys are for
+// the team itself. The callers check the required scope.
 package teams
 
 import "time"
@@ -28,18 +28,18 @@ import "time"
 type Team struct {
 	ID        string
 	Name      string
-	Email     string // of its owner, in lower case; "" if none is known
+	Email     string // of its owner, in lower case; "" if unknown
 	RateLimit int    // requests a second; 0 means the configuration's
-	Suspended bool   // it may not make requests or submit emails
+	Suspended bool   // the team may not make requests or submit emails
 	Quota
 	CreatedAt time.Time
 }
 
-// Quota is how many emails a team may send and receive in a day and in a month of UTC; 0 is without a limit. Package
-// volume counts them.
+// Quota is how many emails a team may send and receive in a day and in a month, in UTC. 0 means no limit. Package
+// quotas counts them.
 type Quota struct{ Daily, Monthly int64 }
 
-// Key is an API key. Its token is not stored, only a hash of it.
+// Key is an API key. Only a hash of its token is stored.
 type Key struct {
 	ID         string
 	TeamID     string

@@ -45,7 +45,7 @@ type Service struct {
 	optIns   optInLimiter
 }
 
-// New returns the service. keys signs the links; if it is nil, the service can neither make nor read links.
+// New returns the service. It fails if a dependency is missing.
 func New(d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
@@ -53,10 +53,10 @@ func New(d Deps) (*Service, error) {
 	return newService(d), nil
 }
 
-// NewTokens returns a service that only makes and reads the tokens of unsubscribe links. Its other methods panic.
+// NewTokens returns a service that only signs and verifies tokens of unsubscribe links. Its other methods panic.
 func NewTokens(keys *keyring.Keyring) *Service { return newService(Deps{Keys: keys}) }
 
-// newService is New without the check, for tests that need few dependencies.
+// newService returns a service without checking its dependencies, for tests that need few of them.
 func newService(d Deps) *Service {
 	s := &Service{Deps: d, d: d.DB, recorder: d.Recorder, keys: d.Keys, limits: defaultLimits, counts: newCountScheduler()}
 	s.Segments = segments.New(d.DB, s.checkFilter)

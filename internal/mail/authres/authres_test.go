@@ -172,7 +172,7 @@ func TestSPF(t *testing.T) {
 		{"203.0.113.1", "out.example", "a@_a`.example", "none"},
 		{"203.0.113.1", "out.example", "a@_a{.example", "none"},
 		{"203.0.113.1", "out.example", "a@_a[.example", "none"},
-		// RFC 1035 section 2.3.4: labels of at most 63 octets, names of at most 253 as they are written.
+		// RFC 1035 section 2.3.4: labels of at most 63 bytes, names of at most 253 as they are written.
 		{"203.0.113.1", "out.example", "a@" + strings.Repeat("l", 63) + ".example", "none " + strings.Repeat("l", 63) +
 			".example"},
 		{"203.0.113.1", "out.example", "a@" + strings.Repeat("l", 64) + ".example", "none"},
@@ -252,7 +252,7 @@ func TestKeyRecordsAreBounded(t *testing.T) {
 			""),
 			strings.NewReader(raw), int64(len(raw)))
 		if r.DKIM[0].Result != want {
-			t.Errorf("%d octets: %+v, want %s", size, r.DKIM, want)
+			t.Errorf("%d bytes: %+v, want %s", size, r.DKIM, want)
 		}
 	}
 }
@@ -264,7 +264,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	folds := strings.Repeat("\r\n "+strings.Repeat("x", 999), 4)
 	end := strings.Index(plain, "\r\n\r\n") + 2
 	for name, test := range map[string]struct {
-		raw    func(more int) string // more octets or fields
+		raw    func(more int) string // more bytes or fields
 		limit  int
 		detail string
 	}{
@@ -288,7 +288,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	}
 }
 
-// broken is a file that cannot be read from a given octet on.
+// broken is a file that cannot be read from a given byte on.
 type broken struct {
 	io.ReaderAt
 	from int64
@@ -311,7 +311,7 @@ func TestHeaderThatCannotBeRead(t *testing.T) {
 			""),
 			broken{strings.NewReader(raw), from}, int64(len(raw)))
 		if r.DKIM[0].Detail != "the message cannot be read" || r.DMARC.Detail != r.DKIM[0].Detail {
-			t.Errorf("from octet %d on: %+v", from, r)
+			t.Errorf("from byte %d on: %+v", from, r)
 		}
 	}
 }

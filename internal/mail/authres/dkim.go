@@ -15,7 +15,7 @@ import (
 const (
 	// maxSignatures is how many signatures are verified: each costs a look-up, a pass over the body and a key operation.
 	maxSignatures = 8
-	// maxKeyRecord bounds the key and thereby the time of an operation; an RSA key of 8,192 bits needs 1,400 octets.
+	// maxKeyRecord bounds the key and thereby the time of an operation; an RSA key of 8,192 bits needs 1,400 bytes.
 	maxKeyRecord = 4 << 10
 )
 

@@ -12,10 +12,10 @@ import (
 // Bounds of a header that is evaluated. The time to verify signatures grows with the square of some of these; real
 // mail stays far below all of them.
 const (
-	maxHeader    = 256 << 10 // octets
+	maxHeader    = 256 << 10 // bytes
 	maxFields    = 2000
 	maxLines     = 5000
-	maxSignature = 4 << 10 // octets of one DKIM-Signature field
+	maxSignature = 4 << 10 // bytes of one DKIM-Signature field
 )
 
 // header holds the used parts of a message's header.
@@ -59,7 +59,7 @@ func readHeader(raw io.ReaderAt, size int64) header {
 }
 
 // readLine returns a line with its end, or without it only at the end of the message. r limits it to maxHeader
-// octets.
+// bytes.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {

@@ -1,22 +1,22 @@
-// Package decode turns the octets of mail into what they stand for: transfer encodings (base64, quoted-printable,
-// uuencode) into files and texts, charsets into UTF-8, and the encoded words of header fields into text. It takes all
-// forms that programs write, not only those of the standards.
+// Package decode decodes the encodings of mail: transfer encodings (base64, quoted-printable, uuencode) into files and
+// texts, charsets into UTF-8, and the encoded words of header fields into text. It accepts all forms that programs
+// write, not only those of the standards.
 //
 // # Invariants
 //
 //   - Any input is accepted, and takes time linear in its length.
-//   - Text is valid UTF-8. It is at most a small multiple as long as its source, and a decoded file is not longer than
+//   - Text is valid UTF-8. Its length is at most a small multiple of its source's, and a decoded file is not longer than
 //     its source.
 //
 // # When it fails
 //
-// It never fails. Base64, QuotedPrintable and UU report whether something was irregular; octets that cannot be read by
-// a charset are read as UTF-8 or windows-1252, or become U+FFFD.
+// It never fails. Base64, QuotedPrintable and UU report whether something was irregular. Bytes that are invalid in
+// their charset are read as UTF-8 or windows-1252, or become U+FFFD.
 //
 // # What it does not do
 //
-// The package does not know messages: it does not find header fields or parts. It does not clean text: except for
-// encoded words, whose control characters are removed, whatever was encoded comes out, such as tags.
+// The package does not know messages: it does not find header fields or parts. It does not clean text: it returns what
+// was encoded, such as HTML tags. Only control characters of encoded words are removed.
 package decode
 
 import (
@@ -32,8 +32,8 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// Charset returns b as UTF-8. If the charset is wrong or missing, it reads as UTF-8 what is valid, and the rest
-// as windows-1252, the most frequent of all others.
+// Charset returns b as UTF-8. If the charset is wrong or missing, it keeps valid UTF-8 and decodes the rest as
+// windows-1252, the most frequent other charset.
 func Charset(name string, b []byte) string {
 	name = charsetName(name)
 	if name == utf7 {
@@ -49,19 +49,19 @@ func Charset(name string, b []byte) string {
 	}
 	if bad := bytes.Count(decoded, []byte("\uFFFD")); bad > 0 && !(isShifted(enc) && isASCII(b)) &&
 		(utf8.Valid(b) || bad*20 > utf8.RuneCount(decoded)) {
-		return MixedUTF8(string(b)) // The content is in another charset than it claims.
+		return MixedUTF8(string(b)) // The content is not in the declared charset.
 	}
 	return string(decoded)
 }
 
-// isShifted reports whether a charset writes all characters as ASCII between marks, so that ASCII octets are what the
-// charset predicts.
+// isShifted reports whether a charset writes all characters as ASCII between marks. ASCII bytes then do not contradict
+// the charset.
 func isShifted(enc encoding.Encoding) bool {
 	return enc == japanese.ISO2022JP || enc == simplifiedchinese.HZGB2312
 }
 
-// charsetByName returns nil for what is read as UTF-8: names that mean UTF-8 or are empty, and unknown names. name is
-// a result of charsetName.
+// charsetByName returns nil for charsets that are read as UTF-8: names that mean UTF-8 or are empty, and unknown names.
+// name is a result of charsetName.
 func charsetByName(name string) encoding.Encoding {
 	switch name {
 	case "", utf7:
@@ -70,7 +70,7 @@ func charsetByName(name string) encoding.Encoding {
 		return unicode.UTF16(unicode.BigEndian, unicode.UseBOM)
 	}
 	enc, err := htmlindex.Get(name)
-	if err != nil || enc == encoding.Replacement { // Browsers refuse some that mail used to use a lot.
+	if err != nil || enc == encoding.Replacement { // Browsers refuse some charsets that were common in mail.
 		if enc, err = ianaindex.MIME.Encoding(name); err != nil {
 			return nil
 		}
@@ -78,7 +78,7 @@ func charsetByName(name string) encoding.Encoding {
 	return enc
 }
 
-// MixedUTF8 returns s with every octet that is not part of valid UTF-8 read as windows-1252.
+// MixedUTF8 returns s with every byte that is not part of valid UTF-8 read as windows-1252.
 func MixedUTF8(s string) string {
 	if utf8.ValidString(s) {
 		return s

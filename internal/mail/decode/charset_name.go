@@ -5,13 +5,12 @@ import "strings"
 // utf7 is the one charset that this package decodes itself.
 const utf7 = "utf-7"
 
-// maxCharsetName bounds the name of a charset, in octets; longer names are unknown.
+// maxCharsetName limits the name of a charset, in bytes; longer names are unknown.
 const maxCharsetName = 64
 
 // charsetName returns the name under which charsetByName finds a charset, for the many forms that programs write: in
 // quotes, with a language (RFC 2231 section 5), with other punctuation, as a code page. It returns "" for UTF-8, for
-// ASCII, which often is not ASCII, and for names without a meaning. For an unknown name it returns some name that is
-// unknown as well.
+// ASCII, which often is not ASCII, and for names without a meaning. An unknown name stays unknown.
 func charsetName(name string) string {
 	name, _, _ = strings.Cut(strings.ToLower(strings.Trim(name, " \t\"'")), "*")
 	if len(name) > maxCharsetName {
@@ -42,7 +41,7 @@ func charsetName(name string) string {
 	return plain
 }
 
-// codePage returns the name of a code page by its number, which Windows and IBM number alike.
+// codePage returns the name of a code page by its number, which is the same on Windows and at IBM.
 func codePage(number string) string {
 	if known, ok := charsetNames["cp"+number]; ok {
 		return known
@@ -63,13 +62,13 @@ func plainName(name string) string {
 	}, strings.TrimPrefix(name, "x-"))
 }
 
-// charsetNames maps names, in the form of plainName, that the tables of x/text lack. Code pages of Asia are those of
+// charsetNames maps names, in the form of plainName, that the tables of x/text lack. Asian code pages are those of
 // Windows.
 var charsetNames = map[string]string{
 	"": "", "7bit": "", "8bit": "", "ascii": "", "ansix341968": "", "ansix341986": "", "cp367": "", "cp65001": "",
 	"csascii": "",
 	"default": "", "none": "", "unicode11utf8": "", "unknown": "", "unknown8bit": "", "usascii": "", "utf8": "",
-	"ansix31101983": "windows-1252", // Programs of Sun called ISO-8859-1 by this name.
+	"ansix31101983": "windows-1252", // Programs of Sun used this name for ISO-8859-1.
 	"cp10000":       "macintosh", "macroman": "macintosh", "cp10007": "x-mac-cyrillic", "maccyrillic": "x-mac-cyrillic",
 	"cp1200": "utf-16le", "cp1201": "utf-16be", "utf16": "utf-16", "utf16be": "utf-16be", "utf16le": "utf-16le",
 	"cp20127": "", "cp20866": "koi8-r", "koi8r": "koi8-r", "cp21866": "koi8-u", "koi8u": "koi8-u",

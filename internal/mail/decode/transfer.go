@@ -9,7 +9,7 @@ import (
 // Identity is what TransferName returns for content that is not encoded.
 const Identity = "binary"
 
-// TransferName returns the name of a transfer encoding in lower case. It accepts what programs write: quotes,
+// TransferName returns the name of a transfer encoding in lower case. It accepts the forms that programs write: quotes,
 // comments, parameters, other punctuation, and the many names of uuencode. It returns unknown names unchanged.
 func TransferName(s string) string {
 	s = strings.ToLower(s)
@@ -30,9 +30,9 @@ func TransferName(s string) string {
 	return s
 }
 
-// Base64 decodes as much of src as possible; clean reports that nothing was irregular. It skips characters
-// outside of the alphabet and joins base64 texts that follow each other. It stops where text begins that is not
-// base64, such as the footer of a mailing list.
+// Base64 decodes as much of src as possible; clean reports that nothing was irregular. It skips characters outside the
+// alphabet and joins consecutive base64 texts. It stops at text that is not base64, such as the footer of a mailing
+// list.
 func Base64(src []byte) (decoded []byte, clean bool) {
 	dst := make([]byte, len(src)/4*3+3)
 	n, err := base64.StdEncoding.Decode(dst, src)
@@ -98,7 +98,8 @@ func base64Value(c byte) int {
 	return -1
 }
 
-// QuotedPrintable decodes quoted-printable and keeps what is not an escape. clean reports that nothing was irregular.
+// QuotedPrintable decodes quoted-printable text and keeps invalid escapes unchanged. clean reports that nothing was
+// irregular.
 func QuotedPrintable(src []byte) (decoded []byte, clean bool) {
 	dst := make([]byte, 0, len(src))
 	clean = true
@@ -128,8 +129,8 @@ func QuotedPrintable(src []byte) (decoded []byte, clean bool) {
 	return dst, clean
 }
 
-// Percent appends the octets of s to dst, with those that are percent-encoded (RFC 2231 section 4) decoded. What is no
-// escape is kept.
+// Percent appends the bytes of s to dst and decodes percent-encoded bytes (RFC 2231 section 4). It keeps invalid
+// escapes unchanged.
 func Percent(dst []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
 		if s[i] == '%' && i+2 < len(s) && unhex(s[i+1]) >= 0 && unhex(s[i+2]) >= 0 {
@@ -154,7 +155,7 @@ func unhex(c byte) int {
 	return -1
 }
 
-// LineEnd returns where the line at from ends, without LF or CRLF, and where the next one begins.
+// LineEnd returns the end of the line at from, without its LF or CRLF, and the beginning of the next line.
 func LineEnd(raw []byte, from int) (end, next int) {
 	n := bytes.IndexByte(raw[from:], '\n')
 	if n < 0 {

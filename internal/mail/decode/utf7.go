@@ -7,9 +7,8 @@ import (
 )
 
 // decodeUTF7 returns b, which is UTF-7 (RFC 2152), as UTF-8, in linear time. It never fails: invalid characters in a
-// run of base64 become U+FFFD, a run too short for any character stays as it is, and octets outside of ASCII, which
-// UTF-7 does not have, are read as everywhere else. The result is no more trustworthy than any other text: base64 may
-// hide controls and tags.
+// run of base64 become U+FFFD, a run too short for a character is kept, and bytes outside ASCII are decoded as in other
+// charsets. The result may contain control characters and HTML tags that base64 hid.
 func decodeUTF7(b []byte) string {
 	var out strings.Builder
 	out.Grow(len(b))
@@ -34,7 +33,7 @@ func decodeUTF7(b []byte) string {
 		closed := end < len(b) && b[end] == '-'
 		at = end
 		switch {
-		case len(run) >= 3: // of 6 bits each, where a character has 16
+		case len(run) >= 3: // of 6 bits each, while a character has 16
 			writeUTF16(&out, run)
 		case len(run) == 0 && closed:
 			out.WriteByte('+')
@@ -50,11 +49,11 @@ func decodeUTF7(b []byte) string {
 	return out.String()
 }
 
-// writeUTF16 writes the characters of a run of base64 without padding. Left-over bits must be fewer than six, and
+// writeUTF16 writes the characters of a run of base64 without padding. The remaining bits must be fewer than six, and
 // zero.
 func writeUTF16(out *strings.Builder, run []byte) {
 	var bits, n uint32
-	high := rune(0) // a surrogate that waits for its other half
+	high := rune(0) // the first half of a surrogate pair, or 0
 	for _, c := range run {
 		bits = bits<<6 | uint32(base64Value(c))
 		if n += 6; n < 16 {
@@ -65,7 +64,7 @@ func writeUTF16(out *strings.Builder, run []byte) {
 		bits &= 1<<n - 1
 		if high != 0 {
 			pair := utf16.DecodeRune(high, r)
-			out.WriteRune(pair) // U+FFFD for a half alone
+			out.WriteRune(pair) // U+FFFD for half a pair
 			high = 0
 			if pair != utf8.RuneError {
 				continue
@@ -75,7 +74,7 @@ func writeUTF16(out *strings.Builder, run []byte) {
 			high = r
 			continue
 		}
-		out.WriteRune(r) // U+FFFD for a half alone
+		out.WriteRune(r) // U+FFFD for half a pair
 	}
 	if high != 0 || n >= 6 || bits != 0 {
 		out.WriteRune(utf8.RuneError)

@@ -39,7 +39,7 @@ func TestDecodeUTF7(t *testing.T) {
 		"+3Kk-":                       "\ufffd",
 		"+2D0A/A-":                    "\ufffdü",
 		"+2D3YPdyp-":                  "\ufffd💩",
-		"caf\xc3\xa9 +AOk-":           "café é", // no octets like these in UTF-7
+		"caf\xc3\xa9 +AOk-":           "café é", // no bytes like these in UTF-7
 		"caf\xe9 +AOk-":               "café é",
 		"~\\":                         "~\\",
 		"+ADw-script+AD4-":            "<script>",
@@ -63,11 +63,11 @@ func toUTF7(s string) string {
 			b.WriteRune(r)
 			continue
 		}
-		var octets []byte
+		var content []byte
 		for _, u := range utf16.Encode([]rune{r}) {
-			octets = append(octets, byte(u>>8), byte(u))
+			content = append(content, byte(u>>8), byte(u))
 		}
-		fmt.Fprintf(&b, "+%s-", base64.RawStdEncoding.EncodeToString(octets))
+		fmt.Fprintf(&b, "+%s-", base64.RawStdEncoding.EncodeToString(content))
 	}
 	return b.String()
 }
@@ -75,14 +75,14 @@ func toUTF7(s string) string {
 func FuzzUTF7(f *testing.F) {
 	f.Add("Grüße 💩 1+1", []byte("+APw-+2D0-+A+-+"))
 	f.Add("", []byte("\xff+\xff"))
-	f.Fuzz(func(t *testing.T, s string, octets []byte) {
+	f.Fuzz(func(t *testing.T, s string, content []byte) {
 		s = strings.ToValidUTF8(s, "?")
 		if got := decodeUTF7([]byte(toUTF7(s))); got != s {
 			t.Errorf("%q became %q", s, got)
 		}
-		got := decodeUTF7(octets)
-		if !utf8.ValidString(got) || len(got) > 3*len(octets) {
-			t.Errorf("%q became %q", octets, got)
+		got := decodeUTF7(content)
+		if !utf8.ValidString(got) || len(got) > 3*len(content) {
+			t.Errorf("%q became %q", content, got)
 		}
 	})
 }

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// UUEncode is a transfer encoding that is older than MIME. A file stands between the lines "begin 644 name" and "end".
-// A line in between begins with a character for the number of its octets, and four characters stand for three octets:
-// the space, for which "`" is written too, is 0, and "_" is 63. A line of no octets comes before the end.
+// UUEncode is a transfer encoding that is older than MIME. A file is between the lines "begin 644 name" and "end". Each
+// line in between begins with a character for the number of its bytes, and four characters encode three bytes: the
+// space, for which "`" is written too, is 0, and "_" is 63. A line of zero bytes precedes the end.
 const UUEncode = "uuencode"
 
-// maxLine bounds the line that begins a file, in octets (RFC 5322 section 2.1.1).
+// maxLine limits the line that begins a file, in bytes (RFC 5322 section 2.1.1).
 const maxLine = 998
 
 // UUFile is a uuencoded file that was found in a text.
 type UUFile struct {
 	Name  string // as the sender wrote it, so it may look like a path
-	lines []byte // from after the line that begins it to its end
-	size  int    // in octets, decoded
+	lines []byte // from the line after "begin" to the end of the file
+	size  int    // in bytes, decoded
 }
 
-// uuBegin returns the name in a line that begins a file.
+// uuBegin returns the file name in a line that begins a file.
 func uuBegin(line []byte) (name string, ok bool) {
 	rest, ok := bytes.CutPrefix(line, []byte("begin "))
 	if !ok || len(line) > maxLine {
@@ -38,8 +38,8 @@ func uuBegin(line []byte) (name string, ok bool) {
 
 func isUUEnd(line []byte) bool { return string(bytes.TrimRight(line, " \t")) == "end" }
 
-// uuLength returns how many octets a line stands for; ok reports that all its characters, except white space at its
-// end, are in the alphabet.
+// uuLength returns how many bytes a line encodes. ok reports that all its characters, except white space at its end,
+// are in the alphabet.
 func uuLength(line []byte) (n int, ok bool) {
 	line = bytes.TrimRight(line, " \t")
 	for _, c := range line {
@@ -53,10 +53,10 @@ func uuLength(line []byte) (n int, ok bool) {
 	return int(line[0]-' ') & 63, true
 }
 
-// uuChars returns how many characters n octets take at least. Most programs write whole groups of four.
+// uuChars returns how many characters n bytes take at least. Most programs write whole groups of four.
 func uuChars(n int) int { return (n*8 + 5) / 6 }
 
-// isWhole reports whether a line of n octets has all their characters, and at most one more, for a check sum.
+// isWhole reports whether a line of n bytes has all their characters, and at most one more, for a check sum.
 func isWhole(line []byte, n int) bool {
 	chars := line[min(len(line), 1):]
 	return len(chars) >= uuChars(n) && len(bytes.TrimRight(chars, " \t")) <= (n+2)/3*4+1
@@ -147,7 +147,7 @@ func UU(src []byte) (decoded []byte, name string, around, clean bool) {
 	return dst, name, around, false
 }
 
-// appendUU appends n octets decoded from a line's characters. Missing characters are taken as spaces.
+// appendUU appends n bytes decoded from a line's characters. Missing characters are taken as spaces.
 func appendUU(dst, chars []byte, n int) []byte {
 	for ; n > 0; n -= 3 {
 		group := [4]byte{' ', ' ', ' ', ' '}

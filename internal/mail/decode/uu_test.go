@@ -14,7 +14,7 @@ func TestUU(t *testing.T) {
 		{"begin 644 cat.txt\n#0V%T\n`\nend\n", "Cat", "cat.txt", false, true},
 		{"begin 644 cat.txt\r\n#0V%T\r\n`\r\nend\r\n", "Cat", "cat.txt", false, true},
 		{"\n\nbegin 0644 my cat.txt \n#0V%T\n \nend", "Cat", "my cat.txt", false, true},
-		{"begin 644 c\n#0V%T\nend\n", "Cat", "c", false, true},    // without the line of no octets
+		{"begin 644 c\n#0V%T\nend\n", "Cat", "c", false, true},    // without the line of no bytes
 		{"begin 644 c\n#0V%T*\n\nend\n", "Cat", "c", false, true}, // with a check sum
 		{"begin 644 c\n\"0V$\n`\nend\n", "Ca", "c", false, true},  // the last group is not filled up
 		{"begin 644 c\n#0P\n`\nend\n", "C\x00\x00", "c", false, true},
@@ -45,6 +45,6 @@ func TestUU(t *testing.T) {
 	// Lines that promise more than they have make no file larger than the message.
 	long := "begin 644 c\n" + strings.Repeat("M\n", 10_000)
 	if got, _, _, clean := UU([]byte(long)); len(got) > len(long) || clean {
-		t.Errorf("%d octets of %d, clean %v", len(got), len(long), clean)
+		t.Errorf("%d bytes of %d, clean %v", len(got), len(long), clean)
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// IsSoundWord reports whether s is one encoded word (RFC 2047 section 2) in a charset that is decoded without
-// guessing, with no control characters other than those that switch the charset (RFC 2237).
-func IsSoundWord(s string) bool {
+// IsValidWord reports whether s is one encoded word (RFC 2047 section 2) in a charset that is decoded without guessing,
+// with no control characters other than those that switch the charset (RFC 2237).
+func IsValidWord(s string) bool {
 	w, rest, ok := cutWord(s)
 	if !ok || rest != "" || w.text == "" {
 		return false
 	}
-	if _, err := soundWord.Decode(s); err != nil {
+	if _, err := strictWord.Decode(s); err != nil {
 		return false
 	}
 	switch strings.ToLower(w.charset) {
@@ -25,12 +25,12 @@ func IsSoundWord(s string) bool {
 		}
 	}
 	const shiftOut, shiftIn, escape = 0x0e, 0x0f, 0x1b
-	return !bytes.ContainsFunc(w.octets(nil), func(r rune) bool {
+	return !bytes.ContainsFunc(w.content(nil), func(r rune) bool {
 		return (r < ' ' && r != shiftOut && r != shiftIn && r != escape) || r == 0x7f
 	})
 }
 
-// soundWord checks only the form of encoded words, more strictly than cutWord.
-var soundWord = mime.WordDecoder{CharsetReader: func(_ string, octets io.Reader) (io.Reader, error) {
-	return octets, nil
+// strictWord checks only the syntax of encoded words, more strictly than cutWord.
+var strictWord = mime.WordDecoder{CharsetReader: func(_ string, content io.Reader) (io.Reader, error) {
+	return content, nil
 }}

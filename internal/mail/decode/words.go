@@ -2,10 +2,10 @@ package decode
 
 import "strings"
 
-// Words returns s, the octets of a field, as UTF-8 with its encoded words (RFC 2047) decoded wherever they
-// stand: within quotes and next to other text as well, as many programs write them. Unencoded octets outside of ASCII
-// within a word are in the word's charset. Characters may be split over two words, and so may the base64. What cannot
-// be decoded stays. The time is linear.
+// Words returns s, the bytes of a field, as UTF-8. It decodes encoded words (RFC 2047) in any position, also within
+// quotes and next to other text, as many programs write them. Unencoded bytes outside ASCII within a word are in the
+// word's charset. Characters and base64 may be split between two words. Words keeps what it cannot decode. It takes
+// linear time.
 func Words(s string) string {
 	if !strings.Contains(s, "=?") {
 		return MixedUTF8(s)
@@ -28,8 +28,8 @@ func Words(s string) string {
 	}
 }
 
-// writeWords writes w and the words that follow it, and returns the rest after them. White space between words is not
-// text (RFC 2047 section 6.2).
+// writeWords writes w and the words that follow it, and returns the text after them. It drops white space between words
+// (RFC 2047 section 6.2).
 func writeWords(out *strings.Builder, w word, rest string) string {
 	var content []byte
 	for {
@@ -40,7 +40,7 @@ func writeWords(out *strings.Builder, w word, rest string) string {
 			next.text = w.text[whole:] + next.text
 			w.text = w.text[:whole]
 		}
-		content = w.octets(content)
+		content = w.content(content)
 		if !same {
 			out.WriteString(WithoutControls(Charset(w.charset, content)))
 			content = content[:0]
@@ -58,8 +58,8 @@ type word struct {
 	b64           bool
 }
 
-// joins reports whether the octets of w and next may be parts of one character. Those of UTF-7 are not: each word
-// starts afresh there, and an unterminated base64 run would otherwise continue in the next word.
+// joins reports whether a character may be split between w and next. In UTF-7 it may not: each word starts afresh, and
+// an unterminated base64 run would otherwise continue in the next word.
 func (w word) joins(next word) bool {
 	name := charsetName(w.charset)
 	return name != utf7 && (strings.EqualFold(w.charset, next.charset) || name == charsetName(next.charset))
@@ -88,16 +88,16 @@ func cutWord(s string) (w word, rest string, ok bool) {
 		end += n
 		switch {
 		case end+1 < len(text) && text[end+1] == '=':
-			charset, _, _ = strings.Cut(charset, "*") // RFC 2231 section 5 adds a language.
+			charset, _, _ = strings.Cut(charset, "*") // RFC 2231 section 5 adds a language to the charset.
 			return word{charset, text[:end], kind == 'b'}, text[end+len("?="):], true
 		case end > 0 && text[end-1] == '=' || kind == 'b':
-			return word{}, "", false // Another one begins before this one ends.
+			return word{}, "", false // Another word begins before this one ends.
 		}
 	}
 }
 
-// octets appends the octets that the word encodes to dst.
-func (w word) octets(dst []byte) []byte {
+// content appends the bytes that the word encodes to dst.
+func (w word) content(dst []byte) []byte {
 	if w.b64 {
 		decoded, _ := Base64([]byte(w.text))
 		return append(dst, decoded...)

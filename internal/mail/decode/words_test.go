@@ -67,7 +67,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestWordsOfOctets has encoded words with octets in them that should have been encoded.
+// TestWordsOfOctets has encoded words with bytes in them that should have been encoded.
 func TestWordsOfOctets(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{

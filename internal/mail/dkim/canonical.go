@@ -196,7 +196,7 @@ func (h *bodyHasher) line(line []byte) {
 }
 
 // relaxedPrefix returns the length of line before the first tab or run of white space that has to become one space.
-// It checks eight octets at once, and the last of them again with the next ones to find pairs across the boundary.
+// It checks eight bytes at once, and the last of them again with the next ones to find pairs across the boundary.
 func relaxedPrefix(line []byte) int {
 	i := 0
 	for ; i+8 <= len(line); i += 7 {
@@ -218,7 +218,7 @@ func relaxedPrefix(line []byte) int {
 	return len(line)
 }
 
-// zeroOctets returns a word with the highest bit set in exactly those octets that are zero in x.
+// zeroOctets returns a word with the highest bit set in exactly those bytes that are zero in x.
 func zeroOctets(x uint64) uint64 {
 	const low = 0x7f7f7f7f7f7f7f7f
 	return ^((x&low + low) | x | low)

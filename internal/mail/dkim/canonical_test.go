@@ -72,7 +72,7 @@ func TestHashLongBodies(t *testing.T) {
 		body := clean + odd + clean + "\r\n\r\n" + odd + odd + "a\n" + clean
 		if got, want := hashBody([]byte(body)),
 			sha256.Sum256([]byte(strings.ReplaceAll(strings.ReplaceAll(body, "  ", " "), "a\n", "a\r\n"))); got != want {
-			t.Errorf("lines of %d octets", size)
+			t.Errorf("lines of %d bytes", size)
 		}
 	}
 }
@@ -116,7 +116,7 @@ func TestIsName(t *testing.T) {
 	}
 }
 
-// No line of a signature is longer than 76 octets, and none is folded too early.
+// No line of a signature is longer than 76 bytes, and none is folded too early.
 func TestSignatureLines(t *testing.T) {
 	t.Parallel()
 	for size := range 400 {
@@ -124,11 +124,11 @@ func TestSignatureLines(t *testing.T) {
 		lines := strings.Split(strings.TrimSuffix(out, "\r\n"), "\r\n  ")
 		for i, line := range lines {
 			if len(line) > 72 || i < len(lines)-1 && len(line) != 72 || i > 0 && line == "" {
-				t.Errorf("%d octets: line %d has %d", size, i, len(line))
+				t.Errorf("%d bytes: line %d has %d", size, i, len(line))
 			}
 		}
 		if got, err := base64.StdEncoding.DecodeString(strings.Join(lines, "")); err != nil || len(got) != size {
-			t.Errorf("%d octets became %d, %v", size, len(got), err)
+			t.Errorf("%d bytes became %d, %v", size, len(got), err)
 		}
 	}
 }

@@ -110,7 +110,7 @@ func (k *Key) Public() crypto.PublicKey { return k.signer.Public() }
 func (k *Key) Algorithm() string { return k.algorithm }
 
 // Record returns the value of the TXT record at selector._domainkey.domain (RFC 6376 section 3.6.1, RFC 8463 section
-// 4.2). For RSA it is longer than 255 octets: in a zone file it must be split into strings.
+// 4.2). For RSA it is longer than 255 bytes: in a zone file it must be split into strings.
 func (k *Key) Record() string {
 	if public, ok := k.signer.Public().(ed25519.PublicKey); ok {
 		return "v=DKIM1; k=ed25519; p=" + base64.StdEncoding.EncodeToString(public)

@@ -24,7 +24,7 @@ type Signer struct {
 	Key              *Key
 }
 
-// wrapAt is the longest line that Sign writes, in octets.
+// wrapAt is the longest line that Sign writes, in bytes.
 const wrapAt = 76
 
 // signedFields are the fields that a signature covers, in the order of its h= tag: those that a reader sees or
@@ -173,11 +173,11 @@ func (c *canonical) appendUnsigned(dst []byte, s Signer, now time.Time) []byte {
 
 // appendFolded writes the value of the b= tag, in which white space is ignored, and ends the field.
 func appendFolded(dst, signature []byte) []byte {
-	const octets = 54 // 72 columns
-	for len(signature) > octets {
-		dst = base64.StdEncoding.AppendEncode(dst, signature[:octets])
+	const lineBytes = 54 // 72 columns
+	for len(signature) > lineBytes {
+		dst = base64.StdEncoding.AppendEncode(dst, signature[:lineBytes])
 		dst = append(dst, "\r\n  "...)
-		signature = signature[octets:]
+		signature = signature[lineBytes:]
 	}
 	dst = base64.StdEncoding.AppendEncode(dst, signature)
 	return append(dst, "\r\n"...)

@@ -7,7 +7,7 @@ import (
 )
 
 // linkTarget returns the part of an href that plain text shows: web addresses, mail addresses, telephone numbers, and
-// placeholders that are filled in later. It returns "" for everything else, which leads nowhere outside the page.
+// placeholders that are filled in later. It returns "" for other links, which lead nowhere outside the page.
 func linkTarget(href string) string {
 	href = strings.TrimSpace(href)
 	if len(href) > maxHref || strings.ContainsFunc(href, func(r rune) bool {
@@ -32,7 +32,7 @@ func linkTarget(href string) string {
 	return ""
 }
 
-// attributes holds the attributes that turn into text or hide an element.
+// attributes holds the attributes that are shown as text or that hide an element.
 type attributes struct {
 	href   string
 	alt    string
@@ -40,7 +40,7 @@ type attributes struct {
 	hidden bool
 }
 
-// readAttributes reads them from the tokenizer's start tag. Of a repeated attribute the first counts.
+// readAttributes reads the attributes of the tokenizer's start tag. If an attribute is repeated, the first one counts.
 func readAttributes(z *tokenizer) attributes {
 	a := attributes{start: 1}
 	var seen [len(textAttributes)]bool
@@ -72,7 +72,7 @@ func readAttributes(z *tokenizer) attributes {
 
 var textAttributes = [...]string{"href", "alt", "start", "style", "hidden", "data-skip-in-text"}
 
-// wantsAttributes reports whether the element has attributes that turn into text.
+// wantsAttributes reports whether the element has attributes that are shown as text.
 func wantsAttributes(tag []byte) bool {
 	switch string(tag) {
 	case "a", "img", "area", "ol":
@@ -81,7 +81,7 @@ func wantsAttributes(tag []byte) bool {
 	return false
 }
 
-// mayHide is a quick check whether a tag's source has something that could hide its element.
+// mayHide is a quick check whether a tag's source may contain something that hides its element.
 func mayHide(source string) bool {
 	return strings.Contains(source, "none") || strings.Contains(source, "hidden") ||
 		strings.Contains(source, "skip-in-text")
@@ -107,7 +107,7 @@ func isRaw(tag []byte) bool {
 	return false
 }
 
-// isNotText reports whether an element contains other elements, none of which is text for a reader.
+// isNotText reports whether an element contains other elements, but no text for a reader.
 func isNotText(tag []byte) bool {
 	switch string(tag) {
 	case "template", "object", "select", "audio", "video", "canvas":

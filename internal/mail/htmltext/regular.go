@@ -10,9 +10,9 @@ import (
 // For the start tag of an element of source text, content is the length of the source text after it. The end is -1 if
 // the token is not regular.
 //
-// Regular markup is what nearly all HTML consists of and what has only one reading: text; tags of a name and
-// attributes with values in quotes or of plain characters; comments and declarations that end; and elements of source
-// text. The token is found in time linear in the end, or in the length of s once, when it is irregular.
+// Nearly all HTML is regular markup, which can be read in one way only: text; tags with a name and attributes whose
+// values are quoted or consist of plain characters; comments and declarations that end; and elements of source text.
+// Finding a token takes time linear in its end, or in the length of s once, if the token is irregular.
 func regularToken(s string) (kind html.TokenType, end, content int) {
 	if s == "" {
 		return html.ErrorToken, 0, 0
@@ -35,8 +35,8 @@ func regularToken(s string) (kind html.TokenType, end, content int) {
 	return html.StartTagToken, end, content
 }
 
-// markup returns the index at which the first tag, comment or declaration begins, or the length of s. A < that begins
-// none of them is text.
+// markup returns the index at which the first tag, comment or declaration begins, or the length of s. Any other < is
+// text.
 func markup(s string) int {
 	for i := 0; ; i++ {
 		n := strings.IndexByte(s[i:], '<')
@@ -163,9 +163,9 @@ func declarationEnd(s string) int {
 	return len(opening) + end + len("-->")
 }
 
-// sourceEnd returns the index at which the end tag of an element of source text begins, or the length of s. It
-// returns -1 for scripts that contain a comment, which have rules of their own, for <plaintext>, which has no end,
-// and for <xmp>, whose source is displayed.
+// sourceEnd returns the index at which the end tag of an element of source text begins, or the length of s. It returns
+// -1 for scripts that contain a comment, which follow special rules, for <plaintext>, which has no end, and for <xmp>,
+// whose source is displayed.
 func sourceEnd(s, name string) int {
 	if strings.EqualFold(name, "plaintext") || strings.EqualFold(name, "xmp") {
 		return -1

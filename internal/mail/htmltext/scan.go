@@ -2,8 +2,8 @@ package htmltext
 
 import "golang.org/x/net/html"
 
-// Scanner cuts HTML into tokens in the same way as html.Tokenizer, in time linear in any input, and says where they
-// are.
+// Scanner splits HTML into the same tokens as html.Tokenizer, in linear time for any input, and returns their
+// positions.
 type Scanner struct {
 	z    tokenizer
 	size int
@@ -15,8 +15,8 @@ func NewScanner(source string) *Scanner {
 }
 
 // Next returns the kind of the next token, and where in the source it begins and ends. At the end the kind is
-// html.ErrorToken; what is left then is a tag that is not closed. A start tag of more than 1 MiB is no token: the next
-// one begins further on than the one before it ended.
+// html.ErrorToken; the rest of the source is then a tag that is not closed. Next skips a start tag of more than 1 MiB,
+// so there may be a gap between two tokens.
 func (s *Scanner) Next() (kind html.TokenType, start, end int) {
 	kind, token := s.z.next()
 	end = s.size - len(s.z.rest)

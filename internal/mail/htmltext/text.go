@@ -1,20 +1,21 @@
-// Package htmltext makes plain text from HTML, as it comes in mail and as it is sent.
+// Package htmltext converts HTML of received and sent mail to plain text.
 //
 // # Invariants
 //
-//   - The text is valid UTF-8 whose lines end with LF. No line ends with a space, and no two empty lines follow each
-//     other.
-//   - The time is linear in the length of the HTML, however it is nested, and the memory is a small multiple of it.
+//   - The text is valid UTF-8 whose lines end with LF. No line ends with a space, and there are never two consecutive
+//     empty lines.
+//   - The time is linear in the length of the HTML, no matter how deeply it is nested, and the memory is a small multiple
+//     of it.
 //   - The same HTML gives the same text.
 //
 // # When it fails
 //
-// It never fails: any input is HTML. What cannot be read, such as a start tag of more than 1 MiB, is left out.
+// It never fails: any input is HTML. Markup that cannot be read, such as a start tag of more than 1 MiB, is omitted.
 //
 // # What it does not do
 //
-// The package does not make HTML safe to show. It reads no style sheets, so that only what is hidden by an attribute of
-// its own element is left out, and it does not wrap lines.
+// The package does not make HTML safe to show. It ignores style sheets, so it omits only elements that are hidden by an
+// attribute of their own. It does not wrap lines.
 package htmltext
 
 import (
@@ -26,22 +27,21 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Limits of FromHTML: deeper nesting is not indented further, and addresses longer than maxHref are left out.
+// Limits of FromHTML: deeper nesting is not indented further, and addresses longer than maxHref are omitted.
 const (
 	maxListDepth  = 8
 	maxQuoteDepth = 5
-	maxHref       = 2000 // octets
+	maxHref       = 2000 // bytes
 )
 
-// FromHTML returns the plain text that a reader would make of html: blocks on lines of their own, lists with
-// bullets or numbers, the rows of tables as lines, links as `text [address]`, images by their alternative text.
-// Scripts, styles, forms' choices, and what is hidden by display:none (as the preview lines of newsletters are) are
-// left out.
+// FromHTML returns html as plain text: blocks on lines of their own, lists with bullets or numbers, the rows of tables
+// as lines, links as `text [address]`, images by their alternative text. It omits scripts, styles, the choices of
+// forms, and elements that are hidden by display:none, such as the preview lines of newsletters.
 //
-// Lines end with LF and are not wrapped; no line ends with a space and no two empty lines follow each other. Any input
-// is accepted, nested however deep; the time is linear in its length. A start tag of more than 1 MiB is passed over.
+// Lines end with LF and are not wrapped; no line ends with a space and there are never two consecutive empty lines. Any
+// input is accepted, nested however deep; the time is linear in its length. A start tag of more than 1 MiB is skipped.
 func FromHTML(html string) string {
-	if !utf8.ValidString(html) { // far faster than a replacement that changes nothing
+	if !utf8.ValidString(html) { // far faster than replacing nothing
 		html = strings.ToValidUTF8(html, "\uFFFD")
 	}
 	text, complete := extractText(newTokenizer(html), true)
@@ -52,8 +52,8 @@ func FromHTML(html string) string {
 	return text
 }
 
-// extractText leaves out elements that are hidden or hold no text if hide is set, and reports whether the last
-// element left out was closed.
+// extractText omits elements that are hidden or hold no text if hide is set. complete reports that the last omitted
+// element was closed.
 func extractText(z *tokenizer, hide bool) (text string, complete bool) {
 	t := textWriter{out: make([]byte, 0, len(z.rest)+64), lineStart: true, hide: hide}
 	for {
@@ -77,14 +77,14 @@ func extractText(z *tokenizer, hide bool) (text string, complete bool) {
 	}
 }
 
-// textWriter lays out text. White space is recorded first and written when text follows.
+// textWriter lays out text. It records white space first, and writes it when text follows.
 type textWriter struct {
 	out []byte
-	// breaks is the number of pending line breaks; space reports a pending space, cell that it separates two cells of a
-	// table.
+	// breaks is the number of pending line breaks. space reports a pending space; cell reports that this space
+	// separates two cells of a table.
 	breaks      int
 	space, cell bool
-	// lineStart reports that the current line is still empty; bullet is what precedes the next text.
+	// lineStart reports that the current line is still empty. bullet is written before the next text.
 	lineStart bool
 	bullet    string
 
@@ -93,11 +93,11 @@ type textWriter struct {
 	quotes    int
 	pre       int
 
-	// link is the address of the open link, linkFrom the index in out at which its text begins.
+	// link is the address of the open link. linkFrom is the index in out at which the link's text begins.
 	link     string
 	linkFrom int
 
-	// skipped is the element that is being left out, skipDepth how many elements of its name are open.
+	// skipped is the element that is being omitted. skipDepth is how many elements of this name are open.
 	hide      bool
 	skipped   string
 	skipDepth int
@@ -171,8 +171,8 @@ func (t *textWriter) open(tag []byte, a attributes) {
 	}
 }
 
-// tagName returns the element's name in lower case from the source of a tag after its opening. Names longer than any
-// known one are cut.
+// tagName returns the element's name in lower case from the source of a tag after its opening. It truncates names that
+// are longer than any known one.
 func (t *textWriter) tagName(source string) []byte {
 	n := 0
 	for n < min(len(source), len(t.name)) {
@@ -221,7 +221,7 @@ func (t *textWriter) endTag(tag []byte) {
 	}
 }
 
-// listBreak returns how many line breaks surround a list: inner lists are not set apart.
+// listBreak returns how many line breaks surround a list; inner lists have no empty line around them.
 func (t *textWriter) listBreak() int {
 	if t.listDepth > 0 {
 		return 1
@@ -277,8 +277,8 @@ func (t *textWriter) write(s string) {
 	t.out = append(t.out, s...)
 }
 
-// text writes b with each run of white space as one space, without control characters and without characters that
-// have no width and only break or fill lines.
+// text writes b with each run of white space as one space. It removes control characters, and characters without width
+// that only break or fill lines.
 func (t *textWriter) text(b string) {
 	for i := 0; i < len(b); {
 		c := b[i]
@@ -306,7 +306,7 @@ func (t *textWriter) text(b string) {
 }
 
 // plainPrefix returns the length of a prefix of s that is certainly printable ASCII with single spaces and no space
-// at its end. It checks eight octets at once.
+// at its end. It checks eight bytes at once.
 func plainPrefix(s string) int {
 	const low, high = 0x0101010101010101, 0x8080808080808080
 	n := 0
@@ -337,7 +337,7 @@ func (t *textWriter) wide(r rune, encoded string) {
 	case '\u00ad', '\u034f', '\u200b', '\u2060', '\ufeff':
 		return
 	case '\u200c', '\u200d':
-		// These characters join or separate the letters of a word. Outside of words newsletters use them as filler.
+		// These characters join or separate the letters of a word. Newsletters use them outside words as filler.
 		if t.space || t.lineStart || t.breaks > 0 {
 			return
 		}
@@ -397,7 +397,7 @@ func (t *textWriter) endLink() {
 		t.out = append(append(append(t.out, '['), target...), ']')
 	case len(label) >= len(bare) && string(label[len(label)-len(bare):]) == bare:
 	default:
-		// The address belongs to the text before it, whatever white space is pending for the text after it.
+		// The address belongs to the text before it, so it precedes the pending white space.
 		t.out = append(append(append(t.out, " ["...), target...), ']')
 	}
 }

@@ -7,41 +7,41 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Limits of a start tag, in octets. A tag of maxTag or more is dropped; after one longer than largeTag the
+// Limits of a start tag, in bytes. A tag of maxTag or more is dropped. After a tag longer than largeTag, the
 // html.Tokenizer that read it is replaced.
 const (
 	maxTag   = 1 << 20
 	largeTag = 4 << 10
 )
 
-// tokenizer cuts HTML into the tokens of html.Tokenizer, in time linear in any input and with memory that is a small
+// tokenizer splits HTML into the tokens of html.Tokenizer, in linear time for any input and with memory that is a small
 // multiple of it.
 //
-// As long as the markup is regular, as defined at regularToken, the ends of tokens are found without html.Tokenizer,
-// which inspects each octet by itself and makes a string of every attribute: it took a tenth of the CPU of an
-// unsigned email. html.Tokenizer is used for attributes with an & in them, and for everything from the first
-// irregular token on. A fuzz test checks that the result is the same.
+// While the markup is regular, as regularToken defines it, tokenizer finds the ends of tokens without html.Tokenizer,
+// which inspects every single byte and makes a string of every attribute. That took a tenth of the CPU time of an
+// unsigned email. tokenizer uses html.Tokenizer for attributes with an &, and for everything from the first irregular
+// token on. A fuzz test checks that the result is the same.
 type tokenizer struct {
-	rest    string // what follows the current token
+	rest    string // the source after the current token
 	start   string // the current token, if it is a start tag
 	plain   string // the current token, if it is text and the markup is regular so far
-	content int    // how many octets of rest are the source text of the preceding start tag
+	content int    // how many bytes of rest are the source text of the preceding start tag
 
-	// all reads the rest after the first irregular token; nil before.
+	// all reads the rest after the first irregular token; nil before that.
 	all *html.Tokenizer
 	// tag reads the attributes of one start tag at a time; feed supplies it with the source.
 	tag  *html.Tokenizer
 	feed strings.Reader
-	// crowded reports that the table of attributes of all or of tag is large. html.Tokenizer takes some 30 octets of it
-	// for each octet of a tag, and at every following tag clears it in the size of the largest tag so far.
+	// crowded reports that all or tag has a large table of attributes. html.Tokenizer needs some 30 bytes of it for
+	// each byte of a tag. At every later tag it clears as much of the table as the largest tag so far used.
 	crowded bool
 }
 
 func newTokenizer(source string) *tokenizer { return &tokenizer{rest: source} }
 
 // next returns the next token and its source; the source of a tag runs from < to >. At the end the kind is
-// html.ErrorToken. A tag that is not closed before the end is dropped, and so is one of maxTag octets or more,
-// together with what follows it up to a <. Declarations and comments are html.CommentToken or html.DoctypeToken. It
+// html.ErrorToken. next drops a tag that is not closed before the end. It also drops a tag of maxTag bytes or more,
+// with the text after it up to the next <. Declarations and comments are html.CommentToken or html.DoctypeToken. next
 // does not report whether a start tag closes itself; its source shows that.
 func (z *tokenizer) next() (kind html.TokenType, source string) {
 	if z.all == nil {

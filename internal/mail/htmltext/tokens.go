@@ -8,25 +8,25 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Token is a tag or a text of HTML. Its methods may be called only until the next one is asked for.
+// Token is a tag or a text of HTML. Its methods may be called only until the next token is requested.
 type Token struct {
-	// Kind is html.StartTagToken, also of tags that close themselves, html.EndTagToken or html.TextToken.
+	// Kind is html.StartTagToken (also for tags that close themselves), html.EndTagToken or html.TextToken.
 	Kind html.TokenType
-	// Name is the element's name in lower case, cut after 16 octets; "" for text.
+	// Name is the element's name in lower case, truncated to 16 bytes; "" for text.
 	Name string
 
 	z *tokenizer
 }
 
-// Attributes yields the names, in lower case, and the values of a start tag's attributes; other tokens have none. Of
-// those with the same name only the first counts (HTML standard section 13.2.5.33), which is left to the caller.
+// Attributes yields the names, in lower case, and the values of a start tag's attributes; other tokens have none. If a
+// name is repeated, only the first attribute counts (HTML standard section 13.2.5.33); the caller must check that.
 func (t Token) Attributes() iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		if t.Kind != html.StartTagToken {
 			return
 		}
 		for name, value := range t.z.attributes() {
-			// The tokenizer yields one without a name where a tag has none.
+			// The tokenizer yields an attribute without a name if a tag has none.
 			if name != "" && !yield(name, value) {
 				return
 			}
@@ -37,9 +37,9 @@ func (t Token) Attributes() iter.Seq2[string, string] {
 // Text returns a text with its character references resolved.
 func (t Token) Text() string { return t.z.text() }
 
-// Tokens yields the tags and texts of HTML in their order. Comments and declarations are left out, and so is the
-// content of elements such as scripts, styles and titles, which no reader sees. As with FromHTML, any input is HTML,
-// the time is linear in its length, and a start tag of more than 1 MiB is passed over.
+// Tokens yields the tags and texts of HTML in their order. It omits comments, declarations, and the content of elements
+// such as scripts, styles and titles, which no reader sees. As with FromHTML, any input is HTML, the time is linear in
+// its length, and a start tag of more than 1 MiB is skipped.
 func Tokens(source string) iter.Seq[Token] {
 	return func(yield func(Token) bool) {
 		if !utf8.ValidString(source) {

@@ -74,7 +74,7 @@ func saying(said string, f func(addr string)) {
 }
 
 // answered makes a look-up with a DNS server that refers to TCP, and there answers with some thousand records, given
-// as octets.
+// as bytes.
 func answered(records string) {
 	l, u := bothPorts()
 	var wg sync.WaitGroup

@@ -7,19 +7,19 @@ import (
 	"testing"
 )
 
-// Sizes of the inputs that are compared, in octets, and the limits of the work.
+// Sizes of the inputs that are compared, in bytes, and the limits of the work.
 const (
 	small  = 8 << 10
 	factor = 8
 	growth = 2 * factor // times the work for an input of factor times the size; for a square it is factor*factor
-	// steps and octets of memory for each octet that are little, however they grow: bounds begin to work
+	// steps and bytes of memory for each byte that are little, however they grow: bounds begin to work
 	few    = 8
-	most   = 500 // steps for each octet
-	memory = 128 // octets allocated for each octet
+	most   = 500 // steps for each byte
+	memory = 128 // bytes allocated for each byte
 )
 
 // work is the amount of work of a parser.
-type work struct{ steps, octets float64 }
+type work struct{ steps, bytes float64 }
 
 func measure(parse func(input string), input string) work {
 	var before, after runtime.MemStats
@@ -49,9 +49,9 @@ func TestWorkIsLinear(t *testing.T) {
 			a := measure(p.parse, fill(p.head, repeated, small))
 			b := measure(p.parse, fill(p.head, repeated, small*factor))
 			if verdict := judge(a, b); verdict != "" {
-				t.Errorf("%s: %.80q: %s: from %.0f steps and %.0f octets to %.0f and %.0f", p.name, repeated, verdict, a.steps,
-					a.octets, b.steps,
-					b.octets)
+				t.Errorf("%s: %.80q: %s: from %.0f steps and %.0f bytes to %.0f and %.0f", p.name, repeated, verdict, a.steps,
+					a.bytes, b.steps,
+					b.bytes)
 			}
 		}
 	}
@@ -65,11 +65,11 @@ func judge(a, b work) string {
 	case b.steps > growth*a.steps && b.steps > few*n:
 		return fmt.Sprintf("%.1f times the steps for %d times the size", b.steps/a.steps, factor)
 	case b.steps > most*n:
-		return fmt.Sprintf("%.0f steps for each octet", b.steps/n)
-	case b.octets > growth*a.octets && b.octets > few*n:
-		return fmt.Sprintf("%.1f times the memory for %d times the size", b.octets/a.octets, factor)
-	case b.octets > memory*n:
-		return fmt.Sprintf("%.0f octets of memory for each octet", b.octets/n)
+		return fmt.Sprintf("%.0f steps for each byte", b.steps/n)
+	case b.bytes > growth*a.bytes && b.bytes > few*n:
+		return fmt.Sprintf("%.1f times the memory for %d times the size", b.bytes/a.bytes, factor)
+	case b.bytes > memory*n:
+		return fmt.Sprintf("%.0f bytes of memory for each byte", b.bytes/n)
 	}
 	return ""
 }
@@ -83,7 +83,7 @@ func findsSquares(t *testing.T) {
 				strings.Index(s, "--!>")
 			}
 		},
-		"an octet to the end": func(s string) {
+		"a byte to the end": func(s string) {
 			for ; s != ""; s = s[1:] {
 				strings.IndexByte(s, '!')
 			}
@@ -113,8 +113,8 @@ func findsSquares(t *testing.T) {
 	} {
 		a, b := measure(parse, fill("", "x", small/4)), measure(parse, fill("", "x", small/4*factor))
 		if judge(a, b) == "" {
-			t.Errorf("%s: from %.0f steps and %.0f octets to %.0f and %.0f, and nothing found", name, a.steps, a.octets, b.steps,
-				b.octets)
+			t.Errorf("%s: from %.0f steps and %.0f bytes to %.0f and %.0f, and nothing found", name, a.steps, a.bytes, b.steps,
+				b.bytes)
 		}
 	}
 	ok := func(s string) {

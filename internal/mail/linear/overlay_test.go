@@ -223,7 +223,7 @@ func (o *overlay) count(path string) []byte {
 	return bytes.ReplaceAll(out.Bytes(), []byte("stringslite.Cut("), []byte("countedCut("))
 }
 
-// search returns how a function that searches in assembler is counted: the octets of its first argument that it
+// search returns how a function that searches in assembler is counted: the bytes of its first argument that it
 // reads, derived from its result.
 func search(f ast.Expr) string {
 	s, ok := f.(*ast.SelectorExpr)

@@ -8,17 +8,17 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// longestMailbox bounds the length of one mailbox, in octets. maxOpen bounds how often in one list an unclosed quote,
-// comment or bracket is searched for its end. maxLocal bounds a quoted local part (RFC 5321 section 4.5.3.1.1).
+// longestMailbox limits the length of one mailbox, in bytes. maxOpen limits how often the end of an unclosed quote,
+// comment or bracket is searched in one list. maxLocal limits a quoted local part (RFC 5321 section 4.5.3.1.1).
 const (
 	longestMailbox = 4 << 10
 	maxOpen        = 50
 	maxLocal       = 64
 )
 
-// parseAddressList reads at most limit addresses of a header field (RFC 5322 section 3.4), and accepts what programs
-// write instead: groups, semicolons between addresses, names with unquoted commas, missing brackets, encoded words in
-// quotes. bad reports that something was not an address and was left out.
+// parseAddressList reads at most limit addresses of a header field (RFC 5322 section 3.4). It also accepts the other
+// forms that programs write: groups, semicolons between addresses, names with unquoted commas, missing brackets,
+// encoded words in quotes. bad reports that it omitted something that is not an address.
 func parseAddressList(s string, limit int) (list []message.Address, bad bool) {
 	var b brackets
 	before := "" // the text before a comma that may belong to a name
@@ -59,8 +59,8 @@ func parseAddressList(s string, limit int) (list []message.Address, bad bool) {
 	return list, bad || before != ""
 }
 
-// cutItem returns the text before the next comma or semicolon that is outside of quotes, comments and brackets. A
-// group's name is dropped. comma reports that a comma ended the item.
+// cutItem returns the text before the next comma or semicolon outside quotes, comments and brackets. It drops the name
+// of a group. comma reports that a comma ended the item.
 func (b *brackets) cutItem(s string) (item, rest string, comma bool) {
 	start, address := 0, false
 	for i := 0; i < len(s); i++ {
@@ -83,9 +83,9 @@ func (b *brackets) cutItem(s string) (item, rest string, comma bool) {
 // brackets finds the ends of quotes, comments and brackets in one list of addresses.
 type brackets struct{ open int } // how many are not closed
 
-// closing returns the index of the character that closes what opens at s[i], or i if there is none within a
-// reasonable distance: the opening character is then taken literally. After maxOpen of these every opening character
-// is taken literally, because each search costs time.
+// closing returns the index of the character that closes the quote, comment or bracket at s[i]. It returns i if there
+// is none within a reasonable distance; s[i] is then taken literally. After maxOpen of these every opening character is
+// taken literally, because each search costs time.
 func (b *brackets) closing(s string, i int) int {
 	const farthest = 1000
 	if b.open >= maxOpen {
@@ -140,8 +140,8 @@ func (b *brackets) readMailbox(s string) (message.Address, bool) {
 	return message.Address{Name: name, Local: local, Domain: domain}, ok
 }
 
-// splitMailbox removes comments and separates the name from the address in the last brackets. Without brackets
-// everything is name.
+// splitMailbox removes comments and separates the name from the address in the last brackets. If there are no brackets,
+// name is the whole text.
 func (b *brackets) splitMailbox(s string) (name, spec, comment string) {
 	var out strings.Builder
 	at := strings.LastIndexByte(s, '@')
@@ -185,8 +185,8 @@ func decodeName(s string) string {
 	return decode.Words(s)
 }
 
-// readSpec reads local@domain with the characters that people and old programs put around it. A local part with
-// misplaced dots, as some hosts once assigned, is quoted.
+// readSpec reads local@domain together with the characters that people and old programs put around it. It quotes a
+// local part with misplaced dots, which some hosts once assigned.
 func readSpec(s string) (local, domain string, ok bool) {
 	if strings.HasPrefix(s, "@") {
 		if _, after, found := strings.Cut(s, ":"); found {

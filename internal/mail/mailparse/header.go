@@ -10,7 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// maxLine is the longest line of a message, in octets (RFC 5322 section 2.1.1). What has to fit on one is not longer.
+// maxLine is the longest line of a message, in bytes (RFC 5322 section 2.1.1). It also limits values that must fit on
+// one line.
 const maxLine = 998
 
 // header reads the fields of the message and returns what they say about its body, and the index at which the body
@@ -48,8 +49,8 @@ func (p *parser) header() (head partHead, body int) {
 	return head, body
 }
 
-// field stores what a field, unfolded and not decoded, says about the message. Of fields that may occur once the
-// first counts; lists of recipients are joined.
+// field stores the meaning of a field, which is unfolded and not decoded. If a field that may occur once is repeated,
+// the first one counts; lists of recipients are joined.
 func (p *parser) field(name, value string, seen map[string]bool) {
 	out := p.out
 	switch name {
@@ -106,10 +107,10 @@ func (p *parser) addresses(list *[]message.Address, value string) {
 	}
 }
 
-// readHeader calls each with the fields from raw[at:] on and returns where the body begins. The value still has its
+// readHeader calls each for every field from raw[at:] on and returns where the body begins. The value still has its
 // folds. The header ends at an empty line, at a line for which stop is true (if stop is given), or at a line that is
-// not a field. If a field follows, readHeader skips a single line that is not a field, and lines at the beginning
-// that continue none.
+// not a field. If a field follows, readHeader skips a single line that is not a field, and folded lines at the
+// beginning.
 func readHeader(raw []byte, at int, stop func(line []byte) bool, each func(name, value []byte)) (body int, stray bool) {
 	seen := false
 	for at < len(raw) {
@@ -148,7 +149,7 @@ func readHeader(raw []byte, at int, stop func(line []byte) bool, each func(name,
 	return len(raw), stray
 }
 
-// skipFolds returns where the first line from at on begins that does not begin with white space.
+// skipFolds returns where the next line begins that does not start with white space, searching from the line at at.
 func skipFolds(raw []byte, at int) int {
 	for at < len(raw) && isWSP(raw[at]) {
 		_, at = decode.LineEnd(raw, at)
@@ -187,8 +188,8 @@ func startsField(raw []byte, at int) bool {
 	return fieldColon(raw[at:min(end, at+300)]) >= 0
 }
 
-// unfold returns the octets of a field's value on one line, without control characters. The result is not UTF-8 yet:
-// the meaning of octets outside of ASCII depends on where they stand, which decode.Words and parseParameters know.
+// unfold returns a field's value on one line, without control characters. The result is not UTF-8 yet: the meaning of
+// bytes outside ASCII depends on their position, which decode.Words and parseParameters know.
 func unfold(value []byte) string {
 	value = bytes.Trim(value, " \t\r\n")
 	clean := true

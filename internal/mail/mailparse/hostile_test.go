@@ -136,7 +136,7 @@ func checkParsed(t *testing.T, p *Parsed, size int) {
 		t.Error("a text that is not there")
 	}
 	if content > size {
-		t.Errorf("%d octets of files from %d", content, size)
+		t.Errorf("%d bytes of files from %d", content, size)
 	}
 	if len(p.Files) > maxParts+1 || len(p.Header) > maxHeaderFields || len(p.Defects) > maxDefects ||
 		len(p.To) > maxAddresses {
@@ -150,7 +150,7 @@ func TestParseKeepsWhatIsBeyondLimits(t *testing.T) {
 	p := Parse([]byte(messages["parts"]))
 	last := p.Files[len(p.Files)-1]
 	if len(p.Files) != maxParts+1 || !bytes.Contains(last.Content, []byte("name=f9999")) || len(p.Defects) != 1 {
-		t.Errorf("%d files, the last of %d octets, defects %q", len(p.Files), len(last.Content), p.Defects)
+		t.Errorf("%d files, the last of %d bytes, defects %q", len(p.Files), len(last.Content), p.Defects)
 	}
 	p = Parse([]byte(messages["nested"]))
 	if len(p.Files) != 1 || !bytes.Contains(p.Files[0].Content, []byte("deep")) ||

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// octetStream is the media type of files whose type is not known.
+// octetStream is the media type of files of unknown type.
 const octetStream = "application/octet-stream"
 
 // passage is a run of text from one part.
@@ -18,10 +18,11 @@ type passage struct {
 	html bool
 }
 
-// view is what a reader sees of a part, as HTML and as plain text. Content that exists in one form only is in both.
+// view is the content of a part that a reader sees, as HTML and as plain text. Content in only one of these forms is in
+// both.
 type view struct {
 	html, text       []passage
-	hasHTML, hasText bool // some of it was made for that form
+	hasHTML, hasText bool // the sender provided part of it in that form
 }
 
 func (v *view) empty() bool { return !v.hasHTML && !v.hasText }
@@ -33,8 +34,8 @@ func (v *view) follow(o view) {
 	v.hasHTML, v.hasText = v.hasHTML || o.hasHTML, v.hasText || o.hasText
 }
 
-// choose takes from an alternative what is better than the present content: the last HTML (RFC 2046 section 5.1.4),
-// and the first plain text, each if it is not blank.
+// choose replaces the present content by that of an alternative if it is preferable: the last HTML (RFC 2046 section
+// 5.1.4), and the first plain text, each if it is not blank.
 func (v *view) choose(o view) {
 	if o.hasHTML && (!v.hasHTML || !blank(o.html)) {
 		v.html = o.html
@@ -97,7 +98,7 @@ func (w *walker) leaf(head partHead, content []byte) {
 	isHTML := head.mediaType == "text/html"
 	text := decodeText(decoded, head.charset, isHTML)
 	if len(w.stack) == 0 && head.encoding != "base64" && head.encoding != decode.UUEncode {
-		text = strings.TrimSuffix(text, "\n") // It ends the message, not the text.
+		text = strings.TrimSuffix(text, "\n") // The line end belongs to the message, not to the text.
 	}
 	list := []passage{{text, isHTML}}
 	w.add(view{html: list, text: list, hasHTML: isHTML, hasText: !isHTML})
@@ -121,8 +122,8 @@ func (w *walker) isText(head *partHead) bool {
 	case head.file() == "" || f.kind == alternative:
 		return true
 	}
-	// Some programs give the text itself a name. Other named texts are files, and so is a part with a file name in its
-	// Content-Disposition.
+	// Some programs give the main text a file name. Other named texts are files, and so is a part with a file name in
+	// its Content-Disposition.
 	return head.filename == "" && w.noText()
 }
 
@@ -135,8 +136,8 @@ func (w *walker) noText() bool {
 	return w.view.empty()
 }
 
-// decode decodes the content of a part. around reports that it is a uuencoded file with other text before or after
-// it. If the head does not give the type or the name of such a file, they are taken from the file.
+// decode decodes the content of a part. around reports that the content is a uuencoded file with other text before or
+// after it. If the head does not give the type or the name of such a file, they come from the file.
 func (w *walker) decode(head *partHead, content []byte) (decoded []byte, around bool) {
 	clean := true
 	switch head.encoding {

@@ -206,7 +206,7 @@ func FuzzUU(f *testing.F) {
 			t.Errorf("%q in a text became %q with the files %q", content, p.Text(), p.Files)
 		}
 		if got, _, _, _ := decode.UU(text); len(got) > len(text) {
-			t.Errorf("%d octets from %d", len(got), len(text))
+			t.Errorf("%d bytes from %d", len(got), len(text))
 		}
 		for _, field := range []string{"", "Content-Transfer-Encoding: uuencode\n"} {
 			raw := append([]byte("From: a@b.example\n"+field+"\n"), text...)
@@ -218,9 +218,9 @@ func FuzzUU(f *testing.F) {
 func FuzzUTF7(f *testing.F) {
 	f.Add([]byte("+APw-+2D0-+A+-+"))
 	f.Add([]byte("\xff+\xff"))
-	f.Fuzz(func(t *testing.T, octets []byte) {
-		raw := append([]byte("From: a@b.example\nSubject: =?utf-7?Q?"+strings.ReplaceAll(string(octets), "\n",
-			"")+"?=\nContent-Type: text/html; charset=utf-7\n\n"), octets...)
+	f.Fuzz(func(t *testing.T, content []byte) {
+		raw := append([]byte("From: a@b.example\nSubject: =?utf-7?Q?"+strings.ReplaceAll(string(content), "\n",
+			"")+"?=\nContent-Type: text/html; charset=utf-7\n\n"), content...)
 		checkParsed(t, Parse(raw), len(raw))
 	})
 }

@@ -9,21 +9,21 @@ import (
 	"github.com/postrider/postrider/internal/mail/decode"
 )
 
-// partHead is what the header of a part says about its content.
+// partHead holds the fields of a part that describe its content.
 type partHead struct {
-	mediaType   string // lower case; empty when not said
+	mediaType   string // lower case; empty if not given
 	charset     string
 	boundary    string
 	name        string // parameter of Content-Type
 	filename    string // parameter of Content-Disposition
 	disposition string // lower case
 	contentID   string
-	location    bool   // it has a Content-Location
-	encoding    string // in the form of decode.TransferName
-	uuName      string // the name of a file that is uuencoded in the content
+	location    bool   // the part has a Content-Location
+	encoding    string // a result of decode.TransferName
+	uuName      string // the name of a uuencoded file in the content
 }
 
-// maxParameters bounds the parameters of a field that are read; maxPartField the octets.
+// maxParameters limits the number of parameters that are read from a field, maxPartField their bytes.
 const (
 	maxParameters = 100
 	maxPartField  = 16 << 10
@@ -72,9 +72,9 @@ func (h *partHead) file() string {
 	return h.name
 }
 
-// parseParameters reads `value; name=value`, octets of a field, in all forms that occur: with RFC 2231's
-// continuations and charsets, with encoded words, without quotes, with a missing semicolon or closing quote. Of two
-// parameters of one name the first counts, except that a form with a charset takes precedence over one without.
+// parseParameters reads `value; name=value`, the bytes of a field, in all forms that programs write: with RFC 2231's
+// continuations and charsets, with encoded words, without quotes, with a missing semicolon or closing quote. If a name
+// is repeated, the first parameter counts, but one with a charset takes precedence over one without.
 func parseParameters(s string) (value string, parameters map[string]string) {
 	end := strings.IndexAny(s, "; \"")
 	if end < 0 {
@@ -93,14 +93,14 @@ func parseParameters(s string) (value string, parameters map[string]string) {
 	}
 	parameters = make(map[string]string, len(pieces))
 	for name, list := range pieces {
-		octets, charset, encoded := joinPieces(list)
+		joined, charset, encoded := joinPieces(list)
 		switch {
 		case name == "boundary":
-			parameters[name] = string(octets) // It is compared with octets of the body.
+			parameters[name] = string(joined) // A boundary is compared with bytes of the body.
 		case encoded:
-			parameters[name] = decode.WithoutControls(decode.Charset(charset, octets))
+			parameters[name] = decode.WithoutControls(decode.Charset(charset, joined))
 		default:
-			parameters[name] = decode.WithoutControls(decode.Words(string(octets)))
+			parameters[name] = decode.WithoutControls(decode.Words(string(joined)))
 		}
 	}
 	return value, parameters
@@ -141,7 +141,7 @@ func parameterValue(s string) (value, rest string) {
 			end = len(s)
 		}
 		value = strings.TrimRight(s[:end], " ")
-		// A forgotten semicolon: `charset=utf-8 name=x`.
+		// The semicolon is missing: `charset=utf-8 name=x`.
 		if space := strings.IndexByte(value, ' '); space > 0 {
 			if next := strings.TrimLeft(value[space:], " "); strings.HasPrefix(next, "(") || looksLikeParameter(next) {
 				return value[:space], s[space:]
@@ -155,7 +155,7 @@ func parameterValue(s string) (value, rest string) {
 		case s[i] == '"':
 			return b.String(), s[i+1:]
 		case s[i] == '\\' && i+1 < len(s) && (s[i+1] == '"' || s[i+1] == '\\'):
-			i++ // Windows paths are often written with single backslashes, so other backslashes stay.
+			i++ // Windows paths are often written with single backslashes, so other backslashes are kept.
 		}
 		b.WriteByte(s[i])
 	}
@@ -173,8 +173,8 @@ func looksLikeParameter(s string) bool {
 
 // piece is one section of a parameter's value (RFC 2231 section 3).
 type piece struct {
-	section int  // -1 when it is the whole
-	percent bool // it is percent-encoded, and the first piece has the charset
+	section int  // -1 if the value has only one section
+	percent bool // the text is percent-encoded; the first piece begins with the charset
 	text    string
 }
 
@@ -193,9 +193,9 @@ func readPiece(name, text string) (base string, p piece) {
 	return base, p
 }
 
-// joinPieces returns the octets of a value, whose characters may be split over its sections. If it is encoded by RFC
-// 2231, encoded is true and charset is its charset.
-func joinPieces(list []piece) (octets []byte, charset string, encoded bool) {
+// joinPieces returns the bytes of a value. Characters may be split between its sections. encoded reports that the value
+// is encoded by RFC 2231 in charset.
+func joinPieces(list []piece) (joined []byte, charset string, encoded bool) {
 	for _, p := range list {
 		if p.section < 0 && p.percent {
 			return joinSections([]piece{p})
@@ -209,14 +209,14 @@ func joinPieces(list []piece) (octets []byte, charset string, encoded bool) {
 	return []byte(list[0].text), "", false
 }
 
-func joinSections(list []piece) (octets []byte, charset string, encoded bool) {
+func joinSections(list []piece) (joined []byte, charset string, encoded bool) {
 	for i, p := range list {
 		if i > 0 && p.section == list[i-1].section {
 			continue
 		}
 		text := p.text
 		if !p.percent {
-			octets = append(octets, text...)
+			joined = append(joined, text...)
 			continue
 		}
 		if first, after, found := strings.Cut(text, "'"); i == 0 && found {
@@ -225,7 +225,7 @@ func joinSections(list []piece) (octets []byte, charset string, encoded bool) {
 			}
 		}
 		encoded = true
-		octets = decode.Percent(octets, text)
+		joined = decode.Percent(joined, text)
 	}
-	return octets, charset, encoded
+	return joined, charset, encoded
 }

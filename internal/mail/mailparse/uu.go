@@ -7,14 +7,16 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// takeUU removes the uuencoded files from a text, adds them to the message's files, and returns the rest.
+// takeUU removes the uuencoded files from a text, adds them to the message's files, and returns the remaining text.
 //
-// Old programs put files into the text of messages that are not MIME, without a mention in the header. Readers
-// differ: Thunderbird and Outlook show them as attachments, Python's email package and MimeKit leave the text as it
-// is. A user of an API has no other way to get at such a file, so takeUU follows Thunderbird's rule: only if the
-// message has neither MIME-Version nor Content-Type. Thunderbird accepts any line that begins a file, and so takes
-// prose for one; here the file must be whole and valid to its last character, and everything else stays text. Files
-// beyond maxParts stay text, too.
+// Old programs put files into the text of messages that are not MIME and do not mention them in the header. Readers
+// differ: Thunderbird and Outlook show them as attachments, Python's email package and MimeKit leave the text
+// unchanged. A user of an API has no other way to get such a file, so takeUU follows Thunderbird's rule: it looks for
+// files only if the message has neither MIME-Version nor Content-Type.
+//
+// Thunderbird accepts any line that looks like the beginning of a file, and so may mistake prose for one. Here the file
+// must be complete and valid to its last character; everything else remains text. Files beyond maxParts remain text
+// too.
 func (w *walker) takeUU(text []byte) []byte {
 	const mark = "begin "
 	var rest []byte

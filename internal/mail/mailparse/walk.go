@@ -7,8 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/decode"
 )
 
-// walker goes through the body once, from delimiter to delimiter. A delimiter of an outer multipart ends all parts
-// within it.
+// walker reads the body once, from delimiter to delimiter. A delimiter of an outer multipart ends all parts within it.
 type walker struct {
 	*parser
 	at    int // current index in raw
@@ -16,7 +15,7 @@ type walker struct {
 	// innermost maps a boundary to the innermost open frame that has it.
 	innermost map[string]int
 	parts     int
-	view      view // of everything outside of multiparts
+	view      view // of everything outside multiparts
 }
 
 // frame is an open multipart.
@@ -24,14 +23,14 @@ type frame struct {
 	head     partHead
 	kind     kind
 	boundary string
-	outer    int  // the frame with the same boundary that is hidden by this one, or -1
+	outer    int  // the frame with the same boundary that this one hides, or -1
 	start    int  // the index in raw at which its content begins
-	begun    bool // it has a part
+	begun    bool // it has at least one part
 	closed   bool
 	view     view
 }
 
-// kind is how the parts of a multipart relate to each other.
+// kind says how the parts of a multipart relate to each other.
 type kind uint8
 
 const (
@@ -143,7 +142,7 @@ func (w *walker) nextDelimiter() (closing, ok bool) {
 	}
 	f.closed = true
 	if f.outer >= 0 {
-		// An outer multipart uses the same boundary, so from here on the boundary is that one's.
+		// An outer multipart uses the same boundary, which belongs to that multipart from here on.
 		w.pop(index, start)
 	}
 	return true, true
@@ -172,7 +171,7 @@ func (w *walker) findDelimiter(from int) (start, next, index int, closing bool) 
 	return len(w.raw), len(w.raw), -1, false
 }
 
-// delimiter returns the index of the frame whose delimiter line is, or -1. line begins with two hyphens.
+// delimiter returns the index of the frame to which the delimiter line belongs, or -1. line begins with two hyphens.
 func (w *walker) delimiter(line []byte) (index int, closing bool) {
 	line = bytes.TrimRight(line[len("--"):], " \t\r")
 	if index, ok := w.innermost[string(line)]; ok {
@@ -186,7 +185,7 @@ func (w *walker) delimiter(line []byte) (index int, closing bool) {
 	return -1, false
 }
 
-// content returns the octets between a header and a delimiter. The line end before a delimiter belongs to the
+// content returns the bytes between a header and a delimiter. The line end before a delimiter belongs to the
 // delimiter.
 func (w *walker) content(start, end int) []byte {
 	c := w.raw[start:end]
@@ -211,7 +210,7 @@ func (w *walker) partHeader() partHead {
 	return head
 }
 
-// pop ends, at end, the multiparts from index on. One that has no parts is read as text.
+// pop ends, at end, the multiparts from index on. A multipart without parts is read as text.
 func (w *walker) pop(index, end int) {
 	for len(w.stack) > index {
 		f := w.stack[len(w.stack)-1]

@@ -46,7 +46,7 @@ func FromForms(t testing.TB) (all []FromForm) {
 	return all
 }
 
-// Newsletter is about n octets of HTML as template languages make it: nested tables, inline styles, links.
+// Newsletter is about n bytes of HTML as template languages make it: nested tables, inline styles, links.
 func Newsletter(n int) string {
 	var b strings.Builder
 	b.WriteString(`<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>News</title>` +

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Limits of RFC 5321 section 4.5.3.1, in octets. maxMailbox limits the input of ParseAddress as a whole, name
+// Limits of RFC 5321 section 4.5.3.1, in bytes. maxMailbox limits the input of ParseAddress as a whole, name
 // included.
 const (
 	maxLocal   = 64
@@ -17,7 +17,8 @@ const (
 	maxAddress = 254
 	maxLabel   = 63
 	maxMailbox = 2000
-	// A longer piece of a display name could make an overlong line. It is encoded, because encoded words fold.
+	// A longer piece of a display name could exceed the maximum length of a line. It is encoded, because encoded words
+	// can be folded.
 	maxNamePiece = 400
 )
 
@@ -43,8 +44,8 @@ func (e *AddressError) Error() string { return e.Reason }
 // ParseAddress reads exactly one mailbox: `a@b.c`, `<a@b.c>` or `Name <a@b.c>` (RFC 5322 section 3.4, RFC 6531).
 // Names may be quoted, UTF-8, or encoded by RFC 2047 in UTF-8, ISO-8859-1 or US-ASCII.
 //
-// It refuses lists, groups, routes, comments, domain literals and control characters, local parts over 64 octets,
-// domains over 253 octets or without a dot, and addresses over 254 octets. Errors are *AddressError.
+// It refuses lists, groups, routes, comments, domain literals and control characters, local parts over 64 bytes,
+// domains over 253 bytes or without a dot, and addresses over 254 bytes. Errors are *AddressError.
 func ParseAddress(s string) (Address, error) {
 	name, spec, err := cutMailbox(s, parsePhrase)
 	if err != nil {
@@ -88,16 +89,16 @@ func cutMailbox(s string, phrase func(string) (string, error)) (name, spec strin
 // Addr returns the address in the form of the envelope: local@domain.
 func (a Address) Addr() string { return a.Local + "@" + a.Domain }
 
-// Key returns the address in lower case, by [FoldCase], for comparing and for indexes. Local parts are compared without
-// regard to case: RFC 5321 section 2.4 makes them case-sensitive, but no large host does.
+// Key returns the address in lower case, by [FoldCase], for comparisons and indexes. It ignores the case of local
+// parts: RFC 5321 section 2.4 makes them case-sensitive, but no large host does.
 func (a Address) Key() string { return FoldCase(a.Local) + "@" + a.Domain }
 
-// FoldCase returns an address, or a part of one, in lower case, by [Lower].
+// FoldCase returns an address, or a part of one, in lower case. It maps each letter by [Lower].
 func FoldCase(text string) string { return strings.Map(Lower, text) }
 
-// Lower returns the small letter as which [Address.Key] compares a letter. A letter outside of ASCII never becomes one
-// of ASCII: for Unicode the Turkish İ is a capital i and the Kelvin sign a capital k, but the address is that of
-// somebody else.
+// Lower returns the lower-case letter that [Address.Key] uses for a letter. It never maps a letter outside ASCII to one
+// of ASCII. In Unicode the Turkish İ is an upper-case i and the Kelvin sign an upper-case k, but such an address
+// belongs to somebody else.
 func Lower(r rune) rune {
 	if small := unicode.ToLower(r); small >= utf8.RuneSelf || r < utf8.RuneSelf {
 		return small
@@ -129,7 +130,7 @@ func (a Address) appendTo(dst []byte) []byte {
 	return append(dst, '>')
 }
 
-// check returns an error if an Address that was not made by ParseAddress must not go into a header.
+// check returns an error if the Address, which ParseAddress may not have made, must not be written to a header.
 func (a Address) check(field string) error {
 	if unprintable(a.Name) != "" {
 		return &FieldError{Name: field, Reason: "The display name in `" + field +
@@ -163,7 +164,7 @@ func angle(s string) int {
 }
 
 // parsePhrase reads a display name: words that are atoms, quoted strings or encoded words. It accepts more than RFC
-// 5322 where nothing is ambiguous: dots and square brackets need no quotes.
+// 5322 where that is unambiguous: dots and square brackets need no quotes.
 func parsePhrase(s string) (string, error) {
 	var name strings.Builder
 	encodedBefore, first := false, true
@@ -180,7 +181,7 @@ func parsePhrase(s string) (string, error) {
 		s, encodedBefore, first = rest, encoded, false
 	}
 	decoded := name.String()
-	// Decoding may bring back characters that are refused when they are not encoded.
+	// Decoding may produce characters that are refused when they are not encoded.
 	if reason := unprintable(decoded); reason != "" {
 		return "", &AddressError{reason}
 	}
@@ -215,8 +216,8 @@ func nextWord(s string) (word, rest string, encoded bool, err error) {
 	return token, s[len(token):], false, nil
 }
 
-// decodeWord decodes token if it is one encoded word. A charset that cannot be decoded is an error: a guess would
-// show the reader a name that nobody wrote.
+// decodeWord decodes token if it is one encoded word. It returns an error for a charset that it does not know: a guess
+// would show the reader a name that nobody wrote.
 func decodeWord(token string) (word string, ok bool, err error) {
 	if !strings.HasSuffix(token, "?=") || strings.Count(token, "?") != 4 {
 		return "", false, nil

@@ -48,8 +48,8 @@ func TestParseAddress(t *testing.T) {
 		{"Ann\u00a0Lee~ <a@b.c>", Address{"Ann\u00a0Lee~", "a", "b.c"}},
 		{`"Ann\\" <a@b.c>`, Address{`Ann\`, "a", "b.c"}},
 		{`Ann"a<b"c <a@b.c>`, Address{"Ann a<b c", "a", "b.c"}},
-		{strings.Repeat("n ", 995) + "nn <a@b.c>", Address{strings.Repeat("n ", 995) + "nn", "a", "b.c"}}, // 2,000 octets
-		{"aaaaaaaaaa@" + strings.Repeat(strings.Repeat("d", 60)+".", 3) + strings.Repeat("e", 57) + ".cc", // 254 octets
+		{strings.Repeat("n ", 995) + "nn <a@b.c>", Address{strings.Repeat("n ", 995) + "nn", "a", "b.c"}}, // 2,000 bytes
+		{"aaaaaaaaaa@" + strings.Repeat(strings.Repeat("d", 60)+".", 3) + strings.Repeat("e", 57) + ".cc", // 254 bytes
 			Address{"", "aaaaaaaaaa", strings.Repeat(strings.Repeat("d", 60)+".", 3) + strings.Repeat("e", 57) + ".cc"}},
 		{"用户@例子.广告", Address{"", "用户", "xn--fsqu00a.xn--4rr70v"}},
 		{"a@bücher.de", Address{"", "a", "xn--bcher-kva.de"}},
@@ -116,7 +116,7 @@ func TestParseAddressRefuses(t *testing.T) {
 // The reason names the first error, not its consequences.
 func TestParseAddressReasons(t *testing.T) {
 	t.Parallel()
-	domain := strings.Repeat(strings.Repeat("d", 61)+".", 4) + "exam" // 252 octets
+	domain := strings.Repeat(strings.Repeat("d", 61)+".", 4) + "exam" // 252 bytes
 	for in, want := range map[string]string{
 		strings.Repeat("n ", 995) + "nnn <a@b.c>": "longer than 2,000 octets", "a@b.c\t": "control character",
 		"a\xff@b.c": "not valid UTF-8",

@@ -8,16 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of an attachment's names, in octets.
+// Limits of an attachment's names, in bytes.
 const (
 	maxFilename  = 1000
 	maxMediaType = 1000
 	maxContentID = 256
 )
 
-// Check reports whether the attachment's names can stand in a header: a file name of at most 1,000 octets of UTF-8
-// without line breaks and NUL, a media type that can be read (RFC 2045 section 5.1), and a content id of at most 256
-// visible ASCII characters without angle brackets. The error is an *AttachmentError.
+// Check returns an *AttachmentError if the attachment's names cannot be written to a header. It accepts a file name of
+// at most 1,000 bytes of UTF-8 without line breaks and NUL, a media type that follows RFC 2045 section 5.1, and a
+// content id of at most 256 visible ASCII characters without angle brackets.
 func (a *Attachment) Check() error {
 	switch {
 	case len(a.Filename) > maxFilename || strings.ContainsAny(a.Filename, "\r\n\x00") || !utf8.ValidString(a.Filename):
@@ -40,7 +40,7 @@ func (a *Attachment) Check() error {
 	return nil
 }
 
-// attachment writes a part that Check has accepted.
+// attachment writes a part that has passed Check.
 func (c *composer) attachment(a *Attachment, disposition string) {
 	contentType := TypeByFilename(a.Filename)
 	if a.ContentType != "" {
@@ -49,7 +49,7 @@ func (c *composer) attachment(a *Attachment, disposition string) {
 	encoding := base64Encoded
 	switch {
 	case strings.HasPrefix(contentType, "message/") && isCleanText(a.Content):
-		// Messages must not be encoded (RFC 2046 section 5.2.1).
+		// Attached messages must not be encoded (RFC 2046 section 5.2.1).
 		encoding = sevenBit
 	case strings.HasPrefix(contentType, "message/") || strings.HasPrefix(contentType, "multipart/"):
 		contentType = octetStream
@@ -84,8 +84,8 @@ func formatMediaType(s string) string {
 	return mime.FormatMediaType(mediaType, parameters)
 }
 
-// isCleanText reports whether b can stand in a message unencoded: ASCII in CRLF lines of at most 998 octets, without
-// anything that could be taken for a boundary of this package.
+// isCleanText reports whether b may be sent unencoded: ASCII in CRLF lines of at most 998 bytes, without anything that
+// looks like a boundary of this package.
 func isCleanText(b []byte) bool {
 	if bytes.Contains(b, []byte("--"+boundaryMark)) {
 		return false
@@ -111,14 +111,15 @@ func isCleanText(b []byte) bool {
 	return true
 }
 
-// filenameParameter returns the parameter of Content-Disposition: quoted if it is short printable ASCII, otherwise
-// percent-encoded in numbered pieces that fold (RFC 2231 sections 3 and 4).
+// filenameParameter returns the filename parameter of Content-Disposition. A short name of printable ASCII is quoted;
+// any other is percent-encoded in numbered pieces, which can be folded (RFC 2231 sections 3 and 4).
 func filenameParameter(name string) string {
 	const room = wrapAt - len(" filename*00*=") - len(";")
 	if name == "" {
 		return ""
 	}
-	// Some readers decode what looks like an encoded word, although none is allowed here (RFC 2047 section 5).
+	// Some readers decode text that looks like an encoded word, although encoded words are not allowed here (RFC 2047
+	// section 5).
 	if printableASCII(name) && len(name) <= room && !strings.Contains(name, "=?") {
 		return "; filename=" + string(appendQuoted(nil, name))
 	}

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Compose returns the message in the form in which it is signed and sent. Errors are *FieldError and
-// *AttachmentError, except for a zero Date and an invalid ID, which are mistakes of the caller.
+// Compose returns the message as it is signed and sent. Errors are *FieldError and *AttachmentError, except for a zero
+// Date and an invalid ID, which are mistakes of the caller.
 //
-// Parts nest as mail readers expect: mixed(alternative(text, related(html, inline parts)), attachments), without the
-// layers that would have a single part. Inline parts of a message without HTML become attachments.
+// Parts nest as mail readers expect: mixed(alternative(text, related(html, inline parts)), attachments), without layers
+// that would have a single part. Inline parts of a message without HTML become attachments.
 func (m *Message) Compose() ([]byte, error) {
 	if err := m.check(); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (m *Message) Compose() ([]byte, error) {
 	return append(c.out, "\r\n"...), nil
 }
 
-// check refuses everything that must not reach a header, even if the caller has checked it before.
+// check refuses everything that must not be written to a header, even if the caller has checked it before.
 func (m *Message) check() error {
 	if m.Date.IsZero() {
 		return errors.New("message: the date is not set")
@@ -107,7 +107,7 @@ func (c *composer) header(m *Message) {
 	c.out = append(c.out, "Date: "...)
 	c.out = m.Date.UTC().AppendFormat(c.out, "Mon, 02 Jan 2006 15:04:05 -0700")
 	c.out = append(c.out, "\r\n"...)
-	// Each address list is written unfolded first; a buffer on the stack holds lists of the usual length.
+	// Each address list is written unfolded first. A buffer on the stack is large enough for typical lists.
 	var room [512]byte
 	scratch := appendAddresses(room[:0], []Address{m.From})
 	c.out = appendField(c.out, "From", string(scratch))
@@ -149,8 +149,8 @@ func appendAddresses(dst []byte, list []Address) []byte {
 	return dst
 }
 
-// appendText writes a field of free text so that a reader gets back exactly value. It encodes a value that readers
-// would take for an encoded word or trim, or that would make an overlong line.
+// appendText writes a field of free text that readers decode to exactly value. It encodes a value that readers would
+// mistake for an encoded word or trim, or that would make a line too long.
 func appendText(dst []byte, name, value string) []byte {
 	plain := printableASCII(value) && !strings.Contains(value, "=?") &&
 		value[0] != ' ' && value[len(value)-1] != ' ' && len(name)+len(": ")+longestPiece(value) <= maxLine
@@ -216,7 +216,7 @@ func (c *composer) leaf(mediaType string, b body) {
 	c.out = b.appendTo(c.out)
 }
 
-// open begins a multipart; level is a letter that distinguishes its boundary from those of the parts around it.
+// open begins a multipart. level is a letter that distinguishes its boundary from those of the enclosing parts.
 func (c *composer) open(subtype, parameters string, level byte) {
 	c.out = append(c.out, "Content-Type: multipart/"...)
 	c.out = append(append(c.out, subtype...), parameters...)

@@ -37,7 +37,7 @@ func compose(t *testing.T, m *Message) []byte {
 	return raw
 }
 
-// checkLines holds the invariants of the wire: 7 bits, CRLF only, lines of at most 998 octets, CRLF at the end.
+// checkLines holds the invariants of the wire: 7 bits, CRLF only, lines of at most 998 bytes, CRLF at the end.
 func checkLines(t *testing.T, raw []byte) {
 	t.Helper()
 	if !bytes.HasSuffix(raw, []byte("\r\n")) {
@@ -51,7 +51,7 @@ func checkLines(t *testing.T, raw []byte) {
 			t.Fatalf("line has 8 bits: %q", line)
 		}
 		if len(line) > maxLine {
-			t.Fatalf("line has %d octets: %.60q", len(line), line)
+			t.Fatalf("line has %d bytes: %.60q", len(line), line)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestComposeHeader(t *testing.T) {
 	head, _, _ := bytes.Cut(raw, []byte("\r\n\r\n"))
 	for line := range bytes.SplitSeq(head, []byte("\r\n")) {
 		if len(line) > 78 {
-			t.Errorf("line of the header has %d octets: %q", len(line), line)
+			t.Errorf("line of the header has %d bytes: %q", len(line), line)
 		}
 	}
 }
@@ -189,7 +189,7 @@ func TestComposeLongFields(t *testing.T) {
 		m := plainMessage()
 		m.ID = id
 		if raw, err := m.Compose(); (err == nil) != taken {
-			t.Errorf("id of %d octets: %v", len(id), err)
+			t.Errorf("id of %d bytes: %v", len(id), err)
 		} else if err == nil {
 			checkLines(t, raw)
 		}
@@ -203,7 +203,7 @@ func TestComposeLongFields(t *testing.T) {
 		m.Subject = subject
 		raw := compose(t, m)
 		if !bytes.Contains(raw, []byte("\r\nSubject: "+want+"\r\n")) {
-			t.Errorf("subject of %d octets: %s", len(subject), raw)
+			t.Errorf("subject of %d bytes: %s", len(subject), raw)
 		}
 	}
 	m := plainMessage()
@@ -394,7 +394,7 @@ func TestComposeFilenames(t *testing.T) {
 		}
 		for line := range bytes.SplitSeq(raw, []byte("\r\n")) {
 			if len(line) > 78 && bytes.Count(line, []byte(" ")) > 1 {
-				t.Errorf("%q makes a line of %d octets: %q", name, len(line), line)
+				t.Errorf("%q makes a line of %d bytes: %q", name, len(line), line)
 			}
 		}
 	}
@@ -472,7 +472,7 @@ func TestEncodedWords(t *testing.T) {
 			encoded := string(appendEncodedWords(nil, s, phrase, 9))
 			for word := range strings.SplitSeq(encoded, " ") {
 				if len(word) > 75 {
-					t.Errorf("word has %d octets: %s", len(word), word)
+					t.Errorf("word has %d bytes: %s", len(word), word)
 				}
 				if one, err := dec.Decode(word); err != nil || !utf8.ValidString(one) {
 					t.Errorf("word %s is %q, error %v", word, one, err)

@@ -29,13 +29,13 @@ func (t transfer) String() string {
 	}
 }
 
-// boundaryMark begins every boundary of this package. It can occur neither in quoted-printable nor in base64, and
-// text that contains it is not sent as 7bit, so no content can end its own part.
+// boundaryMark begins every boundary of this package. Quoted-printable and base64 never contain it, and text that
+// contains it is not sent as 7bit. So no content can end its own part.
 const boundaryMark = "=_"
 
-// octetCost is 1 for an octet that quoted-printable must escape inside a line. Lines are cut at '\n', so it is never
+// escapeCost is 1 for a byte that quoted-printable must escape inside a line. Lines are split at '\n', so '\n' is never
 // looked up.
-var octetCost = func() (t [256]uint) {
+var escapeCost = func() (t [256]uint) {
 	for c := range t {
 		if c == '=' || c != '\t' && (c < ' ' || c > '~') {
 			t[c] = 1
@@ -44,8 +44,8 @@ var octetCost = func() (t [256]uint) {
 	return t
 }()
 
-// validUTF8 returns s with invalid UTF-8 replaced by U+FFFD. Checking first is much faster than a replacement that
-// changes nothing.
+// validUTF8 returns s with invalid UTF-8 replaced by U+FFFD. It first checks whether s is valid, which is much faster
+// than replacing nothing.
 func validUTF8(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -53,16 +53,16 @@ func validUTF8(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// body is a text with the transfer encoding that takes the fewest octets.
+// body is a text with the transfer encoding that needs the fewest bytes.
 type body struct {
 	text     string
 	encoding transfer
-	// size is the approximate length of the encoded text in octets; it may be a little too high.
+	// size is the approximate length of the encoded text in bytes; it may be a little too high.
 	size int
 }
 
 // planBody chooses 7bit for ASCII in short lines that relays have no reason to change, and otherwise the shorter of
-// quoted-printable and base64. White space at the end of a line has no meaning in HTML, so there it may be lost.
+// quoted-printable and base64. In HTML, white space at the end of a line has no meaning, so relays may remove it there.
 func planBody(s string, isHTML bool) body {
 	if lines, ok := fitsSevenBit(s, isHTML); ok {
 		return body{s, sevenBit, len(s) + lines}
@@ -77,11 +77,11 @@ func planBody(s string, isHTML bool) body {
 		}
 		lines++
 		for i := range len(line) {
-			cost += octetCost[line[i]]
+			cost += escapeCost[line[i]]
 		}
 	}
 	escapes := int(cost)
-	// Every line may have an escape at its end and every soft line break takes three octets of 76.
+	// The estimate assumes an escape at the end of every line, and soft line breaks that take three of 76 bytes.
 	qp := (len(s)+2*escapes)*(wrapAt+3)/(wrapAt-3) + 4*lines
 	b64 := (len(s)+lines+2)/3*4*(wrapAt+2)/wrapAt + wrapAt
 	if qp <= b64 {
@@ -92,7 +92,7 @@ func planBody(s string, isHTML bool) body {
 
 // fitsSevenBit reports whether a text may be sent unencoded, and how many lines it has.
 func fitsSevenBit(s string, isHTML bool) (lines int, ok bool) {
-	if !plainOctets(s) {
+	if !plainBytes(s) {
 		return 0, false
 	}
 	for rest := s; rest != ""; lines++ {
@@ -101,7 +101,7 @@ func fitsSevenBit(s string, isHTML bool) (lines int, ok bool) {
 		if found {
 			line = strings.TrimSuffix(line, "\r")
 		}
-		// Mailbox formats put > before "From ", and relays cut white space at the end of lines.
+		// Mailbox formats put > before "From ", and relays remove white space at the end of lines.
 		if len(line) > wrapAt || strings.HasPrefix(line, "From ") || !isHTML && line != "" && isWSP(line[len(line)-1]) ||
 			strings.IndexByte(line, '\r') >= 0 {
 			return 0, false
@@ -110,9 +110,9 @@ func fitsSevenBit(s string, isHTML bool) (lines int, ok bool) {
 	return lines, !strings.Contains(s, "--"+boundaryMark)
 }
 
-// plainOctets reports whether s has nothing but printable ASCII, tabs, CR and LF. It checks eight octets at once, and
-// each by itself only where one of them may be something else.
-func plainOctets(s string) bool {
+// plainBytes reports whether s has only printable ASCII, tabs, CR and LF. It checks eight bytes at once, and examines
+// single bytes only if one of the eight may be something else.
+func plainBytes(s string) bool {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	for ; len(s) >= 8; s = s[8:] {
 		w := binary.LittleEndian.Uint64([]byte(s[:8]))
@@ -177,13 +177,13 @@ func appendQuotedLine(dst []byte, line string) []byte {
 		column, line = 3, line[1:]
 	}
 	for i := 0; i < len(line); {
-		// The 76th column is for the = of a soft line break, or for the last octet of the line.
+		// The 76th column is for the = of a soft line break, or for the last byte of the line.
 		limit := min(len(line), i+wrapAt-1-column)
 		if len(line)-i == wrapAt-column {
 			limit = len(line)
 		}
 		run := i
-		for run < limit && octetCost[line[run]] == 0 {
+		for run < limit && escapeCost[line[run]] == 0 {
 			run++
 		}
 		if run == len(line) && run > i && isWSP(line[run-1]) {
@@ -196,7 +196,7 @@ func appendQuotedLine(dst []byte, line string) []byte {
 			break
 		}
 		last := i == len(line)-1
-		if octetCost[line[i]] == 0 && !(last && isWSP(line[i])) {
+		if escapeCost[line[i]] == 0 && !(last && isWSP(line[i])) {
 			dst = append(dst, "=\r\n"...)
 			column = 0
 			continue
@@ -214,30 +214,30 @@ func appendQuotedLine(dst []byte, line string) []byte {
 
 // appendBase64 writes src by RFC 2045 section 6.8 in lines of 76 columns; the last line has no line end.
 func appendBase64(dst, src []byte) []byte {
-	const octets = wrapAt / 4 * 3
-	for len(src) > octets {
-		dst = base64.StdEncoding.AppendEncode(dst, src[:octets])
+	const lineBytes = wrapAt / 4 * 3
+	for len(src) > lineBytes {
+		dst = base64.StdEncoding.AppendEncode(dst, src[:lineBytes])
 		dst = append(dst, "\r\n"...)
-		src = src[octets:]
+		src = src[lineBytes:]
 	}
 	return base64.StdEncoding.AppendEncode(dst, src)
 }
 
 func base64Size(n int) int { return (n+2)/3*4 + n/(wrapAt/4*3)*2 }
 
-// Encoded words (RFC 2047 section 2) have at most 75 octets, 12 of which are not text.
+// Encoded words (RFC 2047 section 2) have at most 75 bytes; 12 of them are not text.
 const (
 	wordStartQ = "=?UTF-8?Q?"
 	wordStartB = "=?UTF-8?B?"
 	wordEnd    = "?="
 	wordRoom   = 75 - len(wordStartQ) - len(wordEnd)
-	// leastRoom holds two characters of any kind, even after a long field name.
+	// leastRoom fits two characters of any kind, even after a long field name.
 	leastRoom = 24
 )
 
 // appendEncodedWords writes s as encoded words joined by spaces, in the shorter of the two encodings. It splits no
-// character. Within a phrase fewer characters may stand unencoded (RFC 2047 section 5). used is the number of octets
-// before the first word on its line; the first word is that much shorter.
+// character. Fewer characters may stay unencoded in a phrase (RFC 2047 section 5). used is the number of bytes before
+// the first word on its line; the first word is that much shorter.
 func appendEncodedWords(dst []byte, s string, phrase bool, used int) []byte {
 	s = validUTF8(s)
 	escapes := 0
@@ -265,7 +265,7 @@ func appendEncodedWords(dst []byte, s string, phrase bool, used int) []byte {
 	return dst
 }
 
-// wordLength returns how many octets of s, in whole characters, fit into an encoded word with room octets for its
+// wordLength returns how many bytes of s, in whole characters, fit into an encoded word with room bytes for its
 // text.
 func wordLength(s string, useQ, phrase bool, room int) int {
 	if !useQ {
@@ -301,7 +301,7 @@ func appendQ(dst []byte, s string, phrase bool) []byte {
 	return dst
 }
 
-// plainInWord reports whether c takes one octet in the Q encoding, where a space is written as an underscore.
+// plainInWord reports whether c takes one byte in the Q encoding, where a space is written as an underscore.
 func plainInWord(c byte, phrase bool) bool {
 	switch {
 	case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == ' ':

@@ -33,7 +33,7 @@ func TestQuotedPrintable(t *testing.T) {
 	}
 }
 
-// An octet that must be encoded is found at any position.
+// A byte that must be encoded is found at any position.
 func TestPlainOctets(t *testing.T) {
 	t.Parallel()
 	for size := 1; size <= 17; size++ {
@@ -45,7 +45,7 @@ func TestPlainOctets(t *testing.T) {
 				for _, others := range []string{" ", "~", "\n", "m"} {
 					s := []byte(strings.Repeat(others, size))
 					s[at] = c
-					if got := plainOctets(string(s)); got != want {
+					if got := plainBytes(string(s)); got != want {
 						t.Errorf("%q: %v, want %v", s, got, want)
 					}
 				}
@@ -76,11 +76,11 @@ func TestBodiesTakeTheShorterEncoding(t *testing.T) {
 					chosen, other = b64, qp
 				}
 				if float64(chosen) > most*float64(other) {
-					t.Errorf("%d plain between, lines of %d, ends %q: %s takes %d octets, the other one %d", plain, columns, end,
+					t.Errorf("%d plain between, lines of %d, ends %q: %s takes %d bytes, the other one %d", plain, columns, end,
 						b.encoding, chosen, other)
 				}
 				if b.size < chosen || b.size > chosen*5/4 {
-					t.Errorf("%d plain between, lines of %d, ends %q: %s takes %d octets, not %d", plain, columns, end, b.encoding,
+					t.Errorf("%d plain between, lines of %d, ends %q: %s takes %d bytes, not %d", plain, columns, end, b.encoding,
 						chosen, b.size)
 				}
 			}
@@ -109,7 +109,7 @@ func TestFilenameParameter(t *testing.T) {
 	}
 }
 
-// RFC 2047 section 2: words of at most 75 octets, and a first one that leaves room for the field's name.
+// RFC 2047 section 2: words of at most 75 bytes, and a first one that leaves room for the field's name.
 func TestEncodedWordsAreFull(t *testing.T) {
 	t.Parallel()
 	a := func(n int) string { return strings.Repeat("a", n) }
@@ -137,7 +137,7 @@ func TestEncodedWordsAreFull(t *testing.T) {
 		{strings.Repeat("山", 16), false, 1, "=?UTF-8?B?" + strings.Repeat("5bGx", 15) + "?= =?UTF-8?B?5bGx?="},
 	} {
 		if got := string(appendEncodedWords(nil, c.s, c.phrase, c.used)); got != c.want {
-			t.Errorf("%q behind %d octets became\n%s, want\n%s", c.s, c.used, got, c.want)
+			t.Errorf("%q behind %d bytes became\n%s, want\n%s", c.s, c.used, got, c.want)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func TestComposeMemory(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if cost := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(raw)); cost > c.most {
-			t.Errorf("%s: %.2f times its %d octets", name, cost, len(raw))
+			t.Errorf("%s: %.2f times its %d bytes", name, cost, len(raw))
 		}
 	}
 }

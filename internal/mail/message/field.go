@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a header field, in octets. maxLine is the limit of RFC 5322 section 2.1.1; lines are folded at wrapAt
-// where possible.
+// Limits of a header field, in bytes. maxLine is the limit of RFC 5322 section 2.1.1. Lines are folded at wrapAt where
+// possible.
 const (
 	maxLine       = 998
 	wrapAt        = 76
@@ -14,13 +14,12 @@ const (
 	maxFieldValue = 16 << 10
 )
 
-// CheckField reports whether a header field given by a caller may be sent. The name must be a token of RFC 5322
-// section 2.2 of at most 76 octets, and not one that the service writes itself. The value is UTF-8 of at most 16 KiB
-// without control characters other than tab, and must be foldable into lines of at most 998 octets (RFC 5322 section
-// 2.1.1).
+// CheckField reports whether a header field that a caller gave may be sent. The name must be a token of RFC 5322
+// section 2.2 of at most 76 bytes, and not reserved for the service. The value is UTF-8 of at most 16 KiB without
+// control characters other than tab, and can be folded into lines of at most 998 bytes (RFC 5322 section 2.1.1).
 //
-// Message-ID passes, because callers may hand over the fields of an existing message; Compose leaves it out. Errors
-// are *FieldError.
+// Message-ID is accepted, because callers may pass on the fields of an existing message; Compose omits it. Errors are
+// *FieldError.
 func CheckField(name, value string) error {
 	if name == "" || len(name) > maxFieldName {
 		return &FieldError{Name: name, Reason: "A header name must have 1 to 76 characters."}
@@ -51,7 +50,7 @@ func CheckField(name, value string) error {
 		if !utf8.ValidString(value) {
 			return &FieldError{Name: name, Reason: "The value of the header `" + name + "` is not valid UTF-8."}
 		}
-		// The value will be written as encoded words, which fold anywhere.
+		// The value will be written as encoded words, which can be folded anywhere.
 		return nil
 	}
 	if len(name)+len(": ")+longestPiece(value) > maxLine {
@@ -61,8 +60,8 @@ func CheckField(name, value string) error {
 	return nil
 }
 
-// isReserved reports whether only the service or a host on the way may write the field: it names the sender,
-// identifies the message, its parts or its path, states what was verified, or is an option of this service.
+// isReserved reports whether only the service or a host on the way may write the field. Such a field names the sender,
+// identifies the message, its parts or its path, states verification results, or is an option of this service.
 func isReserved(name string) bool {
 	lower := strings.ToLower(name)
 	switch lower {
@@ -102,9 +101,8 @@ func appendField(dst []byte, name, value string) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// nextPiece returns the length of the part of value up to the next place where it may be folded: before a space that
-// stands alone. It never folds at a tab or inside a run of white space, because readers interpret such folds
-// differently.
+// nextPiece returns the length of value up to the next place where it may be folded, which is before a single space. It
+// never folds at a tab or inside several spaces, because readers interpret such folds differently.
 func nextPiece(value string) int {
 	for i := 1; i < len(value)-1; i++ {
 		if value[i] == ' ' && !isWSP(value[i-1]) && !isWSP(value[i+1]) {
@@ -114,7 +112,7 @@ func nextPiece(value string) int {
 	return len(value)
 }
 
-// longestPiece returns the length of the longest part of value that cannot be folded.
+// longestPiece returns the length of the longest piece of value that cannot be folded.
 func longestPiece(value string) int {
 	longest := 0
 	for value != "" {

@@ -13,20 +13,21 @@ import (
 )
 
 // A From field names the author of a message, and its domain decides which signature the message gets. Readers repair
-// malformed fields in different ways, so what one takes for the sender is part of a name to another. From is
-// therefore parsed by a grammar that all readers agree on, and everything else is refused. Recipients are parsed by
-// the wider rules of ParseAddress: no identity is claimed by them.
+// malformed fields in different ways: text that one reader shows as the sender may be part of a name to another. So
+// From is parsed by a grammar that all readers agree on, and everything else is refused. Recipients claim no identity,
+// so they are parsed by the wider rules of ParseAddress.
 
-// maxFrom limits the value of a From or Sender field, in octets.
+// maxFrom limits the value of a From or Sender field, in bytes.
 const maxFrom = 4 << 10
 
-// ParseFrom parses the mailbox of a sender as people write it, in UTF-8. It accepts what ParseAddress accepts, except
+// ParseFrom parses the mailbox of a sender as people write it, in UTF-8. It accepts the same addresses as ParseAddress,
+// except
 //
-//   - a local part that is in quotes or outside ASCII, or that looks like an encoded word or the end of a quotation,
-//     and spaces within the brackets;
-//   - a domain that is spelt neither by its A-labels nor by its U-labels, such as one in full-width letters;
-//   - a display name with < or >, with an address at another domain, with an encoded word that is still to be
-//     decoded, or with characters that change the direction of the text around them.
+//   - a local part that is in quotes or outside ASCII, or that looks like an encoded word or the end of a quotation, and
+//     spaces within the brackets;
+//   - a domain that is written neither in A-labels nor in U-labels, such as one in full-width letters;
+//   - a display name with < or >, with an address at another domain, with an encoded word that is still to be decoded, or
+//     with characters that change the direction of the text around them.
 //
 // Errors are *AddressError.
 func ParseFrom(s string) (Address, error) {
@@ -37,18 +38,20 @@ func ParseFrom(s string) (Address, error) {
 	return newSender(name, spec)
 }
 
-// ReadFrom parses the mailbox of a From or Sender field from its value as it stands in a message, with folds and
-// without the line end. smtputf8 allows UTF-8 in it (RFC 6532). It accepts what ParseFrom accepts as far as RFC 5322
-// section 3.4 allows it unencoded: the obsolete forms of section 4, comments, groups, and specials outside of quotes
-// are refused. The one exception is the dot in a display name, as in `Dr. Lee <lee@example.com>`: programs write it,
-// and all readers agree about it. Encoded words may be of any charset that decode knows. Errors are *AddressError.
+// ReadFrom parses the mailbox of a From or Sender field from its value in a message, with folds and without the line
+// end. smtputf8 allows UTF-8 in it (RFC 6532).
+//
+// It accepts the addresses of ParseFrom that RFC 5322 section 3.4 allows unencoded. It refuses the obsolete forms of
+// section 4, comments, groups, and specials outside quotes. The one exception is the dot in a display name, as in `Dr.
+// Lee <lee@example.com>`, because programs write it and all readers agree about it. Encoded words may have any charset
+// that decode knows. Errors are *AddressError.
 func ReadFrom(value []byte, smtputf8 bool) (Address, error) {
 	if len(value) > maxFrom {
 		return Address{}, &AddressError{"The field is longer than 4,096 octets; shorten the display name."}
 	}
 	lines := bytes.Split(value, []byte("\r\n"))
 	for _, folded := range lines[1:] {
-		// Readers differ in whether a folded line of white space ends the field or the header (RFC 5322 section 4.2).
+		// Readers disagree whether a folded line of white space ends the field or the header (RFC 5322 section 4.2).
 		if len(bytes.Trim(folded, " \t")) == 0 {
 			return Address{}, &AddressError{"The field has a folded line that is empty."}
 		}
@@ -92,8 +95,8 @@ func newSender(name, spec string) (Address, error) {
 	return Address{Name: name, Local: local, Domain: domain}, nil
 }
 
-// isSpelling reports whether given is domain, which is in A-labels, or its U-labels, in either case. UTS 46 maps
-// other spellings to the same domain too, but not every reader applies it.
+// isSpelling reports whether given is domain, which is in A-labels, or its U-labels, in upper or lower case. UTS 46
+// maps other spellings to the same domain, but not every reader applies it.
 func isSpelling(given, domain string) bool {
 	given = strings.ToLower(given)
 	if given == domain {
@@ -103,7 +106,7 @@ func isSpelling(given, domain string) bool {
 	return err == nil && given == unicode
 }
 
-// checkSenderName refuses display names that a reader could take for the address, or that show a different one.
+// checkSenderName refuses display names that a reader could mistake for the address, or that show a different one.
 func checkSenderName(name, domain string) error {
 	if isASCII(name) && !strings.ContainsAny(name, "<>@?") {
 		return nil
@@ -111,7 +114,7 @@ func checkSenderName(name, domain string) error {
 	if strings.ContainsFunc(name, turnsText) {
 		return &AddressError{"The display name of a sender must not have characters that change the direction of text."}
 	}
-	// Characters that look like < or @ count as such, and invisible ones are ignored.
+	// Characters that look like < or @ are treated like them, and invisible characters are ignored.
 	seen := norm.NFKC.String(strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Cf, r) {
 			return -1
@@ -179,11 +182,11 @@ func readPhrase(s string) (string, error) {
 				"lists, groups, routes and comments are not accepted."}
 		}
 		encoded := strings.Contains(token, "=?")
-		if encoded && !decode.IsSoundWord(token) {
+		if encoded && !decode.IsValidWord(token) {
 			return "", &AddressError{"The display name has an encoded word that cannot be read, " +
 				"or that has a control character."}
 		}
-		// Adjacent words are decoded together: a character may be split over two of them.
+		// Adjacent words are decoded together, because a character may be split over two of them.
 		if n := len(parts) - 1; encoded && n >= 0 && parts[n].encoded {
 			parts[n].text += " " + token
 		} else {
@@ -196,7 +199,7 @@ func readPhrase(s string) (string, error) {
 			name.WriteByte(' ')
 		}
 		if p.encoded {
-			if p.text = decode.Words(p.text); p.text == "" { // such as shift sequences alone
+			if p.text = decode.Words(p.text); p.text == "" { // for example, only shift sequences
 				return "", &AddressError{"The display name has encoded words that hold no text."}
 			}
 		}

@@ -49,8 +49,8 @@ func readByNetMail(value string) string {
 	}
 	all := mail.AddressParser{WordDecoder: &mime.WordDecoder{CharsetReader: func(charset string, r io.Reader) (io.Reader,
 		error) {
-		octets, err := io.ReadAll(r)
-		return strings.NewReader(decode.Charset(charset, octets)), err
+		content, err := io.ReadAll(r)
+		return strings.NewReader(decode.Charset(charset, content)), err
 	}}}
 	a, err := all.Parse(m.Header.Get("From"))
 	if err != nil {
@@ -164,7 +164,7 @@ func TestReadFromIsBounded(t *testing.T) {
 		strings.Repeat("=?utf-8?q?n?= ", 300) + " <a@acme.example>",
 	} {
 		if a, err := message.ReadFrom([]byte(value), true); err == nil {
-			t.Errorf("%.40q of %d octets was read as %.40q", value, len(value), a)
+			t.Errorf("%.40q of %d bytes was read as %.40q", value, len(value), a)
 		}
 	}
 }

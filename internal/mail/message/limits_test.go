@@ -23,7 +23,7 @@ func TestCleanText(t *testing.T) {
 		"a\r\n--" + boundaryMark: false,
 	} {
 		if isCleanText([]byte(text)) != want {
-			t.Errorf("%.20q... of %d octets is not %v", text, len(text), want)
+			t.Errorf("%.20q... of %d bytes is not %v", text, len(text), want)
 		}
 	}
 }
@@ -38,14 +38,14 @@ func TestContentTypesAreBounded(t *testing.T) {
 	}{{longest, true}, {longest + "n", false}} {
 		a := Attachment{Filename: "f", ContentType: c.contentType}
 		if err := a.Check(); (err == nil) != c.taken {
-			t.Errorf("%d octets: %v", len(c.contentType), err)
+			t.Errorf("%d bytes: %v", len(c.contentType), err)
 		}
 	}
 }
 
 // An attachment's names are taken up to their limits.
 func TestAttachmentLimits(t *testing.T) {
-	pair := func(n int) string { return "x=" + strings.Repeat("v", n-len("x")) } // a name and a value of n octets
+	pair := func(n int) string { return "x=" + strings.Repeat("v", n-len("x")) } // a name and a value of n bytes
 	long := "a/b; " + pair(495) + "; y="
 	for _, c := range []struct {
 		name  string
@@ -69,7 +69,7 @@ func TestAttachmentLimits(t *testing.T) {
 		{"content type", Attachment{ContentType: "a"}, false},
 	} {
 		if err := c.a.Check(); (err == nil) != c.taken {
-			t.Errorf("%s of %d, %d and %d octets: %v", c.name, len(c.a.Filename), len(c.a.ContentID), len(c.a.ContentType), err)
+			t.Errorf("%s of %d, %d and %d bytes: %v", c.name, len(c.a.Filename), len(c.a.ContentID), len(c.a.ContentType), err)
 		}
 	}
 }

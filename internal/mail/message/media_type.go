@@ -7,8 +7,8 @@ import (
 
 const octetStream = "application/octet-stream"
 
-// TypeByFilename returns the media type for the extension of name, without parameters, or application/octet-stream.
-// It does not read the tables of the operating system: the same name has the same type on every machine.
+// TypeByFilename returns the media type for the extension of name, without parameters, or application/octet-stream. It
+// does not read the tables of the operating system, so the same name has the same type on every machine.
 func TypeByFilename(name string) string {
 	if t, ok := mediaTypes[extension(name)]; ok {
 		return t
@@ -16,9 +16,9 @@ func TypeByFilename(name string) string {
 	return octetStream
 }
 
-// RefusedExtension reports whether name ends like a program, a script, or a file that starts one when it is opened.
-// Mailbox providers refuse such attachments, so they are not accepted (API reference section 8.3). The dots, spaces
-// and stream names that Windows ignores at the end of a name are ignored here too.
+// RefusedExtension reports whether name has the extension of a program, a script, or a file that starts one when it is
+// opened. Mailbox providers refuse such attachments, so the API refuses them too (API reference section 8.3).
+// RefusedExtension ignores the dots, spaces and stream names that Windows ignores at the end of a name.
 func RefusedExtension(name string) bool {
 	_, refused := slices.BinarySearch(refusedExtensions, extension(name))
 	return refused
@@ -36,8 +36,8 @@ func extension(name string) string {
 	return strings.ToLower(strings.TrimRight(ext, " "))
 }
 
-// refusedExtensions is sorted. It has the programs, installers, scripts, shortcuts, macro-carrying databases and
-// system settings of the common desktop systems; a test holds the order.
+// refusedExtensions lists the programs, installers, scripts, shortcuts, macro-carrying databases and system settings of
+// the common desktop systems. It is sorted; a test checks the order.
 var refusedExtensions = []string{
 	"ade", "adp", "apk", "app", "appcontent-ms", "application", "appref-ms", "appx", "appxbundle", "asp", "aspx", "asx",
 	"bas", "bat", "bgi",
@@ -67,7 +67,7 @@ var refusedExtensions = []string{
 	"xbap", "xll", "xnk",
 }
 
-// mediaTypes has the registered or customary type of the extensions that are sent by email.
+// mediaTypes maps the extensions that are common in email to their registered or customary types.
 var mediaTypes = map[string]string{
 	"7z":       "application/x-7z-compressed",
 	"aac":      "audio/aac",

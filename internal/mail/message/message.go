@@ -1,28 +1,28 @@
-// Package message composes email: addresses, header fields, media types, and whole messages in MIME form. It also reads
-// the addresses that people and programs write, strictly.
+// Package message composes email: addresses, header fields, media types, and whole messages in MIME form. It also
+// parses the addresses that people and programs write, strictly.
 //
 // # Invariants
 //
 //   - A composed message conforms to RFC 5322 and MIME (RFC 2045 to 2047, 2231, 2387): lines end with CRLF and are at
-//     most 998 octets long (76 wherever the content allows), text is UTF-8, and the message is 7-bit unless an
-//     address has a local part outside ASCII (RFC 6532).
-//   - No value can start a header field of its own. Compose refuses CR, LF and NUL in everything that goes into a
-//     header, even if its caller has checked it before.
-//   - The same Message gives the same bytes, on every machine and at any time: boundaries are derived from Seed,
-//     media types come from a table in this package, dates are written in UTC.
+//     most 998 bytes long (76 wherever the content allows), text is UTF-8, and the message is 7-bit unless an address has
+//     a local part outside ASCII (RFC 6532).
+//   - A value cannot inject a header field. Compose refuses CR, LF and NUL in everything that it writes to a header, even
+//     if its caller has checked it before.
+//   - The same Message gives the same bytes, on every machine and at any time: boundaries are derived from Seed, media
+//     types come from a table in this package, dates are written in UTC.
 //   - Bcc is not a field of Message, so it cannot leak.
-//   - An address that is read is exactly one mailbox. What ParseFrom and ReadFrom take for the sender is what every
-//     other reader finds there.
+//   - A parsed address is exactly one mailbox. Every other reader finds the same sender that ParseFrom and ReadFrom
+//     return.
 //
 // # When it fails
 //
-// Composing and reading addresses fail with *AddressError, *FieldError and *AttachmentError. Each carries a sentence
-// that may be shown to the user; the other results are then zero.
+// Composing and parsing addresses fail with *AddressError, *FieldError and *AttachmentError. Each holds a sentence that
+// may be shown to the user; the other results are then zero.
 //
 // # What it does not do
 //
-// The package does not know the recipients of the envelope, the size limits of a product, or delivery. It does not read
-// messages: that is package mailparse.
+// The package does not know the recipients of the envelope, the size limits of a product, or delivery. It does not
+// parse messages: that is package mailparse.
 package message
 
 import "time"
@@ -34,18 +34,18 @@ type Message struct {
 	// Date is written in UTC; it must not be zero.
 	Date time.Time
 	From Address
-	// To and Cc may both be empty (all recipients are hidden); the message then has "To: undisclosed-recipients:;".
+	// To and Cc may both be empty if all recipients are hidden; the message then has "To: undisclosed-recipients:;".
 	To, Cc, ReplyTo []Address
 	// Subject is UTF-8 as the reader sees it, without line breaks. Empty means no Subject field.
 	Subject string
-	// HTML and Text are UTF-8 with line ends of either kind. With both, the reader's program chooses. With neither,
-	// the message has one empty text part.
+	// HTML and Text are UTF-8 with line ends of either kind. If both are given, the reader's program chooses one. If
+	// neither is given, the message has one empty text part.
 	HTML, Text string
-	// Headers are further fields in the order in which they are written; each must pass CheckField. A Message-ID among
-	// them is left out in favour of ID.
+	// Headers are further fields in the order in which they are written; each must pass CheckField. Compose omits a
+	// Message-ID among them and writes ID.
 	Headers     []Field
 	Attachments []Attachment
-	// Seed determines the boundaries between parts; the id of an email will do. Empty means ID.
+	// Seed determines the boundaries between parts, for example the id of the email. Empty means ID.
 	Seed string
 }
 
@@ -56,9 +56,9 @@ type Field struct {
 
 // Attachment is a file in a message.
 type Attachment struct {
-	// Filename is what the reader saves it as; empty is allowed.
+	// Filename is the name under which a reader saves the file; empty is allowed.
 	Filename string
-	// ContentType is a media type, with parameters if need be; empty means by the extension of Filename.
+	// ContentType is a media type, optionally with parameters; empty means the type of Filename's extension.
 	ContentType string
 	// ContentID, without angle brackets, makes the attachment an inline part that the HTML refers to as cid:ContentID.
 	ContentID string

@@ -71,7 +71,7 @@ type Message struct {
 	MailFrom   string // empty for the null return path
 	Recipients []string
 	Raw        io.ReaderAt
-	Size       int64 // of Raw, in octets
+	Size       int64 // of Raw, in bytes
 }
 
 // Config configures a Client.

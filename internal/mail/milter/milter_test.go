@@ -194,7 +194,7 @@ func TestWhatAFilterIsTold(t *testing.T) {
 			t.Errorf("%s: %s", network, diff)
 		}
 		if want := len("Hello\r\nX-Body: no\r\n"); f.size != want {
-			t.Errorf("%s: body of %d octets, want %d", network, f.size, want)
+			t.Errorf("%s: body of %d bytes, want %d", network, f.size, want)
 		}
 	}
 }
@@ -409,11 +409,11 @@ func TestBodies(t *testing.T) {
 		}
 		_, body, _ := bytes.Cut(bytes.ReplaceAll([]byte(raw), []byte("\r\n"), []byte("\n")), []byte("\n\n"))
 		if f.size != len(body) {
-			t.Errorf("%s: %d octets of the body, want %d", name, f.size, len(body))
+			t.Errorf("%s: %d bytes of the body, want %d", name, f.size, len(body))
 		}
 		for _, told := range f.told {
 			if len(told) > 70_000 {
-				t.Errorf("%s: a field of %d octets", name, len(told))
+				t.Errorf("%s: a field of %d bytes", name, len(told))
 			}
 		}
 	}
@@ -446,7 +446,7 @@ func TestFilterThatHangsUp(t *testing.T) {
 	}
 }
 
-// failingFrom is a message that cannot be read from a given octet on.
+// failingFrom is a message that cannot be read from a given byte on.
 type failingFrom struct {
 	io.ReaderAt
 	from int64
@@ -468,7 +468,7 @@ func TestMessageThatCannotBeReadToItsEnd(t *testing.T) {
 		m.Raw = failingFrom{strings.NewReader(raw), from}
 		v, err := consult(t, milter.Config{Address: new(filter).start(t, "tcp"), FailClosed: true}, m)
 		if v.Action != milter.TempFail || err == nil || !strings.Contains(err.Error(), "disk on fire") {
-			t.Errorf("from octet %d on: %+v, %v", from, v, err)
+			t.Errorf("from byte %d on: %+v, %v", from, v, err)
 		}
 	}
 }
@@ -481,7 +481,7 @@ func TestMessageEndsAtItsSize(t *testing.T) {
 	m.Raw = strings.NewReader(raw + strings.Repeat("more", 100_000))
 	if _, err := consult(t, milter.Config{Address: f.start(t, "tcp")}, m); err != nil ||
 		f.size != len("Hello\r\nX-Body: no\r\n") {
-		t.Errorf("body of %d octets, %v", f.size, err)
+		t.Errorf("body of %d bytes, %v", f.size, err)
 	}
 }
 

@@ -24,7 +24,7 @@ const (
 		milter.OptNoUnknownReply | milter.OptNoEOHReply | milter.OptNoBodyReply
 
 	maxFields = 100  // added by a filter, beyond which they are dropped
-	maxText   = 4096 // octets of each text of a filter
+	maxText   = 4096 // bytes of each text of a filter
 )
 
 // consult tries the newest protocol first. The library falls back to older versions by itself only if the same mask
@@ -239,7 +239,7 @@ func decision(act *milter.Action) Verdict {
 }
 
 // clean makes one line of a text: folds become single spaces, and control characters are removed. It bounds the
-// length, and no octet of the result ends a string of the protocol.
+// length, and no byte of the result ends a string of the protocol.
 func clean(s string) string {
 	s = strings.ToValidUTF8(s[:min(len(s), maxText)], "?")
 	return strings.Join(strings.FieldsFunc(s, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }),

@@ -78,7 +78,7 @@ func Classify(code int, enhanced, text string) Class {
 	return Refusal{Code: code, Enhanced: enhanced, Text: text}.Class()
 }
 
-// longestRefusal bounds the octets of a host's words that are searched: each of some hundred marks is searched for.
+// longestRefusal bounds the bytes of a host's words that are searched: each of some hundred marks is searched for.
 const longestRefusal = 4 << 10
 
 // Class classifies the refusal.

@@ -268,7 +268,7 @@ func TestWordsAndLines(t *testing.T) {
 	}
 	long := strings.Repeat("a", 320-len("@b.c")) + "@b.c"
 	if bareAddress(long) != long || bareAddress("a"+long) != "" {
-		t.Error("addresses of more than 320 octets, or not those of 320")
+		t.Error("addresses of more than 320 bytes, or not those of 320")
 	}
 }
 

@@ -128,7 +128,7 @@ func hostOctet(c byte) bool {
 	return digit(c) || 'a' <= c && c <= 'z' || c == '.' || c == '-' || c >= 0x80
 }
 
-// localOctet reports whether an octet may belong to a local part, except those that quote or end one in prose.
+// localOctet reports whether a byte may belong to a local part, except those that quote or end one in prose.
 func localOctet(c byte) bool {
 	return digit(c) || 'a' <= c && c <= 'z' || strings.IndexByte(".!#$%&*+-/=?^_{|}~", c) >= 0
 }

@@ -68,7 +68,7 @@ type Recipient struct {
 	Unnamed    bool // the report names no recipient, and it may be about another one
 }
 
-// maxRecipients bounds the recipients of one report, maxText the octets of each part that are read.
+// maxRecipients bounds the recipients of one report, maxText the bytes of each part that are read.
 const (
 	maxRecipients = 1000
 	maxText       = 1 << 20

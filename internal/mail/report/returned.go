@@ -135,7 +135,7 @@ func begins(s string, starts []string) bool {
 	return slices.ContainsFunc(starts, func(start string) bool { return strings.HasPrefix(s, start) })
 }
 
-// Bounds of the text that is searched for the recipients and the cause of a failure: of the whole text in octets, of
+// Bounds of the text that is searched for the recipients and the cause of a failure: of the whole text in bytes, of
 // the text about one recipient, and of that text in paragraphs.
 const (
 	maxPassage    = 16 << 10
@@ -215,7 +215,7 @@ func (m *mail) namedElsewhere(r *Report, named names) []string {
 		return found
 	}
 	var found []string
-	left := maxPassage // octets
+	left := maxPassage // bytes
 	look := func(value string) {
 		value = value[:min(len(value), left)]
 		left -= len(value)

@@ -118,7 +118,7 @@ func TestReturnedIsReadOnce(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	if n := (after.TotalAlloc - before.TotalAlloc) / 10; n > 1<<20 {
-		t.Errorf("%d octets of memory for one look", n)
+		t.Errorf("%d bytes of memory for one look", n)
 	}
 }
 

@@ -17,7 +17,7 @@ const (
 	tryTimeout = 3 * time.Second
 	rounds     = 2    // how often each server is asked
 	maxServers = 4    // further servers are not asked
-	ednsSize   = 1232 // octets of a UDP answer that pass any network unfragmented (RFC 9715 section 3)
+	ednsSize   = 1232 // bytes of a UDP answer that pass any network unfragmented (RFC 9715 section 3)
 	readSize   = 4096 // how much of a larger answer is read
 	maxAnswers = 200  // records of one answer that are used
 	resolvConf = "/etc/resolv.conf"

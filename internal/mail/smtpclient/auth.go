@@ -39,7 +39,7 @@ func (c *Conn) authenticate() *Error {
 func (c *Conn) authPlain() (Reply, *Error) {
 	secret := encode("\x00" + c.o.Username + "\x00" + c.o.Password)
 	r, err := c.secret(StageAuth, "AUTH PLAIN "+secret, "AUTH PLAIN (credentials)")
-	if err == nil && r.Code == 334 { // a host that ignores the initial response requests it
+	if err == nil && r.Code == 334 { // a host that ignores the initial response asks for it
 		r, err = c.secret(StageAuth, secret, "(credentials)")
 	}
 	return r, err

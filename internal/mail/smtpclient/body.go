@@ -6,11 +6,11 @@ import (
 	"encoding/binary"
 )
 
-// traits are the properties of a message that are needed before its first octet is sent.
+// traits are the properties of a message that are needed before its first byte is sent.
 type traits struct {
-	size     int64 // octets, without the dots that stuffing adds
+	size     int64 // bytes, without the dots that stuffing adds
 	eightBit bool
-	bare     bool // a CR or an LF stands alone
+	bare     bool // it has a lone CR or LF
 }
 
 // inspect returns the traits of a message that is given in parts.
@@ -45,7 +45,7 @@ func inspect(parts [][]byte) traits {
 	return t
 }
 
-// hasEightBit reports whether p has an octet beyond ASCII.
+// hasEightBit reports whether p has a byte beyond ASCII.
 func hasEightBit(p []byte) bool {
 	const high = 0x8080808080808080
 	for len(p) >= 32 {
@@ -70,10 +70,11 @@ func hasEightBit(p []byte) bool {
 	return false
 }
 
-// writeBody writes a message in the form in which DATA carries it (RFC 5321 section 4.5.2): dots at the start of a
-// line doubled, and a final CRLF added if there is none. It does not write the terminating dot. It first replaces a
-// CR or LF that stands alone, because hosts differ in what they take for the end of a line: for some the message
-// would end early and the rest would be commands. Errors stay in w.
+// writeBody writes a message in the form of DATA (RFC 5321 section 4.5.2): it doubles dots at the start of a line and
+// adds a final CRLF if there is none. It does not write the terminating dot.
+//
+// It first replaces a lone CR or LF, because hosts disagree about line ends: for some hosts the message would end
+// early, and the rest would be commands. Errors stay in w.
 func writeBody(w *bufio.Writer, parts [][]byte, bare bool) {
 	if bare {
 		parts = [][]byte{pairLineEnds(bytes.Join(parts, nil))}
@@ -108,8 +109,8 @@ func stuff(w *bufio.Writer, p []byte, startsLine bool) {
 	}
 }
 
-// pairLineEnds replaces a lone LF by CRLF and a lone CR by a space. A line end for the CR would be wrong: "\r\r\n",
-// which broken programs write, would become an empty line and end the header.
+// pairLineEnds replaces a lone LF by CRLF and a lone CR by a space. Replacing the CR by a line end would be wrong:
+// broken programs write "\r\r\n", which would become an empty line and end the header.
 func pairLineEnds(msg []byte) []byte {
 	out := make([]byte, 0, len(msg)+len(msg)/32+2)
 	for i, c := range msg {

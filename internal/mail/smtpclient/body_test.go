@@ -43,13 +43,13 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// An octet beyond ASCII is found at any position.
+// A byte beyond ASCII is found at any position.
 func TestEightBitAnywhere(t *testing.T) {
 	t.Parallel()
 	for size := range 80 {
 		p := bytes.Repeat([]byte{0x7f}, size)
 		if hasEightBit(p) {
-			t.Errorf("%d octets of ASCII", size)
+			t.Errorf("%d bytes of ASCII", size)
 		}
 		for at := range p {
 			for _, c := range []byte{0x80, 0xff} {

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	writeBuffer  = 16 << 10 // a message of 10 KB leaves in one write
+	writeBuffer  = 16 << 10 // fits a message of 10 KB, which is then sent in one write
 	readBuffer   = 4 << 10  // more than maxReplyLine
 	writeBlock   = 64 << 10 // the unit to which Timeouts.Data applies
 	quitPatience = 5 * time.Second
@@ -33,10 +33,10 @@ type Conn struct {
 	pending []int
 
 	messages  int
-	needReset bool // RSET must precede the next MAIL
+	needReset bool // RSET must be sent before the next MAIL
 	broken    bool
 
-	ctx      context.Context // of the current operation; the writer below bufio has no other access to it
+	ctx      context.Context // of the current operation; blockWriter has no other access to it
 	perWrite time.Duration
 }
 
@@ -109,7 +109,7 @@ func (c *Conn) connect(ctx context.Context, addr string) *Error {
 	return nil
 }
 
-// use makes nc the connection over which the conversation continues.
+// use makes nc the connection on which the conversation continues.
 func (c *Conn) use(nc net.Conn) {
 	c.nc = nc
 	c.r = bufio.NewReaderSize(nc, readBuffer)
@@ -129,7 +129,7 @@ func (c *Conn) greeting() *Error {
 	return nil
 }
 
-// hello sends EHLO, or HELO to a host that does not know EHLO, and stores the extensions that the host offers.
+// hello sends EHLO, or HELO to a host that does not know EHLO, and stores the extensions of the host.
 func (c *Conn) hello() *Error {
 	c.ext = Extensions{}
 	r, err := c.command(StageHello, "EHLO "+c.o.Hello)
@@ -157,7 +157,7 @@ func (c *Conn) command(stage Stage, line string) (Reply, *Error) {
 	return c.secret(stage, line, line)
 }
 
-// secret is command for a line that the transcript must show as shown instead.
+// secret is like command, but the transcript shows the text shown in place of the line.
 func (c *Conn) secret(stage Stage, line, shown string) (Reply, *Error) {
 	c.log.line('C', []byte(shown))
 	c.w.WriteString(line)
@@ -168,7 +168,7 @@ func (c *Conn) secret(stage Stage, line, shown string) (Reply, *Error) {
 	return c.read(stage)
 }
 
-// flush writes the buffer, with the time d for each block and then for the first reply.
+// flush writes the buffer. Each block has the time d, and then so has the first reply.
 func (c *Conn) flush(d time.Duration) error {
 	c.perWrite = d
 	err := c.w.Flush()
@@ -197,7 +197,7 @@ func (c *Conn) fail(stage Stage, err error) *Error {
 	return broken(stage, err)
 }
 
-// begin lets the end of ctx interrupt the connection until the returned function is called.
+// begin makes the end of ctx interrupt the connection until the returned function is called.
 func (c *Conn) begin(ctx context.Context) (end func()) {
 	c.ctx = ctx
 	if ctx.Done() == nil {
@@ -206,20 +206,20 @@ func (c *Conn) begin(ctx context.Context) (end func()) {
 	raw := c.raw
 	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(longAgo) })
 	return func() {
-		if !stop() { // the deadline that the function sets would hit the next operation
+		if !stop() { // the deadline that the function sets would interrupt the next operation
 			c.broken = true
 		}
 	}
 }
 
-// arm sets the deadline of the next reads and writes to d from now, or to the context's if that is sooner.
+// arm sets the deadline of the next reads and writes to d from now, or to that of the context if it is sooner.
 func (c *Conn) arm(d time.Duration) {
 	at := time.Now().Add(d)
 	if until, ok := c.ctx.Deadline(); ok && until.Before(at) {
 		at = until
 	}
 	c.raw.SetDeadline(at)
-	if c.ctx.Err() != nil { // begin's function has run or will run: either way the connection stays cut
+	if c.ctx.Err() != nil { // begin's function has run or will run; in both cases the connection stays interrupted
 		c.raw.SetDeadline(longAgo)
 	}
 }
@@ -252,11 +252,11 @@ func (c *Conn) RemoteAddr() net.Addr { return c.raw.RemoteAddr() }
 // LocalAddr returns the local address of the connection.
 func (c *Conn) LocalAddr() net.Addr { return c.raw.LocalAddr() }
 
-// Messages returns how many messages the host has given a final reply to on this connection.
+// Messages returns to how many messages the host has given a final reply on this connection.
 func (c *Conn) Messages() int { return c.messages }
 
-// Usable reports whether another message may be sent. It does not detect that the host has closed an idle connection;
-// only sending does, see Error.Stale.
+// Usable reports whether another message may be sent. It does not detect that the host has closed an idle connection.
+// Only sending does; see Error.Stale.
 func (c *Conn) Usable() bool { return !c.broken }
 
 // Transcript returns the opening of the connection and the conversation about the last message, one line each, with
@@ -306,7 +306,7 @@ func (c *Conn) hangUp() {
 	c.raw.Close()
 }
 
-// isTimeout reports whether err is a deadline that passed, of this package or of the context.
+// isTimeout reports whether err means that a deadline of this package or of the context has passed.
 func isTimeout(err error) bool {
 	t, ok := errors.AsType[net.Error](err)
 	return ok && t.Timeout()

@@ -30,7 +30,7 @@ func parseExtensions(text string) Extensions {
 		case "AUTH":
 			e.Auth = append(e.Auth, strings.Fields(params)...)
 		default:
-			// The form from before RFC 2554; some servers still send it in addition.
+			// The syntax from before RFC 2554, which some servers still send in addition.
 			if mechanism, ok := strings.CutPrefix(keyword, "AUTH="); ok {
 				e.Auth = append(append(e.Auth, mechanism), strings.Fields(params)...)
 			}
@@ -41,7 +41,7 @@ func parseExtensions(text string) Extensions {
 	return e
 }
 
-// validHello reports whether name may stand in EHLO: printable ASCII without spaces, at most 255 octets.
+// validHello reports whether name may be sent in EHLO: printable ASCII without spaces, at most 255 bytes.
 func validHello(name string) bool {
 	for i := range len(name) {
 		if name[i] <= ' ' || name[i] >= 0x7f {

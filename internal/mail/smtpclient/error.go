@@ -26,7 +26,7 @@ const (
 var (
 	// ErrNoTLS means that TLS is required and the host does not offer STARTTLS.
 	ErrNoTLS = errors.New("the host offers no TLS, and TLS is required")
-	// ErrNoAuth means that the host offers no mechanism of authentication that can be used.
+	// ErrNoAuth means that the host offers no authentication mechanism that this package supports.
 	ErrNoAuth = errors.New("the host offers no authentication that can be used")
 	// ErrAuthPlain means that a password would cross a network in the clear.
 	ErrAuthPlain = errors.New("refusing to send a password over a connection without TLS")
@@ -41,20 +41,20 @@ var (
 // Error reports a conversation that broke off or could not begin.
 type Error struct {
 	Stage     Stage
-	Temporary bool // a later try may succeed
+	Temporary bool // a later attempt may succeed
 
-	// Sent reports that the host may have accepted the message: the final dot was written and no reply to it arrived. In
-	// every other case the host has not taken the message.
+	// Sent reports that the host may have accepted the message: the final dot was written, but no reply to it arrived.
+	// Otherwise the host has not accepted the message.
 	Sent bool
-	// Stale reports that a kept connection ended before the host answered anything about this message: the same message
+	// Stale reports that a reused connection ended before the host answered anything about this message. The message
 	// may be sent at once over a new connection.
 	Stale bool
 	// RetryPlain reports that an opportunistic TLS handshake failed: dialling again with TLSNone may succeed.
 	RetryPlain bool
 
-	Reply      *Reply // the reply that ended it, if there was one
-	Err        error  // the cause, if it was not the reply
-	Transcript string // the conversation as far as it went
+	Reply      *Reply // the reply that ended the conversation, if any
+	Err        error  // the cause, unless it was the reply
+	Transcript string // the conversation up to the error
 }
 
 // Error names the stage and the cause.

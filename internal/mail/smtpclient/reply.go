@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a reply. RFC 5321 section 4.5.3.1.5 allows a reply line 512 octets; hosts exceed it.
+// Limits of a reply. RFC 5321 section 4.5.3.1.5 allows 512 octets for a line of a reply, but some hosts send more.
 const (
-	maxReplyLine  = 2000 // octets, with CRLF
+	maxReplyLine  = 2000 // bytes, with CRLF
 	maxReplyLines = 100
-	maxReplyText  = 2048 // octets kept in Reply.Text
+	maxReplyText  = 2048 // bytes of Reply.Text
 )
 
 // Reply is the answer of a host to one command (RFC 5321 section 4.2).
@@ -21,7 +21,7 @@ type Reply struct {
 	Code     int    // 200 to 599; 0 is no reply
 	Enhanced string // "5.1.1" (RFC 3463), or empty
 	Text     string // lines joined by \n, without codes; at most 2 KiB of valid, printable UTF-8
-	Local    bool   // this package made the reply, from what the host had announced
+	Local    bool   // this package made the reply, because the host's extensions imply it
 }
 
 // Positive reports whether the command was accepted (2xx).
@@ -48,9 +48,9 @@ func (r Reply) String() string {
 	return s
 }
 
-// readReply reads one reply of one or more lines. It returns an error that is ErrProtocol or ErrEndless if the host
-// violates the form, or the error of the connection. each is called with every line, without its end, before the line
-// is checked.
+// readReply reads one reply of one or more lines. If the reply is malformed, the error is ErrProtocol or ErrEndless;
+// otherwise it is that of the connection. readReply calls each with every line, without its end, before it checks the
+// line.
 func readReply(r *bufio.Reader, each func(line []byte)) (Reply, error) {
 	var reply Reply
 	var text []byte
@@ -82,12 +82,12 @@ func readReply(r *bufio.Reader, each func(line []byte)) (Reply, error) {
 	return Reply{}, fmt.Errorf("%w: more than %d lines", ErrEndless, maxReplyLines)
 }
 
-// readLine returns the next line without its end, valid until the next read. A bare LF ends a line: hosts that send
-// one mean it so.
+// readLine returns the next line without its end; it is valid until the next read. A bare LF ends a line, because hosts
+// that send one intend a line end.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if err == bufio.ErrBufferFull || len(line) > maxReplyLine {
-		return nil, fmt.Errorf("%w: a line of more than %d octets", ErrEndless, maxReplyLine)
+		return nil, fmt.Errorf("%w: a line of more than %d bytes", ErrEndless, maxReplyLine)
 	}
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return bytes.TrimSuffix(line[:len(line)-1], []byte("\r")), nil
 }
 
-// splitLine splits a reply line into its code, whether another line follows, and its text.
+// splitLine splits a line of a reply into its code, whether another line follows, and its text.
 func splitLine(line []byte) (code int, more bool, text []byte, err error) {
 	if len(line) < 3 || !digits(line[:3]) || line[0] < '2' || line[0] > '5' {
 		return 0, false, nil, fmt.Errorf("%w: %q is not a reply", ErrProtocol, clip(line, 60))
@@ -110,8 +110,8 @@ func splitLine(line []byte) (code int, more bool, text []byte, err error) {
 	return code, line[3] == '-', line[4:], nil
 }
 
-// enhancedCode returns the enhanced status code at the start of text, whose class must be that of the reply code (RFC
-// 2034 section 4), or "". Hosts send it unannounced, so it is always looked for.
+// enhancedCode returns the enhanced status code at the start of text, or "". Its class must be that of the reply code
+// (RFC 2034 section 4). Hosts send enhanced codes without announcing them, so every reply is searched.
 func enhancedCode(text []byte, code int) string {
 	word, _, _ := bytes.Cut(text, []byte(" "))
 	if len(word) < 5 || len(word) > 9 || int(word[0]-'0') != code/100 {
@@ -125,7 +125,7 @@ func enhancedCode(text []byte, code int) string {
 	return string(word)
 }
 
-// trimEnhanced removes the enhanced code, which a host may repeat on each line, from the start of text.
+// trimEnhanced removes the enhanced code, which a host may repeat in each line, from the start of text.
 func trimEnhanced(text []byte, enhanced string) []byte {
 	rest, ok := bytes.CutPrefix(text, []byte(enhanced))
 	if enhanced == "" || !ok || len(rest) > 0 && rest[0] != ' ' {
@@ -143,11 +143,11 @@ func digits(s []byte) bool {
 	return len(s) > 0
 }
 
-// clip returns at most n octets of line, for an error message.
+// clip returns at most n bytes of line, for an error message.
 func clip(line []byte, n int) []byte { return line[:min(len(line), n)] }
 
-// cleanText returns text as valid UTF-8 of at most limit octets, with line feeds as its only control characters. A
-// host's text is stored in databases and shown on screens, where NUL and escape sequences do harm.
+// cleanText returns text as valid UTF-8 of at most limit bytes, with line feeds as its only control characters. A
+// host's text is stored in databases and shown on screens, where NUL and escape sequences are dangerous.
 func cleanText(text []byte, limit int) string {
 	if len(text) <= limit && plainText(text) {
 		return string(text)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// maxPipelined is how many commands are written before their replies are read. More could fill the buffers of
-// both sides while neither reads.
+// maxPipelined is how many commands are written before their replies are read. With more, the buffers of both sides
+// could fill while neither side reads.
 const maxPipelined = 100
 
 // Values in Conn.pending other than the index of a recipient.
@@ -19,9 +19,9 @@ const (
 	askData
 )
 
-// Send sends one message; its parts (say, header fields that were put before a composed message) are written one
-// after the other. The host's replies, including refusals, are in the Result. An error is an *Error, and the Result
-// then holds the replies up to it.
+// Send sends one message. Its parts, such as added header fields and a composed message, are written one after the
+// other. The Result holds the host's replies, including refusals. An error is an *Error, and the Result then holds the
+// replies before it.
 func (c *Conn) Send(ctx context.Context, env Envelope, msg ...[]byte) (Result, error) {
 	if len(env.To) == 0 {
 		return Result{}, &Error{Stage: StageRcpt, Err: errors.New("a message without recipients")}
@@ -57,19 +57,19 @@ type transaction struct {
 	traits traits
 	res    Result
 
-	utf8      bool  // MAIL says SMTPUTF8
-	mailDone  bool  // MAIL has its reply
+	utf8      bool  // MAIL has the parameter SMTPUTF8
+	mailDone  bool  // the reply to MAIL has arrived
 	accepted  int   // recipients that the host accepted
-	unsettled int   // recipients without a reply, whether asked yet or not
-	goodbye   Reply // a 421, after which the host may not answer any more (RFC 5321 section 3.8)
+	unsettled int   // recipients without a reply, including those for which RCPT is not sent yet
+	goodbye   Reply // a 421, after which the host may send no further reply (RFC 5321 section 3.8)
 }
 
-// run conducts the conversation: the envelope, then the message if a recipient is accepted.
+// run sends the envelope, and then the message if a recipient is accepted.
 func (t *transaction) run() *Error {
 	c := t.c
 	if err := t.envelope(); err != nil {
 		if t.settled() {
-			return nil // the host refused and hung up; its replies stand
+			return nil // the host refused and closed the connection; its replies remain valid
 		}
 		if t.goodbye.Code != 0 {
 			t.fill(t.goodbye)
@@ -85,21 +85,23 @@ func (t *transaction) run() *Error {
 	case t.res.Mail.Positive() && t.accepted > 0:
 		return t.message()
 	case t.accepted > 0:
-		// The host refused the sender, accepted recipients, and wants the message. A dot might send them an empty one.
+		// The host refused the sender but accepted recipients and asks for the message. A dot could deliver an empty
+		// message to them.
 		c.broken = true
 		return nil
 	}
-	// RFC 2920 section 3.1: a host may answer DATA with 354 although no recipient was accepted. It is sent a lone dot.
+	// RFC 2920 section 3.1: a host may answer DATA with 354 although it accepted no recipient. It then receives a lone
+	// dot.
 	c.needReset = true
 	c.log.line('C', []byte("."))
 	c.w.WriteString(".\r\n")
 	if c.flush(c.o.Timeouts.Command) == nil {
-		c.read(StageFinal) // the reply concerns no recipient; a break is kept in c.broken
+		c.read(StageFinal) // the reply concerns no recipient; read stores a failure in c.broken
 	}
 	return nil
 }
 
-// settled reports whether the replies received decide about every recipient, and no recipient was accepted.
+// settled reports whether the replies so far decide about every recipient, and none was accepted.
 func (t *transaction) settled() bool {
 	if t.mailDone && !t.res.Mail.Positive() {
 		return true
@@ -119,8 +121,8 @@ func (t *transaction) fill(r Reply) {
 	}
 }
 
-// envelope sends MAIL, RCPT and DATA: in one write if the host allows pipelining (RFC 2920), otherwise step by step.
-// It omits DATA if it is already known that no recipient is accepted.
+// envelope sends MAIL, RCPT and DATA: in one write if the host allows pipelining (RFC 2920), otherwise one at a time.
+// It omits DATA if no recipient can be accepted any more.
 func (t *transaction) envelope() *Error {
 	c := t.c
 	c.pending = c.pending[:0]
@@ -153,7 +155,7 @@ func (t *transaction) envelope() *Error {
 	return t.drain()
 }
 
-// mailCommand returns MAIL with the parameters that the host supports.
+// mailCommand returns the MAIL command with the parameters that the host supports.
 func (t *transaction) mailCommand() []byte {
 	ext := &t.c.ext
 	line := append(append(append(t.c.scratch[:0], "MAIL FROM:<"...), t.env.From...), '>')
@@ -169,7 +171,7 @@ func (t *transaction) mailCommand() []byte {
 	return line
 }
 
-// ask writes a command. Its reply is read at once or, with pipelining, by drain.
+// ask writes a command. It reads the reply at once or, with pipelining, leaves it to drain.
 func (t *transaction) ask(what int, line []byte) *Error {
 	c := t.c
 	c.log.line('C', line)
@@ -184,7 +186,7 @@ func (t *transaction) ask(what int, line []byte) *Error {
 }
 
 // drain sends the commands and reads the replies. After a failed write it still reads the host's last replies, which
-// may say why the host hangs up.
+// may say why the host closed the connection.
 func (t *transaction) drain() *Error {
 	c := t.c
 	if err := c.flush(c.o.Timeouts.Command); err != nil && isTimeout(err) {
@@ -227,7 +229,7 @@ func (t *transaction) take(what int, r Reply) *Error {
 		c.needReset = false
 		return nil
 	case what == askMail && r.Code == 421 && c.messages > 0:
-		return refused(StageMail, r) // a host closes a connection that was idle for too long or has carried enough messages
+		return refused(StageMail, r) // a host closes a connection that was idle for too long or has carried too many messages
 	case r.Code/100 == 3 && what != askData, r.Positive() && what == askData, r.Code/100 == 3 && r.Code != 354:
 		return t.unexpected(what, r)
 	}
@@ -249,7 +251,7 @@ func (t *transaction) take(what int, r Reply) *Error {
 	return nil
 }
 
-// unexpected returns the error for a reply that cannot be the answer to the command: host and client are out of step.
+// unexpected returns the error for a reply that cannot answer the command: host and client are out of step.
 func (t *transaction) unexpected(what int, r Reply) *Error {
 	err := t.c.fail(t.stage(what), fmt.Errorf("%w: unexpected reply", ErrProtocol))
 	err.Reply = &r
@@ -285,14 +287,14 @@ func (t *transaction) message() *Error {
 	}
 	t.res.Final = r
 	c.needReset = !r.Positive()
-	if c.r.Buffered() > 0 { // more replies than commands: the next ones would be assigned wrongly
+	if c.r.Buffered() > 0 { // there are more replies than commands, so later replies would be assigned to the wrong commands
 		c.broken = true
 	}
 	return nil
 }
 
-// cutShort handles a host that hung up before the final dot was written, and so has no message. It may have sent a
-// reason, as hosts do that find a message too large while it comes in.
+// cutShort handles a host that closed the connection before the final dot was written, and so has no message. The host
+// may have sent a reason, for example that the message is too large.
 func (t *transaction) cutShort(cause error) *Error {
 	c := t.c
 	failure := c.fail(StageBody, cause)

@@ -1,23 +1,23 @@
-// Package smtpclient speaks SMTP to the host that takes an email: it connects, secures, authenticates, and sends any
-// number of messages over one connection (RFC 5321, 2920, 3207, 4954, 1870, 6152, 6531).
+// Package smtpclient sends email to a host by SMTP: it connects, negotiates TLS, authenticates, and sends any number of
+// messages over one connection (RFC 5321, 2920, 3207, 4954, 1870, 6152, 6531).
 //
 // # Invariants
 //
 //   - A host's reply is data (Reply, Result); a Go error (*Error) means that the conversation broke off or could not
 //     begin.
 //   - A command line holds only what this package wrote: addresses that could add a second line are refused.
-//   - A message ends at exactly one place: lines end in CRLF and dots are stuffed, whatever the message holds.
+//   - Nothing in a message can end it early: lines end in CRLF and dots are stuffed, whatever the message holds.
 //   - Secrets and message text never reach the transcript.
 //
 // # When it fails
 //
 // An *Error says at which stage the conversation ended, whether a later attempt may succeed, and whether the host may
-// have taken the message (Sent): only a break between the final dot and the host's reply leaves that open. A Conn
-// that failed is not Usable and can only be closed.
+// have accepted the message (Sent). Sent is true only if the connection broke between the final dot and the host's
+// reply. A Conn that failed is not Usable and can only be closed.
 //
 // # What it does not do
 //
-// The package does not look up hosts, keep pools, retry, or decide what a reply means for an email.
+// The package does not look up hosts, pool connections, retry, or decide what a reply means for an email.
 package smtpclient
 
 import (
@@ -42,25 +42,25 @@ const (
 	TLSImplicit
 )
 
-// Options says how to reach and greet a host. The zero value works for a host on this machine.
+// Options says how to connect to a host. The zero value works for a host on this machine.
 type Options struct {
-	Hello      string         // the name to send in EHLO; empty is "localhost"
+	Hello      string         // the name in EHLO; empty is "localhost"
 	TLS        TLSMode        //
 	ServerName string         // name to verify and to send as SNI; empty is the host of the address
 	RootCAs    *x509.CertPool // nil is the system's
-	Username   string         // when set, AUTH PLAIN or LOGIN must succeed, over TLS or on a loopback address
+	Username   string         // if set, AUTH PLAIN or LOGIN must succeed, over TLS or on a loopback address
 	Password   string
 
 	Dial     func(ctx context.Context, network, addr string) (net.Conn, error) // nil is a net.Dialer
 	Timeouts Timeouts
-	// TranscriptLimit is the most bytes that a transcript holds; 0 is 16 KiB. Beyond it the middle is left out, not the
-	// end.
+	// TranscriptLimit is the maximum size of a transcript in bytes; 0 is 16 KiB. A longer transcript loses its middle,
+	// not its end.
 	TranscriptLimit int
 }
 
-// Timeouts bound the steps of a conversation, in addition to the context, which bounds it as a whole. A zero field
-// takes the default. RFC 5321 section 4.5.3.2 allows more time; a sender with a queue does not need it, except for
-// Final: giving up there sends the message twice.
+// Timeouts limit the steps of a conversation; the context limits it as a whole. A zero field means the default, which
+// its comment states. RFC 5321 section 4.5.3.2 allows more time, which a sender with a queue does not need. Final is
+// the exception: after it the message would be sent twice.
 type Timeouts struct {
 	Connect  time.Duration // the TCP connection; 30 s
 	TLS      time.Duration // the TLS handshake; 30 s
@@ -94,7 +94,7 @@ type Extensions struct {
 	SMTPUTF8      bool
 	EnhancedCodes bool
 	StartTLS      bool
-	Size          int64    // the largest message in octets; 0 is unknown or without limit
+	Size          int64    // the largest message in bytes; 0 is unknown or unlimited
 	Auth          []string // SASL mechanisms in upper case
 }
 
@@ -110,8 +110,8 @@ type TLSState struct {
 // On reports whether the connection is encrypted.
 func (s TLSState) On() bool { return s.Version != "" }
 
-// Envelope holds the parameters of MAIL and RCPT. Addresses are local@domain without brackets; From may be empty,
-// which is the null sender of a bounce.
+// Envelope holds the parameters of MAIL and RCPT. Addresses are local@domain without brackets. An empty From is the
+// null sender of a bounce.
 type Envelope struct {
 	From string
 	To   []string
@@ -120,12 +120,12 @@ type Envelope struct {
 	// Require8Bit refuses to send 8-bit text to a host that does not offer 8BITMIME (RFC 6152). Otherwise the text is
 	// sent unchanged, which nearly every host accepts.
 	Require8Bit bool
-	// Commit, when set, is called right before the final dot, after which the host may have the message. If it fails the
-	// conversation ends there, and the host takes nothing; the *Error of Send wraps its error.
+	// Commit, if set, is called right before the final dot, after which the host may have the message. If it fails, the
+	// conversation ends and the host discards the message; the *Error of Send wraps the error of Commit.
 	Commit func() error
 }
 
-// Result holds the host's replies. A reply is zero if its command was not sent or did not matter.
+// Result holds the host's replies. A reply is zero if its command was not sent or does not matter.
 type Result struct {
 	Mail  Reply
 	Rcpt  []Reply // one for each recipient, in the order of the envelope

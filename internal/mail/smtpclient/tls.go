@@ -8,7 +8,8 @@ import (
 	"fmt"
 )
 
-// errInjected reports text that was sent before the handshake to be read after it (CVE-2011-0411 and similar).
+// errInjected means that plain text followed the reply to STARTTLS; reading it after the handshake would be unsafe
+// (CVE-2011-0411 and similar).
 var errInjected = fmt.Errorf("%w: text after the reply to STARTTLS", ErrProtocol)
 
 // startTLS secures the connection with STARTTLS as the options require (RFC 3207) and repeats EHLO.
@@ -41,7 +42,7 @@ func (c *Conn) startTLS(ctx context.Context) *Error {
 		err.RetryPlain = !required && ctx.Err() == nil
 		return err
 	}
-	// With TLS 1.3 a host's rejection of the handshake is only seen here.
+	// With TLS 1.3, a host's rejection of the handshake only appears here.
 	if err := c.hello(); err != nil {
 		err.RetryPlain = !required && ctx.Err() == nil && err.Reply == nil
 		return err

@@ -9,12 +9,12 @@ import (
 const (
 	defaultTranscript = 16 << 10
 	minTranscript     = 1 << 10
-	maxTranscriptLine = 600 // octets of one line that are kept
+	maxTranscriptLine = 600 // bytes of one line that are recorded
 )
 
-// transcript records a conversation as lines "12 C: EHLO a.example", where 12 is milliseconds, C is the client, S is
-// the host and * is a remark of this package. It holds at most limit octets: beyond that the middle is left out,
-// because the reason of a failure stands at the end.
+// transcript records a conversation as lines such as "12 C: EHLO a.example": 12 is milliseconds, C is the client, S is
+// the host and * is a remark of this package. It holds at most limit bytes. Beyond that the middle is omitted, because
+// the end holds the reason of a failure.
 //
 // The part up to opened (greeting, TLS, authentication) belongs to the connection and precedes the conversation about
 // each message.
@@ -22,7 +22,7 @@ type transcript struct {
 	limit   int
 	start   time.Time
 	head    []byte
-	tail    []byte // the lines after a full head; its oldest lines are dropped for new ones
+	tail    []byte // the lines after a full head; new lines replace the oldest ones
 	skipped int    // lines left out between head and tail
 	opened  int
 }
@@ -42,7 +42,7 @@ func (t *transcript) next(now time.Time) {
 	t.start = now
 }
 
-// endOpening marks the end of the opening. An opening that leaves too little room for messages is cut.
+// endOpening marks the end of the opening. An opening that leaves too little space for messages is shortened.
 func (t *transcript) endOpening() {
 	t.opened = min(len(t.head), t.limit/4)
 	if i := bytes.LastIndexByte(t.head[:t.opened], '\n'); i >= 0 && t.opened < len(t.head) {
@@ -50,7 +50,7 @@ func (t *transcript) endOpening() {
 	}
 }
 
-// line records one line; who is 'C', 'S' or '*'. Bytes that are not printable ASCII are cleaned.
+// line records one line; who is 'C', 'S' or '*'. Bytes that are not printable ASCII are replaced.
 func (t *transcript) line(who byte, text []byte) {
 	if t.skipped == 0 && len(t.tail) == 0 {
 		mark := len(t.head)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// bdat answers the first BDAT of a message (RFC 3030), and through its reader the others. The octets of a chunk are
-// always read, so that they are never taken for commands.
+// bdat answers the first BDAT of a message (RFC 3030). Its reader answers the following ones. All bytes of a chunk are
+// read, even when the message is refused, so that they are never executed as commands.
 func (c *conn) bdat(arg string) {
 	size, last, ok := parseChunk(arg)
 	if !ok {
@@ -28,7 +28,7 @@ func (c *conn) bdat(arg string) {
 		return
 	}
 	id, err := c.session.Data(c.ctx, r)
-	for r.err == nil && err == nil { // The handler stopped reading early; the message must be whole all the same.
+	for r.err == nil && err == nil { // The handler stopped reading early. The rest of the message must still be read and checked.
 		r.advance()
 	}
 	if r.err == nil {
@@ -65,10 +65,10 @@ var errAborted = errors.New("the client has given up the message")
 type chunkReader struct {
 	c     *conn
 	check check
-	left  int64 // octets of the chunk
-	last  bool  // it is the last one
-	size  int64 // octets of the chunk that were read
-	err   error // why there is no more; io.EOF after the last chunk
+	left  int64 // bytes of the chunk that are not read yet
+	last  bool  // this is the last chunk
+	size  int64 // bytes of the chunk that were read
+	err   error // why reading ended; io.EOF after the last chunk
 	then  func()
 	buf   []byte
 }
@@ -100,7 +100,7 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// advance goes on to the next chunk, after reading the rest of this one.
+// advance reads the rest of this chunk and waits for the next one.
 func (r *chunkReader) advance() {
 	if r.left > 0 {
 		if r.buf == nil {
@@ -123,7 +123,7 @@ func (r *chunkReader) advance() {
 	}
 }
 
-// command reads a command between two chunks.
+// command reads and answers a command that the client sends between two chunks.
 func (r *chunkReader) command() {
 	c := r.c
 	line, err := c.readCommand()

@@ -46,7 +46,7 @@ func (c *conn) command(line string) {
 	case v == "EXPN", v == "TURN", v == "ETRN", v == "SEND", v == "SOML", v == "SAML":
 		c.reply(502, "5.5.1", "Not offered here")
 	case v == "GET", v == "POST", v == "PUT", v == "HEAD", v == "OPTIONS", v == "CONNECT":
-		// A browser was made to connect; its body must not be taken for commands.
+		// Web pages can make a browser connect. The body of its HTTP request must not be executed as commands.
 		c.reply(421, "4.7.0", "This is not a web server")
 		c.ended = true
 	default:
@@ -125,7 +125,7 @@ func (c *conn) startTLS(arg string) {
 		c.reply(501, "5.5.4", "STARTTLS has no parameters")
 		return
 	case c.in.Buffered() > 0:
-		// An attacker on the path may have inserted it, to be taken as sent under TLS (CVE-2011-0411).
+		// An attacker on the path may have inserted it, so that it counts as sent under TLS (CVE-2011-0411).
 		c.hangUp("4.7.0", "Nothing may follow STARTTLS before the handshake")
 		return
 	}
@@ -154,8 +154,8 @@ func (c *conn) fail(err error, code int, enhanced string) {
 	c.reply(code, enhanced, "That cannot be done now, try again later")
 }
 
-// logFailure logs an internal failure. While something is unavailable every session runs into it, so those log lines
-// are limited.
+// logFailure logs an internal failure. During an outage every session fails in the same way, so these log lines are
+// rate-limited.
 func (c *conn) logFailure(err error) {
 	if c.ctx.Err() != nil {
 		return

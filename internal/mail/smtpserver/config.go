@@ -16,43 +16,43 @@ const (
 	AuthInClear          // always: for loopback, in development
 )
 
-// Config configures a listener. Zero fields take the defaults, given with each field.
+// Config configures a listener. A zero field means the default, which its comment states last.
 type Config struct {
-	Hostname string      // in the greeting
+	Hostname string      // name in the greeting
 	TLS      *tls.Config // nil offers no STARTTLS
-	Implicit bool        // TLS from the first octet; needs TLS
+	Implicit bool        // TLS starts with the first byte; needs TLS
 	Auth     AuthMode
 
-	MaxSize       int64 // octets of a message; 50 MiB
-	MaxRecipients int   // of one message; 100 (RFC 5321 section 4.5.3.1.8)
-	MaxLine       int   // octets of a line of a message; 256 KiB
-	MaxCommands   int   // of a connection since its last message; 500
+	MaxSize       int64 // bytes of a message; 50 MiB
+	MaxRecipients int   // recipients of a message; 100 (RFC 5321 section 4.5.3.1.8)
+	MaxLine       int   // bytes in a line of a message; 256 KiB
+	MaxCommands   int   // commands of a connection since its last message; 500
 	MaxErrors     int   // replies 4xx and 5xx of a connection since its last message; 20
 
-	MaxConnections int // in all; 1,000. When all places are taken, the least active connection may be closed for a new one
-	MaxPerAddr     int // of one IPv4 address or one IPv6 network of 64 bits; 0 sets no limit
+	MaxConnections int // connections in total; 1,000. When all slots are in use, the least active connection may be closed for a new one
+	MaxPerAddr     int // connections of an IPv4 address or an IPv6 /64 network; 0 sets no limit
 
-	// ProxyFrom are the addresses of proxies, whose connections begin with a PROXY header, version 1 or 2. Other
-	// connections have none.
+	// ProxyFrom are the addresses of proxies. Their connections begin with a PROXY header, version 1 or 2. Other
+	// connections have no such header.
 	ProxyFrom []netip.Prefix
 
 	Timeouts Timeouts
-	Grace    time.Duration // for messages in progress when Serve ends; 30 s
+	Grace    time.Duration // how long messages in progress may continue after Serve ends; 30 s
 }
 
-// Timeouts bound how long a client may take. The defaults are no less than RFC 5321 section 4.5.3.2 requires; Crowded
-// applies when few places are left.
+// Timeouts limit how long a client may take. The defaults are at least what RFC 5321 section 4.5.3.2 requires. Crowded
+// applies when few slots are free.
 type Timeouts struct {
-	Command   time.Duration // to the end of the next command; 5 min
-	Block     time.Duration // to the next piece of a message; 3 min
-	Message   time.Duration // for a whole message, in addition to what MinRate gives; 10 min
-	MinRate   int64         // octets of a message a second, on average; 4,096
-	Write     time.Duration // to take a reply; 1 min
-	Handshake time.Duration // TLS, and the PROXY header; 1 min
-	Idle      time.Duration // without a message; 30 min
-	// Crowded is how long a client may make no progress before its connection may be closed for another one. While three
-	// of four places are taken, it is also how long a client that has not yet sent a message may take for a command; 20
-	// s.
+	Command   time.Duration // until the end of the next command; 5 min
+	Block     time.Duration // until the next piece of a message; 3 min
+	Message   time.Duration // for a whole message, in addition to its size divided by MinRate; 10 min
+	MinRate   int64         // average bytes of a message per second; 4,096
+	Write     time.Duration // for the client to read a reply; 1 min
+	Handshake time.Duration // for TLS and for the PROXY header; 1 min
+	Idle      time.Duration // for a connection on which no message is sent; 30 min
+	// Crowded is how long a client may make no progress before its connection may be closed for another one. While
+	// three quarters of the slots are in use, a client that has not yet sent a message has this time for each command;
+	// 20 s.
 	Crowded time.Duration
 }
 

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	maxCommand = 4096 // octets of a command; RFC 5321 section 4.5.3.1.4 asks for 512, and AUTH and parameters need more
-	maxReply   = 480  // octets of a reply's line beyond its codes (RFC 5321 section 4.5.3.1.5)
+	maxCommand = 4096 // bytes; RFC 5321 section 4.5.3.1.4 requires 512, but AUTH and parameters need more
+	maxReply   = 480  // bytes of a line of a reply without its codes (RFC 5321 section 4.5.3.1.5)
 )
 
 // Errors that end a connection.
 var (
 	errEnding   = errors.New("the server is ending")
-	errCrowded  = errors.New("the connection gives its place to another")
+	errCrowded  = errors.New("the connection was closed for another one")
 	errTooLong  = errors.New("the command is too long")
 	errBareLine = errors.New("the command does not end with CRLF")
 )
@@ -32,19 +32,19 @@ var (
 type waiting int
 
 const (
-	forUs        waiting = iota // nothing of the client
-	forHandshake                // TLS
+	forUs        waiting = iota // the server is working; nothing is expected from the client
+	forHandshake                // the TLS handshake
 	forCommand
-	forMessage // octets of a message, or chunks
+	forMessage // the next bytes of a message, or the next chunk
 )
 
 // conn is one client's connection.
 type conn struct {
-	s      *Server
-	ctx    context.Context
-	raw    net.Conn   // as accepted: closing it ends the connection from any goroutine
-	placed bool       // it has one of the places; guarded by s.mu
-	addr   netip.Addr // the address it counts for; guarded by s.mu
+	s       *Server
+	ctx     context.Context
+	raw     net.Conn   // the connection as accepted; closing it ends the session from any goroutine
+	hasSlot bool       // it occupies one of the slots; guarded by s.mu
+	addr    netip.Addr // the address whose connections are counted; guarded by s.mu
 
 	nc  net.Conn // the connection in use: raw, behind a PROXY header, TLS
 	in  *bufio.Reader
@@ -53,34 +53,34 @@ type conn struct {
 
 	peer    Peer
 	session Session
-	esmtp   bool // EHLO was said
+	esmtp   bool // the client sent EHLO, not HELO
 
 	authenticated bool
-	mail          *MailOptions // of the message begun, nil when none is
+	mail          *MailOptions // parameters of the current message; nil if there is none
 	rcpts         int
 
-	commands, errors, failures int       // since the last message; failures of AUTH
-	taken                      bool      // a message was accepted
-	lastMessage                time.Time // when it was, or when the connection began
+	commands, errors, failures int       // commands and errors since the last message; all failures of AUTH
+	accepted                   bool      // a message was accepted
+	lastMessage                time.Time // when the last message was accepted, or when the connection began
 	ended                      bool      // no more commands are read
 
 	inMessage bool      // a message is in progress
-	received  time.Time // when it began
-	octets    int64     // octets of it as received
+	received  time.Time // when the message began
+	bytesIn   int64     // bytes of the message received so far
 
 	mu      sync.Mutex
 	waiting waiting
 	now     progress // when the wait began
-	ending  bool     // the server is
-	evicted bool     // the place was given to another connection
+	ending  bool     // the server is shutting down
+	evicted bool     // its slot was given to another connection
 }
 
-// progress is what a client has achieved on its connection.
+// progress is what a client has done on its connection.
 type progress struct {
-	taken  bool      // a message was accepted on this connection
-	since  time.Time // when the last one was, or the connection began
-	begun  time.Time // when the message in progress began
-	octets int64     // octets of it
+	accepted bool      // a message was accepted on this connection
+	since    time.Time // when the last message was accepted, or when the connection began
+	begun    time.Time // when the message in progress began
+	bytesIn  int64     // bytes of that message
 }
 
 func newConn(ctx context.Context, s *Server, raw net.Conn) *conn {
@@ -89,7 +89,7 @@ func newConn(ctx context.Context, s *Server, raw net.Conn) *conn {
 
 // refuse sends the refusal without waiting for the client, and closes the connection.
 func (c *conn) refuse(r *Refusal) {
-	if !c.s.c.Implicit { // Before a handshake the client could not read it.
+	if !c.s.c.Implicit { // Before the TLS handshake the client cannot read a reply.
 		c.raw.SetWriteDeadline(time.Now().Add(time.Second))
 		io.WriteString(c.raw, r.Error()+"\r\n")
 	}
@@ -125,7 +125,7 @@ func (c *conn) serve() {
 	c.flush()
 }
 
-// open determines the client's address, gives the connection a place, and does the handshake of implicit TLS.
+// open determines the client's address, acquires a slot, and performs the handshake of implicit TLS.
 func (c *conn) open() bool {
 	c.lastMessage = time.Now()
 	c.nc = c.s.unwrap(c.raw)
@@ -141,7 +141,7 @@ func (c *conn) open() bool {
 	return true
 }
 
-// handshake begins TLS on the connection. Data read before it is discarded.
+// handshake starts TLS on the connection. It discards data that was received before.
 func (c *conn) handshake() bool {
 	t := tls.Server(c.nc, c.s.c.TLS)
 	limited, cancel := context.WithTimeout(c.ctx, c.s.c.Timeouts.Handshake)
@@ -176,7 +176,7 @@ func (s *source) Read(p []byte) (int, error) {
 	if err == nil {
 		n, err = c.nc.Read(p)
 	}
-	c.octets += int64(n)
+	c.bytesIn += int64(n)
 	if c.inMessage {
 		if crowded := c.waited(); crowded != nil {
 			return 0, crowded
@@ -188,7 +188,7 @@ func (s *source) Read(p []byte) (int, error) {
 // readCommand returns the next command without its line end. Timeouts limit the time for the whole command.
 func (c *conn) readCommand() (string, error) {
 	until := time.Now().Add(c.s.c.Timeouts.Command)
-	if !c.taken && c.s.crowded() {
+	if !c.accepted && c.s.crowded() {
 		until = time.Now().Add(min(c.s.c.Timeouts.Command, c.s.c.Timeouts.Crowded))
 	}
 	if idle := c.lastMessage.Add(c.s.c.Timeouts.Idle); idle.Before(until) {
@@ -216,8 +216,8 @@ func (c *conn) readCommand() (string, error) {
 	return string(line[:len(line)-2]), nil
 }
 
-// wait records what the connection waits for, at most until the given time. The server reads the record when it needs
-// a place. An error means that the connection has to end instead.
+// wait records what the connection waits for, and until when at most. The server reads this record when it needs a free
+// slot. An error means that the connection must end instead of waiting.
 func (c *conn) wait(w waiting, until time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -225,12 +225,12 @@ func (c *conn) wait(w waiting, until time.Time) error {
 		return err
 	}
 	c.waiting = w
-	c.now = progress{taken: c.taken, since: c.lastMessage, begun: c.received, octets: c.octets}
+	c.now = progress{accepted: c.accepted, since: c.lastMessage, begun: c.received, bytesIn: c.bytesIn}
 	c.nc.SetReadDeadline(until)
 	return nil
 }
 
-// waited records that the wait is over. An error means that the connection has to end.
+// waited records that the wait is over. An error means that the connection must end.
 func (c *conn) waited() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,7 +239,7 @@ func (c *conn) waited() error {
 	return c.stopped(w)
 }
 
-// stopped returns the reason why a connection that waits for w has to end, or nil. The caller holds the lock.
+// stopped returns the reason why a connection that waits for w must end, or nil. The caller holds the lock.
 func (c *conn) stopped(w waiting) error {
 	switch {
 	case c.evicted:
@@ -250,14 +250,14 @@ func (c *conn) stopped(w waiting) error {
 	return nil
 }
 
-// end makes the connection end once it waits for a command. A wait that has begun goes on until wakeToEnd.
+// end makes the connection end when it next waits for a command. It does not interrupt a wait; wakeToEnd does.
 func (c *conn) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ending = true
 }
 
-// wakeToEnd ends the wait of a connection that is to end.
+// wakeToEnd interrupts the wait of a connection that must end.
 func (c *conn) wakeToEnd() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -279,11 +279,11 @@ func (c *conn) state() (waiting, progress) {
 	return c.waiting, c.now
 }
 
-// evict ends the connection if it still waits for what it waited for when it was selected.
-func (c *conn) evict(seen waiting) bool {
+// evict ends the connection if it is still in the state in which it was selected.
+func (c *conn) evict(selected waiting) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.evicted || c.waiting != seen || seen == forUs {
+	if c.evicted || c.waiting != selected || selected == forUs {
 		return false
 	}
 	c.evicted = true
@@ -291,7 +291,7 @@ func (c *conn) evict(seen waiting) bool {
 	return true
 }
 
-// broken sends the last reply, as far as one is due, to a connection that cannot go on.
+// broken sends a last reply, if one is due, to a connection that cannot continue.
 func (c *conn) broken(err error) {
 	c.ended = true
 	var timeout net.Error
@@ -331,7 +331,7 @@ func (c *conn) reply(code int, enhanced, text string) {
 		}
 		c.out = append(append(c.out, line...), "\r\n"...)
 	}
-	if len(c.out) > 64<<10 { // A client that sends much and reads nothing waits here.
+	if len(c.out) > 64<<10 { // A client that sends commands without reading the replies waits here.
 		c.flush()
 	}
 }
@@ -367,7 +367,7 @@ func (c *conn) flush() error {
 	c.mu.Lock()
 	patience := c.s.c.Timeouts.Write
 	if c.evicted {
-		patience = min(patience, time.Second) // It no longer has a place.
+		patience = min(patience, time.Second) // Its slot already belongs to another connection.
 	}
 	c.nc.SetWriteDeadline(time.Now().Add(patience))
 	c.mu.Unlock()

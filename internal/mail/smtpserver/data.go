@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Refusals of a message for its form.
+// Refusals of malformed messages.
 var (
 	bareEnd  = Refuse(550, "5.6.11", "The message has a CR or an LF that stands alone; lines must end with CRLF")
 	longLine = Refuse(550, "5.6.0", "The message has a line that is too long")
@@ -42,22 +42,21 @@ func (c *conn) data(arg string) {
 }
 
 // beginMessage starts the time limits of a message.
-func (c *conn) beginMessage() { c.inMessage, c.received, c.octets = true, time.Now(), 0 }
+func (c *conn) beginMessage() { c.inMessage, c.received, c.bytesIn = true, time.Now(), 0 }
 
-// patience returns the time by which the next piece of a message must come: a client may pause, and may be slow, but
-// not both for long.
+// patience returns when the next piece of a message must have arrived at the latest. A client may pause or may be slow,
+// but not both for long.
 func (c *conn) patience() time.Time {
 	t := &c.s.c.Timeouts
 	until := time.Now().Add(t.Block)
-	whole := c.received.Add(t.Message + time.Duration(c.octets/t.MinRate)*time.Second)
+	whole := c.received.Add(t.Message + time.Duration(c.bytesIn/t.MinRate)*time.Second)
 	if whole.Before(until) {
 		until = whole
 	}
 	return until
 }
 
-// finish answers a message. An error in the message itself or of the connection takes precedence over the handler's
-// result.
+// finish replies to a message. An error in the message or of the connection takes precedence over the handler's result.
 func (c *conn) finish(id string, err, read error) {
 	c.inMessage = false
 	defer c.reset()
@@ -70,17 +69,17 @@ func (c *conn) finish(id string, err, read error) {
 	case err != nil:
 		c.fail(err, 451, "4.3.0")
 	default:
-		c.commands, c.errors, c.taken, c.lastMessage = 0, 0, true, time.Now()
+		c.commands, c.errors, c.accepted, c.lastMessage = 0, 0, true, time.Now()
 		c.reply(250, "2.0.0", "Taken as "+id)
 	}
 }
 
-// check checks the form and the size of a message.
+// check checks line ends, line lengths and the size of a message.
 type check struct {
-	left    int64 // octets that may still come
+	left    int64 // bytes that the message may still have
 	maxLine int
-	line    int  // octets of the line so far, with its CR
-	cr      bool // the last octet was a CR
+	line    int  // bytes of the current line so far, with its CR
+	cr      bool // the previous byte was a CR
 	err     *Refusal
 	maxSize int64
 }
@@ -89,7 +88,7 @@ func (c *conn) checker() check {
 	return check{left: c.s.c.MaxSize, maxSize: c.s.c.MaxSize, maxLine: c.s.c.MaxLine}
 }
 
-// look checks the next octets of the message.
+// look checks the next bytes of the message.
 func (k *check) look(p []byte) {
 	if k.left -= int64(len(p)); k.left < 0 && k.err == nil {
 		k.err = Refuse(552, "5.3.4", "The message is too large: the limit is %d octets", k.maxSize)
@@ -101,10 +100,10 @@ func (k *check) look(p []byte) {
 		}
 		i := bytes.IndexByte(p, '\n')
 		if i < 0 {
-			k.part(p)
+			k.lineBytes(p)
 			return
 		}
-		k.part(p[:i])
+		k.lineBytes(p[:i])
 		if !k.cr && k.err == nil {
 			k.err = bareEnd
 		}
@@ -113,8 +112,8 @@ func (k *check) look(p []byte) {
 	}
 }
 
-// part checks octets of one line, without its LF.
-func (k *check) part(p []byte) {
+// lineBytes checks bytes of one line, without its LF.
+func (k *check) lineBytes(p []byte) {
 	if len(p) == 0 {
 		return
 	}
@@ -138,9 +137,9 @@ func (k *check) last() {
 type dataReader struct {
 	c         *conn
 	check     check
-	lineStart bool   // the next octet is the first of a line
-	cr        bool   // the last octet was a CR, in a line that is longer than the buffer
-	rest      []byte // read and not handed out; valid until the next read
+	lineStart bool   // the next byte is the first of a line
+	cr        bool   // the previous byte was a CR, in a line longer than the buffer
+	rest      []byte // bytes read but not yet returned; valid until the next read
 	err       error  // why reading has ended; io.EOF after the final dot
 }
 
@@ -182,11 +181,11 @@ func (r *dataReader) next() {
 	}
 }
 
-// drain reads up to the end of the message, so that the next command is found. A message that does not end soon ends
-// the connection. Otherwise a fault of the message is then in err.
+// drain reads to the end of the message, so that the next command is found. It ends the connection if the message does
+// not end soon. Otherwise err holds the fault of the message, if any.
 func (r *dataReader) drain() {
 	for r.err == nil {
-		if r.c.octets > 2*r.c.s.c.MaxSize+1<<20 {
+		if r.c.bytesIn > 2*r.c.s.c.MaxSize+1<<20 {
 			r.err = Refuse(421, "4.7.0", "The message is far too large, closing the connection")
 			return
 		}
@@ -197,8 +196,8 @@ func (r *dataReader) drain() {
 	}
 }
 
-// ended converts the error of a connection that ended within a message, so that it is not taken for the end of the
-// message.
+// ended converts the error of a connection that broke within a message, so that the handler does not mistake it for the
+// end of the message.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return io.ErrUnexpectedEOF

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of RFC 5321 section 4.5.3.1, in octets, with some room for quoting.
+// Limits of RFC 5321 section 4.5.3.1 in bytes, with some allowance for quoting.
 const (
 	maxPath   = 320
 	maxParams = 1024
@@ -50,7 +50,7 @@ func (c *conn) rcptTo(arg string) {
 		return
 	}
 	path, params, r := parsePath(arg, "TO:")
-	if r == nil && !strings.EqualFold(path, "postmaster") { // It needs no domain (RFC 5321 section 4.5.1).
+	if r == nil && !strings.EqualFold(path, "postmaster") { // The address "postmaster" needs no domain (RFC 5321 section 4.5.1).
 		r = checkMailbox(path, c.mail.UTF8, "5.1.3")
 	}
 	if r == nil {
@@ -71,8 +71,8 @@ func (c *conn) rcptTo(arg string) {
 	c.reply(250, "2.1.5", "Recipient taken")
 }
 
-// parsePath reads the argument of MAIL and RCPT: a keyword, a path, parameters. A space before the path and missing
-// brackets are accepted, because many programs write so. A source route is ignored (RFC 5321 appendix C).
+// parsePath reads the argument of MAIL and RCPT: a keyword, a path, and parameters. It accepts a space before the path
+// and missing brackets, because many programs send them. It ignores a source route (RFC 5321 appendix C).
 func parsePath(arg, keyword string) (path string, params []string, r *Refusal) {
 	bad := Refuse(501, "5.5.4", "Write %s<user@example.com>", keyword)
 	if len(arg) < len(keyword) || !strings.EqualFold(arg[:len(keyword)], keyword) || len(arg) > maxPath+maxParams {

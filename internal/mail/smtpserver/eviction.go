@@ -5,66 +5,66 @@ import (
 	"time"
 )
 
-// When all places are taken, a connection that makes no progress is closed with 421 for a new one. RFC 5321 section
-// 4.5.3.2.7 requires a server to wait five minutes for a command. The server is that patient with slow hosts while
-// there are free places; without free places, silent clients would keep everybody else out for as long. A client that
-// receives 421 tries again.
+// When all slots are in use, the server closes a connection that makes no progress, with 421, to accept a new one. RFC
+// 5321 section 4.5.3.2.7 requires a server to wait five minutes for a command. The server does so while slots are free.
+// Otherwise silent clients could keep all other clients out for five minutes. A client that receives 421 tries again
+// later.
 //
 // Connections are closed in this order:
 //
-//  1. those that have waited longer than Timeouts.Crowded since their last message, or since they connected: the
-//     longest first;
-//  2. those that have been sending a message for longer than that, at less than crowdedRate times the least rate: the
-//     slowest first;
-//  3. those that have not sent a message yet, of the network with the most such connections: the longest first.
+// - those that have waited longer than Timeouts.Crowded since their last message, or since they connected: the longest
+//   first;
+// - those that have been sending a message for longer than that, at less than crowdedRate times the minimum rate: the
+//   slowest first;
+// - those that have not sent a message yet, from the network with the most such connections: the longest first.
 //
-// A message that has been received whole and is being processed is never cut off. If there is no such connection, the
-// new one is refused.
+// A completely received message that is being processed is never interrupted. If no connection can be closed, the new
+// one is refused.
 
-// crowdedRate is how many times faster than Timeouts.MinRate a message must come while all places are taken.
-// Occupying all places of a listener with messages then costs some thirty megabytes a second.
+// crowdedRate is how many times faster than Timeouts.MinRate a message must arrive while all slots are in use. To
+// occupy all slots of a listener with messages, an attacker then has to send some thirty megabytes a second.
 const crowdedRate = 8
 
-// crowded reports whether few places are left: three of four are taken.
-func (s *Server) crowded() bool { return 4*s.taken.Load() >= 3*int64(s.c.MaxConnections) }
+// crowded reports whether at least three quarters of the slots are in use.
+func (s *Server) crowded() bool { return 4*s.usedSlots.Load() >= 3*int64(s.c.MaxConnections) }
 
-// makeRoom frees a place and reports whether it could. The caller holds the lock.
-func (s *Server) makeRoom() bool {
-	for range 3 { // The state may have changed meanwhile; a connection that is busy now is not evicted.
-		c, seen := s.leastUseful(time.Now())
+// freeSlot closes one connection to free its slot, and reports whether it found one. The caller holds the lock.
+func (s *Server) freeSlot() bool {
+	for range 3 { // The state may have changed since the selection; a connection that is busy by now is not evicted.
+		c, state := s.leastUseful(time.Now())
 		if c == nil {
 			return false
 		}
-		if c.evict(seen) {
-			s.vacate(c)
+		if c.evict(state) {
+			s.releaseSlot(c)
 			return true
 		}
 	}
 	return false
 }
 
-// leastUseful returns the connection that should lose its place, or nil.
+// leastUseful returns the connection to close first, with the state in which it was selected, or nil.
 func (s *Server) leastUseful(now time.Time) (*conn, waiting) {
 	var stale, slow, fresh candidate
 	unproven := map[netip.Addr]int{}
 	for c := range s.conns {
-		if w, p := c.state(); c.placed && (w == forHandshake || w == forCommand) && !p.taken {
+		if w, p := c.state(); c.hasSlot && (w == forHandshake || w == forCommand) && !p.accepted {
 			unproven[network(c.addr)]++
 		}
 	}
 	for c := range s.conns {
 		w, p := c.state()
 		switch waited := now.Sub(p.since); {
-		case !c.placed || w == forUs:
+		case !c.hasSlot || w == forUs:
 		case w == forMessage:
 			took := now.Sub(p.begun)
 			least := took.Seconds() * float64(s.c.Timeouts.MinRate*crowdedRate)
-			if took > s.c.Timeouts.Crowded && float64(p.octets) < least {
-				slow.offer(c, w, 0, took.Seconds()/float64(p.octets+1))
+			if took > s.c.Timeouts.Crowded && float64(p.bytesIn) < least {
+				slow.offer(c, w, 0, took.Seconds()/float64(p.bytesIn+1))
 			}
 		case waited > s.c.Timeouts.Crowded:
 			stale.offer(c, w, 0, waited.Seconds())
-		case !p.taken:
+		case !p.accepted:
 			fresh.offer(c, w, unproven[network(c.addr)], waited.Seconds())
 		}
 	}
@@ -76,7 +76,7 @@ func (s *Server) leastUseful(now time.Time) (*conn, waiting) {
 	return nil, forUs
 }
 
-// candidate is the best match so far for one reason to lose a place, ordered by first, then by second.
+// candidate is the best connection so far to close for one reason, ordered by first, then by second.
 type candidate struct {
 	conn    *conn
 	waiting waiting
@@ -90,8 +90,8 @@ func (k *candidate) offer(c *conn, w waiting, first int, second float64) {
 	}
 }
 
-// network returns the network by which unauthenticated clients are grouped: a client with one address mostly has its
-// neighbours too.
+// network returns the network by which unauthenticated clients are grouped, because a client with one address usually
+// controls its neighbours too.
 func network(a netip.Addr) netip.Addr {
 	bits := 64
 	if a = a.Unmap(); a.Is4() {
@@ -99,11 +99,11 @@ func network(a netip.Addr) netip.Addr {
 	}
 	p, err := a.WithZone("").Prefix(bits)
 	if err != nil {
-		return netip.Addr{} // no address, as of a connection that is not TCP
+		return netip.Addr{} // the connection is not TCP and has no address
 	}
 	return p.Addr()
 }
 
-// Network returns the address of the client's network, of 24 bits or, in IPv6, of 64. Places for unauthenticated
-// clients are shared among networks.
+// Network returns the client's network: 24 bits of an IPv4 address, or 64 bits of an IPv6 address. Slots of
+// unauthenticated clients are shared fairly among networks.
 func (p Peer) Network() netip.Addr { return network(p.Addr.Addr()) }

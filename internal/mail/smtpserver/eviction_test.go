@@ -214,7 +214,7 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// A message of an octet a second keeps its place while there are free places, up to a limit, and loses it when there
+// A message of a byte a second keeps its place while there are free places, up to a limit, and loses it when there
 // are none.
 func TestDrippingMessage(t *testing.T) {
 	for _, full := range []bool{false, true} {

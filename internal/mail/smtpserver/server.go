@@ -22,12 +22,12 @@ type Server struct {
 	handler Handler
 	log     *slog.Logger
 
-	away lograte.Limiter // limits log lines about what is unavailable
+	away lograte.Limiter // limits log lines during an outage
 
-	taken atomic.Int64 // places of MaxConnections; written with the lock held
+	usedSlots atomic.Int64 // slots of MaxConnections in use; written with the lock held
 
 	mu     sync.Mutex
-	conns  map[*conn]struct{} // including those that have no place yet, or have lost it and are ending
+	conns  map[*conn]struct{} // all connections, including those without a slot, which are new or ending
 	byAddr map[netip.Addr]int
 	ending bool
 }
@@ -38,10 +38,11 @@ func New(c Config, handler Handler, log *slog.Logger) *Server {
 		byAddr: map[netip.Addr]int{}}
 }
 
-// Serve accepts connections from l until ctx ends, and returns once all have ended: those that wait end at once,
-// messages in progress within the grace period. It closes l. An error is that of the listener. A server serves once.
+// Serve accepts connections from l until ctx ends. It then ends idle connections at once and messages in progress after
+// the grace period, closes l, and returns when all connections have ended. The error is that of the listener. Serve may
+// be called once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	// What is in progress when ctx ends goes on within the grace period.
+	// Work that is in progress when ctx ends continues within the grace period.
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	var all sync.WaitGroup
@@ -79,7 +80,7 @@ func (s *Server) accept(ctx, work context.Context, l net.Listener, all *sync.Wai
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("accept SMTP connections: %w", err)
-		case err != nil: // Out of file descriptors, for example; connections that end free some.
+		case err != nil: // For example, the process has no free file descriptors; connections that end free some.
 			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
 			s.log.Warn("could not accept an SMTP connection; it is tried again", "error", err, "wait", wait)
 			select {
@@ -90,7 +91,7 @@ func (s *Server) accept(ctx, work context.Context, l net.Listener, all *sync.Wai
 		}
 		wait = 0
 		c := newConn(work, s, nc)
-		if !s.enter(c) {
+		if !s.register(c) {
 			c.refuse(tooMany)
 			continue
 		}
@@ -101,8 +102,9 @@ func (s *Server) accept(ctx, work context.Context, l net.Listener, all *sync.Wai
 	}
 }
 
-// enter registers a connection. Connections without a place are few: they are new, or ending.
-func (s *Server) enter(c *conn) bool {
+// register records a connection and returns false if the server is closed. Only new and ending connections have no
+// slot.
+func (s *Server) register(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.conns) >= 2*s.c.MaxConnections || s.ending {
@@ -112,14 +114,14 @@ func (s *Server) enter(c *conn) bool {
 	return true
 }
 
-// Replies to connections for which there is no place.
+// Replies to connections that get no slot.
 var (
 	tooMany      = Refuse(421, "4.3.2", "Too many connections, try again later")
 	tooManyOfOne = Refuse(421, "4.7.0", "Too many connections from your address, try again later")
 )
 
-// admit gives a connection from an address a place, or returns the refusal. It checks the limit of the address first,
-// so that a client over its limit costs no other client a place.
+// admit acquires a slot for a connection from an address, or returns the refusal. It checks the limit of the address
+// first, so that a client over its limit causes no eviction.
 func (s *Server) admit(c *conn, a netip.Addr) *Refusal {
 	a = counted(a)
 	s.mu.Lock()
@@ -127,17 +129,17 @@ func (s *Server) admit(c *conn, a netip.Addr) *Refusal {
 	switch {
 	case s.c.MaxPerAddr > 0 && s.byAddr[a] >= s.c.MaxPerAddr:
 		return tooManyOfOne
-	case s.ending, s.taken.Load() >= int64(s.c.MaxConnections) && !s.makeRoom():
+	case s.ending, s.usedSlots.Load() >= int64(s.c.MaxConnections) && !s.freeSlot():
 		return tooMany
 	}
 	s.byAddr[a]++
-	c.addr, c.placed = a, true
-	s.taken.Add(1)
+	c.addr, c.hasSlot = a, true
+	s.usedSlots.Add(1)
 	return nil
 }
 
-// counted returns the address or network by which connections are counted: in IPv6, one customer of a provider has a
-// network of 64 bits.
+// counted returns the address or network by which connections are counted. A customer of an IPv6 provider has a /64
+// network.
 func counted(a netip.Addr) netip.Addr {
 	if a = a.Unmap(); a.Is6() {
 		a = netip.PrefixFrom(a.WithZone(""), 64).Masked().Addr()
@@ -149,16 +151,16 @@ func (s *Server) leave(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
-	s.vacate(c)
+	s.releaseSlot(c)
 }
 
-// vacate takes away a connection's place. The caller holds the lock.
-func (s *Server) vacate(c *conn) {
-	if !c.placed {
+// releaseSlot frees a connection's slot. The caller holds the lock.
+func (s *Server) releaseSlot(c *conn) {
+	if !c.hasSlot {
 		return
 	}
-	c.placed = false
-	s.taken.Add(-1)
+	c.hasSlot = false
+	s.usedSlots.Add(-1)
 	if s.byAddr[c.addr]--; s.byAddr[c.addr] == 0 {
 		delete(s.byAddr, c.addr)
 	}
@@ -172,7 +174,7 @@ func (s *Server) end() {
 	for c := range s.conns {
 		c.end()
 	}
-	for c := range s.conns { // once the first client reads 421, no connection begins anything
+	for c := range s.conns { // so that no connection starts a message after the first client reads 421
 		c.wakeToEnd()
 	}
 }

@@ -1,32 +1,33 @@
-// Package smtpserver is the SMTP server (RFC 5321) that receiving and submission share. It accepts connections from
-// clients, which may authenticate where the listener offers AUTH, and passes their messages to a [Handler]. It offers
-// PIPELINING, SIZE, 8BITMIME, SMTPUTF8, CHUNKING, ENHANCEDSTATUSCODES, STARTTLS and AUTH.
+// Package smtpserver is the SMTP server (RFC 5321) that receiving and submission share. It accepts connections,
+// authenticates clients where the listener offers AUTH, and passes their messages to a [Handler]. It offers PIPELINING,
+// SIZE, 8BITMIME, SMTPUTF8, CHUNKING, ENHANCEDSTATUSCODES, STARTTLS and AUTH.
 //
 // # Invariants
 //
-// Only CRLF "." CRLF ends a message that DATA began, and a message with a CR or an LF that stands alone is refused:
-// hosts differ in what they take for the end of a line, so one host's text could be another's commands. What was sent
-// before a TLS handshake is never taken as sent after it. A message is answered 250 only when the session's Data has
-// returned without an error and every octet of it was read and found valid.
+// Only CRLF "." CRLF ends a message that DATA began. A message with a lone CR or LF is refused: hosts disagree about
+// line ends, so one host's text could be another host's commands. Data received before a TLS handshake never counts as
+// received after it. A message is answered 250 only after the session's Data has returned without an error and every
+// byte of it was read and found valid.
 //
-// One client costs one goroutine, which calls its session's methods one after another. Its use of resources is
-// bounded: the connections, in all and of one address; the length of commands and lines, the size and the time of a
-// message; the commands without a message, the errors and the failed passwords of one connection. Clients cannot keep
-// others out by holding connections: when all places are taken, those that make no progress are closed first, and then
-// those that have sent no message yet (room.go). A new connection is refused only if there are no such connections.
+// One client costs one goroutine, which calls its session's methods one after another. Its use of resources is limited:
+// the number of connections, in total and per address; the length of commands and lines; the size and duration of a
+// message; and for each connection the commands without a message, the errors and the failed passwords. Clients cannot
+// keep others out by holding connections. When all slots are in use, the server first closes connections that make no
+// progress, then those that have not sent a message yet (eviction.go). It refuses a new connection only if it can close
+// none.
 //
 // # When it fails
 //
-// A client's mistake is answered; too many of them end its connection with 421. A panic of a handler ends that
-// connection only and is logged. When the context of Serve ends, waiting clients receive 421 at once, messages in
-// progress may end within the grace period, and then all connections are closed; a message cut off was not answered,
+// Each mistake of a client gets an error reply; too many of them end its connection with 421. A panic of a handler ends
+// only that connection and is logged. When the context of Serve ends, idle clients receive 421 at once and messages in
+// progress may finish within the grace period. Then all connections are closed. An interrupted message gets no reply,
 // so the client sends it again.
 //
 // # What it does not do
 //
-// It decides nothing about senders, recipients and content, and adds no trace fields to a message. It does not offer
-// BINARYMIME: such a message could not be passed on to most hosts. DSN parameters are read and, except for ENVID,
-// dropped.
+// The package makes no decisions about senders, recipients and content, and adds no trace fields to a message. It does
+// not offer BINARYMIME: such a message could not be passed on to most hosts. It parses DSN parameters and drops all but
+// ENVID.
 package smtpserver
 
 import (
@@ -45,8 +46,8 @@ type Handler interface {
 
 // Peer describes the client of a connection.
 type Peer struct {
-	Addr  netip.AddrPort // of the client; taken from the PROXY protocol when that is configured
-	Local netip.AddrPort // of the listener
+	Addr  netip.AddrPort // address of the client; from the PROXY header if one is configured
+	Local netip.AddrPort // address of the listener
 	Hello string         // the name that the client gave in EHLO or HELO
 	TLS   *tls.ConnectionState
 }
@@ -60,8 +61,8 @@ type Session interface {
 	Mail(ctx context.Context, from string, o MailOptions) error
 	// Rcpt adds a recipient.
 	Rcpt(ctx context.Context, to string) error
-	// Data reads the message, with CRLF line ends and dots unstuffed, and returns once it is durable. id is shown to the
-	// client. If reading fails before io.EOF the message is not whole, or breaks a rule, and must be discarded: the
+	// Data reads the message, with CRLF line ends and dots unstuffed, and returns once it is durable. id is shown to
+	// the client. If reading fails before io.EOF, the message is incomplete or invalid and must be discarded: the
 	// client gets an error whatever Data returns.
 	Data(ctx context.Context, r io.Reader) (id string, err error)
 	// Reset discards the current message. It is also called after each Data and before Close.
@@ -72,7 +73,7 @@ type Session interface {
 
 // MailOptions are the parameters of MAIL.
 type MailOptions struct {
-	Size     int64 // as declared, 0 if it was not
+	Size     int64 // the declared size in bytes, 0 if none was declared
 	UTF8     bool  // SMTPUTF8
 	EightBit bool  // BODY=8BITMIME
 	EnvID    string
@@ -82,8 +83,8 @@ type MailOptions struct {
 type Refusal struct {
 	Code     int    // 4xx or 5xx
 	Enhanced string // such as 5.1.1 (RFC 3463)
-	Text     string // one line, for people
-	Cause    error  // an internal failure, which is logged; nil otherwise
+	Text     string // one line for people
+	Cause    error  // an internal failure, which is logged; otherwise nil
 }
 
 // Refuse returns a *Refusal.

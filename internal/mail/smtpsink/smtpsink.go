@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	maxMessage  = 100 << 20 // octets; what EHLO announces
+	maxMessage  = 100 << 20 // bytes; what EHLO announces
 	maxRcpts    = 10_000
 	idleTimeout = 5 * time.Minute
 	readBuffer  = 64 << 10

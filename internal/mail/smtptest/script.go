@@ -32,7 +32,7 @@ const patience = 10 * time.Second
 //	(stall)                         sends nothing, and reads, until the client hangs up
 //	(deaf)                          neither sends nor reads anything until the test ends
 //	(endless lines) (endless line)  sends until the client hangs up
-//	(drip)                          sends an octet now and then, and never a whole line, until the client hangs up
+//	(drip)                          sends a byte now and then, and never a whole line, until the client hangs up
 //	(drop) (reset)                  hangs up, in order or not
 //	(next)                          the next lines are for the next connection
 //

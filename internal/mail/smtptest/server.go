@@ -26,7 +26,7 @@ type Config struct {
 	TLS      *tls.Config       // offers STARTTLS, or, with Implicit, speaks TLS from the first byte
 	Implicit bool              //
 	Users    map[string]string // user names and passwords; when there are any, AUTH PLAIN must precede MAIL
-	MaxSize  int64             // octets; 0 is no limit
+	MaxSize  int64             // bytes; 0 is no limit
 	UTF8     bool              // offers SMTPUTF8
 	Domain   string            // the server's name; empty is "mx.test"
 

@@ -4,8 +4,8 @@
 // # Invariants
 //
 //   - A verdict is "pass" only if the method was completed and passed.
-//   - A check that could not be made, or not finished in time, is "temperror", never "fail".
-//   - Work is bounded for any message: one time limit for all methods, eight signatures, a header of 256 KiB, and the
+//   - A check that could not be made, or not in time, is "temperror", never "fail".
+//   - Work is limited for any message: one time limit for all methods, eight signatures, a header of 256 KiB, and the
 //     look-ups that SPF allows (about a hundred).
 //   - The message is read in place: its body is never held in memory.
 //
@@ -15,8 +15,8 @@
 //
 // # What it does not do
 //
-// The package does not act on a verdict, does not send DMARC reports, and does not evaluate ARC chains (RFC 8617): no
-// library of the field does, and a result that has not been checked against other implementations is worse than none.
+// The package does not act on a verdict, does not send DMARC reports, and does not evaluate ARC chains (RFC 8617). No
+// established library does, and a result that was not compared with other implementations is worse than none.
 package authres
 
 import (
@@ -43,16 +43,16 @@ const (
 	permerror = "permerror"
 )
 
-// timeout is the time limit for one message, all methods together.
+// timeout is the time limit for all methods on one message.
 const timeout = 10 * time.Second
 
-// Results are the verdicts on one message, in the words of RFC 8601: pass, fail, softfail, neutral, none, temperror,
-// permerror.
+// Results are the verdicts on one message. They use the words of RFC 8601: pass, fail, softfail, neutral, none,
+// temperror, permerror.
 type Results struct {
 	SPF    Verdict
 	DKIM   []Verdict // one for each signature, in the order of the message; never empty
 	DMARC  Verdict
-	Policy string // of the DMARC record: none, quarantine or reject; empty without a record
+	Policy string // the policy of the DMARC record: none, quarantine or reject; empty without a record
 	ARC    Verdict
 	// Header is the value of an Authentication-Results field with these results. It is not folded.
 	Header string
@@ -61,7 +61,7 @@ type Results struct {
 // Verdict is one method's result.
 type Verdict struct {
 	Result string
-	Domain string // the domain it is about, in lower-case ASCII
+	Domain string // the domain that was checked, in lower-case ASCII
 	Detail string // the reason, for people; it may quote the message
 }
 
@@ -78,8 +78,8 @@ type Checker interface {
 	Check(ctx context.Context, o Origin, raw io.ReaderAt, size int64) Results
 }
 
-// DNS makes the look-ups of the methods, in the form of *net.Resolver: errors are *net.DNSError, with IsNotFound for
-// names and records that do not exist and IsTemporary for failed look-ups.
+// DNS makes the look-ups of the methods. Its methods and errors are those of *net.Resolver: errors are *net.DNSError,
+// with IsNotFound for names and records that do not exist and IsTemporary for failed look-ups.
 type DNS interface {
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
@@ -95,7 +95,7 @@ type Evaluator struct {
 	dns      DNS
 }
 
-// New returns an evaluator that names hostname, the name of this mail server, in its results.
+// New returns an evaluator. hostname is the name of this mail server in its results.
 func New(hostname string, dns DNS) *Evaluator {
 	return &Evaluator{hostname: hostname, dns: dns}
 }
@@ -116,7 +116,8 @@ func (e *Evaluator) Check(ctx context.Context, o Origin, raw io.ReaderAt, size i
 	return r
 }
 
-// arc reports whether there is a chain. The number of seals is the number of ARC sets, as the sender claims it.
+// arc reports whether the message has an ARC chain. The number of seals is the number of ARC sets that the sender
+// claims.
 func arc(h header) Verdict {
 	if h.seals == 0 {
 		return Verdict{Result: none}
@@ -124,12 +125,12 @@ func arc(h header) Verdict {
 	return Verdict{Result: none, Detail: fmt.Sprintf("not evaluated: the message has %d ARC sets", h.seals)}
 }
 
-// hostName returns name in the form of the DNS, or "" if it cannot be the name of a mail domain: an address literal,
-// a single label, or an invalid name.
+// hostName returns name as it is written in the DNS, or "" if it cannot be the name of a mail domain: an address
+// literal, a single label, or an invalid name.
 func hostName(name string) string {
 	ascii, err := idna.Lookup.ToASCII(strings.TrimSuffix(name, "."))
 	if err != nil {
-		// Underscores are not letters of host names, but occur in the names of mail domains.
+		// Host names have no underscores, but the names of mail domains do.
 		ascii = strings.TrimSuffix(name, ".")
 	}
 	if len(ascii) > 253 || !strings.Contains(ascii, ".") {

@@ -13,13 +13,14 @@ import (
 )
 
 const (
-	// maxSignatures is how many signatures are verified: each costs a look-up, a pass over the body and a key operation.
+	// maxSignatures is how many signatures are verified. Each costs a look-up, a pass over the body and a key
+	// operation.
 	maxSignatures = 8
-	// maxKeyRecord bounds the key and thereby the time of an operation; an RSA key of 8,192 bits needs 1,400 bytes.
+	// maxKeyRecord limits the key and thereby the time of an operation; an RSA key of 8,192 bits needs 1,400 bytes.
 	maxKeyRecord = 4 << 10
 )
 
-// dkim verifies the first eight signatures, from the top. If there are more, one last verdict gives their number.
+// dkim verifies the first eight signatures, from the top. If there are more, a last verdict states their number.
 func (e *Evaluator) dkim(ctx context.Context, h header, raw io.ReaderAt, size int64) []Verdict {
 	if h.problem != "" {
 		return []Verdict{{Result: permerror, Detail: h.problem}}

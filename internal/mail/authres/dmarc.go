@@ -64,8 +64,8 @@ func organizational(domain string) string {
 	return registered
 }
 
-// fromDomain returns the one domain that the From fields name. RFC 7489 section 6.6.1 leaves the other cases to the
-// receiver. They are errors here, because a reader could be shown any of several domains.
+// fromDomain returns the domain of the From fields if it is unambiguous. RFC 7489 section 6.6.1 leaves the other cases
+// to the receiver. They are errors here, because a reader could be shown any of several domains.
 func fromDomain(fields []string) (string, error) {
 	if len(fields) != 1 {
 		return "", fmt.Errorf("the message has %d From fields, and there must be one", len(fields))
@@ -91,8 +91,8 @@ func fromDomain(fields []string) (string, error) {
 	return domain, nil
 }
 
-// fromAddresses reads a From field. Much real mail has display names that break the grammar; as long as there is
-// exactly one pair of angle brackets, at the end, every reader takes the address from there.
+// fromAddresses reads a From field. Display names in real mail often violate the grammar. If there is exactly one pair
+// of angle brackets, at the end, every reader takes the address from it.
 func fromAddresses(value string) ([]string, error) {
 	list, err := mail.ParseAddressList(strings.ToValidUTF8(value, "?"))
 	if err == nil {
@@ -114,7 +114,7 @@ func fromAddresses(value string) ([]string, error) {
 
 // dmarcPolicy holds the used parts of a record.
 type dmarcPolicy struct {
-	policy                string // of the domain in question
+	policy                string // policy of the domain in question
 	strictDKIM, strictSPF bool
 }
 
@@ -143,11 +143,11 @@ func (e *Evaluator) dmarcAt(ctx context.Context, domain string, parent bool) (dm
 			n++
 		}
 	}
-	return p, n == 1, nil // several records are none (RFC 7489 section 6.6.3)
+	return p, n == 1, nil // several records count as none (RFC 7489 section 6.6.3)
 }
 
-// parseDMARC reads a record. The library's parser refuses the whole record for one bad tag, where RFC 7489 section
-// 6.3 requires the default of that tag.
+// parseDMARC parses a record. The library's parser refuses the whole record for one bad tag, while RFC 7489 section 6.3
+// requires the default of that tag.
 func parseDMARC(text string, parent bool) (p dmarcPolicy, ok bool) {
 	tags := make(map[string]string)
 	first := true

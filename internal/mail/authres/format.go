@@ -6,8 +6,8 @@ import (
 	"github.com/emersion/go-msgauth/authres"
 )
 
-// format returns the results in the form of RFC 8601. Only domain names come from the message, and hostName has
-// accepted them, so they cannot add syntax. ARC is left out, because it is not evaluated.
+// format returns the results as RFC 8601 defines. Only domain names come from the message, and hostName has checked
+// them, so they cannot add syntax. ARC is omitted, because it is not evaluated.
 func format(hostname string, o Origin, r *Results) string {
 	property := "smtp.mailfrom"
 	if o.MailFrom == "" {

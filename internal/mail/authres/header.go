@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Bounds of a header that is evaluated. The time to verify signatures grows with the square of some of these; real
-// mail stays far below all of them.
+// Limits of a header that is evaluated. The time to verify signatures grows with the square of some of these; real mail
+// stays far below all of them.
 const (
 	maxHeader    = 256 << 10 // bytes
 	maxFields    = 2000
@@ -20,12 +20,12 @@ const (
 
 // header holds the used parts of a message's header.
 type header struct {
-	end        int64 // where it ends, before the empty line
+	end        int64 // where the header ends, before the empty line
 	body       int64 // where the body begins
-	closed     bool  // its last line has a line end
+	closed     bool  // the last line has a line end
 	from       []string
 	signatures int
-	seals      int // ARC-Seal fields
+	seals      int // number of ARC-Seal fields
 	// problem says why the header is not evaluated; the rest is then incomplete.
 	problem string
 }
@@ -58,8 +58,7 @@ func readHeader(raw io.ReaderAt, size int64) header {
 	}
 }
 
-// readLine returns a line with its end, or without it only at the end of the message. r limits it to maxHeader
-// bytes.
+// readLine returns a line with its end; only the last line of a message may have none. r limits it to maxHeader bytes.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
@@ -70,7 +69,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return append(start, rest...), err
 }
 
-// scan collects the lines of a field. It keeps the value of From only; of a signature it needs the length.
+// scan collects the lines of a field. It stores the value of From, and the length of a signature.
 type scan struct {
 	header
 	lines, fields int

@@ -22,7 +22,7 @@ func (e *Evaluator) spf(ctx context.Context, o Origin) Verdict {
 	case !o.Addr.IsValid():
 		return Verdict{Result: none, Domain: name, Detail: "the client has no IP address"}
 	}
-	// The library takes the text after the first @ for the domain; only macros use the local part.
+	// The library uses the text after the first @ as the domain; only macros use the local part.
 	if strings.Contains(local, "@") {
 		local = "postmaster"
 	}

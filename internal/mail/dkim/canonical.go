@@ -10,11 +10,11 @@ import (
 // field is one header field of the message, with its folds and without its last line end.
 type field struct {
 	raw []byte
-	// signed is its place in signedFields, or -1.
+	// signed is the field's index in signedFields, or -1.
 	signed int
 }
 
-// splitHeader cuts msg into header fields and body. Without an empty line all of it is header.
+// splitHeader cuts msg into header fields and body. If there is no empty line, the whole message is the header.
 func splitHeader(msg []byte) (fields []field, body []byte) {
 	fields = make([]field, 0, 32)
 	start := 0
@@ -35,15 +35,15 @@ func splitHeader(msg []byte) (fields []field, body []byte) {
 		} else {
 			start = at
 			raw := msg[start:end]
-			fields = append(fields, field{raw, placeOf(raw)})
+			fields = append(fields, field{raw, signedIndex(raw)})
 		}
 		at = next
 	}
 	return fields, nil
 }
 
-// placeOf returns the index of a field in signedFields, or -1 if it is not signed or not a field.
-func placeOf(raw []byte) int {
+// signedIndex returns the index of a field in signedFields, or -1 if it is not signed or not a field.
+func signedIndex(raw []byte) int {
 	colon := bytes.IndexByte(raw, ':')
 	if colon < 0 {
 		return -1
@@ -73,9 +73,9 @@ func lower(c byte) byte {
 	return c
 }
 
-// appendField writes a field in relaxed form (RFC 6376 section 3.4.2), ended by CRLF: its name in lower case, its
-// value unfolded, with each run of white space as one space and none at either end. Like verifiers, it takes a CR
-// that does not end a line for white space.
+// appendField writes a field in relaxed form (RFC 6376 section 3.4.2), with CRLF at its end: its name in lower case,
+// its value unfolded, each run of white space as one space and none at either end. Like verifiers, it treats a CR that
+// does not end a line as white space.
 func appendField(dst, raw []byte) []byte {
 	colon := bytes.IndexByte(raw, ':')
 	for _, c := range bytes.TrimRight(raw[:colon], " \t") {
@@ -105,14 +105,13 @@ func appendField(dst, raw []byte) []byte {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// hashBody returns the SHA-256 of the body in relaxed form (RFC 6376 section 3.4.4): without white space at the ends
-// of lines, with runs of it within lines as one space, without empty lines at the end, and with CRLF at the end of
-// the rest.
+// hashBody returns the SHA-256 of the body in relaxed form (RFC 6376 section 3.4.4). That form has no white space at
+// the ends of lines, single spaces within lines, no empty lines at the end, and CRLF at the end of every line.
 func hashBody(body []byte) [sha256.Size]byte {
 	h := bodyHasher{hash: sha256.New(), pending: make([]byte, 0, min(len(body)+len(crlf), 4096))}
-	// Text already in relaxed form is hashed in spans that are as long as possible; from is the start of the current
-	// one. empty is the number of empty lines since the last line with content; they count only if another such line
-	// follows.
+	// Text that is already in relaxed form is hashed in spans that are as long as possible; from is the start of the
+	// current span. empty is the number of empty lines since the last line with content; they are hashed only if
+	// another line with content follows.
 	from, empty := 0, 0
 	for at := 0; at < len(body); {
 		line, next := body[at:], len(body)
@@ -195,14 +194,14 @@ func (h *bodyHasher) line(line []byte) {
 	}
 }
 
-// relaxedPrefix returns the length of line before the first tab or run of white space that has to become one space.
-// It checks eight bytes at once, and the last of them again with the next ones to find pairs across the boundary.
+// relaxedPrefix returns the length of line before the first tab or run of white space that must become one space. It
+// checks eight bytes at once, and checks the last of them again with the next eight to find pairs across the boundary.
 func relaxedPrefix(line []byte) int {
 	i := 0
 	for ; i+8 <= len(line); i += 7 {
 		word := binary.LittleEndian.Uint64(line[i:])
-		spaces := zeroOctets(word ^ 0x2020202020202020)
-		if spaces&(spaces>>8)|zeroOctets(word^0x0909090909090909) != 0 {
+		spaces := zeroBytes(word ^ 0x2020202020202020)
+		if spaces&(spaces>>8)|zeroBytes(word^0x0909090909090909) != 0 {
 			break
 		}
 	}
@@ -218,8 +217,8 @@ func relaxedPrefix(line []byte) int {
 	return len(line)
 }
 
-// zeroOctets returns a word with the highest bit set in exactly those bytes that are zero in x.
-func zeroOctets(x uint64) uint64 {
+// zeroBytes returns a word in which the highest bit of a byte is set if and only if that byte is zero in x.
+func zeroBytes(x uint64) uint64 {
 	const low = 0x7f7f7f7f7f7f7f7f
 	return ^((x&low + low) | x | low)
 }

@@ -2,16 +2,16 @@
 //
 // # Invariants
 //
-//   - Signatures are relaxed/relaxed with SHA-256, over the whole body and never over a part of it.
-//   - The h= tag names From and the other fields that a reader sees once more than they occur, even if they are
-//     absent, so that adding one breaks the signature (RFC 6376 section 8.15).
+//   - Signatures are relaxed/relaxed with SHA-256, and always cover the whole body.
+//   - The h= tag names From and the other fields that a reader sees once more than they occur, even if they are absent.
+//     So adding one breaks the signature (RFC 6376 section 8.15).
 //   - A message is canonicalised and its body hashed once, however many keys sign it.
 //   - Private keys leave a Key only by Marshal; the package neither prints nor logs them.
 //
 // # When it fails
 //
-// Sign fails without output if a message cannot be signed safely (it has no From field, or begins in a way that would
-// continue the signature put before it) and if a signer's names could break out of their tags.
+// Sign fails without output if a message cannot be signed safely: it has no From field, or begins in a way that would
+// continue the signature before it. Sign also fails if a signer's names could break out of their tags.
 //
 // # What it does not do
 //
@@ -35,12 +35,12 @@ const (
 	minRSABits = 1024
 )
 
-// Key is a private key that signs mail: RSA or Ed25519. It is safe for concurrent use. Parse a key once and keep it:
-// reading an RSA key costs as much as several signatures.
+// Key is a private key that signs mail: RSA or Ed25519. It is safe for concurrent use. Parse a key once and reuse it:
+// parsing an RSA key costs as much as several signatures.
 type Key struct {
 	private crypto.Signer
-	signer  crypto.Signer // signs with private, perhaps faster than it does itself
-	// algorithm is the a= tag, hash the hash passed to the signer; Ed25519 takes the digest as its message.
+	signer  crypto.Signer // signs with private, possibly by a faster implementation
+	// algorithm is the a= tag. hash is the hash passed to the signer; Ed25519 takes the digest as its message.
 	algorithm string
 	hash      crypto.Hash
 }
@@ -63,8 +63,8 @@ func GenerateEd25519() (*Key, error) {
 	return newKey(private)
 }
 
-// ParseKey reads a private key in PKCS #8 DER form (RFC 5958), as Marshal writes it.
-// It refuses RSA keys under 1024 bits and keys of other algorithms.
+// ParseKey parses a private key in PKCS #8 DER form (RFC 5958), as Marshal writes it. It refuses RSA keys under 1024
+// bits and keys of other algorithms.
 func ParseKey(der []byte) (*Key, error) {
 	private, err := x509.ParsePKCS8PrivateKey(der)
 	if err != nil {
@@ -94,7 +94,8 @@ func newKey(signer crypto.Signer) (*Key, error) {
 	return nil, errors.New("key is neither RSA nor Ed25519")
 }
 
-// Marshal returns the private key in PKCS #8 DER form (RFC 5958). It is a secret: seal it before it is stored.
+// Marshal returns the private key in PKCS #8 DER form (RFC 5958). The result is a secret: encrypt it before you store
+// it.
 func (k *Key) Marshal() ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(k.private)
 	if err != nil {
@@ -117,7 +118,7 @@ func (k *Key) Record() string {
 	}
 	der, err := x509.MarshalPKIXPublicKey(k.signer.Public())
 	if err != nil {
-		// Not reachable: newKey accepts no key without this form.
+		// This cannot happen: newKey accepts only keys that have this form.
 		panic("dkim: " + err.Error())
 	}
 	return "v=DKIM1; k=rsa; p=" + base64.StdEncoding.EncodeToString(der)

@@ -13,11 +13,11 @@ import (
 // Errors of Sign that are due to the message.
 var (
 	ErrNoFrom = errors.New("message has no From field, so it cannot be signed") // RFC 6376 section 5.4
-	// would continue the signature
+	// It would continue the signature.
 	ErrBadHeader = errors.New("message begins with white space, not with a header field to sign")
 )
 
-// Signer signs for a domain. Key's public half is published as the TXT record of Selector._domainkey.Domain.
+// Signer signs for a domain. The public half of Key is published as the TXT record of Selector._domainkey.Domain.
 type Signer struct {
 	// Domain is the d= tag, ASCII in lower case; Selector is the s= tag.
 	Domain, Selector string
@@ -27,18 +27,18 @@ type Signer struct {
 // wrapAt is the longest line that Sign writes, in bytes.
 const wrapAt = 76
 
-// signedFields are the fields that a signature covers, in the order of its h= tag: those that a reader sees or
-// replies to, and those that describe the body (RFC 6376 section 5.4.1, RFC 8058 section 4). Return-Path, Received
-// and similar fields belong to the transport, not to the message; Resent- fields are added before ours by a program
-// that sends the message again.
+// signedFields are the fields that a signature covers, in the order of its h= tag: those that a reader sees or replies
+// to, and those that describe the body (RFC 6376 section 5.4.1, RFC 8058 section 4). Return-Path, Received and similar
+// fields belong to the transport, not to the message. A program that sends the message again adds Resent- fields before
+// ours.
 //
-// A sealed field cannot be added when a signed message is sent on: the fields that a reader sees, those that put a
-// message into a conversation (In-Reply-To, References), and those that say how the body is read. An added
-// Content-Type, for example, turns text into a page, or hides parts of it.
+// A sealed field cannot be added to a signed message. Sealed are the fields that a reader sees, those that assign a
+// message to a conversation (In-Reply-To, References), and those that say how to read the body. An added Content-Type,
+// for example, could turn text into HTML, or hide parts of it.
 //
 // Other fields are closed only if they occur, or left open. Mailing lists that pass a message on unchanged add List-
 // fields, which must not break the signature. An added unsubscribe link has no effect, because readers follow only
-// those that a signature covers (RFC 8058 section 4). Fields that describe the body as a file, or the kind of a
+// links that a signature covers (RFC 8058 section 4). Fields that describe the body as a file, or the kind of a
 // message, do not change its text.
 var signedFields = []signedField{
 	{"From", sealed}, {"Reply-To", sealed}, {"Sender", sealed}, {"To", sealed}, {"Cc", sealed}, {"Subject", sealed},
@@ -57,18 +57,18 @@ type signedField struct {
 }
 
 // coverage is how often the h= tag names a field. Naming it once more than it occurs states that there is no further
-// one, so that another breaks the signature (RFC 6376 sections 5.4.2 and 8.15).
+// one, so that another one breaks the signature (RFC 6376 sections 5.4.2 and 8.15).
 type coverage int
 
 const (
 	open   coverage = iota // as often as it occurs
 	closed                 // once more than it occurs, if it occurs
-	sealed                 // once more than it occurs, also if it does not
+	sealed                 // once more than it occurs, even if it does not occur
 )
 
-// Sign returns the DKIM-Signature fields of msg, one for each signer in the order given, folded, each ended by CRLF.
-// They are to be put before msg, which must not change. Lines of msg should end with CRLF; a lone LF is signed as the
-// CRLF that it becomes on the wire. Without signers the result is empty.
+// Sign returns the DKIM-Signature fields of msg, one for each signer in the order given, folded, each with CRLF at its
+// end. The caller puts them before msg, which must not change afterwards. Lines of msg should end with CRLF; a lone LF
+// is signed as the CRLF that it becomes on the wire. Without signers the result is empty.
 func Sign(msg []byte, now time.Time, signers ...Signer) ([]byte, error) {
 	if len(signers) == 0 {
 		return nil, nil
@@ -100,7 +100,8 @@ func Sign(msg []byte, now time.Time, signers ...Signer) ([]byte, error) {
 
 // canonical is a message in the form that is signed.
 type canonical struct {
-	// header has the signed fields in their relaxed form, each ended by CRLF. It has room for the field of a signature.
+	// header has the signed fields in their relaxed form, each with CRLF at its end. Its capacity includes the field of
+	// a signature.
 	header []byte
 	// names is the h= tag.
 	names string
@@ -118,7 +119,7 @@ func canonicalize(msg []byte) (canonical, error) {
 	c.header = make([]byte, 0, 4096)
 	for i := range signedFields {
 		found := 0
-		// Of repeated fields the last is signed first (RFC 6376 section 5.4.2).
+		// If a field is repeated, the last one is signed first (RFC 6376 section 5.4.2).
 		for j := len(fields) - 1; j >= 0; j-- {
 			if fields[j].signed == i {
 				c.header = appendField(c.header, fields[j].raw)
@@ -141,7 +142,7 @@ func canonicalize(msg []byte) (canonical, error) {
 	return c, nil
 }
 
-// appendUnsigned writes a signature's field up to its b= tag, which is last and empty.
+// appendUnsigned writes a signature's field up to its b= tag, which is empty and comes last.
 func (c *canonical) appendUnsigned(dst []byte, s Signer, now time.Time) []byte {
 	dst = append(dst, "DKIM-Signature: v=1; a="...)
 	dst = append(dst, s.Key.algorithm...)

@@ -1,5 +1,5 @@
-// Package mailtest has mail that tests of several packages read, and compares what they make of mail with files.
-// Whatever fails here fails the test.
+// Package mailtest has mail for the tests of several packages, and compares the results of parsers with files. Its
+// functions report failures to the test.
 package mailtest
 
 import (
@@ -17,11 +17,11 @@ import (
 //go:embed from.txt
 var from string
 
-// FromForm is a line of from.txt, which says what its words mean.
+// FromForm is a line of from.txt, which explains its words.
 type FromForm struct {
 	Takers string // none, both, smtp or api
 	Value  string // of a From field
-	Addr   string // of whom it is, where somebody takes it
+	Addr   string // the address in the field, if any reader accepts it
 }
 
 // FromForms returns the lines of from.txt.
@@ -46,7 +46,7 @@ func FromForms(t testing.TB) (all []FromForm) {
 	return all
 }
 
-// Newsletter is about n bytes of HTML as template languages make it: nested tables, inline styles, links.
+// Newsletter returns about n bytes of HTML as template languages produce it: nested tables, inline styles, links.
 func Newsletter(n int) string {
 	var b strings.Builder
 	b.WriteString(`<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>News</title>` +
@@ -64,8 +64,8 @@ func Newsletter(n int) string {
 	return b.String()
 }
 
-// Template is 60 KB of HTML with 50 placeholders, for which it returns values, and with links, of which every second
-// has a placeholder in its target.
+// Template returns 60 KB of HTML with 50 placeholders and their values. Every second of its links has a placeholder in
+// its target.
 func Template(links int) (html string, values map[string]string) {
 	var b strings.Builder
 	b.WriteString("<!DOCTYPE html><html><head><title>News</title></head><body><table>")
@@ -90,8 +90,9 @@ func Template(links int) (html string, values map[string]string) {
 	return b.String(), values
 }
 
-// Golden compares what read makes of each message that a pattern finds, of which there are so many at least, with the
-// .want beside its .eml. With POSTRIDER_UPDATE=1 in the environment it writes that instead.
+// Golden calls read for each message that matches pattern, and compares the result with the .want file beside its .eml
+// file. It fails if there are fewer messages than least. With POSTRIDER_UPDATE=1 in the environment it writes the .want
+// files instead.
 func Golden(t *testing.T, pattern string, least int, read func(t *testing.T, raw []byte) string) {
 	t.Helper()
 	names, err := filepath.Glob(pattern)

@@ -7,14 +7,14 @@ import (
 	"io"
 )
 
-// maxValue bounds what is sent of one field; the protocol has packets of limited size.
+// maxValue limits how much of one field is sent; packets of the protocol have a limited size.
 const maxValue = 64 << 10
 
-// fieldReader splits a header into fields in the form that filters expect: the value with its folds, with spaces for
-// CR and NUL, and without the one space after the colon. It skips lines that are not fields.
+// fieldReader splits a header into fields as filters expect them: the value with its folds, with spaces for CR and NUL,
+// and without the one space after the colon. It skips lines that are not fields.
 type fieldReader struct {
 	r      *bufio.Reader
-	offset int64 // of what was read; at the end it is that of the body
+	offset int64 // bytes read so far; at the end it is the offset of the body
 	ahead  []byte
 	ended  bool
 }
@@ -46,7 +46,7 @@ func (f *fieldReader) next() (name, value string, err error) {
 	}
 }
 
-// folds reads the lines that continue a field, each with an LF before it, and keeps the line after them in ahead.
+// folds reads the lines that continue a field, each with an LF before it, and stores the line after them in ahead.
 func (f *fieldReader) folds() ([]byte, error) {
 	var rest []byte
 	for {

@@ -1,19 +1,19 @@
-// Package milter is the client of a mail filter (rspamd and others), which judges received messages.
+// Package milter is the client of a mail filter (rspamd and others) that judges received messages.
 //
 // # Invariants
 //
-//   - A filter is consulted about the message as it arrived, at the end of DATA. It may refuse the message, drop it,
-//     or add header fields, which are returned and not inserted. It may not change addresses or content.
+//   - A filter is consulted about the message as it arrived, at the end of DATA. It may refuse the message, drop it, or
+//     add header fields, which are returned and not inserted. It may not change addresses or content.
 //   - A consultation ends within its time limit. The message is read in place and sent in pieces.
 //
 // # When it fails
 //
-// If a filter cannot be reached, or breaks off, Config.FailClosed decides. Consult then returns an error for the log
-// together with a verdict that the caller can act on.
+// If a filter cannot be reached, or its connection breaks, Config.FailClosed decides. Consult then returns an error for
+// the log together with a verdict that the caller can act on.
 //
 // # What it does not do
 //
-// The package keeps no connections: it makes one for each message, so that the restart of a filter does no harm.
+// The package does not reuse connections: it makes one for each message, so that a filter can be restarted at any time.
 package milter
 
 import (
@@ -29,7 +29,7 @@ import (
 	"time"
 )
 
-// DefaultTimeout is for one whole consultation. It must be shorter than the ten minutes that a client waits after the
+// DefaultTimeout limits one whole consultation. It must be shorter than the ten minutes that a client waits after the
 // end of DATA (RFC 5321 section 4.5.3.2.6).
 const DefaultTimeout = 30 * time.Second
 
@@ -41,10 +41,10 @@ const (
 	Accept   Action = iota
 	Reject          // answer 5xx
 	TempFail        // answer 4xx
-	Discard         // answer 250 and keep nothing
+	Discard         // answer 250 and store nothing
 )
 
-// Verdict is a filter's answer.
+// Verdict is a filter's decision.
 type Verdict struct {
 	Action Action
 	// Code and Text are the SMTP reply that the filter requests; 0 and "" if it leaves the reply to the server. Text has
@@ -53,7 +53,7 @@ type Verdict struct {
 	Text string
 	// Headers are the fields that the filter would add, unfolded: X-Spam-Status, X-Spamd-Result and the like.
 	Headers []Field
-	// Quarantine is the filter's reason to hold the message; empty if it gave none. The message is accepted.
+	// Quarantine is the filter's reason for quarantining the message; empty if it gave none. The message is accepted.
 	Quarantine string
 	// Refused are recipients that the filter refused while others remain.
 	Refused []string
@@ -64,14 +64,14 @@ type Field struct{ Name, Value string }
 
 // Message is the information that a filter receives.
 type Message struct {
-	ID         string // for the filter's log; empty is allowed
+	ID         string // for the filter's log; may be empty
 	Client     netip.AddrPort
-	ClientName string // by the reverse zone; empty when unknown
+	ClientName string // from the reverse zone; empty if unknown
 	Hello      string
 	MailFrom   string // empty for the null return path
 	Recipients []string
 	Raw        io.ReaderAt
-	Size       int64 // of Raw, in bytes
+	Size       int64 // size of Raw in bytes
 }
 
 // Config configures a Client.
@@ -80,7 +80,7 @@ type Config struct {
 	Address string
 	// Hostname is the name of this mail server, which filters use in the fields that they add.
 	Hostname string
-	// Timeout is for one consultation; 0 is DefaultTimeout.
+	// Timeout limits one consultation; 0 is DefaultTimeout.
 	Timeout time.Duration
 	// FailClosed refuses the message temporarily if the filter fails; otherwise the message is accepted unchecked.
 	FailClosed bool
@@ -104,8 +104,8 @@ func New(c Config) (*Client, error) {
 	return &Client{config: c, network: network, address: address}, nil
 }
 
-// ParseAddress splits a filter's address into the arguments of net.Dial. An error says what form the address must
-// have.
+// ParseAddress splits a filter's address into the arguments of net.Dial. The error states the valid forms of an
+// address.
 func ParseAddress(s string) (network, address string, err error) {
 	kind, rest, _ := strings.Cut(s, ":")
 	switch kind {
@@ -122,8 +122,8 @@ func ParseAddress(s string) (network, address string, err error) {
 	return "", "", fmt.Errorf("milter address %q is neither unix:/absolute/path nor inet:host:port", s)
 }
 
-// Consult consults the filter about m. The verdict can be acted on even if there is an error, which says why the
-// filter did not decide.
+// Consult consults the filter about m. The verdict is valid even if there is an error, which says why the filter did
+// not decide.
 func (c *Client) Consult(ctx context.Context, m Message) (Verdict, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.config.Timeout, fmt.Errorf("no answer within %v", c.config.Timeout))
 	defer cancel()
@@ -132,7 +132,7 @@ func (c *Client) Consult(ctx context.Context, m Message) (Verdict, error) {
 		return v, nil
 	}
 	if cause := context.Cause(ctx); cause != nil {
-		// The connection was closed because ctx ended, so the cause of that is the more useful error.
+		// The connection was closed because ctx ended, so the reason of that is the more useful error.
 		err = cause
 	}
 	v = Verdict{Action: Accept}

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// actions are all that a filter may do besides deciding. Adding includes inserting at a position.
+	// actions are the actions that a filter may take besides its decision. Adding includes inserting at a position.
 	actions = milter.OptAddHeader | milter.OptQuarantine
-	// oldSteps are the steps that a filter of protocol version 2 may skip, newSteps those of version 6. A filter breaks
-	// off if it may not skip a step that it wants to skip.
+	// oldSteps are the steps that a filter of protocol version 2 may skip, newSteps those of version 6. A filter ends
+	// the conversation if it may not skip a step that it wants to skip.
 	oldSteps = milter.OptNoConnect | milter.OptNoHelo | milter.OptNoMailFrom | milter.OptNoRcptTo | milter.OptNoBody |
 		milter.OptNoHeaders | milter.OptNoEOH
 	newSteps = oldSteps | milter.OptNoUnknown | milter.OptNoData | milter.OptNoHeaderReply | milter.OptNoConnReply |
 		milter.OptNoHeloReply | milter.OptNoMailReply | milter.OptNoRcptReply | milter.OptNoDataReply |
 		milter.OptNoUnknownReply | milter.OptNoEOHReply | milter.OptNoBodyReply
 
-	maxFields = 100  // added by a filter, beyond which they are dropped
-	maxText   = 4096 // bytes of each text of a filter
+	maxFields = 100  // fields added by a filter; further ones are dropped
+	maxText   = 4096 // bytes of each text from a filter
 )
 
 // consult tries the newest protocol first. The library falls back to older versions by itself only if the same mask
@@ -46,11 +46,11 @@ func (c *Client) converse(ctx context.Context, m Message, steps milter.OptProtoc
 	if err != nil {
 		return Verdict{}, err
 	}
-	v, err := c.tell(s, m)
+	v, err := c.run(s, m)
 	if err != nil {
 		return Verdict{}, err
 	}
-	s.Close() // a courtesy to the filter; the verdict is known
+	s.Close() // a courtesy to the filter; the verdict is known already
 	return v, nil
 }
 
@@ -66,7 +66,7 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A deadline would not do, because the library sets and removes deadlines.
+	// A deadline would not work, because the library sets and removes deadlines.
 	d.conn, d.stop = conn, context.AfterFunc(d.ctx, func() { conn.Close() })
 	return conn, nil
 }
@@ -78,8 +78,8 @@ func (d *dialer) close() {
 	}
 }
 
-// tell goes through the steps of an SMTP conversation until the filter decides.
-func (c *Client) tell(s *milter.ClientSession, m Message) (Verdict, error) {
+// run goes through the steps of an SMTP conversation until the filter decides.
+func (c *Client) run(s *milter.ClientSession, m Message) (Verdict, error) {
 	var refused []string
 	for _, step := range []func() (*milter.Action, error){
 		func() (*milter.Action, error) { return c.connection(s, m) },
@@ -147,7 +147,7 @@ func mailFrom(s *milter.ClientSession, m Message) (*milter.Action, error) {
 	return s.Mail(clean(m.MailFrom), nil)
 }
 
-// recipients sends all recipients. The refusal of one is not a verdict on the message unless none is left.
+// recipients sends all recipients. The refusal of one is a verdict on the message only if no other is left.
 func recipients(s *milter.ClientSession, rcpts []string) (refused []string, last *milter.Action, err error) {
 	last = &milter.Action{Code: milter.ActContinue}
 	for _, rcpt := range rcpts {
@@ -238,8 +238,8 @@ func decision(act *milter.Action) Verdict {
 	return Verdict{}
 }
 
-// clean makes one line of a text: folds become single spaces, and control characters are removed. It bounds the
-// length, and no byte of the result ends a string of the protocol.
+// clean makes one line of a text: it replaces folds by single spaces, removes control characters, and limits the
+// length. The result contains no byte that ends a string of the protocol.
 func clean(s string) string {
 	s = strings.ToValidUTF8(s[:min(len(s), maxText)], "?")
 	return strings.Join(strings.FieldsFunc(s, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }),

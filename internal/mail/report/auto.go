@@ -21,15 +21,15 @@ func (m *mail) auto() bool {
 	if strings.HasPrefix(precedence, "auto") || strings.EqualFold(m.field("X-Precedence"), "auto_reply") {
 		return true
 	}
-	// A subject alone proves nothing: people write about their holidays too. An automatic reply shows other signs as
-	// well.
+	// A subject alone proves nothing, because people write about their holidays too. An automatic reply has other signs
+	// as well.
 	answers := len(m.InReplyTo) > 0 || len(m.References) > 0 || precedence == "bulk" || precedence == "junk" ||
 		precedence == "list" ||
 		m.byMachine()
 	return answers && saysAway(m.Subject)
 }
 
-// saysAway reports whether a subject begins like those of absence notes, in the languages in which programs write
+// saysAway reports whether a subject begins like that of an absence note, in the languages in which programs write
 // them.
 func saysAway(subject string) bool {
 	subject = strings.ToLower(strings.TrimSpace(subject))

@@ -2,7 +2,7 @@ package report
 
 import "strings"
 
-// Fault is the party at fault for a refusal. It decides who has to act, and whether an address may be suppressed.
+// Fault is the party at fault for a refusal. It determines who must act, and whether an address may be suppressed.
 type Fault string
 
 const (
@@ -11,11 +11,11 @@ const (
 	Hosts      Fault = "host"      // the receiving side: its rules, its load, its mistakes
 )
 
-// Bounce types and sub-types (webhook reference section 2.3).
+// Bounce types and subtypes (webhook reference section 2.3).
 const (
 	Permanent    = "Permanent"
 	Transient    = "Transient"
-	Undetermined = "Undetermined" // also a sub-type
+	Undetermined = "Undetermined" // also a subtype
 
 	General            = "General"
 	NoEmail            = "NoEmail"
@@ -37,8 +37,8 @@ type Class struct {
 // Greylisted reports whether the host refuses new senders at first, and accepts the mail on a later attempt.
 func (c Class) Greylisted() bool { return c.Say == greylist.Say }
 
-// Expired returns the class of a message that could not be delivered in time because of temporary refusals. There was
-// no permanent refusal, so the address may well be valid.
+// Expired returns the class of a message that could not be delivered in time because of temporary refusals. No refusal
+// was permanent, so the address may be valid.
 func (c Class) Expired() Class {
 	c = c.forNow()
 	c.Say = "The message could not be delivered in time; the last answer was this. " + c.Say
@@ -54,7 +54,7 @@ func (c Class) forNow() Class {
 	return c
 }
 
-// Scope is what a host refused. A refusal before the host knew the recipient says little about the recipient.
+// Scope is the subject of a refusal. A host that refuses before it knows the recipient says little about the recipient.
 type Scope uint8
 
 const (
@@ -66,19 +66,19 @@ const (
 
 // Refusal is the reply with which a host refused.
 type Refusal struct {
-	Code     int    // 400 to 599; 0 when it is not known
+	Code     int    // 400 to 599; 0 if unknown
 	Enhanced string // "5.1.1" (RFC 3463), or empty
 	Text     string // without the codes; it may have several lines
 	Scope    Scope
 	Local    bool // this installation made the refusal, for a known reason
 }
 
-// Classify classifies a host's words about a recipient. Either code or enhanced may be missing.
+// Classify classifies a host's refusal of a recipient. Either code or enhanced may be missing.
 func Classify(code int, enhanced, text string) Class {
 	return Refusal{Code: code, Enhanced: enhanced, Text: text}.Class()
 }
 
-// longestRefusal bounds the bytes of a host's words that are searched: each of some hundred marks is searched for.
+// longestRefusal limits the bytes of a host's text that are searched, because some hundred marks are searched for.
 const longestRefusal = 4 << 10
 
 // Class classifies the refusal.
@@ -91,10 +91,10 @@ func (r Refusal) Class() Class {
 	if !c.Suppress || r.Local {
 		return c
 	}
-	// A refusal that suppresses an address permanently must not be about the sender or the content, nor an answer to
-	// MAIL.
+	// A phrase that permanently suppresses an address does not count if the text is about the sender or the content, or
+	// answers MAIL.
 	if other, ok := match(texts, strings.ReplaceAll(text, "not listed", "missing")); ok {
-		// in a directory, not a block list
+		// "not listed" is replaced because it refers to a directory here, not to a block list.
 		switch other {
 		case badSender, unauthentic, identity, reputation, rate:
 			return other
@@ -110,9 +110,9 @@ func (r Refusal) Class() Class {
 	return c
 }
 
-// byWords returns the class of the code, unless the text has an unambiguous phrase for another class and the code
-// blames the recipient where the phrase does not, or names no cause. A refusal given before the host knew the
-// recipient is not about the recipient.
+// byWords returns the class of the code, unless the text has an unambiguous phrase for another class. The phrase counts
+// if the code names no cause, or if the code blames the recipient and the phrase does not. A refusal before the host
+// knew the recipient is not about the recipient.
 func (r Refusal) byWords(c Class, text string) Class {
 	said, plainly := match(plain, text)
 	switch {
@@ -127,7 +127,7 @@ func (r Refusal) byWords(c Class, text string) Class {
 	return c
 }
 
-// vague reports whether the enhanced code is one of those that hosts use for anything.
+// vague reports whether hosts use the enhanced code for any cause.
 func (r Refusal) vague() bool {
 	return generic(r.Enhanced) || strings.HasSuffix(r.Enhanced, ".7.1") || strings.HasSuffix(r.Enhanced, ".7.0")
 }
@@ -137,10 +137,10 @@ func (r Refusal) byCode(text string) Class {
 	if len(r.Enhanced) > 2 {
 		detail := r.Enhanced[2:]
 		if detail == "4.1" && strings.Contains(text, "access denied") {
-			return noMailboxAt // Exchange Online says this of an address that its directory does not have.
+			return noMailboxAt // Exchange Online uses it for an address that is not in its directory.
 		}
 		if detail == "1.10" && !r.Local && r.Code != 556 && !strings.Contains(text, "null") {
-			return noMailbox // Exchange Online's code for an unknown recipient; RFC 7505 gives it to a null MX.
+			return noMailbox // Exchange Online uses it for an unknown recipient; RFC 7505 assigns it to a null MX.
 		}
 		if c, ok := byEnhanced[detail]; ok {
 			return c

@@ -6,8 +6,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/mailparse"
 )
 
-// complaint reads an abuse report: in the format of RFC 5965, or as Microsoft's junk mail reporting sends it, with
-// the message as an attachment and a field that names the complainant.
+// complaint reads an abuse report. It knows the format of RFC 5965 and that of Microsoft's junk mail reporting, which
+// attaches the message and names the complainant in a field.
 func (m *mail) complaint() (Report, bool) {
 	r := Report{Kind: Complaint}
 	for _, f := range m.Files {

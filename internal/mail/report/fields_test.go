@@ -65,7 +65,9 @@ func TestFieldsThatFollow(t *testing.T) {
 		{Recipient{Final: "ann@one.example", Action: Expanded}, Recipient{Final: "ann@one.example", Action: Expanded}},
 	} {
 		got := c.have
-		got.complete(func() said { return said{each: []Recipient{{Final: "ann@one.example", Diagnostic: "she left"}}} })
+		got.complete(func() statements {
+			return statements{each: []Recipient{{Final: "ann@one.example", Diagnostic: "she left"}}}
+		})
 		if got != c.want {
 			t.Errorf("%+v becomes %+v, want %+v", c.have, got, c.want)
 		}

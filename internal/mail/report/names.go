@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// names are the addresses that a report can be about.
+// names are the addresses that a report may be about.
 type names struct {
 	all    []string
 	locals []string // in lower case, as are the domains
@@ -23,7 +23,7 @@ func newNames(all []string) (n names) {
 	return n
 }
 
-// in returns the addresses that a text contains, in the order in which they were given.
+// in returns those of the addresses that a text contains, in their original order.
 func (n names) in(text string) (found []string) {
 	text = strings.ToLower(text)
 	seen := make([]bool, len(n.all))
@@ -56,13 +56,13 @@ func (n names) in(text string) (found []string) {
 // endsWith reports whether a text ends with a local part that is not part of a longer one.
 func endsWith(text, local string) bool {
 	rest, ok := strings.CutSuffix(text, local)
-	return ok && (rest == "" || !localOctet(rest[len(rest)-1]))
+	return ok && (rest == "" || !localByte(rest[len(rest)-1]))
 }
 
 // alone returns the addresses whose local part is a word of the line.
 func (n names) alone(line string) (found []string) {
 	words := strings.FieldsFunc(strings.ToLower(line), func(r rune) bool {
-		return r < 0x80 && !localOctet(byte(r)) && r != '@'
+		return r < 0x80 && !localByte(byte(r)) && r != '@'
 	})
 	for i, address := range n.all {
 		if len(n.locals[i]) > 2 && slices.Contains(words, n.locals[i]) {
@@ -72,8 +72,9 @@ func (n names) alone(line string) (found []string) {
 	return found
 }
 
-// sections returns what a text says about each address that it names: the lines from one name to the next. If no
-// address is named, local parts count; lines that show the recipients of the message count only if nothing else does.
+// sections returns the text about each address that a report names: the lines from one name to the next. If the text
+// has no address, local parts count as names. Lines that show the recipients of the message count only if nothing else
+// does.
 func (n names) sections(text string) (sections map[string]string, found []string) {
 	weak := func(line string) bool {
 		line = strings.ToLower(strings.TrimSpace(line))
@@ -128,7 +129,7 @@ func hostOctet(c byte) bool {
 	return digit(c) || 'a' <= c && c <= 'z' || c == '.' || c == '-' || c >= 0x80
 }
 
-// localOctet reports whether a byte may belong to a local part, except those that quote or end one in prose.
-func localOctet(c byte) bool {
+// localByte reports whether a byte may belong to a local part. It excludes bytes that quote or end one in prose.
+func localByte(c byte) bool {
 	return digit(c) || 'a' <= c && c <= 'z' || strings.IndexByte(".!#$%&*+-/=?^_{|}~", c) >= 0
 }

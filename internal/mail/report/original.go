@@ -8,8 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// isMessage reports whether a part is the message reported on, or its header (RFC 6522 section 3, RFC 6533 section
-// 6).
+// isMessage reports whether a part is the reported message, or its header (RFC 6522 section 3, RFC 6533 section 6).
 func isMessage(contentType string) bool {
 	switch contentType {
 	case "message/rfc822", "text/rfc822-headers", "message/rfc822-headers", "text/rfc822", "message/global",
@@ -20,8 +19,8 @@ func isMessage(contentType string) bool {
 	return false
 }
 
-// readOriginal finds the header of the message reported on: in a part, or copied into the text. What is still missing
-// is taken from the header of the report.
+// readOriginal finds the header of the reported message, in a part or copied into the text. It completes missing fields
+// from the header of the report.
 func (m *mail) readOriginal(r *Report) {
 	for _, f := range m.Files {
 		if isMessage(f.ContentType) || strings.HasSuffix(strings.ToLower(f.Filename), ".eml") {

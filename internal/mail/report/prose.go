@@ -2,7 +2,7 @@ package report
 
 import "strings"
 
-// failures and delays are the phrases, in lower case, that reports without fields put above the addresses. They are
+// failures and delays are the phrases, in lower case, that reports without fields write above the addresses. They are
 // those of qmail, Exim, Sendmail, Postfix, Exchange, Domino, Groupwise, and of large hosts before they wrote fields.
 var (
 	failures = []string{
@@ -27,11 +27,11 @@ var (
 		"there is a temporary problem",
 		"do not need to resend", "not need to resend",
 	}
-	// expiries are phrases of a host that retried until it gave up.
+	// expiries are phrases of a host that gave up after retries.
 	expiries = []string{"retry timeout exceeded", "retry time not reached", "delivery time expired", "message expired",
 		"expired after",
 		"queue too long", "maximum queue time", "retries exceeded", "gave up after", "giving up after", "timed out"}
-	// copies precede a copy of the message reported on.
+	// copies are phrases before a copy of the reported message.
 	copies = []string{
 		"--- below this line is a copy", "this is a copy of the message", "this is a copy of your message",
 		"copy of the message", "original message",
@@ -41,7 +41,7 @@ var (
 	}
 )
 
-// beforeCopy returns the part of a report before the message that it is about.
+// beforeCopy returns the text of a report before its copy of the message.
 func beforeCopy(text string) string {
 	at := 0
 	for line := range strings.Lines(text) {
@@ -81,9 +81,10 @@ func first(s string, words []string) int {
 	return at
 }
 
-// readLines adds the addresses that begin a line, or end a line that says what happened, with the text below each.
+// readLines adds the addresses at the beginning of a line, or at the end of a line that states an outcome. The lines
+// below each address become its diagnostic text.
 func (r *Report) readLines(words, action string) {
-	open := -1 // the recipient that the lines are about
+	open := -1 // index of the recipient that the lines are about
 	empty := false
 	for line := range strings.Lines(words) {
 		trimmed := strings.TrimSpace(line)
@@ -92,12 +93,12 @@ func (r *Report) readLines(words, action string) {
 			continue
 		}
 		if strings.HasPrefix(trimmed, ">") {
-			continue // A quotation.
+			continue // The line quotes the message.
 		}
 		address, rest := leadingAddress(trimmed)
 		if local := strings.ToLower(address); strings.HasPrefix(local, "postmaster@") ||
 			strings.HasPrefix(local, "mailer-daemon@") {
-			address = "" // The address of a contact, or of the author of the report.
+			address = "" // The address is a contact, or the author of the report.
 		}
 		if address == "" && open < 0 && first(strings.ToLower(trimmed), failures) >= 0 {
 			address, rest = trailingAddress(trimmed), trimmed
@@ -120,26 +121,26 @@ func (r *Report) readLines(words, action string) {
 	}
 }
 
-// unfinished reports whether the text about the recipient is still to follow.
+// unfinished reports whether the text about the recipient may still follow.
 func (r *Recipient) unfinished() bool {
 	return r.Diagnostic == "" || strings.HasSuffix(r.Diagnostic, ":")
 }
 
-// said is what the words of a report say about a failure.
-type said struct {
-	reply string // a host's reply, for any recipient
+// statements are what the text of a report says about a failure.
+type statements struct {
+	reply string // a host's reply, which applies to any recipient
 	each  []Recipient
 }
 
-func (m *mail) words() said {
+func (m *mail) words() statements {
 	var r Report
 	words := beforeCopy(m.text)
 	r.readLines(words, Failed)
-	return said{replyIn(words), r.Recipients}
+	return statements{replyIn(words), r.Recipients}
 }
 
-// of returns what is said about an address.
-func (s said) of(address string) string {
+// of returns the statement about an address.
+func (s statements) of(address string) string {
 	for _, one := range s.each {
 		if strings.EqualFold(one.Final, address) && one.Diagnostic != "" {
 			return one.Diagnostic
@@ -148,7 +149,7 @@ func (s said) of(address string) string {
 	return s.reply
 }
 
-// leadingAddress returns the address that a line begins with, and what follows it.
+// leadingAddress returns the address at the beginning of a line, and the text after it.
 func leadingAddress(line string) (address, rest string) {
 	line = strings.TrimPrefix(line, "* ")
 	if strings.HasPrefix(line, "<") {

@@ -1,22 +1,21 @@
 // Package report reads the reports of mail systems: bounces (RFC 3464), complaints (RFC 5965), and automatic replies
-// (RFC 3834). It also classifies refusals, whether from a report or from an SMTP conversation (Classify).
+// (RFC 3834). It also classifies refusals, from a report or from an SMTP conversation (Classify).
 //
 // # Invariants
 //
-//   - A message written by a person is not a report, whatever it quotes: fields and delays count only if the envelope
-//     or the header shows that a machine made the message, and a message in the name of the recipient is not a
-//     bounce.
+//   - A message that a person wrote is not a report, whatever it quotes. Fields and delays count only if the envelope or
+//     the header shows that a machine made the message. A message in the name of the recipient is not a bounce.
 //   - An automatic reply is not a bounce.
 //   - Reading takes time linear in the input.
 //
 // # When it fails
 //
-// Reading never fails, for any input. What a report does not say stays empty.
+// Reading never fails, for any input. Information that a report lacks stays empty.
 //
 // # What it does not do
 //
-// The package does not check who sent a report. A report is only as true as its sender, and anybody can write one: a
-// caller that acts on it must know, by a signed return path or otherwise, that the message reported on was its own.
+// The package does not check who sent a report. Anybody can write a report, so its content may be false. A caller that
+// acts on one must know, by a signed return path or otherwise, that it sent the reported message.
 package report
 
 import (
@@ -31,44 +30,44 @@ import (
 type Kind string
 
 const (
-	None      Kind = ""           // a message from a person, or nothing known
-	Delivery  Kind = "delivery"   // a delivery status notification; each recipient has its action
+	None      Kind = ""           // a message from a person, or of unknown kind
+	Delivery  Kind = "delivery"   // a delivery status notification; each recipient has its own action
 	Complaint Kind = "complaint"  // an abuse report
-	AutoReply Kind = "auto-reply" // absent, out of office, a list's greeting, a receipt
+	AutoReply Kind = "auto-reply" // an absence note, a list's welcome message, a receipt
 )
 
 // Actions of RFC 3464 section 2.3.3.
 const (
 	Failed    = "failed"
-	Delayed   = "delayed" // the host goes on trying
+	Delayed   = "delayed" // the host will try again
 	Delivered = "delivered"
 	Relayed   = "relayed"
 	Expanded  = "expanded"
 )
 
-// Report is what was read from a message.
+// Report is the information that a message reports.
 type Report struct {
 	Kind       Kind
-	Recipients []Recipient // of a complaint: the addresses that complain, when it names them; at most 1,000
-	MessageID  string      // of the message reported on, with angle brackets; empty when the report does not show it
-	To         []string    // of the message reported on
-	Feedback   string      // of a complaint: abuse, fraud, not-spam and so on
-	MailFrom   string      // return path of the message reported on, when the report shows it
+	Recipients []Recipient // for a complaint: the complainants' addresses, if it names them; at most 1,000
+	MessageID  string      // ID of the reported message, with angle brackets; empty if unknown
+	To         []string    // recipients of the reported message
+	Feedback   string      // type of a complaint: abuse, fraud, not-spam and so on
+	MailFrom   string      // return path of the reported message; empty if unknown
 	Original   []message.Field
 }
 
 // Recipient is the outcome for one address.
 type Recipient struct {
-	Original   string // the address as we sent to it, when the report says so
-	Final      string // where the host sent it in the end
+	Original   string // the address that we sent to; empty if unknown
+	Final      string // the address to which the host finally sent the message
 	Action     string // failed, delayed, delivered, relayed or expanded
 	Status     string // enhanced status code, such as 5.1.1
-	Diagnostic string // what the host said, without the type before it
+	Diagnostic string // the host's reply or explanation, without the type before it
 	RemoteMTA  string
-	Unnamed    bool // the report names no recipient, and it may be about another one
+	Unnamed    bool // the report names no recipient, so it may be about another one
 }
 
-// maxRecipients bounds the recipients of one report, maxText the bytes of each part that are read.
+// maxRecipients limits the recipients of one report, maxText the bytes that are read of each part.
 const (
 	maxRecipients = 1000
 	maxText       = 1 << 20
@@ -80,8 +79,8 @@ func ReadComplaint(raw []byte) Report {
 	return r
 }
 
-// Complains reports whether a recipient did not want the message. Reports of the opposite (not-spam), and reports
-// about authentication that machines make (RFC 6591), have the same form.
+// Complains reports whether a recipient did not want the message. Reports of the opposite (not-spam) and reports that
+// machines make about authentication (RFC 6591) have the same syntax.
 func (r Report) Complains() bool {
 	switch r.Feedback {
 	case "not-spam", "auth-failure", "dmarc", "dkim", "spf":
@@ -90,15 +89,15 @@ func (r Report) Complains() bool {
 	return r.Kind == Complaint
 }
 
-// Class classifies the refusal of a failed or delayed recipient. A host that gave up trying never refused
-// permanently, so that does not suppress the address.
+// Class classifies the refusal of a failed or delayed recipient. If the host gave up without a permanent refusal, the
+// class does not suppress the address.
 func (r Recipient) Class() Class {
 	code, enhanced, text := splitReply(r.Diagnostic[:min(len(r.Diagnostic), longestRefusal)])
 	if generic(enhanced) && (enhanced == "" || !generic(r.Status)) {
 		enhanced = r.Status
 	}
 	if generic(enhanced) {
-		enhanced = "" // It says only that delivery failed.
+		enhanced = "" // The code only says that delivery failed.
 	}
 	c := Classify(code, enhanced, text)
 	if r.Action == Delayed {
@@ -109,7 +108,7 @@ func (r Recipient) Class() Class {
 		return c.Expired()
 	}
 	if r.Unnamed && c.Fault == Recipients {
-		return unclear // It is about one of several recipients, and the report does not say which.
+		return unclear // The report is about one of several recipients, but does not say which.
 	}
 	return c
 }
@@ -122,10 +121,10 @@ func generic(status string) bool {
 // mail is a message that may be a report.
 type mail struct {
 	*mailparse.Parsed
-	text string // what a reader sees of it
+	text string // the text that a reader sees
 	kind string // Content-Type, in lower case
 
-	null bool // it came with an empty envelope sender
+	null bool // it has an empty envelope sender
 }
 
 func read(raw []byte) *mail {
@@ -163,14 +162,14 @@ func (m *mail) byMachine() bool {
 	return m.autoSubmitted() || m.null || m.byDaemon()
 }
 
-// byDaemon reports whether the program that delivers mail made the message, rather than one that answers it.
+// byDaemon reports whether a program that delivers mail made the message, not one that answers it.
 func (m *mail) byDaemon() bool {
 	if m.isReport("") || m.field("X-Failed-Recipients") != "" {
 		return true
 	}
 	from, subject := strings.ToLower(m.field("From")), strings.ToLower(m.Subject)
 	if answersSomebody(subject) {
-		return false // The author of a reply may be a person, also at postmaster.
+		return false // A person may write from postmaster too.
 	}
 	for _, daemon := range []string{"mailer-daemon", "postmaster", "mail delivery s", "maildelivery", "mail-daemon",
 		"mdaemon@", "microsoftexchange",

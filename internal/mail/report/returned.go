@@ -6,57 +6,58 @@ import (
 	"sync"
 )
 
-// Returned is a message that came to a return path.
+// Returned is a message that arrived at a return path.
 type Returned struct {
 	m           *mail
-	whole       Report // what its fields report, for any recipients; Kind is None when it has none
-	said, lower string // its own words, and the same in lower case with the subject
+	fields      Report // the report in its fields, for any recipients; Kind is None if there is none
+	said, lower string // its own text, and the same in lower case with the subject
 }
 
-// ReadReturned reads a message that came to one or more return paths. from is the envelope sender, which is empty for
-// mail from mail systems. The return paths may belong to different emails; the message is read once for all of them.
+// ReadReturned reads a message that arrived at one or more return paths. from is the envelope sender, which is empty
+// for mail from mail systems. The return paths may belong to different emails; the message is read once for all of
+// them.
 func ReadReturned(raw []byte, from string) *Returned {
 	m := read(raw)
 	m.null = from == ""
 	if r, ok := m.complaint(); ok {
-		return &Returned{m: m, whole: r}
+		return &Returned{m: m, fields: r}
 	}
 	if r, ok := m.fields(); ok && len(r.Recipients) > 0 {
 		m.readOriginal(&r)
 		m.explain(&r)
-		return &Returned{m: m, whole: r}
+		return &Returned{m: m, fields: r}
 	}
 	r := &Returned{m: m, said: m.passage()}
-	m.readOriginal(&r.whole)
+	m.readOriginal(&r.fields)
 	r.lower = strings.ToLower(m.Subject + "\n" + r.said)
 	return r
 }
 
-// About returns what the message reports at one return path. The path proves that it is about an email to the
+// About returns what the message reports at one return path. The path proves that the report is about an email to the
 // recipients to.
 //
-// Since nothing else is sent there, a message that is not a reply, a delay or a confirmation is a bounce, if a mail
-// system sent it or it says so itself: of the recipients that it names, or of all if it names none. The recipients
-// are only as certain as that: a bounce that names no recipient suppresses none, unless there is just one.
+// Only reports arrive there. So a message that is not a reply, a delay or a confirmation is a bounce if a mail system
+// sent it, or if its text says so. The bounce is about the recipients that it names, or about all if it names none. In
+// the latter case it suppresses no recipient, unless there is only one.
 func (r *Returned) About(to []string) Report {
-	if r.whole.Kind != None {
-		return r.whole
+	if r.fields.Kind != None {
+		return r.fields
 	}
-	kind, action := r.m.fate(r.lower, to)
+	kind, action := r.m.outcome(r.lower, to)
 	if kind != Delivery {
 		return Report{Kind: kind}
 	}
-	found := r.whole
+	found := r.fields
 	found.Kind = Delivery
 	if action != Failed && action != Delayed {
-		return found // A confirmation.
+		return found // A confirmation of delivery names no failed recipient.
 	}
-	found.Recipients = r.m.blame(&found, r.said, to, action)
+	found.Recipients = r.m.failedRecipients(&found, r.said, to, action)
 	return found
 }
 
-// fate returns the kind and the action of a message without fields, judged by its words.
-func (m *mail) fate(lower string, to []string) (Kind, string) {
+// outcome returns the kind and the action of a message without fields, derived from its text.
+func (m *mail) outcome(lower string, to []string) (Kind, string) {
 	daemon, unattended := m.byDaemon() || m.null && m.field("From") == "", m.unattended()
 	fails := first(lower, failures) >= 0 || first(lower, moreFailures) >= 0
 	reason := refusalIn(lower) || namesCause(lower)
@@ -72,7 +73,7 @@ func (m *mail) fate(lower string, to []string) (Kind, string) {
 	case !daemon && m.away():
 		return AutoReply, ""
 	case !automatic && !daemon && !unattended && (own || answersSomebody(subject) || m.field("List-Unsubscribe") != ""):
-		return None, "" // A person replies or forwards something, or the message is not about one of our emails.
+		return None, "" // A person replies or forwards a message, or the message is not about one of our emails.
 	case (own || first(lower, asks) >= 0) && !fails && !reason:
 		return AutoReply, ""
 	case first(lower, finals) < 0 && (first(lower, delays) >= 0 || first(lower, moreDelays) >= 0):
@@ -91,7 +92,7 @@ func (m *mail) fate(lower string, to []string) (Kind, string) {
 }
 
 // refusalIn reports whether a line has a host's reply with both of its codes. A single number at the start of a line
-// says nothing in a reply: it may be of a street or a telephone.
+// proves nothing: it may be a house number or a telephone number.
 func refusalIn(words string) bool {
 	for line := range strings.Lines(words) {
 		if code, enhanced, _ := splitReply(line[:min(len(line), 1000)]); code != 0 && enhanced != "" {
@@ -101,8 +102,8 @@ func refusalIn(words string) bool {
 	return false
 }
 
-// namesCause reports whether words say why a message cannot be delivered, except by words that people use in replies
-// too: of policies, spam and viruses, and trouble.
+// namesCause reports whether a text says why a message cannot be delivered. It ignores words that people also use in
+// replies, about policies, spam, viruses, and trouble.
 func namesCause(lower string) bool {
 	return slices.ContainsFunc(plain, func(r textRule) bool {
 		switch r.is {
@@ -113,13 +114,13 @@ func namesCause(lower string) bool {
 	})
 }
 
-// unattended reports whether mail to the author is not read by anybody.
+// unattended reports whether nobody reads mail to the author.
 func (m *mail) unattended() bool {
 	from := strings.ToLower(m.field("From"))
 	return first(from, []string{"no-reply@", "noreply@", "donotreply@"}) >= 0
 }
 
-// away reports whether the header says that a program answers on behalf of a person, not a mail system.
+// away reports whether the header says that a program answers on behalf of a person.
 func (m *mail) away() bool {
 	for _, name := range vacationFields {
 		if value := strings.ToLower(m.field(name)); value != "" && value != "no" && value != "none" {
@@ -135,16 +136,16 @@ func begins(s string, starts []string) bool {
 	return slices.ContainsFunc(starts, func(start string) bool { return strings.HasPrefix(s, start) })
 }
 
-// Bounds of the text that is searched for the recipients and the cause of a failure: of the whole text in bytes, of
-// the text about one recipient, and of that text in paragraphs.
+// Limits of the text that is searched for the recipients and the cause of a failure: bytes of the whole text, bytes of
+// the text about one recipient, and paragraphs of that text.
 const (
 	maxPassage    = 16 << 10
 	maxSection    = 8 << 10
 	maxParagraphs = 30
-	maxExplained  = 50 // recipients whose fields say little; each is looked for in the passage
+	maxExplained  = 50 // recipients without details in their fields, which are searched for in the passage
 )
 
-// passage is what the message itself says, in all of its texts, without quotations.
+// passage returns the message's own text from all of its parts, without quotations.
 func (m *mail) passage() string {
 	var b strings.Builder
 	add := func(text string) {
@@ -168,8 +169,8 @@ func (m *mail) passage() string {
 	return strings.ToValidUTF8(s[:min(len(s), maxPassage)], "")
 }
 
-// blame finds which of to failed, and what is said about each.
-func (m *mail) blame(r *Report, said string, to []string, action string) []Recipient {
+// failedRecipients returns those recipients of to that failed, with the text about each.
+func (m *mail) failedRecipients(r *Report, said string, to []string, action string) []Recipient {
 	named := newNames(to)
 	sections, found := named.sections(said)
 	if len(found) == 0 {
@@ -181,7 +182,7 @@ func (m *mail) blame(r *Report, said string, to []string, action string) []Recip
 		}
 	}
 	all := make([]Recipient, 0, min(len(to), maxRecipients))
-	reasons := map[string]string{} // by section: one that applies to all is read once
+	reasons := map[string]string{} // by section, so that a section about several recipients is read once
 	ofAll := sync.OnceValue(func() string { return m.reason(said, nil) })
 	nobody := len(found) == 0
 	if nobody {
@@ -208,7 +209,7 @@ func (m *mail) blame(r *Report, said string, to []string, action string) []Recip
 	return all
 }
 
-// namedElsewhere returns the recipients that only the header names, or the quoted part of the message reported on.
+// namedElsewhere returns the recipients that only the header or the quoted part of the reported message names.
 func (m *mail) namedElsewhere(r *Report, named names) []string {
 	failed := m.field("X-Failed-Recipients")
 	if found := named.in(failed[:min(len(failed), maxPassage)]); len(found) > 0 {
@@ -254,15 +255,15 @@ func (m *mail) namedElsewhere(r *Report, named names) []string {
 	return nil
 }
 
-// others returns the other recipients that a report names.
+// others returns recipients other than ours that a report names.
 func (m *mail) others(said, action string) []Recipient {
 	var r Report
 	r.readLines(said, action)
 	return r.Recipients
 }
 
-// reason returns the most specific paragraph of a recipient's section or else, unless all is nil, of the text about
-// all recipients. Codes are more specific than words, and unambiguous words more than others.
+// reason returns the most specific paragraph of a recipient's section, or otherwise, unless all is nil, of the text
+// about all recipients. A code is more specific than words, and an unambiguous phrase more than other words.
 func (m *mail) reason(own string, all func() string) string {
 	var paragraphs []string
 	for block := range blocks(own[:min(len(own), maxSection)]) {
@@ -316,7 +317,7 @@ func oneLine(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), 1000)], "")
 }
 
-// explain completes the fields of a report from its words, for at most as many recipients as one email has.
+// explain completes the fields of a report from its text, for at most as many recipients as one email has.
 func (m *mail) explain(r *Report) {
 	said, left := "", maxExplained
 	for i := range r.Recipients {

@@ -1,8 +1,8 @@
 package report
 
-// The classes. Only lasting faults of the recipient suppress. A name that does not exist in the DNS does not:
-// registrations lapse and come back, and another attempt costs one look-up. Refusals of senders, content and policy
-// are Transient: the address is valid, and a changed email or a better reputation reaches it.
+// The classes of refusals. Only permanent faults of the recipient suppress its address. A name that does not exist in
+// the DNS does not: registrations lapse and return, and another attempt costs one look-up. Refusals of senders, content
+// and policy are Transient: the address is valid, and a changed email or a better reputation may reach it.
 var (
 	noMailbox = Class{Permanent, General, Recipients, true, false,
 		"The recipient's host says that the mailbox does not exist."}
@@ -62,8 +62,9 @@ var (
 		"The recipient's host refuses the message and does not say why in a way that is understood."}
 )
 
-// byEnhanced maps enhanced status codes without their first digit (RFC 3463, 4954, 7372, 7505, 8616 and the IANA
-// registry; from 500 on Microsoft's). Codes that hosts use for anything are missing: for those the text decides.
+// byEnhanced maps enhanced status codes without their first digit to classes. They come from RFC 3463, 4954, 7372,
+// 7505, 8616 and the IANA registry; from 500 on they are Microsoft's. It omits codes that hosts use for any cause: for
+// those the text decides.
 var byEnhanced = map[string]Class{
 	"1.1": noMailbox, "1.2": noDomain, "1.3": badAddress, "1.4": unclearTo, "1.5": unclear, "1.6": moved, "1.7": badSender,
 	"1.8": badSender, "1.9": protocol, "1.10": nullMX,
@@ -90,7 +91,7 @@ var byEnhanced = map[string]Class{
 	"7.520": policy, "7.703": reputation, "7.705": rate, "7.708": reputation, "7.750": reputation,
 }
 
-// marks are words that only one cause has, whatever code precedes them.
+// marks are phrases that identify one cause, whatever code precedes them.
 var marks = []textRule{
 	{rate, []string{"[tss04]", "[ts01]", "[ts02]", "[ts03]", "rp-00", "(s775)", "(s77719)", "unusual rate of unsolicited",
 		"rate that prevents",
@@ -106,7 +107,7 @@ var marks = []textRule{
 	{greylist, []string{"greylist", "graylist", "grey-list", "gray-list", "grey list", "gray list", "grey-listed"}},
 }
 
-// texts are words that decide if the code does not, in this order.
+// texts are phrases that decide if the code does not; the first match counts.
 var texts = []textRule{
 	{attachment, []string{"attachment", "file type", "potential security issue", "banned file", "executable", "macro"}},
 	{badSender, []string{"sender address rejected", "sender rejected", "sender denied", "sender domain",
@@ -170,5 +171,5 @@ var texts = []textRule{
 
 type textRule struct {
 	is   Class
-	when []string // any of them, in lower case
+	when []string // any of these phrases, in lower case
 }

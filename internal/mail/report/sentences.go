@@ -1,6 +1,6 @@
 package report
 
-// Phrases, in lower case, with which mail systems of several languages state the fate of a message. failures and
+// Phrases, in lower case, by which mail systems state the outcome of a message in several languages. failures and
 // delays have the English ones.
 var (
 	moreFailures = []string{
@@ -30,7 +30,7 @@ var (
 		"再試行します", "延迟", "将继续尝试", "延遲", "задерживается", "задержка доставки",
 		"попытки доставки будут продолжены",
 	}
-	// finals say that delivery is not attempted any more, whatever was delayed before.
+	// finals are phrases that say that delivery has ended, even after a delay.
 	finals = []string{"permanent error", "permanent fatal", "permanent failure", "given up", "giving up after",
 		"no longer be retried",
 		"no further attempts", "no further delivery attempts", "retry timeout exceeded", "failed permanently"}
@@ -43,14 +43,14 @@ var (
 		"consegnato correttamente", "foi entregue", "entregue com sucesso", "正常に配信", "配信されました",
 		"成功送达", "已送达", "успешно доставлено", "message was read",
 	}
-	// asks are phrases of a filter that wants a confirmation from the sender before it delivers.
+	// asks are phrases of a filter that requires a confirmation from the sender before it delivers.
 	asks = []string{
 		"to release your message", "confirm that you", "please confirm your message", "click the link below to",
 		"verify that you are", "prove that you are", "sender verification required", "reply to this message to",
 		"held until", "being held", "moderator approval", "waiting for your confirmation", "bestätigen sie",
 		"veuillez confirmer", "confirme que", "conferma che",
 	}
-	// answers are phrases of automatic replies for a person who is away, and of acknowledgements.
+	// answers are phrases of acknowledgements, and of automatic replies for a person who is away.
 	answers = []string{
 		"out of the office", "out of office", "on vacation", "on annual leave", "on leave until", "i am away",
 		"i'm away", "i will be away", "currently away", "limited access to email", "received your request",

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// fields reads the fields of a delivery status, in any part and whatever the part is called.
+// fields reads the fields of a delivery status from any part, whatever its media type.
 func (m *mail) fields() (Report, bool) {
 	r := Report{Kind: Delivery}
 	if !m.byMachine() {
@@ -53,8 +53,8 @@ func hasStatusFields(s string) bool {
 	return false
 }
 
-// readStatus reads the groups of fields of RFC 3464 section 2.1. Some programs leave out the empty lines between
-// groups, so a second field that names a recipient begins the next group.
+// readStatus reads the groups of fields of RFC 3464 section 2.1. Some programs omit the empty lines between groups, so
+// a second field that names a recipient begins the next group.
 func (r *Report) readStatus(s string) {
 	for block := range blocks(s) {
 		var one Recipient
@@ -75,7 +75,7 @@ func (r *Report) readStatus(s string) {
 	}
 }
 
-// takeCommon reads fields with which some programs describe the message as a whole.
+// takeCommon reads fields by which some programs describe the message as a whole.
 func (r *Report) takeCommon(name, value string) {
 	switch {
 	case name == "x-original-message-id" && r.MessageID == "":
@@ -85,8 +85,8 @@ func (r *Report) takeCommon(name, value string) {
 	}
 }
 
-// add adds a recipient and returns its index, or -1 when there is no room. A recipient that is present already is
-// completed.
+// add adds a recipient and returns its index, or -1 if the report already has maxRecipients. It completes a recipient
+// that is present already.
 func (r *Report) add(one Recipient) int {
 	for i := range min(len(r.Recipients), 20) {
 		have := &r.Recipients[i]
@@ -138,8 +138,8 @@ func (r *Recipient) take(name, value string) bool {
 	return false
 }
 
-// complete fills in missing fields from the others, and from the words of the report.
-func (r *Recipient) complete(words func() said) {
+// complete fills in missing fields from the other fields and from the text of the report.
+func (r *Recipient) complete(words func() statements) {
 	if r.Diagnostic == "" && r.Action != Delivered && r.Action != Relayed && r.Action != Expanded {
 		r.Diagnostic = words().of(r.Final)
 	}

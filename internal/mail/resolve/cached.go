@@ -13,17 +13,19 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Bounds of how long an answer is kept, whatever its records say: long enough to save look-ups in a burst of mail,
-// short enough that a corrected record is seen.
+// Limits of how long an answer is cached, whatever its records say: long enough to save look-ups during a burst of
+// mail, short enough to notice a corrected record.
 const (
 	minTTL     = 5 * time.Second
 	maxTTL     = time.Hour
 	defaultTTL = 60 * time.Second // for answers without a time to live
-	// flightTimeout bounds a look-up that other callers may wait for and that therefore outlives its first caller.
+	// flightTimeout limits a shared look-up. Other callers may wait for it, so it continues after its first caller has
+	// given up.
 	flightTimeout = time.Minute
 )
 
-// timed is a resolver that also returns how long an answer may be kept. DNS is one; untimed makes one of any other.
+// timed is a resolver that also returns how long an answer may be cached. DNS implements it; untimed wraps any other
+// resolver.
 type timed interface {
 	mx(ctx context.Context, name string) ([]MX, time.Duration, error)
 	addrs(ctx context.Context, host string) ([]netip.Addr, time.Duration, error)
@@ -33,9 +35,9 @@ type timed interface {
 	ptr(ctx context.Context, addr string) ([]string, time.Duration, error)
 }
 
-// Cached is a Resolver that keeps the answers of another, including definite errors, for their time to live, at least
-// five seconds and at most one hour. Temporary failures are not kept. Concurrent callers with the same question share
-// one look-up, which goes on for the others if one gives up.
+// Cached is a Resolver that caches the answers of another one, including definite errors, for their time to live, but
+// at least five seconds and at most one hour. It does not cache temporary failures. Concurrent callers with the same
+// question share one look-up, which continues for the others if one gives up.
 type Cached struct {
 	r       timed
 	limit   int
@@ -115,7 +117,7 @@ func get[T any](ctx context.Context, c *Cached, kind, name string, lookup func(c
 		defer cancel()
 		value, ttl, err := lookup(ctx, k.name)
 		if err == nil || errors.Is(err, ErrNotFound) {
-			c.keep(entry{key: k, value: value, err: err, expires: time.Now().Add(min(max(ttl, minTTL), maxTTL))})
+			c.add(entry{key: k, value: value, err: err, expires: time.Now().Add(min(max(ttl, minTTL), maxTTL))})
 		}
 		return value, err
 	})
@@ -145,8 +147,8 @@ func (c *Cached) recall(k key) (entry, bool) {
 	return *e, true
 }
 
-// keep stores e, and removes the least recently used entries beyond the limit.
-func (c *Cached) keep(e entry) {
+// add stores e, and removes the least recently used entries beyond the limit.
+func (c *Cached) add(e entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old, ok := c.entries[e.key]; ok {

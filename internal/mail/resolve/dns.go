@@ -16,17 +16,17 @@ import (
 const (
 	tryTimeout = 3 * time.Second
 	rounds     = 2    // how often each server is asked
-	maxServers = 4    // further servers are not asked
-	ednsSize   = 1232 // bytes of a UDP answer that pass any network unfragmented (RFC 9715 section 3)
-	readSize   = 4096 // how much of a larger answer is read
+	maxServers = 4    // further servers are ignored
+	ednsSize   = 1232 // bytes of a UDP answer that passes any network without fragmentation (RFC 9715 section 3)
+	readSize   = 4096 // bytes that are read of a larger answer
 	maxAnswers = 200  // records of one answer that are used
 	resolvConf = "/etc/resolv.conf"
 )
 
-// DNS is a Resolver that asks recursive servers: over UDP with EDNS0 (RFC 6891), over TCP when an answer is
-// truncated. If a server does not answer within 3 s, or answers with a failure, the next one is asked; after two
-// rounds over at most four servers the look-up is a temporary failure. Answers are matched by source address and
-// port, id and question.
+// DNS is a Resolver that asks recursive servers: over UDP with EDNS0 (RFC 6891), and over TCP if an answer is
+// truncated. If a server does not answer within 3 s, or answers with a failure, DNS asks the next one. After two rounds
+// over at most four servers the look-up is a temporary failure. DNS accepts an answer only if its source address and
+// port, its id and its question match.
 type DNS struct {
 	servers []string
 }
@@ -68,8 +68,8 @@ func (d *DNS) MX(ctx context.Context, name string) ([]MX, error) {
 	return records, err
 }
 
-// Addrs implements Resolver; IPv4 comes first. The two types are looked up concurrently. If one of them fails and the
-// other has addresses, these are returned: they suffice to deliver.
+// Addrs implements Resolver; IPv4 addresses come first. It looks up both types concurrently. If one look-up fails and
+// the other has addresses, it returns these: they suffice for delivery.
 func (d *DNS) Addrs(ctx context.Context, host string) ([]netip.Addr, error) {
 	addrs, _, err := d.addrs(ctx, host)
 	return addrs, err
@@ -172,7 +172,7 @@ func addrOf(ip net.IP) netip.Addr {
 }
 
 // collect looks up records of one type, follows aliases to them, and converts them. The duration is how long the
-// answer, or its absence, may be kept.
+// answer, or the absence of records, may be cached.
 func collect[R dns.RR, T any](ctx context.Context, d *DNS, name string, qtype uint16,
 	convert func(R) T) ([]T, time.Duration, error) {
 	name = clean(name)
@@ -199,8 +199,8 @@ func collect[R dns.RR, T any](ctx context.Context, d *DNS, name string, qtype ui
 		if len(found) > 0 {
 			return found, ttl, nil
 		}
-		// A recursive server follows aliases itself and shows with an SOA record, or by an empty answer, that nothing is at
-		// their end. Other servers answer only with the alias, so the rest of the chain is followed here.
+		// A recursive server follows aliases itself. An SOA record or an empty answer shows that there are no records
+		// at their end. Other servers answer only with the alias, so the rest of the chain is followed here.
 		if !aliased || answer.hasSOA {
 			return nil, min(ttl, answer.negativeTTL()), fmt.Errorf("%w: %s %s", ErrNotFound, dns.TypeToString[qtype], asked)
 		}
@@ -226,7 +226,7 @@ func newAnswer(m *dns.Msg) answer {
 	return a
 }
 
-// negativeTTL returns how long the absence of records may be kept.
+// negativeTTL returns how long the absence of records may be cached.
 func (a answer) negativeTTL() time.Duration {
 	if a.hasSOA {
 		return a.soaTTL
@@ -256,7 +256,7 @@ func (a answer) end(name string) (last string, ttl time.Duration, aliased bool, 
 
 func seconds(ttl uint32) time.Duration { return time.Duration(ttl) * time.Second }
 
-// unescape decodes the presentation form in which the library returns TXT strings (\" \\ \DDD).
+// unescape decodes the presentation format in which the library returns TXT strings (\" \\ \DDD).
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s

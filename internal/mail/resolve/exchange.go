@@ -11,8 +11,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// ask sends one question to the servers in turn until one has a definite answer: records, no records (an answer
-// without any, which is not an error here), or that the name does not exist (ErrNoName).
+// ask sends one question to the servers in turn until one has a definite answer: records, no records (an empty answer,
+// which is not an error here), or that the name does not exist (ErrNoName).
 func (d *DNS) ask(ctx context.Context, name string, qtype uint16) (answer, error) {
 	if err := checkName(name); err != nil {
 		return answer{}, err
@@ -59,8 +59,8 @@ func try(ctx context.Context, server, name string, qtype uint16) (*dns.Msg, erro
 	return m, err
 }
 
-// exchange sends query and waits for the answer to it. Over UDP it skips everything that is not an answer to this
-// query (an answer to another one, a forgery, a malformed datagram), so that an attacker cannot make a look-up fail.
+// exchange sends query and waits for the answer. Over UDP it skips datagrams that do not answer this query (late
+// answers, forgeries, malformed datagrams), so that an attacker cannot make a look-up fail.
 func exchange(ctx context.Context, network, server string, query *dns.Msg) (*dns.Msg, error) {
 	nc, err := new(net.Dialer).DialContext(ctx, network, server)
 	if err != nil {

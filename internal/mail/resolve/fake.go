@@ -74,7 +74,7 @@ func (f Fake) CNAME(ctx context.Context, name string) (string, error) {
 	return "", f.missing(name)
 }
 
-// fakeLookup follows aliases as a real resolver does and returns what records has at their end.
+// fakeLookup follows aliases as a real resolver does, and returns the records at their end.
 func fakeLookup[T any](ctx context.Context, f Fake, kind string, records map[string][]T, name string) ([]T, error) {
 	name = clean(name)
 	for range maxHops + 1 {
@@ -107,7 +107,7 @@ func (f Fake) refuse(ctx context.Context, kind, name string) error {
 	return nil
 }
 
-// missing distinguishes a name without such records from a name that does not exist: a name exists if it or a name
+// missing distinguishes a name without such records from a name that does not exist. A name exists if it or a name
 // below it has a record of any type.
 func (f Fake) missing(name string) error {
 	if holds(f.MXRecords, name) || holds(f.AddrRecords, name) || holds(f.TXTRecords, name) ||

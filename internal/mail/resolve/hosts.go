@@ -15,8 +15,8 @@ type Host struct {
 	Implicit bool // the domain has no MX; it is its own host (RFC 5321 section 5.1)
 }
 
-// Definite reasons why a domain accepts no mail; compare with errors.Is. Mail to it will not become deliverable by
-// waiting.
+// Definite reasons why a domain accepts no mail; compare with errors.Is. Waiting does not make mail to such a domain
+// deliverable.
 var (
 	// ErrNoDomain means that the domain does not exist.
 	ErrNoDomain = errors.New("the domain does not exist")
@@ -26,13 +26,13 @@ var (
 	ErrNullMX = errors.New("the domain does not accept mail (null MX)")
 )
 
-// maxHosts is how many hosts of a domain are worth trying.
+// maxHosts is how many hosts of a domain are tried at most.
 const maxHosts = 10
 
-// Hosts returns the hosts for mail to domain, first choice first, at most ten (RFC 5321 section 5.1): its mail
-// exchangers by preference, in random order where preferences are equal, or the domain itself if it has none. Errors
-// are ErrNoDomain, ErrNoHost and ErrNullMX, which are definite, and ErrTemporary. Hosts does not check that a mail
-// exchanger has an address; it checks it only for the implicit host.
+// Hosts returns the hosts for mail to domain, at most ten, in the order of preference (RFC 5321 section 5.1). They are
+// its mail exchangers, in random order where preferences are equal, or the domain itself if it has none. Errors are
+// ErrNoDomain, ErrNoHost and ErrNullMX, which are definite, and ErrTemporary. Hosts checks that the domain itself has
+// an address if it is the host; it does not check mail exchangers.
 func Hosts(ctx context.Context, r Resolver, domain string) ([]Host, error) {
 	domain = clean(domain)
 	records, err := r.MX(ctx, domain)
@@ -51,7 +51,7 @@ func Hosts(ctx context.Context, r Resolver, domain string) ([]Host, error) {
 	return hosts, nil
 }
 
-// implicitHost returns the domain as its own host, provided that it has an address.
+// implicitHost returns the domain as its own host if it has an address.
 func implicitHost(ctx context.Context, r Resolver, domain string) ([]Host, error) {
 	_, err := r.Addrs(ctx, domain)
 	switch {
@@ -63,8 +63,8 @@ func implicitHost(ctx context.Context, r Resolver, domain string) ([]Host, error
 	return []Host{{Name: domain, Implicit: true}}, nil
 }
 
-// order sorts records by preference, equal ones at random, each host once. An empty host among others is not a null
-// MX but a mistake (RFC 7505 section 3), and is left out.
+// order sorts records by preference, equal ones at random, and lists each host once. It omits an empty host among
+// others, which is a mistake and not a null MX (RFC 7505 section 3).
 func order(records []MX) []Host {
 	hosts := make([]Host, 0, len(records))
 	for _, mx := range records {

@@ -7,8 +7,8 @@ import (
 	"net/netip"
 )
 
-// NetForm gives a Resolver the form of net.Resolver, for libraries that expect it: the same methods, and errors that
-// are *net.DNSError with IsNotFound or IsTemporary set.
+// NetForm adapts a Resolver to libraries that expect a net.Resolver. It has the same methods, and its errors are
+// *net.DNSError with IsNotFound or IsTemporary set.
 type NetForm struct{ Resolver Resolver }
 
 // LookupTXT returns one string for each TXT record of name.
@@ -43,7 +43,7 @@ func (n NetForm) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, e
 	return out, nil
 }
 
-// LookupAddr returns the names that the reverse zone gives addr, each with a trailing dot.
+// LookupAddr returns the names of addr in the reverse zone, each with a trailing dot.
 func (n NetForm) LookupAddr(ctx context.Context, addr string) ([]string, error) {
 	parsed, err := netip.ParseAddr(addr)
 	if err != nil {

@@ -1,21 +1,21 @@
-// Package resolve makes the look-ups in the domain name system that mail needs: where a domain takes its mail, which
-// addresses a host has, and what its TXT, CNAME, CAA and PTR records say.
+// Package resolve makes the DNS look-ups that mail needs: the hosts of a domain, the addresses of a host, and TXT,
+// CNAME, CAA and PTR records.
 //
 // # Invariants
 //
-//   - Names go in and come out as ASCII (A-labels) without the trailing dot; names that come out are in lower case.
-//   - Every look-up ends: attempts, CNAME hops and records are bounded, and the context bounds the whole.
+// - Names in arguments and results are ASCII (A-labels) without the trailing dot; names in results are in lower case.
+// - Every look-up ends: attempts, CNAME hops and records are limited, and the context limits the whole look-up.
 //
 // # When it fails
 //
-// An answer is either definite or temporary. ErrNotFound is definite: the name or the records do not exist
-// (ErrNoName, which is an ErrNotFound, means that the name itself does not). Every other failure (SERVFAIL, refusal,
-// no answer, an invalid answer) is ErrTemporary: mail waits for another look-up, and nothing bounces.
+// An answer is either definite or temporary. ErrNotFound is definite: the name or the records do not exist. ErrNoName,
+// which is an ErrNotFound, means that the name itself does not exist. Every other failure (SERVFAIL, refusal, no
+// answer, an invalid answer) is ErrTemporary: the look-up is repeated later, and no mail bounces.
 //
 // # What it does not do
 //
-// The package does not validate DNSSEC, does not judge whether an address may be dialled, and does not turn
-// international names into A-labels.
+// The package does not validate DNSSEC, does not decide whether an address may be dialled, and does not convert
+// international names to A-labels.
 package resolve
 
 import (
@@ -33,13 +33,13 @@ type Resolver interface {
 	MX(ctx context.Context, name string) ([]MX, error)
 	// Addrs returns the IPv4 and IPv6 addresses of host.
 	Addrs(ctx context.Context, host string) ([]netip.Addr, error)
-	// TXT returns one string for each record: its character strings joined without anything between them.
+	// TXT returns one string for each record; the character strings of a record are concatenated.
 	TXT(ctx context.Context, name string) ([]string, error)
-	// CNAME returns the name that name is an alias of, one hop, or ErrNotFound if name is not an alias.
+	// CNAME returns the name of which name is an alias, one hop, or ErrNotFound if name is not an alias.
 	CNAME(ctx context.Context, name string) (string, error)
-	// CAA returns the records at name itself; climbing to the parents (RFC 8659 section 3) is up to the caller.
+	// CAA returns the records at name itself; the caller climbs to the parents (RFC 8659 section 3).
 	CAA(ctx context.Context, name string) ([]CAA, error)
-	// PTR returns the names that the reverse zone gives addr. Anybody can claim any name there: a name counts only if
+	// PTR returns the names of addr in the reverse zone. Its owner can claim any name there, so a name counts only if
 	// its own addresses include addr.
 	PTR(ctx context.Context, addr netip.Addr) ([]string, error)
 }
@@ -63,20 +63,20 @@ var (
 	ErrNotFound = errors.New("no such DNS record")
 	// ErrNoName is an ErrNotFound for the whole name: it does not exist (NXDOMAIN, RFC 8020).
 	ErrNoName = fmt.Errorf("%w: the name does not exist", ErrNotFound)
-	// ErrTemporary means that there was no answer; a later attempt may bring one.
+	// ErrTemporary means that there was no answer; a later attempt may succeed.
 	ErrTemporary = errors.New("temporary DNS failure")
 )
 
-// maxHops is how many CNAME records one look-up follows; a longer chain is taken for a loop.
+// maxHops is how many CNAME records one look-up follows; a longer chain counts as a loop.
 const maxHops = 8
 
-// clean returns name in the form in which it is compared and looked up: lower case, without the trailing dot.
+// clean returns name as it is compared and looked up: in lower case, without the trailing dot.
 func clean(name string) string {
 	return strings.ToLower(strings.TrimSuffix(name, "."))
 }
 
-// checkName refuses, definitely, what cannot be a name in the DNS: no server could answer it. Limits are those of RFC
-// 1035 section 2.3.4.
+// checkName returns a definite error for a name that cannot exist in the DNS, because no server could answer it. Limits
+// are those of RFC 1035 section 2.3.4.
 func checkName(name string) error {
 	if name == "" || len(name) > 253 {
 		return fmt.Errorf("%w: %q is not a DNS name", ErrNoName, name)

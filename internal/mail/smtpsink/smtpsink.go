@@ -1,10 +1,10 @@
-// Package smtpsink is a mail host that accepts every message and keeps none, as the other end of benchmarks and of
-// tests that kill a sender. It speaks SMTP with PIPELINING, 8BITMIME and SIZE, and takes a few microseconds for a
+// Package smtpsink is a mail host that accepts every message and stores none. It is the receiver in benchmarks and in
+// tests that kill a sender. It speaks SMTP with PIPELINING, 8BITMIME and SIZE, and needs a few microseconds for a
 // message, so that a benchmark measures the sender.
 //
 // # Invariants
 //
-// A message is counted, and the hook has returned, before its 250 is written: every message that was answered 250 is
+// A message is counted, and the hook has returned, before its 250 is written. So every message that was answered 250 is
 // counted.
 //
 // # What it does not do
@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	maxMessage  = 100 << 20 // bytes; what EHLO announces
+	maxMessage  = 100 << 20 // bytes; EHLO announces it
 	maxRcpts    = 10_000
 	idleTimeout = 5 * time.Minute
 	readBuffer  = 64 << 10
@@ -32,10 +32,10 @@ const (
 
 // Config configures a sink. The zero value only counts.
 type Config struct {
-	// OnMessage is called with each message, from one goroutine for each connection, before it is acknowledged. data is
-	// the message without stuffed dots; the hook may keep it.
+	// OnMessage is called with each message before it is acknowledged, from one goroutine for each connection. data is
+	// the message without stuffed dots; the hook may retain it.
 	OnMessage func(from string, to []string, data []byte)
-	// Latency is the wait before each message is acknowledged.
+	// Latency is the delay before each message is acknowledged.
 	Latency time.Duration
 }
 
@@ -150,7 +150,7 @@ func (s *Sink) serve(nc net.Conn) {
 	}
 }
 
-// line reads a line; before it waits for one it sends the pending replies.
+// line reads a line. Before it waits for one, it sends the pending replies.
 func (c *session) line() ([]byte, error) {
 	if c.r.Buffered() == 0 {
 		if err := c.w.Flush(); err != nil {
@@ -165,7 +165,7 @@ func (c *session) line() ([]byte, error) {
 	return bytes.TrimRight(line, "\r\n"), nil
 }
 
-// command executes one command and reports whether the session goes on.
+// command executes one command and reports whether the session continues.
 func (c *session) command(line []byte) bool {
 	verb := bytes.ToUpper(line[:min(len(line), 4)])
 	switch string(verb) {
@@ -244,7 +244,7 @@ func (c *session) data() bool {
 	return true
 }
 
-// read reads up to the final dot. It keeps the message only for the hook, and not if it is too large.
+// read reads up to the final dot. It returns the message only if there is a hook and the message is not too large.
 func (c *session) read() (body []byte, size int, err error) {
 	keep := c.s.config.OnMessage != nil
 	startsLine := true
@@ -270,7 +270,7 @@ func (c *session) read() (body []byte, size int, err error) {
 // address returns the text between the brackets of MAIL or RCPT.
 func address(line []byte) string {
 	_, rest, _ := bytes.Cut(line, []byte("<"))
-	// The last bracket: a quoted local part may contain one, and parameters may not.
+	// The last bracket ends the address: a quoted local part may contain one, but parameters may not.
 	end := bytes.LastIndexByte(rest, '>')
 	return string(rest[:max(end, 0)])
 }

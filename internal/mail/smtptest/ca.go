@@ -1,8 +1,8 @@
-// Package smtptest provides the hosts for tests of mail, on 127.0.0.1 and with real connections: Script plays a
-// dialogue line by line, including misbehaviour; Server is a working mail exchanger that can be configured to refuse;
-// CA makes certificates that verify.
+// Package smtptest provides hosts for tests of mail, on 127.0.0.1 and with real connections. Script plays a dialogue
+// line by line, including misbehaviour. Server is a working mail exchanger that can be configured to refuse mail. CA
+// makes certificates that verify.
 //
-// All of it is for tests: it takes a testing.TB, reports to it, and ends with the test.
+// All of it is for tests: it takes a testing.TB, reports failures to it, and ends with the test.
 package smtptest
 
 import (

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// patience is how long a Player waits for a client that should have sent something.
+// patience is how long a Player waits for a line of the client.
 const patience = 10 * time.Second
 
 // Player is a host that plays a dialogue and fails the test if the client departs from it. A dialogue is made of
@@ -39,7 +39,7 @@ const patience = 10 * time.Second
 // After the last line of a connection the host hangs up.
 type Player struct {
 	Addr string
-	CA   *CA // has signed the host's certificate
+	CA   *CA // signs the host's certificate
 
 	t        testing.TB
 	listener net.Listener
@@ -53,11 +53,11 @@ type Player struct {
 }
 
 type scriptLine struct {
-	number int // in the dialogue, from 1
+	number int // line number in the dialogue, from 1
 	text   string
 }
 
-// Script starts a host that plays dialogue. By the end of the test it must have been played to its end.
+// Script starts a host that plays dialogue. The test fails if the dialogue has not been played to its end.
 func Script(t testing.TB, dialogue string) *Player {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -81,7 +81,7 @@ func ScriptFile(t testing.TB, name string) *Player {
 	return Script(t, string(text))
 }
 
-// Bodies returns the messages that were read, with their stuffed dots and the final one.
+// Bodies returns the messages that were read, with their stuffed dots and the final dot.
 func (s *Player) Bodies() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *Player) run() {
 	}
 }
 
-// finish waits for the end of the dialogue, but only briefly for a client that did not come back for the rest of it.
+// finish waits for the end of the dialogue, but only briefly if no client is connected.
 func (s *Player) finish() {
 	close(s.over)
 	ended := make(chan struct{})
@@ -280,8 +280,8 @@ func (p *scene) data() error {
 	return nil
 }
 
-// secure does the server's side of a handshake. A handshake that the client breaks off is not an error here: the
-// following lines detect it.
+// secure performs the server's side of a TLS handshake. It returns no error if the client breaks the handshake off,
+// because the following lines detect that.
 func (p *scene) secure(kind string) error {
 	certificate := p.s.CA.Certificate("mx.test", "127.0.0.1")
 	if kind == "expired" {

@@ -20,27 +20,27 @@ import (
 )
 
 // Config configures a Server. The zero value accepts everything, without TLS. The functions are called from the
-// goroutines of the connections. A reply is a line, "550 5.1.1 no such user"; an empty one leaves the reply to the
-// server.
+// goroutines of the connections. A reply is a line such as "550 5.1.1 no such user"; an empty reply leaves the decision
+// to the server.
 type Config struct {
-	TLS      *tls.Config       // offers STARTTLS, or, with Implicit, speaks TLS from the first byte
+	TLS      *tls.Config       // the server offers STARTTLS or, with Implicit, expects TLS from the first byte
 	Implicit bool              //
-	Users    map[string]string // user names and passwords; when there are any, AUTH PLAIN must precede MAIL
-	MaxSize  int64             // bytes; 0 is no limit
+	Users    map[string]string // user names and passwords; if there are any, AUTH PLAIN must precede MAIL
+	MaxSize  int64             // maximum bytes of a message; 0 is no limit
 	UTF8     bool              // offers SMTPUTF8
 	Domain   string            // the server's name; empty is "mx.test"
 
-	Greet func() string                // before the greeting; a reply is sent in its place and ends the connection
-	Mail  func(from string) string     // to MAIL
-	Rcpt  func(from, to string) string // to RCPT
-	Data  func(Message) string         // to the message; a refused one is not kept
+	Greet func() string                // called before the greeting; its reply replaces the greeting and ends the connection
+	Mail  func(from string) string     // the reply to MAIL
+	Rcpt  func(from, to string) string // the reply to RCPT
+	Data  func(Message) string         // the reply to the message; a refused message is not stored
 }
 
 // Message is what a Server received.
 type Message struct {
 	From string
 	To   []string
-	Data []byte // as the sender gave it: without stuffed dots
+	Data []byte // the message without stuffed dots
 	TLS  bool
 	User string // the authenticated user
 	UTF8 bool
@@ -83,7 +83,7 @@ func NewServer(t testing.TB, config Config) *Server {
 	s.server.AllowInsecureAuth = true
 	s.server.EnableSMTPUTF8 = config.UTF8
 	s.server.MaxMessageBytes = config.MaxSize
-	s.server.ErrorLog = log.New(io.Discard, "", 0) // clients that hang up are the point of many tests
+	s.server.ErrorLog = log.New(io.Discard, "", 0) // clients that close the connection are expected in many tests
 	s.greet = &greeter{Listener: listener, s: s}
 	listener = s.greet
 	if config.Implicit {
@@ -123,7 +123,7 @@ func (s *Server) Connections() int {
 	return s.connections
 }
 
-// Wait returns the messages as soon as there are n. It fails the test if that takes longer than ten seconds.
+// Wait returns the messages as soon as there are n. It fails the test after ten seconds.
 func (s *Server) Wait(n int) []Message {
 	s.t.Helper()
 	deadline := time.After(10 * time.Second)
@@ -142,7 +142,7 @@ func (s *Server) Wait(n int) []Message {
 	}
 }
 
-// greeter lets Config.Greet answer connections before the server gets them.
+// greeter calls Config.Greet for each connection before the server accepts it.
 type greeter struct {
 	net.Listener
 	s *Server

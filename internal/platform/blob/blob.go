@@ -2,29 +2,34 @@
 //
 // # Invariants
 //
-// When Put has returned without an error, the blob survives a power cut; in a bucket, as far as the bucket guarantees
-// it. A blob is whole or absent: a reader never sees a part of one. Putting a key again replaces the blob at once; of
-// concurrent Puts of one key, one wins whole. Blobs in a folder are readable by its owner only.
+// After Put has returned without an error, the blob survives a power failure; in a bucket, as far as the bucket
+// guarantees it. A blob is complete or absent: a reader never sees a part of one. Putting a key again replaces the blob
+// atomically; of concurrent Puts of one key, one wins completely. Only the owner of a folder can read its blobs.
 //
 // # When it fails
 //
-// A Put that fails stores nothing, and what was under the key stays. The exception is an error of the very last step,
-// the sync of a folder or the end of an upload: the new blob may then be in place, but is not certain to survive a
-// power cut. [ErrFull] means that the disk is full or a quota is used up; a caller that accepts mail then answers
-// that the client must try later. A crash may leave temporary files, which Open deletes once they are a day old, and
-// may undo a Delete, so callers must be able to delete again.
+// A Put that fails stores nothing and does not change an earlier blob of the key. The exception is an error of the very
+// last step, the sync of a folder or the end of an upload. The new blob may then be visible, but may not survive a
+// power failure.
+//
+// [ErrFull] means that the disk is full or a quota is used up. A caller that accepts mail then answers that the client
+// must try again later.
+//
+// A crash may leave temporary files, which Open deletes once they are a day old. A crash may also undo a Delete, so
+// callers must be able to delete again.
 //
 // # What it does not do
 //
-// It does not decide who may read a blob, how long blobs are kept, or how large they may be (callers bound their
-// readers), and it does not encrypt.
+// The package does not decide who may read a blob, how long blobs are stored, or how large they may be; callers limit
+// their readers. It does not encrypt.
 //
 // # Memory and time
 //
-// A Put to a bucket needs at most 5 MiB, the size of a part, and for a moment 2.5 MiB more while its buffer grows; 64 KiB
-// for a small blob. A request of a bucket that fails for the moment is made up to four times. One that gets no answer
-// for a minute fails. A failed upload deletes its parts; after a crash they stay until the bucket's lifecycle rule
-// deletes them.
+// A Put to a bucket needs at most 5 MiB, the size of a part, and briefly 2.5 MiB more while its buffer grows. A small
+// blob needs 64 KiB.
+//
+// A request to a bucket that fails temporarily is made up to four times. A request without an answer fails after a
+// minute. A failed upload deletes its parts. After a crash they remain until the bucket's lifecycle rule deletes them.
 package blob
 
 import (
@@ -38,10 +43,10 @@ import (
 	"time"
 )
 
-// ErrNotFound means that there is no blob under the key.
+// ErrNotFound means that the store has no blob with this key.
 var ErrNotFound = errors.New("blob not found")
 
-// ErrFull means that the disk is full or the quota used up. Nothing was stored.
+// ErrFull means that the disk is full or a quota is used up. Nothing was stored.
 var ErrFull = errors.New("no space left for blobs")
 
 // MaxKey is the maximum length of a key, which fits into a file name on every system.
@@ -59,7 +64,7 @@ type Store struct {
 	b backend
 }
 
-// backend is a folder or a bucket. The keys that it gets are valid.
+// backend is a folder, a bucket or the memory. Its methods are only called with valid keys.
 type backend interface {
 	put(ctx context.Context, key string, r *source) (int64, error)
 	get(ctx context.Context, key string) (io.ReadCloser, error)
@@ -68,9 +73,9 @@ type backend interface {
 	close() error
 }
 
-// Open opens a store. A plain path or a file:// URL is a folder, which is created if it does not exist. s3://BUCKET is an
-// S3 bucket, with region, endpoint, prefix and so on as query parameters (docs/operating.md lists them); its credentials
-// are looked for at the first request. mem:// is in memory and is lost when it is closed.
+// Open opens a store. A plain path or a file:// URL is a folder, which Open creates if it does not exist. s3://BUCKET
+// is an S3 bucket; docs/operating.md lists the query parameters, such as region, endpoint and prefix. Its credentials
+// are looked up at the first request. mem:// is in memory; closing the store loses its blobs.
 func Open(_ context.Context, where string) (*Store, error) {
 	scheme, _, isURL := strings.Cut(where, "://")
 	if !isURL {
@@ -97,7 +102,7 @@ func Open(_ context.Context, where string) (*Store, error) {
 	return nil, fmt.Errorf("blob store: unknown scheme %q; use a path, file://, s3:// or mem://", scheme)
 }
 
-// Put stores what it reads from r under key, and returns how many bytes that were. An error of r is returned wrapped.
+// Put reads r to its end, stores the content under key, and returns its size in bytes. It wraps an error of r.
 func (s *Store) Put(ctx context.Context, key string, r io.Reader) (int64, error) {
 	if err := CheckKey(key); err != nil {
 		return 0, err
@@ -109,9 +114,9 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader) (int64, error)
 	return n, nil
 }
 
-// Get opens a blob for reading. It returns ErrNotFound when there is none; other errors mean that the store is not
-// available. The caller must close the reader. Replacing or deleting the blob meanwhile does not affect a reader of a
-// folder; a reader of a bucket may fail.
+// Get opens a blob for reading; the caller must close the reader. It returns ErrNotFound if the blob does not exist;
+// other errors mean that the store is not available. If the blob is replaced or deleted meanwhile, a reader of a folder
+// is not affected, but a reader of a bucket may fail.
 func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
@@ -123,7 +128,7 @@ func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	return rc, nil
 }
 
-// Delete removes a blob. It is no error if there is none.
+// Delete removes a blob. Deleting a blob that does not exist is not an error.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := CheckKey(key); err != nil {
 		return err
@@ -135,8 +140,8 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 }
 
 // List calls fn for each blob whose key begins with prefix, in no particular order. It stops at the first error of fn
-// and returns it. fn may delete blobs. All of a folder is read whatever the prefix: List is for sweeping, not for
-// requests.
+// and returns it. fn may delete blobs. For any prefix List reads the names of all blobs in a folder, so it is too slow
+// for requests.
 func (s *Store) List(ctx context.Context, prefix string, fn func(Info) error) error {
 	if err := checkRunes(prefix); err != nil {
 		return err
@@ -147,9 +152,9 @@ func (s *Store) List(ctx context.Context, prefix string, fn func(Info) error) er
 // sweepPage is the maximum number of keys that Sweep passes to used.
 const sweepPage = 500
 
-// Sweep deletes the blobs whose key begins with prefix, that were written before a time, and that are not in use. It
-// calls used once for each page of at most 500 keys, and used returns those that are in use. If blobs are written
-// before they are recorded as in use, before must be long enough ago.
+// Sweep deletes unused blobs whose key begins with prefix and that were written before a time. It calls used for each
+// page of at most 500 keys; used returns the keys that are in use. If callers write blobs before they record their use,
+// before must be long enough ago.
 func (s *Store) Sweep(ctx context.Context, prefix string, before time.Time,
 	used func(ctx context.Context, keys []string) ([]string, error)) error {
 	var page []string
@@ -184,11 +189,11 @@ func (s *Store) Sweep(ctx context.Context, prefix string, before time.Time,
 	return sweep()
 }
 
-// Close closes the store. Open readers stay usable only if it is a folder.
+// Close closes the store. It invalidates open readers of a bucket, but not those of a folder.
 func (s *Store) Close() error { return s.b.close() }
 
-// CheckKey returns an error unless key is valid: 1 to MaxKey characters of a-z, 0-9, "_", "-", "." and "/". "/"
-// separates parts; no part may be empty or begin with a dot.
+// CheckKey returns an error unless key is valid: 1 to MaxKey characters of a-z, 0-9, "_", "-", "." and "/". No part
+// between slashes may be empty or begin with a dot.
 func CheckKey(key string) error {
 	if key == "" || len(key) > MaxKey {
 		return fmt.Errorf("blob key has %d characters, must have 1 to %d", len(key), MaxKey)
@@ -213,8 +218,8 @@ func checkRunes(key string) error {
 	return nil
 }
 
-// source is the reader of a Put. It ends with the context, counts bytes, and marks its errors, so that an ENOSPC of
-// the reader is not taken for a full disk here.
+// source is the reader of a Put. It stops when the context ends, counts bytes, and marks its errors, so that an ENOSPC
+// of the reader is not reported as a full disk of the store.
 type source struct {
 	ctx context.Context
 	r   io.Reader

@@ -94,7 +94,7 @@ func TestStore(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *Store) {
 		below, empty := "raw/1/att-0.pdf", "raw"
-		if strings.HasSuffix(t.Name(), "/s3") { // where a key is a file, and another one cannot be below it
+		if strings.HasSuffix(t.Name(), "/s3") { // the server cannot store a key below another one
 			below, empty = "raw/1-att-0.pdf", "empty"
 		}
 		put(t, s, "raw/1", "one")
@@ -158,7 +158,7 @@ func TestListStopsAndMayDelete(t *testing.T) {
 	})
 }
 
-// Sweep asks about pages of blobs, and deletes those that are neither in use nor too new.
+// Sweep passes pages of keys to used, and deletes old blobs that are not in use.
 func TestSweep(t *testing.T) {
 	each(t, func(t *testing.T, s *Store) {
 		const blobs = sweepPage + 3

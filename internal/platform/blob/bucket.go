@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// partSize is the size of the parts of a large blob, and the most memory that a Put to a bucket needs, besides half as
-	// much for the moment in which its buffer grows. S3 allows no smaller parts.
+	// partSize is the size of the parts of a large blob. It is also the most memory that a Put to a bucket needs,
+	// except that growing the buffer briefly takes half as much again. S3 allows no smaller parts.
 	partSize = 5 << 20
 	// maxParts is S3's limit. A blob in a bucket has at most maxParts × partSize = 48.8 GiB.
 	maxParts = 10_000
-	// firstBuffer is the memory that a Put begins with: most messages are no larger.
+	// firstBuffer is the initial memory of a Put, which is enough for most messages.
 	firstBuffer = 64 << 10
 	// abortTimeout limits the request that deletes the parts of a failed upload.
 	abortTimeout = 30 * time.Second
 )
 
-// bucket is a store in an S3 bucket. Whether a blob is durable once its upload is answered depends on the bucket.
+// bucket is a store in an S3 bucket. The bucket determines whether a blob is durable once its upload is answered.
 type bucket struct {
 	c *client
 }
@@ -44,8 +44,8 @@ func (b *bucket) object(method, key string, query url.Values) request {
 	return request{method: method, key: b.c.url.prefix + key, query: query}
 }
 
-// put uploads a blob of at most one part in one request, and a larger one part by part. S3 shows an object only when it
-// is complete.
+// put uploads a blob of at most one part in one request, and a larger one part by part. S3 makes an object visible only
+// when it is complete.
 func (b *bucket) put(ctx context.Context, key string, r *source) (int64, error) {
 	part, last, err := readPart(r, make([]byte, 0, firstBuffer))
 	if err != nil {
@@ -64,7 +64,7 @@ func (b *bucket) put(ctx context.Context, key string, r *source) (int64, error) 
 	return r.n, nil
 }
 
-// uploadHeader returns the headers that decide how an object is stored.
+// uploadHeader returns the headers that determine how an object is stored.
 func (b *bucket) uploadHeader() http.Header {
 	h := b.c.url.uploads.Clone()
 	h.Set("Content-Type", "application/octet-stream")
@@ -91,7 +91,7 @@ func readPart(r io.Reader, buf []byte) (part []byte, last bool, err error) {
 	return buf, false, nil
 }
 
-// completedPart is a part that was uploaded, as the completion names it.
+// completedPart identifies an uploaded part in the request that completes the upload.
 type completedPart struct {
 	PartNumber int
 	ETag       string
@@ -171,7 +171,8 @@ func (b *bucket) remove(ctx context.Context, key string) error {
 	return absent(err)
 }
 
-// list reads pages of 1,000 keys. It skips objects whose keys are not valid keys of blobs: they are not ours.
+// list reads pages of 1,000 keys. It skips objects whose keys are not valid keys of blobs, because Postrider did not
+// write them.
 func (b *bucket) list(ctx context.Context, prefix string, fn func(Info) error) error {
 	query := url.Values{"list-type": {"2"}, "prefix": {b.c.url.prefix + prefix}}
 	for {

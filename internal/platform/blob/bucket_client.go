@@ -24,12 +24,12 @@ import (
 )
 
 const (
-	// requestTimeout limits one request that uploads at most one part, and the wait for the first and each further
-	// byte of a blob that is read.
+	// requestTimeout limits a request, which uploads at most one part. While a blob is read, it limits the wait for the
+	// next bytes.
 	requestTimeout = time.Minute
-	// maxTries limits how often a request is made that fails for the moment.
+	// maxTries limits how often a request is made that fails temporarily.
 	maxTries = 4
-	// firstPause is the wait before the second try. It doubles for each further one.
+	// firstPause is the delay before the second attempt. It doubles for each further one.
 	firstPause = 200 * time.Millisecond
 	// maxAnswer limits the XML of an answer. A page of a list has at most 1,000 keys of 1 KiB.
 	maxAnswer = 8 << 20
@@ -38,12 +38,12 @@ const (
 // errStalled means that the bucket did not answer in time.
 var errStalled = errors.New("the bucket does not answer")
 
-// client makes requests of one bucket: it signs them, limits their time, and repeats those that failed for the moment.
+// client makes requests to one bucket: it signs them, limits their time, and repeats those that fail temporarily.
 type client struct {
 	url         *bucketURL
 	credentials *credentials.Credentials // nil if requests are not signed
 	http        *http.Client
-	timeout     time.Duration // requestTimeout but in tests
+	timeout     time.Duration // requestTimeout, except in tests
 }
 
 func newClient(u *bucketURL) *client {
@@ -55,9 +55,9 @@ func newClient(u *bucketURL) *client {
 			TLSHandshakeTimeout: 10 * time.Second,
 			MaxIdleConnsPerHost: 64,
 			IdleConnTimeout:     90 * time.Second,
-			DisableCompression:  true, // what was stored is returned
+			DisableCompression:  true, // a blob is returned as it was stored
 		},
-		// A signature holds for one host.
+		// A signature is valid for one host only.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	if !u.anonymous {
@@ -66,16 +66,16 @@ func newClient(u *bucketURL) *client {
 	return c
 }
 
-// request is a request of a bucket.
+// request is a request to a bucket.
 type request struct {
 	method string
-	key    string // of the object, with the prefix; empty for the bucket
+	key    string // key of the object with the prefix; empty for the bucket
 	query  url.Values
 	header http.Header
 	body   []byte
 }
 
-// bucketError is the error that a bucket answered with.
+// bucketError is an error answer of a bucket.
 type bucketError struct {
 	Status  int `xml:"-"`
 	Code    string
@@ -86,7 +86,7 @@ func (e *bucketError) Error() string {
 	return fmt.Sprintf("the bucket answered %d %s: %.300s", e.Status, e.Code, e.Message)
 }
 
-// fullCodes are the codes of a quota that is used up or of a full disk, of AWS, versitygw, Ceph and MinIO.
+// fullCodes are the error codes of AWS, versitygw, Ceph and MinIO for an exceeded quota or a full disk.
 var fullCodes = []string{"QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"}
 
 func (e *bucketError) full() bool {
@@ -101,8 +101,8 @@ func (e *bucketError) temporary() bool {
 	return !e.full() && (e.Status >= 500 && e.Status != http.StatusNotImplemented || e.Status == http.StatusTooManyRequests)
 }
 
-// do makes a request and returns the header and the body of the answer. It repeats a request that fails for the moment.
-// A request that gets no answer in time is not repeated, so that a bucket that hangs costs one timeout.
+// do makes a request and returns the header and the body of the answer. It repeats a request that fails temporarily. It
+// does not repeat a request without an answer, so that a bucket that hangs costs only one timeout.
 func (c *client) do(ctx context.Context, r request) (header http.Header, content []byte, err error) {
 	err = c.retry(ctx, func() error {
 		tryCtx, cancel := context.WithTimeoutCause(ctx, c.timeout, errStalled)
@@ -121,8 +121,8 @@ func (c *client) do(ctx context.Context, r request) (header http.Header, content
 	return header, content, err
 }
 
-// errorInside returns the error that an answer with the status 200 may have: the completion of an upload reports one in
-// this way if it took so long that the status had to be sent before the outcome was known.
+// errorInside returns the error in an answer with the status 200. The completion of an upload may report an error in
+// this way, because the status is sent before the outcome is known.
 func errorInside(content []byte) error {
 	var answer struct {
 		XMLName xml.Name
@@ -157,7 +157,7 @@ func (c *client) open(ctx context.Context, r request) (io.ReadCloser, error) {
 	return body, nil
 }
 
-// stallReader reads a body and fails if nothing arrives for too long. The time between two Reads does not count.
+// stallReader reads a body and fails if no bytes arrive for too long. The time between two Reads does not count.
 type stallReader struct {
 	ctx, tryCtx context.Context
 	cancel      context.CancelCauseFunc
@@ -181,7 +181,8 @@ func (s *stallReader) Close() error {
 	return s.body.Close()
 }
 
-// stalled returns errStalled if a try failed because its time was over, so that it is not mistaken for the end of ctx.
+// stalled returns errStalled if an attempt failed because its time was over. Otherwise callers could mistake the error
+// for the end of ctx.
 func stalled(ctx, tryCtx context.Context, err error) error {
 	if ctx.Err() == nil && context.Cause(tryCtx) == errStalled {
 		return errStalled
@@ -189,7 +190,7 @@ func stalled(ctx, tryCtx context.Context, err error) error {
 	return err
 }
 
-// retry calls try until it succeeds, fails for good, or has failed maxTries times.
+// retry calls try until it succeeds, fails permanently, or has failed maxTries times.
 func (c *client) retry(ctx context.Context, try func() error) error {
 	pause := firstPause
 	for n := 1; ; n++ {
@@ -206,7 +207,7 @@ func (c *client) retry(ctx context.Context, try func() error) error {
 	}
 }
 
-// temporary reports whether the same request may succeed in a moment: the connection broke, or the bucket says so.
+// temporary reports whether the same request may soon succeed: the connection broke, or the bucket says so.
 func (c *client) temporary(err error) bool {
 	if e, ok := errors.AsType[*bucketError](err); ok {
 		if e.Code == "ExpiredToken" && c.credentials != nil {
@@ -248,7 +249,7 @@ func (c *client) send(ctx context.Context, r request) (*http.Response, error) {
 	e := &bucketError{}
 	content, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil || xml.Unmarshal(content, e) != nil || e.Code == "" {
-		e.Code = http.StatusText(resp.StatusCode) // a proxy's page, or no content
+		e.Code = http.StatusText(resp.StatusCode) // the page of a proxy, or no content
 	}
 	e.Status = resp.StatusCode
 	if resp.StatusCode/100 == 3 {

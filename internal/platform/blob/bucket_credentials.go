@@ -13,18 +13,19 @@ import (
 )
 
 const (
-	// credentialTimeout limits a request to a service that hands out credentials.
+	// credentialTimeout limits a request to a service that issues credentials.
 	credentialTimeout = 5 * time.Second
-	// rereadAfter is how long credentials without an expiry are used before their source is read again, so that keys in
-	// a file can be replaced while a node runs.
+	// rereadAfter is how long credentials without an expiry are used before their source is read again. So keys in a
+	// file can be replaced while a node runs.
 	rereadAfter = time.Minute
 )
 
-// credentialChain asks its sources in turn. It uses the credentials of the first that has some until they expire.
+// credentialChain asks its sources in turn, and uses the credentials of the first source that has some until they
+// expire.
 type credentialChain struct {
 	sources []credentialSource
 	current credentials.Provider // nil before the first call
-	until   time.Time            // when credentials without an expiry are read again; zero for others
+	until   time.Time            // when credentials without an expiry are read again; zero for credentials with an expiry
 }
 
 type credentialSource struct {
@@ -32,8 +33,8 @@ type credentialSource struct {
 	provider credentials.Provider
 }
 
-// newCredentials looks for credentials in the order of AWS's own tools: keys in the environment, the web identity of a
-// pod, the shared files, and the role of a container or an instance.
+// newCredentials looks for credentials in the same order as AWS's own tools: keys in the environment, the web identity
+// of a pod, the shared files, and the role of a container or an instance.
 func newCredentials(profile string) *credentials.Credentials {
 	role := credentialSource{"role of the container or instance", &credentials.IAM{
 		Client: &http.Client{Timeout: credentialTimeout}}}
@@ -78,7 +79,7 @@ func (c *credentialChain) Retrieve() (credentials.Value, error) {
 	return c.RetrieveWithCredContext(&credentials.CredContext{})
 }
 
-// IsExpired reports whether the credentials must be asked for again.
+// IsExpired reports whether the credentials must be retrieved again.
 func (c *credentialChain) IsExpired() bool {
 	if c.current == nil {
 		return true

@@ -30,7 +30,7 @@ func random(n int) []byte {
 	return content
 }
 
-// Blobs around the size of a part are read as they were written, by way of a server that verifies signatures.
+// Blobs of about the size of a part are read as they were written, through a server that verifies signatures.
 func TestBucketParts(t *testing.T) {
 	t.Parallel()
 	url, _ := blobtest.Versitygw(t)
@@ -102,7 +102,7 @@ func TestBucketPrefix(t *testing.T) {
 	}
 }
 
-// Errors of the bucket and of the credentials are not taken for a missing blob.
+// Errors of the bucket and of the credentials are not reported as a missing blob.
 func TestBucketRefuses(t *testing.T) {
 	t.Parallel()
 	where, _ := blobtest.Versitygw(t)
@@ -120,7 +120,7 @@ func TestBucketRefuses(t *testing.T) {
 	}
 }
 
-// Keys of a shared file are used if the URL names its profile, and are read again after a while.
+// The keys of a shared credentials file are used if the URL names its profile.
 func TestBucketProfile(t *testing.T) {
 	where, _ := blobtest.Versitygw(t)
 	file := filepath.Join(t.TempDir(), "credentials")
@@ -166,7 +166,7 @@ func TestBucketContainerRole(t *testing.T) {
 	}
 }
 
-// fakeBucket opens a store whose requests serve answers.
+// fakeBucket opens a store whose requests are answered by serve.
 func fakeBucket(t *testing.T, serve http.HandlerFunc) *Store {
 	t.Helper()
 	srv := httptest.NewServer(serve)
@@ -181,7 +181,7 @@ func refuse(w http.ResponseWriter, status int, code string) {
 	fmt.Fprintf(w, "<Error><Code>%s</Code><Message>of the test</Message></Error>", code)
 }
 
-// A request that the bucket refuses for the moment is made again; one that it refuses for good is not.
+// A request is repeated if the bucket refuses it temporarily, but not if the bucket refuses it permanently.
 func TestBucketRetries(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -235,8 +235,8 @@ func TestBucketFull(t *testing.T) {
 	}
 }
 
-// A bucket that does not answer, or stops in the middle of a blob, fails a request once the time for it is over. The
-// end of a caller's context ends a request at once.
+// If a bucket does not answer, or stops in the middle of a blob, the request fails after its time limit. If the
+// caller's context ends, the request ends at once.
 func TestBucketHangs(t *testing.T) {
 	t.Parallel()
 	s := fakeBucket(t, func(w http.ResponseWriter, r *http.Request) {
@@ -273,7 +273,7 @@ func TestBucketHangs(t *testing.T) {
 	}
 }
 
-// The error of an upload's completion may come with the status 200. The upload is then aborted.
+// The completion of an upload may fail with the status 200. The upload is then aborted.
 func TestBucketCompletionFails(t *testing.T) {
 	t.Parallel()
 	var sizes []int
@@ -301,7 +301,7 @@ func TestBucketCompletionFails(t *testing.T) {
 	}
 }
 
-// A list of several pages is read to its end. Objects that are no blobs are skipped.
+// List reads all pages of a list and skips objects that are not blobs.
 func TestBucketPages(t *testing.T) {
 	t.Parallel()
 	s := fakeBucket(t, func(w http.ResponseWriter, r *http.Request) {

@@ -16,28 +16,28 @@ import (
 // bucketURL is an s3:// URL, parsed and checked.
 type bucketURL struct {
 	bucket    string
-	prefix    string // put before every key
+	prefix    string // prepended to every key
 	region    string
 	endpoint  url.URL // scheme, host and path of the S3 service
 	pathStyle bool    // the bucket is named in the path, not in the host name
 	anonymous bool    // requests are not signed
-	profile   string  // of the shared credentials file; empty: AWS_PROFILE or "default"
+	profile   string  // section of the shared credentials file; empty: AWS_PROFILE or "default"
 	uploads   http.Header
 }
 
-// bucketParams are the query parameters of an s3:// URL. They have the names that gocloud.dev gave them, because
-// settings with those names are in use.
+// bucketParams are the query parameters of an s3:// URL. gocloud.dev, which earlier versions used, defined their names.
 var bucketParams = []string{"region", "endpoint", "prefix", "profile", "anonymous", "use_path_style", "s3ForcePathStyle",
 	"disable_https", "ssetype", "kmskeyid"}
 
-// ignoredParams had a meaning for gocloud.dev and need none here: this client sends no checksum trailers, which some
-// services refuse, and never changes an endpoint that is an IP address or that is used with use_path_style.
+// ignoredParams had a meaning for gocloud.dev and are not needed here. This client sends no checksum trailers, which
+// some services refuse. It never puts the bucket before the host name of an endpoint that is an IP address or that is
+// used with use_path_style.
 var ignoredParams = []string{"request_checksum_calculation", "response_checksum_validation", "hostname_immutable", "awssdk"}
 
 var (
 	bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,254}$`)
 	regionName = regexp.MustCompile(`^[a-zA-Z0-9-]+$`)
-	hostBucket = regexp.MustCompile(`^[a-z0-9-]+$`) // may be a label of a host name; TLS certificates exclude dots
+	hostBucket = regexp.MustCompile(`^[a-z0-9-]+$`) // may be a label of a host name; a wildcard certificate does not cover names with dots
 )
 
 func parseBucketURL(where string) (*bucketURL, error) {
@@ -88,8 +88,8 @@ func parseBucketURL(where string) (*bucketURL, error) {
 	return b, err
 }
 
-// setEndpoint sets region and endpoint. Without an endpoint, the bucket is on AWS and needs a region. Other services
-// mostly accept any region; "us-east-1" is the one that they expect.
+// setEndpoint sets region and endpoint. Without an endpoint, the bucket is on AWS and needs a region. Most other
+// services accept any region, or expect "us-east-1".
 func (b *bucketURL) setEndpoint(endpoint, region string, plainHTTP bool) error {
 	b.region = firstOf(region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
 	switch {

@@ -19,18 +19,18 @@ import (
 
 const (
 	shards = 256
-	// tmpName is for files that are being written. It is in the folder itself so that a rename never crosses file
-	// systems, and apart from the shards so that leftovers are found without reading all blobs.
+	// tmpName is the folder of files that are being written. It is inside the store's folder, so that a rename never
+	// crosses file systems, and outside the shards, so that leftovers are found without reading all blobs.
 	tmpName = ".tmp"
 	tmpAge  = 24 * time.Hour
 	// slash replaces "/" in file names. Keys have no "=".
 	slash = "="
 )
 
-// folder is a store in a folder. A blob is the file <root>/<two hexadecimal digits>/<key with "=" for "/">. The
-// digits are of the key's hash, because keys that begin with a time would fill one shard after another. Opening
-// creates all shards, so that no Put has to make one durable. Beside the shards are tmpName, and holdName and
-// keptName, which Hold uses.
+// folder is a store in a folder. A blob is the file <root>/<two hexadecimal digits>/<key with "=" for "/">. The digits
+// come from the key's hash, because keys that begin with a time would fill one shard after another. Opening the store
+// creates all shards, so that no Put has to make a shard durable. The root also contains tmpName, and holdName and
+// keptName for Hold.
 type folder struct {
 	root string
 }
@@ -47,8 +47,8 @@ func openFolder(root string) (*Store, error) {
 	return &Store{b: f}, nil
 }
 
-// prepare creates the folders and deletes what interrupted Puts left behind. Another process may be writing into the
-// same folder, so only old files are deleted.
+// prepare creates the folders and deletes the leftovers of interrupted Puts. It deletes old files only, because another
+// process may be writing to the same folder.
 func (f *folder) prepare() error {
 	if err := makeRoot(f.root); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (f *folder) prepare() error {
 	}
 	for _, e := range left {
 		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > tmpAge {
-			// Another process may be sweeping too.
+			// Another process may be deleting the same files.
 			if err := os.Remove(filepath.Join(tmp, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
@@ -114,7 +114,7 @@ func (f *folder) path(key string) string {
 }
 
 func (f *folder) put(_ context.Context, key string, r *source) (int64, error) {
-	tmp, err := os.CreateTemp(filepath.Join(f.root, tmpName), "put-*") // Mode 0600.
+	tmp, err := os.CreateTemp(filepath.Join(f.root, tmpName), "put-*") // The mode is 0600.
 	if err != nil {
 		return 0, full(err)
 	}
@@ -128,7 +128,7 @@ func (f *folder) put(_ context.Context, key string, r *source) (int64, error) {
 	return 0, full(errors.Join(err, os.Remove(tmp.Name())))
 }
 
-// fill writes all of r to a file, syncs it, and closes it in any case.
+// fill writes all of r to a file, syncs it, and always closes it.
 func fill(f *os.File, r io.Reader) (int64, error) {
 	n, err := io.Copy(f, r)
 	if err == nil {
@@ -137,7 +137,7 @@ func fill(f *os.File, r io.Reader) (int64, error) {
 	return n, errors.Join(err, f.Close())
 }
 
-// full wraps the errors of a full disk with ErrFull, unless they are errors of the reader of a Put.
+// full wraps the error of a full disk with ErrFull, unless it is an error of the reader of a Put.
 func full(err error) error {
 	if _, theirs := errors.AsType[*sourceError](err); theirs {
 		return err
@@ -152,7 +152,7 @@ func (f *folder) get(_ context.Context, key string) (io.ReadCloser, error) {
 	path := f.path(key)
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// Opening created the shard. Without it the folder itself is missing, as when it is not mounted.
+		// Opening created the shard. If it is missing, the folder itself is missing, for example not mounted.
 		if _, err := os.Stat(filepath.Dir(path)); err != nil {
 			return nil, err
 		}
@@ -191,7 +191,7 @@ func (f *folder) list(ctx context.Context, prefix string, fn func(Info) error) e
 	return nil
 }
 
-// listShard reads a folder a thousand names at a time, so that its size does not matter.
+// listShard reads a folder a thousand names at a time, to bound its memory.
 func listShard(ctx context.Context, dir, prefix string, fn func(Info) error) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -215,7 +215,7 @@ func listShard(ctx context.Context, dir, prefix string, fn func(Info) error) err
 			}
 			info, err := e.Info()
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // Deleted since.
+				continue // It was deleted meanwhile.
 			}
 			if err != nil {
 				return fmt.Errorf("list blobs: %w", err)

@@ -69,7 +69,7 @@ func TestFolderSweepsWhatWasLeft(t *testing.T) {
 	}
 }
 
-// noLeftovers fails when a Put left a temporary file.
+// noLeftovers fails if a Put left a temporary file.
 func noLeftovers(t *testing.T, root string) {
 	t.Helper()
 	left, err := os.ReadDir(filepath.Join(root, tmpName))

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	holdName = ".hold" // locked exclusively to hold the blobs, and shared to delete one
-	keptName = ".kept" // blobs that are deleted while they are held
+	holdName = ".hold" // a Hold locks it exclusively, a Delete shared
+	keptName = ".kept" // receives the blobs that are deleted during a Hold
 
 	holdPoll = 10 * time.Millisecond
 )
@@ -24,7 +24,7 @@ const (
 // ErrNoFolder means that the blobs are in a bucket, which cannot be held.
 var ErrNoFolder = errors.New("only blobs in a folder can be held")
 
-// Held is a folder from which no file disappears, although this process and others go on deleting blobs.
+// Held is a folder whose files stay readable while this process and others delete blobs.
 type Held struct {
 	f      *folder
 	unlock func()
@@ -33,13 +33,13 @@ type Held struct {
 // File is the file of a blob.
 type File struct {
 	Path string // where to read it
-	Name string // its regular name relative to the folder, with slashes
+	Name string // relative path of the file in a folder store, with slashes
 }
 
-// Hold keeps the files of blobs that are deleted from now on, until Release. It is for copying the folder so that the
-// copy has every blob that a copy of the database made meanwhile refers to. Deleting does not wait for it. The end of
-// the process releases the hold. There is one hold at a time; other callers wait until ctx ends. For a bucket it
-// returns ErrNoFolder.
+// Hold keeps the files of blobs that are deleted from now on, until Release. A copy of the folder made during the hold
+// then has every blob that a copy of the database from the same time refers to. Delete does not wait for a hold. The
+// end of the process releases the hold. Only one hold exists at a time; other callers wait until ctx ends. For a bucket
+// Hold returns ErrNoFolder.
 func (s *Store) Hold(ctx context.Context) (*Held, error) {
 	f, ok := s.b.(*folder)
 	if !ok {
@@ -73,15 +73,14 @@ func (h *Held) Release() error {
 	return err
 }
 
-// Each calls fn for each blob that was there when the hold began, and for some that were added since, in no
-// particular order. A blob may occur twice. A file may be gone from its path when fn reads it; the blob then occurs
-// again.
+// Each calls fn for each blob that existed when the hold began, and for some that were added since, in no particular
+// order. A blob may occur twice. If a file has been moved away before fn reads it, the blob occurs again.
 func (h *Held) Each(ctx context.Context, fn func(File) error) error {
 	err := h.f.list(ctx, "", func(i Info) error { return fn(h.f.file(h.f.path(i.Key), i.Key)) })
 	if err != nil {
 		return err
 	}
-	// What was deleted before its shard was read has been moved here.
+	// Blobs that were deleted before their shard was read have been moved to this folder.
 	kept := filepath.Join(h.f.root, keptName)
 	return listShard(ctx, kept, "", func(i Info) error {
 		return fn(h.f.file(filepath.Join(kept, strings.ReplaceAll(i.Key, "/", slash)), i.Key))
@@ -110,7 +109,7 @@ func (f *folder) lock(how int) (unlock func(), held bool, err error) {
 	return nil, false, fmt.Errorf("lock the blobs: %w", err)
 }
 
-// dropKept deletes what a process that was killed while it held the blobs has left.
+// dropKept deletes the files that a process left behind that was killed during a Hold.
 func (f *folder) dropKept() error {
 	if err := mkdir(filepath.Join(f.root, keptName)); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// contents are the contents of the files that Each returns, by name.
+// contents returns the contents of the files that Each reports, by name.
 func (h *Held) contents(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -31,7 +31,7 @@ func (h *Held) contents(t *testing.T) map[string]string {
 	return found
 }
 
-// Blobs that are deleted while they are held are gone for all but the holder.
+// Blobs that are deleted during a hold are visible to the holder only.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -55,14 +55,14 @@ func TestHold(t *testing.T) {
 	if _, err := s.Get(t.Context(), "a/1"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Get of a deleted blob: %v", err)
 	}
-	other := open(t, root) // as another process that starts meanwhile
+	other := open(t, root) // as in another process that starts meanwhile
 	if diff := cmp.Diff(map[string]int64{"a/2": 3}, list(t, other, "")); diff != "" {
 		t.Errorf("others see (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(before, held.contents(t)); diff != "" {
 		t.Errorf("the holder sees (-want +got):\n%s", diff)
 	}
-	// A file that is copied to its name is found as that blob.
+	// A file that is copied to its name in another folder is found there as that blob.
 	restored := t.TempDir()
 	for name, content := range before {
 		path := filepath.Join(restored, filepath.FromSlash(name))
@@ -110,7 +110,7 @@ func nameOf(key string, s *Store) string {
 	return f.file(f.path(key), key).Name
 }
 
-// What a killed holder has left is deleted when the folder is opened, and nothing more is kept.
+// Opening the folder deletes the files that a killed holder left behind and ends its hold.
 func TestHolderKilled(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -130,7 +130,7 @@ func TestHolderKilled(t *testing.T) {
 	}
 }
 
-// While blobs are written and deleted, Each returns all that were there when the hold began.
+// While blobs are deleted, Each reports all that existed when the hold began.
 func TestHoldMissesNothing(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())

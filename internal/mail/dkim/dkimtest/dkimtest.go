@@ -20,7 +20,7 @@ var (
 )
 
 // RSA returns the keys of a fixed list in turn. The list has eight keys, so keys of consecutive domains differ. It
-// stands in for dkim.GenerateRSA.
+// replaces dkim.GenerateRSA.
 func RSA() (*dkim.Key, error) {
 	all, err := keys()
 	if err != nil {

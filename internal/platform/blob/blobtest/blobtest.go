@@ -1,6 +1,6 @@
 // Package blobtest has S3 buckets on the loopback interface for tests. A [Bucket] can delay writes, so that a test can
-// act while a blob is being written; it keeps its objects in memory and checks no signatures. [Versitygw] starts a real
-// S3 server.
+// act while a blob is being written. It keeps its objects in memory and does not check signatures. [Versitygw] starts a
+// real S3 server.
 package blobtest
 
 import (
@@ -18,11 +18,11 @@ import (
 
 // Bucket implements the part of the S3 API that a store of small blobs needs: objects and ListObjectsV2, path style.
 type Bucket struct {
-	URL string // of the store, for blob.Open
+	URL string // URL of the store, for blob.Open
 
 	mu      sync.Mutex
 	objects map[string][]byte
-	gate    chan struct{} // closed on release; nil while not held
+	gate    chan struct{} // closed on release; nil if writes are not delayed
 	waiting chan struct{}
 }
 
@@ -36,8 +36,8 @@ func New(t testing.TB) *Bucket {
 	return b
 }
 
-// Hold makes all writes from now on wait until release is called, which must be done once. waiting receives a value
-// for each write that waits, up to a hundred.
+// Hold makes all writes wait until release is called, which must be called once. waiting receives a value for each
+// write that waits, up to a hundred.
 func (b *Bucket) Hold() (waiting <-chan struct{}, release func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,7 +72,7 @@ func (b *Bucket) wait(r *http.Request) {
 func (b *Bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // Cut off: nothing is stored.
+		return // The upload was interrupted, so nothing is stored.
 	}
 	if r.Method == http.MethodPut {
 		b.wait(r)

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// versitygwVersion is the version of the S3 server github.com/versity/versitygw. It is not in go.mod, because it brings
-// more modules than Postrider has.
+// versitygwVersion is the version of the S3 server github.com/versity/versitygw. The server is not in go.mod, because
+// it depends on more modules than Postrider.
 const versitygwVersion = "v1.8.0"
 
 // The keys of every server. Versitygw sets them in the environment of the test's process.
@@ -28,11 +28,11 @@ var setKeys = sync.OnceValue(func() error {
 	return errors.Join(os.Setenv("AWS_ACCESS_KEY_ID", accessKey), os.Setenv("AWS_SECRET_ACCESS_KEY", secretKey))
 })
 
-// Versitygw starts an S3 server that verifies signatures and keeps its objects in a temporary folder, and returns the
-// URL of a bucket for blob.Open and the folder. The server ends with the test. Its first use on a machine compiles it,
-// which takes minutes; the program is kept in the user's cache folder.
+// Versitygw starts an S3 server that verifies signatures and stores objects in a temporary folder. It returns the URL
+// of a bucket for blob.Open, and the folder of the bucket. The server ends with the test. The first use on a machine
+// compiles the server, which takes minutes; the program is stored in the user's cache folder.
 //
-// It keeps objects as files, so a key cannot be the beginning of another one up to a slash, as with "raw" and "raw/1".
+// The server stores objects as files, so it cannot store both the keys "raw" and "raw/1".
 func Versitygw(t testing.TB) (url, dir string) {
 	t.Helper()
 	program, err := installVersitygw()
@@ -82,8 +82,7 @@ func Versitygw(t testing.TB) (url, dir string) {
 	}
 }
 
-// installVersitygw returns the path of the program and compiles it if it is not there. Other processes that need it
-// meanwhile wait.
+// installVersitygw returns the path of the program, and compiles it if it is missing. Other processes wait meanwhile.
 func installVersitygw() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// keys makes the keys of this test binary once.
+// keys generates the keys of this test binary once.
 var keys = sync.OnceValue(func() (k struct {
 	rsa, ed *dkim.Key
 	foreign *rsa.PrivateKey
@@ -117,7 +117,7 @@ func word(v authres.Verdict) string { return strings.TrimSpace(v.Result + " " + 
 const plain = "From: Alice <alice@example.com>\r\nTo: bob@example.net\r\nSubject: Hello\r\nDate: Wed, 04 Mar 2026 " +
 	"05:06:07 +0000\r\n\r\nHello.\r\n"
 
-// signed returns msg with signatures by package dkim, with which this package and the library must agree.
+// signed returns msg with signatures of package dkim, which this package and the library must both accept.
 func signed(t *testing.T, msg, domain, selector string, key *dkim.Key) string {
 	t.Helper()
 	fields, err := dkim.Sign([]byte(msg), time.Now(), dkim.Signer{Domain: domain, Selector: selector, Key: key})
@@ -127,7 +127,7 @@ func signed(t *testing.T, msg, domain, selector string, key *dkim.Key) string {
 	return string(fields) + msg
 }
 
-// foreign signs as other systems do: simple canonicalization, a short list of fields.
+// foreign signs as other systems do: simple canonicalization, and few signed fields.
 func foreign(t *testing.T, msg string) string {
 	t.Helper()
 	var out bytes.Buffer

@@ -32,18 +32,18 @@ func TestDecodeUTF7(t *testing.T) {
 		"C++ and C":                   "C++ and C",
 		"+A":                          "+A", // too short for a character
 		"+AP-":                        "+AP-",
-		"+APwA-":                      "ü\ufffd", // cut off
-		"+APx-":                       "ü\ufffd", // bits that should be zero
+		"+APwA-":                      "ü\ufffd", // truncated
+		"+APx-":                       "ü\ufffd", // padding bits that should be zero
 		"+APwAAA-":                    "ü\x00",
-		"+2D0-":                       "\ufffd", // half a pair
+		"+2D0-":                       "\ufffd", // half a surrogate pair
 		"+3Kk-":                       "\ufffd",
 		"+2D0A/A-":                    "\ufffdü",
 		"+2D3YPdyp-":                  "\ufffd💩",
-		"caf\xc3\xa9 +AOk-":           "café é", // no bytes like these in UTF-7
+		"caf\xc3\xa9 +AOk-":           "café é", // bytes that do not occur in UTF-7
 		"caf\xe9 +AOk-":               "café é",
 		"~\\":                         "~\\",
 		"+ADw-script+AD4-":            "<script>",
-		"&Zi8-":                       "&Zi8-", // that of IMAP is another
+		"&Zi8-":                       "&Zi8-", // the variant of IMAP
 		"+AAA-":                       "\x00",
 		"++":                          "++",
 		"+++++":                       "ﯯ\ufffd",
@@ -55,7 +55,7 @@ func TestDecodeUTF7(t *testing.T) {
 	}
 }
 
-// toUTF7 writes all that is not plain in base64.
+// toUTF7 encodes s and writes all but plain characters in base64.
 func toUTF7(s string) string {
 	var b strings.Builder
 	for _, r := range s {

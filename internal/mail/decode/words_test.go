@@ -67,8 +67,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestWordsOfOctets has encoded words with bytes in them that should have been encoded.
-func TestWordsOfOctets(t *testing.T) {
+// TestWordsOfBytes has encoded words with bytes that should have been encoded.
+func TestWordsOfBytes(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		"=?iso-8859-1?Q?Gr\xfc\xdfe?=":                       "Grüße",
@@ -84,10 +84,10 @@ func TestWordsOfOctets(t *testing.T) {
 		"=?utf-8?Q?Gr\xfc\xdfe?=":                            "Grüße",
 		"=?us-ascii?Q?Gr\xfc?=":                              "Grü",
 		"=?x-nonsense?Q?Gr\xc3\xbc?=":                        "Grü",
-		"=?iso-8859-1?B?R\xfcA==?=":                          "D", // no character of base64, so it is passed over
+		"=?iso-8859-1?B?R\xfcA==?=":                          "D", // not a character of base64, so it is skipped
 		"=?utf-8?B?R3LD\xff\xfevMOfZQ==?=":                   "Grüße",
 		"=?iso-8859-2?Q?\xb3?= =?iso-8859-2?Q?\xf3d=BC?=":    "łódź",
-		"=?iso-8859-2?Q?\xb3?= \xfc =?koi8-r?Q?\xf0?=":       "ł ü П", // outside of words as everywhere
+		"=?iso-8859-2?Q?\xb3?= \xfc =?koi8-r?Q?\xf0?=":       "ł ü П", // outside words it is decoded as usual
 		"\xfc=?iso-8859-2?Q?\xb3?=\xc3\xbc":                  "üłü",
 		"\xfc =?iso-8859-2?Q?\xb3":                           "ü =?iso-8859-2?Q?³", // the word never ends
 		"=?iso-8859-2\xb3?Q?\xb3?=":                          "ł",
@@ -95,7 +95,7 @@ func TestWordsOfOctets(t *testing.T) {
 		"=?gb2312?Q?\xc4?= =?gb2312?Q?\xe3?=":                "你",
 		"=?utf8?Q?=E2=82?= =?UTF-8?Q?=AC?=":                  "€", // two names of one charset
 		`"=?iso-8859-2?Q?\xb3?="`:                            `"\xb3"`,
-		"=?iso-8859-2?Q?\xb3?=\x00":                          "ł\x00", // what a field may not have, unfold takes away
+		"=?iso-8859-2?Q?\xb3?=\x00":                          "ł\x00", // unfold removes characters that a field must not have
 		"=?iso-8859-1?Q??=":                                  "",
 		"=?iso-8859-1?Q?\xa0?=":                              "\u00a0",
 		"=?iso-8859-1?Q?_\xfc_?= =?iso-8859-1?Q?\xfc?=":      " ü ü",

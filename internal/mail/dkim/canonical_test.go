@@ -40,7 +40,7 @@ func TestHashBody(t *testing.T) {
 	}
 }
 
-// White space of any kind at any place of a line becomes one space, and none at its end.
+// In any position of a line, white space becomes one space, except at the end, where it is removed.
 func TestHashBodyAnywhere(t *testing.T) {
 	t.Parallel()
 	runs := regexp.MustCompile("[ \t]+")
@@ -64,7 +64,7 @@ func TestHashBodyAnywhere(t *testing.T) {
 	}
 }
 
-// Pieces of all sizes are hashed in the order in which they stand.
+// Spans of any length are hashed in their order.
 func TestHashLongBodies(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1, 2000, 4093, 4094, 4095, 4096, 4097, 9000} {

@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/dkim"
 )
 
-// keys makes the two keys of this test binary once: an RSA key takes a tenth of a second.
+// keys generates the two keys of this test binary once, because an RSA key takes a tenth of a second.
 var keys = sync.OnceValue(func() (pair struct{ rsa, ed *dkim.Key }) {
 	var err error
 	if pair.rsa, err = dkim.GenerateRSA(); err != nil {
@@ -51,7 +51,7 @@ func lookup(name string) ([]string, error) {
 	return nil, fmt.Errorf("no record at %s", name)
 }
 
-// sign returns msg with both signatures before it, and fails unless each verifies.
+// sign returns msg with both signatures before it, and fails unless each of them verifies.
 func sign(t *testing.T, msg []byte) []byte {
 	t.Helper()
 	fields, err := dkim.Sign(msg, signedAt, signers()...)
@@ -149,7 +149,7 @@ func TestSign(t *testing.T) {
 	}
 }
 
-// TestSignCovers changes a signed message as an attacker on its way might.
+// TestSignCovers changes a signed message in transit, as an attacker might. Each change must break the signatures.
 func TestSignCovers(t *testing.T) {
 	t.Parallel()
 	msg := "From: ann@example.com\r\nTo: bob@example.net\r\nSubject: Hello\r\nX-Tag: 1\r\nMIME-Version: 1.0\r\n" +
@@ -187,8 +187,8 @@ func TestSignCovers(t *testing.T) {
 	}
 }
 
-// TestSignCoversWhatIsAbsent adds fields to a signed message, as somebody might who sends it again to others: fields
-// that it has, once more, and fields that it lacks.
+// TestSignCoversWhatIsAbsent adds fields to a signed message, as somebody who sends it again might: a second instance
+// of a field, and fields that are absent.
 func TestSignCoversWhatIsAbsent(t *testing.T) {
 	t.Parallel()
 	const minimal = "From: ann@example.com\r\n\r\nPay Bob.\r\n"
@@ -402,7 +402,8 @@ func FuzzSign(f *testing.F) {
 	f.Add("", "", "", "")
 	f.Add("\xff", "\u00a0x", "MIME-Version: 1.0", "\n\n a\n")
 	f.Fuzz(func(t *testing.T, from, subject, fields, body string) {
-		// A CR that ends no line is invalid, and verifiers differ about it. Names and values are made fit for a header.
+		// A CR that ends no line is invalid, and verifiers treat it differently. Names and values are made valid for a
+		// header.
 		body = strings.ReplaceAll(body, "\r", "")
 		if len(body)%2 == 0 {
 			body = strings.ReplaceAll(body, "\n", "\r\n")
@@ -422,7 +423,7 @@ func FuzzSign(f *testing.F) {
 	})
 }
 
-// sample is a message of ten kilobytes as we compose them: quoted-printable HTML and text.
+// sample is a message of ten kilobytes in the form that we compose: quoted-printable HTML and text.
 func sample() []byte {
 	var b bytes.Buffer
 	b.WriteString("Date: Wed, 04 Mar 2026 05:06:07 +0000\r\nFrom: Example <hello@example.com>\r\nTo: bob@example.net\r\n" +
@@ -450,7 +451,7 @@ func BenchmarkSignRSA(b *testing.B)     { benchmarkSign(b, signers()[0]) }
 func BenchmarkSignEd25519(b *testing.B) { benchmarkSign(b, signers()[1]) }
 func BenchmarkSignBoth(b *testing.B)    { benchmarkSign(b, signers()...) }
 
-// ecKey returns a valid key of an algorithm that DKIM does not have.
+// ecKey returns a valid key of an algorithm that DKIM does not support.
 func ecKey(t *testing.T) []byte {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

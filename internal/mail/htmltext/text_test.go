@@ -105,15 +105,14 @@ func TestFromHTML(t *testing.T) {
 	}
 }
 
-// What nearly all HTML consists of is read without html.Tokenizer: where tokens end is of the HTML standard, section
-// 13.2.5.
+// Nearly all HTML is read without html.Tokenizer. The HTML standard, section 13.2.5, defines where its tokens end.
 func TestRegularTokens(t *testing.T) {
 	t.Parallel()
 	const text, start, end, comment = html.TextToken, html.StartTagToken, html.EndTagToken, html.CommentToken
 	for _, c := range []struct {
 		in      string
 		kind    html.TokenType
-		end     int // -1 when it is not regular
+		end     int // -1 if the token is not regular
 		content int
 	}{
 		{"", html.ErrorToken, 0, 0},
@@ -168,7 +167,7 @@ func TestRegularTokens(t *testing.T) {
 	}
 }
 
-// A prefix that is surely plain is found nearly to its end, and never beyond it.
+// plainPrefix finds nearly all of a plain prefix, and never more than it.
 func TestPlainPrefix(t *testing.T) {
 	t.Parallel()
 	for size := range 40 {
@@ -190,7 +189,7 @@ func TestPlainPrefix(t *testing.T) {
 	}
 }
 
-// TestFromHTMLBounds feeds what bounds are for. How much work it makes is in mail/linear.
+// TestFromHTMLBounds tests inputs beyond the limits. Package linear measures the work for such inputs.
 func TestFromHTMLBounds(t *testing.T) {
 	t.Parallel()
 	many := strings.Repeat("a=b ", maxTag/4)
@@ -209,7 +208,7 @@ func TestFromHTMLBounds(t *testing.T) {
 	}
 }
 
-// TestFromHTMLMemory holds what HTML of 8 MB costs, all allocations summed, those that are free again too.
+// TestFromHTMLMemory limits the sum of all allocations for HTML of 8 MB, including memory that is free again.
 func TestFromHTMLMemory(t *testing.T) {
 	const size = 8 << 20
 	var names strings.Builder
@@ -219,7 +218,7 @@ func TestFromHTMLMemory(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name, html string
-		most       float64 // times the size
+		most       float64 // maximum multiple of the size
 	}{
 		{"text", strings.Repeat("word ", size/5), 8},
 		{"attributes of one tag", names.String() + ">x", 8},

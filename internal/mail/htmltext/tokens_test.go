@@ -8,15 +8,15 @@ import (
 	"golang.org/x/net/html"
 )
 
-// seen is a token as the tests compare it.
-type seen struct {
+// testToken is a token in the form that tests compare.
+type testToken struct {
 	Kind       html.TokenType
 	Name, Text string
 	Attributes map[string]string
 }
 
-// set keeps the first attribute of a name.
-func (s *seen) set(name, value string) {
+// set stores the first attribute of a name.
+func (s *testToken) set(name, value string) {
 	if s.Attributes == nil {
 		s.Attributes = map[string]string{}
 	}
@@ -25,15 +25,15 @@ func (s *seen) set(name, value string) {
 	}
 }
 
-// begin returns the beginning of a name. Tokens neither replaces NUL nor returns long names whole.
+// begin returns the beginning of a name. Tokens neither replaces NUL nor returns long names completely.
 func begin(name string) string {
 	name = strings.NewReplacer("\x00", "?", "\uFFFD", "?").Replace(name)
 	return name[:min(len(name), 5)]
 }
 
-func tokens(source string) (all []seen) {
+func tokens(source string) (all []testToken) {
 	for t := range Tokens(source) {
-		s := seen{Kind: t.Kind, Name: begin(t.Name)}
+		s := testToken{Kind: t.Kind, Name: begin(t.Name)}
 		if t.Kind == html.TextToken {
 			s.Text = t.Text()
 		}
@@ -45,8 +45,8 @@ func tokens(source string) (all []seen) {
 	return all
 }
 
-// add appends a token. What is one text may be cut in several places.
-func add(all []seen, s seen) []seen {
+// add appends a token. Adjacent text tokens are joined, because a text may be split in several places.
+func add(all []testToken, s testToken) []testToken {
 	if n := len(all); s.Kind == html.TextToken && n > 0 && all[n-1].Kind == html.TextToken {
 		all[n-1].Text += s.Text
 		return all
@@ -54,17 +54,17 @@ func add(all []seen, s seen) []seen {
 	return append(all, s)
 }
 
-// wanted are the tokens of html.Tokenizer without those that Tokens leaves out.
-func wanted(source string) (all []seen) {
+// wanted returns the tokens of html.Tokenizer, except those that Tokens omits.
+func wanted(source string) (all []testToken) {
 	unseen := false
 	for z := html.NewTokenizer(strings.NewReader(strings.ToValidUTF8(source, "\uFFFD"))); ; {
-		s := seen{Kind: z.Next()}
+		s := testToken{Kind: z.Next()}
 		switch s.Kind {
 		case html.ErrorToken:
 			return all
 		case html.TextToken:
 			if !unseen {
-				all = add(all, seen{Kind: s.Kind, Text: string(z.Text())})
+				all = add(all, testToken{Kind: s.Kind, Text: string(z.Text())})
 			}
 			continue
 		case html.StartTagToken, html.SelfClosingTagToken, html.EndTagToken:
@@ -89,7 +89,7 @@ var scanned = []string{"", "a &amp; b<p CLASS=\"x&lt;\" class=y>c</P>", "<script
 	"<title>t</title><textarea><p></textarea>u", "<a href=/x>", "<style><p>", "a < b <c", "<img src='a' alt>",
 	"<plaintext><p>", "<!doctype html><?x>1", "<abcdefghijklmnopqrstu>", "\xff<p \xfe=1>"}
 
-// The tags and the texts are those of html.Tokenizer.
+// Tokens yields the same tags and texts as html.Tokenizer.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	for _, source := range scanned {

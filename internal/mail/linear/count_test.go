@@ -1,6 +1,6 @@
 package linear
 
-// counting reports that the test was built to count. The overlay replaces this file by another one.
+// counting reports that this program counts its work. The overlay replaces this file.
 const counting = false
 
 func steps() uint64 { return 0 }

@@ -19,8 +19,8 @@ import (
 func hostParsers(add func(string, func(string), string, ...string)) {
 	replies := []string{"250-a\r\n", "250 a\r\n", "a", "\r\n", "\n", "250-", "250", "-", "\x00", "\xff",
 		"250-AUTH=A B\r\n", "250-SIZE 1\r\n"}
-	ask := func(said string) {
-		saying(said, func(addr string) {
+	ask := func(text string) {
+		withServer(text, func(addr string) {
 			c, err := smtpclient.Dial(context.Background(), addr, smtpclient.Options{})
 			if err == nil {
 				c.Close()
@@ -29,8 +29,8 @@ func hostParsers(add func(string, func(string), string, ...string)) {
 	}
 	add("greeting", ask, "", append(replies, "220-a\r\n", "220 a\r\n")...)
 	add("answer to EHLO", ask, "220 a\r\n", replies...)
-	add("content filter", func(said string) {
-		saying(said, func(addr string) {
+	add("content filter", func(text string) {
+		withServer(text, func(addr string) {
 			c, err := milter.New(milter.Config{Address: "inet:" + addr, Hostname: "a.example"})
 			if err != nil {
 				panic(err)
@@ -44,15 +44,15 @@ func hostParsers(add func(string, func(string), string, ...string)) {
 		"\x00\x00\x00\x01a", "\x00\x00\x00\x00", "\x00", "\x00\x00\x08\x00h", "\x00\x00\x00\x03+a\x00",
 		"\x00\x00\x00\x08m\x00\x00\x00\x01A\x00\x00")
 	for _, answers := range []string{"\x00\x00", "\xff\xff"} {
-		add("DNS answer of "+answers, func(said string) { answered(said[2:]) }, answers, "\x00", "\xc0\x0c", "\x01a", "\x3f",
+		add("DNS answer of "+answers, func(text string) { lookUp(text[2:]) }, answers, "\x00", "\xc0\x0c", "\x01a", "\x3f",
 			"\xff",
 			"\xc0\x0c\x00\x10\x00\x01\x00\x00\x00\x00\x00\x02\x01a", "\xc0\x0c\x00\x05\x00\x01\x00\x00\x00\x00\x00\x02\xc0\x0c",
 			"\x00\x00\x10\x00\x01\x00\x00\x00\x00\x00\x00")
 	}
 }
 
-// saying runs f with the address of a host that sends the same to every client, whatever it receives.
-func saying(said string, f func(addr string)) {
+// withServer runs f with the address of a host that sends the same text to every client.
+func withServer(text string, f func(addr string)) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
@@ -66,16 +66,16 @@ func saying(said string, f func(addr string)) {
 			if err != nil {
 				return
 			}
-			wg.Go(func() { io.WriteString(c, said); c.(*net.TCPConn).CloseWrite() })
+			wg.Go(func() { io.WriteString(c, text); c.(*net.TCPConn).CloseWrite() })
 			wg.Go(func() { io.Copy(io.Discard, c); c.Close() })
 		}
 	})
 	f(l.Addr().String())
 }
 
-// answered makes a look-up with a DNS server that refers to TCP, and there answers with some thousand records, given
-// as bytes.
-func answered(records string) {
+// lookUp makes a look-up with a DNS server that refers to TCP, where it answers with some thousand records, given as
+// bytes.
+func lookUp(records string) {
 	l, u := bothPorts()
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -88,7 +88,7 @@ func answered(records string) {
 			if err != nil {
 				return
 			}
-			b[2] |= 0x82 // an answer, cut off
+			b[2] |= 0x82 // a truncated answer
 			u.WriteTo(b[:n], from)
 		}
 	})
@@ -109,7 +109,7 @@ func answered(records string) {
 	d.TXT(context.Background(), "b.example")
 }
 
-// bothPorts listens on a port that is free for both protocols.
+// bothPorts listens on the same free port for TCP and UDP.
 func bothPorts() (net.Listener, net.PacketConn) {
 	for range 100 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -11,14 +11,15 @@ import (
 const (
 	small  = 8 << 10
 	factor = 8
-	growth = 2 * factor // times the work for an input of factor times the size; for a square it is factor*factor
-	// steps and bytes of memory for each byte that are little, however they grow: bounds begin to work
+	growth = 2 * factor // maximum ratio of the work for an input of factor times the size; quadratic work has factor*factor
+	// Steps and bytes of memory per input byte that are accepted even if they grow faster, because limits take effect
+	// later.
 	few    = 8
-	most   = 500 // steps for each byte
-	memory = 128 // bytes allocated for each byte
+	most   = 500 // maximum steps per byte
+	memory = 128 // maximum allocated bytes per byte
 )
 
-// work is the amount of work of a parser.
+// work is the work of a parser for one input.
 type work struct{ steps, bytes float64 }
 
 func measure(parse func(input string), input string) work {
@@ -31,7 +32,7 @@ func measure(parse func(input string), input string) work {
 	return work{float64(n), float64(after.TotalAlloc - before.TotalAlloc)}
 }
 
-// fill makes an input of a size from its beginning and a repeated text.
+// fill makes an input of a size from a head and a repeated text.
 func fill(head, repeated string, size int) string {
 	return head + strings.Repeat(repeated, max(1, (size-len(head))/len(repeated)))
 }
@@ -44,7 +45,7 @@ func TestWorkIsLinear(t *testing.T) {
 	}
 	findsSquares(t)
 	for _, p := range parsers() {
-		p.parse(fill(p.head, p.inputs[0], small)) // so that tables are made once, before anything is counted
+		p.parse(fill(p.head, p.inputs[0], small)) // so that tables are initialised before anything is counted
 		for _, repeated := range p.inputs {
 			a := measure(p.parse, fill(p.head, repeated, small))
 			b := measure(p.parse, fill(p.head, repeated, small*factor))

@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// counted are the packages of the standard library whose work is counted: those that read texts. All other modules
-// are counted too.
+// counted are the packages of the standard library whose work is counted: those that parse texts. All other modules are
+// counted too.
 var counted = []string{"bufio", "bytes", "encoding/base64", "encoding/hex", "encoding/pem", "html", "mime",
 	"mime/multipart",
 	"mime/quotedprintable", "net/mail", "net/textproto", "net/url", "regexp", "regexp/syntax", "sort", "strconv",
@@ -35,7 +35,7 @@ const (
 		"\t\treturn s[:i], s[i+len(sep):], true\n\t}\n\treturn s, \"\", false\n}\n"
 )
 
-// runCounted runs a test of this package once more, in a program that counts.
+// runCounted runs a test of this package again, in a program that counts.
 func runCounted(t *testing.T) {
 	t.Helper()
 	o := overlay{t: t, dir: t.TempDir(), Replace: map[string]string{}}
@@ -109,7 +109,7 @@ func runCounted(t *testing.T) {
 	}
 }
 
-// overlay holds the files that the go command reads instead of others.
+// overlay holds the files that the go command reads in place of others.
 type overlay struct {
 	t       *testing.T
 	dir     string
@@ -125,7 +125,7 @@ func (o *overlay) run(name string, args ...string) string {
 	return string(out)
 }
 
-// copyPackage copies what a package is built of, with the Go files counted.
+// copyPackage copies the files of a package, and changes its Go files so that they count.
 func (o *overlay) copyPackage(from, to string, goFiles []string) {
 	o.t.Helper()
 	entries, err := os.ReadDir(from)
@@ -175,7 +175,7 @@ func (o *overlay) put(path string, content []byte) {
 	o.Replace[path] = file
 }
 
-// count returns a file changed so that it counts, or nil if there is nothing to count in it.
+// count returns a changed file that counts, or nil if the file contains nothing to count.
 func (o *overlay) count(path string) []byte {
 	o.t.Helper()
 	source, err := os.ReadFile(path)
@@ -223,8 +223,8 @@ func (o *overlay) count(path string) []byte {
 	return bytes.ReplaceAll(out.Bytes(), []byte("stringslite.Cut("), []byte("countedCut("))
 }
 
-// search returns how a function that searches in assembler is counted: the bytes of its first argument that it
-// reads, derived from its result.
+// search returns how a function that searches in assembler is counted: how many bytes of its first argument it reads,
+// derived from its result.
 func search(f ast.Expr) string {
 	s, ok := f.(*ast.SelectorExpr)
 	if !ok {

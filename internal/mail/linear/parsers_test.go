@@ -48,7 +48,7 @@ var marks = []string{" ", "\t", "\r\n ", "\n\t", "a", ",", ";", ":", "@", ".", "
 	"=?utf-7?Q?+APw?= ", "=?utf-7?Q?+2D0-+A-?=", "=?cp-850?Q?=81?= =?850?Q?=81?= ", "a=b;", "a=\"b\";", ";a*0=b",
 	";name*=''%", ";a*1*=%41",
 	";filename*9=b", "a=b ", ";a=(", "; \"", "; =", "1", "1.", "5.1.1 ", "Mon, ", "+0000 ", "(a) ",
-	// These are as long as one mailbox may be.
+	// These are as long as a mailbox may be.
 	strings.Repeat("<", 4000) + ",", strings.Repeat("(", 4000) + ",", strings.Repeat("a@b ", 1000) + ",",
 	strings.Repeat("\"", 4000) + ",",
 	strings.Repeat("<a@b ", 800) + ",", strings.Repeat("=?a?q?a?= ", 400) + ","}
@@ -217,7 +217,7 @@ func originParsers(add func(string, func(string), string, ...string)) {
 	}
 }
 
-// answers is a DNS in which every name has one TXT record and nothing else.
+// answers is a DNS in which every name has one TXT record and no others.
 type answers struct {
 	resolve.Fake
 	txt string
@@ -239,7 +239,7 @@ func sign() func(string) {
 	}
 }
 
-// talk returns a function that sends a text to a listener and hangs up.
+// talk returns a function that sends a text to a listener and closes the connection.
 func talk() func(string) {
 	const large = 1 << 30
 	server := smtpserver.New(smtpserver.Config{MaxSize: large, MaxLine: large, MaxCommands: large, MaxErrors: large,
@@ -282,7 +282,7 @@ func (taker) Data(_ context.Context, r io.Reader) (string, error) {
 func (taker) Reset() {}
 func (taker) Close() {}
 
-// hostileTags adds the reader of tags alone.
+// hostileTags adds the parser of tags.
 func hostileTags(add func(string, func(string), string, ...string)) {
 	tags := func(s string) {
 		for t := range htmltext.Tokens(s) {

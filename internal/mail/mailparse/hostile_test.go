@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// hostileMessages are those too large for a file.
+// hostileMessages are messages that are too large for files.
 func hostileMessages() map[string]string {
 	const head = "From: a@b.example\r\nSubject: x\r\n"
 	var parts, nested, encoded strings.Builder

@@ -8,9 +8,9 @@ import (
 	"github.com/postrider/postrider/internal/mail/decode"
 )
 
-// What no standard allows and readers read all the same: each form with what a person should see of it.
+// Forms that no standard allows but mail readers accept. Each has the result that a person should see.
 
-// uuencoded is content as programs write it.
+// uuencoded returns content in the form that programs write.
 func uuencoded(name string, content []byte) string {
 	var b strings.Builder
 	char := func(v byte) {
@@ -182,7 +182,7 @@ func TestParseLenient(t *testing.T) {
 	}
 }
 
-// Plain messages have no more files than others, and what is left over stays to be read.
+// Plain messages cannot have more files than others; the rest remains text.
 func TestFilesInTextAreBounded(t *testing.T) {
 	t.Parallel()
 	p := Parse([]byte("From: a@b.example\n\n" + strings.Repeat(uuCat, 2000)))

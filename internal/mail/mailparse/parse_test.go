@@ -52,8 +52,8 @@ func summary(p *Parsed) string {
 	return b.String()
 }
 
-// TestParseFiles parses testdata/parse/*.eml and compares with the .want beside each. POSTRIDER_UPDATE=1 rewrites
-// them.
+// TestParseFiles parses testdata/parse/*.eml and compares the results with the .want files beside them.
+// POSTRIDER_UPDATE=1 rewrites these.
 func TestParseFiles(t *testing.T) {
 	t.Parallel()
 	mailtest.Golden(t, "testdata/*/*.eml", 30, func(_ *testing.T, raw []byte) string { return summary(Parse(raw)) })

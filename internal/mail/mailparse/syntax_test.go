@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Lists of addresses at their limits, and the forms in which a quote or a bracket does not end.
+// Lists of addresses at their limits, and unclosed quotes and brackets.
 func TestAddressListEdges(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", 4096-len(" <a@b.c>")) + " <a@b.c>"
@@ -55,7 +55,7 @@ func TestAddressListEdges(t *testing.T) {
 	}
 }
 
-// Headers are read up to their limits, and what is no field ends them or is passed over.
+// Headers are read up to their limits. A line that is not a field ends the header or is skipped.
 func TestHeaderEdges(t *testing.T) {
 	t.Parallel()
 	const from = "From: a@b.example\n"
@@ -65,7 +65,7 @@ func TestHeaderEdges(t *testing.T) {
 	for _, c := range []struct {
 		name, raw string
 		fields    int
-		defect    string // "" for none
+		defect    string // "" if there is none
 		body      string
 	}{
 		{"1 MiB", quarter + quarter + quarter + quarter + "\nx", 4, "no From", "x"},
@@ -159,7 +159,7 @@ func TestUUEdges(t *testing.T) {
 	const from = "From: a@b.example\n\n"
 	name := strings.Repeat("n", 998-len("begin 644 "))
 	for _, c := range []struct {
-		text, content string // no content: it stays text
+		text, content string // empty if the file remains text
 	}{
 		{"begin 644 " + name + "\n#0V%T\n`\nend\n", "Cat"},
 		{"begin 644 n" + name + "\n#0V%T\n`\nend\n", ""},
@@ -190,7 +190,7 @@ func TestUUEdges(t *testing.T) {
 	}
 }
 
-// Of alternatives the last HTML and the first plain text count, each if there is something in it.
+// Of alternatives, the last HTML and the first plain text count, each if it is not blank.
 func TestAlternatives(t *testing.T) {
 	t.Parallel()
 	const text, html = "Content-Type: text/plain\n\n", "Content-Type: text/html\n\n"
@@ -224,7 +224,7 @@ func TestAlternatives(t *testing.T) {
 	}
 }
 
-// What is a text, and what a file.
+// Parts are classified as texts or files.
 func TestTextsAndFiles(t *testing.T) {
 	t.Parallel()
 	const from = "From: a@b.example\n"
@@ -283,7 +283,7 @@ func TestTextsAndFiles(t *testing.T) {
 	}
 }
 
-// Message-IDs are taken up to the longest that a line may hold, with and without brackets.
+// Message-IDs are accepted up to the longest that fits on a line, with and without brackets.
 func TestMessageIDsAreBounded(t *testing.T) {
 	longest := strings.Repeat("i", maxLine-len("@acme.example")) + "@acme.example"
 	for _, form := range []string{"<", ""} {

@@ -46,8 +46,8 @@ func BenchmarkParseAddress(b *testing.B) {
 	}
 }
 
-// BenchmarkQuotedPrintable is to be compared with BenchmarkQuotedPrintableStdlib: its speed is why the package has
-// its own writer.
+// Compare BenchmarkQuotedPrintable with BenchmarkQuotedPrintableStdlib: the package has its own writer because it is
+// faster.
 func BenchmarkQuotedPrintable(b *testing.B) {
 	html := mailtest.Newsletter(10_000)
 	b.SetBytes(int64(len(html)))

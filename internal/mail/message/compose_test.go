@@ -37,7 +37,7 @@ func compose(t *testing.T, m *Message) []byte {
 	return raw
 }
 
-// checkLines holds the invariants of the wire: 7 bits, CRLF only, lines of at most 998 bytes, CRLF at the end.
+// checkLines checks the invariants of the wire: 7 bits, CRLF only, lines of at most 998 bytes, CRLF at the end.
 func checkLines(t *testing.T, raw []byte) {
 	t.Helper()
 	if !bytes.HasSuffix(raw, []byte("\r\n")) {
@@ -68,13 +68,13 @@ func countFields(t *testing.T, raw []byte) int {
 	return n
 }
 
-// part is a part as a reader gets it.
+// part is a part as a reader receives it.
 type part struct {
 	Path, Type, Disposition, Filename, ContentID, Encoding string
 	Body                                                   string
 }
 
-// parse reads a message with another library, down to its leaves; Path names the multiparts around each.
+// parse parses a message with another library, down to its leaves. Path names the enclosing multiparts of each leaf.
 func parse(t *testing.T, raw []byte) (mail.Header, []part) {
 	t.Helper()
 	entity, err := gomessage.Read(bytes.NewReader(raw))
@@ -140,7 +140,7 @@ func TestComposeHeader(t *testing.T) {
 			at := strings.LastIndex(a.Address, "@")
 			got = append(got, Address{a.Name, a.Address[:at], a.Address[at+1:]})
 		}
-		// The parser takes the quotes off a local part.
+		// The parser removes the quotes of a local part.
 		for i := range want {
 			want[i].Local = strings.Trim(want[i].Local, `"`)
 		}
@@ -177,7 +177,7 @@ func TestComposeHeader(t *testing.T) {
 	}
 }
 
-// Fields are accepted up to the longest that a line may hold.
+// Fields are accepted up to the longest that fits on a line.
 func TestComposeLongFields(t *testing.T) {
 	t.Parallel()
 	a := func(n int) string { return strings.Repeat("a", n) }
@@ -313,7 +313,8 @@ func TestComposeStructure(t *testing.T) {
 	}
 }
 
-// White space at the end of a line of HTML has no meaning and needs no encoding; everything else is as in plain text.
+// White space at the end of a line of HTML has no meaning and needs no encoding; everything else is encoded as in plain
+// text.
 func TestComposeHTML(t *testing.T) {
 	t.Parallel()
 	for html, want := range map[string]string{"<p>a \n\t\n<p>b  ": "7bit", "<p>" +

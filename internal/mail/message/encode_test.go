@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// RFC 2045 section 6.7: lines of at most 76 columns, of which the last is for the = of a soft line break; white space
-// never ends a line.
+// RFC 2045 section 6.7: lines have at most 76 columns, the last of which is for the = of a soft line break, and white
+// space never ends a line.
 func TestQuotedPrintable(t *testing.T) {
 	t.Parallel()
 	a := func(n int) string { return strings.Repeat("a", n) }
@@ -34,7 +34,7 @@ func TestQuotedPrintable(t *testing.T) {
 }
 
 // A byte that must be encoded is found at any position.
-func TestPlainOctets(t *testing.T) {
+func TestPlainBytes(t *testing.T) {
 	t.Parallel()
 	for size := 1; size <= 17; size++ {
 		for at := range size {
@@ -54,10 +54,10 @@ func TestPlainOctets(t *testing.T) {
 	}
 }
 
-// The chosen encoding is the shorter one, or close to it.
+// The chosen encoding is the shorter one, or nearly as short.
 func TestBodiesTakeTheShorterEncoding(t *testing.T) {
 	t.Parallel()
-	// The choice is by an estimate, which is less exact for shorter lines.
+	// The choice uses an estimate, which is less exact for shorter lines.
 	for columns, most := range map[int]float64{4: 1.14, 20: 1.07, 70: 1.025, 5000: 1.01} {
 		for plain := range 12 {
 			for _, end := range []string{"\n", "\r\n"} {
@@ -88,7 +88,7 @@ func TestBodiesTakeTheShorterEncoding(t *testing.T) {
 	}
 }
 
-// The parameter of a file name is quoted, or split by RFC 2231 sections 3 and 4.
+// The parameter of a file name is quoted, or split as in RFC 2231 sections 3 and 4.
 func TestFilenameParameter(t *testing.T) {
 	t.Parallel()
 	n := func(n int) string { return strings.Repeat("n", n) }

@@ -18,8 +18,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// sameToAll fails unless other readers find addr in the value of a From field: the standard library, whoever looks for
-// brackets from the left or from the right, whoever looks for what has an @, and our own reader of any mail.
+// sameToAll fails unless other readers find addr in the value of a From field: the standard library, readers that look
+// for brackets from the left or from the right, readers that look for the word with an @, and our own lenient parser.
 func sameToAll(t testing.TB, value, addr string) {
 	t.Helper()
 	readers := map[string]func() string{
@@ -64,7 +64,8 @@ var (
 	aroundAt   = regexp.MustCompile(`[^\s<>"(),:;]+@[^\s<>"(),:;]+`)
 )
 
-// readByBracket returns what stands in the first brackets, or with -1 in the last, and the whole when there are none.
+// readByBracket returns the text in the first brackets or, if n is -1, in the last. Without brackets it returns the
+// whole value.
 func readByBracket(value string, n int) string {
 	found := inBrackets.FindAllStringSubmatch(value, -1)
 	if len(found) == 0 {
@@ -81,7 +82,7 @@ func readByAt(value string) string {
 	return found[len(found)-1]
 }
 
-// canonical is an address with its domain in lower case and in A-labels, where a reader leaves it as it was.
+// canonical returns an address with its domain in lower case and in A-labels, for readers that do not convert it.
 func canonical(addr string) string {
 	local, domain, _ := strings.Cut(addr, "@")
 	domain = strings.ToLower(domain)
@@ -139,7 +140,7 @@ func checkAddressError(t *testing.T, value string, a message.Address, err error)
 	}
 }
 
-// composedFrom is the value of the From field of a message that is from a.
+// composedFrom returns the value of the From field of a message from a.
 func composedFrom(t testing.TB, a message.Address) string {
 	t.Helper()
 	m := &message.Message{ID: "<1@example.com>", Date: time.Unix(1772600000, 0), From: a, Text: "text"}
@@ -169,7 +170,7 @@ func TestReadFromIsBounded(t *testing.T) {
 	}
 }
 
-// Names of senders: words that follow each other are decoded together, others are parted by a space.
+// Names of senders: consecutive encoded words are decoded together, and other words are separated by a space.
 func TestReadFromNames(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -197,13 +198,14 @@ func TestReadFromNames(t *testing.T) {
 	}
 }
 
-// FuzzReadFrom holds that whatever we take as a sender is the same to all.
+// FuzzReadFrom checks that every reader finds the sender that ReadFrom accepts.
 func FuzzReadFrom(f *testing.F) {
 	for _, form := range mailtest.FromForms(f) {
 		f.Add(form.Value)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		// The listener lets no other line ends in, and a header's cutter no line that does not belong to the field.
+		// The listener accepts no other line ends, and the header is split so that the value has no line of another
+		// field.
 		for i, line := range strings.Split(value, "\r\n") {
 			if strings.ContainsAny(line, "\r\n") || i > 0 && (line == "" || line[0] != ' ' && line[0] != '\t') {
 				return

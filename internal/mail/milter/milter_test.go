@@ -23,17 +23,17 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	log.SetOutput(io.Discard) // the library's server logs that clients hang up
+	log.SetOutput(io.Discard) // the library's server logs every closed connection
 	os.Exit(m.Run())
 }
 
-// filter is a real milter: the library's server, over a real socket, with answers for each step.
+// filter is a real milter: the library's server on a real socket, with a configured answer for each step.
 type filter struct {
 	helo, mail, headers, body, end library.Response
 	rcpt                           map[string]library.Response
 	modify                         func(*library.Modifier) error
 	hang                           <-chan struct{}
-	quit                           string // the step at which it hangs up
+	quit                           string // the step at which it closes the connection
 
 	mu   sync.Mutex
 	told []string
@@ -141,7 +141,7 @@ func (f *filter) start(t *testing.T, network string) string {
 	t.Helper()
 	address, form := "127.0.0.1:0", "inet:"
 	if network == "unix" {
-		// Paths of sockets must be short; those of tests may be long.
+		// Paths of sockets must be short, but temporary folders of tests may have long paths.
 		dir, err := os.MkdirTemp("", "milter")
 		if err != nil {
 			t.Fatal(err)
@@ -220,7 +220,7 @@ func TestClientsOfAllKinds(t *testing.T) {
 	}
 }
 
-// The additions of a filter are bounded: in number, and each name and each text.
+// The additions of a filter are limited: their number, and the length of each name and text.
 func TestBoundsOfAdditions(t *testing.T) {
 	t.Parallel()
 	name, text := strings.Repeat("n", 76), strings.Repeat("t", 4096)
@@ -244,7 +244,7 @@ func TestBoundsOfAdditions(t *testing.T) {
 	}
 }
 
-// Fields have the usual form: one space after the colon is not part of the value, folds stay, CR and NUL are spaces.
+// Fields are sent in the usual form: without the one space after the colon, with folds, and with spaces for CR and NUL.
 func TestFields(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 64<<10)
@@ -434,7 +434,7 @@ func TestMessageThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A filter that hangs up, at any step, has not decided.
+// A filter that closes the connection, at any step, has not decided.
 func TestFilterThatHangsUp(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{"connect", "helo", "mail", "rcpt", "header", "headers", "body", "end"} {

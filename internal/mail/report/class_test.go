@@ -2,7 +2,7 @@ package report
 
 import "testing"
 
-// Refusals in conversations are tested with delivery; these occur only in reports, which may lack a code.
+// These refusals occur only in reports, which may lack a code. Package delivery tests the refusals of conversations.
 func TestRecipientClass(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -2,8 +2,8 @@ package report
 
 import "testing"
 
-// If a host gives no words, or meaningless ones, its code decides. Words do not blame an address before the host knew
-// it.
+// If a host's text is missing or meaningless, its code decides. Text does not blame an address that the host did not
+// know yet.
 func TestClassByCode(t *testing.T) {
 	const unknown, spam = "no such user here", "rejected as spam"
 	for _, c := range []struct {

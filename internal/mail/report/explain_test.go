@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// If the fields of a report give no cause, its words do: for the only recipient, or for each that they name.
+// If the fields of a report give no cause, its text does: for the only recipient, or for each recipient that the fields
+// name.
 func TestWordsBesideFields(t *testing.T) {
 	raw := func(text string, to ...string) []byte {
 		fields := ""

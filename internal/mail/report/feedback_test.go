@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The fields of a feedback report name each recipient once, in any of the fields.
+// A feedback report lists each recipient once, in whichever of its fields the address is.
 func TestFeedbackFields(t *testing.T) {
 	for _, c := range []struct {
 		text, feedback, from string

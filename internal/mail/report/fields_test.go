@@ -2,7 +2,7 @@ package report
 
 import "testing"
 
-// Fields of a report in forms other than those of RFC 3464.
+// Fields of a report that deviate from RFC 3464.
 func TestFieldsOfARecipient(t *testing.T) {
 	for _, c := range []struct {
 		name, value string
@@ -43,7 +43,7 @@ func TestFieldsOfARecipient(t *testing.T) {
 	}
 }
 
-// Missing facts about a recipient are derived from the others.
+// Missing information about a recipient is derived from other fields.
 func TestFieldsThatFollow(t *testing.T) {
 	for _, c := range []struct{ have, want Recipient }{
 		{Recipient{Diagnostic: "550 5.1.1 No such user"}, Recipient{Diagnostic: "550 5.1.1 No such user", Status: "5.1.1",

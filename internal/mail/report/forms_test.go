@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Headers that show a machine as the author (RFC 3834 section 5, and what programs write instead).
-func TestWhoMadeIt(t *testing.T) {
+// Headers that identify a machine as the author (RFC 3834 section 5, and fields that programs write instead).
+func TestMachineAuthors(t *testing.T) {
 	const away = "Subject: Out of office\n"
 	for header, want := range map[string]struct{ auto, away, daemon, machine bool }{
 		"Auto-Submitted: auto-replied\n":        {auto: true, machine: true},
@@ -55,8 +55,8 @@ func TestWhoMadeIt(t *testing.T) {
 	}
 }
 
-// The kind of a message without fields, by its words.
-func TestFates(t *testing.T) {
+// The text determines the kind of a message without fields.
+func TestOutcomes(t *testing.T) {
 	const carol, daemon, nobody = "carol@x.example", "MAILER-DAEMON@dest.example", "no-reply@dest.example"
 	const thanks = "Thank you for your message.\n"
 	for _, c := range []struct {
@@ -112,7 +112,7 @@ func TestFates(t *testing.T) {
 	}
 }
 
-// multi makes a message of parts, each with its header.
+// multi makes a message of several parts, each with its own header.
 func multi(header string, parts ...string) []byte {
 	raw := header + "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n"
 	for _, p := range parts {
@@ -121,15 +121,15 @@ func multi(header string, parts ...string) []byte {
 	return []byte(raw + "--b--\n")
 }
 
-// Where the words of a report may stand, and which other recipients it may name.
-func TestPlacesOfWords(t *testing.T) {
+// The text of a report may be in several places, and may name other recipients.
+func TestPositionsOfText(t *testing.T) {
 	const head = "From: MAILER-DAEMON@dest.example\nSubject: failure notice\n"
 	const plainText, file, original = "Content-Type: text/plain\n\n", "Content-Type: application/octet-stream\n\n",
 		"Content-Type: message/rfc822\n\n"
 	const ann, bob = "ann@dest.example", "bob@dest.example"
 	for name, c := range map[string]struct {
 		raw    []byte
-		to     []string // of the recipients
+		to     []string // recipients of the email
 		status string
 	}{
 		"behind a quotation": {[]byte(head + "\n> a quotation\n<ann@dest.example>: 550 5.1.1 no such user\n"), []string{ann},
@@ -272,7 +272,7 @@ func TestWordsAndLines(t *testing.T) {
 	}
 }
 
-// Fields of a status that describe the message, and where they may stand.
+// Fields of a delivery status that describe the message may be in several places.
 func TestStatusFields(t *testing.T) {
 	for s, want := range map[string]bool{
 		"Original-Recipient: rfc822;a@b.c\nAction: failed\n": true, "Final-Recipient: rfc822;a@b.c\nStatus: 5.1.1\n": true,
@@ -328,7 +328,7 @@ func TestStatusFields(t *testing.T) {
 	}
 }
 
-// The message reported on: the first one in the report, completed from the header of the report.
+// The reported message is the first one in the report, completed from the header of the report.
 func TestOriginals(t *testing.T) {
 	const head = "From: MAILER-DAEMON@d.example\nReferences: <r1@acme.example> <r2@acme.example>\n"
 	const status = "Content-Type: message/delivery-status\n\nFinal-Recipient: rfc822; ann@d.example\nAction: failed\n"
@@ -380,7 +380,7 @@ func TestOriginals(t *testing.T) {
 	}
 }
 
-// Forms of complaints other than RFC 5965.
+// Complaints that deviate from RFC 5965.
 func TestComplaintForms(t *testing.T) {
 	const feedback = "From: fbl@x.example\nContent-Type: multipart/report; report-type=feedback-report; " +
 		"boundary=b\n\n--b\n"
@@ -432,7 +432,7 @@ func TestComplaintForms(t *testing.T) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
-	// A message that is not a complaint may be a bounce, whatever its sender.
+	// A message that is not a complaint may be a bounce, whoever sent it.
 	for _, from := range []string{"staff@hotmail.com", "staff@x.example", "staff@hotmail.com, b@hotmail.com"} {
 		r := returned(multi("From: "+from+"\n", "Content-Type: text/plain\n\n550 5.1.1 no such user", original+
 			"Subject: y\n\nx"), "", []string{"ann@d.example"})

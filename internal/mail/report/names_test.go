@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Names are found at any position: at the beginning, at the end, and beside another at sign.
+// Names are found in any position: at the beginning, at the end, and next to another at sign.
 func TestNamesAnywhere(t *testing.T) {
 	to := newNames([]string{"ann@d.example"})
 	for _, text := range []string{"ann@d.example", "@d.example ann@d.example", "@@ann@d.example", "x@ ann@d.example",
@@ -15,7 +15,7 @@ func TestNamesAnywhere(t *testing.T) {
 			t.Errorf("%q: %q", text, got)
 		}
 	}
-	if got := newNames([]string{"ann@ŀd.example"}).in("to ann@ŀd.example"); len(got) != 1 { // a byte of 0x80
+	if got := newNames([]string{"ann@ŀd.example"}).in("to ann@ŀd.example"); len(got) != 1 { // it contains the byte 0x80
 		t.Errorf("a host that is not ASCII: %q", got)
 	}
 	for _, text := range []string{"ann@d.exampl", "ann@", "@", "", "nn@d.example", "ann d.example"} {

@@ -45,8 +45,8 @@ func summary(r Report) string {
 	return b.String()
 }
 
-// TestReturned reads testdata/*.eml and compares with the .want beside each, which is empty for messages written by a
-// person. POSTRIDER_UPDATE=1 rewrites them.
+// TestReturned reads testdata/*.eml and compares the results with the .want files beside them, which are empty for
+// messages from people. POSTRIDER_UPDATE=1 rewrites these.
 func TestReturned(t *testing.T) {
 	t.Parallel()
 	mailtest.Golden(t, "testdata/*.eml", 40, func(t *testing.T, raw []byte) string {
@@ -58,8 +58,8 @@ func TestReturned(t *testing.T) {
 	})
 }
 
-// again reads a message that came to the return path of an email to Ann and Bob, with the envelope sender in its
-// first field.
+// again reads a message that arrived at the return path of an email to Ann and Bob. Its first field is the envelope
+// sender.
 func again(raw []byte) Report {
 	from := ""
 	if first := read(raw).Header; len(first) > 0 && first[0].Name == "Return-Path" {
@@ -104,7 +104,7 @@ func TestTypedAddress(t *testing.T) {
 	}
 }
 
-// checkReport checks what is true of every report.
+// checkReport checks properties that every report has.
 func checkReport(t *testing.T, r Report) {
 	t.Helper()
 	if len(r.Recipients) > maxRecipients || len(r.To) > maxRecipients {

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// returnedMail returns the messages of testdata/returned, with the envelope sender and the recipients of each. Their
-// effect on an email is tested with package receiving.
+// returnedMail returns the messages of testdata/returned, with the envelope sender and the recipients of each. Package
+// receiving tests their effect on an email.
 func returnedMail(t testing.TB) (all []struct{ name, raw, from, to string }) {
 	names, err := filepath.Glob("testdata/returned/*.eml")
 	if err != nil || len(names) < 170 {
@@ -61,7 +61,7 @@ func TestReturnedMail(t *testing.T) {
 	}
 }
 
-// Line ends of any kind, also mixed ones, and a return path in the header make no difference.
+// Line ends of any kind, even mixed ones, and a return path in the header do not change the result.
 func TestReturnedLineEnds(t *testing.T) {
 	t.Parallel()
 	for _, m := range returnedMail(t) {
@@ -83,7 +83,7 @@ func TestReturnedLineEnds(t *testing.T) {
 	}
 }
 
-// A bounce that names no recipient is about all of them, and suppresses none, unless there is just one.
+// A bounce that names no recipient is about all of them. It suppresses no address, unless there is only one.
 func TestReturnedNamesNobody(t *testing.T) {
 	t.Parallel()
 	const raw = "From: MAILER-DAEMON@d.example\nSubject: failure notice\n\n550 5.1.1 user unknown\n"
@@ -103,7 +103,7 @@ func TestReturnedNamesNobody(t *testing.T) {
 	}
 }
 
-// A message may come to a hundred return paths: the cost of About does not depend on the size of the message.
+// A message may arrive at a hundred return paths, so the cost of About must not depend on the size of the message.
 func TestReturnedIsReadOnce(t *testing.T) {
 	const head = "From: MAILER-DAEMON@d.example\nContent-Type: multipart/mixed; boundary=b\n\n" +
 		"--b\n\n<a@d.example>: 550 5.1.1 unknown\n--b\nContent-Type: application/octet-stream\nContent-Transfer-Encoding: " +
@@ -122,7 +122,7 @@ func TestReturnedIsReadOnce(t *testing.T) {
 	}
 }
 
-// The words of a report are searched for at most as many recipients as one of our messages has, however many it
+// The text of a report is searched for at most as many recipients as one of our messages has, however many the report
 // lists.
 func TestReturnedExplainsFew(t *testing.T) {
 	t.Parallel()
@@ -163,7 +163,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Words decide if a code is vague, and against a code that they contradict.
+// Words decide if a code is vague, and overrule a code that they contradict.
 func TestWordsAndCodes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -202,7 +202,7 @@ func TestWordsAndCodes(t *testing.T) {
 			t.Errorf("%d %s %s: %+v", c.code, c.enhanced, c.text, got)
 		}
 	}
-	// Before the host knew the recipient, words about a recipient are about another one.
+	// Words about a recipient do not count before the host knew the recipient.
 	for _, scope := range []Scope{ScopeSender, ScopeSession} {
 		if c := (Refusal{Code: 550, Enhanced: "5.7.1", Text: "user unknown", Scope: scope}).Class(); c.Suppress {
 			t.Errorf("scope %d: %+v", scope, c)

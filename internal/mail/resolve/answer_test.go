@@ -9,8 +9,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// RFC 2308 section 5: the absence of records is kept for the smaller of the SOA record's minimum and its TTL.
-func TestHowLongNothingIsKept(t *testing.T) {
+// RFC 2308 section 5: the absence of records is cached for the smaller of the SOA record's minimum and its TTL.
+func TestTTLOfAbsentRecords(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		ns   []string
@@ -31,7 +31,7 @@ func TestHowLongNothingIsKept(t *testing.T) {
 	}
 }
 
-// Aliases are followed for up to maxHops, and kept for the shortest of their times to live.
+// Aliases are followed for up to maxHops, and cached for the shortest of their times to live.
 func TestAliasesOfOneAnswer(t *testing.T) {
 	t.Parallel()
 	chain := func(n int) (a answer) {

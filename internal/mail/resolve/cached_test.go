@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// counted is a resolver that counts its look-ups, takes a second for each, and returns a time to live for TXT. It
-// stands for DNS, whose answers have one.
+// counted is a resolver that counts its look-ups and takes a second for each. Like DNS, it returns a time to live for
+// TXT.
 type counted struct {
 	Fake
 	asked atomic.Int32
@@ -117,7 +117,7 @@ func TestCachedForgetsTheLeastUsed(t *testing.T) {
 	})
 }
 
-// TestCachedSharesLookups makes ten concurrent look-ups; the first caller gives up, and the others are answered.
+// TestCachedSharesLookups makes ten concurrent look-ups. The first caller gives up, and the others get the answer.
 func TestCachedSharesLookups(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,10 +16,10 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// nameserver is a DNS server on 127.0.0.1 over UDP and TCP that answers as its function says.
+// nameserver is a DNS server on 127.0.0.1 over UDP and TCP that answers by a function.
 type nameserver struct {
 	addr     string
-	udp, tcp atomic.Int32 // queries
+	udp, tcp atomic.Int32 // number of queries
 }
 
 func serve(t *testing.T, answer func(n *nameserver, w dns.ResponseWriter, q *dns.Msg)) *nameserver {
@@ -52,8 +52,8 @@ func serve(t *testing.T, answer func(n *nameserver, w dns.ResponseWriter, q *dns
 	return n
 }
 
-// zone answers from records as a recursive server does: it follows aliases, distinguishes names that do not exist
-// from those without such records, and truncates what does not fit.
+// zone answers from records as a recursive server does: it follows aliases, distinguishes names that do not exist from
+// names without such records, and truncates answers that are too large.
 func zone(records ...string) func(*nameserver, dns.ResponseWriter, *dns.Msg) {
 	var rrs []dns.RR
 	for _, text := range records {
@@ -142,7 +142,7 @@ var exampleZone = zone(
 	`_dmarc.example.com. 300 IN TXT "v=DMARC1; p=none"`,
 )
 
-// look asks for one type and returns the answer as it is.
+// look makes one look-up and returns its answer.
 func look(ctx context.Context, r resolve.Resolver, kind, name string) (any, error) {
 	switch kind {
 	case "mx":
@@ -202,7 +202,7 @@ func TestDNS(t *testing.T) {
 			{Tag: "issue", Value: "letsencrypt.org; x=1"}, {Flag: 128, Tag: "iodef", Value: "mailto:a@example.com"},
 		}, nil},
 		{"caa", "mx1.example.com", nil, resolve.ErrNotFound},
-		// A name that is invalid does not exist, and no server is asked.
+		// An invalid name does not exist, and no server is asked.
 		{"mx", "", nil, resolve.ErrNoName},
 		{"mx", "a..example.com", nil, resolve.ErrNoName},
 		{"mx", ".example.com", nil, resolve.ErrNoName},
@@ -326,7 +326,7 @@ func TestContextEndsTheWait(t *testing.T) {
 	}
 }
 
-// TestForgeriesArePassedOver sends what an attacker might send to the port before the answer.
+// TestForgeriesArePassedOver sends datagrams of an attacker to the port before the answer.
 func TestForgeriesArePassedOver(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
@@ -400,7 +400,7 @@ func TestAliasesAreFollowedByUs(t *testing.T) {
 	}
 }
 
-// Records of other names do not belong to the answer.
+// Records of other names are not part of the answer.
 func TestRecordsOfOtherNames(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
@@ -431,7 +431,7 @@ func TestRecordsOfOtherNames(t *testing.T) {
 	}
 }
 
-// TestOneFamilyFails has addresses of one family while the other fails or has none.
+// TestOneFamilyFails has addresses of one family, while the look-up of the other one fails or finds none.
 func TestOneFamilyFails(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
@@ -445,7 +445,8 @@ func TestOneFamilyFails(t *testing.T) {
 	if got, err := r.Addrs(t.Context(), "four.example.com"); err != nil || !slices.Equal(got, addrs("192.0.2.4")) {
 		t.Errorf("%v, %v", got, err)
 	}
-	// One family without addresses and one that failed is a temporary failure: a definite answer would bounce mail.
+	// If one family has no addresses and the other fails, the failure is temporary: a definite answer would bounce
+	// mail.
 	if got, err := r.Addrs(t.Context(), "example.com"); !errors.Is(err, resolve.ErrTemporary) {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -73,7 +73,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestHostsAreShuffled looks at many answers: equal ones take turns, preference holds, and there are at most ten.
+// TestHostsAreShuffled checks many answers: hosts with equal preference take turns, the preferred hosts come first, and
+// there are at most ten.
 func TestHostsAreShuffled(t *testing.T) {
 	t.Parallel()
 	var records []resolve.MX

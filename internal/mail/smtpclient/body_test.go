@@ -70,7 +70,7 @@ func split(parts ...string) [][]byte {
 	return out
 }
 
-// wire is what writeBody makes of parts, and the dot.
+// wire returns the output of writeBody for parts, with the terminating dot.
 func wire(t *testing.T, parts [][]byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -110,7 +110,7 @@ func TestWriteBody(t *testing.T) {
 	}
 }
 
-// FuzzDotStuff writes any message, cut anywhere, and reads it back as a host does.
+// FuzzDotStuff writes any message in any division into parts, and reads it back as a host does.
 func FuzzDotStuff(f *testing.F) {
 	for _, seed := range []string{
 		"", ".", "\r\n.\r\n", "a\r\n.b\r\n", "a\n.\nb", "\r.\r", "..\r\n..", "a\r\r\n.\r\n", strings.Repeat(".\r\n", 50),

@@ -39,8 +39,8 @@ func TestServer(t *testing.T) {
 		options smtpclient.Options
 		mode    smtpclient.TLSMode
 		dial    string // the error of Dial
-		tls     bool   // the connection is secured
-		proven  bool   // and the certificate is verified
+		tls     bool   // the connection uses TLS
+		proven  bool   // the certificate is verified
 	}{
 		{name: "plain host, opportunistic", mode: opportunistic},
 		{name: "plain host, TLS required", mode: required, dial: "tls temporary: no TLS"},
@@ -135,7 +135,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// deliver sends a message and compares what arrived.
+// deliver sends a message and checks what the server received.
 func deliver(t *testing.T, c *smtpclient.Conn, server *smtptest.Server, secure bool, user string) {
 	t.Helper()
 	before := len(server.Messages())
@@ -187,7 +187,7 @@ func TestRecipientsAreJudgedOneByOne(t *testing.T) {
 	}
 }
 
-// TestManyRecipients has more recipients than are sent in one write.
+// TestManyRecipients sends more recipients than fit in one write.
 func TestManyRecipients(t *testing.T) {
 	t.Parallel()
 	server := smtptest.NewServer(t, smtptest.Config{Rcpt: func(_, to string) string {
@@ -254,7 +254,7 @@ func TestPasswordStaysAtHome(t *testing.T) {
 	}
 }
 
-// elsewhere is a connection whose other end is not on this machine.
+// elsewhere is a connection whose peer is on another machine.
 type elsewhere struct{ net.Conn }
 
 func (elsewhere) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 25} }
@@ -315,7 +315,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// TestCommit refuses the end of a message for which the host waits.
+// TestCommit fails right before the final dot, while the host waits for it.
 func TestCommit(t *testing.T) {
 	t.Parallel()
 	server := smtptest.NewServer(t, smtptest.Config{})
@@ -429,7 +429,7 @@ func TestTranscript(t *testing.T) {
 	}
 }
 
-// TestSink sends messages that the sink's hook must receive unchanged, including attempts of smuggling.
+// TestSink sends messages that the sink's hook must receive unchanged, including smuggling attempts.
 func TestSink(t *testing.T) {
 	t.Parallel()
 	got := make(chan smtptest.Message, 1)
@@ -486,7 +486,7 @@ func TestSlowLink(t *testing.T) {
 	}
 }
 
-// slow takes 20 ms for a large write, unless the deadline is sooner.
+// slow takes 20 ms for a large write, or until the deadline if it is sooner.
 type slow struct {
 	net.Conn
 	until time.Time
@@ -514,8 +514,8 @@ func dial(t *testing.T, addr string, o smtpclient.Options) *smtpclient.Conn {
 	return c
 }
 
-// A host that reads no more commands is given up after one timeout: a write that times out is not followed by a wait
-// for a reply.
+// If a host stops reading commands, the client gives up after one timeout: after a write that timed out it does not
+// wait for a reply.
 func TestHostReadsNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()

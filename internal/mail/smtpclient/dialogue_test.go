@@ -15,13 +15,13 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
-// dialogue is a file of testdata and the expected result of a client.
+// dialogue is a file of testdata and the result that a client must have.
 type dialogue struct {
 	file  string
 	mode  smtpclient.TLSMode
-	short bool   // time out at once
+	short bool   // use very short timeouts
 	user  string // authenticate
-	dial  string // the error of Dial, as told by tell
+	dial  string // the error of Dial, in the form of check
 	sends []send
 	after bool // the connection is usable at the end
 }

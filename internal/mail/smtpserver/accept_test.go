@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// exhausted is a listener that first fails to accept, as without file descriptors, and then has one connection.
+// exhausted is a listener that first fails to accept, as if file descriptors ran out, and then accepts one connection.
 type exhausted struct {
 	failures atomic.Int32
 	failed   []time.Time
@@ -45,7 +45,7 @@ func (l *exhausted) Close() error {
 
 func (l *exhausted) Addr() net.Addr { return &net.TCPAddr{} }
 
-// A listener that fails for a time is retried with growing pauses, and serves once it works.
+// A listener that fails temporarily is retried with growing pauses, and serves clients once it works.
 func TestListenerThatFailsForATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Lines of replies are printable and at most 480 bytes long; they are cut at a space where there is one.
+// Lines of replies are printable and at most 480 bytes long. They are split at a space if there is one.
 func TestWrap(t *testing.T) {
 	t.Parallel()
 	x := func(n int) string { return strings.Repeat("x", n) }

@@ -147,7 +147,7 @@ func (p *player) step(line string) error {
 }
 
 func (p *player) say() {
-	p.nc.Write(p.out.Bytes()) // What is wrong shows in the next answer.
+	p.nc.Write(p.out.Bytes()) // The next reply shows what is wrong.
 	p.out.Reset()
 }
 

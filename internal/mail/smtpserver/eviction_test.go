@@ -38,7 +38,7 @@ func (c *client) handIn(want string) {
 	c.ask("x\r\n.\r\n", want)
 }
 
-// Silent connections take all places; a new client gets one all the same, at the cost of the network that holds most.
+// Silent connections occupy all slots. A new client still gets one; the network with the most connections loses one.
 func TestSilentConnectionsGiveWay(t *testing.T) {
 	h := &handler{}
 	addr := serve(t, smtpserver.Config{MaxConnections: 20, MaxPerAddr: 5}, h)
@@ -56,7 +56,7 @@ func TestSilentConnectionsGiveWay(t *testing.T) {
 		c.handIn("250 2.0.0 Taken")
 	}
 	for i, c := range silent["127.0.1"] {
-		if i < 8 { // In the order in which they came.
+		if i < 8 { // in the order of their arrival
 			c.ask("", "421 4.3.2")
 			c.closed()
 			continue
@@ -71,7 +71,7 @@ func TestSilentConnectionsGiveWay(t *testing.T) {
 	}
 }
 
-// New connections of one network replace each other, and not a connection in the middle of a conversation.
+// New connections of one network replace each other, and never a connection in the middle of a conversation.
 func TestNewConnectionsOfOneNetworkReplaceEachOther(t *testing.T) {
 	addr := serve(t, smtpserver.Config{MaxConnections: 5}, &handler{})
 	honest := dialFrom(t, "127.0.9.1", addr)
@@ -83,7 +83,7 @@ func TestNewConnectionsOfOneNetworkReplaceEachOther(t *testing.T) {
 	honest.ask("x\r\n.\r\n", "250 2.0.0 Taken")
 }
 
-// A client over the limit of its address is refused, and costs no other client its place.
+// A client over the limit of its address is refused, and causes no other client to lose its slot.
 func TestLimitOfAnAddressCountsFirst(t *testing.T) {
 	addr := serve(t, smtpserver.Config{MaxConnections: 3, MaxPerAddr: 2}, &handler{})
 	a, b, c := dialFrom(t, "127.0.1.1", addr), dialFrom(t, "127.0.1.1", addr), dialFrom(t, "127.0.2.1", addr)
@@ -100,8 +100,8 @@ func TestLimitOfAnAddressCountsFirst(t *testing.T) {
 	}
 }
 
-// Clients that have sent a message, or are sending one, keep their places before those that have done nothing.
-func TestWhoKeepsItsPlace(t *testing.T) {
+// Clients that have sent a message, or are sending one, keep their slots longer than clients that have done nothing.
+func TestActiveClientsKeepTheirSlots(t *testing.T) {
 	h := &handler{}
 	addr := serve(t, smtpserver.Config{MaxConnections: 3}, h)
 	proven, fresh, sending := dial(t, addr), dial(t, addr), dial(t, addr)
@@ -126,7 +126,7 @@ func TestWhoKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// Connections that never end their handshake lose their places too.
+// Connections that never finish their handshake lose their slots too.
 func TestHandshakesGiveWay(t *testing.T) {
 	ca := smtptest.NewCA(t)
 	server := &tls.Config{Certificates: []tls.Certificate{ca.Certificate("127.0.0.1")}}
@@ -152,7 +152,7 @@ func TestHandshakesGiveWay(t *testing.T) {
 	}
 }
 
-// pipes is a listener of connections in memory, on which a synctest bubble's clock counts.
+// pipes is a listener of connections in memory, which works with the clock of a synctest bubble.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -192,7 +192,7 @@ func bubble(t *testing.T, c smtpserver.Config, f func(t *testing.T, h *handler, 
 	})
 }
 
-// The timeout for clients that have not sent a message is shorter while few places are left.
+// The timeout for clients that have not sent a message is shorter while few slots are free.
 func TestPatience(t *testing.T) {
 	bubble(t, smtpserver.Config{MaxConnections: 4}, func(t *testing.T, _ *handler, p *pipes) {
 		start := time.Now()
@@ -214,8 +214,8 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// A message of a byte a second keeps its place while there are free places, up to a limit, and loses it when there
-// are none.
+// A message of one byte a second keeps its slot while others are free, up to a time limit. It loses the slot when none
+// are free.
 func TestDrippingMessage(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		bubble(t, smtpserver.Config{MaxConnections: 2}, func(t *testing.T, _ *handler, p *pipes) {
@@ -229,7 +229,7 @@ func TestDrippingMessage(t *testing.T) {
 			var dripping sync.WaitGroup
 			defer dripping.Wait()
 			dripping.Go(func() {
-				for { // until the other side is closed
+				for { // until the other side closes the connection
 					if _, err := io.WriteString(c.nc, "x"); err != nil {
 						return
 					}
@@ -255,7 +255,8 @@ func TestDrippingMessage(t *testing.T) {
 	}
 }
 
-// A message that comes too slowly loses its place, and nothing of it is accepted. One that is whole does not.
+// A message that arrives too slowly loses its slot, and none of it is accepted. A completely received message keeps its
+// slot.
 func TestSlowMessagesGiveWay(t *testing.T) {
 	for _, data := range [][2]string{{"DATA\r\n", "354"}, {"BDAT 3\r\nx\r\n", ""}} {
 		bubble(t, smtpserver.Config{MaxConnections: 1}, func(t *testing.T, h *handler, p *pipes) {
@@ -270,7 +271,7 @@ func TestSlowMessagesGiveWay(t *testing.T) {
 				slow.ask("", data[1])
 			}
 			time.Sleep(time.Minute)
-			p.dial(t).ask("", "421 4.3.2") // The handler is at work, so it is not the client that is waited for.
+			p.dial(t).ask("", "421 4.3.2") // The handler is working, so the server is not waiting for the client.
 			close(h.hold)
 			synctest.Wait()
 			heard := make(chan string)

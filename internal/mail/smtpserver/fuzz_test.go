@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// FuzzSession lets a client send anything and hang up. For any input, no message with a lone CR or LF is accepted, a
-// message only within the limits, every reply is well formed, and the session is closed.
+// FuzzSession lets a client send any input and then close the connection. It checks that no message with a lone CR or
+// LF is accepted, that messages are within the limits, that every reply is well formed, and that the session is closed.
 func FuzzSession(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.txt")
 	for _, file := range files {

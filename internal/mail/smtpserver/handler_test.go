@@ -15,13 +15,13 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// handler keeps messages. Names of recipients select its errors.
+// handler stores messages. Names of recipients select its errors.
 type handler struct {
 	mu    sync.Mutex
 	taken []string
 	open  int
 	peers []smtpserver.Peer
-	hold  chan struct{} // when not nil, Data waits for it
+	hold  chan struct{} // if not nil, Data waits for it
 }
 
 func (h *handler) Open(_ context.Context, p smtpserver.Peer) (smtpserver.Session, error) {
@@ -59,7 +59,7 @@ func (h *handler) wait(t testing.TB) {
 	await(t, "sessions to close", func() bool { return h.sessions() == 0 })
 }
 
-// await waits for a condition that another goroutine fulfils.
+// await waits for a condition that another goroutine makes true.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for until := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
@@ -120,7 +120,7 @@ func (s *session) Data(ctx context.Context, r io.Reader) (string, error) {
 	switch s.to[0] {
 	case "early@b.test":
 		return "", smtpserver.Refuse(554, "5.7.1", "Not that")
-	case "lazy@b.test": // Takes it without reading.
+	case "lazy@b.test": // The handler accepts the message without reading it.
 		return "lazy", nil
 	}
 	text, err := io.ReadAll(r)
@@ -154,7 +154,7 @@ func serve(t testing.TB, c smtpserver.Config, h smtpserver.Handler) string {
 	return addr
 }
 
-// start runs a server until stop, or the end of the test. stop returns when Serve has.
+// start runs a server until stop is called or the test ends. stop returns after Serve has returned.
 func start(t testing.TB, c smtpserver.Config, h smtpserver.Handler) (addr string, stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -57,7 +57,7 @@ func (c *client) hear() string {
 // ask sends lines and expects a reply that begins with want for each, or for the last of them.
 func (c *client) ask(text string, want ...string) {
 	c.t.Helper()
-	if text != "" { // A pipe would wait for somebody to read even that.
+	if text != "" { // Writing to a pipe waits for a reader even if there is nothing to write.
 		io.WriteString(c.nc, text)
 	}
 	for _, w := range want {
@@ -74,8 +74,8 @@ func (c *client) closed() {
 	}
 }
 
-// TestSmuggling sends every sequence that some host takes for the end of a message. For each, at most one message is
-// accepted, and what follows the sequence is never a command.
+// TestSmuggling sends every sequence that some host treats as the end of a message. For each sequence at most one
+// message is accepted, and text after it is never executed as a command.
 func TestSmuggling(t *testing.T) {
 	ends := []string{"\n.\n", "\n.\r\n", "\r\n.\n", "\r.\r", "\r\n.\r", "\r.\r\n", "\r.\n", "\n.\r", "\r\n\x00.\r\n",
 		"\r\n.\x00\r\n",
@@ -105,8 +105,8 @@ func TestSmuggling(t *testing.T) {
 					t.Errorf("%q: a message with a CR or an LF that stands alone was taken: %q", end, m)
 				}
 			}
-			// "\r\r\n.\r\n" literally ends the message: it is refused, and the rest is read as the commands that it looks
-			// like.
+			// "\r\r\n.\r\n" ends the message literally. The message is refused, and the rest is executed as the
+			// commands that it looks like.
 			if alone := strings.ContainsAny(strings.ReplaceAll(end, "\r\n", ""), "\r\n"); alone && len(got) != 0 &&
 				end != "\r\r\n.\r\n" {
 				t.Errorf("%q was taken (chunked %v): %q", end, chunked, got)
@@ -170,14 +170,14 @@ func TestTimeouts(t *testing.T) {
 	c.ask("HELO a.", "220", "421 4.4.2")
 	c.closed()
 
-	// A message that arrives slowly is cut off, although each piece comes in time.
+	// A message that arrives slowly is interrupted, even if each piece arrives in time.
 	addr = serve(t, smtpserver.Config{Timeouts: smtpserver.Timeouts{Message: short, Block: time.Minute}}, h)
 	c = dial(t, addr)
 	c.ask("HELO a.test\r\nMAIL FROM:<a@a.test>\r\nRCPT TO:<b@b.test>\r\nDATA\r\n", "220", "250", "250", "250", "354")
 	c.ask("x\r\n", "421 4.4.2")
 	c.closed()
 
-	// Without a message a client may not stay indefinitely, whatever it sends.
+	// A client that sends no message cannot stay forever, whatever it sends.
 	addr = serve(t, smtpserver.Config{Timeouts: smtpserver.Timeouts{Idle: short}}, h)
 	c = dial(t, addr)
 	c.ask("HELO a.test\r\n", "220", "250", "421 4.4.2")
@@ -287,7 +287,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsCostLittle holds 500 connections after EHLO. The client's side of them is counted too.
+// TestIdleConnectionsCostLittle holds 500 connections after EHLO. The memory of the clients counts too.
 func TestIdleConnectionsCostLittle(t *testing.T) {
 	const n, most = 500, 40 << 10
 	addr := serve(t, smtpserver.Config{}, &handler{})

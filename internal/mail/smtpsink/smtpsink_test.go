@@ -21,7 +21,7 @@ type message struct {
 	Data string
 }
 
-// talk sends all of input at once and returns what the sink answers until it hangs up.
+// talk sends all of input at once and returns the sink's replies until it closes the connection.
 func talk(t *testing.T, addr, input string) string {
 	t.Helper()
 	nc, err := net.Dial("tcp", addr)
@@ -136,7 +136,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// BenchmarkSink is the sink and the cheapest sender there can be.
+// BenchmarkSink measures the sink with the cheapest possible sender.
 func BenchmarkSink(b *testing.B) {
 	sink, err := smtpsink.Start("127.0.0.1:0")
 	if err != nil {

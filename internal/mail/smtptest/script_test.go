@@ -60,7 +60,7 @@ func TestScript(t *testing.T) {
 	for _, test := range []struct {
 		name, dialogue, client string
 		answer                 string
-		problem                string // part of what the test is told; empty for none
+		problem                string // part of the error that the test gets; empty for none
 	}{
 		{"fits", "# x\n\nS: 220-a\nS: 220 b\nC: HELO *\nS: 250 c\n", "HELO x\r\n", "220-a\r\n220 b\r\n250 c\r\n", ""},
 		{"raw", `(raw "2\x0020\r\n")` + "\n", "", "2\x0020\r\n", ""},
@@ -99,7 +99,7 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// converse sends text, reads until the host hangs up or is silent, and returns what it received.
+// converse sends text, reads until the host closes the connection or is silent, and returns the received text.
 func converse(t *testing.T, addr, text string) string {
 	t.Helper()
 	nc, err := net.Dial("tcp", addr)

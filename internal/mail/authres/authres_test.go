@@ -172,7 +172,7 @@ func TestSPF(t *testing.T) {
 		{"203.0.113.1", "out.example", "a@_a`.example", "none"},
 		{"203.0.113.1", "out.example", "a@_a{.example", "none"},
 		{"203.0.113.1", "out.example", "a@_a[.example", "none"},
-		// RFC 1035 section 2.3.4: labels of at most 63 bytes, names of at most 253 as they are written.
+		// RFC 1035 section 2.3.4: labels have at most 63 bytes, and written names at most 253.
 		{"203.0.113.1", "out.example", "a@" + strings.Repeat("l", 63) + ".example", "none " + strings.Repeat("l", 63) +
 			".example"},
 		{"203.0.113.1", "out.example", "a@" + strings.Repeat("l", 64) + ".example", "none"},
@@ -257,7 +257,7 @@ func TestKeyRecordsAreBounded(t *testing.T) {
 	}
 }
 
-// A header is evaluated up to its bounds, and not at all beyond them.
+// A header within the limits is evaluated, and one beyond them is not.
 func TestHeadersAreBounded(t *testing.T) {
 	t.Parallel()
 	signature := "DKIM-Signature: v=1; d=example.com;"
@@ -302,7 +302,7 @@ func (b broken) ReadAt(p []byte, off int64) (int, error) {
 	return b.ReaderAt.ReadAt(p, off)
 }
 
-// A message that cannot be read in part is not taken for one that is unsigned, or that ends there.
+// If a part of a message cannot be read, the message does not count as unsigned or as ending there.
 func TestHeaderThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	raw := "X: " + strings.Repeat("y", 10_000) + "\r\n" + plain
@@ -385,7 +385,7 @@ func TestDMARC(t *testing.T) {
 		"a space in the address":       {stranger, from("[<a b@example.com>"), "permerror", ""},
 		"text behind the bracket":      {stranger, from("[<a@example.com>x"), "permerror", ""},
 		"two signs in the address":     {stranger, from("[<a@example.net@example.com>"), "permerror", ""},
-		// Some readers show a first line that begins with a space, so it counts.
+		// Some readers show a first line that begins with a space, so it counts as a field.
 		"behind a space": {stranger, " From: eve@evil.example\r\n" + plain, "permerror", ""},
 		"before a space": {stranger, "From   " + strings.Repeat(" ", 40) + ": eve@evil.example\r\n" + plain, "permerror", ""},
 	} {
@@ -491,7 +491,7 @@ func TestTimeIsBounded(t *testing.T) {
 	})
 }
 
-// late is a DNS whose answers come when no time is left.
+// late is a DNS whose answers arrive after the time limit.
 type late struct{ resolve.NetForm }
 
 func (l late) LookupTXT(ctx context.Context, name string) ([]string, error) {
@@ -499,7 +499,7 @@ func (l late) LookupTXT(ctx context.Context, name string) ([]string, error) {
 	return l.NetForm.LookupTXT(context.WithoutCancel(ctx), name)
 }
 
-// A "fail" may be due to look-ups that were not made in time, a "pass" cannot.
+// Look-ups that were not made in time may cause a "fail", but never a "pass".
 func TestSPFThatComesLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -513,7 +513,7 @@ func TestSPFThatComesLate(t *testing.T) {
 	})
 }
 
-// slowBody lets time run out while the body is read.
+// slowBody is a message whose body takes longer to read than the time limit.
 type slowBody struct {
 	io.ReaderAt
 	after int64

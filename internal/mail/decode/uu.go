@@ -53,17 +53,17 @@ func uuLength(line []byte) (n int, ok bool) {
 	return int(line[0]-' ') & 63, true
 }
 
-// uuChars returns how many characters n bytes take at least. Most programs write whole groups of four.
+// uuChars returns how many characters n bytes need at least. Most programs write whole groups of four.
 func uuChars(n int) int { return (n*8 + 5) / 6 }
 
-// isWhole reports whether a line of n bytes has all their characters, and at most one more, for a check sum.
+// isWhole reports whether a line of n bytes has all their characters, and at most one more, for a checksum.
 func isWhole(line []byte, n int) bool {
 	chars := line[min(len(line), 1):]
 	return len(chars) >= uuChars(n) && len(bytes.TrimRight(chars, " \t")) <= (n+2)/3*4+1
 }
 
-// FindUU reads the file that begins with the line at from. If there is no whole and valid file, next is the first
-// line that is not part of it: no line of a file begins another, so that nothing is read twice.
+// FindUU reads the file that begins with the line at from. If the file is incomplete or invalid, next is the first line
+// that is not part of it. A line within a file cannot begin another file, so no line is read twice.
 func FindUU(text []byte, from int) (f UUFile, next int, ok bool) {
 	end, next := LineEnd(text, from)
 	f.Name, ok = uuBegin(text[from:end])
@@ -102,11 +102,11 @@ func (f *UUFile) Content() []byte {
 	return content
 }
 
-// UU decodes the first file in src, as much of it as there is; if that is nothing it returns src. around
-// reports that there is other text before or after the file, clean that nothing was irregular.
+// UU decodes the first file in src, even if it is incomplete. If there is none, it returns src. around reports that src
+// has other text before or after the file. clean reports that nothing was irregular.
 //
-// Some hosts remove spaces, which stand for zeros, at the ends of lines, so a line may be shorter than its length
-// says. The missing spaces count as long as the file does not become longer than its source.
+// Some hosts remove spaces, which encode zeros, at the ends of lines, so a line may be shorter than its length says. UU
+// adds the missing spaces unless the file would become longer than its source.
 func UU(src []byte) (decoded []byte, name string, around, clean bool) {
 	at, end, next := 0, 0, 0
 	for found := false; !found; at = next {
@@ -147,7 +147,7 @@ func UU(src []byte) (decoded []byte, name string, around, clean bool) {
 	return dst, name, around, false
 }
 
-// appendUU appends n bytes decoded from a line's characters. Missing characters are taken as spaces.
+// appendUU appends n bytes decoded from a line's characters. Missing characters count as spaces.
 func appendUU(dst, chars []byte, n int) []byte {
 	for ; n > 0; n -= 3 {
 		group := [4]byte{' ', ' ', ' ', ' '}

@@ -42,7 +42,7 @@ func TestUU(t *testing.T) {
 			t.Errorf("%.60q: %q named %q, around %v, clean %v", tc.in, got, name, around, clean)
 		}
 	}
-	// Lines that promise more than they have make no file larger than the message.
+	// Lines that declare more bytes than they have do not make a file larger than the message.
 	long := "begin 644 c\n" + strings.Repeat("M\n", 10_000)
 	if got, _, _, clean := UU([]byte(long)); len(got) > len(long) || clean {
 		t.Errorf("%d bytes of %d, clean %v", len(got), len(long), clean)

@@ -14,7 +14,7 @@ import (
 // one line.
 const maxLine = 998
 
-// header reads the fields of the message and returns what they say about its body, and the index at which the body
+// header reads the fields of the message. It returns the fields that describe the body, and the index at which the body
 // begins.
 func (p *parser) header() (head partHead, body int) {
 	size := 0

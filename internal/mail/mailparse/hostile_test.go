@@ -98,7 +98,7 @@ func TestParseHostile(t *testing.T) {
 	}
 }
 
-// checkParsed checks what holds of every message.
+// checkParsed checks properties that every parsed message has.
 func checkParsed(t *testing.T, p *Parsed, size int) {
 	t.Helper()
 	texts := []string{p.Subject, p.MessageID, p.HTML(), p.Text()}
@@ -163,7 +163,7 @@ func TestParseKeepsWhatIsBeyondLimits(t *testing.T) {
 	}
 }
 
-// TestParseMemory holds what a message of 30 MB costs, all allocations summed, those that are free again too.
+// TestParseMemory limits the sum of all allocations for a message of 30 MB, including memory that is free again.
 func TestParseMemory(t *testing.T) {
 	const head = "From: a@b.example\r\nSubject: x\r\n"
 	line := strings.Repeat("QUJD", 19) + "\r\n"
@@ -205,7 +205,7 @@ func TestParseMemory(t *testing.T) {
 	}
 }
 
-// sameMessage checks that what was composed is read.
+// sameMessage checks that a parsed message equals the composed one.
 func sameMessage(t *testing.T, m *message.Message) {
 	t.Helper()
 	raw, err := m.Compose()
@@ -222,7 +222,7 @@ func sameMessage(t *testing.T, m *message.Message) {
 	if p.MessageID != m.ID || !p.Date.Equal(m.Date) || len(p.From) != 1 || p.From[0].Addr() != m.From.Addr() {
 		t.Errorf("id %s, date %s, from %v", p.MessageID, p.Date, p.From)
 	}
-	// A carriage return that stands alone is a line end for some and none for others.
+	// Some readers treat a lone carriage return as a line end, others do not.
 	plain := func(s string) string {
 		s = strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\r\n", "\n"), "\r",
 			"\n"), "\x00", "")

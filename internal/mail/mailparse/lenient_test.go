@@ -40,7 +40,7 @@ func uuencoded(name string, content []byte) string {
 
 const uuCat = "begin 644 cat.txt\n#0V%T\n`\nend\n"
 
-// TestParseLenient has whole messages.
+// TestParseLenient parses whole messages.
 func TestParseLenient(t *testing.T) {
 	t.Parallel()
 	const from = "From: a@b.example\n"

@@ -190,7 +190,7 @@ func TestUUEdges(t *testing.T) {
 	}
 }
 
-// Of alternatives, the last HTML and the first plain text count, each if it is not blank.
+// If there are alternatives, the last HTML and the first plain text count, each if it is not blank.
 func TestAlternatives(t *testing.T) {
 	t.Parallel()
 	const text, html = "Content-Type: text/plain\n\n", "Content-Type: text/html\n\n"

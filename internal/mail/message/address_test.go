@@ -153,7 +153,7 @@ func TestAddressForms(t *testing.T) {
 		{Address{"Zoë (x), \"y\"", "a", "b.c"}, "a@b.c", "a@b.c", "=?UTF-8?B?Wm/DqyAoeCksICJ5Ig==?= <a@b.c>", false},
 		{Address{"山田", "a", "b.c"}, "a@b.c", "a@b.c", "=?UTF-8?B?5bGx55Sw?= <a@b.c>", false},
 		{Address{"", "JOSÉ", "b.c"}, "JOSÉ@b.c", "josé@b.c", "JOSÉ@b.c", true},
-		// Unicode has i and k for these in lower case, which would be somebody else's address.
+		// In Unicode the lower case of these letters is i and k, which would be somebody else's address.
 		{Address{"", "İ", "b.c"}, "İ@b.c", "İ@b.c", "İ@b.c", true},
 		{Address{"", "\u212aI", "b.c"}, "\u212aI@b.c", "\u212ai@b.c", "\u212aI@b.c", true},
 		{Address{"a  b", "a", "b.c"}, "a@b.c", "a@b.c", `"a  b" <a@b.c>`, false},
@@ -178,7 +178,7 @@ func TestAddressForms(t *testing.T) {
 	}
 }
 
-// A name without spaces does not make an overlong line.
+// A name without spaces does not make a line too long.
 func TestLongNamesAreEncoded(t *testing.T) {
 	t.Parallel()
 	if got := (Address{strings.Repeat("n", 401), "a", "b.c"}).String(); !strings.HasPrefix(got, "=?UTF-8?Q?nnn") {
@@ -216,7 +216,7 @@ func FuzzParseAddress(f *testing.F) {
 		if err := a.check("To"); err != nil {
 			t.Fatalf("%q was read and is refused in a header: %v", in, err)
 		}
-		// The standard library reads the same, except for quoted local parts, which it unquotes.
+		// The standard library returns the same address, except that it unquotes local parts.
 		if std, err := mail.ParseAddress(out); err != nil {
 			t.Fatalf("%q is written as %q, which others cannot read: %v", in, out, err)
 		} else if std.Name != a.Name || !strings.HasPrefix(a.Local, `"`) && std.Address != a.Addr() {

@@ -109,7 +109,7 @@ func TestFilenameParameter(t *testing.T) {
 	}
 }
 
-// RFC 2047 section 2: words of at most 75 bytes, and a first one that leaves room for the field's name.
+// RFC 2047 section 2: words have at most 75 bytes, and the first one leaves space for the field's name.
 func TestEncodedWordsAreFull(t *testing.T) {
 	t.Parallel()
 	a := func(n int) string { return strings.Repeat("a", n) }

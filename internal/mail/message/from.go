@@ -211,6 +211,6 @@ func readPhrase(s string) (string, error) {
 	return name.String(), nil
 }
 
-// isSpecial reports whether a character must not stand in a display name outside of quotes. RFC 5322 excludes the dot
-// too, but a dot cannot be misread there.
+// isSpecial reports whether a display name must not contain a character outside quotes. RFC 5322 excludes the dot too,
+// but a dot cannot be misread there.
 func isSpecial(r rune) bool { return r < 0x80 && r != '.' && !isAtext(byte(r)) }

@@ -33,7 +33,7 @@ import (
 // end of DATA (RFC 5321 section 4.5.3.2.6).
 const DefaultTimeout = 30 * time.Second
 
-// Action is what a filter decides about a message.
+// Action is a filter's decision about a message.
 type Action int
 
 // The actions.

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// actions are the actions that a filter may take besides its decision. Adding includes inserting at a position.
+	// actions are the actions that a filter may request besides its decision. Adding includes inserting at a position.
 	actions = milter.OptAddHeader | milter.OptQuarantine
 	// oldSteps are the steps that a filter of protocol version 2 may skip, newSteps those of version 6. A filter ends
 	// the conversation if it may not skip a step that it wants to skip.

@@ -64,7 +64,7 @@ const (
 	ScopeSession                // the connection: greeting, TLS, authentication
 )
 
-// Refusal is the reply with which a host refused.
+// Refusal is a host's negative reply.
 type Refusal struct {
 	Code     int    // 400 to 599; 0 if unknown
 	Enhanced string // "5.1.1" (RFC 3463), or empty

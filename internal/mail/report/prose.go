@@ -126,7 +126,7 @@ func (r *Recipient) unfinished() bool {
 	return r.Diagnostic == "" || strings.HasSuffix(r.Diagnostic, ":")
 }
 
-// statements are what the text of a report says about a failure.
+// statements are the statements of a report's text about a failure.
 type statements struct {
 	reply string // a host's reply, which applies to any recipient
 	each  []Recipient

@@ -12,7 +12,7 @@ import (
 const (
 	writeBuffer  = 16 << 10 // fits a message of 10 KB, which is then sent in one write
 	readBuffer   = 4 << 10  // more than maxReplyLine
-	writeBlock   = 64 << 10 // the unit to which Timeouts.Data applies
+	writeBlock   = 64 << 10 // Timeouts.Data applies to each block of this size
 	quitPatience = 5 * time.Second
 )
 

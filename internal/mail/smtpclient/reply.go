@@ -18,7 +18,7 @@ const (
 
 // Reply is the answer of a host to one command (RFC 5321 section 4.2).
 type Reply struct {
-	Code     int    // 200 to 599; 0 is no reply
+	Code     int    // 200 to 599; 0 means that there is no reply
 	Enhanced string // "5.1.1" (RFC 3463), or empty
 	Text     string // lines joined by \n, without codes; at most 2 KiB of valid, printable UTF-8
 	Local    bool   // this package made the reply, because the host's extensions imply it

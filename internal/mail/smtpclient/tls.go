@@ -76,7 +76,7 @@ func (c *Conn) handshake(ctx context.Context) *Error {
 	return nil
 }
 
-// describe returns what was negotiated. An opportunistic handshake does not verify the certificate, so describe does.
+// describe returns the negotiated state. An opportunistic handshake does not verify the certificate, so describe does.
 func describe(state tls.ConnectionState, config *tls.Config) TLSState {
 	s := TLSState{Version: tls.VersionName(state.Version), Cipher: tls.CipherSuiteName(state.CipherSuite)}
 	err := errors.New("no certificate")

@@ -161,7 +161,7 @@ func (c *conn) handshake() bool {
 	return true
 }
 
-// source is what a connection's reader reads from: it sends the pending replies before it waits for input.
+// source is the input of a connection's reader: it sends the pending replies before it waits for input.
 type source conn
 
 func (s *source) Read(p []byte) (int, error) {

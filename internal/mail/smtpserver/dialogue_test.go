@@ -22,18 +22,18 @@ import (
 // patience is how long a dialogue waits for the server's reply.
 const patience = 10 * time.Second
 
-// TestDialogues plays the files of testdata. A file has lines of these forms; what it says in a row is sent in one
-// write:
+// TestDialogues plays the files of testdata. The lines of a file have these forms; consecutive C and R lines are sent
+// in one write:
 //
 //	# a remark
 //	(auth clear) (auth tls) (notls) (size 100) (recipients 2) (errors 3) (commands 5) (line 100)   the listener
-//	C: EHLO a.test          the client says
-//	R: "x\n.\r\n"           the client sends exactly that
-//	S: 250 *                the server must say; a star at the end stands for anything
+//	C: EHLO a.test          the client sends this line
+//	R: "x\n.\r\n"           the client sends exactly these bytes
+//	S: 250 *                the server must send this; a star at the end matches anything
 //	(starttls)              a TLS handshake
 //	(hang up)               the client closes the connection
-//	(closed)                the server must have closed it
-//	M: "text"               in the end, the messages that were taken
+//	(closed)                the server must have closed the connection
+//	M: "text"               at the end, the messages that were accepted
 func TestDialogues(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {

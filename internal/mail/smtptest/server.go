@@ -36,7 +36,7 @@ type Config struct {
 	Data  func(Message) string         // the reply to the message; a refused message is not stored
 }
 
-// Message is what a Server received.
+// Message is a message that a Server received.
 type Message struct {
 	From string
 	To   []string

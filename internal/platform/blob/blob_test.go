@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/blob/blobtest"
 )
 
-// each runs a test on every kind of store.
+// each runs a test with every kind of store.
 func each(t *testing.T, test func(t *testing.T, s *Store)) {
 	t.Helper()
 	places := map[string]func(t *testing.T) string{

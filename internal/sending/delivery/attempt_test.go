@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// An attempt shows the reply that decided: the first that is not that of a delivery. It comes again when the last of
-// its recipients may.
+// An attempt stores the first reply that is not a success. The next attempt starts when the last delayed recipient
+// may be tried.
 func TestAttempt(t *testing.T) {
 	now := time.Now()
 	of := func(all ...state) (out outcome, verdicts []verdict) {
@@ -27,7 +27,7 @@ func TestAttempt(t *testing.T) {
 	}
 	for _, c := range []struct {
 		states  []state
-		unknown int // the answer that nobody knows, or -1
+		unknown int // index of the answer that is unknown, or -1
 		outcome string
 		code    string
 		next    time.Duration
@@ -60,7 +60,7 @@ func TestAttempt(t *testing.T) {
 	}
 }
 
-// Without its store the outbox neither takes a message nor says that it is empty.
+// If its store fails, the outbox returns an error for new messages and for the list.
 func TestOutboxWithoutItsStore(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Capture}, resolve.Fake{})
 	keep := func() error {

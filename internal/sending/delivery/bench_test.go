@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// BenchmarkDeliver works claimed jobs end to end against a sink, one email of 10 KB each, on SQLite. us-cpu/op is what
-// the process spent, sink and runner included.
+// BenchmarkDeliver delivers claimed jobs to a sink, one email of 10 KB each, on SQLite. us-cpu/op is the processor
+// time of the process, including the sink and the runner.
 func BenchmarkDeliver(b *testing.B) {
 	b.Run("rsa+ed25519", func(b *testing.B) { benchmarkDeliver(b, true) })
 	b.Run("ed25519 twice", func(b *testing.B) { benchmarkDeliver(b, false) })
@@ -84,7 +84,7 @@ func benchmarkDeliver(b *testing.B, rsa bool) {
 	f.service.pool.prune(time.Now().Add(time.Hour))
 }
 
-// cpu is what this process has used of the processor.
+// cpu returns the processor time of this process.
 func cpu(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

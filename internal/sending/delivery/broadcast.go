@@ -8,17 +8,17 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Broadcasts decides about the emails of broadcasts before each attempt, so that one which is paused or canceled also
-// stops what it has entered.
+// Broadcasts decides about the emails of broadcasts before each attempt. If a broadcast is paused or canceled, its
+// queued emails stop too.
 type Broadcasts interface {
-	// CachedDecision answers at once. The answer may be some seconds old.
+	// CachedDecision returns at once. Its result may be some seconds old.
 	CachedDecision(ctx context.Context, broadcastID string) (emails.Decision, error)
-	// LockDecision answers exactly, and the answer holds until the transaction ends.
+	// LockDecision returns the exact decision, which holds until the transaction ends.
 	LockDecision(ctx context.Context, tx *db.Tx, broadcastID string) (emails.Decision, error)
 }
 
-// broadcastAllows reports whether the broadcast of an email, if it has one, lets it be sent now. If not, the job waits for the
-// broadcast to go on, or has ended with the email.
+// broadcastAllows reports whether the email's broadcast, if it has one, lets the email be sent now. If not, it has
+// moved the job behind the broadcast, or has ended the job and the email.
 func (s *Service) broadcastAllows(ctx context.Context, t *try) (bool, error) {
 	id := t.o.BroadcastID
 	if id == "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A team's own mail does not wait behind its bulk mail to the same destination, not even while that hangs there.
-func TestBulkLeavesPlacesAtADestination(t *testing.T) {
+// A team's other mail does not wait behind its bulk mail to the same destination, even while the bulk mail hangs.
+func TestBulkLeavesSlotsAtADestination(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		g := newGate(t)
 		n, cfg, hangs := hanging(t, "Precedence: bulk", g)

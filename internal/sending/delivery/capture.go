@@ -20,7 +20,7 @@ import (
 
 const (
 	capturedPrefix = "captured/"
-	capturedMax    = 1000 // messages that are kept
+	capturedMax    = 1000 // stored messages
 )
 
 // CapturedMessage is a message that the capture transport stored instead of sending.
@@ -34,13 +34,13 @@ type CapturedMessage struct {
 	At      time.Time `json:"at"`
 }
 
-// outbox stores captured messages as two blobs each: the message as it would have been sent, and its envelope. The
+// outbox stores each captured message as two blobs: the message as it would have been sent, and its envelope. The
 // envelope is written last and makes the message visible.
 type outbox struct {
 	blobs *blob.Store
 
 	mu     sync.Mutex
-	stored []string // ids, oldest first; nil until the stored ones are listed
+	stored []string // ids, oldest first; nil until they are listed from the blobs
 }
 
 // store stores a message instead of sending it. Its recipients count as delivered.
@@ -53,10 +53,10 @@ func (b *outbox) store(ctx context.Context, o *emails.Outgoing, env smtpclient.E
 		return outcome{}, fmt.Errorf("encode an envelope: %w", err)
 	}
 	if _, err := b.blobs.Put(ctx, capturedPrefix+c.ID+".eml", bytes.NewReader(raw)); err != nil {
-		return outcome{}, fmt.Errorf("keep a captured message: %w", err)
+		return outcome{}, fmt.Errorf("store a captured message: %w", err)
 	}
 	if _, err := b.blobs.Put(ctx, capturedPrefix+c.ID+".json", bytes.NewReader(envelope)); err != nil {
-		return outcome{}, fmt.Errorf("keep a captured envelope: %w", err)
+		return outcome{}, fmt.Errorf("store a captured envelope: %w", err)
 	}
 	if err := b.prune(ctx, c.ID); err != nil {
 		return outcome{}, err
@@ -67,7 +67,7 @@ func (b *outbox) store(ctx context.Context, o *emails.Outgoing, env smtpclient.E
 		nil
 }
 
-// prune adds a new message to kept and deletes the oldest beyond capturedMax.
+// prune adds a new message to the stored ids and deletes the oldest messages beyond capturedMax.
 func (b *outbox) prune(ctx context.Context, newest string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,8 +136,8 @@ func (s *Service) Outbox(ctx context.Context) ([]CapturedMessage, error) {
 	return all, nil
 }
 
-// OpenCaptured opens a captured message as it would have been sent, or returns blob.ErrNotFound. The caller closes
-// it.
+// OpenCaptured opens a captured message as it would have been sent. It returns blob.ErrNotFound if there is none with
+// this id. The caller closes the result.
 func (s *Service) OpenCaptured(ctx context.Context, captureID string) (io.ReadCloser, error) {
 	if !id.Valid(captureID) {
 		return nil, blob.ErrNotFound

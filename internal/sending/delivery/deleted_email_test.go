@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// The job of an email that is gone ends, and nothing is sent.
+// The job of a deleted email ends, and nothing is sent.
 func TestDeliverWhatIsGone(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		mx := smtptest.NewServer(t, smtptest.Config{})
@@ -38,7 +38,7 @@ func TestDeliverWhatIsGone(t *testing.T) {
 	})
 }
 
-// An email whose content is missing, which should never be, fails and says why; it does not vanish.
+// An email whose content is missing fails with a reason. This should never happen.
 func TestDeliverWithoutContent(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

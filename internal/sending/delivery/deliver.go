@@ -21,19 +21,19 @@ import (
 // Reasons of the event email.failed.
 const (
 	reasonNoDomain = "domain_not_verified" // the domain was deleted since the email was accepted
-	reasonLost     = "content_missing"     // the email is there, and what it says is not
+	reasonLost     = "content_missing"     // the email exists, but its content does not
 	reasonInvalid  = "invalid_message"     // the email cannot be composed or signed
 )
 
-// try is one attempt of one job.
+// try is one attempt of a job.
 type try struct {
 	job     jobs.Job
 	d       emails.Delivery
 	o       *emails.Outgoing
 	started time.Time // when the conversation began
 
-	suppressionsReadAt time.Time      // when the suppressions were last looked up; zero for never
-	skipped            []events.Event // of recipients that were suppressed since, recorded with the outcome
+	suppressionsReadAt time.Time      // when the suppressions were last read; zero if never
+	skipped            []events.Event // of recipients suppressed since acceptance; recorded with the outcome
 }
 
 // deliver handles one job.
@@ -67,7 +67,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 		t.suppressionsReadAt = j.CreatedAt
 	}
 	if o.ContentMissing {
-		s.p.Log.Error("the content of an email that waits is missing; the email fails", "email", o.ID, "team", o.TeamID)
+		s.p.Log.Error("the content of a queued email is missing; the email fails", "email", o.ID, "team", o.TeamID)
 		return s.fail(ctx, t, reasonLost)
 	}
 	if left, err := s.dropSuppressed(ctx, t); err != nil || !left {
@@ -97,7 +97,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	}
 	msg, err := s.prepare(ctx, t, from)
 	if fault.KindOf(err) == fault.Invalid {
-		s.p.Log.Warn("an email cannot be made into a message and fails", "email", o.ID, "team", o.TeamID, "error", err)
+		s.p.Log.Warn("an email cannot be composed and fails", "email", o.ID, "team", o.TeamID, "error", err)
 		return s.fail(ctx, t, reasonInvalid)
 	}
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	return s.transmit(ctx, t, r, s.group(j.Lane), from, msg)
 }
 
-// reserveMemory waits until a team may use size octets of memory, and returns how much it acquired.
+// reserveMemory waits until a team may use size bytes of memory, and returns how much it acquired.
 func (s *Service) reserveMemory(ctx context.Context, team string, size int64) (int64, error) {
 	size = min(size, memory)
 	if err := s.memory.Acquire(ctx, team, size); err != nil {
@@ -117,7 +117,8 @@ func (s *Service) reserveMemory(ctx context.Context, team string, size int64) (i
 	return size, nil
 }
 
-// keep releases the memory that only composing needed, if it is at least 1 MiB, and returns what remains acquired.
+// shrinkReservation releases the memory that only composing needed, if it is at least 1 MiB. It returns how much
+// stays reserved.
 func (s *Service) shrinkReservation(team string, size int64, msg [][]byte) int64 {
 	left := int64(0)
 	for _, part := range msg {
@@ -130,7 +131,7 @@ func (s *Service) shrinkReservation(team string, size int64, msg [][]byte) int64
 	return left
 }
 
-// chooseRoute finds the hosts of a try. ok is false when no host can be tried now; out then has the reason.
+// chooseRoute finds the hosts of a try. ok is false if no host can be tried now; out then has the reason.
 func (s *Service) chooseRoute(ctx context.Context, t *try, r *route, tls string) (out outcome, ok bool, err error) {
 	if r.hops, err = s.plan(ctx, t.d.Domain, tls); err != nil {
 		if ctx.Err() != nil {
@@ -147,7 +148,7 @@ func (s *Service) chooseRoute(ctx context.Context, t *try, r *route, tls string)
 }
 
 // errLeaseTooShort means that a job waited so long for its turn that its lease might end during a conversation.
-var errLeaseTooShort = errors.New("no connection came free in time")
+var errLeaseTooShort = errors.New("no connection became free in time")
 
 // transmit gives a message to the transport and records the outcome.
 func (s *Service) transmit(ctx context.Context, t *try, r *route, destination string, from domains.Signing,
@@ -186,7 +187,7 @@ func (s *Service) transmit(ctx context.Context, t *try, r *route, destination st
 			return context.Cause(ctx)
 		}
 	}
-	if len(t.o.To) == 0 { // sift has left none, and the job is not ours any more
+	if len(t.o.To) == 0 { // dropSuppressed has finished or released the job
 		return nil
 	}
 	took := time.Since(t.started)
@@ -195,18 +196,18 @@ func (s *Service) transmit(ctx context.Context, t *try, r *route, destination st
 	return err
 }
 
-// withConnection calls talk with what a conversation needs: first a seat, of which every team has its share, and then a place
-// at the destination, where teams take turns. A message that has a place waits for nothing but the host, so a team
-// never blocks another at a destination because of what it does elsewhere. While a message is being signed, or waits
-// for the disk or for another connection's result at a host, other messages can use the seat and the place. A news that
-// is not nil has the meaning that it has for talk.
+// withConnection calls talk with the permits that a conversation needs: first a connection permit, of which every
+// team has a share, and then a slot at the destination, where teams take turns. A message with a slot waits only for
+// the host, so a team never blocks another at a destination because of its mail elsewhere. While a message is being
+// signed, or waits for the disk or for another connection's result at a host, other messages can use its permit and
+// its slot. news has the meaning that it has for talk.
 func (s *Service) withConnection(ctx context.Context, t *try, r *route, destination string, env smtpclient.Envelope,
 	msg [][]byte) (
 	news <-chan struct{}, err error) {
-	if err := s.pool.seats.Acquire(ctx, r.team, 1); err != nil {
+	if err := s.pool.permits.Acquire(ctx, r.team, 1); err != nil {
 		return nil, err
 	}
-	defer s.pool.seats.Release(r.team, 1)
+	defer s.pool.permits.Release(r.team, 1)
 	at, err := s.shape.acquire(ctx, destination, r.team, emails.LaneTurn(t.job.Lane))
 	if err != nil {
 		return nil, err
@@ -233,9 +234,9 @@ func (s *Service) withConnection(ctx context.Context, t *try, r *route, destinat
 	return news, err
 }
 
-// prepare composes and signs. Both use the processor, so the number of each at once is limited, and fewer sign, so that
-// the rest of the program is not slowed down. Teams take turns at both, because the messages of one may be a thousand
-// times as large as those of another.
+// prepare composes and signs a message. Both use the processor, so the number of each at once is limited. Fewer
+// messages are signed at once than composed, so that the rest of the program is not slowed down. Teams take turns at
+// both, because the messages of one team may be a thousand times as large as those of another.
 func (s *Service) prepare(ctx context.Context, t *try, from domains.Signing) (msg [][]byte, err error) {
 	turn := emails.LaneTurn(t.job.Lane)
 	if err := s.preparing.Enter(ctx, turn); err != nil {
@@ -267,8 +268,8 @@ func (s *Service) sign(ctx context.Context, turn string, body []byte, from domai
 	return dkim.Sign(body, time.Now(), from.Signers...)
 }
 
-// fail ends an email that cannot be delivered for a reason on our side. Recipients at other destinations have jobs and
-// outcomes of their own.
+// fail ends an email that cannot be delivered for a reason on our side. Recipients at other destinations have jobs
+// and outcomes of their own.
 func (s *Service) fail(ctx context.Context, t *try, reason string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		s.p.Queue.Finish(ctx, tx, t.job)

@@ -186,7 +186,7 @@ func TestDeliverUntilTheScheduleEnds(t *testing.T) {
 	})
 }
 
-// What happens to an email that was entered for a contact says which one that is, whatever its address is by now.
+// The events of an email for a contact name the contact, even after its address has changed.
 func TestEventsNameTheContact(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -310,7 +310,7 @@ func TestDeliverWithBackOff(t *testing.T) {
 	first := f.send(address(1))
 	f.run()
 	f.wait(first, events.EmailDelayed)
-	// What the host said counts a moment after its event is recorded.
+	// The answer of a host is applied a moment after its event is recorded.
 	testnode.Until(t, "nothing is given to the host for ten minutes", func() bool {
 		allowed, until := f.service.limit(destination)
 		pause := time.Until(until)
@@ -393,7 +393,7 @@ func TestOutboxIsBounded(t *testing.T) {
 	}
 }
 
-// refuseDial fails the test when anything is dialled.
+// refuseDial fails the test if a connection is dialed.
 func refuseDial(t *testing.T) func(context.Context, string, string) (net.Conn, error) {
 	return func(_ context.Context, _, addr string) (net.Conn, error) {
 		t.Errorf("%s was dialled", addr)

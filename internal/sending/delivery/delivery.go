@@ -2,46 +2,49 @@
 //
 // A job is one email to one destination domain, with all its recipients there that are not settled. It goes through
 // plan, talk and judge. plan finds the addresses to try. talk speaks SMTP and returns an answer for each recipient.
-// judge, a pure function, decides what each answer means. One transaction then finishes or reschedules the job, stores
-// the conversation, and records the events.
+// judge, a pure function, decides what each answer means. One transaction then finishes or reschedules the job,
+// stores the conversation, and records the events.
 //
 // # Invariants
 //
-// Every accepted email is delivered at least once, or ends with an event that says why not, or, after some fifty hours
-// of our own errors, waits as a parked job for an operator. A second copy is sent only if the node crashes or is taken
-// for dead between a host's final 250 and our commit, or after a host may have accepted the message and its answer did
-// not arrive. The outcome of such an attempt is "unknown", and it is tried again, from the second time on only hours
-// later. The Message-ID and all other octets except the signatures stay the same, so that receivers can recognize
-// copies.
+// Every accepted email is delivered at least once, or ends with an event that says why not. After some fifty hours of
+// errors on our side its job is parked and waits for an operator.
+//
+// A second copy is sent only in two cases: the node crashes or is declared dead between a host's final 250 and our
+// commit, or a host may have accepted the message and its answer did not arrive. The outcome of such an attempt is
+// "unknown". After the second unknown outcome, the next try waits for hours. The Message-ID and all other bytes
+// except the signatures stay the same, so that receivers can recognize copies.
 //
 // No transaction is open while the network is used. The answer of a host is data, never an error.
 //
-// No team's mail waits for the hosts of another team. Teams share memory and seats (connections), as package fair
-// describes, and take turns at composing, at signing, and at a destination. A job acquires memory, then a turn to
-// compose and to sign, then a seat, and last a place at the destination, so that while it waits for its own team's
-// share it holds nothing that another team may need. Bulk mail has lanes and turns of its own (emails.Lane,
-// jobs.Kind.Bulk) and never uses all that its team may have, so that the team's other mail does not wait behind it.
+// No team's mail waits for the hosts of another team. Teams share memory and connections, as package fairshare
+// describes. They take turns at composing, at signing, and at a destination. A job acquires memory, then a turn to
+// compose and to sign, then a connection permit, and last a slot at the destination. While it waits for its own
+// team's share, it holds nothing that another team may need. Bulk mail has lanes and turns of its own (emails.Lane,
+// jobs.Kind.Bulk). It never uses its team's whole share, so that the team's other mail does not wait behind it.
 //
 // # When it fails
 //
-// Temporary refusals, and hosts that cannot be reached, are retried by the schedule. After its last wait the email
-// bounces as transient, which suppresses nobody. Only permanent refusals that concern the recipient suppress an
-// address; those for our address, reputation, content or size never do. A destination that asks for less mail is paused
-// and gets fewer connections (shaper), which are restored slowly. An address that does not answer is remembered for all
-// destinations that lead to it, and left alone for longer each time (hosts). A failure of the database is an error of
-// the job and retried by the job's own schedule; it is never a bounce.
+// Temporary refusals, and hosts that cannot be reached, are retried by the schedule. After the last wait the email
+// bounces as transient, which suppresses no address. Only a permanent refusal that concerns the recipient suppresses
+// the address; a refusal of our address, reputation, content or size does not.
 //
-// A destination gets one connection of each team at first, and more as it answers promptly (flow); likewise an address,
-// however many destinations lead to it. Conversations that hang keep their connections, because giving up after the
-// final dot would send a copy, but get no more; some connections are reserved for destinations that answer
-// (jobs.Share).
+// A destination that asks for less mail is paused and gets fewer connections, which are restored slowly (shaper). An
+// address that does not answer is remembered for all destinations that lead to it, and is not tried for a time that
+// grows with each failure (hosts). A database failure is an error of the job, which is retried by the job's own
+// schedule. It is never a bounce.
+//
+// At first a team has one connection to a destination. Prompt answers allow more (window). The same holds for an
+// address, even if many destinations lead to it. A conversation that hangs keeps its connection, because giving up
+// after the final dot would send a copy, but it earns no further connections. Some connections are reserved for
+// destinations that answer (jobs.Share).
 //
 // # What it does not do
 //
-// It does not decide who may send. It checks the suppressions again, before each try that does not follow acceptance
-// within seconds. It does not read bounces that arrive by mail. Several nodes divide the limits of connections and of
-// the rate (package quota); but each node finds out for itself which hosts asked for less mail, and how they answer.
-// MTA-STS and DANE are not supported.
+// It does not decide who may send. It checks the suppressions again before each try, unless they were read within the
+// last seconds. It does not read bounces that arrive by mail. Nodes divide the limits of connections and of the rate
+// (package nodelimits), but each node learns separately which hosts asked for less mail, and how they answer. MTA-STS
+// and DANE are not supported.
 package delivery
 
 import (
@@ -70,7 +73,7 @@ import (
 
 // The transports.
 const (
-	Direct  = "direct"  // to the recipients' hosts
+	Direct  = "direct"  // to the mail hosts of the recipients
 	Relay   = "relay"   // through one smarthost
 	Capture = "capture" // stored in an outbox, never sent
 )
@@ -109,20 +112,20 @@ var defaultSchedule = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Mi
 	4 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour}
 
 const (
-	// memory is how many octets of messages may be in memory at once. A message larger than that is sent alone. A team may
-	// use as much as stays free, which leaves enough for another team's largest email.
+	// memory is how many bytes of messages may be in memory at once. A larger message is sent alone. A team may use as
+	// much as stays free, which leaves enough for another team's largest email.
 	memory      = 256 << 20
 	memoryGreed = 1
-	// lease covers the waits before a conversation and the conversation itself: a job that talks to a host must not lose
-	// its lease.
+	// lease covers the waits before a conversation and the conversation itself: a job that talks to a host must not
+	// lose its lease.
 	lease = 30 * time.Minute
-	// talkMax is longer than the longest wait in a conversation, the ten minutes for the answer to a message.
+	// talkMax is longer than the longest wait in a conversation: the answer to a message may take ten minutes.
 	talkMax = 13 * time.Minute
 	// planMax bounds the DNS look-ups of one try.
 	planMax = 2 * time.Minute
-	// ahead is how many jobs of a fast destination are claimed for each connection: while one message is being sent,
-	// others are composed and signed, and outcomes are written. A destination that is not fast gets one for each, so that
-	// its waiting messages use little memory.
+	// prefetch is how many jobs of a fast destination are claimed for each connection. While one message is sent, the
+	// node composes and signs others and records outcomes. A destination that is not fast gets one job for each
+	// connection, so that its waiting messages use little memory.
 	prefetch = 4
 )
 
@@ -135,8 +138,8 @@ type Deps struct {
 	Domains  *domains.Service
 	Keys     *keyring.Keyring
 	DNS      resolve.Resolver
-	Blobs    *blob.Store        `deps:"optional"` // of the capture transport
-	Shares   *nodelimits.Shares `deps:"optional"` // of the limits that nodes divide; nil gives this node all of them
+	Blobs    *blob.Store        `deps:"optional"` // for the capture transport
+	Shares   *nodelimits.Shares `deps:"optional"` // this node's shares of limits; nil means that it has all of each limit
 
 	Broadcasts Broadcasts // decides whether emails of broadcasts are still sent
 
@@ -156,12 +159,12 @@ type Service struct {
 	shape              *shaper
 	outbox             *outbox
 	guard              *netguard.Guard
-	memory             *fairshare.Pool // octets
+	memory             *fairshare.Pool // bytes
 	preparing          *fairshare.Turns
 	signing            *fairshare.Turns
 	shortGreeting      time.Duration
 	suppressionsMaxAge time.Duration
-	ipv6               atomic.Int64 // when IPv6 was last looked for, in Unix seconds; negative if there was none
+	ipv6               atomic.Int64 // when the last check for IPv6 was, in Unix seconds; negative if there was no route
 }
 
 // New returns the service. It fails if a dependency is missing.
@@ -200,7 +203,7 @@ func newService(c Config, p Deps) *Service {
 	known.useShares(p.Shares, connections)
 	shape.useShares(p.Shares, p.OnLimitRaised)
 	if c.Transport == Relay {
-		known.backoffMax = backoffFirst // All mail waits for the relay: there is no other host to try meanwhile.
+		known.backoffMax = backoffFirst // all mail waits for the relay, as it has no other host
 	}
 	return &Service{c: c, p: p, pool: connections, hosts: known,
 		shape: shape, outbox: &outbox{blobs: p.Blobs}, guard: netguard.New(o),
@@ -208,19 +211,19 @@ func newService(c Config, p Deps) *Service {
 		signing: fairshare.NewTurns(c.Signers, 0), shortGreeting: shortGreeting, suppressionsMaxAge: suppressionsMaxAge}
 }
 
-// Kind returns how delivery jobs are handled. All lanes to one destination share its limits; with a relay there is only
-// one destination, the relay.
+// Kind returns the kind of delivery jobs. All lanes to one destination share its limits. With a relay, the relay is
+// the only destination.
 func (s *Service) Kind() jobs.Kind {
-	// Jobs in progress mostly wait for a host, which costs next to nothing. If there were few, a handful of stalling hosts
-	// would block all other mail.
+	// Jobs in progress mostly wait for a host, which costs next to nothing. With few workers, some stalling hosts would
+	// block all other mail.
 	return jobs.Kind{Name: emails.DeliveryKind, Handle: s.deliver, Workers: max(s.c.MaxConnections, s.c.Workers,
 		prefetch*s.c.LaneConnections),
 		PerLane: prefetch * s.c.LaneConnections, Group: s.group, Owner: emails.LaneTeam, Bulk: emails.IsBulk, Limit: s.limit,
 		Share: s.share, Lease: lease, Schedule: errorSchedule()}
 }
 
-// errorSchedule has the waits after consecutive failures of our own, such as those of the database: some fifty hours in
-// all, as long as any delivery. After that an operator must act.
+// errorSchedule returns the waits after consecutive failures on our side, such as those of the database. They last
+// some fifty hours, as long as any delivery. After that an operator must act.
 func errorSchedule() []time.Duration {
 	all := []time.Duration{5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute}
 	for len(all) < 200 {
@@ -255,8 +258,8 @@ func (s *Service) contactsNoHost(group string) bool {
 	return s.c.Transport == Capture || s.isSandbox(group)
 }
 
-// share returns how much of a destination's mail a team may have in progress. Where no host is contacted nothing can
-// stall, so there is no limit beyond the connections.
+// share returns how many of a team's jobs for a destination may be in progress. If no host is contacted, nothing can
+// stall, so only the number of connections limits them.
 func (s *Service) share(group, team string) jobs.Share {
 	if s.contactsNoHost(group) {
 		return jobs.Share{Most: prefetch * s.c.LaneConnections}
@@ -264,7 +267,7 @@ func (s *Service) share(group, team string) jobs.Share {
 	return s.shape.share(group, team, time.Now())
 }
 
-// Run closes connections that are idle for too long until ctx ends, and then all idle ones.
+// Run closes connections that are idle for too long. When ctx ends, it closes all idle connections and returns.
 func (s *Service) Run(ctx context.Context) error {
 	s.pool.run(ctx)
 	return nil

@@ -40,7 +40,7 @@ type fixture struct {
 	runner  *jobs.Runner
 
 	quiet bool // only counts events
-	// compares what events say of their email with what the database has.
+	// compares the email data in events with the database
 	compares bool
 	mu       sync.Mutex
 	seen     []events.Event
@@ -71,7 +71,7 @@ func (f *fixture) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 	return nil
 }
 
-// checkEmail fails the test when an event of a delivery does not say of its email what the database has.
+// checkEmail fails the test if the email data in a delivery event differs from the database.
 func (f *fixture) checkEmail(ctx context.Context, tx *db.Tx, e *events.Event) {
 	if e.EmailID == "" {
 		return
@@ -89,7 +89,7 @@ func (f *fixture) checkEmail(ctx context.Context, tx *db.Tx, e *events.Event) {
 	}
 }
 
-// newFixture builds everything and starts nothing.
+// newFixture builds the fixture and starts nothing.
 func newFixture(t testing.TB, d *db.DB, c Config, dns resolve.Resolver) *fixture {
 	t.Helper()
 	n := testnode.New(t, d, testnode.Options{MaxSize: 40 << 20, Blobs: "mem://"})
@@ -110,7 +110,7 @@ func newFixture(t testing.TB, d *db.DB, c Config, dns resolve.Resolver) *fixture
 	return f
 }
 
-// run works jobs until the test ends.
+// run handles jobs until the test ends.
 func (f *fixture) run() *fixture {
 	ctx, cancel := context.WithCancel(f.T.Context())
 	var wg sync.WaitGroup
@@ -136,7 +136,7 @@ func (f *fixture) send(to ...string) string {
 	return f.Send(emails.Send{From: "Sender <hello@" + from + ">", To: to, Subject: "Hello", HTML: &html})
 }
 
-// flood accepts emails of another team, n in all, to addresses that to names.
+// flood accepts n emails of another team. to returns the address of each.
 func (f *fixture) flood(by teams.Actor, sender string, n int, to func(i int) string) {
 	f.T.Helper()
 	text := "Hello"
@@ -151,8 +151,8 @@ func (f *fixture) flood(by teams.Actor, sender string, n int, to func(i int) str
 	}
 }
 
-// wait returns what happened to an email as "delivered to@example.net", once there is an event of each type that is
-// asked for. It fails the test after half a minute.
+// wait waits until an event of each given type was recorded, and returns all events, such as "delivered
+// to@example.net". It fails the test after half a minute.
 func (f *fixture) wait(emailID string, types ...events.Type) []string {
 	f.T.Helper()
 	deadline := time.After(30 * time.Second)
@@ -182,7 +182,7 @@ func (f *fixture) wait(emailID string, types ...events.Type) []string {
 	}
 }
 
-// await waits until a type of event was recorded so often. It fails the test after a minute.
+// await waits until events of a type were recorded a number of times. It fails the test after a minute.
 func (f *fixture) await(kind events.Type, n int) {
 	f.T.Helper()
 	deadline := time.After(time.Minute)
@@ -201,7 +201,7 @@ func (f *fixture) await(kind events.Type, n int) {
 	}
 }
 
-// count is how often a type of event was recorded.
+// count returns how many events of a type were recorded.
 func (f *fixture) count(kind events.Type) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -241,13 +241,14 @@ func (f *fixture) state(emailID string) emails.State {
 	return f.Email(emailID).LastEvent
 }
 
-// jobsLeft is how many deliveries wait.
+// jobsLeft returns how many delivery jobs wait.
 func (f *fixture) jobsLeft() int {
 	f.T.Helper()
 	return f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = $1`, emails.DeliveryKind)
 }
 
-// network leads names to servers on this machine: each gets an address of its own, which dial turns into the real one.
+// network resolves names to servers on this machine. Each server gets an address of its own, which dial maps to the
+// real one.
 type network struct {
 	dns   resolve.Fake
 	hosts map[string]string // address with port 25 -> real address
@@ -261,7 +262,7 @@ func newNetwork() *network {
 		hosts: map[string]string{}, names: map[string]string{}}
 }
 
-// host adds a mail host of a domain; an empty addr is one that cannot be reached.
+// host adds a mail host to a domain. A host with an empty addr cannot be reached.
 func (n *network) host(domain, name string, pref uint16, addr string) {
 	ip := netip.AddrFrom4([4]byte{10, 0, 0, byte(len(n.names) + 1)})
 	n.dns.MXRecords[domain] = append(n.dns.MXRecords[domain], resolve.MX{Host: name, Pref: pref})
@@ -288,14 +289,14 @@ func (n *network) dialled() []string {
 	return slices.Clone(n.calls)
 }
 
-// one is a network whose destination has one host, mx.test.
+// one returns a network whose destination has one host, mx.test.
 func one(addr string) *network {
 	n := newNetwork()
 	n.host(destination, "mx.test", 10, addr)
 	return n
 }
 
-// config is a configuration for a network, with tries that follow each other at once.
+// config returns a configuration for a network. Tries follow each other at once.
 func (n *network) config(tries int) Config {
 	return Config{Dial: n.dial, Schedule: slices.Repeat([]time.Duration{time.Millisecond}, tries), LaneConnections: 2,
 		Signers: 2}

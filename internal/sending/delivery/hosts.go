@@ -11,31 +11,31 @@ import (
 )
 
 const (
-	backoffFirst = 20 * time.Second // that an address is left alone after a first failure; doubled with each
+	backoffFirst = 20 * time.Second // wait after the first failure of an address; each further failure doubles it
 	backoffMax   = 10 * time.Minute
-	demotedFor   = 5 * time.Minute  // how long after that it is tried only after others
-	reachableFor = 10 * time.Minute // how long an address that answered is expected to answer again
-	plaintextFor = time.Hour        // how long a host's broken TLS is remembered
+	demotedFor   = 5 * time.Minute  // for this long after the wait, other addresses are tried first
+	reachableFor = 10 * time.Minute // for this long an address that answered is expected to answer
+	plaintextFor = time.Hour        // for this long a failed TLS handshake is remembered
 	hostsMax     = 10_000
-	// dialsMax is how many connections may be being opened at once to an address that answered recently. To any other
-	// address it is one: further messages wait for its result, and hold no connection meanwhile.
+	// dialsMax is how many connections at once may be opened to an address that answered recently. To any other address
+	// it is one: further messages wait for its result without holding a connection.
 	dialsMax = 8
 )
 
-// hosts remembers which addresses answer. An address is shared by all destinations that lead to it, whatever names they
-// use for it. Failures after the greeting are remembered for one team only, because they may be about the team.
+// hosts remembers which addresses answer. All destinations that lead to an address share its entry, whatever names
+// they use for it. Failures after the greeting are remembered for one team only, because they may be about the team.
 //
-// An address is left alone for no longer than it has been failing, so the recovery of a host is noticed after at most
-// as much time again.
+// An address is never avoided for longer than it has been failing. If a host fails for an hour, its recovery is
+// noticed within an hour.
 //
 // Limits apply to the address that is dialed, however many destinations lead to it. A team has as many conversations
-// with it as its flow allows. All teams together have as many as one destination may have, except that each team may
-// have one. This node uses its share of these.
+// with it as its window allows. All teams together have as many as one destination may have, except that each team
+// may have one. This node uses its share of these.
 type hosts struct {
 	backoffFirst, backoffMax time.Duration
 	patience                 time.Duration      // stallAfter
 	full                     int                // limit of conversations with an address
-	shares                   *nodelimits.Shares // nil when this node has the limits to itself
+	shares                   *nodelimits.Shares // nil if this node has all of each limit
 	pool                     *pool              // its connections count against the limits
 
 	mu            sync.Mutex
@@ -44,7 +44,7 @@ type hosts struct {
 	plain         map[string]time.Time // addresses whose TLS handshake fails, and until when that is remembered
 }
 
-// host is what is known about one address.
+// host is the state of one address.
 type host struct {
 	failure
 	reached       time.Time     // when it last greeted
@@ -68,32 +68,33 @@ type conversations struct {
 // waiter is a message that waits for its turn at an address.
 type waiter struct {
 	conversations *conversations
-	turn          chan struct{} // closed when it should call begin again
+	turn          chan struct{} // closed when the message should call begin again
 }
 
-// failure records why, since when and how often an address has failed.
+// failure records when, why and how often an address has failed.
 type failure struct {
-	times int // 0 for none
+	times int // 0 if it has not failed
 	at    time.Time
 	until time.Time // when it may be tried again
 	why   answer
 }
 
-// newHosts returns hosts without entries. full is the limit of conversations with an address.
+// newHosts returns hosts without entries. full limits the conversations with an address.
 func newHosts(full int) *hosts {
 	return &hosts{backoffFirst: backoffFirst, backoffMax: backoffMax, patience: stallAfter, full: full, entries: map[string]*host{},
 		conversations: map[connKey]*conversations{}, plain: map[string]time.Time{}}
 }
 
-// useShares limits this node to its shares of the limits. p is the pool whose connections count. It must be called before
-// any other method.
+// useShares limits this node to its shares of the limits. p is the pool whose connections count. Call it before any
+// other method.
 func (h *hosts) useShares(shares *nodelimits.Shares, p *pool) {
 	h.shares, h.pool = shares, p
 	limit := func(string) int { return h.full }
 	shares.Keep(addressShares, nodelimits.Places{Limit: limit, Use: h.demand, Changed: h.shareChanged, Busy: h.busy})
 }
 
-// requestShare requests this node's share of the connections to an address, so that it is known when the address is dialed.
+// requestShare requests this node's share of the connections to an address, so that the share is known when the
+// address is dialed.
 func (h *hosts) requestShare(addr string) {
 	h.shares.Places(nodelimits.Key{Kind: addressShares, Name: addr}, h.full)
 }
@@ -118,8 +119,8 @@ func (h *hosts) demand(addr string) (want, held int) {
 	return min(want, h.full), one.talking + held
 }
 
-// shareChanged records this node's new share of the connections to an address. Kept connections beyond it are closed,
-// because another node may now use that part of the limit.
+// shareChanged records this node's new share of the connections to an address. It closes kept connections beyond the
+// share, because another node may now use that part of the limit.
 func (h *hosts) shareChanged(addr string, n int) {
 	h.mu.Lock()
 	talking := 0
@@ -131,8 +132,8 @@ func (h *hosts) shareChanged(addr string, n int) {
 	h.pool.trim(addr, n-talking)
 }
 
-// closeExcess closes kept connections to an address that, together with a new one, would exceed this node's share. They
-// have another TLS mode than the message needs.
+// closeExcess closes kept connections to an address that, together with a new one, would exceed this node's share.
+// They have another TLS mode than the message needs.
 func (h *hosts) closeExcess(addr string) {
 	h.mu.Lock()
 	one := h.entries[addr]
@@ -204,7 +205,8 @@ func (h *hosts) failed(addr string, now time.Time) bool {
 	return one != nil && one.failed(now)
 }
 
-// silence returns the failure for which an address is left alone now, either by all or by one team.
+// backoff returns the failure because of which an address must not be tried now. It may be a failure of the address
+// or of one team's conversations.
 func (h *hosts) backoff(addr, team string, now time.Time) (failure, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -217,9 +219,9 @@ func (h *hosts) backoff(addr, team string, now time.Time) (failure, bool) {
 	return failure{}, false
 }
 
-// claimDial requests permission to dial an address. A caller that may dial must call arrived once. If other connections are
-// finding out whether the address answers, news is closed when they know. Otherwise f is the failure because of which
-// the address should not be waited for.
+// claimDial requests permission to dial an address. A caller that may dial must call endDial once. If another
+// connection is testing whether the address answers, news is closed when the result is known. Otherwise f is the
+// failure because of which the caller must not wait.
 func (h *hosts) claimDial(addr string, now time.Time) (may bool, news <-chan struct{}, f failure) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -248,12 +250,13 @@ func (h *hosts) claimDial(addr string, now time.Time) (may bool, news <-chan str
 type dialResult uint8
 
 const (
-	inconclusive dialResult = iota // given up for a reason that does not concern the address
-	greeted                        // it greeted us, or refused with a reply
-	noGreeting                     // it did not answer
+	inconclusive dialResult = iota // aborted for a reason that does not concern the address
+	greeted                        // the host greeted, or refused with a reply
+	noGreeting                     // the host did not answer
 )
 
-// endDial records the result of a claim. why is the answer for recipients if the connection was not opened.
+// endDial records the result of a dial that claimDial permitted. why is the answer for recipients if the connection
+// was not opened.
 func (h *hosts) endDial(addr string, what dialResult, why answer, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -271,7 +274,7 @@ func (h *hosts) endDial(addr string, what dialResult, why answer, now time.Time)
 	}
 }
 
-// line returns the entry of a team's conversations with an address, and makes one if there is none.
+// conversationsOf returns the entry of a team's conversations with an address, and makes one if there is none.
 func (h *hosts) conversationsOf(addr, team string, now time.Time) *conversations {
 	k := connKey{addr, team}
 	l := h.conversations[k]
@@ -304,8 +307,9 @@ func (h *hosts) recordAnswer(addr, team string, now time.Time) {
 	h.conversationsOf(addr, team, now).failure = failure{}
 }
 
-// begin requests permission to talk to an address. A caller that may talk must call end. One that may not calls begin
-// again when news is closed; if news is nil, f is the failure because of which the address should not be waited for.
+// begin requests permission to talk to an address. A caller that may talk must call end. Otherwise, if news is not
+// nil, the caller calls begin again when news is closed. If news is nil, f is the failure because of which the caller
+// must not wait.
 func (h *hosts) begin(addr, team string, now time.Time) (may bool, news <-chan struct{}, f failure) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -336,7 +340,7 @@ func (h *hosts) end(addr, team string, what response, took time.Duration, now ti
 	h.wakeWaiters(one, now)
 }
 
-// wakeWaiters wakes the waiters that may talk now, in the order in which they came, and those that wait for stalled
+// wakeWaiters wakes the waiters that may talk now, in the order of their arrival, and those that wait for stalled
 // conversations.
 func (h *hosts) wakeWaiters(one *host, now time.Time) {
 	free, woken := one.share-one.talking, map[*conversations]int{}
@@ -354,7 +358,7 @@ func (h *hosts) wakeWaiters(one *host, now time.Time) {
 	})
 }
 
-// scheduleWake makes sure that waiters do not wait forever for conversations that stall.
+// scheduleWake sets a timer, so that waiters do not wait forever for stalled conversations.
 func (h *hosts) scheduleWake(one *host) {
 	if one.wakeScheduled || len(one.waiting) == 0 {
 		return

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestHostsAreLeftAloneForLonger(t *testing.T) {
+func TestBackoffGrows(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(20), time.Now()
 	try := func(what dialResult) {

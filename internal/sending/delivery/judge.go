@@ -10,12 +10,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// answer is the reply that decides about one recipient in one try. If we failed to get one, it is a reply of our own,
+// answer is the reply that decides about one recipient in one try. If no reply arrived, it is a reply of our own,
 // marked Local.
 type answer struct {
 	stage   smtpclient.Stage
 	reply   smtpclient.Reply
-	unknown bool // the host may have accepted the message without saying so
+	unknown bool // the host may have accepted the message, but its answer is missing
 
 	sandbox simulation // the outcome that a test address simulates
 }
@@ -27,7 +27,7 @@ const (
 	delivered state = iota
 	delayed
 	bounced
-	suppressed // only test addresses: others are never tried
+	suppressed // only test addresses; other suppressed recipients are not tried
 )
 
 // verdict is the consequence of an answer.
@@ -39,14 +39,14 @@ type verdict struct {
 	throttle bool           // the host asks for less mail
 	hint     time.Duration  // the time that the host asks us to wait, 0 if none
 	complain bool           // if delivered: a test address that then complains
-	soft     bool           // temporarily refused before the recipient was named: it may concern us
+	soft     bool           // temporarily refused before the recipient was named, so it may concern us
 }
 
 // hintMax bounds how long a host may make us wait.
 const hintMax = 4 * time.Hour
 
-// judge returns the consequence of an answer. wait is the schedule's wait before the next try; exhausted means that
-// there is none. It is a pure function.
+// judge returns the consequence of an answer. wait is the schedule's wait before the next try. exhausted means that
+// the schedule has no further try. judge is a pure function.
 func judge(a answer, wait time.Duration, exhausted bool, now time.Time) verdict {
 	if a.sandbox != "" {
 		return a.sandbox.verdict(a.reply)
@@ -79,7 +79,7 @@ func judge(a answer, wait time.Duration, exhausted bool, now time.Time) verdict 
 	return v
 }
 
-// classify returns the class of a refusal. stage is the command that it answers.
+// classify returns the class of a refusal. stage is the command that was refused.
 func classify(stage smtpclient.Stage, r smtpclient.Reply) report.Class {
 	scope := report.ScopeSession
 	switch stage {
@@ -93,8 +93,8 @@ func classify(stage smtpclient.Stage, r smtpclient.Reply) report.Class {
 	return report.Refusal{Code: r.Code, Enhanced: r.Enhanced, Text: r.Text, Scope: scope, Local: r.Local}.Class()
 }
 
-// waitHint parses how long a host asks to wait, as in "try again in 5 minutes" or "retry after 300 seconds". It returns
-// 0 if the text does not say, and at most a day.
+// waitHint parses how long a host asks us to wait, as in "try again in 5 minutes" or "retry after 300 seconds". It
+// returns 0 if the text has no such request, and at most a day.
 func waitHint(text string) time.Duration {
 	words := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9')

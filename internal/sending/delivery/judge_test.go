@@ -27,7 +27,7 @@ func parseReply(t testing.TB, line string) smtpclient.Reply {
 	return r
 }
 
-// The words of package report, short enough for a table.
+// Short names for the constants of package report.
 const (
 	permanent, transient, undetermined = report.Permanent, report.Transient, report.Undetermined
 	general, noEmail, mailboxFull      = report.General, report.NoEmail, report.MailboxFull
@@ -36,7 +36,7 @@ const (
 	recipients, ours, theirs           = report.Recipients, report.Ours, report.Hosts
 )
 
-// What a row of the table expects.
+// The expectations of a row of the table.
 const (
 	hard   = "hard"   // Permanent, and the address is suppressed
 	perm   = "perm"   // Permanent, and it is not
@@ -95,7 +95,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// judged are replies as hosts send them.
+// judged are real replies of hosts.
 var judged = []struct {
 	stage, reply string
 	want, sub    string
@@ -306,7 +306,7 @@ var judged = []struct {
 	{"", "550", unsure, undetermined, theirs},
 	{"final", "554 Transaction failed", unsure, undetermined, theirs},
 
-	// For the time being.
+	// Temporary refusals.
 	{"", "450 4.2.0 <nobody@example.net>: Recipient address rejected: Greylisted, see " +
 		"http://postgrey.schweikert.ch/help/example.net.html", later, general, theirs},
 	{"", "451 4.7.1 Greylisting in action, please come back in 00:04:58", later, general, theirs},
@@ -392,8 +392,7 @@ func TestWaitHint(t *testing.T) {
 	}
 }
 
-// A message that is put off before its recipient is known is no fault of the recipient's, when it is the host that says
-// so.
+// If a host defers a message before its recipient is named, the reason is not the recipient.
 func TestSoft(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

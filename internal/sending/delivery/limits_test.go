@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A failure holds until its time has come, and is held against an address for deadFor longer.
+// A failure blocks its address until the wait ends, and demotes it for demotedFor longer.
 func TestFailureAtItsEdges(t *testing.T) {
 	t.Parallel()
 	var f failure
@@ -47,7 +47,7 @@ func TestFailureAtItsEdges(t *testing.T) {
 	}
 }
 
-// An address is left alone until its time has come, and trusted for goodFor.
+// An address in backoff is not dialed until its wait ends. An address that answered is trusted for reachableFor.
 func TestHostsAtTheirEdges(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(20), time.Now()
@@ -90,7 +90,7 @@ func TestHostsAtTheirEdges(t *testing.T) {
 	}
 }
 
-// What is forgotten of addresses that nobody uses is half of those that are left alone, and all of the rest.
+// A full table forgets half of the unused addresses that are in backoff, and all other unused addresses.
 func TestWhatHostsForget(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(20), time.Now()
@@ -134,8 +134,8 @@ func TestWhatHostsForget(t *testing.T) {
 	}
 }
 
-// Conversations with an address: a team's as many as its flow allows, all teams' as many as there are in all, and one
-// of each team beyond.
+// A team has as many conversations with an address as its window allows. All teams together have at most the limit,
+// except that each team may have one.
 func TestConversationsWithAnAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, now := newHosts(2), time.Now()
@@ -213,7 +213,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// Those who wait at an address that stalls hear of it, and why.
+// Messages that wait at a stalling address are woken and get the reason.
 func TestThoseWhoWaitAreAwoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHosts(20)
@@ -237,7 +237,7 @@ func TestThoseWhoWaitAreAwoken(t *testing.T) {
 	})
 }
 
-// A destination's places at the edges of its rules.
+// Slots at a destination, at the edges of the rules.
 func TestShapeAtItsEdges(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]int{1: 0, 3: 0, 4: 1, 20: 1} {
@@ -285,7 +285,7 @@ func TestShapeAtItsEdges(t *testing.T) {
 	}
 }
 
-// A host's refusals are counted in a row, each message for the worst that was said of it, and widen nothing.
+// Refusals of a host add up. Each message counts by its worst refusal, and refusals never raise the limit.
 func TestStrikes(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -330,7 +330,7 @@ func TestStrikes(t *testing.T) {
 	}
 }
 
-// A connection comes back for two rounds of messages over those that are left.
+// One connection is restored after two deliveries for each remaining connection.
 func TestConnectionsComeBack(t *testing.T) {
 	t.Parallel()
 	s, now := newShaper(3, 0), time.Now()
@@ -352,8 +352,8 @@ func TestConnectionsComeBack(t *testing.T) {
 	}
 }
 
-// Destinations are forgotten when they are not busy: those that are not paused, or were so long ago, and half of the
-// others.
+// A full table forgets destinations that are not busy: all that are not paused, or whose pause ended long ago, and
+// half of the others.
 func TestWhatShaperForgets(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -384,7 +384,7 @@ func TestWhatShaperForgets(t *testing.T) {
 	}
 }
 
-// A rate lets the first message through at once, and as many as it brings in a second.
+// A rate allows the first message at once, and then as many messages a second as it says.
 func TestRateAtItsEdges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShaper(10, 4)
@@ -431,7 +431,7 @@ func TestRateAtItsEdges(t *testing.T) {
 	})
 }
 
-// Of those who wait at an address, as many are woken as may talk.
+// Only as many waiting messages are woken as may talk.
 func TestWokenAsManyAsMayTalk(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(20), time.Now()
@@ -444,7 +444,7 @@ func TestWokenAsManyAsMayTalk(t *testing.T) {
 	}
 }
 
-// A connection that is ended is counted until it is closed, once.
+// An ended connection is counted once, until it is closed.
 func TestEndedConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
 	p := newPool(10, 10)
@@ -475,7 +475,7 @@ func TestEndedConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-// A pool keeps as many connections to an address as it is told, whatever their TLS, and of one kind the latest.
+// trim keeps at most n connections to an address, whatever their TLS mode, and of each mode the latest.
 func TestTrim(t *testing.T) {
 	t.Parallel()
 	mx := smtptest.NewServer(t, smtptest.Config{})
@@ -509,7 +509,7 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// A connection is kept for as long as hosts like it.
+// A connection is kept as long as hosts tolerate.
 func TestIdleConnectionsAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, k := newPool(10, 10), poolKey{addr: "a"}
@@ -527,7 +527,7 @@ func TestIdleConnectionsAreKept(t *testing.T) {
 	})
 }
 
-// What hosts before the last have said stands in the conversation, too.
+// The conversation of an attempt includes those with earlier hosts.
 func TestConversationOfSeveralHosts(t *testing.T) {
 	t.Parallel()
 	n := newNetwork()
@@ -558,7 +558,7 @@ func TestAtMost(t *testing.T) {
 	}
 }
 
-// After composing, a team holds as much memory as its message takes, where that is a mebibyte less than before or more.
+// After composing, a team's reservation shrinks to the size of its message if that frees at least 1 MiB.
 func TestKeepReleasesMemory(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ size, message, want int64 }{
@@ -573,13 +573,13 @@ func TestKeepReleasesMemory(t *testing.T) {
 		}
 		msg := [][]byte{make([]byte, 100), make([]byte, c.message-100)}
 		if left := s.shrinkReservation("team", c.size, msg); left != c.want || s.memory.Held("team") != c.want {
-			t.Errorf("of %d octets %d are left and %d held, want %d", c.size, left, s.memory.Held("team"), c.want)
+			t.Errorf("of %d bytes %d are left and %d held, want %d", c.size, left, s.memory.Held("team"), c.want)
 		}
 	}
 }
 
-// A job that is stopped while it waits for a place at a destination has no outcome.
-func TestStopWhileWaitingForAPlace(t *testing.T) {
+// A job that is stopped while it waits for a slot has no outcome.
+func TestStopWhileWaitingForASlot(t *testing.T) {
 	n := one("")
 	cfg := n.config(1)
 	cfg.LaneConnections = 1

@@ -20,8 +20,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// counter is a server that counts how many clients are connected at a time, and passes on what they say to a sink. Who
-// says QUIT is not connected any more.
+// counter is a server that counts concurrent clients and forwards their commands to a sink. A client stops counting
+// with QUIT.
 type counter struct {
 	addr      string
 	mu        sync.Mutex
@@ -106,7 +106,7 @@ type member struct {
 	stop    func()
 }
 
-// join starts a node beside a fixture, whose own runner does not run. It returns once there are so many nodes.
+// join starts a node beside a fixture, whose own runner does not run. It returns when the database has n nodes.
 func join(t *testing.T, f *fixture, c Config, nodes int) *member {
 	t.Helper()
 	m, log := &member{}, slog.New(slog.DiscardHandler)
@@ -150,7 +150,8 @@ func join(t *testing.T, f *fixture, c Config, nodes int) *member {
 	return m
 }
 
-// Three nodes make no more connections to a destination than one may, and so do two after one has ended.
+// Three nodes together make no more connections to a destination than one node may. The same holds for two nodes
+// after one has stopped.
 func TestNodesKeepOneLimitOfConnections(t *testing.T) {
 	t.Parallel()
 	const limit, count = 6, 300
@@ -183,7 +184,7 @@ func TestNodesKeepOneLimitOfConnections(t *testing.T) {
 	}
 }
 
-// A node to which the others leave no connection waits, and goes on when there is one for it.
+// A node without a share of the connections waits, and continues when it gets one.
 func TestShareOfConnections(t *testing.T) {
 	t.Parallel()
 	d := dbtest.Postgres(t)
@@ -243,7 +244,7 @@ func TestShareOfConnections(t *testing.T) {
 	}
 }
 
-// An address that leads to several destinations has one share, of which kept connections are a part.
+// Several destinations at one address have one share, and kept connections count against it.
 func TestShareOfAnAddress(t *testing.T) {
 	t.Parallel()
 	shares := nodelimits.New(dbtest.Postgres(t), "node", slog.New(slog.DiscardHandler), time.Hour)
@@ -275,7 +276,7 @@ func TestShareOfAnAddress(t *testing.T) {
 	h.end("a", "team", replied, 0, now)
 }
 
-// A node that has half of a rate sends half as much, and asks again soon, because its share may grow.
+// A node with half of a rate sends half as much, and asks again soon, because its share may grow.
 func TestShareOfTheRate(t *testing.T) {
 	t.Parallel()
 	shares := nodelimits.New(dbtest.Postgres(t), "node", slog.New(slog.DiscardHandler), time.Hour)

@@ -73,7 +73,7 @@ func (s *Service) plan(ctx context.Context, domain, tls string) ([]hop, error) {
 		s.prefer(hops)
 		return hops[:min(len(hops), maxHops)], nil
 	case last != nil && !errors.Is(last, resolve.ErrNotFound):
-		return nil, last // The addresses of a host could not be looked up, so nothing is definite yet.
+		return nil, last // some addresses could not be looked up, so the failure is not permanent
 	case private:
 		return nil, errPrivate
 	case last != nil:
@@ -82,7 +82,7 @@ func (s *Service) plan(ctx context.Context, domain, tls string) ([]hop, error) {
 	return nil, errOurselves
 }
 
-// beforeUs drops this server and the hosts that are preferred less: they would send the mail back to it.
+// beforeUs drops this server and the hosts of lower preference, because they would send the mail back to it.
 func (s *Service) beforeUs(all []resolve.Host) []resolve.Host {
 	for _, h := range all {
 		if slices.ContainsFunc(s.c.OwnHosts, func(own string) bool { return strings.EqualFold(own, h.Name) }) {
@@ -92,8 +92,8 @@ func (s *Service) beforeUs(all []resolve.Host) []resolve.Host {
 	return all
 }
 
-// usable returns the addresses of a host that may be dialed, in the order in which to try them: IPv6 first if there is
-// a route to it.
+// usable returns the addresses of a host that may be dialed, in the order to try them. IPv6 comes first if this
+// machine has a route to it.
 func (s *Service) usable(addrs []netip.Addr) []netip.Addr {
 	all := make([]netip.Addr, 0, len(addrs))
 	six := false
@@ -139,8 +139,8 @@ func (s *Service) hasIPv6(now time.Time) bool {
 	return true
 }
 
-// prefer moves addresses that failed recently behind the others, and among equals, those with an open connection to the
-// front.
+// prefer sorts the addresses: those that failed recently come last, and among equals, those with an open connection
+// come first.
 func (s *Service) prefer(hops []hop) {
 	if len(hops) < 2 {
 		return
@@ -160,7 +160,7 @@ func (s *Service) prefer(hops []hop) {
 	slices.SortStableFunc(hops, func(a, b hop) int { return cmp.Compare(rank[a.addr], rank[b.addr]) })
 }
 
-// mode returns how a connection is to be secured. tls is the sending domain's setting.
+// mode returns the TLS mode of a connection. tls is the sending domain's setting.
 func (s *Service) mode(tls string) smtpclient.TLSMode {
 	enforced := tls == domains.Enforced
 	if s.c.Transport != Relay {
@@ -170,7 +170,7 @@ func (s *Service) mode(tls string) smtpclient.TLSMode {
 		return smtpclient.TLSOpportunistic
 	}
 	switch s.c.RelayTLS {
-	case smtpclient.TLSNone: // The operator configured it, and may decide so for two programs on one machine.
+	case smtpclient.TLSNone: // the operator may choose it, for example for two programs on one machine
 		if enforced && !onThisMachine(s.c.RelayAddr) {
 			return smtpclient.TLSRequired
 		}

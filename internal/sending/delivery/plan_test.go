@@ -112,7 +112,7 @@ func TestMode(t *testing.T) {
 	}
 }
 
-func TestNext(t *testing.T) {
+func TestNextWait(t *testing.T) {
 	t.Parallel()
 	schedule := []time.Duration{time.Minute, time.Hour}
 	now := time.Now()
@@ -134,7 +134,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-func TestBounded(t *testing.T) {
+func TestElideMiddle(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		text  string

@@ -10,11 +10,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// idleMax is how long a connection is kept without a message. Hosts prefer idle connections closed; those of a busy
+// idleMax is how long a connection is kept without a message. Hosts want idle connections closed; those of a busy
 // lane are never idle that long.
 const idleMax = 15 * time.Second
 
-// poolKey determines which messages a kept connection may serve.
+// poolKey says which messages a kept connection can carry.
 type poolKey struct {
 	addr string
 	mode smtpclient.TLSMode
@@ -29,8 +29,8 @@ type pooledConn struct {
 	socket  *socket // nil if the pool does not count it
 }
 
-// conversation returns the transcript of the last message. For a kept connection it leaves out the opening, which is
-// shown with the first message.
+// conversation returns the transcript of the last message. The opening belongs to the first message, so a kept
+// connection leaves it out.
 func (l *pooledConn) conversation(host, tls string, kept bool) string {
 	all := l.Transcript()
 	rest, ok := strings.CutPrefix(all, l.opening)
@@ -43,16 +43,16 @@ func (l *pooledConn) conversation(host, tls string, kept bool) string {
 	return "* over a connection that was kept, to " + host + ", " + tls + "\n" + rest
 }
 
-// pool keeps connections for later messages, and bounds their number to all destinations. The shaper bounds their
-// number to one destination.
+// pool keeps connections for later messages, and bounds their total number. The shaper bounds the number to one
+// destination.
 //
-// A message in delivery has a seat and uses at most one connection at a time. Teams share the seats. Kept connections
-// belong to no team: when a new connection would exceed the limit, the oldest kept one is closed. There are no more
-// seats than connections, so that is always possible at once.
+// A message in delivery holds a permit and uses at most one connection at a time. Teams share the permits. Kept
+// connections belong to no team: if a new connection would exceed the limit, the oldest kept one is closed. There are
+// no more permits than connections, so that is always possible at once.
 type pool struct {
 	limit    int // connections
 	messages int // over one connection
-	seats    *fairshare.Pool
+	permits  *fairshare.Pool
 
 	mu     sync.Mutex
 	idle   map[poolKey][]*pooledConn // the first are the oldest; never an empty list
@@ -61,7 +61,7 @@ type pool struct {
 }
 
 func newPool(limit, messages int) *pool {
-	return &pool{limit: limit, messages: messages, seats: fairshare.New(int64(limit), fairshare.Greed), idle: map[poolKey][]*pooledConn{},
+	return &pool{limit: limit, messages: messages, permits: fairshare.New(int64(limit), fairshare.Greed), idle: map[poolKey][]*pooledConn{},
 		ending: map[string]int{}}
 }
 
@@ -113,7 +113,8 @@ func (p *pool) dial(k poolKey, dial func() (*smtpclient.Conn, error)) (l *pooled
 	return &pooledConn{Conn: c, key: k, opening: c.Transcript()}, nil
 }
 
-// put keeps a connection for the next message, or ends it if it is not usable or has carried enough messages.
+// put keeps a connection for the next message. It ends the connection if it is not usable or has carried enough
+// messages.
 func (p *pool) put(l *pooledConn) {
 	if !l.Usable() || l.Messages() >= p.messages {
 		p.end(l)

@@ -16,7 +16,7 @@ type outcome struct {
 	tls          string
 	conversation string
 	answers      []answer // one for each recipient
-	withheld     error    // why the end of the message was not sent although the host was waiting for it
+	withheld     error    // why we did not send the end of the message
 	response     response
 }
 
@@ -48,10 +48,10 @@ func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, e
 	})
 }
 
-// nextWait returns the wait before a job's next try, and whether the schedule is exhausted. The number of tries does not
-// decide that alone, because a try counts even if its hosts were left alone: at least three quarters of the schedule's
-// time must have passed. A job that is tried rarely ends when one and a half times the schedule's time, and an hour,
-// have passed.
+// nextWait returns the wait before a job's next try, and whether the schedule is exhausted. The number of tries alone
+// does not decide that, because a try counts even if its hosts were not contacted: at least three quarters of the
+// schedule's time must also have passed. A job that is tried rarely ends after one and a half times the schedule's
+// time plus an hour.
 func nextWait(schedule []time.Duration, j jobs.Job, now time.Time) (wait time.Duration, exhausted bool) {
 	var total time.Duration
 	for _, d := range schedule {
@@ -98,13 +98,14 @@ func (v *verdict) name() string {
 	return "bounced"
 }
 
-// Sizes of what is stored of an attempt, in octets.
+// Sizes of the stored parts of an attempt, in bytes.
 const (
 	conversationMax = 16 << 10
 	replyMax        = 1000
 )
 
-// elideMiddle cuts the middle out of a text that is longer than limit: its beginning and its end are the most useful.
+// elideMiddle cuts the middle out of a text that is longer than limit, because its beginning and its end are the most
+// useful.
 func elideMiddle(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -122,14 +123,15 @@ func elideMiddle(s string, limit int) string {
 }
 
 // events returns the events of the verdicts. The event email.sent is recorded once for the email, with its first
-// outcome, at the time when the conversation began.
+// outcome. Its time is when the conversation began.
 func (t *try) events(ctx context.Context, tx *db.Tx, verdicts []verdict) (all []events.Event, err error) {
 	talked := false
 	for _, v := range verdicts {
 		talked = talked || v.state != suppressed
 	}
-	// An email that has no other destination and was queued when its job began has no event of delivery yet: the job's
-	// fence keeps other workers from recording one. In all other cases the database decides which outcome is the first.
+	// If the email has no other destination and was queued when its job began, no event of delivery exists yet, because
+	// the job's fence keeps other workers from recording one. Otherwise the database decides which outcome is the
+	// first.
 	first := talked && t.d.Only && t.o.LastEvent == emails.Queued
 	if talked && !first {
 		if first, err = emails.MarkSent(ctx, tx, t.o.ID); err != nil {

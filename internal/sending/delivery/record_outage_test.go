@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// TestOutcomeOutlivesAnOutage has the database go away while a host thinks about a message. What it says then is
-// recorded when the database is back, and it gets no second copy.
+// TestOutcomeOutlivesAnOutage stops the database while a host processes a message. The host's answer is recorded when
+// the database is back, and the host gets no second copy.
 func TestOutcomeOutlivesAnOutage(t *testing.T) {
 	t.Parallel()
 	d, proxy := dbtest.Proxied(t, time.Second)

@@ -17,7 +17,7 @@ const (
 	actBounced    simulation = "bounced"
 	actComplained simulation = "complained"
 	actSuppressed simulation = "suppressed"
-	actUnknown    simulation = "unknown" // an address that simulates nothing known
+	actUnknown    simulation = "unknown" // an address that simulates no known outcome
 )
 
 // isSandbox reports whether the domain's addresses are test addresses.
@@ -72,5 +72,5 @@ func (s simulation) verdict(r smtpclient.Reply) verdict {
 // simulatedSuppression is the data of the event of a suppressed test address.
 func simulatedSuppression() *events.Suppressed {
 	return &events.Suppressed{Type: "Suppressed", Reason: "previous_bounce", DiagnosticCode: []string{},
-		Message: "The address is a test address that acts as one that is suppressed for all senders."}
+		Message: "The address is a test address that behaves like a suppressed address."}
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A schedule is over once its tries are made and three quarters of its time have passed, or half as much time again and
-// an hour, however few tries were made. After its last wait the same comes again.
+// A schedule is exhausted when its tries are made and three quarters of its time have passed. It is also exhausted
+// after one and a half times its time plus an hour, however few tries were made. After the last wait the schedule
+// repeats that wait.
 func TestNextTry(t *testing.T) {
 	schedule := []time.Duration{time.Minute, 19 * time.Minute, time.Hour} // 80 minutes in all
 	now := time.Now()
@@ -34,7 +35,7 @@ func TestNextTry(t *testing.T) {
 	}
 }
 
-// The next attempt comes when the last of the recipients may be tried, in whichever order they stand.
+// The next attempt starts when the last recipient may be tried, in any order of recipients.
 func TestNextAttemptWaitsForTheLast(t *testing.T) {
 	now := time.Now()
 	for _, waits := range [][]time.Duration{{time.Hour, time.Minute}, {time.Minute, time.Hour},
@@ -55,7 +56,7 @@ func TestNextAttemptWaitsForTheLast(t *testing.T) {
 	}
 }
 
-// Where no host is contacted, a team may have as many jobs in progress as its connections allow.
+// If no host is contacted, a team may have as many jobs in progress as connections are allowed.
 func TestShareWithoutHosts(t *testing.T) {
 	s := &Service{c: Config{Transport: Capture, LaneConnections: 7}}
 	if share := s.share("one.example", "team"); share.Most != 7*prefetch || share.Doubt != jobs.Sure {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Tries are spread over nearly two days, and failures of ours are borne for longer; no wait is shorter than the one
-// before.
+// Tries are spread over nearly two days, and errors on our side are retried for longer. No wait is shorter than the
+// one before.
 func TestSchedules(t *testing.T) {
 	for _, c := range []struct {
 		name            string

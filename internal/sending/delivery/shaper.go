@@ -14,15 +14,15 @@ import (
 const (
 	pauseMin = 30 * time.Second
 	pauseMax = 15 * time.Minute
-	// troubled is the sum of strikes, with no delivery in between, at which a destination is paused. A refusal that asks
-	// for less mail counts 2, another temporary refusal that may concern us counts 1, so a single refusal never pauses it,
-	// unless it says how long to wait.
+	// pauseThreshold is the sum of strikes without a delivery in between at which a destination is paused. A refusal
+	// that asks for less mail counts 2. Another temporary refusal that may concern us counts 1. A single refusal
+	// therefore never pauses a destination, unless it says how long to wait.
 	pauseThreshold = 3
 	shapesMax      = 50_000
-	windowsMax     = 1000 // for one destination
-	// quick is the longest time of a conversation for a destination to have more jobs claimed than connections.
+	windowsMax     = 1000 // of one destination
+	// quick is the longest conversation after which a destination may have more jobs claimed than connections.
 	quick = 200 * time.Millisecond
-	// shareWait is the wait before asking again for a destination whose connections all belong to other nodes.
+	// shareWait is the wait before the next check if other nodes have all connections to a destination.
 	shareWait = time.Second
 )
 
@@ -35,11 +35,11 @@ const (
 
 // shaper decides how many connections a destination gets and how many messages a second. A destination that asks for
 // less gets half as many connections and a pause, which doubles each time. Later deliveries restore the connections
-// slowly. Of the limits that the nodes divide, it gives out this node's share.
+// slowly. If nodes divide a limit, the shaper uses this node's share.
 type shaper struct {
 	connections   int
 	rate          float64            // messages a second; 0 is no limit
-	shares        *nodelimits.Shares // nil when this node has the limits to itself
+	shares        *nodelimits.Shares // nil if this node has all of each limit
 	onShareRaised func(destination string)
 	patience      time.Duration // stallAfter
 
@@ -49,21 +49,21 @@ type shaper struct {
 
 // shape is the state of one destination.
 type shape struct {
-	allowed    int              // connections that the host accepts, as far as this node knows
+	allowed    int              // connections that the host is believed to accept
 	share      int              // connections that this node may have
-	unknown    bool             // the share is not known yet, but will be soon
-	turns      *fairshare.Turns // the smaller of allowed and share, in turns of teams
-	inProgress int              // jobs that have a place or wait for one
+	unknown    bool             // the share is not known yet
+	turns      *fairshare.Turns // limit is the smaller of allowed and share; teams take turns
+	inProgress int              // jobs that have a slot or wait for one
 
 	windows map[string]*window // by team
 
-	quick      bool // the last conversation was quick
+	quick      bool // the last conversation was at most quick
 	strikes    int  // the sum since the last delivery
 	pause      time.Duration
 	until      time.Time // of the pause
 	deliveries int       // deliveries since a connection was last restored
 	rate       float64   // this node's share of the rate
-	tokens     float64   // of the rate
+	tokens     float64   // messages that the rate allows now
 	filledAt   time.Time
 	started    int       // messages begun in this second
 	second     time.Time // when this second began
@@ -73,8 +73,8 @@ func newShaper(connections int, rate float64) *shaper {
 	return &shaper{connections: connections, rate: rate, patience: stallAfter, shapes: map[string]*shape{}}
 }
 
-// useShares limits this node to its shares of the limits. It must be called before any other method. grown is called when
-// the share of a destination has grown.
+// useShares limits this node to its shares of the limits. Call it before any other method. grown is called after the
+// share of a destination has grown.
 func (s *shaper) useShares(shares *nodelimits.Shares, grown func(destination string)) {
 	s.shares, s.onShareRaised = shares, grown
 	limit := func(string) int { return s.connections }
@@ -94,7 +94,7 @@ func (s *shaper) entry(destination string) *shape {
 	return h
 }
 
-// refreshShare updates a destination's share of the connections, and reports to shares that there is mail for it.
+// refreshShare updates a destination's share of the connections, and reports to shares that the destination has mail.
 func (s *shaper) refreshShare(destination string) *shape {
 	h := s.entry(destination)
 	n, known := s.shares.Places(nodelimits.Key{Kind: connectionShares, Name: destination}, s.connections)
@@ -145,8 +145,9 @@ func (s *shaper) busy() (all []string) {
 	return all
 }
 
-// forget deletes entries of destinations that are not busy: all those without a current pause, and every other one of
-// the rest. Otherwise there would be no bound, and each new destination would cost a walk over all.
+// forget deletes entries of destinations that are not busy: all entries without a current pause, and every second one
+// of the rest. Without the latter, the map could stay full, and each new destination would cost a walk over all
+// entries.
 func (s *shaper) forget(now time.Time) {
 	n := 0
 	for d, old := range s.shapes {
@@ -156,7 +157,8 @@ func (s *shaper) forget(now time.Time) {
 	}
 }
 
-// limit returns how many jobs of a destination may be in progress, and when to ask again if that limit is temporary.
+// limit returns how many jobs of a destination may be in progress. If the limit is temporary, again is when to ask
+// for the next one.
 func (s *shaper) limit(destination string, now time.Time) (n int, again time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,18 +169,18 @@ func (s *shaper) limit(destination string, now time.Time) (n int, again time.Tim
 	switch n = h.connections(); {
 	case n == 0 && !h.unknown:
 		return 0, now.Add(shareWait)
-	case n == 0: // the share will be known before the message is ready
+	case n == 0: // the share is known by the time the message is ready
 		n = 1
 	case h.quick:
 		n *= prefetch
-	case h.share < h.allowed: // a job that waits shows that this node could use more
+	case h.share < h.allowed: // a waiting job shows that this node could use a larger share
 		n++
 	}
 	if s.rate > 0 {
 		s.fill(destination, h, now)
-		// Jobs that are claimed but have not entered are not known here; the caller counts them as in progress.
+		// The caller counts claimed jobs without a slot as in progress. They are not known here.
 		if may := h.inProgress + max(int(h.tokens), 0); may < n {
-			s.rateShare(destination, s.rate) // it could use all of it
+			s.rateShare(destination, s.rate) // this node could use the whole rate
 			missing := 1 - (h.tokens - float64(max(int(h.tokens), 0)))
 			wait := time.Duration(missing / max(h.rate, s.rate/1000) * float64(time.Second))
 			if h.rate < s.rate {
@@ -190,7 +192,7 @@ func (s *shaper) limit(destination string, now time.Time) (n int, again time.Tim
 	return n, time.Time{}
 }
 
-// rateShare returns this node's share of the rate to a destination, when it could use want.
+// rateShare returns this node's share of the rate to a destination. want is the rate that it could use.
 func (s *shaper) rateShare(destination string, want float64) float64 {
 	return s.shares.Rate(nodelimits.Key{Kind: rateShares, Name: destination}, s.rate, want)
 }
@@ -215,8 +217,8 @@ func (s *shaper) share(destination, team string, now time.Time) jobs.Share {
 	return jobs.Share{Most: n, Doubt: f.doubt(now, s.patience)}
 }
 
-// fill adds the tokens for the time since the last call, up to those of one second, which is also the initial number.
-// It is at least one, so that the first message does not wait.
+// fill adds the tokens for the time since the last call. The number of tokens is at most that of one second, which is
+// also the initial number, and at least one, so that the first message does not wait.
 func (s *shaper) fill(destination string, h *shape, now time.Time) {
 	if now.Sub(h.second) >= time.Second {
 		h.started, h.second = 0, now
@@ -230,8 +232,8 @@ func (s *shaper) fill(destination string, h *shape, now time.Time) {
 	h.filledAt = now
 }
 
-// reservedConnections returns how many of a destination's connections are reserved for teams that have none. Without it, the messages
-// of one team could occupy all, each for as long as the host likes.
+// reservedConnections returns how many of a destination's connections are reserved for teams without one. Otherwise
+// the messages of one team could occupy all of them, for as long as the host likes.
 func reservedConnections(connections int) int {
 	if connections < 4 {
 		return 0 // reserving one would cost too much
@@ -239,7 +241,7 @@ func reservedConnections(connections int) int {
 	return 1
 }
 
-// slot is a team's place at a destination.
+// slot is a team's right to one conversation with a destination.
 type slot struct {
 	s     *shaper
 	h     *shape
@@ -248,8 +250,8 @@ type slot struct {
 	since time.Time
 }
 
-// acquire waits for a place at a destination. Teams take turns, and so do the bulk mail and the other mail of a team:
-// turn is a key for each.
+// acquire waits for a slot at a destination. turn is the key under which the message takes turns: teams take turns,
+// and so do the bulk mail and the other mail of a team.
 func (s *shaper) acquire(ctx context.Context, destination, team, turn string) (slot, error) {
 	s.mu.Lock()
 	h := s.refreshShare(destination)
@@ -270,7 +272,7 @@ func (s *shaper) acquire(ctx context.Context, destination, team, turn string) (s
 	return slot{s, h, team, turn, now}, nil
 }
 
-// leave gives the place back and reports the kind of answer. used means that a message was sent; otherwise the place
+// release returns the slot and reports the kind of answer. used means that a message was sent; otherwise the slot
 // does not count against the rate.
 func (p slot) release(used bool, what response) {
 	now := time.Now()
@@ -284,7 +286,7 @@ func (p slot) release(used bool, what response) {
 	}
 }
 
-// window returns the flow of a team's mail to the destination.
+// window returns the window of a team's mail to the destination.
 func (h *shape) window(team string) *window {
 	f := h.windows[team]
 	if f == nil {
@@ -315,13 +317,13 @@ func (h *shape) setShare(n int) {
 	h.turns.SetLimit(h.connections(), reservedConnections(h.connections()))
 }
 
-// heard records the verdicts of a conversation with a destination.
+// recordVerdicts records the verdicts of a conversation with a destination.
 func (s *shaper) recordVerdicts(destination string, verdicts []verdict, took time.Duration, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.entry(destination)
 	h.quick = took < quick
-	strike, hint, took1 := 0, time.Duration(0), false
+	strike, hint, accepted := 0, time.Duration(0), false
 	for _, v := range verdicts {
 		switch {
 		case v.throttle:
@@ -329,11 +331,11 @@ func (s *shaper) recordVerdicts(destination string, verdicts []verdict, took tim
 		case v.soft:
 			strike = max(strike, 1)
 		case v.state == delivered:
-			took1 = true
+			accepted = true
 		}
 	}
 	switch {
-	case strike == 0 && took1:
+	case strike == 0 && accepted:
 		h.recover(s.connections)
 	case strike > 0:
 		h.strike(strike, hint, now)
@@ -353,7 +355,7 @@ func (h *shape) recover(full int) {
 	}
 }
 
-// strike records a temporary refusal that may concern us, with the weight described at troubled.
+// strike records a temporary refusal that may concern us. pauseThreshold describes the weights.
 func (h *shape) strike(weight int, hint time.Duration, now time.Time) {
 	if now.Before(h.until) {
 		return // an answer to a message sent before the pause began

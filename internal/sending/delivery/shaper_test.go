@@ -119,7 +119,7 @@ func TestShaperRate(t *testing.T) {
 	}
 }
 
-func TestShaperPlaces(t *testing.T) {
+func TestShaperSlots(t *testing.T) {
 	t.Parallel()
 	s := newShaper(1, 0)
 	first, err := s.acquire(t.Context(), "d", "team", "team")
@@ -155,7 +155,7 @@ func TestShaperPlaces(t *testing.T) {
 	}
 }
 
-// What is known of destinations is bounded, also when all of them are paused.
+// The number of remembered destinations is bounded, even if all of them are paused.
 func TestShaperForgets(t *testing.T) {
 	t.Parallel()
 	s, now := newShaper(20, 0), time.Now()

@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-// socket is a connection that the pool counts until it is closed. An ended connection sends QUIT and waits for the
-// answer; during that time the host still counts it.
+// socket is a connection that the pool counts until it is closed. Ending a connection sends QUIT and waits for the
+// answer; the host still counts the connection during that time.
 type socket struct {
 	net.Conn
 	pool          *pool
@@ -27,14 +27,14 @@ func (s *socket) Close() error {
 	return err
 }
 
-// uncountEnded stops counting an ended connection, because it was closed.
+// uncountEnded stops counting an ended connection after it was closed.
 func (p *pool) uncountEnded(addr string) {
 	if p.ending[addr]--; p.ending[addr] == 0 {
 		delete(p.ending, addr)
 	}
 }
 
-// markEnded counts a connection as ended.
+// markEnded counts a connection as ended but not closed.
 func (p *pool) markEnded(s *socket) {
 	if s == nil {
 		return
@@ -67,7 +67,7 @@ func (s *Service) dialer(addr string, got **socket) func(context.Context, string
 var modes = []smtpclient.TLSMode{smtpclient.TLSOpportunistic, smtpclient.TLSNone, smtpclient.TLSRequired,
 	smtpclient.TLSImplicit}
 
-// unused returns how many connections to an address carry no message: they are kept, or ended and not closed yet.
+// unused returns how many connections to an address carry no message. They are kept, or ended but not closed yet.
 func (p *pool) unused(addr string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

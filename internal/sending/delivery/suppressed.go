@@ -7,14 +7,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// suppressionsMaxAge is how long a look-up of the suppressions counts, including the one at acceptance. To a sender, a suppression
-// within that time looks the same as one while the message was being sent.
+// suppressionsMaxAge is how long a look-up of the suppressions counts, including the one at acceptance. A sender
+// cannot distinguish a suppression within that time from one that was added while the message was being sent.
 const suppressionsMaxAge = 30 * time.Second
 
-// dropSuppressed removes the recipients that were suppressed since the last look-up, by hand, by the bounce of another email, or
-// by a complaint. It does nothing if that look-up is recent. It is called before a message is composed and again before
-// it is sent, as minutes may pass between them. It reports false when no recipient is left; then it has finished the
-// job. It does the same, and leaves no recipient, if the email's broadcast is paused or canceled.
+// dropSuppressed removes the recipients that were suppressed since the last look-up: by hand, by the bounce of
+// another email, or by a complaint. It does nothing if the last look-up is recent. It runs before a message is
+// composed and again before it is sent, because minutes may pass in between. If no recipient is left, it finishes the
+// job and returns false. If the email's broadcast is paused or canceled, it removes all recipients and returns false.
 func (s *Service) dropSuppressed(ctx context.Context, t *try) (left bool, err error) {
 	if ok, err := s.broadcastAllows(ctx, t); err != nil || !ok {
 		t.o.To = nil

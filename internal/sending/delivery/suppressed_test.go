@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// due makes the delivery of an email, which waits for its next try, due at once.
+// due makes the delivery job of a waiting email due now.
 func (f *fixture) due(emailID string) {
 	f.T.Helper()
 	var jobID string
@@ -36,8 +36,8 @@ func (f *fixture) due(emailID string) {
 	}
 }
 
-// A recipient that is suppressed while its email waits for another try is not mailed, whatever suppressed it; the
-// others are.
+// A recipient that is suppressed while its email waits for another try is not mailed, however it was suppressed. The
+// other recipients are mailed.
 func TestSuppressedBetweenTries(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"manual", "bounce", "complaint"} {
@@ -102,7 +102,7 @@ func TestSuppressedBetweenTries(t *testing.T) {
 	}
 }
 
-// suppress puts an address on the list in one of the ways there are, and returns the reason that an event gives then.
+// suppress adds an address to the list in one of the possible ways, and returns the reason in the event.
 func (f *fixture) suppress(way, to string) (reason string) {
 	f.T.Helper()
 	switch way {
@@ -127,8 +127,8 @@ func (f *fixture) suppress(way, to string) (reason string) {
 	return "previous_bounce"
 }
 
-// A first try trusts the look at acceptance and asks nothing; one that comes late does not trust it. What is asked goes
-// by the index.
+// A first try relies on the look-up at acceptance and reads nothing, unless it comes late. The look-up uses the
+// index.
 func TestSuppressionsOfAFirstTry(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -174,7 +174,7 @@ func TestSuppressionsOfAFirstTry(t *testing.T) {
 	})
 }
 
-// suppressMany fills the team's list, so that a plan by the wrong index costs more.
+// suppressMany fills the team's list, so that a plan with the wrong index costs more.
 func (f *fixture) suppressMany(n int) {
 	f.T.Helper()
 	err := f.DB.Update(f.T.Context(), func(tx *db.Tx) error {
@@ -190,13 +190,13 @@ func (f *fixture) suppressMany(n int) {
 	}
 }
 
-// told is a DNS that reports each query.
-type told struct {
+// notifyingDNS is a DNS that reports each query.
+type notifyingDNS struct {
 	resolve.Fake
 	asked chan struct{}
 }
 
-func (r told) MX(ctx context.Context, domain string) ([]resolve.MX, error) {
+func (r notifyingDNS) MX(ctx context.Context, domain string) ([]resolve.MX, error) {
 	r.asked <- struct{}{}
 	return r.Fake.MX(ctx, domain)
 }
@@ -208,11 +208,11 @@ func TestSuppressedWhileItWaitsForATurn(t *testing.T) {
 		n := one("")
 		cfg := n.config(1)
 		cfg.Dial = refuseDial(t)
-		dns := told{n.dns, make(chan struct{}, 1)}
+		dns := notifyingDNS{n.dns, make(chan struct{}, 1)}
 		f := newFixture(t, d, cfg, dns)
 		f.service.suppressionsMaxAge = 0
-		seats := int64(f.service.c.MaxConnections)
-		if err := f.service.pool.seats.Acquire(t.Context(), "another", seats); err != nil {
+		permits := int64(f.service.c.MaxConnections)
+		if err := f.service.pool.permits.Acquire(t.Context(), "another", permits); err != nil {
 			t.Fatal(err)
 		}
 		f.run()
@@ -220,7 +220,7 @@ func TestSuppressedWhileItWaitsForATurn(t *testing.T) {
 		<-dns.asked
 		f.suppress("manual", address(1))
 		f.suppress("manual", address(2))
-		f.service.pool.seats.Release("another", seats)
+		f.service.pool.permits.Release("another", permits)
 		if diff := cmp.Diff([]string{"suppressed " + address(1), "suppressed " + address(2)},
 			f.wait(x, events.EmailSuppressed, events.EmailSuppressed)); diff != "" {
 			t.Error(diff)

@@ -21,10 +21,10 @@ type route struct {
 	out    outcome         // of the last host
 }
 
-// talk tries the hosts of a route until one has been given the recipients. It returns an error only if ctx ended before
-// there was an outcome, or if the job turned out to belong to another worker before the message was complete. If news
-// is not nil, other connections are finding out whether the next host answers: the caller waits until it is closed, and
-// then calls talk again. Meanwhile talk holds nothing.
+// talk tries the hosts of a route until one of them was given the recipients. It returns an error only if ctx ended
+// before an outcome, or if the job belonged to another worker before the message was complete. If news is not nil,
+// another connection is testing whether the next host answers. The caller then waits until news is closed and calls
+// talk again. In between, talk holds nothing.
 func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope,
 	msg [][]byte) (news <-chan struct{}, err error) {
 	limited, cancel := context.WithTimeout(ctx, talkMax)
@@ -54,7 +54,8 @@ func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope,
 	return nil, nil
 }
 
-// allInBackoff returns the outcome of a route whose hosts are all left alone now, so that no message need be composed.
+// allInBackoff returns the outcome of a route if none of its hosts may be tried now, so that the message need not be
+// composed.
 func (s *Service) allInBackoff(r *route, recipients int) (out outcome, ok bool) {
 	now := time.Now()
 	for _, h := range r.hops {
@@ -75,8 +76,8 @@ func inBackoff(h hop, f failure, recipients int, now time.Time) outcome {
 			int(now.Sub(f.at).Seconds()), f.why.reply)}
 }
 
-// tryHost sends the message to one address, over a kept connection or a new one. again reports that this host was not given
-// the recipients, so that the next host may be tried; news is as in talk.
+// tryHost sends the message to one address, over a kept connection or a new one. again is true if this host was not
+// given the recipients, so that the next host may be tried. news has the meaning that it has for talk.
 func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclient.Envelope, msg [][]byte) (out outcome,
 	news <-chan struct{}, again bool) {
 	began := time.Now()
@@ -122,7 +123,7 @@ func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclien
 			return out, nil, false
 		}
 		if e, ok := errors.AsType[*smtpclient.Error](err); ok && e.Stale && kept && ctx.Err() == nil {
-			continue // The host had closed the kept connection and read nothing of this message.
+			continue // the host had closed the kept connection before this message
 		}
 		e, again := out.interrupt(err, env, result)
 		if e.Stage == smtpclient.StageBody && (errors.Is(e, jobs.ErrStopping) || errors.Is(e, jobs.ErrLost) ||
@@ -151,7 +152,7 @@ func (o *outcome) setResponse(e *smtpclient.Error) {
 	}
 }
 
-// open opens a connection to an address that claim permitted. If it fails, out is complete.
+// open opens a connection to an address that claimDial permitted. If it fails, out is complete.
 func (s *Service) open(ctx context.Context, h hop, team string,
 	env smtpclient.Envelope) (l *pooledConn, out outcome, again bool) {
 	what, why := inconclusive, answer{}
@@ -172,7 +173,7 @@ func (s *Service) open(ctx context.Context, h hop, team string,
 	case e.Stage == smtpclient.StageConnect, e.Stage == smtpclient.StageGreeting && e.Reply == nil,
 		e.Stage == smtpclient.StageHello && e.Timeout():
 		what = noGreeting
-	case e.Timeout(): // The TLS handshake, whose mode the team chose.
+	case e.Timeout(): // in the TLS handshake, whose mode the team chose
 		what = greeted
 		s.hosts.recordStall(h.addr, team, why, time.Now())
 	default:
@@ -181,7 +182,8 @@ func (s *Service) open(ctx context.Context, h hop, team string,
 	return nil, out, again
 }
 
-// send calls Send of the connection. If that panics, the connection is closed, so that it is not counted forever.
+// send sends the message over the connection. If that panics, it closes the connection, so that the connection is not
+// counted forever.
 func (s *Service) send(ctx context.Context, l *pooledConn, env smtpclient.Envelope,
 	msg [][]byte) (r smtpclient.Result, err error) {
 	done := false
@@ -212,8 +214,8 @@ func answerFor(r smtpclient.Result, i int) answer {
 	return a
 }
 
-// interrupt sets the answers of a conversation that broke off or never began. Refusals of recipients before the break are
-// kept. It reports whether the next host may be tried.
+// interrupt sets the answers of a conversation that broke off or never began. Refusals of recipients before the break
+// are kept. It reports whether the next host may be tried.
 func (o *outcome) interrupt(err error, env smtpclient.Envelope, r smtpclient.Result) (e *smtpclient.Error, again bool) {
 	e, ok := errors.AsType[*smtpclient.Error](err)
 	if !ok {
@@ -241,7 +243,7 @@ func (o *outcome) interrupt(err error, env smtpclient.Envelope, r smtpclient.Res
 	return e, false
 }
 
-// answerForError returns the answer that stands for an error.
+// answerForError returns the answer that recipients get for an error.
 func answerForError(e *smtpclient.Error) answer {
 	a := answer{stage: e.Stage, unknown: e.Sent}
 	switch why := e.Error(); {
@@ -266,7 +268,7 @@ func answerForError(e *smtpclient.Error) answer {
 	return a
 }
 
-// answerForPlanError returns the answer when there is no host to try.
+// answerForPlanError returns the answer that recipients get if there is no host to try.
 func answerForPlanError(err error) answer {
 	a := answer{stage: smtpclient.StageConnect}
 	switch {
@@ -298,13 +300,14 @@ func repeatAnswer(a answer, n int) []answer {
 	return all
 }
 
-// shortGreeting is how long a team that holds more than an eighth of all connections waits for a greeting.
+// shortGreeting is how long a team waits for a greeting if it holds more than an eighth of all connections.
 const shortGreeting = 30 * time.Second
 
-// dial opens a connection. In opportunistic mode it falls back to an unencrypted one if the TLS handshake fails.
+// dial opens a connection. In opportunistic mode it falls back to an unencrypted one if the TLS handshake fails. It
+// sets counted to the new socket.
 //
-// Some hosts delay the greeting on purpose, to detect senders that cannot wait, so a team with few connections waits
-// long. A team with many would wait for silent hosts at the cost of its other mail. counted is set to the new socket.
+// Some hosts delay the greeting to detect senders that cannot wait, so a team with few connections waits long. A team
+// with many connections waits less, because waiting for silent hosts would delay its other mail.
 func (s *Service) dial(ctx context.Context, h hop, team string, counted **socket) (*smtpclient.Conn, error) {
 	o := smtpclient.Options{Hello: s.c.Hostname, TLS: h.mode, ServerName: h.name, RootCAs: s.c.RootCAs,
 		Timeouts: s.c.Timeouts,
@@ -312,7 +315,7 @@ func (s *Service) dial(ctx context.Context, h hop, team string, counted **socket
 	if s.c.Transport == Relay {
 		o.Username, o.Password = s.c.RelayUsername, s.c.RelayPassword
 	}
-	if s.pool.seats.Held(team) > int64(s.c.MaxConnections/8) {
+	if s.pool.permits.Held(team) > int64(s.c.MaxConnections/8) {
 		o.Timeouts.Greeting = atMost(o.Timeouts.Greeting, s.shortGreeting)
 	}
 	if h.mode == smtpclient.TLSOpportunistic && s.hosts.plainOnly(h.addr, time.Now()) {
@@ -337,7 +340,7 @@ func describeTLS(t smtpclient.TLSState) string {
 	return t.Version + " " + t.Cipher + ", certificate not verified"
 }
 
-// atMost bounds a timeout, of which 0 is the default that is longer than the limit.
+// atMost bounds a timeout. 0 means the default, which is longer than the limit.
 func atMost(d, limit time.Duration) time.Duration {
 	if d == 0 {
 		return limit

@@ -13,8 +13,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// TestStopInAConversation stops a node while a host thinks, before and after it has the message. What was not sent to
-// its end is given back as it was, what was is waited for; either way the host gets one copy.
+// TestStopInAConversation stops a node while a host processes a message, before and after the end of the message was
+// sent. Before it, the job is released unchanged. After it, the node waits for the answer. In both cases the host
+// gets one copy.
 func TestStopInAConversation(t *testing.T) {
 	t.Parallel()
 	for _, when := range []string{"before the message", "after the message"} {

@@ -247,7 +247,7 @@ func TestDeliverThroughRelay(t *testing.T) {
 	}
 }
 
-// A relay on this machine is no exception from a domain's demand, unless the operator makes it one.
+// A domain that enforces TLS also enforces it for a relay on this machine, unless the operator disables TLS.
 func TestDeliverEnforcedThroughALocalRelay(t *testing.T) {
 	t.Parallel()
 	ca := smtptest.NewCA(t)

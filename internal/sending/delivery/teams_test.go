@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// gate counts who waits at it until it is opened.
+// gate counts the callers that wait until it is opened.
 type gate struct {
 	open chan struct{}
 
@@ -51,14 +51,14 @@ func (g *gate) step(n int) {
 	g.news = make(chan struct{})
 }
 
-// highest returns how many waited at once at most.
+// highest returns the largest number of callers that waited at once.
 func (g *gate) highest() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.most
 }
 
-// pass waits until the gate is open or done is closed.
+// pass waits until the gate is opened or done is closed.
 func (g *gate) pass(done <-chan struct{}) {
 	g.step(1)
 	defer g.step(-1)
@@ -68,7 +68,7 @@ func (g *gate) pass(done <-chan struct{}) {
 	}
 }
 
-// full waits until that many wait.
+// full waits until n callers wait.
 func (g *gate) full(t *testing.T, n int) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
@@ -87,8 +87,8 @@ func (g *gate) full(t *testing.T, n int) {
 	}
 }
 
-// hostile is a network with 200 domains, whose hosts are at some addresses that all hang at the gate in some way, and a
-// good host of the usual destination; and a configuration for it, whose second try comes after an hour.
+// hostile returns a network with 200 domains, whose hosts have addresses that all hang at the gate in some way, and a
+// good host for the usual destination. In its configuration the second try comes after an hour.
 func hostile(t *testing.T, way string, addresses int, g *gate) (n *network, cfg Config) {
 	t.Helper()
 	good := smtptest.NewServer(t, smtptest.Config{})
@@ -148,8 +148,8 @@ func hostile(t *testing.T, way string, addresses int, g *gate) (n *network, cfg 
 	return n, cfg
 }
 
-// hanging is a network whose destination hangs at the gate, once it is asked to, with messages in which a text stands;
-// and a configuration for it.
+// hanging returns a network and its configuration. Once enabled, the destination hangs at the gate for messages that
+// contain a text.
 func hanging(t *testing.T, text string, g *gate) (n *network, cfg Config, hangs *atomic.Bool) {
 	t.Helper()
 	ended := make(chan struct{})
@@ -165,7 +165,7 @@ func hanging(t *testing.T, text string, g *gate) (n *network, cfg Config, hangs 
 	return n, n.config(1), hangs
 }
 
-// drip says an octet of a greeting now and then.
+// drip sends a byte of a greeting from time to time.
 func drip(c net.Conn, gone <-chan struct{}) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -181,7 +181,7 @@ func drip(c net.Conn, gone <-chan struct{}) {
 
 func domainOf(i int) string { return fmt.Sprint("d", i%200, ".evil.test") }
 
-// A team whose hosts all hang holds its share, and another team's email goes out while they do.
+// A team whose hosts all hang uses only its share, and another team's email is sent in the meantime.
 func TestSilentHostsHoldUpTheirTeamAlone(t *testing.T) {
 	for _, way := range []string{"never accepts", "never greets", "stalls after the message"} {
 		t.Run(way, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestSilentHostsHoldUpTheirTeamAlone(t *testing.T) {
 	}
 }
 
-// An address that does not answer is found out by one connection for all domains that lead to it.
+// One connection detects an address that does not answer, for all domains that lead to it.
 func TestSilentHostsAreFoundOutOnce(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
@@ -242,7 +242,7 @@ func TestSilentHostsAreFoundOutOnce(t *testing.T) {
 	}
 }
 
-// At a destination that stalls for the messages of one team, which has earned its places there, another team finds one.
+// At a destination that stalls for one team's messages, another team still gets a slot.
 func TestTeamsShareADestination(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		g := newGate(t)
@@ -264,7 +264,7 @@ func TestTeamsShareADestination(t *testing.T) {
 	})
 }
 
-// A team that uses its share of memory waits before its emails are read, and only for its own share.
+// A team that uses up its share of memory waits before its emails are read, and only for its own share.
 func TestMemoryIsTakenBeforeAnEmailIsRead(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		mx := smtptest.NewServer(t, smtptest.Config{})
@@ -272,7 +272,7 @@ func TestMemoryIsTakenBeforeAnEmailIsRead(t *testing.T) {
 		f := newFixture(t, d, n.config(1), n.dns)
 		evil := f.TeamOf("evil.dev")
 		f.flood(evil, "evil.dev", 50, address)
-		// Jobs of before a size was kept in them.
+		// Jobs that were written before they had a size.
 		if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `UPDATE jobs SET payload = REPLACE(payload, '"size"', '"former"') WHERE lane <> ''`)
 			return err
@@ -283,7 +283,7 @@ func TestMemoryIsTakenBeforeAnEmailIsRead(t *testing.T) {
 			t.Fatal("a team may not have half of all")
 		}
 		if room := f.service.memory.Room(f.Acme.TeamID); room < 64<<20 {
-			t.Errorf("a newcomer finds room for %d octets, and an email may need more", room)
+			t.Errorf("a newcomer finds room for %d bytes, and an email may need more", room)
 		}
 		f.run()
 		f.wait(f.send(address(1)), events.EmailDelivered)
@@ -296,13 +296,13 @@ func TestMemoryIsTakenBeforeAnEmailIsRead(t *testing.T) {
 		for deadline := time.Now().Add(10 * time.Second); held() != 0; time.Sleep(time.Millisecond) {
 			// once the handlers have returned
 			if time.Now().After(deadline) {
-				t.Fatalf("%d octets are held for ever", held())
+				t.Fatalf("%d bytes are held for ever", held())
 			}
 		}
 	})
 }
 
-// What is known of an email's size beforehand is what its row says.
+// The size in a job agrees with the size that its row gives.
 func TestSizeIsKnownBefore(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Config{}, resolve.Fake{})

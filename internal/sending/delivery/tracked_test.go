@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Each recipient of a tracked email gets a message of its own, and another try is for who has not got it yet.
+// Each recipient of a tracked email gets a separate message, and a second try goes only to recipients without one.
 func TestTrackedMessages(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -64,5 +64,5 @@ func TestTrackedMessages(t *testing.T) {
 	})
 }
 
-// unfold joins the lines of quoted-printable that were broken.
+// unfold joins the broken lines of quoted-printable.
 func unfold(body []byte) []byte { return regexp.MustCompile(`=\r?\n`).ReplaceAll(body, nil) }

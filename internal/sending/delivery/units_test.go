@@ -23,8 +23,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// What a host said about each recipient is the answer of the first step that was refused.
-func TestDecided(t *testing.T) {
+// A recipient's answer is that of the first step that was refused.
+func TestAnswerFor(t *testing.T) {
 	t.Parallel()
 	ok, go354 := smtpclient.Reply{Code: 250}, smtpclient.Reply{Code: 354}
 	no := smtpclient.Reply{Code: 550, Text: "no"}
@@ -55,9 +55,9 @@ func TestDecided(t *testing.T) {
 	}
 }
 
-// A conversation that broke off stands for an answer, and the next host is asked while nobody was told who is written
-// to.
-func TestBroken(t *testing.T) {
+// A conversation that broke off has an answer for each recipient. The next host is tried only if no recipient was
+// named yet.
+func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	cut, busy := errors.New("cut"), &smtpclient.Reply{Code: 421, Text: "busy"}
 	odd := &smtpclient.Reply{Code: 220, Text: "what?"}
@@ -101,7 +101,7 @@ func TestBroken(t *testing.T) {
 			}
 		}
 	}
-	// Recipients that were refused before the break are decided, and no other host is asked.
+	// Recipients that were refused before the break are decided, and no other host is tried.
 	ok, no := smtpclient.Reply{Code: 250}, smtpclient.Reply{Code: 550}
 	later := smtpclient.Reply{Code: 450}
 	e := &smtpclient.Error{Stage: smtpclient.StageMail, Err: cut, Transcript: "what was said"}
@@ -118,8 +118,8 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// Where no host can be asked, what is definite is refused for good, and the rest for now.
-func TestUnplanned(t *testing.T) {
+// If there is no host to try, permanent reasons are refused for good, and the others for now.
+func TestAnswerForPlanError(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]string{resolve.ErrNullMX: "556 5.1.10", resolve.ErrNoDomain: "550 5.1.2",
 		resolve.ErrNoHost: "550 5.1.2",
@@ -143,7 +143,7 @@ func TestDescribeTLS(t *testing.T) {
 	}
 }
 
-// An attempt tries so many addresses, of one host fewer, and none that it may not.
+// An attempt tries a bounded number of addresses, a smaller number of each host, and none that is forbidden.
 func TestPlanIsBounded(t *testing.T) {
 	t.Parallel()
 	many := func(third int) (all []netip.Addr) {
@@ -181,7 +181,7 @@ func TestPlanIsBounded(t *testing.T) {
 	}
 }
 
-// Among hosts of one preference those come first to which a connection is open, and those that failed last.
+// Among hosts of one preference, those with an open connection come first, and those that failed recently come last.
 func TestPreference(t *testing.T) {
 	t.Parallel()
 	s := newService(Config{Transport: Direct}, Deps{})
@@ -208,7 +208,7 @@ func TestPreference(t *testing.T) {
 	}
 }
 
-// Whether there is a route to IPv6 is asked for once a minute.
+// The route to IPv6 is checked once a minute.
 func TestRouteToIPv6IsRemembered(t *testing.T) {
 	t.Parallel()
 	s, now := newService(Config{}, Deps{}), time.Unix(1_800_000_000, 0)
@@ -228,7 +228,7 @@ func TestRouteToIPv6IsRemembered(t *testing.T) {
 	}
 }
 
-// What composing took beyond the message is given back where it is much.
+// Memory that only composing needed is released if it is large.
 func TestMemoryIsGivenBack(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ size, parts, want int64 }{{3 << 20, 2 << 20, 2 << 20}, {3<<20 - 1, 2 << 20, 3<<20 - 1},
@@ -253,7 +253,8 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	}
 }
 
-// The outbox keeps so many messages whoever stored them, and says when one cannot be read.
+// The outbox stores a bounded number of messages, whichever node stored them, and returns an error if one cannot be
+// read.
 func TestOutboxOfBefore(t *testing.T) {
 	t.Parallel()
 	blobs, err := blob.Open(t.Context(), "mem://")
@@ -333,7 +334,7 @@ func TestOutboxOfBefore(t *testing.T) {
 	}
 }
 
-// A group is the destination; but test addresses are one of their own, and a relay is the same for all.
+// A group is the destination. Test addresses have a group of their own, and with a relay all mail has one group.
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ transport, domain, want string }{{Direct, "a.example", "a.example"},

@@ -10,13 +10,12 @@ import (
 )
 
 const (
-	// unsureTries is how many tries of an email may end without an answer to a message that the host has read in full.
-	// Once may be an accident. After two it is likely that the host accepts the message each time, and every try is a
-	// copy.
+	// unknownTries is how many tries of an email may end without an answer to a message that the host has read in full.
+	// One may be an accident. After two, the host probably accepts the message each time, so every try is a copy.
 	unknownTries = 2
-	// unsureMin is the wait after that many tries; it doubles with each further one. A host that was restarted, or
-	// overloaded for an hour, has recovered by then, and a broken one is noticed by its operators within a day. With the
-	// default schedule an email makes at most 7 copies in three days, instead of 13.
+	// unknownWaitMin is the wait after that many tries. It doubles with each further one. By then a restarted or
+	// overloaded host has recovered, and its operators notice a broken one within a day. With the default schedule an
+	// email makes at most 7 copies in three days, instead of 13.
 	unknownWaitMin = 4 * time.Hour
 	unknownWaitMax = 24 * time.Hour
 )
@@ -29,15 +28,15 @@ func unknownWait(times int) time.Duration {
 	return min(unknownWaitMin<<min(times-unknownTries, 10), unknownWaitMax)
 }
 
-// holdUnknown returns how long an email must wait after an outcome because its host may already have accepted the message. It
-// then adds a note to the conversation.
+// holdUnknown returns how long an email must wait after an outcome because its host may already have accepted the
+// message. It then adds a note to the conversation.
 func (s *Service) holdUnknown(ctx context.Context, t *try, out *outcome) time.Duration {
 	if !slices.ContainsFunc(out.answers, func(a answer) bool { return a.unknown }) {
 		return 0
 	}
 	before, err := emails.UnknownAttempts(ctx, s.p.DB.Reader, t.o.TeamID, t.o.ID, t.d.Domain, t.o.To...)
 	if err != nil { // an outcome must be recorded, and a copy is worse than a delay
-		s.p.Log.Warn("cannot count the tries of an email whose outcome is not known; it is held back", "email", t.o.ID,
+		s.p.Log.Warn("cannot count the attempts with an unknown outcome; the email waits", "email", t.o.ID,
 			"error", err)
 		before = unknownTries
 	}

@@ -57,7 +57,7 @@ func TestHeldBackWhenNobodyKnows(t *testing.T) {
 	}
 }
 
-func TestUnsureWaits(t *testing.T) {
+func TestUnknownWait(t *testing.T) {
 	t.Parallel()
 	var got []time.Duration
 	for n := range 8 {

@@ -7,26 +7,26 @@ import (
 )
 
 const (
-	// stallAfter is the time without an answer to any message after which no more messages are sent the same way while
-	// some are still waiting. It is longer than most content filters take.
+	// stallAfter is how long conversations may be without any answer before they count as stalled. While they are
+	// stalled, no further message is sent the same way. The time is longer than most content filters need.
 	stallAfter = 30 * time.Second
-	// slowMax is the limit of conversations at once where answers arrive, but take longer than stallAfter.
+	// slowMax limits concurrent conversations with a host that answers later than stallAfter.
 	slowMax = 4
 )
 
-// window limits the conversations of one team with one destination, or with one address. It starts with one at a time.
-// Each prompt answer allows one more, so that twenty take five round trips. A conversation that hangs reduces the limit
-// to one, and nothing is added while it hangs. So hosts that stall hold only as many connections as they have earned,
-// however much mail there is for them.
+// window limits the concurrent conversations of one team with one destination, or with one address. It starts with
+// one. Each prompt answer allows one more, so twenty take five round trips. A conversation that hangs reduces the
+// limit to one, and the limit does not grow while it hangs. A stalling host therefore holds only the connections that
+// it earned, however much mail waits for it.
 type window struct {
-	limit        int       // conversations that are allowed at once; 0 until one has ended, see places
-	talking      int       // conversations
-	lastProgress time.Time // the last answer, or when the first of the current conversations began
-	lastPrompt   time.Time // the last prompt answer
-	stuck        bool      // the last conversation took long
+	limit        int       // of concurrent conversations; 0 until one has ended, see allowed
+	talking      int       // conversations in progress
+	lastProgress time.Time // time of the last answer, or when the first current conversation began
+	lastPrompt   time.Time // time of the last prompt answer
+	stuck        bool      // the last conversation took longer than stallAfter
 }
 
-// places returns how many conversations are allowed at once.
+// allowed returns the number of concurrent conversations that are allowed.
 func (f *window) allowed() int { return max(f.limit, 1) }
 
 // stalls reports whether the current conversations have waited too long for an answer.
@@ -55,12 +55,12 @@ func (f *window) begin(now time.Time) {
 type response uint8
 
 const (
-	untried    response = iota // the host was not asked, or not given the time that it may take
-	unanswered                 // no answer that decides about a message
-	replied                    // accepted, refused or deferred
+	untried    response = iota // the host was not contacted, or not given enough time
+	unanswered                 // the host did not answer to the message
+	replied                    // the host accepted, refused or deferred the message
 )
 
-// end records the end of a conversation. full is the limit of conversations at once.
+// end records the end of a conversation. full is the largest possible limit.
 func (f *window) end(what response, took, patience time.Duration, full int, now time.Time) {
 	f.talking--
 	quick := took < patience

@@ -16,8 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// A team's mail to hosts that answer goes out while thirty of its destinations stall, each of which holds one
-// connection however much mail there is for it.
+// A team's mail to responsive hosts is sent while thirty of its destinations stall. Each of these holds one
+// connection, however much mail waits for it.
 func TestStallingHostsHoldUpNoOtherMailOfTheirTeam(t *testing.T) {
 	for _, way := range []string{"never accepts", "never greets", "stalls after the message", "stalls after RCPT",
 		"drips"} {
@@ -50,8 +50,8 @@ func TestStallingHostsHoldUpNoOtherMailOfTheirTeam(t *testing.T) {
 	}
 }
 
-// However many destinations lead to an address, it gets one connection until it answers. Those who wait for it give up
-// when it stalls, and wait for their next try.
+// An address gets one connection until it answers, however many destinations lead to it. Messages that wait for it
+// give up when it stalls, and wait for their next try.
 func TestStallingAddressOfManyDestinations(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -69,7 +69,7 @@ func TestStallingAddressOfManyDestinations(t *testing.T) {
 	})
 }
 
-// Destinations that have earned their connections, and then stall, leave some to the others.
+// Destinations that earned many connections and then stall leave some connections to others.
 func TestDestinationsThatBeginToStall(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
@@ -101,7 +101,7 @@ func TestDestinationsThatBeginToStall(t *testing.T) {
 	f.await(events.EmailDelivered, 270)
 }
 
-func TestFlow(t *testing.T) {
+func TestWindow(t *testing.T) {
 	t.Parallel()
 	var f window
 	now := time.Now()
@@ -162,8 +162,8 @@ func TestFlow(t *testing.T) {
 	}
 }
 
-// A host that makes a conversation last until our own limit ends it is left alone like one that a timeout ends; a
-// conversation that we gave up is not held against it.
+// A host that exceeds our time limit for a conversation is avoided like one that times out. A conversation that we
+// canceled does not count against the host.
 func TestStallUntilTheLimitOfATry(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []bool{true, false} {

@@ -19,7 +19,7 @@ func (f *fixture) schedule(t *testing.T) string {
 	return f.Send(s)
 }
 
-// due makes the time of a scheduled email come.
+// due makes a scheduled email due now.
 func (f *fixture) due(t *testing.T, emailID string) {
 	t.Helper()
 	now := time.Now().Add(-time.Second).Format(time.RFC3339)
@@ -40,7 +40,7 @@ func (f *fixture) exec(t *testing.T, statements ...string) {
 	}
 }
 
-// What a later release wrote is not given up by this one: a node of that release may take the job.
+// A job that a later release wrote stays, because a node of that release may take it.
 func TestUnknownKindOfActorWaits(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		id := f.schedule(t)
@@ -103,7 +103,7 @@ func TestEmailsFromBeforeActors(t *testing.T) {
 	})
 }
 
-// An email knows who sent it, whatever that is.
+// An email stores its actor, of any kind.
 func TestEmailsKnowTheirActor(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		for _, want := range []teams.ActorRef{f.Acme.Ref(), {Kind: teams.UserActor, ID: "u"},

@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// keep stores the content of attachments durably, before the email that needs it is accepted.
+// storeAttachments stores the content of attachments durably, before the email is accepted.
 func (s *Service) storeAttachments(ctx context.Context, teamID string, d *draft) (kept []Attachment, err error) {
 	if d.raw != nil {
 		return s.storeRaw(ctx, teamID, d)
@@ -52,7 +52,7 @@ func (s *Service) storeAttachments(ctx context.Context, teamID string, d *draft)
 	return kept, nil
 }
 
-// discardFiles deletes content that no row refers to. What it fails to delete is deleted by the sweep.
+// discardFiles deletes files that no row refers to. The sweep deletes the files that it cannot delete.
 func (s *Service) discardFiles(ctx context.Context, list ...*Attachment) {
 	for _, a := range list {
 		if a.blobKey != "" {
@@ -61,7 +61,7 @@ func (s *Service) discardFiles(ctx context.Context, list ...*Attachment) {
 	}
 }
 
-// downloadPurpose makes a download token invalid for any other purpose.
+// downloadPurpose is the purpose of download tokens. A token of another purpose is refused.
 const downloadPurpose = "download"
 
 // Attachments returns a page of an email's attachments.
@@ -87,7 +87,7 @@ func (s *Service) DownloadURL(a *Attachment, now time.Time) (link string, expire
 	return s.c.PublicURL + "/download/" + token, expires
 }
 
-// Download opens the attachment that a token of DownloadURL names. The caller closes the content.
+// Download opens the attachment of a token that DownloadURL made. The caller closes the content.
 func (s *Service) Download(ctx context.Context, token string) (Attachment, io.ReadCloser, error) {
 	parts, err := s.keys.Verify(downloadPurpose, token, time.Now())
 	if errors.Is(err, keyring.ErrExpired) {
@@ -108,7 +108,7 @@ func (s *Service) Download(ctx context.Context, token string) (Attachment, io.Re
 	}
 	content, err := s.open(ctx, &a)
 	if isLost(err) {
-		// A file is deleted after its row: the row may have been deleted since it was read.
+		// The file is deleted after its row, so the row may have been deleted since it was read.
 		if _, gone := getAttachment(ctx, s.d.Reader, parts[0], parts[1], parts[2]); gone != nil {
 			return a, nil, gone
 		}
@@ -118,8 +118,8 @@ func (s *Service) Download(ctx context.Context, token string) (Attachment, io.Re
 
 func isLost(err error) bool { return errors.Is(err, blob.ErrNotFound) || errors.Is(err, db.ErrNoRows) }
 
-// unreadable converts an error of reading content: to a fault of kind Unavailable where trying again may help. Lost
-// content, cancellation and other faults are returned unchanged.
+// unreadable converts an error of reading content to a fault of kind Unavailable if trying again may help. It returns
+// lost content, cancellation and other faults unchanged.
 func unreadable(ctx context.Context, err error) error {
 	if err == nil || isLost(err) || ctx.Err() != nil || fault.KindOf(err) != fault.Internal {
 		return err

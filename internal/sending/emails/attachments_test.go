@@ -76,7 +76,7 @@ func TestSweepFiles(t *testing.T) {
 		s.Attachments = []emails.Upload{{Filename: "a.txt", Content: []byte("kept"), HasContent: true}}
 		f.Send(s)
 		kept := f.keys(t)
-		// One of before attachments had keys of their own.
+		// An attachment from before attachments had keys of their own.
 		old := f.Send(s)
 		for _, key := range f.keys(t) {
 			if slices.Contains(kept, key) {
@@ -107,7 +107,7 @@ func TestSweepFiles(t *testing.T) {
 	})
 }
 
-// keys are those of all blobs, sorted.
+// keys returns the keys of all blobs, sorted.
 func (f *fixture) keys(t *testing.T) (all []string) {
 	t.Helper()
 	if err := f.Blobs.List(t.Context(), "", func(f blob.Info) error { all = append(all, f.Key); return nil }); err != nil {
@@ -132,7 +132,7 @@ func (f *fixture) age(t *testing.T) {
 	}
 }
 
-// rename gives the blob of an attachment another key, and returns it.
+// rename gives the blob of an attachment another key, and returns the new key.
 func (f *fixture) rename(t *testing.T, from, to string) string {
 	t.Helper()
 	ctx := t.Context()
@@ -166,7 +166,7 @@ func TestFetchThatFailsEndsTheEmail(t *testing.T) {
 		s := hello("a@one.example")
 		s.Attachments = []emails.Upload{{Path: gone.URL + "/x"}}
 		id := f.Send(s)
-		// Its first tries fail and wait; they are brought forward.
+		// The first tries fail; their waits are skipped.
 		f.release(t, func() bool {
 			if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
 				_, err := f.Queue.Move(t.Context(), tx, emails.FetchKind, f.Acme.TeamID, id, time.Now().Add(-time.Second))

@@ -23,9 +23,9 @@ type BatchError struct {
 	Message string `json:"message"`
 }
 
-// SendBatch accepts up to MaxBatch emails in one transaction. A strict batch is accepted whole or not at all; of a
-// permissive batch, the emails that break no rule are accepted, and of an actor with limits those that are within them.
-// If its limit of a day lets none of them go, the batch is refused.
+// SendBatch accepts up to MaxBatch emails in one transaction. A strict batch is accepted entirely or not at all. A
+// permissive batch accepts the emails that pass all checks and, for an actor with limits, stay within them. It is
+// refused if the daily limit allows none of them.
 func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, permissive bool, key Idempotency,
 ) (Batch, error) {
 	if len(in) == 0 || len(in) > MaxBatch {
@@ -33,7 +33,7 @@ func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, perm
 	}
 	r, err := s.once(ctx, by, key, func(a *answer) error {
 		var drafts []*draft
-		var places []int // of the drafts, in the batch
+		var indexes []int // of the drafts in the batch
 		topics := topics{}
 		for i, one := range in {
 			d, err := s.draft(ctx, by.TeamID, one, true)
@@ -45,9 +45,9 @@ func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, perm
 			}
 			switch e, ok := errors.AsType[*fault.Error](err); {
 			case err == nil:
-				drafts, places = append(drafts, d), append(places, i)
+				drafts, indexes = append(drafts, d), append(indexes, i)
 			case fault.Ours(err):
-				return err // our own failure, not the email's
+				return err // a failure of the server, not of the email
 			case ok && permissive:
 				a.Errors = append(a.Errors, BatchError{i, e.Message})
 			case ok:
@@ -55,20 +55,20 @@ func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, perm
 			}
 		}
 		if permissive && by.Limited {
-			return s.acceptWithinLimits(ctx, by, drafts, places, a)
+			return s.acceptWithinLimits(ctx, by, drafts, indexes, a)
 		}
 		return s.accept(ctx, by, drafts, a)
 	})
 	return Batch{IDs: r.IDs, Errors: r.Errors}, err
 }
 
-// acceptWithinLimits accepts the drafts that are within the limits of an actor. While others of its requests use up what
-// was left, fewer are tried.
-func (s *Service) acceptWithinLimits(ctx context.Context, by teams.Actor, drafts []*draft, places []int, a *answer) error {
+// acceptWithinLimits accepts the drafts that are within the actor's limits. If concurrent requests use up the rest,
+// it tries again with fewer drafts.
+func (s *Service) acceptWithinLimits(ctx context.Context, by teams.Actor, drafts []*draft, indexes []int, a *answer) error {
 	broken := a.Errors
 	for tried := len(drafts) + 1; ; {
 		a.Errors = slices.Clone(broken)
-		some, err := s.withinLimits(ctx, by, drafts, places, a)
+		some, err := s.withinLimits(ctx, by, drafts, indexes, a)
 		if err != nil {
 			return err
 		}
@@ -79,8 +79,9 @@ func (s *Service) acceptWithinLimits(ctx context.Context, by teams.Actor, drafts
 	}
 }
 
-// withinLimits returns the drafts that are within the limits of an actor, and adds the others to the errors of the answer.
-func (s *Service) withinLimits(ctx context.Context, by teams.Actor, drafts []*draft, places []int, a *answer) ([]*draft,
+// withinLimits returns the drafts that are within the actor's limits, and adds the other drafts to the errors of the
+// answer.
+func (s *Service) withinLimits(ctx context.Context, by teams.Actor, drafts []*draft, indexes []int, a *answer) ([]*draft,
 	error) {
 	faults, err := s.CheckLimit(ctx, by, countEach(drafts))
 	if err != nil {
@@ -99,7 +100,7 @@ func (s *Service) withinLimits(ctx context.Context, by teams.Actor, drafts []*dr
 		case e.Kind == fault.DailyQuota:
 			exceeded = e
 		}
-		a.Errors = append(a.Errors, BatchError{places[i], e.Message})
+		a.Errors = append(a.Errors, BatchError{indexes[i], e.Message})
 	}
 	if len(some) == 0 && exceeded != nil {
 		return nil, exceeded
@@ -108,7 +109,8 @@ func (s *Service) withinLimits(ctx context.Context, by teams.Actor, drafts []*dr
 	return some, nil
 }
 
-// consumeLimit counts emails of an actor with limits, all that they are addressed to: also those that are scheduled or suppressed.
+// consumeLimit counts emails against the limits of an actor. It counts all addressed recipients, including those of
+// scheduled emails and suppressed ones.
 func (s *Service) consumeLimit(ctx context.Context, tx *db.Tx, by teams.Actor, drafts []*draft) error {
 	if !by.Limited {
 		return nil
@@ -116,7 +118,7 @@ func (s *Service) consumeLimit(ctx context.Context, tx *db.Tx, by teams.Actor, d
 	return s.ConsumeLimit(ctx, tx, by, countEach(drafts))
 }
 
-// countEach returns how many recipients each of some drafts has.
+// countEach returns the number of recipients of each draft.
 func countEach(drafts []*draft) []int {
 	recipients := make([]int, len(drafts))
 	for i, d := range drafts {

@@ -11,10 +11,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// BounceTarget is what the handling of bounces and complaints needs of an email.
+// BounceTarget is an email that a bounce or a complaint is about.
 type BounceTarget struct {
 	ID, TeamID, DomainID, BroadcastID string
-	ContactID                         string // that it was entered for; "" for none
+	ContactID                         string // the recipient's contact; "" for none
 	MessageID                         string
 	To                                []BounceRecipient
 }
@@ -22,12 +22,13 @@ type BounceTarget struct {
 // BounceRecipient is an envelope address with its destination.
 type BounceRecipient struct{ Address, Domain string }
 
-// BounceTarget returns the email that a report is about, of any team, or a fault of kind NotFound when there is none.
+// BounceTarget returns the email of a report. The email may belong to any team. If it does not exist, the error is a
+// NotFound fault.
 func (s *Service) BounceTarget(ctx context.Context, emailID string) (BounceTarget, error) {
 	return bounceTarget(ctx, s.d.Reader, emailID)
 }
 
-// TeamsOf returns the team of each of the emails that belongs to one of the teams, by the email's id.
+// TeamsOf returns the teams of those emails that belong to one of the given teams, by the email's id.
 func (s *Service) TeamsOf(ctx context.Context, teamIDs, emailIDs []string) (map[string]string, error) {
 	if len(teamIDs) == 0 || len(emailIDs) == 0 {
 		return nil, nil
@@ -35,8 +36,7 @@ func (s *Service) TeamsOf(ctx context.Context, teamIDs, emailIDs []string) (map[
 	return teamsOf(ctx, s.d.Reader, teamIDs, emailIDs)
 }
 
-// FromMessageID returns the email id in a Message-ID of the form that this package makes. It does not check that there
-// is such an email.
+// FromMessageID returns the email id in a Message-ID of the form that this package makes. The email need not exist.
 func FromMessageID(messageID string) (emailID string, ok bool) {
 	local, _, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(messageID), "<"), "@")
 	if !ok || !id.Valid(local) {
@@ -45,11 +45,11 @@ func FromMessageID(messageID string) (emailID string, ok bool) {
 	return strings.ToLower(local), true
 }
 
-// ReportHistory holds the types of the events that were recorded before, by the recipient of one email.
+// ReportHistory has the types of the events that were already recorded, by recipient of one email.
 type ReportHistory map[string][]events.Type
 
-// First reports whether an event of this type would be the first of its type for a recipient, and adds it. It is false
-// for an address that is not a recipient.
+// First reports whether an event is the first of its type for a recipient, and adds it. It returns false for an
+// address that is not a recipient.
 func (b ReportHistory) First(address string, t events.Type) bool {
 	types, known := b[address]
 	if !known || slices.Contains(types, t) {
@@ -59,9 +59,9 @@ func (b ReportHistory) First(address string, t events.Type) bool {
 	return true
 }
 
-// LockReportHistory returns the types of the events recorded so far for some recipients of an email. It is called in the
-// transaction that is about to record more: another transaction that calls it for one of them waits until this one
-// ends.
+// LockReportHistory returns the types of the events recorded so far for some recipients of an email. The caller
+// records more events in the same transaction. Until that ends, other transactions wait that call it for one of these
+// recipients.
 func LockReportHistory(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (ReportHistory, error) {
 	before, err := lockRecipients(ctx, tx, teamID, emailID, addresses)
 	if err == nil {

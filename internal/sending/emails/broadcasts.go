@@ -8,19 +8,19 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Decision is what becomes of those emails of a broadcast that no host was given yet, and of the later attempts for the
+// Decision says how delivery treats the emails of a broadcast that no host was given yet, and later attempts of the
 // others.
 type Decision int
 
 // The decisions.
 const (
 	Deliver  Decision = iota
-	Withhold          // they wait
-	Discard           // they end as canceled
+	Withhold          // the emails wait
+	Discard           // the emails end as canceled
 )
 
-// RecordUnsubscribed records, in the caller's transaction, that a recipient left by the link of an email. It does
-// nothing if the email was deleted, or is not one of the team's.
+// RecordUnsubscribed records, in the caller's transaction, that a recipient unsubscribed by the link of an email. It
+// does nothing if the team has no such email.
 func (s *Service) RecordUnsubscribed(ctx context.Context, tx *db.Tx, teamID, emailID, address string) error {
 	e := events.Event{TeamID: teamID, EmailID: emailID, Type: events.EmailUnsubscribed}
 	if err := setUnsubscribedRecipient(ctx, tx, &e, address); err != nil {

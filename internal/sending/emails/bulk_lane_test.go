@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Bulk mail has a lane of its own, whether it is sent at once or when its time has come.
+// Bulk mail has a separate lane, whether it is sent at once or scheduled.
 func TestBulkHasItsLane(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		lane := emails.Lane("one.example", f.Acme.TeamID, true)

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// oddTexts are put into every field that ends in a header.
+// oddTexts are texts for every field that becomes part of a header.
 func oddTexts() []string {
 	all := []string{"", " ", "\t", "a\tb", "\r\nX: y", "\x00", "\x01", "\x7f", "\xff", "\ufffd", "é", "日本語", "😀", "\u2028",
 		"\u202e", "a/b", "a/", "/b", "a/b/c",
@@ -36,7 +36,7 @@ func oddTexts() []string {
 	return all
 }
 
-// headerFields are all fields of an email that end in a header, and how one is set.
+// headerFields are the fields of an email that become part of a header, with functions that set them.
 var headerFields = map[string]func(s *emails.Send, text string){
 	"content_type":    func(s *emails.Send, text string) { s.Attachments[0].ContentType = text },
 	"filename":        func(s *emails.Send, text string) { s.Attachments[0].Filename = text },
@@ -59,7 +59,8 @@ var headerFields = map[string]func(s *emails.Send, text string){
 	"reply_to":        func(s *emails.Send, text string) { s.ReplyTo = []string{text} },
 }
 
-// Whatever is accepted can be composed, into lines that hosts take; whatever cannot is refused as the user's mistake.
+// Every accepted email can be composed into lines that hosts accept. Everything else is refused as an error of the
+// request.
 func TestWhatIsAcceptedComposes(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		accepted := 0
@@ -77,8 +78,8 @@ func TestWhatIsAcceptedComposes(t *testing.T) {
 	})
 }
 
-// sendOdd sends an email with each of the texts, and returns those that were accepted. What has attachments goes by
-// itself.
+// sendOdd sends an email with each of the texts, and returns the accepted ones. It sends emails with attachments
+// separately.
 func (f *fixture) sendOdd(t *testing.T, set func(*emails.Send, string), texts []string) map[string]string {
 	t.Helper()
 	all := make([]emails.Send, len(texts))
@@ -132,12 +133,12 @@ func (f *fixture) checkComposed(t *testing.T, emailID, what string) {
 	}
 	for line := range bytes.SplitSeq(composed, []byte("\r\n")) {
 		if len(line) > 998 || bytes.ContainsAny(line, "\r\n\x00") {
-			t.Errorf("%s makes the line %.100q of %d octets", what, line, len(line))
+			t.Errorf("%s makes the line %.100q of %d bytes", what, line, len(line))
 		}
 	}
 }
 
-// An email has a bounded number of attachments, and one with more writes nothing.
+// An email with too many attachments is refused, and nothing is written.
 func TestTooManyAttachments(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		s := hello("to@example.net")

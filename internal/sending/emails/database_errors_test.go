@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Without a database no verb says that something is not there, or that it was done.
+// Without a database, no operation returns success or NotFound.
 func TestVerbsWithoutDatabase(t *testing.T) {
 	d := dbtest.SQLite(t)
 	f := newFixture(t, d)

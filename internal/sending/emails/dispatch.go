@@ -11,8 +11,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// dispatch enters the delivery jobs of the recipients that are not suppressed, one for each destination or for each
-// recipient, and returns the events of those that are. memory is the estimate for composing, in octets; see [Delivery].
+// dispatch enqueues the delivery jobs of the recipients that are not suppressed: one for each destination, or one for
+// each recipient. It returns the events of the suppressed recipients. memory is the estimate for composing, in bytes;
+// see [Delivery].
 func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int64, to []recipient,
 	blocked map[string]suppressions.Suppression) (skipped []events.Event) {
 	var all []Delivery
@@ -41,7 +42,7 @@ func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int6
 	return skipped
 }
 
-// suppressedEvent returns the event of a recipient that is not mailed because of an entry of the suppression list.
+// suppressedEvent returns the event of a recipient that is skipped because of an entry of the suppression list.
 func suppressedEvent(e *Email, to string, b suppressions.Suppression) events.Event {
 	return events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
 		Type: events.EmailSuppressed, Recipient: to, Data: suppressedBy(b)}
@@ -60,9 +61,9 @@ func suppressedBy(b suppressions.Suppression) *events.Suppressed {
 	return d
 }
 
-// blocking returns those of the suppressions of its recipients that keep an email from being sent. One that is private is
-// sent despite a bounce: whoever asks for a link to a new password would wait for it in vain, as nobody but the operator
-// sees that the address is suppressed. What its owner reported as spam, and what was added by hand, holds for it too.
+// blocking returns the suppressions that block an email to their addresses. A private email, such as a link to a new
+// password, ignores bounces: only the operator sees that the address is suppressed, and its owner would wait in vain.
+// Complaints and manual entries block private emails too.
 func blocking(blocked map[string]suppressions.Suppression, private bool) map[string]suppressions.Suppression {
 	if private {
 		maps.DeleteFunc(blocked, func(_ string, b suppressions.Suppression) bool {

@@ -1,42 +1,49 @@
-// Package emails accepts emails to be sent, keeps them and their states, and provides what delivery needs of them.
+// Package emails accepts emails for sending, stores them with their states, and gives delivery what it needs to send
+// them.
 //
 // # Invariants
 //
-// An email is accepted in one transaction that writes the email, its bodies and recipients, its first event, its
-// idempotency record, and its jobs: one for each destination domain, or one for each recipient if it is tracked or has
-// a topic, or one that enters those later, when the email is scheduled or an attachment must be fetched first. An email
-// that shares its content with others ([Service.Enqueue]) has no body of its own. When Send returns without an error,
-// all of that is on disk. An accepted email is never lost: it ends as delivered, bounced, failed, suppressed or
-// canceled, and until then there is a job for it.
+// One transaction accepts an email. It writes the email, its bodies and recipients, its first event, its idempotency
+// record, and its jobs. When Send returns without an error, all of that is on disk.
+//
+// An email has one delivery job for each destination domain. If it is tracked or has a topic, it has one for each
+// recipient. If it is scheduled, or an attachment must be fetched first, another job enqueues the delivery jobs
+// later. An email that shares its content with others ([Service.Enqueue]) has no body of its own.
+//
+// An accepted email is never lost. It ends as delivered, bounced, failed, suppressed or canceled, and until then it
+// has a job.
 //
 // # States
 //
 //	scheduled < queued < sent < delivery_delayed < delivered < opened < clicked
 //	  < bounced, failed, suppressed < canceled < complained
 //
-// Each state has a rank, as listed, and a state is replaced only by one of a higher rank, so events may arrive in any
-// order and more than once; most emails skip most states. The states scheduled, sent and canceled are of the whole
-// email only. Otherwise the state of an email is the highest-ranked state of its recipients, except that it becomes
-// suppressed only when all its recipients are, and opened or clicked also by what cannot be attributed to one of them.
-// A recipient becomes opened or clicked only after the email was delivered to it.
+// Each state has a rank, in the order of this list, and only a state of a higher rank replaces another. Events may
+// therefore arrive in any order and more than once. Most emails skip most states.
+//
+// Only whole emails can be scheduled, sent or canceled. Otherwise an email has the highest-ranked state of its
+// recipients, with two exceptions. It is suppressed only if all its recipients are. An open or a click that cannot be
+// attributed to one recipient changes only the email. A recipient becomes opened or clicked only after delivery.
 //
 // # When it fails
 //
 // A Send that fails has accepted nothing, and its idempotency key is free again. The exception is a database that is
-// lost during the commit: the error then says that the email may have been accepted. Attachments are stored before the
-// transaction; those that no email has are deleted by SweepFiles. The jobs of this package are retried without end when
-// the database or the file store fails; an email fails only for reasons of its own, such as an attachment that cannot
-// be fetched or a sender that may no longer send.
+// lost during the commit: the error then says that the email may have been accepted.
+//
+// Attachments are stored before the transaction. SweepFiles deletes those without an email. The jobs of this package
+// are retried without end when the database or the file store fails. An email fails only for reasons of its own, such
+// as an attachment that cannot be fetched or a sender that may no longer send.
 //
 // # Topics
 //
-// An email that has a topic goes only to those who want to read about it (see package contacts). Each recipient gets a
-// message of its own, by a job of its own. One that must not be mailed fails by itself; the email fails only if it goes
-// to nobody.
+// An email with a topic goes only to recipients who subscribe to that topic (see package contacts). Each recipient
+// gets a message and a job of its own. A recipient that must not be mailed fails by itself. The email fails only if
+// no recipient is mailed.
 //
 // # What it does not do
 //
-// It does not speak SMTP or sign: delivery does. Attachments given by path are fetched after the email is accepted.
+// It does not speak SMTP and does not sign messages; package delivery does both. Attachments given by path are
+// fetched after the email is accepted.
 package emails
 
 import (
@@ -69,14 +76,14 @@ const (
 	Complained State = "complained"
 )
 
-// rank orders the states: a state is replaced only by one of a higher rank (API reference section 8.8).
+// rank orders the states: only a state of a higher rank replaces another (API reference section 8.8).
 var rank = map[State]int{Scheduled: 5, Queued: 10, Sent: 20, Delayed: 30, Delivered: 40, Opened: 50, Clicked: 60,
 	Bounced: 70, Failed: 70, Suppressed: 70, Canceled: 80, Complained: 90}
 
-// settled is the rank from which nothing more is sent to a recipient.
+// settled is the lowest rank at which nothing more is sent to a recipient.
 var settled = rank[Delivered]
 
-// stateOf maps an event to the state that it leads to.
+// stateOf maps an event type to the state that the event leads to.
 var stateOf = map[events.Type]State{events.EmailScheduled: Scheduled, events.EmailQueued: Queued,
 	events.EmailSent:    Sent,
 	events.EmailDelayed: Delayed, events.EmailDelivered: Delivered, events.EmailOpened: Opened,
@@ -90,18 +97,18 @@ const (
 	MaxBatch       = 100                 // emails in one request
 	MaxTags        = 75                  //
 	MaxTagLength   = 256                 // characters of a tag's name and of its value
-	MaxAttachments = 100                 // each may become a file in the store, or a download
+	MaxAttachments = 100                 // each may need a stored file, or a download
 	MaxHeaders     = 100                 // custom header fields
-	MaxSubject     = content.MaxSubject  // octets
-	MaxAhead       = 30 * 24 * time.Hour // of scheduled_at
+	MaxSubject     = content.MaxSubject  // bytes
+	MaxAhead       = 30 * 24 * time.Hour // the latest scheduled_at
 	maxPast        = time.Minute         // a scheduled_at at most this long ago means now
 	maxContentID   = 127                 // characters
-	maxFilename    = 255                 // octets
-	maxPath        = 2048                // octets
-	maxHeaderSize  = 64 << 10            // octets of all custom headers
-	maxName        = 320                 // octets of an address with its display name; longer ones are not shown
+	maxFilename    = 255                 // bytes
+	maxPath        = 2048                // bytes
+	maxHeaderSize  = 64 << 10            // bytes of all custom headers
+	maxName        = 320                 // bytes of an address with its display name; longer names are not shown
 	keyLifetime    = 24 * time.Hour      // of an idempotency key
-	shareDefault   = 48 * time.Hour      // also the longest
+	shareDefault   = 48 * time.Hour      // also the maximum
 )
 
 // Tag is a label that a caller gives an email.
@@ -110,9 +117,9 @@ type Tag struct {
 	Value string `json:"value"`
 }
 
-// Private is the tag by which the system marks an email whose text is for its recipient alone, such as one with a link
-// that signs in: its team cannot read the text, and it is sent although an earlier email to the address has bounced.
-// Others may use the tag, and it means nothing then.
+// Private is the tag with which the system marks an email whose text is for its recipient alone, such as a sign-in
+// link. The team cannot read the text, and the email is sent even if an earlier email to the address has bounced. The
+// tag has no effect on emails that teams send.
 var Private = Tag{"postrider", "private"}
 
 // isPrivate reports whether the system marked an email as [Private].
@@ -120,7 +127,7 @@ func isPrivate(by teams.ActorKind, tags []Tag) bool {
 	return by == teams.SystemActor && slices.Contains(tags, Private)
 }
 
-// Upload is an attachment as a caller gives it: with exactly one of Content and Path.
+// Upload is an attachment in a request. It has exactly one of Content and Path.
 type Upload struct {
 	Filename    string
 	ContentType string
@@ -130,7 +137,7 @@ type Upload struct {
 	Path        string
 }
 
-// Send is an email that a caller wants sent. Addresses may be bare or have a display name.
+// Send is a request to send an email. Addresses may be bare or have a display name.
 type Send struct {
 	From        string
 	To          []string
@@ -139,7 +146,7 @@ type Send struct {
 	ReplyTo     []string
 	Subject     string
 	HTML        *string // nil when not given
-	Text        *string // nil when not given; empty for no text part
+	Text        *string // nil when not given; "" for no text part
 	Headers     []message.Field
 	Attachments []Upload
 	Tags        []Tag
@@ -152,8 +159,7 @@ type Send struct {
 	template *templateVersion // set by byTemplate
 	values   render.Values    // of the template's placeholders
 
-	// Broken is the error of a rule that was already found broken while the request was decoded. The email is refused with
-	// it.
+	// Broken is the fault of a rule that the decoder of the request already found broken. The email is refused with it.
 	Broken error
 }
 
@@ -174,7 +180,7 @@ type Email struct {
 	TopicID     string
 	TemplateID  string
 	BroadcastID string
-	ContactID   string // to whom a broadcast or an automation sent it; "" for other emails
+	ContactID   string // the recipient's contact, if a broadcast or an automation sent it
 	LastEvent   State
 	ScheduledAt time.Time // zero when not scheduled
 	CreatedAt   time.Time
@@ -186,12 +192,12 @@ type Email struct {
 	isRaw  bool // its caller composed it
 	shared shared
 
-	hasHTML         bool // in a body of its own that we compose
-	onePerRecipient bool // each recipient gets a message of its own
+	hasHTML         bool // it has a body of its own, with HTML, and we compose the message
+	onePerRecipient bool // each recipient gets a separate message
 }
 
-// canUnsubscribe reports whether the recipients of an email have a link to leave: its topic, or all that has one and all
-// broadcasts and automations, if it has none itself.
+// canUnsubscribe reports whether the email has unsubscribe links: for its topic, or, without a topic, for all
+// broadcasts and automations of the team.
 func (e *Email) canUnsubscribe() bool {
 	return e.TopicID != "" || e.BroadcastID != "" || e.ContactID != ""
 }
@@ -212,12 +218,12 @@ type Attachment struct {
 	Filename    string
 	ContentType string
 	ContentID   string
-	Size        int64 // octets; 0 until its path is fetched
+	Size        int64 // bytes; 0 until its path is fetched
 	blobKey     string
 	path        string
 }
 
-// Inline reports whether the attachment is shown within the HTML.
+// Inline reports whether the HTML can show the attachment by its content id.
 func (a *Attachment) Inline() bool { return a.ContentID != "" }
 
 // Attempt is one try to deliver an email to a destination, with the SMTP conversation.
@@ -227,12 +233,12 @@ type Attempt struct {
 	EmailID      string
 	Destination  string
 	Recipients   []string
-	Host         string // name and address of the host; empty when none was reached
-	TLS          string // empty when the connection was not encrypted
+	Host         string // name and address of the host; "" if none was reached
+	TLS          string // "" if the connection was not encrypted
 	Outcome      string // delivered, delayed, bounced, mixed or unknown
 	Reply        string
 	Conversation string
 	StartedAt    time.Time
 	Duration     time.Duration
-	NextAt       time.Time // zero when there is no next try
+	NextAt       time.Time // zero if there is no next try
 }

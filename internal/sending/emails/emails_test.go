@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is a node whose files and log the test can reach.
+// fixture is a node whose files and log the test can read.
 type fixture struct {
 	*testnode.Node
 	folder string // of blobs
@@ -42,7 +42,7 @@ func each(t *testing.T, run func(t *testing.T, f *fixture)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) { run(t, newFixture(t, d)) })
 }
 
-// hello is an email of the team Acme, from acme.example.
+// hello returns an email of the team Acme from acme.example.
 var hello = testnode.Hello
 
 func (f *fixture) state(emailID string) emails.State {
@@ -50,7 +50,7 @@ func (f *fixture) state(emailID string) emails.State {
 	return f.Email(emailID).LastEvent
 }
 
-// release works release jobs until done says that it is enough.
+// release handles release jobs until done returns true.
 func (f *fixture) release(t *testing.T, done func() bool) {
 	t.Helper()
 	defer f.Run(f.Emails.Kinds()...)()
@@ -153,7 +153,7 @@ func TestSuppressedRecipients(t *testing.T) {
 		if err != nil || len(o.To) != 1 || o.To[0] != "here@one.example" {
 			t.Errorf("outgoing to %v, %v", o.To, err)
 		}
-		// A hard bounce suppresses in the transaction that records it; a test address's does not.
+		// A hard bounce suppresses the address in the transaction that records it. The bounce of a test address does not.
 		for address, b := range map[string]*events.Bounce{"hard@one.example": {Type: "Permanent", Suppress: true},
 			"soft@one.example": {Type: "Transient"}, "play@one.example": {Type: "Permanent", Suppress: true, Simulated: true}} {
 			f.Happen(events.Event{TeamID: f.Acme.TeamID, EmailID: some, Type: events.EmailBounced, Recipient: address,
@@ -205,8 +205,7 @@ func TestScheduleRescheduleCancel(t *testing.T) {
 	})
 }
 
-// An email that is rescheduled while its release is in progress is not sent: the successful answer to the reschedule
-// holds.
+// An email that is rescheduled during its release is not sent: the successful reschedule takes effect.
 func TestRescheduleDuringRelease(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		release := f.Emails.Kinds()[0]
@@ -394,7 +393,7 @@ func TestHeaderInjection(t *testing.T) {
 	}
 }
 
-// The id of an email is of the transaction that accepts it, by the clock that all nodes share.
+// The id of an email has the time of the transaction that accepts it, by the clock that all nodes share.
 func TestIDIsOfTheTransaction(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		e, err := f.Emails.Get(t.Context(), f.Acme.TeamID, f.Send(hello("a@one.example")))

@@ -19,24 +19,25 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// MaxEnqueue is the largest number of emails that one call of Enqueue takes. They share a transaction, which on SQLite
-// blocks all other writes while it runs: some tens of milliseconds.
+// MaxEnqueue is the largest number of emails in one call of Enqueue. They share a transaction, which takes some tens
+// of milliseconds; on SQLite it blocks all other writes.
 const MaxEnqueue = 500
 
-// Limits of contents and of what is filled in.
+// Limits of contents and of values.
 const (
-	MaxPlaceholders = 10_000    // of a content
-	MaxValues       = 512 << 10 // octets of the variables of one email
+	MaxPlaceholders = 10_000    // in a content
+	MaxValues       = 512 << 10 // bytes of the variables of one email
 )
 
-// Mailing is what many emails have in common, including their content.
+// Mailing is the part that many emails have in common, including their content.
 type Mailing struct {
 	BroadcastID string
 	TemplateID  string
 	TopicID     string
 	Tags        []Tag
 
-	// LeaveOut has Enqueue enter no email for a recipient that is suppressed or may not be mailed, and say why.
+	// SkipUnmailable makes Enqueue write no email for a recipient that is suppressed or may not be mailed. The result
+	// has the reason.
 	SkipUnmailable bool
 
 	by      teams.Actor
@@ -44,33 +45,33 @@ type Mailing struct {
 	from    domains.Sender
 	sender  message.Address
 	bulk    bool
-	single  *draft // of MailingByTemplate, nil for others: what was filled in already
+	single  *draft // the draft of MailingByTemplate, already filled in; nil for other mailings
 }
 
-// MailingRecipient is the recipient of one of many emails, and the values for the placeholders of the content.
+// MailingRecipient is the recipient of one email of a mailing, with the values of the placeholders.
 type MailingRecipient struct {
 	Address string        // with or without a display name
-	Values  render.Values // ignored by a Mailing that has its variables already
+	Values  render.Values // ignored by a Mailing of MailingByTemplate
 
-	// ContactID is the contact that the email is for, "" for none. Its address and Refused, why it may not be mailed, are
-	// then what [contacts.Service.AudienceMembers] says in the same transaction: Enqueue does not look it up again.
+	// ContactID is the recipient's contact, "" for none. With a contact, Address and Refused (why the contact may not
+	// be mailed) must come from package contacts in the same transaction: Enqueue does not look them up again.
 	ContactID string
 	Refused   contacts.Refusal
 }
 
-// EnqueueResult is the outcome for one recipient of Enqueue.
+// EnqueueResult is the result of Enqueue for one recipient.
 type EnqueueResult struct {
-	ID         string // empty when it was refused or left out
-	Err        error  // why it was refused
-	SkipReason string // why it was left out: AddressSuppressed, or a [contacts.Refusal]
+	ID         string // "" if the email was refused or skipped
+	Err        error  // why the email was refused
+	SkipReason string // why the recipient was skipped: AddressSuppressed or a [contacts.Refusal]
 }
 
-// AddressSuppressed is why a recipient is left out whose address is suppressed.
+// AddressSuppressed is the reason for skipping a recipient whose address is suppressed.
 const AddressSuppressed = "suppressed"
 
-// Mailing prepares emails that share a content. It checks the content, filled without values, by the rules of an email,
-// and that the actor may send from its domain. Both may change later, so a Mailing should be used within seconds. With
-// bulk, or if the header marks them as bulk mail, the emails are delivered after others.
+// Mailing prepares emails that share a content. It checks the content without values by the rules of an email, and
+// that the actor may send from its domain. Both may change later, so use a Mailing within seconds. The emails are
+// delivered as bulk mail if bulk is true or their header marks them so.
 func (s *Service) Mailing(ctx context.Context, by teams.Actor, contentID string, bulk bool) (*Mailing, error) {
 	c, err := s.contents.Get(ctx, by.TeamID, contentID)
 	if err != nil {
@@ -79,8 +80,8 @@ func (s *Service) Mailing(ctx context.Context, by teams.Actor, contentID string,
 	return s.MailingOf(ctx, by, c, bulk)
 }
 
-// MailingOf is Mailing for a content that need not be stored, to find out whether emails could be sent with it. Only
-// with one that is stored may they be entered.
+// MailingOf is Mailing for a content that need not be stored yet, to check whether emails could be sent with it.
+// Enqueue requires a stored content.
 func (s *Service) MailingOf(ctx context.Context, by teams.Actor, c *content.Compiled, bulk bool) (*Mailing, error) {
 	if err := by.RequireUnlimited(); err != nil {
 		return nil, err
@@ -116,21 +117,21 @@ func (s *Service) MailingOf(ctx context.Context, by teams.Actor, c *content.Comp
 }
 
 // Enqueue writes an email and its delivery job for each recipient in the caller's transaction, at most MaxEnqueue of
-// them. What they share is not copied. It returns the outcome for each recipient, in the order of to. An error means
-// that the transaction must fail, but for a quota that does not have room for all of them: then nothing was written. A
-// suppressed recipient gets an email in the state suppressed.
+// them. The emails share their content. It returns a result for each recipient, in the order of to. After an error
+// the transaction must fail, except for an exceeded quota: then Enqueue has written nothing. A suppressed recipient
+// gets an email in the state suppressed.
 func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []MailingRecipient) ([]EnqueueResult, error) {
 	if len(to) > MaxEnqueue {
-		return nil, fmt.Errorf("enter %d emails at once: the limit is %d", len(to), MaxEnqueue)
+		return nil, fmt.Errorf("enqueue %d emails at once: the limit is %d", len(to), MaxEnqueue)
 	}
 	if err := checkTags(m.Tags); err != nil {
 		return nil, err
 	}
-	entered := make([]EnqueueResult, len(to))
+	results := make([]EnqueueResult, len(to))
 	list := make([]recipient, len(to))
 	var keys, unknown []string
 	for i, one := range to {
-		if list[i], entered[i].Err = s.recipientOf(ctx, m, one.Address); entered[i].Err != nil {
+		if list[i], results[i].Err = s.recipientOf(ctx, m, one.Address); results[i].Err != nil {
 			continue
 		}
 		keys = append(keys, list[i].Key())
@@ -157,10 +158,10 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 		if one.ContactID == "" {
 			why = refused[key]
 		}
-		if m.SkipUnmailable && entered[i].Err == nil {
-			entered[i].SkipReason = skipReason(key, blocked, why)
+		if m.SkipUnmailable && results[i].Err == nil {
+			results[i].SkipReason = skipReason(key, blocked, why)
 		}
-		if entered[i].Err != nil || entered[i].SkipReason != "" {
+		if results[i].Err != nil || results[i].SkipReason != "" {
 			continue
 		}
 		if m.single != nil {
@@ -169,7 +170,7 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 		size := m.content.Size(one.Values)
 		e, err := s.emailOf(tx, m, one, size)
 		if err != nil {
-			entered[i].Err = err
+			results[i].Err = err
 			continue
 		}
 		some = append(some, &enqueueItem{e, i, size, why})
@@ -204,20 +205,20 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 			skipped.Email = func() (*events.Email, error) { return e.eventSummary(m.content.Headers(e.shared.values)), nil }
 			all = append(all, skipped)
 		}
-		entered[i].ID = e.ID
+		results[i].ID = e.ID
 	}
-	return entered, s.recorder.Record(ctx, tx, all...)
+	return results, s.recorder.Record(ctx, tx, all...)
 }
 
-// enqueueItem is an email that Enqueue enters.
+// enqueueItem is an email that Enqueue writes.
 type enqueueItem struct {
 	*Email
 	at      int   // in the list of recipients
-	size    int64 // octets of its texts
+	size    int64 // bytes of its texts
 	refused contacts.Refusal
 }
 
-// skipReason returns why an address is not mailed, "" if it is.
+// skipReason returns why an address is not mailed, "" if it is mailed.
 func skipReason(key string, blocked map[string]suppressions.Suppression, refused contacts.Refusal) string {
 	if _, ok := blocked[key]; ok {
 		return AddressSuppressed
@@ -225,14 +226,13 @@ func skipReason(key string, blocked map[string]suppressions.Suppression, refused
 	return string(refused)
 }
 
-// emailOf makes one email, whose texts have size octets, with sender, reply-to and subject filled in, as lists show
-// them.
+// emailOf makes one email with the sender, reply-to and subject filled in. size is the size of its texts in bytes.
 func (s *Service) emailOf(tx *db.Tx, m *Mailing, to MailingRecipient, size int64) (*Email, error) {
 	c, values := m.content, m.content.UsedValues(to.Values)
-	octets := 0
+	n := 0
 	for name, value := range values {
-		if octets += len(name) + len(value); octets > MaxValues {
-			return nil, fault.Invalidf("variables", "The variables have more than %d octets in all.", MaxValues)
+		if n += len(name) + len(value); n > MaxValues {
+			return nil, fault.Invalidf("variables", "The variables have more than %d bytes in all.", MaxValues)
 		}
 		if strings.ContainsRune(value, 0) || !utf8.ValidString(value) {
 			return nil, fault.Invalidf("variables."+name, "The variable %s must be UTF-8 text without NUL characters.", name)

@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// news is a content with placeholders in each of its parts.
+// news is a content with placeholders in every part.
 func news() content.Content {
 	html := `<p>Dear {{{NAME|reader}}}, <a href="https://acme.example/{{{CODE}}}">read this</a>.</p>`
 	return content.Content{From: "{{{FROM|Acme}}} <news@acme.example>", Subject: "News for {{{NAME|you}}}",
@@ -28,7 +28,7 @@ func news() content.Content {
 		Headers: []message.Field{{Name: "X-Campaign", Value: "spring {{{CODE}}}"}}}
 }
 
-// add enters a content.
+// add stores a content.
 func (f *fixture) add(t testing.TB, c content.Content) string {
 	t.Helper()
 	c.TeamID = f.Acme.TeamID
@@ -59,7 +59,7 @@ func (f *fixture) enqueue(t testing.TB, m *emails.Mailing, to ...emails.MailingR
 	return entered
 }
 
-// Each email of many is like one that was sent by itself, with its own values, and none has a copy of the text.
+// Each email of a mailing is like one that was sent alone, with its own values. None has a copy of the text.
 func TestEnqueue(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -125,12 +125,12 @@ func TestEnqueue(t *testing.T) {
 			t.Errorf("its timeline is %+v, %v", events, err)
 		}
 		if size, err := f.Emails.Size(ctx, ann.ID); err != nil || size < int64(len(*ann.HTML)) {
-			t.Errorf("composing it takes %d octets, %v", size, err)
+			t.Errorf("composing it takes %d bytes, %v", size, err)
 		}
 	})
 }
 
-// A suppressed recipient has an email that says so, and no job.
+// A suppressed recipient has an email in that state, and no job.
 func TestEnqueueSuppressed(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		if _, err := f.Suppressions.Add(t.Context(), f.Acme.TeamID, []string{"ann@one.example"}); err != nil {
@@ -185,7 +185,7 @@ func TestMailingRefused(t *testing.T) {
 	})
 }
 
-// What is wrong with one recipient concerns no other.
+// An error of one recipient does not affect the others.
 func TestEnqueueRefused(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		c := news()
@@ -228,7 +228,7 @@ func TestEnqueueRefused(t *testing.T) {
 	})
 }
 
-// A transaction that fails enters no email.
+// A failed transaction enqueues no email.
 func TestEnqueueWholly(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		m, failed := f.mailing(t, f.add(t, news())), errors.New("failed")
@@ -246,7 +246,7 @@ func TestEnqueueWholly(t *testing.T) {
 	})
 }
 
-// older makes an email older, as all that names it and its content.
+// older makes an email older, with all rows that refer to it and its content.
 func (f *fixture) older(t *testing.T, emailID string, by time.Duration) string {
 	t.Helper()
 	at, ok := id.Time(emailID)
@@ -265,7 +265,7 @@ func (f *fixture) older(t *testing.T, emailID string, by time.Duration) string {
 	return aged
 }
 
-// A content stays while an email has it or somebody keeps it, and no longer.
+// A content is deleted once no email has it and it need not be kept.
 func TestContentsGo(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		kept := news()
@@ -327,7 +327,7 @@ func TestContentsGo(t *testing.T) {
 	})
 }
 
-// Emails of a content that was deleted meanwhile are not entered.
+// Enqueue refuses a content that was deleted in between.
 func TestEnqueueWithoutContent(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		contentID := f.add(t, news())
@@ -346,7 +346,7 @@ func TestEnqueueWithoutContent(t *testing.T) {
 	})
 }
 
-// BenchmarkEnqueue enters recipients of one content, in transactions of as many as one call takes.
+// BenchmarkEnqueue enqueues emails with one content, in transactions of the largest allowed size.
 func BenchmarkEnqueue(b *testing.B) {
 	for name, open := range map[string]func(testing.TB) *db.DB{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		b.Run(name, func(b *testing.B) {

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// The counts that EraseAddress reports.
+// The labels of the counts that EraseAddress reports.
 const (
 	erasedEmails  = "sent emails to nobody else, deleted"
 	erasedNames   = "sent emails to others too, in which it was replaced"
@@ -20,10 +20,11 @@ const (
 	keptUncounted = "sent emails LEFT, too recent"
 )
 
-// EraseAddress erases an address from sent emails. An email to that address alone is deleted with everything that
-// belongs to it. In an email with other recipients, the address is replaced in the recipients, the subject, the tags,
-// the events and the conversations of attempts; its content is deleted if it contains the address, or if its caller
-// composed it, because its header may contain the address. Emails that are not settled are left, and counted.
+// EraseAddress erases an address from sent emails. It deletes an email to that address alone, with its rows and
+// files. If an email has other recipients, it replaces the address in the recipients, the subject, the tags, the
+// events and the conversations of attempts. It then deletes the content if the content contains the address, or if
+// the sender composed the message, because the header may contain the address. Emails that are not settled are kept
+// and counted.
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	erase := func(some []matchedEmail, err error) error {
@@ -39,7 +40,7 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 			return erase(emailsTo(ctx, s.d.Reader, a, scopeAll(after, upTo)))
 		})
 	} else {
-		// A team pays for its own emails, not for those of all.
+		// Each team's own emails are read, not the emails of all teams.
 		for _, teamID := range scope.Teams {
 			if err == nil {
 				err = db.Walk(ctx, s.d.Reader, "emails WHERE team_id = $1", "id", []any{teamID}, func(after, upTo string) error {
@@ -75,7 +76,7 @@ func (s *Service) eraseIn(ctx context.Context, a erasure.Address, e *matchedEmai
 	return err
 }
 
-// replaceIn replaces the address in an email that has other recipients too.
+// replaceIn replaces the address in an email that also has other recipients.
 func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *matchedEmail, dryRun bool,
 	found *erasure.Report) error {
 	named, err := contentNames(ctx, s.d.Reader, a, e.id)
@@ -94,7 +95,7 @@ func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *matchedEm
 			return err
 		}
 	}
-	// One transaction for all of it: if it is interrupted, the email is still found by its recipient.
+	// All of it is one transaction. If the transaction fails, a later run finds the email by its recipient again.
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		if err := replaceInEmail(ctx, tx, a, e.teamID, e.id); err != nil {
 			return err

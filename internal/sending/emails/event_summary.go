@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// EventSummary returns the summary of an email that its events carry. It sees the writes of r's own transaction, so event
-// listeners may call it for an email that is being accepted.
+// EventSummary returns the summary of an email that its events carry. It sees the writes of r's own transaction, so
+// event listeners may call it for an email that is being accepted.
 func EventSummary(ctx context.Context, r db.Reader, teamID, emailID string) (*events.Email, error) {
 	e, headers, err := emailWithHeaders(ctx, r, teamID, emailID)
 	if err != nil {
@@ -45,7 +45,8 @@ func (o *Outgoing) EventSummary() (*events.Email, error) {
 	return e.eventSummary(headers), nil
 }
 
-// headers returns the header fields that the email was given: those of its shared content, filled in, and then its own.
+// headers returns the header fields that the sender gave: those of the shared content, filled in, and then the
+// email's own.
 func (o *Outgoing) headers(e *Email) ([]message.Field, error) {
 	if o.fields != nil {
 		return o.fields()

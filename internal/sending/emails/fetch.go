@@ -14,28 +14,28 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// FetchKind is the kind of the jobs that fetch the attachments given by path, and then hand the email to delivery. They
-// are separate from release jobs, so that scheduled emails do not wait for slow hosts.
+// FetchKind is the kind of the jobs that fetch attachments given by path, and then enqueue the delivery jobs of the
+// email. They are separate from release jobs, so that scheduled emails do not wait for slow hosts.
 const FetchKind = "emails.fetch"
 
 const (
 	// fetchTries is the number of tries after which an email fails, unless the last try fetched a file.
 	fetchTries = 3
-	// fetchersMax is the number of emails whose attachments are fetched at once. Teams share them.
+	// fetchersMax is the number of emails whose attachments are fetched at once. Teams share this number.
 	fetchersMax = 64
-	// fetchTime bounds one try for one email. The files that were fetched by then are kept for the next try.
+	// fetchTime bounds one try for one email. A later try keeps the files that were fetched by then.
 	fetchTime = 5 * time.Minute
 	// busyMax is how long an email waits while other emails are fetching from its hosts.
 	busyMax = 6 * time.Hour
-	// fetchMemory bounds the octets that are being fetched and stored at once: a bucket may hold a whole file in memory
-	// until it is stored. A team may have as much as stays free.
+	// fetchMemory bounds the bytes that are fetched and stored at once, because a bucket may hold a whole file in
+	// memory until it is stored. A team may use as much as stays free.
 	fetchMemory = 128 << 20
 )
 
 // fetchWaits are the pauses between the tries.
 var fetchWaits = [fetchTries - 1]time.Duration{10 * time.Second, time.Minute}
 
-// fetchJob is the job that fetches the attachments of an email and then hands it to delivery.
+// fetchJob returns the job that fetches the attachments of an email and then enqueues its delivery jobs.
 func fetchJob(e *Email) jobs.New {
 	return jobs.New{Kind: FetchKind, Lane: e.TeamID, TeamID: e.TeamID, Dedupe: e.ID, Payload: e.ID}
 }
@@ -55,28 +55,28 @@ func (s *Service) fetchAndRelease(ctx context.Context, j jobs.Job) error {
 	}
 	fetched, err := s.fetch(ctx, &e, files)
 	if _, ours := errors.AsType[*storeError](err); ours {
-		s.discardFiles(ctx, fetched...) // keep no files for later tries: a full store would fill further with each
+		s.discardFiles(ctx, fetched...) // later tries would otherwise fill a full store further
 		return err
 	}
 	if err != nil {
 		return s.retryFetch(ctx, j, &e, fetched, err)
 	}
-	var octets int64
+	var size int64
 	for _, a := range fetched {
-		octets += a.Size
+		size += a.Size
 	}
-	return s.enqueueDeliveries(ctx, j, &e, octets, func(tx *db.Tx) {
+	return s.enqueueDeliveries(ctx, j, &e, size, func(tx *db.Tx) {
 		for _, a := range fetched {
 			setFetched(ctx, tx, a)
 		}
 	})
 }
 
-// needsFetch reports whether the attachment's path is still to be fetched.
+// needsFetch reports whether the attachment is still to be fetched from its path.
 func (a *Attachment) needsFetch() bool { return a.path != "" && a.blobKey == "" }
 
-// fetch downloads the attachments that were given by path and stores them, so that later tries send the same content. A
-// path that occurs twice is fetched once. It returns the attachments that it fetched, also when it fails.
+// fetch downloads the attachments that were given by path and stores them, so that later tries send the same content.
+// It fetches each path once. It returns the attachments that it fetched, also with an error.
 func (s *Service) fetch(ctx context.Context, e *Email, files []Attachment) (fetched []*Attachment, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
@@ -108,7 +108,7 @@ func (s *Service) fetch(ctx context.Context, e *Email, files []Attachment) (fetc
 	return fetched, nil
 }
 
-// fetchOne downloads one attachment of at most limit octets into the store.
+// fetchOne downloads one attachment of at most limit bytes into the store.
 func (s *Service) fetchOne(ctx context.Context, a *Attachment, limit int64) error {
 	f, err := s.guard.Fetch(ctx, a.TeamID, a.path, limit)
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Service) fetchOne(ctx context.Context, a *Attachment, limit int64) erro
 	return s.storeFetched(ctx, a, f)
 }
 
-// copyFetched stores for a the content that the same path gave to another attachment.
+// copyFetched stores for a the content that was fetched from the same path for another attachment.
 func (s *Service) copyFetched(ctx context.Context, a, from *Attachment, limit int64) error {
 	if from.Size > limit {
 		return fmt.Errorf("%w: %d bytes, at most %d are taken", netguard.ErrTooLarge, from.Size, limit)
@@ -147,18 +147,18 @@ func (s *Service) copyFetched(ctx context.Context, a, from *Attachment, limit in
 		a.ContentType = from.ContentType
 	}
 	if err := s.storeFetched(ctx, a, r); err != nil {
-		return &storeError{err} // It was read from our store too.
+		return &storeError{err} // reading was from the store too
 	}
 	return nil
 }
 
-// storeError is a failure of our own store, which does not count as a try of the email.
+// storeError is a failure of the file store. It does not count as a try of the email.
 type storeError struct{ err error }
 
 func (e *storeError) Error() string { return "store it: " + e.err.Error() }
 func (e *storeError) Unwrap() error { return e.err }
 
-// errorReader remembers the error of reading, to distinguish it from one of storing.
+// errorReader stores the error of reading, to distinguish it from an error of storing.
 type errorReader struct {
 	io.Reader
 	err error
@@ -186,8 +186,8 @@ func (s *Service) storeFetched(ctx context.Context, a *Attachment, content io.Re
 	return nil
 }
 
-// retryFetch stores what was fetched and schedules another try, or fails the email after the last one. A host that is
-// busy with other emails does not count as a try; nor does a crash or a failure of our own.
+// retryFetch stores the files that were fetched and schedules another try, or fails the email after the last one. A
+// host that is busy with other emails does not count as a try, and neither does a crash or a failure of this server.
 func (s *Service) retryFetch(ctx context.Context, j jobs.Job, e *Email, fetched []*Attachment, cause error) error {
 	if ctx.Err() != nil {
 		s.discardFiles(ctx, fetched...)
@@ -215,8 +215,8 @@ func (s *Service) retryFetch(ctx context.Context, j jobs.Job, e *Email, fetched 
 	})
 }
 
-// scheduleFetch finishes a release job and enters the fetch job of its email. From here on the email counts in its team's
-// quota, with all of its recipients: who is suppressed is looked up when the files are there.
+// scheduleFetch finishes a release job and enqueues the fetch job of its email. From now on all recipients of the
+// email count in the team's quota; suppressions are looked up when the files are there.
 func (s *Service) scheduleFetch(ctx context.Context, j jobs.Job, e *Email) error {
 	to, err := pending(ctx, s.d.Reader, e.ID, "")
 	if err != nil {
@@ -231,7 +231,7 @@ func (s *Service) scheduleFetch(ctx context.Context, j jobs.Job, e *Email) error
 	})
 }
 
-// queuedEvent is the event of a scheduled email that becomes queued because its time has come.
+// queuedEvent returns the event of a scheduled email that becomes queued at its time.
 func queuedEvent(e *Email) events.Event {
 	return events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
 		Type: events.EmailQueued}

@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// sizes is a host whose files have as many octets as their path says, and which counts requests. Below /cut a response
-// ends early, and the first to /later fails.
+// sizes is a host that counts requests. The path of a file says its size in bytes. Responses below /cut end early,
+// and the first request to /later fails.
 type sizes struct {
 	mu    sync.Mutex
 	asked map[string]int
@@ -46,7 +46,7 @@ func hostOfSizes(t *testing.T) (*sizes, string) {
 	return s, host.URL
 }
 
-// fetch works the fetch job of an email as its try of that number, counted from 0.
+// fetch handles the fetch job of an email as its n-th try, counted from 0.
 func (f *fixture) fetch(t *testing.T, emailID string, tries int) {
 	t.Helper()
 	j := f.inHand(t, emails.FetchKind, emailID)
@@ -55,7 +55,8 @@ func (f *fixture) fetch(t *testing.T, emailID string, tries int) {
 	}
 }
 
-// The limit of a fetched file is what the rest of the email leaves, in units of 57 octets that become 78 when sent.
+// The limit of a fetched file is the space that the rest of the email leaves, in units of 57 bytes that become 78
+// when sent.
 func TestWhatIsFetchedHasItsRoom(t *testing.T) {
 	_, url := hostOfSizes(t)
 	const all = (1 << 20) / 78 // units
@@ -95,7 +96,7 @@ func TestWhatIsFetchedHasItsRoom(t *testing.T) {
 	})
 }
 
-// A later try keeps what an earlier one has fetched, counts its size, and requests nothing twice.
+// A later try keeps the files of earlier tries, counts their sizes, and requests no file twice.
 func TestLaterTryOfFetching(t *testing.T) {
 	host, url := hostOfSizes(t)
 	each(t, func(t *testing.T, f *fixture) {
@@ -128,8 +129,8 @@ func TestLaterTryOfFetching(t *testing.T) {
 	})
 }
 
-// A response that ends early is the host's failure, which ends the email after the third try. What was fetched of it
-// goes.
+// A response that ends early is a failure of the host. After the third one the email fails, and its fetched files are
+// deleted.
 func TestFetchThatIsCutEndsTheEmail(t *testing.T) {
 	_, url := hostOfSizes(t)
 	each(t, func(t *testing.T, f *fixture) {

@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// An email whose attachments cannot be fetched is tried three times. Hosts that others fetch from are waited for, for
-// six hours and at no cost of tries, and so is what was fetched in part.
+// An email whose attachments cannot be fetched is tried three times. If other emails keep a host busy, the email
+// waits up to six hours without using up tries, and keeps the files that it has fetched.
 func TestFetchAgain(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		q := jobs.NewQueue(d)

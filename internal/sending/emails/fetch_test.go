@@ -22,7 +22,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// files is an HTTP host that counts requests, in all and at once, and holds those below /slow until it is closed.
+// files is an HTTP host that counts all and concurrent requests, and blocks requests below /slow until it is closed.
 type files struct {
 	mu             sync.Mutex
 	asked          map[string]int
@@ -55,7 +55,7 @@ func (f *files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "content")
 }
 
-// hosts starts files at n addresses of this machine and returns the URLs that lead there.
+// hosts starts files at n addresses of this machine and returns their URLs.
 func (f *files) hosts(t *testing.T, n int) (urls []string) {
 	t.Helper()
 	f.asked, f.came, f.released = map[string]int{}, make(chan struct{}, 10_000), make(chan struct{})
@@ -78,8 +78,8 @@ func (f *fixture) handedOver(teamID string) int {
 	return f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'delivery' AND team_id = $1`, teamID)
 }
 
-// A team whose attachments come from slow hosts holds its share of what fetches, and of one host a few places. Others'
-// attachments are fetched, and its own email that needs none goes out at its time.
+// A team whose attachments come from slow hosts uses only its share of the fetchers, and only a few of them for one
+// host. Attachments of other teams are fetched, and the team's own email without attachments is sent on time.
 func TestSlowAttachmentsHoldUpTheirTeamAlone(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		var slow files
@@ -170,7 +170,7 @@ func TestWhatIsFetchedIsKept(t *testing.T) {
 		twice := f.Send(e)
 		e.Attachments = []emails.Upload{{Path: url + "/first"}, {Path: url + "/gone"}}
 		fails := f.Send(e)
-		// A job of before fetching had its own kind.
+		// A job from before fetching had its own kind.
 		e.Attachments = []emails.Upload{{Path: url + "/old"}}
 		old := f.Send(e)
 		if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
@@ -205,12 +205,12 @@ func TestWhatIsFetchedIsKept(t *testing.T) {
 		}
 		raw, err := f.Emails.Compose(t.Context(), o)
 		if err != nil || len(raw) < 20*len("Y29udGVudA==") {
-			t.Errorf("composed %d octets, %v", len(raw), err)
+			t.Errorf("composed %d bytes, %v", len(raw), err)
 		}
 	})
 }
 
-// A store of ours that is away ends no email: what was accepted waits for it, however often its host is asked.
+// A failure of the file store never fails an email: the email waits for the store, however often its host is asked.
 func TestStoreThatIsAwayEndsNoEmail(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		var host files
@@ -249,7 +249,8 @@ func TestStoreThatIsAwayEndsNoEmail(t *testing.T) {
 	})
 }
 
-// Files fetched in a try that failed because of our store are not kept: a full store would fill further with each try.
+// Files that were fetched in a try that failed because of the store are not kept. A full store would otherwise fill
+// further with each try.
 func TestFetchThatCannotBeStoredLeavesNothing(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		tmp := filepath.Join(f.folder, ".tmp") // where blobs are written
@@ -275,7 +276,7 @@ func TestFetchThatCannotBeStoredLeavesNothing(t *testing.T) {
 	})
 }
 
-// So does one of which a part that is there already cannot be read for another that has the same path.
+// The same holds if a stored file cannot be read for a second attachment with the same path.
 func TestStoreThatCannotBeReadEndsNoEmail(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		var mended atomic.Bool
@@ -316,7 +317,7 @@ func TestStoreThatCannotBeReadEndsNoEmail(t *testing.T) {
 	})
 }
 
-// onlyBlob is the path of the one attachment that is stored.
+// onlyBlob returns the path of the only stored attachment.
 func (f *fixture) onlyBlob(t *testing.T) (path string) {
 	err := filepath.WalkDir(f.folder, func(name string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() && strings.HasPrefix(e.Name(), "attachments") {

@@ -20,18 +20,18 @@ type Idempotency struct {
 	Hash  string // of the payload in a canonical form
 }
 
-// answer is the result of a request, as it is stored and replayed.
+// answer is the stored result of a request, which is returned again for the same key.
 type answer struct {
 	IDs    []string     `json:"ids"`
 	Errors []BatchError `json:"errors,omitempty"`
 
 	key  Idempotency
-	then func(ctx context.Context, tx *db.Tx, emailID string) error // of the one email; see SendThen
+	then func(ctx context.Context, tx *db.Tx, emailID string) error // called with the id of the one email; see SendThen
 }
 
-// unknownError returns the error of a request of which it is unknown whether it was accepted, or still will be. With a key it
-// can be repeated safely: the key either was stored with the email or is free, and until that is decided, a transaction
-// that inserts the same key waits.
+// unknownError returns the error of a request that may or may not have been accepted. With a key the client can
+// safely repeat it. The key was either stored with the email or is free. Until that is decided, a transaction that
+// inserts the same key waits.
 func (a *answer) unknownError(err error) error {
 	what, advice := "The email", "Repeat the request with the same idempotency key: it is not sent twice."
 	if len(a.IDs) > 1 {
@@ -46,7 +46,7 @@ func (a *answer) unknownError(err error) error {
 		Because(errors.Unwrap(err))
 }
 
-// running holds the keys of the requests that this node is executing. Between nodes the table decides.
+// running holds the keys of the requests that this node is executing. Between nodes the table of keys decides.
 type running struct {
 	mu sync.Mutex
 	m  map[string]bool
@@ -70,8 +70,8 @@ func (r *running) release(k string) {
 
 const idempotencyIndex = "idempotency_keys_pkey"
 
-// Once runs do unless a request with the key was accepted before, within 24 hours; then it does nothing. It is for
-// requests that have no answer of their own: do calls remember in the transaction that accepts one.
+// Once runs do unless a request with the key was accepted in the last 24 hours. It is for requests without a result
+// of their own. do calls remember in the transaction that accepts the request.
 func (s *Service) Once(ctx context.Context, by teams.Actor, key Idempotency,
 	do func(remember func(context.Context, *db.Tx) error) error) error {
 	_, err := s.once(ctx, by, key, func(a *answer) error {
@@ -80,8 +80,8 @@ func (s *Service) Once(ctx context.Context, by teams.Actor, key Idempotency,
 	return err
 }
 
-// OnceWithID is Once for requests that make something: remember takes the id of what was made, and the result is the id of
-// what the first request made.
+// OnceWithID is Once for requests that create a resource: do passes its id to remember. The result is the id that the
+// first request created.
 func (s *Service) OnceWithID(ctx context.Context, by teams.Actor, key Idempotency,
 	do func(remember func(ctx context.Context, tx *db.Tx, id string) error) error) (string, error) {
 	r, err := s.once(ctx, by, key, func(a *answer) error {
@@ -96,8 +96,8 @@ func (s *Service) OnceWithID(ctx context.Context, by teams.Actor, key Idempotenc
 	return r.IDs[0], nil
 }
 
-// once runs do unless the key already has an answer. Only accepted requests are stored, in the transaction that accepts
-// them; a request that failed leaves its key free.
+// once runs do unless the key already has an answer. Only accepted requests are stored, in the transaction that
+// accepts them. A failed request leaves its key free.
 func (s *Service) once(ctx context.Context, by teams.Actor, key Idempotency, do func(*answer) error) (answer, error) {
 	a := answer{key: key}
 	if key.Key == "" {
@@ -120,7 +120,7 @@ func (s *Service) once(ctx context.Context, by teams.Actor, key Idempotency, do 
 	if s.d.Violates(err, idempotencyIndex) {
 		old, err := s.recall(ctx, by.TeamID, key)
 		if err == nil && old == nil {
-			err = errors.New("the idempotency key was taken and is gone")
+			err = errors.New("another request used the idempotency key, and its record is gone")
 		}
 		return deref(old), err
 	}
@@ -134,8 +134,8 @@ func deref(a *answer) answer {
 	return *a
 }
 
-// EarlierResult returns the id of the first thing that a request with an idempotency key has made in the last 24 hours,
-// whatever its payload was; "" if there is none.
+// EarlierResult returns the id of the first resource that a request with an idempotency key created in the last 24
+// hours, whatever its payload. It returns "" if there is none.
 func (s *Service) EarlierResult(ctx context.Context, teamID, scope, key string) (string, error) {
 	a, err := s.storedAnswer(ctx, teamID, scope, key)
 	if err != nil || a == nil || len(a.IDs) == 0 {
@@ -144,7 +144,7 @@ func (s *Service) EarlierResult(ctx context.Context, teamID, scope, key string) 
 	return a.IDs[0], nil
 }
 
-// recall returns the stored answer of the key, nil if it has none.
+// recall returns the stored answer of the key, nil if it has none. It returns a fault if the payload was another one.
 func (s *Service) recall(ctx context.Context, teamID string, key Idempotency) (*answer, error) {
 	a, err := s.storedAnswer(ctx, teamID, key.Scope, key.Key)
 	if err == nil && a != nil && a.key.Hash != key.Hash {
@@ -172,8 +172,8 @@ func (s *Service) storedAnswer(ctx context.Context, teamID, scope, key string) (
 	return &a, nil
 }
 
-// remember stores the answer for the key. If another request stored the key meanwhile, the index is violated and the
-// transaction is rolled back.
+// remember stores the answer for the key. If another request stored the same key in between, the unique index is
+// violated and the transaction is rolled back.
 func (s *Service) remember(ctx context.Context, tx *db.Tx, teamID string, a *answer) error {
 	if a.key.Key == "" {
 		return nil

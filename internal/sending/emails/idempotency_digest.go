@@ -12,9 +12,9 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Digest returns a hash of emails and of the mode in which they are to be accepted, for [Idempotency]. Two requests for
-// the same emails have the same digest, whatever the order of their JSON members and whatever unknown members they
-// have. It makes no copy of the contents, however large they are.
+// Digest returns a hash of emails and of the mode in which they are to be accepted, for [Idempotency]. Requests for
+// the same emails have the same digest, whatever the order of their JSON members, and unknown members are ignored. It
+// does not copy the contents.
 func Digest(mode string, all ...Send) string {
 	h := sha256.New()
 	w := digester{bufio.NewWriterSize(h, 512)}
@@ -26,7 +26,7 @@ func Digest(mode string, all ...Send) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// DigestTexts is Digest for a request that is no email.
+// DigestTexts is Digest for a request that is not an email.
 func DigestTexts(all ...string) string {
 	h := sha256.New()
 	w := digester{bufio.NewWriterSize(h, 512)}
@@ -35,7 +35,7 @@ func DigestTexts(all ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// digester writes values so that different lists of values never give the same octets: each is preceded by its length.
+// digester writes each value after its length, so that different lists of values never give the same bytes.
 type digester struct{ *bufio.Writer }
 
 func (w digester) number(n int) {
@@ -68,8 +68,7 @@ func (w digester) send(s *Send) {
 	w.optional(s.HTML)
 	w.optional(s.Text)
 	headers := slices.SortedStableFunc(slices.Values(s.Headers), func(a, b message.Field) int {
-		return cmp.Compare(a.Name,
-			b.Name)
+		return cmp.Compare(a.Name, b.Name)
 	})
 	w.number(len(headers))
 	for _, f := range headers {

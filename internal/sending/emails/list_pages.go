@@ -8,7 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// pageRows is how many emails one call of Part reads. With their recipients they may be a hundred times as many rows.
+// pageRows is how many emails one call of ListPage reads. With their recipients these may be a hundred times as many
+// rows.
 const pageRows = 250
 
 // EmailWithRecipients is an email without its content, with the states of its recipients.
@@ -17,11 +18,11 @@ type EmailWithRecipients struct {
 	Recipients []Recipient
 }
 
-// Span is a span of time. From is included, To is not; zero means no bound.
+// Span is a range of time. From is included, To is not. A zero time means no bound.
 type Span struct{ From, To time.Time }
 
-// ListPage reads a part of a team's emails after a cursor: the next 250 that were accepted within the span, newest first.
-// next is the cursor of the part that follows, "" after the last.
+// ListPage reads the next 250 emails of a team after a cursor, newest first, that were accepted within a range of
+// time. next is the cursor of the next page, "" after the last one.
 func (s *Service) ListPage(ctx context.Context, teamID string, within Span, after string) (some []EmailWithRecipients,
 	next string, err error) {
 	all, next, err := emailsPage(ctx, s.d.Reader, teamID, within, after)
@@ -43,9 +44,9 @@ func (s *Service) ListPage(ctx context.Context, teamID string, within Span, afte
 	return some, next, nil
 }
 
-// ListPageTo reads a part of what a team sent to an address: of its next 2,000 emails after a cursor those that have the
-// address among their recipients, newest first, with that recipient alone. next is the cursor of the part that follows,
-// "" after the last.
+// ListPageTo reads the emails that a team sent to an address, newest first. It searches the next 2,000 emails after a
+// cursor, and returns each match with only that recipient. next is the cursor of the next page, "" after the last
+// one.
 func (s *Service) ListPageTo(ctx context.Context, teamID string, a erasure.Address, after string) (some []EmailWithRecipients,
 	next string, err error) {
 	return emailsPageTo(ctx, s.d.Reader, teamID, a, after)

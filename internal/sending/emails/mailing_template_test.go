@@ -15,7 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// automated is what a step of an automation does: it prepares an email by a template and enters it for a contact.
+// automated does what a step of an automation does: it prepares an email from a template and enqueues it for a
+// contact.
 func (s *stencil) automated(contactID string, in emails.ByTemplate) emails.EnqueueResult {
 	s.t.Helper()
 	ctx := s.t.Context()
@@ -41,7 +42,7 @@ func (s *stencil) contact(address string) contacts.Contact {
 	return c
 }
 
-// An email of an automation tells its contact how to leave, and who left gets no more of them.
+// An email of an automation has unsubscribe links. A contact that unsubscribed gets no more of them.
 func TestEmailOfAnAutomation(t *testing.T) {
 	t.Parallel()
 	eachStencil(t, func(t *testing.T, s *stencil) {
@@ -106,7 +107,7 @@ func TestEmailOfAnAutomation(t *testing.T) {
 	})
 }
 
-// What a step says of the sender, the subject and the address for replies takes the place of the template's.
+// The sender, the subject and the reply-to addresses of a step replace those of the template.
 func TestMailingByTemplateReplaces(t *testing.T) {
 	t.Parallel()
 	eachStencil(t, func(t *testing.T, s *stencil) {

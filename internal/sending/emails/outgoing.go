@@ -21,8 +21,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// DeliveryKind is the kind of the jobs that package delivery handles: one email to one destination domain, or to one
-// recipient there if the email is tracked or has a topic.
+// DeliveryKind is the kind of the jobs that package delivery handles. A job is one email to one destination domain,
+// or to one recipient if the email is tracked or has a topic.
 const DeliveryKind = "delivery"
 
 // Delivery is the payload of a delivery job.
@@ -31,15 +31,16 @@ type Delivery struct {
 	Domain  string `json:"domain"`
 	Only    bool   `json:"only,omitempty"` // the email has no other job
 
-	// To are the recipients of the job: those at the destination when it was entered, or one of them. In the job's first
-	// attempt none of them can be settled yet, so the look-up of their states is skipped.
+	// To has the recipients of the job: those at the destination when the job was enqueued, or one of them. At the
+	// job's first attempt none of them can be settled, so Outgoing does not look up their states.
 	To    []string `json:"to"`
 	First bool     `json:"-"`
 
-	// Place is the place of the only recipient in the envelope, from 1; 0 if it is not known. Only tracking needs it.
+	// Ordinal is the position of the only recipient in the envelope, counted from 1; 0 if it is unknown. Only tracking
+	// needs it.
 	Ordinal int `json:"place,omitempty"`
 
-	// Size is the memory in octets that composing takes, as [Service.Size] estimates it; 0 when it is not known.
+	// Size is the memory in bytes for composing, as [Service.Size] estimates it; 0 if it is unknown.
 	Size int64 `json:"size,omitempty"`
 }
 
@@ -62,8 +63,8 @@ func DecodeDelivery(payload string) (d Delivery, err error) {
 // bulkMark is the suffix of the lanes of bulk mail.
 const bulkMark = "|bulk"
 
-// Lane returns the lane of a team's mail to a destination; see [Destination]. Bulk mail has a lane of its own that
-// yields to the other, so that a password reset does not wait behind a newsletter.
+// Lane returns the lane of a team's mail to a destination; see [Destination]. Bulk mail has a separate lane of lower
+// priority, so that a password reset does not wait behind a newsletter.
 func Lane(domain, teamID string, bulk bool) string {
 	lane := domain + "|" + teamID
 	if bulk {
@@ -72,8 +73,8 @@ func Lane(domain, teamID string, bulk bool) string {
 	return lane
 }
 
-// LaneTurn returns the key by which lanes take turns at a shared resource: the team, with a separate key for its bulk
-// mail.
+// LaneTurn returns the key under which a lane takes turns at a shared resource: the team, with a separate key for the
+// team's bulk mail.
 func LaneTurn(lane string) string {
 	_, turn, _ := strings.Cut(lane, "|")
 	return turn
@@ -93,37 +94,37 @@ func LaneTeam(lane string) string {
 	return strings.TrimSuffix(LaneTurn(lane), bulkMark)
 }
 
-// Outgoing is what delivery needs of an email to send it to one destination.
+// Outgoing is an email as delivery needs it for one destination.
 type Outgoing struct {
 	ID             string
 	TeamID         string
 	DomainID       string
 	BroadcastID    string
-	ContactID      string // that it was entered for; "" for none
+	ContactID      string // the recipient's contact; "" for none
 	CreatedAt      time.Time
 	LastEvent      State
 	To             []string // envelope addresses at the destination that are not settled
 	UTF8           bool     // an address needs SMTPUTF8
-	ContentMissing bool     // its content is not there, although it is not settled
+	ContentMissing bool     // its content was deleted or lost although it is not settled
 
 	row         emailRow
 	body        bodies
 	attachments []Attachment
-	fields      func() ([]message.Field, error) // of an email whose shared content Forget has released
-	positions   map[string]int                  // in the envelope, of those addresses of which it is known
+	fields      func() ([]message.Field, error) // set by ReleaseContent for an email with shared content
+	positions   map[string]int                  // of addresses in the envelope, as far as they are known
 }
 
 type bodies struct {
 	html, text string
 	parts      int
 	headers    string
-	shared     *content.Compiled // nil when the email has a body of its own
+	shared     *content.Compiled // nil if the email has a body of its own
 }
 
-// ErrGone means that there is nothing to deliver: the email does not exist, or its team was deleted.
+// ErrGone means that the email does not exist, or that its team was deleted.
 var ErrGone = errors.New("the email does not exist")
 
-// Outgoing loads an email for a destination. It reads the bodies; the content of attachments is read by Compose.
+// Outgoing loads an email for a destination. It reads the bodies. Compose reads the content of attachments.
 func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	o := &Outgoing{}
 	r := &o.row
@@ -159,7 +160,7 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	return o, nil
 }
 
-// stillPending sets the recipients to those of the job that are not settled.
+// stillPending sets o.To to the recipients of the job that are not settled.
 func (s *Service) stillPending(ctx context.Context, d Delivery, o *Outgoing) error {
 	to, err := pending(ctx, s.d.Reader, d.EmailID, d.Domain)
 	if err != nil {
@@ -183,8 +184,8 @@ func (o *Outgoing) needsUTF8() bool {
 		})
 }
 
-// DropSuppressed removes the addresses that the team has suppressed from o.To, and those that may no longer be mailed about the
-// email's topic; see [Private] for one that it keeps. It returns the events to record for them.
+// DropSuppressed removes addresses from o.To that the team has suppressed, or that may no longer be mailed about the
+// email's topic. It returns the events to record for them. Some suppressions do not block a [Private] email.
 func (s *Service) DropSuppressed(ctx context.Context, o *Outgoing) (skipped []events.Event, err error) {
 	if skipped, err = s.dropTopicRefusals(ctx, o); err != nil {
 		return nil, err
@@ -220,8 +221,8 @@ func (o *Outgoing) keys() ([]string, error) {
 	return keys, nil
 }
 
-// removeAddresses removes the addresses from o.To for which there are reasons, and returns the event of each. keys are
-// those of all addresses, by which reasons are found.
+// removeAddresses removes the addresses with a reason from o.To, and returns an event for each. keys has the key of
+// each address, by which its reason is found.
 func removeAddresses[R any](o *Outgoing, keys []string, reasons map[string]R,
 	event func(e *Email, to string, why R) events.Event) (removed []events.Event) {
 	if len(reasons) == 0 {
@@ -243,17 +244,17 @@ func removeAddresses[R any](o *Outgoing, keys []string, reasons map[string]R,
 	return removed
 }
 
-// memoryFor estimates the memory in octets that composing an email takes: texts are held once more in encoded form, and
-// an attachment both as it is and in base64.
+// memoryFor estimates the memory in bytes for composing an email. Texts are held twice, the second time encoded.
+// Attachments are held as they are and in base64.
 func memoryFor(texts, attachments int64) int64 { return 2*texts + memoryOfFiles(attachments) + 1024 }
 
-// memoryOfFiles is the part of memoryFor that attachments take.
+// memoryOfFiles returns the part of memoryFor for attachments.
 func memoryOfFiles(attachments int64) int64 { return attachments * 5 / 2 }
 
-// memoryForRaw is memoryFor for a message that its caller composed.
+// memoryForRaw is memoryFor for a message that the sender composed.
 func memoryForRaw(texts, message int64) int64 { return texts + 2*message + 1024 }
 
-// memory estimates the memory in octets that composing a draft takes.
+// memory estimates the memory in bytes for composing a draft.
 func (d *draft) memory() int64 {
 	var files int64
 	texts := d.texts()
@@ -266,8 +267,8 @@ func (d *draft) memory() int64 {
 	return memoryFor(texts, files)
 }
 
-// Size estimates the memory in octets that composing and sending an email takes, without reading its content. It
-// returns ErrGone when there is no such email.
+// Size estimates the memory in bytes for composing and sending an email, without reading its content. It returns
+// ErrGone if the email does not exist.
 func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
 	z, err := sizeOf(ctx, s.d.Reader, emailID)
 	if errors.Is(err, db.ErrNoRows) {
@@ -300,7 +301,7 @@ func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
 	return memoryForRaw(z.texts, rawInRow), nil
 }
 
-// ReleaseContent releases the content once it is composed. The header fields are kept for [Outgoing.EventSummary].
+// ReleaseContent releases the content after composing. It keeps the header fields for [Outgoing.EventSummary].
 func (o *Outgoing) ReleaseContent() {
 	if o.body.shared != nil {
 		fields, err := o.headers(&o.row.Email)
@@ -309,8 +310,8 @@ func (o *Outgoing) ReleaseContent() {
 	o.body, o.attachments = bodies{headers: o.body.headers}, nil
 }
 
-// Compose returns the message without signatures. The same email gives the same octets each time, to the same
-// recipients and as long as the same is tracked.
+// Compose returns the message without signatures. The same email and recipients give the same bytes each time, unless
+// the tracking settings of the domain change.
 func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	if o.body.parts&isRaw != 0 {
 		text, err := s.raw(ctx, o.TeamID, o.ID)
@@ -353,12 +354,12 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	}
 	for i := range o.attachments {
 		a := &o.attachments[i]
-		octets, err := s.readContent(ctx, a)
+		content, err := s.readContent(ctx, a)
 		if err != nil {
 			return nil, err
 		}
 		m.Attachments = append(m.Attachments, message.Attachment{Filename: a.Filename, ContentType: a.ContentType,
-			ContentID: a.ContentID, Content: octets})
+			ContentID: a.ContentID, Content: content})
 	}
 	composed, err := m.Compose()
 	if err != nil {
@@ -367,8 +368,8 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	return composed, nil
 }
 
-// bodyParts returns the HTML and the text as they are sent. With a tracker, the links of the HTML are tracked, and not
-// those of the text. What they say of how to leave is from the listing, and is not tracked.
+// bodyParts returns the HTML and the text of the message. With a tracker, it tracks the links of the HTML, but not
+// those of the text. Unsubscribe links come from l and are not tracked.
 func (o *Outgoing) bodyParts(values render.Values, l unsubscribeInfo, t *tracker) (html, text string) {
 	values = l.values(values)
 	switch c := o.body.shared; {

@@ -10,22 +10,22 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Preview is an email as it is sent, before its links are tracked and without its files: what a reader of a check
-// needs of it.
+// Preview is the data of an email that preflight checks read. The links are not tracked yet, and attachments have no
+// content.
 type Preview struct {
 	From       message.Address
 	ReplyTo    []string
 	Subject    string
-	HTML       string // of the part; "" if there is none
-	Text       string // of the part, made from the HTML if none was given; "" if there is none
+	HTML       string // "" if the message has no HTML part
+	Text       string // made from the HTML if the sender gave no text; "" if the message has no text part
 	Headers    []message.Field
 	Bulk       bool     // a header marks it as bulk mail, or it belongs to a broadcast
 	ContentIDs []string // of the attachments that the HTML may show
 }
 
-// PreviewDraft returns an email that has not been sent. It applies the rules of Send, except that recipients and the
-// subject may be missing, that files given by their address are not fetched, and that the sender's domain is not
-// looked up. Nothing is stored.
+// PreviewDraft returns the preview of an email that has not been sent. It applies the rules of Send with three
+// exceptions: recipients and the subject may be missing, attachments given by path are not fetched, and the sender's
+// domain is not looked up. It stores nothing.
 func (s *Service) PreviewDraft(ctx context.Context, teamID string, in Send) (Preview, error) {
 	c, err := s.resolveTemplate(ctx, teamID, &in)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Service) PreviewDraft(ctx context.Context, teamID string, in Send) (Pre
 	return p, nil
 }
 
-// checkDraft applies the rules of an email that is not sent yet.
+// checkDraft applies the rules for the preview of a draft.
 func (d *draft) checkDraft(s *Service) error {
 	if d.Broken != nil {
 		return d.Broken
@@ -83,8 +83,8 @@ func (d *draft) checkDraft(s *Service) error {
 	return nil
 }
 
-// PreviewSent returns an email that the team has sent or scheduled. The error is a NotFound fault if there is none,
-// or if its content is not kept any more.
+// PreviewSent returns the preview of a sent or scheduled email of the team. It returns a NotFound fault if the email
+// does not exist, or its content was deleted.
 func (s *Service) PreviewSent(ctx context.Context, teamID, emailID string) (Preview, error) {
 	e, err := s.Get(ctx, teamID, emailID)
 	if err != nil {
@@ -124,8 +124,8 @@ func (s *Service) PreviewSent(ctx context.Context, teamID, emailID string) (Prev
 	return p, nil
 }
 
-// ExampleUnsubscribeURL is an address that leads nowhere and stands for the links to the unsubscribe page, which are
-// made for each recipient. It is empty if there is no public URL.
+// ExampleUnsubscribeURL returns a URL that stands for the unsubscribe links, which differ between recipients. The URL
+// leads nowhere. It is "" if the server has no public URL.
 func (s *Service) ExampleUnsubscribeURL() string {
 	if s.c.PublicURL == "" {
 		return ""
@@ -133,7 +133,7 @@ func (s *Service) ExampleUnsubscribeURL() string {
 	return s.c.PublicURL + "/unsubscribe/example"
 }
 
-// exampleUnsubscribeInfo is what a message of an email says of how to leave, with an address that leads nowhere.
+// exampleUnsubscribeInfo returns the unsubscribe information of an email with an example URL.
 func (s *Service) exampleUnsubscribeInfo(e *Email) unsubscribeInfo {
 	if !e.canUnsubscribe() || s.c.PublicURL == "" {
 		return unsubscribeInfo{}
@@ -141,15 +141,15 @@ func (s *Service) exampleUnsubscribeInfo(e *Email) unsubscribeInfo {
 	return unsubscribeInfo{s.ExampleUnsubscribeURL(), cmp.Or(e.TopicID, e.TeamID)}
 }
 
-// addTopic adds what the message of an email says of how to leave.
+// addTopic adds the header fields for unsubscribing.
 func (p *Preview) addTopic(l unsubscribeInfo) {
 	if l.url != "" {
 		p.Headers, p.Bulk = l.add(p.Headers), true
 	}
 }
 
-// setBodies sets the parts. In a message that we compose the links to leave are filled in, and the text is made from
-// the HTML if none was given.
+// setBodies sets the HTML and the text. If we compose the message, it fills in unsubscribe links, and makes the text
+// from the HTML if the sender gave none.
 func (p *Preview) setBodies(html, text *string, l unsubscribeInfo, composed bool) {
 	if !composed {
 		l = unsubscribeInfo{}

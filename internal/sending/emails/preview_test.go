@@ -33,7 +33,7 @@ func fullEmail() emails.Send {
 	return e
 }
 
-// A draft is shown as the same email is once it is sent, and nothing is stored.
+// The preview of a draft equals that of the same email after sending, and nothing is stored.
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
@@ -83,7 +83,7 @@ func TestPreviewStoresNothing(t *testing.T) {
 	})
 }
 
-// The rules for a draft are those of an email, but it may lack what it gets at last.
+// A draft must follow the rules of an email, but may lack the fields that are added last.
 func TestPreviewOfWrongDrafts(t *testing.T) {
 	t.Parallel()
 	n := testnode.New(t, dbtest.SQLite(t), testnode.Options{})
@@ -117,7 +117,8 @@ func TestPreviewOfWrongDrafts(t *testing.T) {
 	}
 }
 
-// Emails of one content are shown with their own values; a message that its caller composed has the parts that it has.
+// Emails with shared content are shown with their own values. A message that its sender composed is shown with the
+// parts that it has.
 func TestPreviewOfOtherEmails(t *testing.T) {
 	t.Parallel()
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
@@ -160,7 +161,7 @@ func TestPreviewOfOtherEmails(t *testing.T) {
 	})
 }
 
-// An email whose content was deleted cannot be shown.
+// An email whose content was deleted has no preview.
 func TestPreviewOfWhatIsGone(t *testing.T) {
 	t.Parallel()
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
@@ -177,7 +178,7 @@ func TestPreviewOfWhatIsGone(t *testing.T) {
 	})
 }
 
-// A preview of which a part cannot be read is an error.
+// A preview fails if a part of it cannot be read.
 func TestPreviewWithoutAStatement(t *testing.T) {
 	t.Parallel()
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -193,7 +194,7 @@ func TestPreviewWithoutAStatement(t *testing.T) {
 	})
 }
 
-// A preview has an example where each recipient has a link to leave the topic; the email itself shows the placeholder.
+// A preview has an example URL in place of the unsubscribe link; the email itself shows the placeholder.
 func TestPreviewOfATopic(t *testing.T) {
 	t.Parallel()
 	eachStencil(t, func(t *testing.T, s *stencil) {

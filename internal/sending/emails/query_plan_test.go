@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Events of an email are found by the email: SQLite would read all events of the team by the index of their times, in
-// its only writer.
+// The events of an email are read by the index of the email. With the index of their times, SQLite would read all
+// events of the team on its only writer.
 func TestEventsAreFoundByTheirEmail(t *testing.T) {
 	d := dbtest.SQLite(t)
 	asked := map[string][]any{selectBefore: {"e1", "team", []string{"a", "b"}}}

@@ -18,48 +18,47 @@ import (
 	"github.com/postrider/postrider/internal/platform/blob"
 )
 
-// A message that its caller composed is stored in a row. For a large one, the row has only the fields that we prepend,
-// and the rest is in the blob that the row names, submitted/<an id of its own>. The content of its attachments is not
-// stored a second time: their key is partMark followed by the number of the file in the message.
+// A message that its sender composed is stored in a row. For a large message, the row has only the fields that we
+// prepend, and names the blob with the rest, submitted/<an id of its own>. The content of its attachments is not
+// stored a second time: their key is fileMark followed by the number of the file in the message.
 //
-// Large messages from before version 21 of the schema have no row: the blob submitted/<email> is the whole message, and
-// its key precedes partMark.
+// Large messages from before version 21 of the schema have no row. The blob submitted/<email> is the whole message,
+// and its key precedes fileMark.
 const (
 	rawPrefix = "submitted/"
 	fileMark  = "#"
-	rawInRow  = 64 << 10 // octets of a message up to which it is kept in a row
-	// noID is a placeholder of the same length for the email's id in a message, until there is one.
+	rawInRow  = 64 << 10 // bytes of the largest message that is stored in a row
+	// noID takes the place of the email's id in a message until the email has one. Both have the same length.
 	noID = "00000000-0000-0000-0000-000000000000"
 )
 
-// Raw is a message that its caller composed. It is sent as it is.
+// Raw is a message that its sender composed. It is sent as it is.
 type Raw struct {
 	// Send describes the message, for showing it and for checking the rules. To, Cc and Attachments are those of the
-	// message; Bcc and the fields of templates and schedules are not used. Headers that the API does not accept are left
-	// out.
+	// message. Bcc and the fields of templates and schedules are not used. Headers that the API refuses are left out.
 	Send
-	// Recipients are the envelope's, and only they receive the message. Those in neither To nor Cc are shown as Bcc.
+	// Recipients has the recipients of the envelope. Only they receive the message. Recipients that are in neither To
+	// nor Cc are shown as Bcc.
 	Recipients []message.Address
-	// Header is the header section, each line ended by CRLF, without fields that must not be sent, such as Bcc.
+	// Header is the header section without fields that must not be sent, such as Bcc. CRLF ends each line.
 	Header []byte
-	// Body is the empty line after the header, and everything after it.
+	// Body is the empty line after the header and the rest of the message.
 	Body []byte
-	// MessageID is the message's own, with angle brackets; if it is empty, one is added.
+	// MessageID is the Message-ID of the message, with angle brackets. If it is "", one is added.
 	MessageID string
-	// HasDate reports whether the message has a Date field; if not, one is added.
+	// HasDate is true if the message has a Date field. If not, one is added.
 	HasDate bool
 	// Trace describes the submission as in RFC 5321 section 4.4: "by mx.example.com with ESMTPSA".
 	Trace string
-	// UTF8 reports that the header is in UTF-8 (RFC 6532), which only hosts with SMTPUTF8 accept.
+	// UTF8 is true if the header is in UTF-8 (RFC 6532). Only hosts with SMTPUTF8 accept such a message.
 	UTF8 bool
 
 	at      time.Time // when it was accepted
 	content []byte    // what the row stores: the whole message, or only the prepended fields
-	blobKey string    // of the rest, if the message is large
+	blobKey string    // of the rest if the message is large
 }
 
-// SendRaw accepts a message that its caller composed, and returns the email's id. The message is on disk when it
-// returns.
+// SendRaw accepts a message that its sender composed, and returns the email's id. The message is then on disk.
 func (s *Service) SendRaw(ctx context.Context, by teams.Actor, in Raw, key Idempotency) (string, error) {
 	r, err := s.once(ctx, by, key, func(a *answer) error {
 		d, err := s.checkRaw(in)
@@ -74,7 +73,7 @@ func (s *Service) SendRaw(ctx context.Context, by teams.Actor, in Raw, key Idemp
 	return r.IDs[0], nil
 }
 
-// checkRaw applies the rules of an email that concern a message that is already composed. The subject, the text and the
+// checkRaw applies the rules of an email to a message that is already composed. The subject, the text and the
 // recipients in the header may be missing.
 func (s *Service) checkRaw(in Raw) (*draft, error) {
 	d := &draft{Send: in.Send, raw: &in}
@@ -124,7 +123,8 @@ func stripNUL(text *string) *string {
 	return &clean
 }
 
-// checkEnvelope replaces the draft's recipients by those of the envelope. Their kind is the one in the header, or bcc.
+// checkEnvelope replaces the draft's recipients by those of the envelope. A recipient has the kind that it has in the
+// header, otherwise bcc.
 func (d *draft) checkEnvelope(to []message.Address, refused []string) error {
 	named := map[string]string{}
 	for _, r := range d.recipients {
@@ -160,7 +160,8 @@ func (d *draft) checkEnvelope(to []message.Address, refused []string) error {
 	return nil
 }
 
-// keepHeaders drops the fields that the API does not accept, so that the rest can be shown as if given over the API.
+// keepHeaders drops the fields that the API refuses, so that the rest can be shown like the headers of an API
+// request.
 func (d *draft) keepHeaders() {
 	var kept []message.Field
 	size := 0
@@ -174,8 +175,8 @@ func (d *draft) keepHeaders() {
 	d.Headers = kept
 }
 
-// storeRaw stores a large message durably before the email is accepted, and returns the attachments. It adds the fields
-// that the message lacks; the email's id in them is set later by name.
+// storeRaw stores a large message durably before the email is accepted, and returns the attachments. It adds the
+// fields that the message lacks. Later, name writes the email's id into them.
 func (s *Service) storeRaw(ctx context.Context, teamID string, d *draft) ([]Attachment, error) {
 	d.raw.at = s.d.Now().UTC()
 	added := d.added(noID)
@@ -197,8 +198,8 @@ func (s *Service) storeRaw(ctx context.Context, teamID string, d *draft) ([]Atta
 	return files, nil
 }
 
-// added returns the fields that are prepended to a composed message for an email of that id: the trace, and the fields
-// that the message lacks.
+// added returns the fields to prepend to a composed message: the trace, and the fields that the message lacks.
+// emailID is the id of its email.
 func (d *draft) added(emailID string) string {
 	date := d.raw.at.Format(time.RFC1123Z)
 	added := "Received: " + d.raw.Trace + " id " + emailID + ";\r\n " + date + "\r\n"
@@ -214,7 +215,7 @@ func (d *draft) added(emailID string) string {
 // name writes the email's id into the prepended fields, over noID or another id.
 func (d *draft) name(emailID string) { copy(d.raw.content, d.added(emailID)) }
 
-// messageID returns the Message-ID of a draft for an email of that id.
+// messageID returns the Message-ID of a draft whose email has that id.
 func (d *draft) messageID(emailID string) string {
 	if d.raw != nil && d.raw.MessageID != "" {
 		return d.raw.MessageID
@@ -222,7 +223,7 @@ func (d *draft) messageID(emailID string) string {
 	return "<" + emailID + "@" + d.from.Domain + ">"
 }
 
-// raw reads a message that its caller composed: its row, followed by the blob that the row names, if any.
+// raw reads a message that its sender composed: the part in its row, followed by the blob that the row names, if any.
 func (s *Service) raw(ctx context.Context, teamID, emailID string) ([]byte, error) {
 	text, key, err := messageInRow(ctx, s.d.Reader, teamID, emailID)
 	if err != nil || key == "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Of the fields of a submitted message as many are shown as one could have given over the API, and no more.
+// Only as many header fields of a submitted message are shown as the API accepts.
 func TestFieldsOfRawAreBounded(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		field := func(i, size int) message.Field {

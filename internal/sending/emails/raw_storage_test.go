@@ -22,7 +22,8 @@ func (f *fixture) sendRaw(t *testing.T, in emails.Raw) string {
 	return id
 }
 
-// A composed message is kept in its row up to 64 KB with what is put before it, and is sent as it is, large or small.
+// A composed message of up to 64 KB, including the prepended fields, is stored in its row. Small and large messages
+// are sent as they are.
 func TestWhereRawIsKept(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		in := composed(message.Address{Local: "a", Domain: "one.example"})
@@ -35,31 +36,31 @@ func TestWhereRawIsKept(t *testing.T) {
 				blobs = 1
 			}
 			if keys := f.keys(t); len(keys) != blobs {
-				t.Errorf("with %d octets more it is kept in %v", more, keys)
+				t.Errorf("with %d bytes more it is kept in %v", more, keys)
 			}
 			if text := f.compose(t, id); !strings.HasSuffix(text, string(in.Header)+string(in.Body)) || len(text) != 64<<10+
 				more {
-				t.Errorf("with %d octets more it has become %d octets", more, len(text))
+				t.Errorf("with %d bytes more it has become %d bytes", more, len(text))
 			}
 			size, err := f.Emails.Size(t.Context(), id)
 			if want := int64(2*(64<<10) + 1024); err != nil || blobs == 0 && size != want || blobs == 1 && size != 2*(1<<20)+
 				1024 {
-				t.Errorf("with %d octets more it is estimated to take %d, %v", more, size, err)
+				t.Errorf("with %d bytes more it is estimated to take %d, %v", more, size, err)
 			}
 		}
-		// Nothing but the size of a message as a whole refuses it.
+		// A composed message is refused for its total size only.
 		for more, kind := range []fault.Kind{0, fault.Invalid} {
 			in.Body = make([]byte, 1<<20-len(in.Header)+more)
 			copy(in.Body, bytes.Repeat([]byte("\r\nHello."), len(in.Body)/8))
 			_, err := f.Emails.SendRaw(t.Context(), f.Acme, in, emails.Idempotency{})
 			if more == 0 && err != nil || more > 0 && fault.KindOf(err) != kind {
-				t.Errorf("a message of %d octets more than may be: %v", more, err)
+				t.Errorf("a message of %d bytes more than may be: %v", more, err)
 			}
 		}
 	})
 }
 
-// What a composed message lacks is added once, and what it has stays.
+// Missing fields of a composed message are added once, and existing fields stay.
 func TestWhatRawLacks(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		for _, c := range []struct {
@@ -92,7 +93,7 @@ func TestWhatRawLacks(t *testing.T) {
 	})
 }
 
-// All that is known of a composed message is kept of it beside its octets.
+// The description of a composed message is stored beside its bytes.
 func TestWhatIsKeptOfRaw(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		html, text := "<p>Hello.\x00", "Hello."
@@ -126,7 +127,7 @@ func TestWhatIsKeptOfRaw(t *testing.T) {
 		if content, err := f.read(t, &files[0]); err != nil || content != "file" {
 			t.Errorf("its file is %q, %v", content, err)
 		}
-		// Files that the message does not have are lost, and not somebody else's.
+		// A file that the message does not have is lost; no other file is returned for it.
 		for _, key := range []string{"#1", "#x"} {
 			f.change(`UPDATE email_attachments SET blob_key = $2 WHERE email_id = $1`, id, key)
 			if content, err := f.read(t, &files[0]); err == nil {
@@ -136,7 +137,7 @@ func TestWhatIsKeptOfRaw(t *testing.T) {
 	})
 }
 
-// Composed messages keep the rules of the rest, each up to its bound.
+// Composed messages must follow the other rules, each up to its limit.
 func TestRulesOfRaw(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		many := func(n int) (all []message.Address) {

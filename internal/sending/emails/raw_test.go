@@ -55,8 +55,7 @@ func TestSweepSubmittedMessages(t *testing.T) {
 	})
 }
 
-// oldRaw sends a large message, and stores it as it was before blobs had keys of their own: whole, under the email's
-// id.
+// oldRaw sends a large message and stores it as before blobs had keys of their own: as a whole, under the email's id.
 func (f *fixture) oldRaw(t *testing.T, in emails.Raw) string {
 	t.Helper()
 	ctx := t.Context()

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// Get returns an email of the team with its bodies. The text of one that is [Private] is not among them.
+// Get returns an email of the team with its bodies. It leaves out the text of a [Private] email.
 func (s *Service) Get(ctx context.Context, teamID, emailID string) (Email, error) {
 	e, err := getEmail(ctx, s.d.Reader, teamID, emailID)
 	if err != nil {
@@ -18,7 +18,7 @@ func (s *Service) Get(ctx context.Context, teamID, emailID string) (Email, error
 	return e, s.loadBodies(ctx, &e)
 }
 
-// shown gives an email the bodies that its team may read.
+// loadBodies sets the bodies of an email that its team may read.
 func (s *Service) loadBodies(ctx context.Context, e *Email) error {
 	if isPrivate(e.Actor.Kind, e.Tags) {
 		e.HTML, e.Text = nil, new("The text of this email is for its recipient alone.")
@@ -27,8 +27,8 @@ func (s *Service) loadBodies(ctx context.Context, e *Email) error {
 	return s.fill(ctx, e)
 }
 
-// GetWithin is Get for an email whose bodies, which it does not share with others, have at most so many octets. size is
-// how many they have; if they have more, the email is returned without them.
+// GetWithin is Get with a limit for the email's own bodies, in bytes. size is the size of these bodies. If size is
+// larger than most, the email is returned without bodies. Shared content does not count.
 func (s *Service) GetWithin(ctx context.Context, teamID, emailID string, most int) (e Email, size int64, err error) {
 	e, size, err = getEmailWithin(ctx, s.d.Reader, teamID, emailID, most)
 	if err != nil || size > int64(most) {
@@ -37,7 +37,7 @@ func (s *Service) GetWithin(ctx context.Context, teamID, emailID string, most in
 	return e, size, s.loadBodies(ctx, &e)
 }
 
-// TextSize returns how many octets the bodies of an email have, which it does not share with others.
+// TextSize returns the size of an email's own bodies in bytes. Shared content does not count.
 func (s *Service) TextSize(ctx context.Context, teamID, emailID string) (int64, error) {
 	_, size, err := getEmailWithin(ctx, s.d.Reader, teamID, emailID, 0)
 	return size, err
@@ -58,18 +58,19 @@ func (s *Service) Recipients(ctx context.Context, teamID, emailID string) ([]Rec
 	return listRecipients(ctx, s.d.Reader, teamID, emailID)
 }
 
-// Timeline returns a page of what happened to an email, oldest first, and whether there is more; see [events.Timeline].
+// Timeline returns a page of the events of an email, oldest first, and whether there are more; see [events.Timeline].
 func (s *Service) Timeline(ctx context.Context, teamID, emailID string, p page.Page) ([]events.Entry, bool, error) {
 	return events.Timeline(ctx, s.d.Reader, teamID, emailID, p)
 }
 
-// Attempts returns a page of the tries to deliver an email with their conversations, oldest first, and whether there
-// are more. Without a limit it has at most 500.
+// Attempts returns a page of the delivery attempts of an email with their conversations, oldest first, and whether
+// there are more. Without a limit the page has at most 500.
 func (s *Service) Attempts(ctx context.Context, teamID, emailID string, p page.Page) ([]Attempt, bool, error) {
 	return listAttempts(ctx, s.d.Reader, teamID, emailID, p)
 }
 
-// addresses parses stored addresses. They were checked when they were accepted, so it fails only for a damaged row.
+// addresses parses stored addresses. They were checked when the email was accepted, so an error means that the row is
+// damaged.
 func addresses(list []string) ([]message.Address, error) {
 	all := make([]message.Address, 0, len(list))
 	for _, text := range list {

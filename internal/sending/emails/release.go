@@ -16,11 +16,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// ReleaseKind is the kind of the jobs that hand a scheduled email to delivery when its time has come.
+// ReleaseKind is the kind of the jobs that enqueue the delivery of a scheduled email at its time.
 const ReleaseKind = "emails.release"
 
-// Kinds returns the kinds of jobs of this package. Their lanes are teams, which share the workers. The jobs are retried
-// without end after failures of our own: an accepted email waits until the database and the file store work again.
+// Kinds returns the kinds of jobs of this package. Their lanes are teams, which share the workers. After failures of
+// this server the jobs are retried without end: an accepted email waits until the database and the file store work
+// again.
 func (s *Service) Kinds() []jobs.Kind {
 	waits := []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute}
 	return []jobs.Kind{
@@ -30,18 +31,18 @@ func (s *Service) Kinds() []jobs.Kind {
 	}
 }
 
-// releaseJob is the job that releases a scheduled email at its time.
+// releaseJob returns the job that releases a scheduled email at its time.
 func releaseJob(teamID, emailID string, at time.Time) jobs.New {
 	return jobs.New{Kind: ReleaseKind, Lane: teamID, TeamID: teamID, Dedupe: emailID, Payload: emailID, RunAt: at}
 }
 
-// release checks again what may have changed since the email was accepted, and enters the delivery jobs, or first the
-// job that fetches attachments.
+// release checks again what may have changed since the email was accepted. It enqueues the delivery jobs, or first
+// the job that fetches attachments.
 func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	e, err := readEmail(ctx, s.d.Reader, j.TeamID, j.Payload)
 	var team teams.Team
 	if err == nil {
-		team, err = s.teams.Get(ctx, e.TeamID) // If the team is gone, so is the email.
+		team, err = s.teams.Get(ctx, e.TeamID) // if the team was deleted, so was the email
 	}
 	if fault.KindOf(err) == fault.NotFound || err == nil && e.LastEvent != Scheduled && e.LastEvent != Queued {
 		return s.q.End(ctx, j)
@@ -69,11 +70,11 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	return s.enqueueDeliveries(ctx, j, &e, 0, func(*db.Tx) {})
 }
 
-// enqueueDeliveries finishes a job and enters the delivery jobs of its email. also runs in the same transaction. fetched is the
-// size of the attachments, in octets, that also enters.
+// enqueueDeliveries finishes a job and enqueues the delivery jobs of its email. It calls also in the same
+// transaction. fetched is the size in bytes of the attachments that also stores.
 func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, fetched int64, also func(*db.Tx)) error {
 	memory, err := s.Size(ctx, e.ID)
-	if err != nil && !errors.Is(err, ErrGone) { // ErrGone: there is nothing to compose
+	if err != nil && !errors.Is(err, ErrGone) { // an email without content needs no memory
 		return err
 	}
 	memory += memoryOfFiles(fetched)
@@ -109,8 +110,8 @@ func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, f
 	})
 }
 
-// beginCounted begins an email and runs do, in one transaction. A scheduled email counts in its team's quota as n; if there
-// is no room, it ends as failed.
+// beginCounted begins an email and calls do in one transaction. A scheduled email counts in its team's quota as n
+// recipients. If that exceeds the quota, the email fails.
 func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int, do func(tx *db.Tx) error) error {
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
 		due, err := s.begin(ctx, tx, j, e)
@@ -137,8 +138,8 @@ func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int,
 	return s.fail(ctx, j, e, reason)
 }
 
-// begin finishes a job and advances a scheduled email to queued. It reports false if nothing is to be sent now: the
-// email was canceled meanwhile, or rescheduled, and then the job runs again at the new time.
+// begin finishes a job and advances a scheduled email to queued. It returns false if the email was canceled or
+// rescheduled in between. If it was rescheduled, the job runs again at the new time.
 func (s *Service) begin(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) (due bool, err error) {
 	if e.LastEvent == Scheduled {
 		taken, err := takeScheduled(ctx, tx, e.TeamID, e.ID, Queued, e.ScheduledAt.UnixMicro())
@@ -153,8 +154,8 @@ func (s *Service) begin(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) (d
 	return true, nil
 }
 
-// wait reschedules a job to its email's time, which cannot be changed until the transaction commits. If the email is no
-// longer scheduled, it finishes the job.
+// wait moves a job to the time of its email. The email cannot be rescheduled until the transaction commits. If the
+// email is no longer scheduled, wait finishes the job.
 func (s *Service) wait(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) error {
 	at, ok, err := lockSchedule(ctx, tx, e.TeamID, e.ID)
 	if err != nil {
@@ -168,10 +169,10 @@ func (s *Service) wait(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) err
 	return nil
 }
 
-// refused returns the reason why a scheduled email may no longer be sent, or "" when it may.
+// refused returns the reason why a scheduled email may no longer be sent, "" if it may.
 func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reason string, err error) {
 	if e.LastEvent != Scheduled {
-		return "", nil // It was checked a moment ago, when it was accepted.
+		return "", nil // it was checked when it was accepted, a moment ago
 	}
 	active, err := s.teams.Active(ctx, e.TeamID, e.Actor)
 	if err != nil {
@@ -196,7 +197,7 @@ func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reaso
 	return "", nil
 }
 
-// fail ends an email that cannot be sent, unless it was canceled or rescheduled meanwhile.
+// fail ends an email that cannot be sent, unless it was canceled or rescheduled in between.
 func (s *Service) fail(ctx context.Context, j jobs.Job, e *Email, reason string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		due, err := s.begin(ctx, tx, j, e)

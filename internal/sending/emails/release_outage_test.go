@@ -11,7 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A release that loses the database at any point leaves the email waiting or hands it over, and never fails it.
+// A release that loses the database at any point leaves the email scheduled or enqueues its delivery. It never fails
+// the email.
 func TestReleaseWithoutDatabase(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	f := newFixture(t, d)

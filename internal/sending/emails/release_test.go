@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A scheduled email is of the domain that it was accepted for, and not of one that the team added by that name later.
-// It fails, too, when its team is suspended meanwhile.
+// A scheduled email belongs to the domain that it was accepted for, and not to a domain that the team added later
+// under the same name. The email also fails if its team is suspended in between.
 func TestReleaseRefuses(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		s := hello("a@one.example")

@@ -12,11 +12,11 @@ import (
 	"github.com/postrider/postrider/internal/sending/metrics"
 )
 
-// Old emails are deleted in batches, each in a transaction of its own that takes some milliseconds. An email is deleted
-// whole or not at all. Its files are deleted after the commit; those left by an interruption are deleted by
-// [Service.SweepFiles]. Emails that are not settled are kept, however old they are: delivery needs them.
+// Old emails are deleted in batches. The transaction of a batch takes some milliseconds. An email is deleted entirely
+// or not at all. Its files are deleted after the commit; [Service.SweepFiles] deletes those that an interruption
+// leaves. Emails that are not settled are kept, however old they are, because delivery needs them.
 //
-// An idempotency key lives no longer than the shortest retention of emails, so none outlives its email.
+// An idempotency key never lives longer than its email: keys expire before the shortest retention of emails.
 
 // EraseTeam deletes the emails of a team with their files and events, and its idempotency keys.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
@@ -24,7 +24,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 		some, err := readRemovable(ctx, s.d.Reader, selectEmails, teamID, "", lastID)
 		if err == nil && len(some) > 0 {
 			for i := range some {
-				some[i].settled = true // counts as settled: nothing of a deleted team is sent any more
+				some[i].settled = true // emails of a deleted team are not sent any more
 			}
 			_, err = s.removeEmails(ctx, teamID, fillBatch(some).ids, false)
 		}
@@ -53,7 +53,7 @@ type batch struct {
 	more      bool     // there may be emails after last
 }
 
-// fillBatch returns a batch of as many emails as one transaction may delete.
+// fillBatch returns a batch with as many emails as one transaction may delete.
 func fillBatch(some []removable) (b batch) {
 	rows := 0
 	for i, e := range some {
@@ -72,7 +72,7 @@ func fillBatch(some []removable) (b batch) {
 	return b
 }
 
-// next returns the id after which the next batch begins, "" if there is none.
+// next returns the id after which the next batch begins, "" if this is the last batch.
 func (b *batch) next() string {
 	if b.more {
 		return b.last
@@ -80,9 +80,9 @@ func (b *batch) next() string {
 	return ""
 }
 
-// RemoveBefore deletes settled emails that were accepted before a time, with everything that belongs to them: a batch
-// of the oldest with ids greater than after. Their events stay in the counters. It returns the id to pass as the next
-// after, "" at the end.
+// RemoveBefore deletes settled emails that were accepted before a time, with all their rows and files. Each call
+// deletes a batch of the oldest emails with ids greater than after. Their events stay in the counters. It returns the
+// next value of after, "" at the end.
 func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := readRemovable(ctx, s.d.Reader, selectEmails, teamID, after, id.First(before))
@@ -96,10 +96,9 @@ func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.T
 	return b.next(), nil
 }
 
-// RemoveBodies deletes the content of settled emails that were accepted before a time: texts, headers, attachments and
-// messages that callers composed. Each call deletes a batch of the oldest that still have theirs. It returns "" at the
-// end, and otherwise the value to call it with again. Emails that are not settled are recorded for
-// [Service.RemoveSkippedBodies].
+// RemoveBodies deletes the content of settled emails that were accepted before a time: texts, headers, attachments
+// and composed messages. Each call deletes a batch of the oldest content. It returns "" at the end, and otherwise the
+// value to call it with again. Emails that are not settled are recorded for [Service.RemoveSkippedBodies].
 func (s *Service) RemoveBodies(ctx context.Context, teamID string, before time.Time, _ string) (next string,
 	err error) {
 	until, err := bodiesUntil(ctx, s.d.Reader, teamID)
@@ -117,8 +116,9 @@ func (s *Service) RemoveBodies(ctx context.Context, teamID string, before time.T
 	return next, nil
 }
 
-// RemoveSkippedBodies deletes the content of emails that were not settled when RemoveBodies passed them, and are now: a
-// batch with ids greater than after. It returns the id to pass as the next after, "" at the end.
+// RemoveSkippedBodies deletes the content of emails that RemoveBodies skipped because they were not settled, if they
+// are settled now. Each call deletes a batch with ids greater than after. It returns the next value of after, "" at
+// the end.
 func (s *Service) RemoveSkippedBodies(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := readRemovable(ctx, s.d.Reader, selectSkipped, teamID, after, id.First(before))
@@ -132,9 +132,9 @@ func (s *Service) RemoveSkippedBodies(ctx context.Context, teamID string, before
 	return b.next(), nil
 }
 
-// RemoveTimelines deletes the events and the attempts of settled emails without an event since before: a batch of those
-// with the oldest events later than the time after, in microseconds. The events of received emails are deleted too. All
-// of them stay in the counters. It returns the time to pass as the next after, "" at the end.
+// RemoveTimelines deletes the events and attempts of settled emails that have no event since before. It also deletes
+// the events of received emails. Each call deletes a batch of those with the oldest events after the time in after,
+// in microseconds. All events stay in the counters. It returns the next value of after, "" at the end.
 func (s *Service) RemoveTimelines(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	from := int64(0)
@@ -170,7 +170,7 @@ func (s *Service) removeTimelines(ctx context.Context, teamID string, before, af
 		})
 	}
 	if len(gone) > 0 && b.last != some[len(some)-1].id {
-		upTo = after // find again what did not fit; what was deleted is not found
+		upTo = after // finds the emails that did not fit again; deleted ones are not found
 	}
 	return strconv.FormatInt(upTo, 10), err
 }
@@ -195,8 +195,8 @@ func (s *Service) DeleteContent(ctx context.Context, teamID, emailID string) err
 	})
 }
 
-// removeEmails deletes emails and then their files. With countersStay, emails with events that are not counted yet are
-// kept. It returns the ids of the deleted emails.
+// removeEmails deletes emails and then their files. With countersStay it keeps emails whose events are not counted
+// yet. It returns the ids of the deleted emails.
 func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []string,
 	countersStay bool) (gone []string, err error) {
 	var files []string
@@ -219,7 +219,7 @@ func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []st
 	return gone, s.deleteFiles(ctx, files)
 }
 
-// removeContents deletes the content of settled emails. also runs in the same transaction.
+// removeContents deletes the content of settled emails. It calls also in the same transaction.
 func (s *Service) removeContents(ctx context.Context, teamID string, emailIDs []string, also func(*db.Tx)) error {
 	var files []string
 	err := s.d.Update(ctx, func(tx *db.Tx) (err error) {

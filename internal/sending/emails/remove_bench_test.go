@@ -14,9 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// BenchmarkRemoveWhileAccepting accepts emails one after the other while old ones are deleted: 50,000 of them, or for
-// as long as it lasts. It reports how long accepting takes at the 99th percentile, and how many are deleted in a
-// second.
+// BenchmarkRemoveWhileAccepting accepts emails one after the other while up to 50,000 old ones are deleted. It
+// reports the 99th percentile of the time for accepting, and the number of deletions a second.
 func BenchmarkRemoveWhileAccepting(b *testing.B) {
 	for name, open := range map[string]func(testing.TB) *db.DB{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		b.Run(name, func(b *testing.B) {

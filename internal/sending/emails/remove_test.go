@@ -23,7 +23,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// later is a time at which all that is done in a test is old.
+// later is a time at which all rows of a test are old.
 func later() time.Time { return time.Now().Add(48 * time.Hour) }
 
 func (f *fixture) change(text string, args ...any) {
@@ -47,10 +47,10 @@ func (f *fixture) end(t *testing.T, emailID string, typ events.Type, recipients 
 	}
 }
 
-// step is a verb that deletes a batch.
+// step is an operation that deletes a batch.
 type step = func(ctx context.Context, teamID string, before time.Time, after string) (string, error)
 
-// all calls a step until nothing is left, and after each batch check.
+// all calls a step until nothing is left, and check after each batch.
 func (f *fixture) all(t *testing.T, do step, check func()) (batches int) {
 	t.Helper()
 	for after := ""; ; {
@@ -68,11 +68,11 @@ func (f *fixture) all(t *testing.T, do step, check func()) (batches int) {
 	}
 }
 
-// perEmail are the tables of which each email of a test has rows, by the condition under which it does.
+// perEmail has the tables in which each email of a test has rows, with the condition for a row.
 var perEmail = map[string]string{"email_bodies": "TRUE", "email_recipients": "TRUE", "email_events": "TRUE",
 	"email_attempts": "e.last_event <> 'queued' AND e.last_event <> 'scheduled'"}
 
-// whole fails when of some email a part is there and another is not.
+// whole fails if only some of an email's rows exist.
 func (f *fixture) whole(t *testing.T) {
 	t.Helper()
 	for table, when := range perEmail {
@@ -90,7 +90,7 @@ func (f *fixture) whole(t *testing.T) {
 	}
 }
 
-// sent are emails of every kind, by what became of them.
+// sent are emails of every kind, by their outcome.
 func (f *fixture) sent(t *testing.T) (settled, waiting []string) {
 	t.Helper()
 	with := hello("a@one.example", "b@two.example")
@@ -127,7 +127,7 @@ func (f *fixture) sent(t *testing.T) (settled, waiting []string) {
 	return append(settled, canceled), append(waiting, scheduled)
 }
 
-// sendable fails unless an email that waits can be composed.
+// sendable fails if a waiting email cannot be composed.
 func (f *fixture) sendable(t *testing.T, emailID string) {
 	t.Helper()
 	o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID})
@@ -135,11 +135,11 @@ func (f *fixture) sendable(t *testing.T, emailID string) {
 		t.Fatal(err)
 	}
 	if text, err := f.Emails.Compose(t.Context(), o); err != nil || !strings.Contains(string(text), "Hello.") {
-		t.Errorf("email %s has %d octets, %v", emailID, len(text), err)
+		t.Errorf("email %s has %d bytes, %v", emailID, len(text), err)
 	}
 }
 
-// Emails that are old and settled go with all that is theirs, and none of the others.
+// Old and settled emails are deleted with all their rows and files, and no other email is.
 func TestRemoveBefore(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -202,8 +202,8 @@ func TestRemoveBefore(t *testing.T) {
 	})
 }
 
-// Of an email whose content is deleted there is all the rest. One that was still to be delivered then loses its content
-// later, and none is looked at twice.
+// An email whose content is deleted keeps the rest. An email that was not settled then loses its content later, and
+// no email is read twice.
 func TestRemoveBodies(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)
@@ -290,7 +290,7 @@ func TestDeleteContent(t *testing.T) {
 	})
 }
 
-// What happened to an email goes once nothing has happened to it for long enough, in whole; the email stays.
+// The timeline of an email is deleted as a whole after a time without events; the email stays.
 func TestRemoveTimelines(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -336,7 +336,7 @@ func TestRemoveTimelines(t *testing.T) {
 	})
 }
 
-// fill enters emails that were delivered, each with one of everything, and returns their ids.
+// fill creates delivered emails, each with one row of everything, and returns their ids.
 func (f *fixture) fill(t testing.TB, n int) (ids []string) {
 	t.Helper()
 	for some := range slices.Chunk(make([]int, n), 200) {
@@ -380,8 +380,8 @@ func fillOne(ctx context.Context, tx *db.Tx, teamID, domainID, emailID string) {
 		emailID, id.New(), teamID, now)
 }
 
-// However many emails there are, a batch is as many statements, and takes as many away; every one leaves only whole
-// emails behind.
+// The number of statements for a batch does not depend on the number of emails, and neither does its size. After each
+// batch, only whole emails are left.
 func TestBatchesOfRemoval(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)
@@ -422,15 +422,15 @@ func TestBatchesOfRemoval(t *testing.T) {
 	})
 }
 
-// A file that could not be deleted after its email is the sweep's, however old it is. The sweep asks about all files at
-// once.
+// The sweep deletes a file that could not be deleted after its email, however old it is. It looks up all files with
+// one query.
 func TestSweepOfDeletedEmails(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)
 		ctx := t.Context()
 		settled, waiting := f.sent(t)
 		f.Counted(later())
-		// Nothing can be deleted while the lock of the folder is no file.
+		// Nothing can be deleted while the lock of the folder is not a file.
 		lock := filepath.Join(f.folder, ".hold")
 		if err := os.Remove(lock); err != nil {
 			t.Fatal(err)
@@ -467,7 +467,7 @@ func TestSweepOfDeletedEmails(t *testing.T) {
 	})
 }
 
-// A team that is erased loses emails that wait too, and what is noted of their bodies.
+// Erasing a team also deletes waiting emails, and the records about their bodies.
 func TestEraseTeamWithBodiesLeft(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.sent(t)
@@ -487,8 +487,8 @@ func TestEraseTeamWithBodiesLeft(t *testing.T) {
 	})
 }
 
-// What callers composed goes with the address that its header may have, and emails that are too recent to be counted
-// are left and said.
+// A composed message is deleted with an erased address, because its header may contain the address. Emails whose
+// events are not counted yet are kept and reported.
 func TestEraseAddressInComposed(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID

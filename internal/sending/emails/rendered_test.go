@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// What Render returns is what is sent, also where the author escapes a value.
+// Render returns exactly what is sent, even if the author escapes a value.
 func TestRenderedAsSent(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		s.published(templates.NewTemplate{Name: "e", Alias: "e", From: "{{{escape A}}} <a@acme.example>",
@@ -37,7 +37,7 @@ func TestRenderedAsSent(t *testing.T) {
 	})
 }
 
-// What would be too large once it is filled is refused before it is made.
+// An email that would be too large after filling is refused before it is filled.
 func TestTooLargeToFill(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		const places = 199
@@ -71,19 +71,19 @@ func TestTooLargeToFill(t *testing.T) {
 				},
 			} {
 				var err error
-				made := octets(func() { err = do() })
+				made := allocated(func() { err = do() })
 				if fault.KindOf(err) != fault.Invalid {
 					t.Errorf("%s, %s: %v", what, field, err)
 				}
 				if made > 4<<20 {
-					t.Errorf("%s, %s: it took %d octets", what, field, made)
+					t.Errorf("%s, %s: it took %d bytes", what, field, made)
 				}
 			}
 		}
 	})
 }
 
-// The lines of emails that share a content are refused before they are made, too.
+// Header lines of emails with shared content that would be too long are refused before they are made.
 func TestTooLongToEnqueue(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		html := "<p>x</p>"
@@ -92,7 +92,7 @@ func TestTooLongToEnqueue(t *testing.T) {
 		s.Update(func(tx *db.Tx) error { return s.Contents.Add(t.Context(), tx, &c) })
 		m, err := s.Emails.Mailing(t.Context(), s.Acme, c.ID, false)
 		if err == nil {
-			t.Fatal("a local part of 100 octets is accepted")
+			t.Fatal("a local part of 100 bytes is accepted")
 		}
 		c.ID, c.ReplyTo = "", slices.Repeat([]string{strings.Repeat("{{{A}}}", 100) + "a@acme.example"}, 50)
 		s.Update(func(tx *db.Tx) error { return s.Contents.Add(t.Context(), tx, &c) })
@@ -101,19 +101,19 @@ func TestTooLongToEnqueue(t *testing.T) {
 		}
 		s.Update(func(tx *db.Tx) error {
 			var entered []emails.EnqueueResult
-			made := octets(func() {
+			made := allocated(func() {
 				entered, err = s.Emails.Enqueue(t.Context(), tx, m, []emails.MailingRecipient{{Address: "bob@one.example",
 					Values: render.Values{"A": strings.Repeat("x", 2000)}}})
 			})
 			if err != nil || !strings.Contains(fmt.Sprint(entered[0].Err), "`reply_to`") || made > 4<<20 {
-				t.Errorf("%+v, %v, with %d octets", entered, err, made)
+				t.Errorf("%+v, %v, with %d bytes", entered, err, made)
 			}
 			return err
 		})
 	})
 }
 
-// The text of a template that was deleted and never published is not kept: no email has it.
+// The text of a template that was deleted and never published is deleted, because no email has it.
 func TestTextThatWasNeverSentIsDeleted(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		ctx := t.Context()
@@ -137,8 +137,8 @@ func TestTextThatWasNeverSentIsDeleted(t *testing.T) {
 	})
 }
 
-// octets is how many octets were allocated meanwhile.
-func octets(do func()) uint64 {
+// allocated returns how many bytes do allocates.
+func allocated(do func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	do()

@@ -31,7 +31,7 @@ func (s *Service) Reschedule(ctx context.Context, teamID, emailID, when string) 
 		}
 		moved, err := s.q.Move(ctx, tx, ReleaseKind, teamID, emailID, at)
 		if err == nil && !moved {
-			// A worker that has claimed the job sees the new time. If there is no job at all, this enters one.
+			// A worker that has already claimed the job sees the new time. If there is no job, this enqueues one.
 			s.q.Insert(ctx, tx, releaseJob(teamID, emailID, at))
 		}
 		return err
@@ -56,7 +56,8 @@ func (s *Service) Cancel(ctx context.Context, teamID, emailID string) error {
 	})
 }
 
-// notScheduled returns why an email cannot be changed: it does not exist, or it is no longer scheduled.
+// notScheduled returns the fault for an email that cannot be changed: it does not exist, or it is no longer
+// scheduled.
 func (s *Service) notScheduled(ctx context.Context, tx *db.Tx, teamID, emailID, what string) error {
 	e, err := readEmail(ctx, tx.Reader, teamID, emailID)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// eachArmed is each with a database that calls the function with which it was armed when it is first asked for
-// something. What arm returns reports whether that was so.
+// eachArmed is each with a database that calls a function before its next statement. arm sets the function, and
+// returns a function that reports whether it was called.
 func eachArmed(t *testing.T, asks string, run func(t *testing.T, f *fixture, arm func(func()) func() bool)) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -46,8 +46,8 @@ func eachArmed(t *testing.T, asks string, run func(t *testing.T, f *fixture, arm
 	})
 }
 
-// A change that is requested while a release is in progress, after it has read its email and before it writes, takes
-// effect.
+// A change takes effect if it is requested while a release is in progress, after the release has read the email and
+// before it writes.
 func TestChangesDuringRelease(t *testing.T) {
 	later := func(d time.Duration) string { return time.Now().Add(d).Format(time.RFC3339Nano) }
 	for name, c := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// Send accepts one email and returns its id. The caller checks that the actor has the scope to send.
+// Send accepts one email and returns its id. The caller checks that the actor has the scope for sending.
 func (s *Service) Send(ctx context.Context, by teams.Actor, in Send, key Idempotency) (string, error) {
 	r, err := s.once(ctx, by, key, func(a *answer) error {
 		d, err := s.draft(ctx, by.TeamID, in, false)
@@ -44,7 +44,7 @@ func (s *Service) SendThen(ctx context.Context, by teams.Actor, in Send,
 	return a.IDs[0], nil
 }
 
-// accept writes drafts that break no rule, in one transaction.
+// accept writes drafts that have passed all checks, in one transaction.
 func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a *answer) error {
 	senders := make([]domains.Sender, len(drafts))
 	var addresses []string
@@ -71,7 +71,7 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 			return err
 		}
 	}
-	// Files are not deleted when this fails, because the commit may have succeeded; the sweep deletes them if not.
+	// A failure deletes no files, because the commit may have succeeded. If it did not, the sweep deletes them.
 	write := func(tx *db.Tx) error {
 		if err := s.consumeLimit(ctx, tx, by, drafts); err != nil {
 			return err
@@ -79,8 +79,8 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 		a.IDs = a.IDs[:0]
 		s.useTemplates(ctx, tx, drafts)
 		for i, d := range drafts {
-			// The id is made here: with an earlier one, a client that polls the list could miss the email, having already seen
-			// the id of an email accepted meanwhile.
+			// The id is made here, in the order of commits. With an earlier id, a client that polls the list could miss the
+			// email, because it has already seen the id of an email accepted later.
 			d.id = id.At(tx.Now())
 			if err := s.write(ctx, tx, by, d, senders[i], files[i], blocked); err != nil {
 				return err
@@ -95,7 +95,8 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 		return s.remember(ctx, tx, by.TeamID, a)
 	}
 	if n := countQuota(drafts, blocked); by.Limited || a.then != nil {
-		err = s.quotas.UpdateAlone(ctx, by.TeamID, n, write) // it locks a row of its own, which others would wait for
+		// It locks one more row, for which other transactions would wait.
+		err = s.quotas.UpdateAlone(ctx, by.TeamID, n, write)
 	} else {
 		err = s.quotas.Update(ctx, by.TeamID, n, write)
 	}
@@ -105,7 +106,7 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 	return err
 }
 
-// write inserts one email with everything that belongs to it.
+// write inserts one email with its attachments, jobs and events.
 func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft, from domains.Sender,
 	files []Attachment,
 	blocked map[string]suppressions.Suppression) error {
@@ -153,8 +154,8 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 	return s.recorder.Record(ctx, tx, all...)
 }
 
-// countQuota returns how many emails of a quota drafts are: one for each recipient that is mailed. Those that are
-// scheduled count when their time has come.
+// countQuota returns how many emails some drafts count for in the quota: one for each recipient that is mailed.
+// Scheduled emails count at their time.
 func countQuota(drafts []*draft, blocked map[string]suppressions.Suppression) (n int) {
 	for _, d := range drafts {
 		if !d.at.IsZero() {
@@ -165,7 +166,7 @@ func countQuota(drafts []*draft, blocked map[string]suppressions.Suppression) (n
 	return n
 }
 
-// countMailed returns how many recipients are mailed.
+// countMailed returns how many of the recipients are mailed: those that are neither refused nor suppressed.
 func countMailed(to []recipient, refused refusals, blocked map[string]suppressions.Suppression) (n int) {
 	for _, r := range to {
 		_, no := refused[r.Key()]
@@ -176,7 +177,8 @@ func countMailed(to []recipient, refused refusals, blocked map[string]suppressio
 	return n
 }
 
-// RemainingQuota returns how many emails a team may still send in this day and month, and false if it has no quota.
+// RemainingQuota returns how many emails a team may still send today and this month. It returns false if the team has
+// no quota.
 func (s *Service) RemainingQuota(ctx context.Context, teamID string) (n int64, limited bool, err error) {
 	u, err := s.quotas.Usage(ctx, teamID)
 	n, limited = u.Left()

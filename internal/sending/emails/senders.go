@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// sender checks that the actor may send as the draft's From, and returns the sending domain.
+// sender checks that the actor may send with the From address of the draft, and returns the sending domain.
 func (s *Service) sender(ctx context.Context, by teams.Actor, d *draft) (domains.Sender, error) {
 	if by.Suspended {
 		return domains.Sender{}, fault.New(fault.Suspended, "", "This team may not send at present. Ask the operator why.")
@@ -26,8 +26,8 @@ func (s *Service) sender(ctx context.Context, by teams.Actor, d *draft) (domains
 	return from, s.mayWriteTo(ctx, by.TeamID, from, d.from, d.recipients)
 }
 
-// mayWriteTo refuses recipients other than the team's owner and sandbox addresses if the sender is a sandbox domain
-// that is restricted to them.
+// mayWriteTo returns a fault if the sender is restricted to test recipients and one of the recipients is another
+// address. Test recipients are the address of the team's owner and sandbox addresses.
 func (s *Service) mayWriteTo(ctx context.Context, teamID string, from domains.Sender, sender message.Address,
 	to []recipient) error {
 	mayWriteTo, err := s.recipientFilter(ctx, teamID, from)
@@ -43,7 +43,7 @@ func (s *Service) mayWriteTo(ctx context.Context, teamID string, from domains.Se
 	return nil
 }
 
-// recipientFilter returns what says whether a sender may write to an address.
+// recipientFilter returns a function that reports whether the sender may write to an address.
 func (s *Service) recipientFilter(ctx context.Context, teamID string, from domains.Sender) (func(message.Address) bool, error) {
 	if !from.Sandbox || !from.OwnerOnly {
 		return func(message.Address) bool { return true }, nil
@@ -54,7 +54,7 @@ func (s *Service) recipientFilter(ctx context.Context, teamID string, from domai
 	}, err
 }
 
-// recipientOf parses and checks the address of one email.
+// recipientOf parses and checks the address of one recipient of a mailing.
 func (s *Service) recipientOf(ctx context.Context, m *Mailing, text string) (recipient, error) {
 	a, err := s.mailable(text)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Service) recipientOf(ctx context.Context, m *Mailing, text string) (rec
 	return r, s.mayWriteTo(ctx, m.by.TeamID, m.from, m.sender, []recipient{r})
 }
 
-// mailable parses an address, and refuses one to which nobody may send an email.
+// mailable parses an address. It returns a fault if the address is invalid or at a domain that this server refuses.
 func (s *Service) mailable(text string) (message.Address, error) {
 	a, err := parseAddress("to", text, message.ParseAddress)
 	if err == nil && slices.Contains(s.c.TestDomainsRefused, a.Domain) {
@@ -73,9 +73,9 @@ func (s *Service) mailable(text string) (message.Address, error) {
 	return a, err
 }
 
-// Mailable returns what says whether Enqueue would enter an email to an address, as far as the address and the sender
-// decide that: who is suppressed or does not want it is not looked up. A sender that may not be used at all, or that is
-// not known before its placeholders are filled, decides nothing.
+// Mailable returns a function that reports whether Enqueue would accept an address, as far as the address and the
+// sender decide it. It looks up neither suppressions nor subscriptions. A sender that is not verified, or is known
+// only after its placeholders are filled in, decides nothing.
 func (s *Service) Mailable(ctx context.Context, teamID, from string) (func(address string) bool, error) {
 	var of domains.Sender
 	if sender, err := message.ParseFrom(from); err == nil {

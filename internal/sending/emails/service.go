@@ -23,10 +23,10 @@ import (
 
 // Config is the part of the configuration that concerns emails.
 type Config struct {
-	MaxSize            int64    // octets of a whole message, attachments encoded
-	TestDomainsRefused []string // recipients there are refused
+	MaxSize            int64    // bytes of a whole message, with attachments encoded
+	TestDomainsRefused []string // domains whose addresses are refused as recipients
 	PublicURL          string   // prefix of links to downloads and shared emails, without a slash at the end
-	TrackingURL        string   // prefix of tracked links; "" is https:// and the domain's tracking host
+	TrackingURL        string   // prefix of tracked links; "" means https:// and the domain's tracking host
 }
 
 // Service implements the operations on emails.
@@ -47,7 +47,7 @@ type Service struct {
 	templates    *templates.Service
 	quotas       *quotas.Service
 	running      running
-	fetching     *fairshare.Pool // octets
+	fetching     *fairshare.Pool // bytes
 	log          *slog.Logger
 }
 

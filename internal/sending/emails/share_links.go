@@ -9,16 +9,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
-// shareClaims is the payload of a shared link's token.
+// shareClaims is the payload of the token in a shared link.
 type shareClaims struct {
 	Team  string `json:"team"`
 	Email string `json:"email"`
 }
 
-// sharePurpose makes a share token invalid for any other purpose.
+// sharePurpose is the purpose of share tokens. A token of another purpose is refused.
 const sharePurpose = "share"
 
-// Share returns a URL at which anybody can read the email, for the time that ShareLifetime returns.
+// Share returns a URL at which anyone can read the email. ShareLifetime parses how long the URL works.
 func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) (string, error) {
 	lifetime, err := ShareLifetime(expiresIn)
 	if err != nil {
@@ -34,8 +34,8 @@ func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) 
 	return s.c.PublicURL + "/shared?token=" + url.QueryEscape(token), nil
 }
 
-// ShareLifetime parses how long a shared link works, for sent and for received emails: a duration such as "2 hours", at
-// most 48 hours; "" means the longest.
+// ShareLifetime parses how long a shared link of a sent or received email works: a duration such as "2 hours", at
+// most 48 hours. "" means 48 hours.
 func ShareLifetime(expiresIn string) (time.Duration, error) {
 	if expiresIn == "" {
 		return shareDefault, nil
@@ -50,7 +50,7 @@ func ShareLifetime(expiresIn string) (time.Duration, error) {
 	return d, nil
 }
 
-// Shared returns the email that a shared link's token names, with its attachments.
+// Shared returns the email of a shared link's token, with its attachments.
 func (s *Service) Shared(ctx context.Context, token string) (Email, []Attachment, error) {
 	var c shareClaims
 	if err := s.keys.VerifyJWT(sharePurpose, token, time.Now(), &c); err != nil {

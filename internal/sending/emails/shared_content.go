@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// shared refers to the content that an email shares with others, and has the values of its placeholders. The zero value
-// is for an email with a body of its own.
+// shared refers to the content that an email shares with others, and has the values of the email's placeholders. It
+// is the zero value for an email with a body of its own.
 type shared struct {
 	contentID string
 	values    render.Values
@@ -37,8 +37,8 @@ func (s *shared) decode(text string) error {
 	return json.Unmarshal([]byte(text), &s.values)
 }
 
-// fill sets the bodies of an email from its shared content. They stay empty if that was deleted. The placeholder for
-// the link with which each recipient leaves the topic of the email stays.
+// fill sets the bodies of an email from its shared content. The bodies stay empty if the content was deleted. The
+// placeholder of the unsubscribe link stays.
 func (s *Service) fill(ctx context.Context, e *Email) error {
 	c, err := s.content(ctx, e.TeamID, &e.shared)
 	if c == nil || err != nil {
@@ -46,14 +46,15 @@ func (s *Service) fill(ctx context.Context, e *Email) error {
 	}
 	values := e.shared.values
 	if e.canUnsubscribe() {
-		// Each recipient has another link, so there stands what stands in an email with a body of its own.
+		// Each recipient has another link, so the placeholder stays, as in an email with a body of its own.
 		values = unsubscribeInfo{url: "{{{" + render.UnsubscribeURL + "}}}"}.values(values)
 	}
 	e.HTML, e.Text = c.HTML(values), c.Text(values)
 	return nil
 }
 
-// content returns the content that an email shares with others, nil if it shares none or it was deleted.
+// content returns the content that an email shares with others. It returns nil if the email shares none, or the
+// content was deleted.
 func (s *Service) content(ctx context.Context, teamID string, sh *shared) (*content.Compiled, error) {
 	if sh.contentID == "" {
 		return nil, nil

@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// Whatever the values: an email that was entered can be composed, and is not larger than the limit.
+// Every email that Enqueue accepts can be composed and is not larger than the limit, whatever its values.
 func TestEnqueueValuesOfAHeader(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	html := "<p>hello</p>"
@@ -35,15 +35,15 @@ func TestEnqueueValuesOfAHeader(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := f.Emails.Compose(t.Context(), o); err != nil {
-			t.Errorf("a value of %d octets is accepted; then: %v", n, err)
+			t.Errorf("a value of %d bytes is accepted; then: %v", n, err)
 		}
 	}
 	if n := f.Count(`SELECT COALESCE(MAX(LENGTH(variables)), 0) FROM emails`); n > 2<<20 {
-		t.Errorf("an email has %d octets of variables, more than a whole message may have", n)
+		t.Errorf("an email has %d bytes of variables, more than a whole message may have", n)
 	}
 }
 
-// The record that an email was not settled when its body was due goes with the email.
+// The record that an email was not settled when its body was due is deleted with the email.
 func TestContentsAfterBodyRetention(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	ctx := t.Context()
@@ -77,7 +77,7 @@ func TestContentsAfterBodyRetention(t *testing.T) {
 	}
 }
 
-// A content is bounded by what it takes to hold it, not only by what is left of it without values.
+// The limit of a content counts the memory that it takes, not only its text without values.
 func TestMailingOfManyPlaceholders(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	html := "<p>" + strings.Repeat("{{{a}}}", 600_000) // 4 MB, and more than 25 MB once compiled
@@ -92,13 +92,13 @@ func TestMailingOfManyPlaceholders(t *testing.T) {
 		t.Fatal(e.Err, err)
 	}
 	if size < int64(len(html)) {
-		t.Errorf("a content of %d octets is accepted where a message may have 1 MB, and composing an email of it is said "+
-			"to take %d octets", len(html), size)
+		t.Errorf("a content of %d bytes is accepted where a message may have 1 MB, and composing an email of it is said "+
+			"to take %d bytes", len(html), size)
 	}
 }
 
-// After the clock was set back, a content stays for the emails that are accepted then and wait, although a sweep had
-// found before that none was as old.
+// After the clock was set back, a content stays for emails that are accepted then and wait, even if an earlier sweep
+// found no older email.
 func TestContentsAfterAClockSetBack(t *testing.T) {
 	path := dbtest.SQLiteFile(t)
 	var acme teams.Actor
@@ -149,8 +149,7 @@ func TestContentsAfterAClockSetBack(t *testing.T) {
 	})
 }
 
-// A content whose first email is behind many others is looked for in bounded steps, and not again while that email has
-// it.
+// A sweep looks for the first email of a content in bounded steps, and not again while that email has the content.
 func TestSweepContentsInSteps(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)
@@ -202,7 +201,7 @@ func TestSweepContentsInSteps(t *testing.T) {
 	})
 }
 
-// However many emails a team has, a sweep looks at so many of them for a content, and the next one goes on from there.
+// A sweep reads a bounded number of a team's emails for a content, and the next sweep continues there.
 func TestSweepContentsGoesOn(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	f.add(t, news())

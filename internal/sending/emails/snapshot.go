@@ -9,9 +9,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// Snapshot applies the rules of Send, sends nothing, and returns the email as it would be sent at any later time, and how
-// many addresses it goes to: its template is filled in and the time to send it at is one of the calendar. The placeholder
-// of the link to unsubscribe stays, because the link is made for each recipient.
+// Snapshot applies the rules of Send without sending. It returns the email with its template filled in and its
+// scheduled time as a date, so that it can be sent unchanged later, and the number of recipients. The placeholder of
+// the unsubscribe link stays, because each recipient gets another link.
 func (s *Service) Snapshot(ctx context.Context, by teams.Actor, in Send) (fixed Send, recipients int, err error) {
 	d, err := s.draft(ctx, by.TeamID, in, false)
 	if err == nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// inHand makes the job of an email one that a worker has.
+// inHand claims the job of an email for a worker.
 func (f *fixture) inHand(t *testing.T, kind, emailID string) jobs.Job {
 	t.Helper()
 	j := jobs.Job{Kind: kind, Lane: f.Acme.TeamID, TeamID: f.Acme.TeamID, Payload: emailID, Attempt: 1,
@@ -37,7 +37,7 @@ func (f *fixture) inHand(t *testing.T, kind, emailID string) jobs.Job {
 	return j
 }
 
-// eachTraced is each with a trace of what the database is asked.
+// eachTraced is each with a trace of the database's statements.
 func eachTraced(t *testing.T, f func(t *testing.T, f *fixture, trace *dbtest.Trace)) {
 	t.Helper()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) { f(t, newFixture(t, d), trace) })
@@ -49,7 +49,7 @@ func sqliteTraced(t *testing.T, f func(t *testing.T, f *fixture, trace *dbtest.T
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) { f(t, newFixture(t, d), trace) })
 }
 
-// A verb that reads says when any of its statements fails, and does not leave out what it could not read.
+// A read operation returns an error if any of its statements fails. It never returns a part of the data.
 func TestReadsWithoutAStatement(t *testing.T) {
 	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -133,7 +133,7 @@ func TestReadsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// A verb of which any statement fails says so, and the email is as it was.
+// A write operation returns an error if any of its statements fails, and the email stays as it was.
 func TestVerbsWithoutAStatement(t *testing.T) {
 	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -256,7 +256,7 @@ func (f *fixture) recordDelivery(ctx context.Context, emailID string) error {
 	})
 }
 
-// What deletes says when any of its statements fails, and can be repeated.
+// A delete operation returns an error if any of its statements fails, and can be repeated.
 func TestRemovalsWithoutAStatement(t *testing.T) {
 	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -320,7 +320,7 @@ func TestRemovalsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// read reads what can be downloaded.
+// read reads the downloads.
 func (f *fixture) read(t *testing.T, a *emails.Attachment) (string, error) {
 	t.Helper()
 	link, _ := f.Emails.DownloadURL(a, time.Now())
@@ -333,7 +333,7 @@ func (f *fixture) read(t *testing.T, a *emails.Attachment) (string, error) {
 	return string(text), err
 }
 
-// A sweep of contents of which any statement fails says so, and the next one goes on.
+// A sweep of contents returns an error if any of its statements fails, and the next sweep continues.
 func TestSweepContentsWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)

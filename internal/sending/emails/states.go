@@ -8,38 +8,39 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Recorded advances the states of emails and recipients. The recorder calls it for every event. If all holds several
-// events of one email or recipient, only the one with the highest rank is written, because the others change nothing.
+// Recorded advances the states of emails and recipients. The recorder calls it for every event. If all has several
+// events of one email or recipient, only the event of the highest rank is written, because the others would change
+// nothing.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	const few = 16
 	if len(all) <= few {
 		advance(ctx, tx, all)
 		return nil
 	}
-	for _, part := range byEmail(all) { // because advance compares each event with all others
-		advance(ctx, tx, part)
+	for _, ofOne := range byEmail(all) { // because advance compares each event with all others
+		advance(ctx, tx, ofOne)
 	}
 	return nil
 }
 
-// byEmail divides events by their emails, in order. Those of no email are left out.
+// byEmail groups events by email and keeps their order. It leaves out events without an email.
 func byEmail(all []events.Event) [][]events.Event {
-	var parts [][]events.Event
-	place := map[string]int{}
+	var groups [][]events.Event
+	index := map[string]int{} // of each email's group
 	for i := range all {
 		emailID := all[i].EmailID
 		if emailID == "" {
 			continue
 		}
-		at, ok := place[emailID]
+		at, ok := index[emailID]
 		if !ok {
-			at = len(parts)
-			place[emailID] = at
-			parts = append(parts, nil)
+			at = len(groups)
+			index[emailID] = at
+			groups = append(groups, nil)
 		}
-		parts[at] = append(parts[at], all[i])
+		groups[at] = append(groups[at], all[i])
 	}
-	return parts
+	return groups
 }
 
 func advance(ctx context.Context, tx *db.Tx, all []events.Event) {
@@ -48,7 +49,7 @@ func advance(ctx context.Context, tx *db.Tx, all []events.Event) {
 		to, ok := stateOf[e.Type]
 		if !ok || e.EmailID == "" || e.Type == events.EmailQueued || e.Type == events.EmailScheduled ||
 			e.Type == events.EmailCanceled {
-			continue // Queued and scheduled are written with the email; Cancel sets its state itself.
+			continue // the email is written as queued or scheduled, and Cancel sets its state
 		}
 		if !outranked(all, i, rank[to], true) {
 			advanceRecipients(ctx, tx, e, to)
@@ -59,12 +60,12 @@ func advance(ctx context.Context, tx *db.Tx, all []events.Event) {
 	}
 }
 
-// isTrackingState reports whether a state is by opens and clicks. These advance only what was delivered, so they make no event
-// of a delivery redundant.
+// isTrackingState reports whether opens and clicks lead to a state. Opens and clicks advance only delivered emails,
+// so they never make an event of a delivery redundant.
 func isTrackingState(to State) bool { return to == Opened || to == Clicked }
 
-// outranked reports whether another event of the same email makes event i redundant. With sameRecipient, only events of
-// the same recipient are compared.
+// outranked reports whether another event of the same email makes event i redundant. With sameRecipient, it compares
+// only events of the same recipient.
 func outranked(all []events.Event, i, r int, sameRecipient bool) bool {
 	for k := range all {
 		e := &all[k]

@@ -6,7 +6,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Of events that come together the highest alone is written, of a recipient and of the email, and the first of equals.
+// If several events arrive together, only the event of the highest rank is written for each recipient and for the
+// email. Among equals it is the first.
 func TestOutranked(t *testing.T) {
 	event := func(k events.Type, emailID, to string) events.Event {
 		return events.Event{Type: k, EmailID: emailID, Recipient: to}

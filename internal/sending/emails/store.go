@@ -17,13 +17,13 @@ const (
 	gaveHTML = 1 << iota // bits of email_bodies.parts
 	gaveText
 	hasFiles
-	isRaw      // the message is stored as its caller composed it
-	isBlob     // in a blob, except the prepended fields
-	needsUTF8  // and only hosts with SMTPUTF8 take it
+	isRaw      // the sender composed the message, which is stored as it is
+	isBlob     // the message is in a blob, except the prepended fields
+	needsUTF8  // only hosts with SMTPUTF8 accept the message
 	markedBulk // it is bulk mail
 )
 
-// stored is the JSON in the recipients column: it is read whole and never queried.
+// recipientLists is the JSON in the column recipients. It is read as a whole and never queried.
 type recipientLists struct {
 	To      []string `json:"to"`
 	Cc      []string `json:"cc,omitempty"`
@@ -47,7 +47,7 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
 	}
 	messageID := e.MessageID
 	if e.BroadcastID != "" && messageID == defaultMessageID(e.ID, e.From) {
-		messageID = "" // one of many: it need not be stored
+		messageID = "" // saves space: a broadcast has many emails
 	}
 	tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients,
 		tags, topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind, content_id,
@@ -59,7 +59,8 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
 	return nil
 }
 
-// defaultMessageID is the Message-ID of an email that has no other one; "" if the sender cannot be parsed.
+// defaultMessageID returns the Message-ID that an email has unless its sender chose another. It returns "" if the
+// From address cannot be parsed.
 func defaultMessageID(emailID, from string) string {
 	sender, err := message.ParseFrom(from)
 	if err != nil {
@@ -76,7 +77,7 @@ func insertRecipient(ctx context.Context, tx *db.Tx, e *Email, position int, r *
 		rank[e.LastEvent], e.CreatedAt.UnixMicro())
 }
 
-// insertEmail inserts an email with its body, unless it has a shared content and nothing besides.
+// insertEmail inserts an email with its recipients. It inserts a body unless the email has only shared content.
 func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	headers, err := db.EncodeList(d.Headers)
 	if err != nil {
@@ -126,7 +127,7 @@ const emailColumns = `e.id, e.team_id, e.api_key_id, e.domain_id, e.message_id, 
 	e.tags, e.topic_id, e.template_id, e.broadcast_id, e.last_event, e.scheduled_at, e.created_at, e.actor_kind,
 	e.contact_id`
 
-// emailRow is the destination of scanning emailColumns.
+// emailRow is the destination for scanning emailColumns.
 type emailRow struct {
 	Email
 	to, tags           string
@@ -140,7 +141,7 @@ func (r *emailRow) dest(more ...any) []any {
 		&r.TemplateID, &r.BroadcastID, &r.last, &r.scheduled, &r.created, &r.Actor.Kind, &r.ContactID}, more...)
 }
 
-// complete sets what is not stored of an email.
+// complete sets the fields that are not stored.
 func (r *emailRow) complete() {
 	if r.MessageID == "" {
 		r.MessageID = defaultMessageID(r.ID, r.From)
@@ -163,7 +164,7 @@ func (r *emailRow) email() (Email, error) {
 	return e, nil
 }
 
-// getEmail returns an email with the body of its own, if it has one. If it has neither that nor a shared content, its
+// getEmail returns an email with its own body, if it has one. Without an own body and without shared content, the
 // content was deleted.
 func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, error) {
 	var html, text string
@@ -171,19 +172,19 @@ func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, 
 	return e.withBody(parts, html, text), err
 }
 
-// getEmailWithin is getEmail if the body has at most so many octets, and otherwise returns an empty one, which neither
-// engine reads then. size is how many it has.
+// getEmailWithin is getEmail with a limit for the body in bytes. size is the size of the body. Neither engine reads a
+// larger body, and the email is returned without it.
 func getEmailWithin(ctx context.Context, r db.Reader, teamID, emailID string, most int) (e Email, size int64,
 	err error) {
 	var html, text string
-	const octets = `OCTET_LENGTH(COALESCE(b.html, '')) + OCTET_LENGTH(COALESCE(b.body_text, ''))`
+	const bodySize = `OCTET_LENGTH(COALESCE(b.html, '')) + OCTET_LENGTH(COALESCE(b.body_text, ''))`
 	columns := fmt.Sprintf(`%[1]s, CASE WHEN %[1]s > %[2]d THEN '' ELSE COALESCE(b.html, '') END,
-		CASE WHEN %[1]s > %[2]d THEN '' ELSE COALESCE(b.body_text, '') END`, octets, most)
+		CASE WHEN %[1]s > %[2]d THEN '' ELSE COALESCE(b.body_text, '') END`, bodySize, most)
 	e, parts, err := selectEmail(ctx, r, teamID, emailID, columns, &size, &html, &text)
 	return e.withBody(parts, html, text), size, err
 }
 
-// withBody returns an email with those texts that were given.
+// withBody returns the email with those texts that its sender gave.
 func (e Email) withBody(parts int, html, text string) Email {
 	if parts&gaveHTML != 0 {
 		e.HTML = &html
@@ -194,7 +195,7 @@ func (e Email) withBody(parts int, html, text string) Email {
 	return e
 }
 
-// readEmail returns an email without its body, which neither engine reads for this query.
+// readEmail returns an email without its body. Neither engine reads the body for this query.
 func readEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, error) {
 	e, _, err := selectEmail(ctx, r, teamID, emailID, `0`, new(int))
 	return e, err
@@ -226,7 +227,7 @@ func selectEmail(ctx context.Context, r db.Reader, teamID, emailID, columns stri
 	return e, parts, nil
 }
 
-// exists returns a NotFound fault when the team has no such email.
+// exists returns a NotFound fault if the team has no such email.
 func exists(ctx context.Context, r db.Reader, teamID, emailID string) error {
 	var one int
 	err := r.QueryRow(ctx, `SELECT 1 FROM emails WHERE id = $1 AND team_id = $2`, emailID, teamID).Scan(&one)
@@ -255,8 +256,8 @@ func listRecipients(ctx context.Context, r db.Reader, teamID, emailID string) ([
 	})
 }
 
-// pending returns the envelope addresses of an email that are not settled, of one destination, or of all if domain is
-// "", in order.
+// pending returns the envelope addresses of an email that are not settled, in order. domain selects a destination; ""
+// means all.
 func pending(ctx context.Context, r db.Reader, emailID, domain string) ([]recipient, error) {
 	rows, err := r.Query(ctx, `SELECT r.kind, r.address, r.position FROM email_recipients r
 		WHERE r.email_id = $1 AND (r.domain = $3 OR CAST($3 AS TEXT) = '') AND r.rank < $2 ORDER BY r.position`,
@@ -271,7 +272,7 @@ func pending(ctx context.Context, r db.Reader, emailID, domain string) ([]recipi
 	})
 }
 
-// positionOf returns the position of a recipient in the envelope of an email, -1 if there is none of that address.
+// positionOf returns the position of a recipient in the envelope of an email, -1 if the address is not a recipient.
 func positionOf(ctx context.Context, r db.Reader, teamID, emailID, address string) (position int, err error) {
 	err = r.QueryRow(ctx, `SELECT position FROM email_recipients WHERE email_id = $1 AND team_id = $2 AND address = $3`,
 		emailID, teamID, address).Scan(&position)
@@ -281,7 +282,7 @@ func positionOf(ctx context.Context, r db.Reader, teamID, emailID, address strin
 	return position, err
 }
 
-// sizes are the sizes of the content of an email, in octets.
+// sizes has the sizes of the content of an email in bytes.
 type sizes struct {
 	teamID, domainID   string
 	shared             shared
@@ -289,8 +290,8 @@ type sizes struct {
 	texts, attachments int64
 }
 
-// sizeOf reads the sizes only: neither engine reads the texts for this query. It takes no team, because delivery calls
-// it and knows only the job's.
+// sizeOf reads only sizes: neither engine reads the texts for this query. It takes no team, because delivery knows
+// only the team of the job.
 func sizeOf(ctx context.Context, r db.Reader, emailID string) (z sizes, err error) {
 	var variables string
 	err = r.QueryRow(ctx, `SELECT e.team_id, e.domain_id, e.content_id, e.variables, COALESCE(b.parts, 0),

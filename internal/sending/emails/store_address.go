@@ -10,14 +10,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// matchedEmail is an email with an erased address among its recipients.
+// matchedEmail is an email with the erased address among its recipients.
 type matchedEmail struct {
 	id, teamID string
 	others     int // recipients with other addresses
 	settled    bool
 }
 
-// recipientScope are the recipients of the emails between two ids, of all teams or of one.
+// recipientScope selects the recipients of the emails between two ids, of all teams or of one.
 type recipientScope struct {
 	from string
 	args []any // from $2 on
@@ -32,8 +32,8 @@ func scopeTeam(teamID, after, upTo string) recipientScope {
 		[]any{after, upTo, teamID}}
 }
 
-// emailsTo returns the emails that have an address among some recipients. How it is written there is looked for first,
-// because the engines have small letters of their own.
+// emailsTo returns the emails with an address among some recipients. It first looks up the spellings of the address,
+// because the engines convert to lower case differently.
 func emailsTo(ctx context.Context, r db.Reader, a erasure.Address, of recipientScope) ([]matchedEmail, error) {
 	rows, err := r.Query(ctx, `SELECT DISTINCT p.address FROM `+of.from+` AND LOWER(p.address) LIKE $1 ESCAPE '\'`,
 		append([]any{a.Like()}, of.args...)...)
@@ -58,8 +58,8 @@ func scanAddressed(r db.Row) (e matchedEmail, err error) {
 	return e, err
 }
 
-// contentNames reports whether the content of an email may contain an address. It is always true for a message that its
-// caller composed. Of a shared content, only the email's variables are searched.
+// contentNames reports whether the content of an email may contain an address. For a message that the sender composed
+// it is always true. Of shared content it searches only the email's variables.
 func contentNames(ctx context.Context, r db.Reader, a erasure.Address, emailID string) (bool, error) {
 	var variables, html, text, headers string
 	var parts int
@@ -82,7 +82,7 @@ func replaceInEmail(ctx context.Context, tx *db.Tx, a erasure.Address, teamID, e
 		teamID).
 		Scan(&recipients, &subject, &tags)
 	if errors.Is(err, db.ErrNoRows) {
-		return nil // deleted meanwhile
+		return nil // the email was deleted in between
 	}
 	if err != nil {
 		return fmt.Errorf("read the recipients of email %s: %w", emailID, err)
@@ -128,8 +128,8 @@ func replaceInRows(ctx context.Context, tx *db.Tx, a erasure.Address, emailID, t
 	return nil
 }
 
-// replaceRecipient replaces an envelope recipient by the placeholder, and deletes what is known of the clients by which
-// it opened the email and followed its links.
+// replaceRecipient replaces an envelope recipient by the placeholder. It also deletes the data about the clients that
+// opened the email and followed its links.
 func replaceRecipient(ctx context.Context, tx *db.Tx, a erasure.Address, emailID string) error {
 	rows, err := tx.Query(ctx, `SELECT address FROM email_recipients WHERE email_id = $1
 		UNION SELECT recipient FROM email_events WHERE email_id = $1`, emailID)

@@ -14,26 +14,27 @@ import (
 const (
 	eraseRows    = 500     // rows of a team that one transaction deletes
 	removeEmails = 100     // the most emails that one transaction deletes
-	removeRows   = 500     // and the most rows of theirs, unless a single email has more
-	bytesPerRow  = 8 << 10 // octets of content that count as a row
+	removeRows   = 500     // the most rows of these emails, unless a single email has more
+	bytesPerRow  = 8 << 10 // bytes of content that count as a row
 	lastID       = "g"     // sorts after all ids
 )
 
-// The tables whose key begins with the id of an email: for its content, for what happened to it, and the rest.
+// The tables whose key begins with an email id: those with its content, those with its timeline, and the rest.
 var (
 	contentTables  = []string{"email_attachments", "email_messages", "email_bodies"}
 	timelineTables = []string{"email_attempts", "email_events"}
 	emailTables    = slices.Concat(contentTables, timelineTables, []string{"email_recipients"})
 )
 
-// isSettled is the condition that nothing more is sent to any recipient of the email whose id is in column. It counts,
-// because for EXISTS PostgreSQL may scan the recipients of all emails at once.
+// isSettled returns the condition that nothing more is sent to any recipient of the email whose id is in column. It
+// counts, because with EXISTS PostgreSQL may scan the recipients of all emails.
 func isSettled(column string) string {
 	return fmt.Sprintf(`(SELECT COUNT(*) FROM email_recipients s WHERE s.email_id = %s AND s.rank < %d) = 0`, column,
 		settled)
 }
 
-// contentRows is an expression that counts the rows of the email's content. Neither engine reads the content for it.
+// contentRows returns an expression that counts the rows of the email's content. Neither engine reads the content for
+// it.
 func contentRows(column string) string {
 	return fmt.Sprintf(`((SELECT COUNT(*) FROM email_attachments a WHERE a.email_id = %[1]s)
 		+ COALESCE((SELECT (OCTET_LENGTH(b.html) + OCTET_LENGTH(b.body_text)) / %[2]d
@@ -42,7 +43,7 @@ func contentRows(column string) string {
 			FROM email_messages m WHERE m.email_id = %[1]s), 0))`, column, bytesPerRow)
 }
 
-// timelineRows is an expression that counts the rows of the email's events and attempts.
+// timelineRows returns an expression that counts the rows of the email's events and attempts.
 func timelineRows(column string) string {
 	return fmt.Sprintf(`((SELECT COUNT(*) FROM email_events v WHERE v.email_id = %[1]s)
 		+ (SELECT COUNT(*) FROM email_attempts t WHERE t.email_id = %[1]s))`, column)
@@ -64,7 +65,7 @@ var (
 		ORDER BY o.email_id`
 )
 
-// removable is an email that may be deleted in whole or in part.
+// removable is an email that may be deleted entirely or in part.
 type removable struct {
 	id      string
 	settled bool
@@ -82,8 +83,8 @@ func scanRemovable(r db.Row) (e removable, err error) {
 	return e, err
 }
 
-// eventsUpTo returns the time of the last event in the next portion of a team's events between the times after and
-// before, 0 when there are none.
+// eventsUpTo returns the time of the last event in the next portion of a team's events between after and before. It
+// returns 0 if there is no event.
 func eventsUpTo(ctx context.Context, r db.Reader, teamID string, after, before int64) (at int64, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(created_at), 0) FROM (SELECT created_at FROM email_events
 		WHERE team_id = $1 AND created_at > $2 AND created_at < $3 ORDER BY created_at LIMIT $4) x`, teamID, after, before,
@@ -91,13 +92,13 @@ func eventsUpTo(ctx context.Context, r db.Reader, teamID string, after, before i
 	return at, err
 }
 
-// timelinesBetween returns the emails of the events later than after, up to upTo, that have no event since before.
+// timelinesBetween returns the emails with events later than after, up to upTo, that have no event since before.
 func timelinesBetween(ctx context.Context, r db.Reader, teamID string, after, upTo, before int64) ([]removable, error) {
 	rows, err := r.Query(ctx, selectTimelines, teamID, after, upTo, before)
 	return db.Collect(rows, err, scanRemovable)
 }
 
-// bodiesUntil returns the last of a team's emails up to which bodies were deleted, "" when none were.
+// bodiesUntil returns the id of the last email of a team up to which bodies were deleted, "" if none were.
 func bodiesUntil(ctx context.Context, r db.Reader, teamID string) (emailID string, err error) {
 	err = r.QueryRow(ctx, `SELECT email_id FROM email_bodies_until WHERE team_id = $1`, teamID).Scan(&emailID)
 	if errors.Is(err, db.ErrNoRows) {
@@ -106,7 +107,7 @@ func bodiesUntil(ctx context.Context, r db.Reader, teamID string) (emailID strin
 	return emailID, err
 }
 
-// setBodiesUntil advances bodiesUntil, and records the emails up to there whose bodies are kept for now.
+// setBodiesUntil advances bodiesUntil, and records the emails up to there whose bodies are not deleted yet.
 func setBodiesUntil(ctx context.Context, tx *db.Tx, teamID, emailID string, left []string) {
 	tx.Queue(ctx, `INSERT INTO email_bodies_until (team_id, email_id) VALUES ($1, $2) ON CONFLICT (team_id) DO UPDATE
 		SET email_id = excluded.email_id WHERE email_bodies_until.email_id < excluded.email_id`, teamID, emailID)
@@ -144,8 +145,8 @@ func scanText(r db.Row) (text string, err error) {
 	return text, err
 }
 
-// deleteOfEmails is the statement that deletes the rows of some emails from a table. It compares the team as
-// selectBefore does.
+// deleteOfEmails returns the statement that deletes the rows of some emails from a table. It compares the team in the
+// same way as selectBefore.
 func deleteOfEmails(table string) string {
 	return `DELETE FROM ` + table + ` WHERE team_id || '' = $1 AND email_id = ANY($2)`
 }
@@ -164,7 +165,7 @@ func deleteShare(ctx context.Context, tx *db.Tx, teamID string, emailIDs []strin
 		teamID, emailIDs)
 }
 
-// contentsOf returns the contents of those emails, by their ids, with which the emails of some contents begin.
+// contentsOf returns the content ids of the first emails of some contents, by email id.
 func contentsOf(ctx context.Context, r db.Reader, teamID string, all []content.Unused) (map[string]string, error) {
 	var firsts []string
 	for _, u := range all {
@@ -184,8 +185,8 @@ func contentsOf(ctx context.Context, r db.Reader, teamID string, all []content.U
 	return has, nil
 }
 
-// seekContent looks at the next emails that may have a content, at most limit of them, from an id on. It returns the
-// first that has it, "" if none of them does, the last that it looked at, and at how many.
+// seekContent reads the next emails that may have a content, at most limit of them, from an id on. It returns the
+// first email with the content, "" if none has it, the last email that it read, and how many it read.
 func seekContent(ctx context.Context, r db.Reader, u content.Unused, from string, limit int) (found, last string, n int,
 	err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MIN(CASE WHEN x.content_id = $2 THEN x.id END), ''), COALESCE(MAX(x.id), ''),

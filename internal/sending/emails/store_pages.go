@@ -12,11 +12,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// lateness is how much later than the time of an email its id may be from.
+// lateness is how much later than an email's acceptance the time in its id may be.
 const lateness = time.Hour
 
-// emailsWithin is the list of a team's emails of a span. The bounds on the id let the index find them; those on the
-// time are exact.
+// emailsWithin selects a team's emails within a range of time. The bounds on the id let the engine use the index; the
+// bounds on the time are exact.
 func emailsWithin(teamID string, within Span) page.Select {
 	s := page.Select{Text: `SELECT ` + emailColumns + ` FROM emails e WHERE e.team_id = $1`, ID: "e.id",
 		Args: []any{teamID}}
@@ -47,7 +47,7 @@ func scanEmail(r db.Row) (Email, error) {
 	return row.email()
 }
 
-// recipientsOf returns the recipients of emails, by the ids of these.
+// recipientsOf returns the recipients of emails by email id.
 func recipientsOf(ctx context.Context, r db.Reader, teamID string, emailIDs []string) (map[string][]Recipient, error) {
 	rows, err := r.Query(ctx, `SELECT email_id, kind, address, state, updated_at FROM email_recipients
 		WHERE email_id = ANY($1) AND team_id = $2 ORDER BY email_id, position`, emailIDs, teamID)
@@ -64,7 +64,7 @@ func recipientsOf(ctx context.Context, r db.Reader, teamID string, emailIDs []st
 	return of, err
 }
 
-const pageToRows = 2000 // that one call of PartTo looks at
+const pageToRows = 2000 // emails that one call of ListPageTo searches
 
 func emailsPageTo(ctx context.Context, r db.Reader, teamID string, a erasure.Address, after string) (some []EmailWithRecipients,
 	next string, err error) {
@@ -75,16 +75,16 @@ func emailsPageTo(ctx context.Context, r db.Reader, teamID string, a erasure.Add
 	if err != nil {
 		return nil, "", err
 	}
-	for part := range slices.Chunk(found, pageRows) {
-		ids := make([]string, len(part))
-		for i := range part {
-			ids[i] = part[i].ID
+	for chunk := range slices.Chunk(found, pageRows) {
+		ids := make([]string, len(chunk))
+		for i := range chunk {
+			ids[i] = chunk[i].ID
 		}
 		of, err := recipientsOf(ctx, r, teamID, ids)
 		if err != nil {
 			return nil, "", fmt.Errorf("read the recipients of %d emails: %w", len(ids), err)
 		}
-		for _, e := range part { // It may have the address twice, or only one that is like it.
+		for _, e := range chunk { // It may have the address twice, or only a similar one.
 			is := func(to Recipient) bool { return a.Is(to.Address) }
 			if i := slices.IndexFunc(of[e.ID], is); i >= 0 {
 				some = append(some, EmailWithRecipients{e, of[e.ID][i : i+1]})

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// bounceTarget reads an email and its recipients for a report about it. It takes no team: a report has only the signed
-// return path or the Message-ID, and the email determines the team.
+// bounceTarget reads an email and its recipients for a bounce or a complaint. It takes no team: the report has only
+// the signed return path or the Message-ID, and the email determines the team.
 func bounceTarget(ctx context.Context, r db.Reader, emailID string) (BounceTarget, error) {
 	e := BounceTarget{ID: emailID}
 	var from string
@@ -55,8 +55,8 @@ func teamsOf(ctx context.Context, r db.Reader, teamIDs, emailIDs []string) (map[
 	return found, nil
 }
 
-// headersOf returns the header fields that an email was given: those of its shared content, filled in, and then its
-// own.
+// headersOf returns the header fields that the sender gave: those of the shared content, filled in, and then the
+// email's own.
 func headersOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]message.Field, error) {
 	var f fields
 	err := r.QueryRow(ctx, `SELECT `+fieldColumns+` FROM emails e`+fieldTables+` WHERE e.id = $1 AND e.team_id = $2`,
@@ -71,13 +71,13 @@ func headersOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]mess
 	return f.decode()
 }
 
-// fieldColumns are the columns from which fields is scanned, for an email e joined with fieldTables.
+// fieldColumns are the columns that fields is scanned from, for an email e joined with fieldTables.
 const (
 	fieldColumns = `COALESCE(c.headers, ''), e.variables, COALESCE(b.headers, '')`
 	fieldTables  = ` LEFT JOIN email_bodies b ON b.email_id = e.id LEFT JOIN contents c ON c.id = e.content_id`
 )
 
-// fields are the stored header fields of an email.
+// fields has the stored header fields of an email.
 type fields struct{ shared, variables, own string }
 
 func (f *fields) dest() []any { return []any{&f.shared, &f.variables, &f.own} }
@@ -103,7 +103,7 @@ func (f *fields) decode() ([]message.Field, error) {
 }
 
 // lockRecipients blocks other transactions that report on one of the addresses until this one ends. It returns the
-// addresses that are recipients.
+// addresses that are recipients of the email.
 func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (ReportHistory, error) {
 	rows, err := tx.Query(ctx, `UPDATE email_recipients SET state = state WHERE email_id = $1 AND team_id = $2
 		AND address = ANY($3)
@@ -122,7 +122,7 @@ func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addr
 const selectBefore = `SELECT DISTINCT recipient, type FROM email_events WHERE email_id = $1 AND team_id || '' = $2
 	AND recipient = ANY($3)`
 
-// load adds the types of the events recorded for each recipient.
+// load adds the types of the events that were recorded for each recipient.
 func (b ReportHistory) load(ctx context.Context, r db.Reader, teamID, emailID string) error {
 	rows, err := r.Query(ctx, selectBefore, emailID, teamID, slices.Collect(maps.Keys(b)))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// setSchedule changes the time of a scheduled email. It reports false if there is none.
+// setSchedule changes the time of a scheduled email. It returns false if the email is not scheduled.
 func setSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string,
 	at interface{ UnixMicro() int64 }) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET scheduled_at = $3 WHERE id = $1 AND team_id = $2
@@ -18,7 +18,7 @@ func setSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string,
 	return n > 0, err
 }
 
-// lockSchedule returns when a scheduled email is due, and blocks changes to that until the transaction ends. ok is
+// lockSchedule returns the time of a scheduled email, and blocks changes to it until the transaction ends. ok is
 // false if the email does not exist or is not scheduled.
 func lockSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string) (at time.Time, ok bool, err error) {
 	var us int64
@@ -34,8 +34,8 @@ func lockSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string) (at ti
 	return db.Time(us), true, nil
 }
 
-// takeScheduled advances an email out of the state scheduled if its time is not after until. Of Cancel and the release
-// at its time only one succeeds; the other gets nil.
+// takeScheduled advances an email out of the state scheduled if its time is not after until. Only one of Cancel and
+// the release job succeeds; the other gets nil.
 func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to State, until int64) (*Email, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $3, rank = $4
 		WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled' AND scheduled_at <=
@@ -49,7 +49,7 @@ func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to St
 	return &e, err
 }
 
-// anyScheduled reads the release jobs in the team's lane, which are those of all its scheduled emails.
+// anyScheduled reads the release jobs in the team's lane. Each scheduled email has one.
 func anyScheduled(ctx context.Context, r db.Reader, teamID, domainID string) (found bool, err error) {
 	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM jobs j JOIN emails e ON e.id = j.dedupe
 		WHERE j.kind = $1 AND j.lane = $2 AND e.team_id || '' = $2 AND e.domain_id = $3 AND e.last_event = 'scheduled')`,

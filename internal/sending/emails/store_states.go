@@ -9,11 +9,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// advanceRecipients advances the recipient of an event, or all of the email if it names none.
+// advanceRecipients advances the recipient of an event, or all recipients of the email if the event names none.
 //
-// An open or a click advances only who has the email: some hosts follow its links before they answer that they take it,
-// and a recipient whose state is above [Delivered] is not mailed any more. One that names no recipient, because the
-// message was for several, advances none of them.
+// An open or a click advances only a recipient to whom the email was delivered. Some hosts follow its links before
+// they accept the message, and a recipient whose state is above [Delivered] is not mailed any more. An open or a
+// click of a message with several recipients names none and advances none.
 func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 	switch {
 	case e.Recipient != "" && isTrackingState(to):
@@ -43,11 +43,11 @@ func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 		rank[to])
 }
 
-// advanceUnmailed ends an email if none of its recipients is to be mailed: as failed if a topic was the reason for one
-// of them, and as suppressed otherwise.
+// advanceUnmailed ends an email if none of its recipients is to be mailed. The email fails if a topic was the reason
+// for one of them; otherwise it is suppressed.
 func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event) {
-	// Of two transactions that each settle one of the last recipients, the second waits here for the first, so that its
-	// next statement sees what that did. A statement that finds nothing to change would not wait.
+	// Two transactions may each settle one of the last two recipients. This statement makes the second wait for the
+	// first, so that its next statement sees the first one's changes. A statement that matches no row would not wait.
 	tx.Queue(ctx, `UPDATE emails SET rank = rank WHERE id = $1`, e.EmailID)
 	tx.Queue(ctx, `UPDATE emails SET rank = $2, last_event = CASE WHEN EXISTS (SELECT 1 FROM email_recipients r
 		WHERE r.email_id = $1 AND r.state = 'failed') THEN 'failed' ELSE 'suppressed' END
@@ -55,8 +55,8 @@ func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event) {
 		AND r.state NOT IN ('failed', 'suppressed'))`, e.EmailID, rank[Suppressed])
 }
 
-// MarkSent advances an email to the state sent, in the transaction of an outcome. It reports whether this call did it:
-// if the email has several jobs, only the first outcome does.
+// MarkSent advances an email to the state sent, in the transaction that records an attempt. It reports whether this
+// call changed the state. If the email has several jobs, only the first attempt does.
 func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, emailID,
 		string(Sent), rank[Sent])
@@ -66,8 +66,8 @@ func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
 	return n > 0, nil
 }
 
-// MarkCanceled ends an email as canceled, in the transaction that ends its delivery job, unless it has ended already.
-// The caller records the event.
+// MarkCanceled ends an email as canceled, in the transaction that ends its delivery job, unless the email has already
+// ended. The caller records the event.
 func MarkCanceled(ctx context.Context, tx *db.Tx, emailID string) {
 	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $4`, emailID, string(Canceled),
 		rank[Canceled], settled)

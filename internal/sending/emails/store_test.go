@@ -54,7 +54,7 @@ func TestAttemptIsKept(t *testing.T) {
 	})
 }
 
-// What is known of an email without its text: whether there is one, how large it is, whose it is, what it refers to.
+// Reading an email without its text: whether it exists, its size, its team, and the messages that it refers to.
 func TestWhatIsAskedOfEmails(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -65,10 +65,10 @@ func TestWhatIsAskedOfEmails(t *testing.T) {
 		emailID, nobody := f.Send(s), id.New()
 		size, err := f.Emails.Size(ctx, emailID)
 		if err != nil || size != 2*6+2500+1024 {
-			t.Errorf("it takes %d octets, %v", size, err)
+			t.Errorf("it takes %d bytes, %v", size, err)
 		}
 		if n, err := f.Emails.Size(ctx, nobody); n != 0 || !errors.Is(err, emails.ErrGone) {
-			t.Errorf("what is not there takes %d octets, %v", n, err)
+			t.Errorf("what is not there takes %d bytes, %v", n, err)
 		}
 		if _, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: nobody}); !errors.Is(err, emails.ErrGone) {
 			t.Errorf("what is not there goes out: %v", err)
@@ -119,8 +119,8 @@ func TestWhatIsAskedOfEmails(t *testing.T) {
 	})
 }
 
-// Each event type is reported once for each recipient, and only for addresses that are recipients.
-func TestToldBefore(t *testing.T) {
+// Each event type is the first only once for each recipient, and only for addresses that are recipients.
+func TestReportHistory(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
 		emailID := f.Send(hello("a@one.example", "b@one.example"))
@@ -151,7 +151,7 @@ func TestToldBefore(t *testing.T) {
 	})
 }
 
-// Events of a whole email are those of its recipients, but that it was sent: to one of them it may not have been.
+// An event of the whole email applies to its recipients, except sent: some recipients may not have been tried.
 func TestEventsOfTheWholeEmail(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		emailID := f.Send(hello("a@one.example", "b@two.example"))
@@ -165,7 +165,7 @@ func TestEventsOfTheWholeEmail(t *testing.T) {
 				t.Errorf("after %s: %+v, %v", c.typ, to, err)
 			}
 		}
-		// The first events cost no statement of their own, and neither do those of no email.
+		// The first events of an email, and events without an email, cost no statement.
 		for name, act := range map[string]func(){
 			"accepted":   func() { f.Send(hello("a@one.example")) },
 			"scheduled":  func() { f.schedule(t) },
@@ -200,7 +200,7 @@ func TestEventsOfTheWholeEmail(t *testing.T) {
 	})
 }
 
-// A delivery job says all that it can spare delivery to look up.
+// A delivery job has all that delivery would otherwise look up.
 func TestWhatDeliveryJobsSay(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		if _, err := f.Suppressions.Add(t.Context(), f.Acme.TeamID, []string{"gone@one.example"}); err != nil {
@@ -248,7 +248,7 @@ func TestWhatDeliveryJobsSay(t *testing.T) {
 	})
 }
 
-// A batch has 1 to 100 emails, and what is to a test domain is refused without a setting that says so.
+// A batch has 1 to 100 emails. Without a setting, recipients at test domains are refused.
 func TestBoundsOfBatches(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		for n, ok := range map[int]bool{0: false, 1: true, emails.MaxBatch: true, emails.MaxBatch + 1: false} {
@@ -278,7 +278,7 @@ func TestLengthOfKeys(t *testing.T) {
 	})
 }
 
-// An email whose attachments cannot be kept is not accepted, and nothing of it stays.
+// An email whose attachments cannot be stored is not accepted, and leaves no rows and no files.
 func TestAttachmentsThatCannotBeKept(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		s := hello("a@one.example")
@@ -309,7 +309,7 @@ func TestAttachmentsThatCannotBeKept(t *testing.T) {
 	})
 }
 
-// A file that is shorter than it was is not sent as if it were whole.
+// A file that was cut is not sent as if it were complete.
 func TestAttachmentThatWasCut(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		s := hello("a@one.example")
@@ -323,12 +323,12 @@ func TestAttachmentThatWasCut(t *testing.T) {
 			t.Fatal(err)
 		}
 		if text, err := f.Emails.Compose(t.Context(), o); !fault.Ours(err) {
-			t.Errorf("composed are %d octets, %v", len(text), err)
+			t.Errorf("composed are %d bytes, %v", len(text), err)
 		}
 	})
 }
 
-// Links of a team that was deleted lead nowhere, and those that were not made here neither.
+// Links of a deleted team do not work, and neither do links that were not made here.
 func TestLinksThatLeadNowhere(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -373,7 +373,7 @@ func TestLinksThatLeadNowhere(t *testing.T) {
 	})
 }
 
-// A key that another node takes at the same time gives the answer of that node, once it has accepted the email.
+// If another node stores the same key at the same time, the request returns that node's answer.
 func TestKeyTakenByAnotherNode(t *testing.T) {
 	eachArmed(t, "FROM suppressions", func(t *testing.T, f *fixture, arm func(func()) func() bool) {
 		other := testnode.Bare(t, f.DB, testnode.Options{}).Emails
@@ -403,7 +403,7 @@ func TestKeyTakenByAnotherNode(t *testing.T) {
 	})
 }
 
-// A job of an email that is not there, or of which nothing is to be done, ends.
+// A job ends if its email does not exist, or if there is nothing to do.
 func TestJobsOfNoEmail(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		path := hello("a@one.example")
@@ -431,7 +431,7 @@ func TestJobsOfNoEmail(t *testing.T) {
 	})
 }
 
-// A reschedule moves the job that there is, and enters one where there is none.
+// A reschedule moves the existing job, and enqueues one if there is none.
 func TestRescheduleMovesTheJob(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		emailID := f.schedule(t)
@@ -461,7 +461,7 @@ func TestRescheduleMovesTheJob(t *testing.T) {
 	})
 }
 
-// Where there is nothing to delete, nothing is written.
+// If there is nothing to delete, nothing is written.
 func TestNothingToRemove(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -507,7 +507,7 @@ func TestNothingToRemove(t *testing.T) {
 	})
 }
 
-// A number that is none in a row is an error of ours, and not zero.
+// A row with an invalid number is an internal error, and the number is not read as zero.
 func TestNumbersThatCannotBeRead(t *testing.T) {
 	d := dbtest.SQLite(t) // PostgreSQL takes none
 	f := newFixture(t, d)

@@ -67,7 +67,7 @@ func eventSummaries(ctx context.Context, r db.Reader, teamID string, emailIDs []
 		return none, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read what the events of emails carry: %w", err)
+		return nil, fmt.Errorf("read the summaries of emails: %w", err)
 	}
 	return all, nil
 }

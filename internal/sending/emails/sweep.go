@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	// filePrefix is the prefix of the keys of attachments: attachments/<an id of its own>, and before version 21 of the
-	// schema attachments/<email>/<attachment>. Only the rows say which email a key belongs to.
+	// filePrefix is the prefix of the keys of attachments. A key is attachments/<an id of its own>. Before version 21
+	// of the schema it was attachments/<email>/<attachment>. Only the rows say which email a key belongs to.
 	filePrefix = "attachments/"
 	// Content is stored before its email is accepted, and deleted after its email, so a crash in between leaves content
-	// without an email. The sweep looks for it once it is older than any request can be.
+	// without an email. The sweep deletes such content once it is older than any request can be.
 	strayAfter = time.Hour
 )
 
-// What a sweep of contents reads at most; the next one goes on where it stopped.
+// Limits of one sweep of contents. The next sweep goes on where this one stopped.
 const (
-	seekRows    = 1000 // emails that one step looks at for a content
+	seekRows    = 1000 // emails that one step reads for a content
 	seekSteps   = 100  // steps for a content
 	seekPerTeam = 1000 // steps for a team
 )
 
-// newFileKey returns a key that was never used. The sweep may delete what is stored under an old key without touching
-// what is stored later.
+// newFileKey returns a new key. Keys are never used again, so the sweep can delete an old key without affecting a
+// file stored later.
 func newFileKey() string { return filePrefix + id.New() }
 
-// SweepFiles deletes messages and the content of attachments that no email has, because the program was killed before
-// the email was accepted or after it was deleted. It is called periodically.
+// SweepFiles deletes messages and attachments without an email. They remain if the program was killed before an email
+// was accepted or after it was deleted. The scheduler calls it periodically.
 func (s *Service) SweepFiles(ctx context.Context) error {
 	before := s.d.Now().Add(-strayAfter)
 	for _, prefix := range []string{filePrefix, rawPrefix} {
@@ -50,7 +50,8 @@ func (s *Service) SweepFiles(ctx context.Context) error {
 	return nil
 }
 
-// SweepContents deletes the contents that are not kept and that no email refers to. It is called periodically.
+// SweepContents deletes the contents that may be deleted and that no email refers to. The scheduler calls it
+// periodically.
 func (s *Service) SweepContents(ctx context.Context) error {
 	var failed error
 	for after := ""; ; {
@@ -102,8 +103,8 @@ func (s *Service) sweepContents(ctx context.Context, teamID string) error {
 	}
 }
 
-// seek looks for the first email that has a content. It returns the id of that email, or of the one at which the steps
-// ended, and whether there is none up to the end.
+// seek looks for the first email with a content. It returns the id of that email, or of the email at which the steps
+// ended. end is true if no email has the content.
 func (s *Service) seek(ctx context.Context, u content.Unused, steps *int) (at string, end bool, err error) {
 	at = u.From
 	for range min(seekSteps, *steps) {

@@ -9,19 +9,19 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 )
 
-// templateVersion is the version of a template that an email is sent with. The drafts of a batch wait for each other, so it
-// holds what is needed of the content, and not its text.
+// templateVersion is the version of a template that an email is sent with. The drafts of a batch wait for each other,
+// so it holds only what is needed of the content, without its texts.
 type templateVersion struct {
 	templateID string
 	content    content.Ref
 	hasHTML    bool
-	size       int64 // of the texts, filled, in octets
-	empty      bool  // nothing is left of the texts once they are filled
+	size       int64 // of the texts with values filled in, in bytes
+	empty      bool  // the texts are empty once values are filled in
 }
 
-// draft applies the rules of an email after what it takes from its template was filled in.
+// draft fills in what an email takes from its template, and then checks the rules of an email.
 func (s *Service) draft(ctx context.Context, teamID string, in Send, batch bool) (*draft, error) {
-	if len(in.To) > 0 { // otherwise check reports that, and no look-up is needed
+	if len(in.To) > 0 { // otherwise check returns the fault without a look-up
 		if _, err := s.resolveTemplate(ctx, teamID, &in); err != nil {
 			return nil, err
 		}
@@ -29,9 +29,9 @@ func (s *Service) draft(ctx context.Context, teamID string, in Send, batch bool)
 	return s.check(in, s.d.Now(), batch)
 }
 
-// resolveTemplate finds the template of an email, pins its published version, and sets the sender, the subject and the
-// addresses for replies where the caller gives none. It does nothing if the email has no template, or if check will
-// report an error for which no look-up is needed. It returns the content of the version, nil without a template.
+// resolveTemplate finds the template of an email, pins its published version, and sets the sender, the subject and
+// the reply-to addresses that the request leaves out. It returns the content of the version. It returns nil if the
+// email has no template, or if check returns a fault anyway.
 func (s *Service) resolveTemplate(ctx context.Context, teamID string, in *Send) (*content.Compiled, error) {
 	if !in.HasTemplate || in.TemplateID == "" || in.Broken != nil || in.HTML != nil || in.Text != nil {
 		return nil, nil
@@ -47,7 +47,8 @@ func (s *Service) resolveTemplate(ctx context.Context, teamID string, in *Send) 
 	c := t.Content
 	in.values = c.UsedValues(all)
 	in.template = &templateVersion{t.TemplateID, c.Ref, c.HasHTML(), c.Size(in.values), c.Empty(in.values)}
-	// Only what is taken is checked: a subject of the request's own makes the template's harmless.
+	// Only fields taken from the template are checked: if the request has a subject, the template's subject is not
+	// used.
 	if in.From == "" {
 		if err := c.CheckFrom(in.values); err != nil {
 			return nil, err
@@ -69,7 +70,7 @@ func (s *Service) resolveTemplate(ctx context.Context, teamID string, in *Send) 
 	return c, nil
 }
 
-// useTemplates records that emails with the contents of their templates are inserted, once for each content.
+// useTemplates records that emails use the contents of their templates, once for each content.
 func (s *Service) useTemplates(ctx context.Context, tx *db.Tx, drafts []*draft) {
 	var used map[string]bool
 	for _, d := range drafts {
@@ -86,7 +87,7 @@ func (s *Service) useTemplates(ctx context.Context, tx *db.Tx, drafts []*draft) 
 	}
 }
 
-// ByTemplate is an email for one recipient, with the content of a template.
+// ByTemplate is an email to one recipient with the content of a template.
 type ByTemplate struct {
 	TemplateID string // id or alias
 	Variables  map[string]scalar.Value
@@ -94,15 +95,15 @@ type ByTemplate struct {
 	TopicID    string // "" for none
 	Tags       []Tag
 
-	// Those that are not empty replace the template's.
+	// Non-empty values replace those of the template.
 	From    string
 	Subject string
 	ReplyTo []string
 }
 
-// MailingByTemplate prepares an email that is entered later, by Enqueue, for one recipient. It applies the rules of
-// Send, with the same faults. The address may be another one by then, as that of a contact may have changed. The email
-// is not delivered after others unless it has a topic.
+// MailingByTemplate prepares an email to one recipient that Enqueue writes later. It applies the rules of Send and
+// returns the same faults. The address may change until then, for example when a contact changes its address. The
+// email is bulk mail only if it has a topic.
 func (s *Service) MailingByTemplate(ctx context.Context, by teams.Actor, in ByTemplate) (*Mailing, error) {
 	send := Send{From: in.From, To: []string{in.To}, ReplyTo: in.ReplyTo, Subject: in.Subject, Tags: in.Tags,
 		TopicID: in.TopicID, TemplateID: in.TemplateID, HasTemplate: true, Variables: in.Variables}

@@ -7,7 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 )
 
-// The drafts of a batch are all in memory, so none holds the text of its template: there may be 100 of 4 MB each.
+// No draft holds the text of its template, because all drafts of a batch are in memory: there may be 100 of 4 MB
+// each.
 func TestDraftsHoldNoContents(t *testing.T) {
 	seen := map[reflect.Type]bool{}
 	var look func(reflect.Type)

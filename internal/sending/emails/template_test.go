@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// stencil is a node with a published template of Acme, whose alias is order.
+// stencil is a node with a published template of Acme with the alias order.
 type stencil struct {
 	*testnode.Node
 	t  *testing.T
@@ -49,7 +49,7 @@ func (s *stencil) published(n templates.NewTemplate) string {
 	return made.ID
 }
 
-// tea is an email by the template, with as little as may be given.
+// tea returns an email with the template and only the required fields.
 func tea() emails.Send {
 	return emails.Send{To: []string{"bob@one.example"}, HasTemplate: true, TemplateID: "order",
 		Variables: map[string]scalar.Value{"ITEM": scalar.OfText("Tea")}}
@@ -95,7 +95,7 @@ func (s *stencil) update(c templates.Change) {
 	}
 }
 
-// An email by a template is like one with the same text of its own, and its text is stored once for all of them.
+// An email with a template is like one with the same text of its own, and the text is stored once for all of them.
 func TestSendByTemplate(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		seen := &testnode.Seen{}
@@ -133,7 +133,7 @@ func TestSendByTemplate(t *testing.T) {
 	})
 }
 
-// What the request gives takes the place of what the template has, and all else that an email may have goes with it.
+// Fields of the request replace those of the template, and all other fields work as usual.
 func TestSendByTemplateWithAllElse(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		in := tea()
@@ -153,7 +153,7 @@ func TestSendByTemplateWithAllElse(t *testing.T) {
 			e.LastEvent != emails.Scheduled || e.TemplateID != s.id {
 			t.Errorf("the email is %+v", e)
 		}
-		// What happens to the template before its time has no effect.
+		// Changes of the template before the email's time have no effect.
 		s.update(templates.Change{HTML: new("<p>changed</p>")})
 		if _, err := s.Templates.Publish(t.Context(), s.Acme.TeamID, s.id); err != nil {
 			t.Fatal(err)
@@ -172,12 +172,12 @@ func TestSendByTemplateWithAllElse(t *testing.T) {
 			t.Fatal(err)
 		}
 		if size, err := s.Emails.Size(t.Context(), emailID); err != nil || size < int64(2*len("<p>Tea for 12</p>")) {
-			t.Errorf("composing it is said to take %d octets, %v", size, err)
+			t.Errorf("composing it is said to take %d bytes, %v", size, err)
 		}
 	})
 }
 
-// Batches take templates; each of its emails has its own values, and errors name the email and the variable.
+// Emails of a batch may use templates. Each has its own values, and errors name the email and the variable.
 func TestBatchByTemplate(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		var all []emails.Send
@@ -205,7 +205,7 @@ func TestBatchByTemplate(t *testing.T) {
 	})
 }
 
-// The same request with the same key is the same email, and other values are another payload.
+// The same request with the same key is the same email. Other values are another payload.
 func TestTemplateWithIdempotencyKey(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		send := func(in emails.Send) (string, error) {
@@ -234,7 +234,7 @@ func TestTemplateWithIdempotencyKey(t *testing.T) {
 	})
 }
 
-// An email shows what was sent for as long as it is kept, whatever happens to its template.
+// An email shows what was sent, as long as it exists, whatever happens to its template.
 func TestEmailOutlivesItsTemplate(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		ctx := t.Context()
@@ -296,7 +296,7 @@ func (s *stencil) change(query string) {
 	})
 }
 
-// What is wrong with an email by a template is said with the name of the field, and nothing is accepted.
+// Errors of an email with a template name the field, and nothing is accepted.
 func TestTemplateRules(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		draft, err := s.Templates.Create(t.Context(), s.Acme.TeamID, templates.NewTemplate{Name: "Draft", HTML: new("<p>")})
@@ -382,7 +382,7 @@ func TestTemplateRules(t *testing.T) {
 	})
 }
 
-// Accepting an email by a template writes a row less than accepting one with a body of its own.
+// Accepting an email with a template writes one row less than accepting one with a body of its own.
 func TestSendByTemplateWritesLess(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		s := &stencil{n, t, ""}

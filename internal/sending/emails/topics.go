@@ -10,16 +10,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// An email that has a topic is sent only to those who want to read about it, and tells each of them how to leave it:
-// so each recipient gets a message of its own (see listing). Who wants it is looked up when the email is accepted, when
-// a scheduled one is released, and before a later attempt to deliver it.
+// An email with a topic goes only to recipients who subscribe to the topic, and has unsubscribe links (see
+// unsubscribeInfo). Therefore each recipient gets a separate message. Subscriptions are looked up when the email is
+// accepted, when a scheduled email is released, and before later delivery attempts.
 
-// refusals are the addresses, in lower case, that may not be mailed about the topic of an email, with the reasons.
+// refusals has the addresses, in lower case, that may not be mailed about the topic of an email, with the reasons.
 type refusals map[string]contacts.Refusal
 
-// refusals looks up which addresses may not be mailed about the topic of an email, or by a broadcast or an automation
-// if it is of one and has no topic. The contact that the email was entered for decides, and the addresses where there
-// is none. Of the email only the ids of these and of its team are used. An unknown topic is an Invalid fault.
+// refusals looks up which addresses may not be mailed about the topic of an email. Without a topic, it looks up which
+// may not be mailed by a broadcast or an automation. The email's contact decides; without a contact, the addresses
+// decide. It uses only the ids of e's team, topic, broadcast and contact. An unknown topic is an Invalid fault.
 func (s *Service) refusals(ctx context.Context, r db.Reader, e *Email, keys []string) (refusals, error) {
 	switch {
 	case !e.canUnsubscribe():
@@ -30,7 +30,8 @@ func (s *Service) refusals(ctx context.Context, r db.Reader, e *Email, keys []st
 	return s.contacts.RefusedContact(ctx, r, e.TeamID, e.TopicID, e.ContactID, keys)
 }
 
-// currentRefusals is refusals for an email that was accepted: if its topic was deleted since, nobody may be mailed.
+// currentRefusals is refusals for an email that was accepted before. If its topic was deleted since, no recipient may
+// be mailed.
 func (s *Service) currentRefusals(ctx context.Context, e *Email, keys []string) (refusals, error) {
 	refused, err := s.refusals(ctx, s.d.Reader, e, keys)
 	if fault.KindOf(err) == fault.Invalid {
@@ -42,10 +43,10 @@ func (s *Service) currentRefusals(ctx context.Context, e *Email, keys []string) 
 	return refused, err
 }
 
-// topics remembers which topics exist while the emails of a batch are checked.
+// topics caches which topics exist while the emails of a batch are checked.
 type topics map[string]error
 
-// check returns an Invalid fault if the team has no such topic; "" is none and always right.
+// check returns an Invalid fault if the team has no such topic. "" means no topic and is always valid.
 func (t topics) check(ctx context.Context, s *Service, teamID, topicID string) error {
 	err, known := t[topicID]
 	if !known {
@@ -55,7 +56,7 @@ func (t topics) check(ctx context.Context, s *Service, teamID, topicID string) e
 	return err
 }
 
-// lookUpTopics sets which recipients of drafts may not be mailed, by one look-up for each topic.
+// lookUpTopics sets the refused recipients of drafts, with one look-up for each topic.
 func (s *Service) lookUpTopics(ctx context.Context, teamID string, drafts []*draft) error {
 	keys := map[string][]string{}
 	for _, d := range drafts {
@@ -100,8 +101,8 @@ func refusedEvent(e *Email, to string, why contacts.Refusal) events.Event {
 		Type: events.EmailFailed, Recipient: to, Data: &events.Failed{Reason: string(why), Unmailed: true}}
 }
 
-// dropTopicRefusals removes the addresses from o.To that may no longer be mailed about the email's topic, or by a broadcast or
-// an automation, and returns the events to record for them.
+// dropTopicRefusals removes the addresses from o.To that may no longer be mailed about the email's topic, or by a
+// broadcast or an automation. It returns the events to record for them.
 func (s *Service) dropTopicRefusals(ctx context.Context, o *Outgoing) (failed []events.Event, err error) {
 	if !o.row.canUnsubscribe() || len(o.To) == 0 {
 		return nil, nil
@@ -117,8 +118,8 @@ func (s *Service) dropTopicRefusals(ctx context.Context, o *Outgoing) (failed []
 	return removeAddresses(o, keys, refused, refusedEvent), nil
 }
 
-// unmailed reports whether an event says that its recipient must not be mailed, which is no failure of the email: the
-// other recipients decide its state.
+// unmailed reports whether an event says that its recipient must not be mailed. That is not a failure of the email:
+// the other recipients decide its state.
 func unmailed(e *events.Event) bool {
 	if d, ok := e.Data.(*events.Failed); ok {
 		return d.Unmailed

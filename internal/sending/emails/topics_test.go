@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// topical is a node of a team with a topic that one gets by default, and one that one does not.
+// topical is a node with a team that has a topic with a default subscription, and one without.
 type topical struct {
 	*testnode.Node
 	t          *testing.T
@@ -45,14 +45,14 @@ func eachTopical(t *testing.T, f func(t *testing.T, w *topical)) {
 	})
 }
 
-// about is an email about a topic.
+// about returns an email with a topic.
 func about(topic contacts.Topic, to ...string) emails.Send {
 	e := testnode.Hello(to...)
 	e.TopicID = topic.ID
 	return e
 }
 
-// leave opts an address out of a topic, by the link of an email.
+// leave unsubscribes an address from a topic, by the link of an email.
 func (w *topical) leave(topic contacts.Topic, address string) {
 	w.t.Helper()
 	_, _, err := w.Contacts.Unsubscribe(w.t.Context(), contacts.Link{TeamID: w.Acme.TeamID, EmailID: id.New(),
@@ -62,7 +62,7 @@ func (w *topical) leave(topic contacts.Topic, address string) {
 	}
 }
 
-// states are the states of an email and of its recipients.
+// states returns the states of an email and of its recipients.
 func (w *topical) states(emailID string) string {
 	w.t.Helper()
 	e, err := w.Emails.Get(w.t.Context(), w.Acme.TeamID, emailID)
@@ -80,7 +80,7 @@ func (w *topical) states(emailID string) string {
 	return text
 }
 
-// failed are the recipients that failed, with the reasons, since it was called last.
+// failed returns the recipients that failed since the last call, with the reasons.
 func (w *topical) failed() (all []string) {
 	for _, e := range w.seen.Take() {
 		if d, ok := e.Data.(*events.Failed); ok {
@@ -90,7 +90,7 @@ func (w *topical) failed() (all []string) {
 	return all
 }
 
-// deliveries are the delivery jobs of an email.
+// deliveries returns the delivery jobs of an email.
 func (w *topical) deliveries(emailID string) []emails.Delivery {
 	w.t.Helper()
 	rows, err := w.DB.Query(w.t.Context(), `SELECT payload FROM jobs WHERE kind = 'delivery' ORDER BY id`)
@@ -107,7 +107,7 @@ func (w *topical) deliveries(emailID string) []emails.Delivery {
 	return slices.DeleteFunc(all, func(d emails.Delivery) bool { return d.EmailID != emailID })
 }
 
-// composed are the messages of an email, one for each delivery job, by their recipient.
+// composed returns the messages of an email by recipient, one for each delivery job.
 func (w *topical) composed(emailID string) map[string]string {
 	w.t.Helper()
 	all := map[string]string{}
@@ -132,9 +132,9 @@ func (w *topical) composed(emailID string) map[string]string {
 	return all
 }
 
-// Each recipient is looked up: who may not be mailed fails with the reason and gets nothing, and the others get a
-// message each.
-func TestTopicIsKeptToByEachRecipient(t *testing.T) {
+// Each recipient is looked up. Recipients that may not be mailed fail with the reason and get nothing. The others get
+// a separate message each.
+func TestTopicOfEachRecipient(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
 		w.leave(w.news, "out@x.example")
@@ -166,7 +166,7 @@ func TestTopicIsKeptToByEachRecipient(t *testing.T) {
 		if err != nil || shown.TopicID != w.news.ID {
 			t.Errorf("the topic shown is %q, %v", shown.TopicID, err)
 		}
-		// What a host says of the others makes the state of the email.
+		// The results of the other recipients determine the state of the email.
 		happen := func(kind events.Type, to string) {
 			w.Happen(events.Event{TeamID: w.Acme.TeamID, EmailID: emailID, Type: kind, Recipient: to})
 		}
@@ -177,7 +177,7 @@ func TestTopicIsKeptToByEachRecipient(t *testing.T) {
 	})
 }
 
-// An email that may be sent to nobody has failed, or is suppressed if the suppressions alone are the reason.
+// An email without a recipient that may be mailed has failed. It is suppressed if suppressions are the only reason.
 func TestEmailForNobody(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -210,7 +210,7 @@ func TestEmailForNobody(t *testing.T) {
 	})
 }
 
-// A topic_id that is no topic of the team is refused, in a batch with the number of its email.
+// An unknown topic_id is refused. In a batch the error names the number of the email.
 func TestUnknownTopic(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -243,7 +243,7 @@ func TestUnknownTopic(t *testing.T) {
 	})
 }
 
-// A scheduled email keeps to what holds when it is accepted, and to what holds when its time has come.
+// Subscriptions to a topic are checked when a scheduled email is accepted, and again at its time.
 func TestScheduledEmailKeepsToItsTopic(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -306,8 +306,8 @@ func TestScheduledEmailKeepsToItsTopic(t *testing.T) {
 	})
 }
 
-// Who leaves while an email waits for another try gets no more of it.
-func TestSiftKeepsToTheTopic(t *testing.T) {
+// A recipient that unsubscribes while an email waits for another try does not get it.
+func TestDropSuppressedByTopic(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
 		emailID := w.Send(about(w.news, "in@x.example", "out@x.example"))
@@ -337,7 +337,7 @@ func TestSiftKeepsToTheTopic(t *testing.T) {
 	})
 }
 
-// Two transactions each settle one of the last two recipients, and neither sees what the other does: the email is
+// Two transactions each settle one of the last two recipients without seeing each other's changes. The email is
 // settled all the same.
 func TestLastRecipientsAtTheSameTime(t *testing.T) {
 	n := testnode.New(t, dbtest.Postgres(t), testnode.Options{})

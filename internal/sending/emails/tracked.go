@@ -23,7 +23,7 @@ func (s *Service) ReadTracked(token, host string) (tokens.TrackedLink, error) {
 // isTracking reports whether anything is tracked.
 func isTracking(t domains.Tracking) bool { return t.Host != "" && (t.Opens || t.Clicks) }
 
-// trackingOf returns what is tracked of a domain's emails at present; nothing if the domain was deleted.
+// trackingOf returns what is tracked in a domain's emails at present. If the domain was deleted, nothing is tracked.
 func (s *Service) trackingOf(ctx context.Context, domainID string) (domains.Tracking, error) {
 	d, err := s.domains.Signing(ctx, domainID)
 	if fault.KindOf(err) == fault.NotFound {
@@ -35,8 +35,8 @@ func (s *Service) trackingOf(ctx context.Context, domainID string) (domains.Trac
 	return d.Tracking, nil
 }
 
-// onePerRecipient reports whether each recipient of an email gets a message of its own, so that its links tell who followed
-// them, or who unsubscribes.
+// onePerRecipient reports whether each recipient of an email gets a separate message, so that its links identify the
+// recipient who followed them or unsubscribed.
 func (s *Service) onePerRecipient(ctx context.Context, e *Email) (bool, error) {
 	if e.TopicID != "" {
 		return true, nil
@@ -56,14 +56,14 @@ func (s *Service) onePerRecipient(ctx context.Context, e *Email) (bool, error) {
 	return isTracking(t), err
 }
 
-// memoryOfTracking estimates the memory in octets that composing takes in addition when an email with texts of this
-// size is tracked: the HTML once more, and what links grow by, of which there may be one in 32 octets.
+// memoryOfTracking estimates the additional memory in bytes for composing a tracked email with texts of this size: a
+// second copy of the HTML, and the growth of its links. There may be one link in 32 bytes.
 func memoryOfTracking(texts int64) int64 {
 	const perLink = 256
 	return texts + 2*perLink*min(texts/32, render.MaxLinks)
 }
 
-// hostOf returns the name of the host of a URL, in lower case and without its port.
+// hostOf returns the host of a URL, in lower case and without a port.
 func hostOf(prefix string) string {
 	u, err := url.Parse(prefix)
 	if err != nil {
@@ -77,10 +77,10 @@ type tracker struct {
 	domains.Tracking
 	prefix string // of links
 	tokens tokens.LinkMaker
-	own    []string // addresses that one unsubscribes by, which are not tracked
+	own    []string // unsubscribe URLs, which are not tracked
 }
 
-// tracker returns nil if nothing of the message is tracked. header is what the email was given.
+// tracker returns nil if nothing in the message is tracked. header has the fields that the sender gave.
 func (s *Service) tracker(ctx context.Context, o *Outgoing, header []message.Field) (*tracker, error) {
 	if o.body.html == "" && (o.body.shared == nil || !o.body.shared.HasHTML()) {
 		return nil, nil
@@ -107,7 +107,7 @@ func (s *Service) tracker(ctx context.Context, o *Outgoing, header []message.Fie
 	return t, nil
 }
 
-// positionOf returns the position of the only recipient of a message in the envelope of its email.
+// positionOf returns the position of the message's only recipient in the envelope of its email.
 func (s *Service) positionOf(ctx context.Context, o *Outgoing) (int, error) {
 	if position, known := o.positions[o.To[0]]; known {
 		return position, nil
@@ -122,7 +122,7 @@ func (s *Service) positionOf(ctx context.Context, o *Outgoing) (int, error) {
 // html returns the rewritten HTML.
 func (t *tracker) html(h *render.HTML) string { return h.Track(nil, t.links(), t.pixels()) }
 
-// links returns the function that rewrites links, nil if they are not tracked.
+// links returns the function that rewrites links. It returns nil if clicks are not tracked.
 func (t *tracker) links() func(dst, target []byte) ([]byte, bool) {
 	if !t.Clicks {
 		return nil
@@ -133,7 +133,7 @@ func (t *tracker) links() func(dst, target []byte) ([]byte, bool) {
 func (t *tracker) link(dst, target []byte) ([]byte, bool) {
 	for _, url := range t.own {
 		rest, ok := bytes.CutPrefix(target, []byte(url))
-		// With a query or a fragment it is the same page.
+		// with a query or a fragment it is still the same page
 		if ok && (len(rest) == 0 || strings.IndexByte("?&#", rest[0]) >= 0) {
 			return dst, false
 		}
@@ -141,7 +141,7 @@ func (t *tracker) link(dst, target []byte) ([]byte, bool) {
 	return t.tokens.Append(append(append(dst, t.prefix...), "/c/"...), target)
 }
 
-// pixels returns the function that makes the pixel, nil if opens are not tracked.
+// pixels returns the function that makes the pixel. It returns nil if opens are not tracked.
 func (t *tracker) pixels() func(dst []byte) []byte {
 	if !t.Opens {
 		return nil
@@ -155,7 +155,7 @@ func (t *tracker) pixel(dst []byte) []byte {
 	return append(dst, `" width="1" height="1" alt="" style="display:block;width:1px;height:1px;border:0">`...)
 }
 
-// unsubscribeURLs returns the addresses in List-Unsubscribe (RFC 2369 section 3.2).
+// unsubscribeURLs returns the URLs in List-Unsubscribe (RFC 2369 section 3.2).
 func unsubscribeURLs(header []message.Field) (all []string) {
 	for _, f := range header {
 		if !strings.EqualFold(f.Name, "List-Unsubscribe") {

@@ -8,13 +8,13 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Followed is what is recorded of a sent email with its opens and clicks.
+// TrackedEmail has the data of a sent email that its opens and clicks are recorded with.
 type TrackedEmail struct {
 	TeamID, DomainID, BroadcastID string
 
-	ContactID string // for whom it was entered; "" for none
+	ContactID string // the recipient's contact; "" for none
 
-	// To are the recipients that were asked for, by position.
+	// To has the requested recipients by position.
 	To map[int]TrackedRecipient
 }
 
@@ -22,14 +22,14 @@ type TrackedEmail struct {
 type TrackedRecipient struct {
 	Address string
 	State   State
-	Since   time.Time // when it came to this state
+	Since   time.Time // the time of the change to this state
 }
 
 // Delivered reports whether the email was delivered to the recipient, as far as is known.
 func (f *TrackedRecipient) Delivered() bool { return rank[f.State] >= settled }
 
-// Recipient returns the recipient at a position of [Tracked]. If that is -1, it is the only recipient of the email;
-// ok is false if there are several, or if there is none at that position.
+// Recipient returns the recipient at the position in a token; see [tokens.TrackedLink]. Position -1 means the only
+// recipient of the email. ok is false if the email has several recipients, or none at that position.
 func (f *TrackedEmail) Recipient(position int) (to TrackedRecipient, ok bool) {
 	if position < 0 {
 		if _, several := f.To[1]; several {
@@ -41,22 +41,23 @@ func (f *TrackedEmail) Recipient(position int) (to TrackedRecipient, ok bool) {
 	return to, ok
 }
 
-// TrackedEmails returns those emails, of any team that was not deleted, that exist, by id, with their recipients at some
-// positions. It takes no team, because the token of a link names only the email.
+// TrackedEmails returns the existing emails of some ids, by id, with their recipients at some positions. It leaves
+// out emails of deleted teams. It takes no team, because the token of a link names only the email.
 func (s *Service) TrackedEmails(ctx context.Context, r db.Reader, emailIDs []string, positions []int) (map[string]*TrackedEmail,
 	error) {
-	asked := make([]int64, 0, len(positions)+2)
+	wanted := make([]int64, 0, len(positions)+2)
 	for _, p := range positions {
 		if p < 0 {
-			asked = append(asked, 0, 1) // for Recipient
+			wanted = append(wanted, 0, 1) // Recipient checks that position 1 is empty
 		} else {
-			asked = append(asked, int64(p))
+			wanted = append(wanted, int64(p))
 		}
 	}
-	return trackedEmails(ctx, r, emailIDs, asked)
+	return trackedEmails(ctx, r, emailIDs, wanted)
 }
 
-// EventSummaries returns what the events of some emails carry of them, by id. Emails that do not exist are left out.
+// EventSummaries returns the summaries of some emails that their events carry, by id. It leaves out emails that do
+// not exist.
 func (s *Service) EventSummaries(ctx context.Context, r db.Reader, teamID string, emailIDs []string) (map[string]*events.Email,
 	error) {
 	return eventSummaries(ctx, r, teamID, emailIDs)

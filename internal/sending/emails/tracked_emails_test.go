@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// An open or a click changes the state of a recipient only after the delivery to it, whatever the order, and that of
-// no recipient if it names none. Events of many emails that come at once advance each of them.
+// An open or a click changes the state of a recipient only after delivery, in any order of the events. It changes no
+// recipient if it names none. Concurrent events of many emails advance each of them.
 func TestOpensAdvanceWhoHasTheEmail(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		const ann, bob = "ann@one.example", "bob@two.example"
@@ -77,7 +77,7 @@ func statesOf(t *testing.T, n *testnode.Node, emailID string) (email emails.Stat
 	return e.LastEvent, to
 }
 
-// Erasing an address from an email to others too deletes what is known of the clients by which it was opened.
+// Erasing an address from an email with other recipients also deletes the data about the clients that opened it.
 func TestErasedHits(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		const ann, bob = "ann@one.example", "bob@two.example"

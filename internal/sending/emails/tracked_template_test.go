@@ -11,7 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// An email by a template from a domain that tracks is composed for each recipient, also when two share a destination.
+// An email with a template from a tracked domain is composed for each recipient separately, even if two share a
+// destination.
 func TestTrackedByTemplate(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)

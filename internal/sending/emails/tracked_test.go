@@ -44,7 +44,7 @@ func TestUnsubscribeURLs(t *testing.T) {
 	}
 }
 
-// compiled is a content with 50 variables and links, and values for it; see [mailtest.Template].
+// compiled returns a content with 50 variables and a number of links, and values for it; see [mailtest.Template].
 func compiled(links int) (*content.Compiled, render.Values) {
 	html, values := mailtest.Template(links)
 	return content.Compile(&content.Content{HTML: &html, Text: new("")}), values
@@ -60,7 +60,7 @@ func fillTracked(s *Service, c *content.Compiled, values render.Values) string {
 	return html
 }
 
-// Each link costs no memory of its own but its place in the HTML.
+// A link costs no allocation of its own.
 func TestTrackedLinksAllocateNothing(t *testing.T) {
 	s := tokenService(t)
 	took := func(links int) float64 {
@@ -70,7 +70,7 @@ func TestTrackedLinksAllocateNothing(t *testing.T) {
 		}
 		return testing.AllocsPerRun(50, func() { fillTracked(s, c, values) })
 	}
-	// With -race a pool loses some of what it has. An allocation for each link would make a difference of 30.
+	// With -race a pool loses some of its buffers. An allocation for each link would make a difference of 30.
 	if few, many := took(10), took(40); many > few+5 {
 		t.Errorf("10 links take %v allocations and 40 take %v", few, many)
 	}

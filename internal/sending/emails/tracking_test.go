@@ -31,7 +31,7 @@ const (
 		`<a href="mailto:a@acme.example">write</a> <a href="https://acme.example/u">leave</a></p></body></html>`
 )
 
-// tracking adds a domain of Acme that tracks what is asked for.
+// tracking adds a domain of Acme that tracks opens, clicks, or both.
 func tracking(n *testnode.Node, opens, clicks bool) domains.Domain {
 	return n.Verified(n.Acme.TeamID, domains.NewDomain{Name: trackedDomain, TrackingSubdomain: "links",
 		OpenTracking: opens, ClickTracking: clicks})
@@ -43,7 +43,7 @@ func trackedEmail(to ...string) emails.Send {
 		Headers: []message.Field{{Name: "List-Unsubscribe", Value: "<https://acme.example/u>"}}}
 }
 
-// deliveries are the delivery jobs of an email, by the first recipient.
+// deliveries returns the delivery jobs of an email, by the first recipient.
 func deliveries(t *testing.T, n *testnode.Node, emailID string) []emails.Delivery {
 	t.Helper()
 	rows, err := n.DB.Query(t.Context(), `SELECT payload FROM jobs WHERE kind = $1`, emails.DeliveryKind)
@@ -62,7 +62,7 @@ func deliveries(t *testing.T, n *testnode.Node, emailID string) []emails.Deliver
 	return all
 }
 
-// delivered returns the recipients of a delivery, and the HTML and the text that they get.
+// delivered returns the recipients of a delivery job, with the HTML and the text of its message.
 func delivered(t *testing.T, n *testnode.Node, d emails.Delivery) (to []string, html, text string) {
 	t.Helper()
 	o, err := n.Emails.Outgoing(t.Context(), d)
@@ -84,11 +84,11 @@ func delivered(t *testing.T, n *testnode.Node, d emails.Delivery) (to []string, 
 		case "base64":
 			body = base64.NewDecoder(base64.StdEncoding, body)
 		}
-		octets, err := io.ReadAll(body)
+		content, err := io.ReadAll(body)
 		if err != nil {
 			t.Fatal(err)
 		}
-		part := strings.ReplaceAll(string(octets), "\r\n", "\n")
+		part := strings.ReplaceAll(string(content), "\r\n", "\n")
 		if strings.HasPrefix(contentType, "text/html") {
 			html = part
 		} else {
@@ -117,7 +117,7 @@ func delivered(t *testing.T, n *testnode.Node, d emails.Delivery) (to []string, 
 
 var trackedURL = regexp.MustCompile(`"https://links\.news\.acme\.example/([co])/([^"]*)"`)
 
-// readTracked returns what the tracked links and pixels of HTML carry, each after a c or an o.
+// readTracked returns the content of the tokens of all tracked links and pixels in HTML, each after a c or an o.
 func readTracked(t *testing.T, n *testnode.Node, html string) (all []string) {
 	t.Helper()
 	for _, found := range trackedURL.FindAllStringSubmatch(html, -1) {
@@ -130,7 +130,7 @@ func readTracked(t *testing.T, n *testnode.Node, html string) (all []string) {
 	return all
 }
 
-// Each recipient of a tracked email gets a message of its own, whose links tell who followed them.
+// Each recipient of a tracked email gets a separate message, whose links identify the recipient.
 func TestTrackedEmail(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)
@@ -177,7 +177,7 @@ func TestTrackedEmail(t *testing.T) {
 	})
 }
 
-// What is not tracked has a job for each destination, and no links of ours.
+// An email that is not tracked has one job for each destination, and no links of ours.
 func TestNotTracked(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)
@@ -199,7 +199,7 @@ func TestNotTracked(t *testing.T) {
 	})
 }
 
-// Opens and clicks are tracked by themselves.
+// Opens and clicks are tracked independently.
 func TestTrackedPartly(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		d := tracking(n, true, false)
@@ -220,8 +220,8 @@ func TestTrackedPartly(t *testing.T) {
 	})
 }
 
-// When tracking is turned on after an email was accepted, its message is for several; once only one of them is left, it
-// tells who that is.
+// If tracking is turned on after an email was accepted, its message has several recipients. When only one of them is
+// left, the links identify that recipient.
 func TestTrackedLater(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		d := tracking(n, false, false)
@@ -254,7 +254,7 @@ func TestTrackedLater(t *testing.T) {
 	})
 }
 
-// Emails that wait for their time or for their attachments have a job for each recipient, too.
+// Scheduled emails, and emails whose attachments must be fetched, also have a job for each recipient.
 func TestTrackedAtItsTime(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)
@@ -277,7 +277,7 @@ func TestTrackedAtItsTime(t *testing.T) {
 	})
 }
 
-// Of an email with a content that others share, links with values lead to what is filled in.
+// In an email with shared content, links with values lead to the URL with the values filled in.
 func TestTrackedContent(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)
@@ -315,7 +315,8 @@ func TestTrackedContent(t *testing.T) {
 	})
 }
 
-// A scanner that opens a message while the host decides about it does not end its delivery: the host may refuse it.
+// A scanner that opens a message before the host has answered does not end the delivery, because the host may still
+// refuse it.
 func TestOpenedBeforeDelivered(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)
@@ -338,8 +339,8 @@ func TestOpenedBeforeDelivered(t *testing.T) {
 	})
 }
 
-// An email that was opened before the first outcome of its jobs is still sent once, and is opened only once it is
-// delivered.
+// An email that was opened before the first outcome of its jobs is still recorded as sent once, and becomes opened
+// only after delivery.
 func TestOpenedBeforeSent(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)
@@ -369,8 +370,8 @@ func TestOpenedBeforeSent(t *testing.T) {
 	})
 }
 
-// Attempts at one recipient say nothing of another who has a job of its own.
-func TestUnsureAttemptsOfARecipient(t *testing.T) {
+// Attempts for one recipient do not count for another recipient with a job of its own.
+func TestUnknownAttemptsOfARecipient(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		emailID := n.Send(testnode.Hello("a@one.example", "b@one.example"))
 		for _, to := range [][]string{{"a@one.example"}, {"a@one.example", "b@one.example"}, {"c@one.example"}} {
@@ -392,7 +393,7 @@ func TestUnsureAttemptsOfARecipient(t *testing.T) {
 	})
 }
 
-// A message that its caller composed is sent as it is.
+// A message that its sender composed is sent as it is.
 func TestRawIsNotTracked(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)
@@ -407,7 +408,7 @@ func TestRawIsNotTracked(t *testing.T) {
 	})
 }
 
-// sendRaw sends a message of HTML as submission hands it over.
+// sendRaw sends a message with HTML in the same way as SMTP submission.
 func sendRaw(t *testing.T, n *testnode.Node, by teams.Actor, to ...string) string {
 	t.Helper()
 	html := `<a href="https://shop.example/">shop</a>`

@@ -15,9 +15,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// A batch has as many rows as one transaction may delete, and ends before the email that would exceed that; a single
-// email may have any number. The rows of an email that is not settled do not count.
-func TestFill(t *testing.T) {
+// A batch has as many rows as one transaction may delete. It ends before the email that would exceed this number, but
+// a single email may have any number. The rows of an email that is not settled do not count.
+func TestFillBatch(t *testing.T) {
 	e := func(settled bool, rows ...int) (all []removable) {
 		for _, n := range rows {
 			all = append(all, removable{settled: settled, rows: n})
@@ -58,7 +58,7 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// What composing takes in memory is estimated by the texts and the files.
+// The memory for composing is estimated from the sizes of the texts and the attachments.
 func TestMemory(t *testing.T) {
 	html, text := strings.Repeat("h", 1000), strings.Repeat("t", 200)
 	for _, c := range []struct {
@@ -77,7 +77,7 @@ func TestMemory(t *testing.T) {
 			d.Attachments = append(d.Attachments, Upload{Content: make([]byte, n)})
 		}
 		if got := d.memory(); got != c.want {
-			t.Errorf("%s: %d octets, want %d", c.name, got, c.want)
+			t.Errorf("%s: %d bytes, want %d", c.name, got, c.want)
 		}
 		d.raw = &Raw{Header: make([]byte, 100), Body: make([]byte, 5000)}
 		var shown int64
@@ -87,12 +87,12 @@ func TestMemory(t *testing.T) {
 			}
 		}
 		if got, want := d.memory(), shown+2*5100+1024; got != want {
-			t.Errorf("%s, composed: %d octets, want %d", c.name, got, want)
+			t.Errorf("%s, composed: %d bytes, want %d", c.name, got, want)
 		}
 	}
 }
 
-// The waits between the tries of a job grow, and a lease of one that fetches outlives the fetch.
+// The waits between the tries of a job grow, and the lease of a fetch job is longer than a fetch.
 func TestKinds(t *testing.T) {
 	for _, k := range (&Service{}).Kinds() {
 		if len(k.Schedule) != 5 || k.Schedule[0] != time.Second || k.Schedule[4] != 15*time.Minute || !k.Endless {
@@ -109,9 +109,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// Content that cannot be read now is worth another try; content that is lost, and what is somebody else's fault, is
-// not.
-func TestUnread(t *testing.T) {
+// Unreadable content is worth another try. Lost content, and errors of the client, are not.
+func TestUnreadable(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	disk, mistake := errors.New("the disk is on fire"), fault.Invalidf("", "No.")
@@ -139,8 +138,9 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// If it is unknown whether emails were accepted, the error says what to do, which depends on the key.
-func TestMaybe(t *testing.T) {
+// If it is unknown whether emails were accepted, the error says what to do. The advice depends on the idempotency
+// key.
+func TestUnknownError(t *testing.T) {
 	for _, c := range []struct {
 		ids  int
 		key  string
@@ -160,7 +160,7 @@ func TestMaybe(t *testing.T) {
 	}
 }
 
-// A delivery job's payload is read as it was written, and nothing is made of what is none.
+// The payload of a delivery job is read as it was written, and an invalid payload is an error.
 func TestDeliveryPayload(t *testing.T) {
 	in := Delivery{EmailID: "e", Domain: "one.example", Only: true, To: []string{"a@one.example"}, Size: 7}
 	if out, err := DecodeDelivery(in.encode()); err != nil || fmt.Sprint(out) != fmt.Sprint(in) {
@@ -171,7 +171,7 @@ func TestDeliveryPayload(t *testing.T) {
 	}
 }
 
-// An address with any octet outside of ASCII needs SMTPUTF8, and no other.
+// Only addresses with a byte outside ASCII need SMTPUTF8.
 func TestNeedsUTF8(t *testing.T) {
 	for _, c := range []struct {
 		parts int
@@ -191,7 +191,7 @@ func TestNeedsUTF8(t *testing.T) {
 	}
 }
 
-// The id of an email is read from a Message-ID of the form of ours, in whatever case, and from no other.
+// FromMessageID accepts only a Message-ID of our form, in upper or lower case.
 func TestFromMessageID(t *testing.T) {
 	const id = "01890a5d-ac96-774b-bcce-b302099a8057"
 	for text, want := range map[string]string{"<" + id + "@acme.example>": id, " <" + strings.ToUpper(id) +
@@ -203,8 +203,8 @@ func TestFromMessageID(t *testing.T) {
 	}
 }
 
-// A text is stored without its NULs, which PostgreSQL does not take, and as it is otherwise.
-func TestShown(t *testing.T) {
+// A text is stored without NUL characters, which PostgreSQL refuses, and otherwise unchanged.
+func TestStripNUL(t *testing.T) {
 	for in, want := range map[string]string{"": "", "a": "a", "\x00a": "a", "a\x00b\x00": "ab"} {
 		if got := stripNUL(&in); got == nil || *got != want {
 			t.Errorf("%q is shown as %v", in, got)
@@ -215,7 +215,7 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// A key is carried out once at a time on a node, and is free again after that.
+// A node executes one request with a key at a time. After that the key is free again.
 func TestRunningKeys(t *testing.T) {
 	r := running{m: map[string]bool{}}
 	for i, enters := range []bool{true, false, false} {

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// An email whose row cannot be read is an error of ours, and not one without recipients, tags or headers.
+// An email with an unreadable row is an internal error, and not an email without recipients, tags or headers.
 func TestRowsThatCannotBeRead(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {

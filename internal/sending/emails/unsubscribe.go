@@ -13,21 +13,21 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// unsubscribePlaceholder is the placeholder in a text that is no template: with three braces or two, and with a
-// fallback that is never needed.
+// unsubscribePlaceholder matches the placeholder in a text that is not a template, with three braces or two. It may
+// have a fallback, which is never used.
 var unsubscribePlaceholder = regexp.MustCompile(
 	`\{\{\{\s*(?:escape\s+)?(?:POSTRIDER_|RESEND_)?UNSUBSCRIBE_URL\s*(?:\|[^{}]*)?\}\}\}` +
 		`|\{\{\s*(?:POSTRIDER_|RESEND_)?UNSUBSCRIBE_URL\s*\}\}`)
 
-// unsubscribeInfo is what a message says to its one recipient of how to leave the topic of its email, or all broadcasts and
-// automations of the team if it is of one that has no topic. It is the zero listing, which says nothing, for other
-// emails without a topic and for a message to several.
+// unsubscribeInfo is what a message tells its one recipient about unsubscribing: from the email's topic, or, without
+// a topic, from all broadcasts and automations of the team. The zero value is for a message without unsubscribe
+// links, and for a message with several recipients.
 type unsubscribeInfo struct {
-	url string // of the page of the recipient's subscriptions, which also takes the POST of RFC 8058
-	id  string // of the list, by RFC 2919
+	url string // of the recipient's subscription page, which also accepts the POST of RFC 8058
+	id  string // of the list (RFC 2919)
 }
 
-// unsubscribeInfo returns what the message to o.To says of how to leave. It is the same each time.
+// unsubscribeInfo returns the unsubscribe information of the message to o.To. It is the same each time.
 func (s *Service) unsubscribeInfo(o *Outgoing) (l unsubscribeInfo) {
 	e := &o.row.Email
 	if !e.canUnsubscribe() || len(o.To) != 1 || s.c.PublicURL == "" {
@@ -35,7 +35,7 @@ func (s *Service) unsubscribeInfo(o *Outgoing) (l unsubscribeInfo) {
 	}
 	to, err := message.ParseAddress(o.To[0])
 	if err != nil {
-		return l // Composing reports it.
+		return l // composing reports the error
 	}
 	l.url = s.c.PublicURL + "/unsubscribe/" + s.contacts.Token(contacts.Link{TeamID: e.TeamID, EmailID: e.ID,
 		TopicID: e.TopicID, ContactID: e.ContactID, Address: to.Key()})
@@ -46,11 +46,12 @@ func (s *Service) unsubscribeInfo(o *Outgoing) (l unsubscribeInfo) {
 	return l
 }
 
-// maxListID is the longest id of a list, in octets (RFC 2919 section 2).
+// maxListID is the length of the longest List-Id in bytes (RFC 2919 section 2).
 const maxListID = 255
 
-// fields are the fields that are added: what the sender gave itself stays. The post field says what the link of the
-// other does, so it is added only together with that; our link also does what a sender's own post field says.
+// fields returns the header fields to add. Fields that the sender gave stay. List-Unsubscribe-Post describes the link
+// in List-Unsubscribe, so it is added only together with that link. Our link also works with a List-Unsubscribe-Post
+// of the sender.
 func (l unsubscribeInfo) fields(has func(name string) bool) (all []message.Field) {
 	if l.url == "" {
 		return nil
@@ -67,7 +68,7 @@ func (l unsubscribeInfo) fields(has func(name string) bool) (all []message.Field
 	return all
 }
 
-// add returns the header fields of a message with those of the listing.
+// add returns the header fields of a message, with the fields for unsubscribing added.
 func (l unsubscribeInfo) add(given []message.Field) []message.Field {
 	added := l.fields(func(name string) bool {
 		return slices.ContainsFunc(given, func(f message.Field) bool { return strings.EqualFold(f.Name, name) })
@@ -75,8 +76,8 @@ func (l unsubscribeInfo) add(given []message.Field) []message.Field {
 	return append(slices.Clip(given), added...)
 }
 
-// before returns a message that its caller composed, with the fields of the listing before its own. Its text is not
-// changed.
+// before returns a message that its sender composed, with the fields for unsubscribing in front. It does not change
+// the text.
 func (l unsubscribeInfo) before(text []byte) []byte {
 	var added bytes.Buffer
 	for _, f := range l.fields(func(name string) bool { return hasField(text, name) }) {
@@ -103,7 +104,7 @@ func hasField(text []byte, name string) bool {
 	return false
 }
 
-// fill returns a text that is no template with the recipient's link in its places.
+// fill returns a text that is not a template with the recipient's link in place of the placeholders.
 func (l unsubscribeInfo) fill(text string) string {
 	if l.url == "" || !strings.Contains(text, "UNSUBSCRIBE_URL") {
 		return text
@@ -111,13 +112,13 @@ func (l unsubscribeInfo) fill(text string) string {
 	return unsubscribePlaceholder.ReplaceAllLiteralString(text, l.url)
 }
 
-// values returns the values of a template's placeholders with the recipient's link among them.
+// values returns the values of a template's placeholders with the recipient's link added.
 func (l unsubscribeInfo) values(v render.Values) render.Values {
 	if l.url == "" {
 		return v
 	}
 	filled := render.Values{}
 	maps.Copy(filled, v)
-	filled[render.UnsubscribeURL] = l.url // also where it has another of its names
+	filled[render.UnsubscribeURL] = l.url // the template may use another name of it
 	return filled
 }

@@ -26,7 +26,7 @@ func field(text, name string) (all []string) {
 	return all
 }
 
-// link returns the link in List-Unsubscribe, and what it carries.
+// link returns the URL in List-Unsubscribe, and the content of its token.
 func (w *topical) link(text string) (string, contacts.Link) {
 	w.t.Helper()
 	all := field(text, "List-Unsubscribe")
@@ -45,7 +45,8 @@ func (w *topical) link(text string) (string, contacts.Link) {
 	return url, l
 }
 
-// Each message says how its one recipient leaves the topic: in its header, and where the texts have the placeholder.
+// Each message has unsubscribe links for its one recipient, in its header and in place of the placeholder in its
+// texts.
 func TestMessageSaysHowToLeave(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -88,8 +89,8 @@ func TestMessageSaysHowToLeave(t *testing.T) {
 	})
 }
 
-// What a sender says itself of how to leave stays, and nothing is added that would contradict it. An email without a
-// topic has none of it.
+// Unsubscribe fields of the sender stay, and nothing that contradicts them is added. An email without a topic gets
+// none.
 func TestSendersFieldsStay(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -130,8 +131,8 @@ func TestSendersFieldsStay(t *testing.T) {
 	})
 }
 
-// A message that its caller composed gets the fields before its own, and is otherwise kept octet for octet, however
-// large it is.
+// A message that its sender composed gets the fields in front, and is otherwise kept byte for byte, however large it
+// is.
 func TestComposedMessageSaysHowToLeave(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -184,7 +185,8 @@ func TestComposedMessageSaysHowToLeave(t *testing.T) {
 	})
 }
 
-// Emails that share a content keep to the topic as others do, and have their links in its places.
+// Emails with shared content follow the subscriptions like other emails, and have the links in place of the
+// placeholders.
 func TestSharedContentSaysHowToLeave(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -233,8 +235,8 @@ func TestSharedContentSaysHowToLeave(t *testing.T) {
 	})
 }
 
-// A link by which one unsubscribes is not tracked, whether the sender has a List-Unsubscribe of its own or not, and
-// whether the body is shared or not. Other links are, for each recipient apart.
+// Unsubscribe links are not tracked, whether or not the sender has a List-Unsubscribe field, and whether or not the
+// body is shared. Other links are tracked separately for each recipient.
 func TestUnsubscribeLinksAreNotTracked(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {

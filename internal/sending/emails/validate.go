@@ -12,15 +12,15 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 )
 
-// draft is a Send that has passed every check that needs no look-up.
+// draft is a Send that has passed every check without a look-up.
 type draft struct {
 	Send
 	id         string // of the email; made in the transaction that inserts it
 	from       message.Address
 	recipients []recipient // of the envelope, each address once
 	at         time.Time   // zero means now
-	raw        *Raw        // nil when the message is yet to be composed
-	refused    refusals    // of its topic
+	raw        *Raw        // the message, if its sender composed it
+	refused    refusals    // the recipients that its topic excludes
 }
 
 type recipient struct {
@@ -29,7 +29,8 @@ type recipient struct {
 	position int // in the envelope, from 0; set when it is stored
 }
 
-// check applies the rules of one email (API reference section 8). It reports the first rule that is broken.
+// check applies the rules of one email (API reference section 8). It returns the fault of the first rule that is
+// broken.
 func (s *Service) check(in Send, now time.Time, batch bool) (*draft, error) {
 	if in.Broken != nil {
 		return nil, in.Broken
@@ -147,7 +148,7 @@ func parseAddress(field, text string, parse func(string) (message.Address, error
 
 func (d *draft) checkContent() error {
 	if len(d.Subject) > MaxSubject {
-		return fault.Invalidf("subject", "The `subject` field has %d octets; the limit is %d.", len(d.Subject), MaxSubject)
+		return fault.Invalidf("subject", "The `subject` field has %d bytes; the limit is %d.", len(d.Subject), MaxSubject)
 	}
 	if strings.ContainsAny(d.Subject, "\r\n\x00") || !utf8.ValidString(d.Subject) {
 		return fault.Invalidf("subject", "The `subject` field must be UTF-8 text without line breaks and NUL characters.")
@@ -172,9 +173,9 @@ func (d *draft) checkHeaders() error {
 			return fault.Invalidf("headers", "Invalid `headers` field: %s", err).Because(err)
 		}
 		if size += len(h.Name) + len(h.Value) + 4; size > maxHeaderSize {
-			return fault.Invalidf("headers", "The `headers` field is larger than %d octets in all.", maxHeaderSize)
+			return fault.Invalidf("headers", "The `headers` field is larger than %d bytes in all.", maxHeaderSize)
 		}
-		// We set Message-ID ourselves: the API reports it, and bounces are matched by it.
+		// We set Message-ID ourselves: the API returns it, and bounces are matched by it.
 		if !strings.EqualFold(h.Name, "Message-ID") {
 			kept = append(kept, h)
 		}
@@ -215,7 +216,7 @@ func (d *draft) checkAttachments() error {
 		case len(a.Filename) > maxFilename || strings.ContainsAny(a.Filename, "\r\n\x00") || !utf8.ValidString(a.Filename):
 			return fault.New(fault.BadAttachment, field+".filename",
 				"The `filename` of an attachment must be text of at most %d "+
-					"octets without line breaks (`%s`).", maxFilename, field)
+					"bytes without line breaks (`%s`).", maxFilename, field)
 		case message.RefusedExtension(a.Filename):
 			return fault.New(fault.BadAttachment, field+".filename",
 				"Files such as `%s` can run as programs and are refused by mail "+
@@ -227,7 +228,7 @@ func (d *draft) checkAttachments() error {
 		case len(a.Path) > maxPath:
 			return fault.New(fault.BadAttachment, field+".path", "The `path` of an attachment is too long (`%s`).", field)
 		}
-		// The function that composing uses checks it now, so that composing does not refuse it later.
+		// Composing uses the same check, so it does not refuse an accepted type.
 		if err := (&message.Attachment{ContentType: a.ContentType}).Check(); err != nil || notPrintable(a.ContentType) {
 			return fault.New(fault.BadAttachment, field+".content_type",
 				"The `content_type` of an attachment must be a media type "+
@@ -243,7 +244,7 @@ func (d *draft) checkAttachments() error {
 	return nil
 }
 
-// checkFiles bounds the number of attachments: each may become a file in the store, or a download.
+// checkFiles bounds the number of attachments. Each attachment may need a stored file, or a download.
 func checkFiles(n int) error {
 	if n > MaxAttachments {
 		return fault.Invalidf("attachments",
@@ -265,7 +266,7 @@ func (d *draft) hasHTML() bool {
 	return d.HTML != nil && *d.HTML != ""
 }
 
-// texts is the size of the HTML and the text, in octets.
+// texts returns the size of the HTML and the text in bytes.
 func (d *draft) texts() (n int64) {
 	if d.template != nil {
 		return d.template.size
@@ -278,7 +279,7 @@ func (d *draft) texts() (n int64) {
 	return n
 }
 
-// size estimates the size of the composed message: base64 with line ends turns 57 octets into 78.
+// size estimates the size of the composed message: base64 with line ends turns 57 bytes into 78.
 func (d *draft) size() int64 {
 	n := 2048 + d.texts()
 	for _, a := range d.Attachments {
@@ -295,7 +296,8 @@ func (d *draft) checkSchedule(now time.Time) (err error) {
 	return err
 }
 
-// scheduledAt parses a time to send at. A time at most maxPast ago means now, for which it returns the zero time.
+// scheduledAt parses the time at which an email is to be sent. For a time at most maxPast ago it returns the zero
+// time, which means now.
 func scheduledAt(text string, now time.Time) (time.Time, error) {
 	at, err := schedule.Parse(text, now)
 	if err != nil {
@@ -312,5 +314,5 @@ func scheduledAt(text string, now time.Time) (time.Time, error) {
 	return at.UTC().Truncate(time.Microsecond), nil
 }
 
-// ScheduledAt parses the time at which something is to be sent, by the rules of scheduled_at. The zero time is now.
+// ScheduledAt parses a time by the rules of scheduled_at. The zero time means now.
 func ScheduledAt(text string, now time.Time) (time.Time, error) { return scheduledAt(text, now) }

@@ -77,7 +77,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// A token with one bit altered, or a character added or missing, is no token.
+// A token with an altered bit, or with a character added or removed, is refused.
 func TestAlteredLink(t *testing.T) {
 	keys := testKeys(t, 1)
 	token := linkToken(t, keys, TrackedLink{anEmail, 3, "https://shop.example/?a=1"})
@@ -110,13 +110,13 @@ func TestAlteredLink(t *testing.T) {
 	}
 	refused(token + "=")
 	refused(token + strings.Repeat("A", LinkMax))
-	// What another purpose signs is no token.
+	// A token that was signed for another purpose is refused.
 	signed := data[: len(data)-macSize : len(data)-macSize]
 	other := append(signed, keys.Tag("other", signed, macSize)...)
 	refused(base64.RawURLEncoding.EncodeToString(other))
 }
 
-// FuzzReadLink checks that nothing but what was made here is read, and that it is read as it was made.
+// FuzzReadLink checks that only tokens of LinkMaker are accepted, and that ReadLink returns what they were made from.
 func FuzzReadLink(f *testing.F) {
 	keys := testKeys(f, 1)
 	f.Add(linkToken(f, keys, TrackedLink{anEmail, 3, "https://shop.example/?a=1"}), "https://a.example/", 0, 1)

@@ -35,7 +35,7 @@ func TestReturnPath(t *testing.T) {
 	}
 }
 
-// The proof for complaints has the form of a return path, and neither serves as the other.
+// A complaint proof has the form of a return path, but neither is accepted as the other.
 func TestFeedback(t *testing.T) {
 	t.Parallel()
 	keys, emailID := testKeys(t, 1), id.New()
@@ -57,7 +57,7 @@ func TestFeedback(t *testing.T) {
 	}
 }
 
-// Nobody can find a domain whose return path is that of another, without the key.
+// Without the key, an attacker cannot find a domain with the return path of another domain.
 func TestHintsAreKeyed(t *testing.T) {
 	t.Parallel()
 	emailID := id.New()

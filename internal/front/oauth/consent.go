@@ -38,10 +38,10 @@ type consentView struct {
 	LeftOut    []string             // requested, but not allowed by the person's role
 	Ways       []string             // ways in which it will be able to send emails
 	Limits     grants.Limits        // the proposed limits
-	Lost       []string             // what any limit takes away
-	Broadcasts bool                 // it could send or resume broadcasts, which any limit takes away
+	Lost       []string             // permissions that it loses with any limit
+	Broadcasts bool                 // it could send or resume broadcasts, but not with any limit
 	Drafts     bool                 // it can write broadcasts, even with limits
-	Unapproved []string             // what required approval takes away in addition
+	Unapproved []string             // other permissions that it loses if a person approves each email
 	Uncounted  bool                 // no limit counts emails of automations that its changes start
 	Params     []param              // of the request, for the form
 }

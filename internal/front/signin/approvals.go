@@ -26,7 +26,7 @@ const (
 type approvalList struct {
 	Team, Done       string
 	Pending, Decided []approvals.Approval
-	More             bool // there are more pending ones
+	More             bool // Pending does not contain all pending approvals
 }
 
 // approvalView is the content of the page of one approval: the complete email as it would be sent.

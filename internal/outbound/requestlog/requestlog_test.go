@@ -41,7 +41,7 @@ func TestEntry(t *testing.T) {
 		s.Add(ctx, requestlog.Request{TeamID: "team", Actor: key("key"), RequestID: "r-1", Method: "POST", Path: "/emails",
 			UserAgent: "a\xffb\x00c",
 			Status:    200, Duration: 3 * time.Millisecond, Body: body, Answer: []byte(`{"id":"1"}`)})
-		clear(body) // the caller reuses it
+		clear(body) // callers may reuse the buffer after Add
 		if err := s.Flush(ctx); err != nil {
 			t.Fatal(err)
 		}

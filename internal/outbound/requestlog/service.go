@@ -98,7 +98,7 @@ func (s *Service) Add(ctx context.Context, r Request) {
 func (e *Entry) stamp() {
 	e.ID, e.CreatedAt = id.New(), db.Now()
 	if at, _ := id.Time(e.ID); !at.Equal(e.CreatedAt.Truncate(time.Millisecond)) {
-		e.CreatedAt = at // the clock has advanced since, or stepped back, which ids do not
+		e.CreatedAt = at // the clock advanced in between, or stepped back; ids never go back
 	}
 }
 

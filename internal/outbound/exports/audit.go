@@ -10,15 +10,15 @@ import (
 type AuditRow struct {
 	ID        string  `json:"id"`
 	CreatedAt string  `json:"created_at"`
-	Action    string  `json:"action" doc:"What was done, such as domain.created."`
-	TargetID  *string `json:"target_id" doc:"To what."`
+	Action    string  `json:"action" doc:"The action, such as domain.created."`
+	TargetID  *string `json:"target_id" doc:"The affected object."`
 	Detail    *string `json:"detail"`
-	ActorKind string  `json:"actor_kind" doc:"Who did it: key, user, grant or system."`
+	ActorKind string  `json:"actor_kind" doc:"The kind of the actor: key, user, grant or system."`
 	ActorID   *string `json:"actor_id"`
-	ActorName *string `json:"actor_name" doc:"At that time."`
+	ActorName *string `json:"actor_name" doc:"The actor's name at that time."`
 	Address   *string `json:"ip_address"`
 	UserAgent *string `json:"user_agent"`
-	RequestID *string `json:"request_id" doc:"As in the X-Request-Id header of the answer."`
+	RequestID *string `json:"request_id" doc:"The X-Request-Id header of the response."`
 }
 
 func (r *AuditRow) lines(w *table) {

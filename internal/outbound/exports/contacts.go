@@ -19,9 +19,9 @@ type ContactRow struct {
 	Unsubscribed bool           `json:"unsubscribed"`
 	CreatedAt    string         `json:"created_at"`
 	UpdatedAt    string         `json:"updated_at"`
-	Properties   map[string]any `json:"properties" doc:"The values that it has, strings and numbers, by the keys of the properties."`
-	Segments     []NamedRow     `json:"segments" doc:"Those that it was added to."`
-	Topics       []TopicRow     `json:"topics" doc:"Those that it opted in to or out of."`
+	Properties   map[string]any `json:"properties" doc:"The contact's values, strings and numbers, by property key."`
+	Segments     []NamedRow     `json:"segments" doc:"The segments that the contact was added to."`
+	Topics       []TopicRow     `json:"topics" doc:"The topics that the contact opted in to or out of."`
 
 	values []scalar.Value // in the order of the columns
 }

@@ -72,9 +72,9 @@ type LogRow struct {
 	Status     int     `json:"response_status"`
 	DurationMS int64   `json:"duration_ms"`
 	UserAgent  *string `json:"user_agent"`
-	ActorKind  string  `json:"actor_kind" doc:"Who made it: key, user, grant or system."`
+	ActorKind  string  `json:"actor_kind" doc:"The kind of the actor: key, user, grant or system."`
 	ActorID    string  `json:"actor_id"`
-	RequestID  string  `json:"request_id" doc:"As in the X-Request-Id header of the answer."`
+	RequestID  string  `json:"request_id" doc:"The X-Request-Id header of the response."`
 }
 
 func (l *LogRow) lines(w *table) {

@@ -17,10 +17,10 @@ type ContactPart struct {
 	Unsubscribed bool            `json:"unsubscribed"`
 	CreatedAt    string          `json:"created_at"`
 	UpdatedAt    string          `json:"updated_at"`
-	Properties   map[string]any  `json:"properties" doc:"The values that it has."`
-	Segments     []SegmentPart   `json:"segments" doc:"Those that it was added to."`
-	Topics       []TopicPart     `json:"topics" doc:"Those that it opted in to or out of."`
-	Engagement   *EngagementPart `json:"engagement" doc:"Null when it was mailed by no broadcast or automation."`
+	Properties   map[string]any  `json:"properties" doc:"The contact's values, by property key."`
+	Segments     []SegmentPart   `json:"segments" doc:"The segments that the contact was added to."`
+	Topics       []TopicPart     `json:"topics" doc:"The topics that the contact opted in to or out of."`
+	Engagement   *EngagementPart `json:"engagement" doc:"Null if no broadcast or automation has sent to the contact."`
 }
 
 // SegmentPart is a segment.

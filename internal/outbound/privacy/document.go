@@ -21,12 +21,12 @@ type Document struct {
 	Object      string          `json:"object"`
 	Email       string          `json:"email"`
 	ExportedAt  string          `json:"exported_at"`
-	Contact     *ContactPart    `json:"contact" doc:"Null when the address is of no contact."`
-	Suppression *SuppressedPart `json:"suppression" doc:"Null when it is not suppressed."`
-	Emails      []SentPart      `json:"emails" doc:"Sent to it, newest first."`
-	Broadcasts  []BroadcastPart `json:"broadcasts" doc:"Those of whose audience it was, newest first."`
-	Automations []RunPart       `json:"automation_runs" doc:"Those of its contact, newest first."`
-	Received    []ReceivedPart  `json:"received_emails" doc:"From it, newest first."`
+	Contact     *ContactPart    `json:"contact" doc:"Null if there is no contact with the address."`
+	Suppression *SuppressedPart `json:"suppression" doc:"Null if the address is not suppressed."`
+	Emails      []SentPart      `json:"emails" doc:"Emails to the address, newest first."`
+	Broadcasts  []BroadcastPart `json:"broadcasts" doc:"The broadcasts whose audience included the address, newest first."`
+	Automations []RunPart       `json:"automation_runs" doc:"The runs of the contact, newest first."`
+	Received    []ReceivedPart  `json:"received_emails" doc:"Emails from the address, newest first."`
 }
 
 // SuppressedPart is the suppression of the address.
@@ -47,7 +47,7 @@ type SentPart struct {
 	TopicID     string       `json:"topic_id"`
 	BroadcastID string       `json:"broadcast_id"`
 	Tags        []emails.Tag `json:"tags"`
-	Events      []EventPart  `json:"events" doc:"Of this recipient and of the whole email, oldest first."`
+	Events      []EventPart  `json:"events" doc:"The events of this recipient and of the email as a whole, oldest first."`
 }
 
 // EventPart is an event of an email.
@@ -60,27 +60,27 @@ type EventPart struct {
 // BroadcastPart is the result of a broadcast for the address.
 type BroadcastPart struct {
 	BroadcastID string `json:"broadcast_id"`
-	EmailID     string `json:"email_id" doc:"Empty when it got none."`
+	EmailID     string `json:"email_id" doc:"Empty if no email was sent to the address."`
 	State       string `json:"state"`
-	Reason      string `json:"reason" doc:"Why it got none, or why sending failed."`
+	Reason      string `json:"reason" doc:"The reason why no email was sent, or why sending failed."`
 	BounceType  string `json:"bounce_type"`
-	Variant     int    `json:"variant" doc:"Of an A/B test, from 0."`
-	Opens       int    `json:"opens" doc:"Those of machines too."`
-	Clicks      int    `json:"clicks" doc:"Those of machines too."`
+	Variant     int    `json:"variant" doc:"The variant of an A/B test, counted from 0."`
+	Opens       int    `json:"opens" doc:"Includes those of bots."`
+	Clicks      int    `json:"clicks" doc:"Includes those of bots."`
 }
 
 // RunPart is an automation run of the contact with the address.
 type RunPart struct {
 	ID           string         `json:"id"`
 	AutomationID string         `json:"automation_id"`
-	Automation   string         `json:"automation" doc:"The name."`
+	Automation   string         `json:"automation" doc:"The name of the automation."`
 	Status       string         `json:"status"`
-	Reason       string         `json:"reason" doc:"Why it failed or was cancelled."`
-	Event        string         `json:"event" doc:"That began it."`
-	Payload      jsontext.Value `json:"payload" doc:"Of that event."`
-	Received     jsontext.Value `json:"received" doc:"The events that its steps waited for, by the keys of these."`
+	Reason       string         `json:"reason" doc:"The reason why the run failed or was canceled."`
+	Event        string         `json:"event" doc:"The event that started the run."`
+	Payload      jsontext.Value `json:"payload" doc:"The payload of that event."`
+	Received     jsontext.Value `json:"received" doc:"The events that its steps waited for, by step key."`
 	CreatedAt    string         `json:"created_at"`
-	EndedAt      string         `json:"ended_at" doc:"Empty before."`
+	EndedAt      string         `json:"ended_at" doc:"Empty until the run has ended."`
 	Steps        []RunStepPart  `json:"steps"`
 }
 
@@ -89,7 +89,7 @@ type RunStepPart struct {
 	Key       string         `json:"key"`
 	Status    string         `json:"status"`
 	Output    map[string]any `json:"output"`
-	Reason    string         `json:"reason" doc:"Why it failed or was skipped."`
+	Reason    string         `json:"reason" doc:"The reason why the step failed or was skipped."`
 	StartedAt string         `json:"started_at"`
 }
 

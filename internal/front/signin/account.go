@@ -14,8 +14,8 @@ var (
 	teamsPage   = pageOf("teams.html")
 )
 
-// done are the messages that pages show after a redirect, by the value of the query parameter "done".
-var done = map[string]string{
+// doneMessages are the messages that pages show after a redirect, by the value of the query parameter "done".
+var doneMessages = map[string]string{
 	"begin-again":      "The sign-in took too long, or too many codes were wrong. Start again.",
 	"signed-out":       "You are signed out.",
 	"reset-asked":      "If this address has an account, we have sent it a link to choose a new password.",
@@ -43,7 +43,7 @@ var done = map[string]string{
 	"email-rejected":   "The email is rejected and will not be sent.",
 }
 
-func doneMessage(r *http.Request) string { return done[r.URL.Query().Get("done")] }
+func doneMessage(r *http.Request) string { return doneMessages[r.URL.Query().Get("done")] }
 
 // account is the content of the account page.
 type account struct {

@@ -22,7 +22,7 @@ type people struct {
 	Team, TeamID  string
 	Done, Problem string
 	Members       []member
-	Invitations   []invited
+	Invitations   []openInvitation
 	MayInvite     bool
 	Invite        *web.Form
 }
@@ -34,8 +34,8 @@ type member struct {
 	Roles           []teams.Role // roles that the visitor may assign; nil if the visitor may not change the role
 }
 
-// invited is an open invitation. Expired is also true if the inviter may no longer invite people.
-type invited struct {
+// openInvitation is an open invitation. Expired is also true if the inviter may no longer invite people.
+type openInvitation struct {
 	members.Invitation
 	Expired bool
 }
@@ -138,7 +138,7 @@ func (p *Pages) peoplePage(w http.ResponseWriter, r *http.Request, v web.Visitor
 		return err
 	}
 	for _, x := range open {
-		of.Invitations = append(of.Invitations, invited{x, p.Members.Expired(x)})
+		of.Invitations = append(of.Invitations, openInvitation{x, p.Members.Expired(x)})
 	}
 	return p.Site.Show(w, r, status, peoplePage, of)
 }

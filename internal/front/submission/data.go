@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	scope          = "SMTP" // of idempotency keys, separate from that of the API
-	bigMessageWait = time.Minute
-	maxMessageID   = 900 // bytes
+	scope            = "SMTP" // of idempotency keys, separate from that of the API
+	largeMessageWait = time.Minute
+	maxMessageID     = 900 // bytes
 )
 
 // Data turns the message into an email and returns after the email is stored.
@@ -68,15 +68,15 @@ func (c *session) read(ctx context.Context, r io.Reader) (raw []byte, done func(
 		return nil, done, fmt.Errorf("receive a large message: %w", err)
 	}
 	team := c.actor.TeamID
-	wait, cancel := context.WithTimeout(ctx, bigMessageWait)
+	wait, cancel := context.WithTimeout(ctx, largeMessageWait)
 	defer cancel()
-	if err := c.s.big.Acquire(wait, team, 1); err != nil {
+	if err := c.s.largeSlots.Acquire(wait, team, 1); err != nil {
 		if ctx.Err() != nil {
 			return nil, done, err
 		}
 		return nil, done, smtpserver.Refuse(451, "4.3.2", "Too many large messages at the same time, try again later")
 	}
-	done = func() { c.s.big.Release(team, 1) }
+	done = func() { c.s.largeSlots.Release(team, 1) }
 	raw = make([]byte, size)
 	if _, err := spool.ReadAt(raw, 0); err != nil {
 		return nil, done, fmt.Errorf("read a large message from its file: %w", err)

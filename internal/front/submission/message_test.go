@@ -234,11 +234,11 @@ func TestReadLargeMessages(t *testing.T) {
 			if err != nil || string(raw) != text {
 				t.Errorf("%d bytes: %d came, %v", n, len(raw), err)
 			}
-			if held := s.big.Held("team"); held != map[bool]int64{true: 1}[n >= smallMessage] {
+			if held := s.largeSlots.Held("team"); held != map[bool]int64{true: 1}[n >= smallMessage] {
 				t.Errorf("%d bytes hold %d places", n, held)
 			}
 			done()
-			if held := s.big.Held("team"); held != 0 {
+			if held := s.largeSlots.Held("team"); held != 0 {
 				t.Errorf("after %d bytes %d places are held", n, held)
 			}
 			if _, done, err = c.read(t.Context(), io.MultiReader(strings.NewReader(text), broken{cut})); !errors.Is(err, cut) {
@@ -249,8 +249,8 @@ func TestReadLargeMessages(t *testing.T) {
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	for i := range bigMessages { // all slots
-		if !s.big.TryAcquire(fmt.Sprint("team", i), 1) {
+	for i := range largeMessages { // all slots
+		if !s.largeSlots.TryAcquire(fmt.Sprint("team", i), 1) {
 			t.Fatalf("there are %d places", i)
 		}
 	}

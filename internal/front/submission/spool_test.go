@@ -67,8 +67,8 @@ func TestTeamsShareSlots(t *testing.T) {
 			}
 			all = append(all, done)
 		}
-		if waited := time.Since(start); len(all) < bigMessages/2 || len(all) >= bigMessages || waited != bigMessageWait {
-			t.Errorf("one team has %d places of %d, after %v", len(all), bigMessages, waited)
+		if waited := time.Since(start); len(all) < largeMessages/2 || len(all) >= largeMessages || waited != largeMessageWait {
+			t.Errorf("one team has %d places of %d, after %v", len(all), largeMessages, waited)
 		}
 		start = time.Now()
 		done, err := read("modest")
@@ -79,7 +79,7 @@ func TestTeamsShareSlots(t *testing.T) {
 		for _, done := range all {
 			done()
 		}
-		if !s.big.TryAcquire("greedy", bigMessages/2) {
+		if !s.largeSlots.TryAcquire("greedy", largeMessages/2) {
 			t.Error("places are not given back")
 		}
 	})

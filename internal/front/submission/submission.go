@@ -39,12 +39,12 @@ import (
 )
 
 const (
-	guessesPerSecond = 30 // attempts with a wrong key from one address, as over the API
+	wrongKeysPerSecond = 30 // attempts with a wrong key from one address, as over the API
 	// MaxRecipients is the maximum number of recipients of a message. The API limits to, cc and bcc separately; over
 	// SMTP, all count together.
 	MaxRecipients = 3 * emails.MaxRecipients
 	smallMessage  = 256 << 10 // bytes of a message that may stay in memory while it arrives
-	bigMessages   = 8         // larger messages in memory at once; others wait
+	largeMessages = 8         // larger messages in memory at once; others wait
 )
 
 // Config configures a Service.
@@ -64,11 +64,11 @@ type Deps struct {
 
 // Service is the [smtpserver.Handler] of submission.
 type Service struct {
-	c     Config
-	p     Deps
-	guess teams.Limiter   // counts wrong keys by address
-	big   *fairshare.Pool // slots for large messages, shared among teams
-	spool spool
+	c          Config
+	p          Deps
+	wrongKeys  teams.Limiter   // counts wrong keys by address
+	largeSlots *fairshare.Pool // slots for large messages, shared among teams
+	spool      spool
 }
 
 // New returns the service. It creates the spool folder, and removes files that an earlier process left in it.
@@ -86,7 +86,7 @@ func newService(c Config, d Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{c: c, p: d, big: fairshare.New(bigMessages, fairshare.Greed), spool: spool}, nil
+	return &Service{c: c, p: d, largeSlots: fairshare.New(largeMessages, fairshare.Greed), spool: spool}, nil
 }
 
 // Open begins a session.
@@ -111,12 +111,12 @@ func (c *session) Auth(ctx context.Context, username, password string) error {
 		return smtpserver.Refuse(535, "5.7.8", "Use the user name postrider and an API key as the password")
 	}
 	from := c.address()
-	if c.s.guess.Over(from, guessesPerSecond) && !c.s.p.Teams.IsCached(password) {
+	if c.s.wrongKeys.Over(from, wrongKeysPerSecond) && !c.s.p.Teams.IsCached(password) {
 		return smtpserver.Refuse(454, "4.7.0", "Too many unknown API keys, try again in a second")
 	}
 	actor, err := c.s.p.Teams.Authenticate(ctx, password)
 	if fault.KindOf(err) == fault.BadCredential {
-		c.s.guess.Count(from, guessesPerSecond)
+		c.s.wrongKeys.Count(from, wrongKeysPerSecond)
 	}
 	if err == nil {
 		err = actor.At(teams.APIResource)

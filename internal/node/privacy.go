@@ -57,7 +57,7 @@ func (n *Node) receivedFrom(ctx context.Context, teamID string, a erasure.Addres
 	some, next, err := n.Receiving.BatchFrom(ctx, teamID, a, after)
 	var parts []privacy.ReceivedPart
 	for _, e := range some {
-		parts = append(parts, privacy.ReceivedPart{ID: e.ID, CreatedAt: privacy.Stamp(e.CreatedAt), From: e.From, To: e.To,
+		parts = append(parts, privacy.ReceivedPart{ID: e.ID, CreatedAt: privacy.FormatTime(e.CreatedAt), From: e.From, To: e.To,
 			Subject: e.Subject})
 	}
 	return parts, next, err
@@ -83,13 +83,13 @@ func (n *Node) runsOf(ctx context.Context, teamID, contactID, after string) ([]p
 	for _, r := range some {
 		p := privacy.RunPart{ID: r.ID, AutomationID: r.AutomationID, Automation: r.Automation, Status: string(r.Status),
 			Reason: string(r.Reason), Event: r.Event, Payload: json(r.Payload), Received: json(r.Received),
-			CreatedAt: privacy.Stamp(r.CreatedAt), Steps: []privacy.RunStepPart{}}
+			CreatedAt: privacy.FormatTime(r.CreatedAt), Steps: []privacy.RunStepPart{}}
 		if !r.EndedAt.IsZero() {
-			p.EndedAt = privacy.Stamp(r.EndedAt)
+			p.EndedAt = privacy.FormatTime(r.EndedAt)
 		}
 		for _, step := range r.Steps {
 			of := privacy.RunStepPart{Key: step.Key, Status: string(step.Status), Output: step.Output,
-				StartedAt: privacy.Stamp(step.StartedAt)}
+				StartedAt: privacy.FormatTime(step.StartedAt)}
 			if step.Failure != nil {
 				of.Reason = step.Failure.Reason
 			}

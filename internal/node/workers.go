@@ -61,7 +61,7 @@ type workers struct {
 func (n *Node) hooks() resources.Hooks {
 	h := resources.Hooks{
 		Notify: func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error {
-			return n.Notifications.Tell(ctx, tx, teamID, subject, text)
+			return n.Notifications.Notify(ctx, tx, teamID, subject, text)
 		},
 		OnEvent: func(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error {
 			return n.Automations.OnEvent(ctx, tx, o)
@@ -180,13 +180,13 @@ func (n *Node) Retention(now func() time.Time) *retention.Service {
 	received := func(r teams.Retention) time.Duration { return r.Received }
 	events := func(r teams.Retention) time.Duration { return r.Events }
 	return retention.New(n.Keeps(), n.Teams, now,
-		retention.Rule{Name: "emails", Kept: emails, Step: n.Emails.RemoveBefore},
-		retention.Rule{Name: "bodies", Kept: bodies, Step: n.Emails.RemoveBodies},
-		retention.Rule{Name: "bodies", Kept: bodies, Step: n.Emails.RemoveSkippedBodies},
-		retention.Rule{Name: "received emails", Kept: received, Step: n.Receiving.RemoveBefore},
-		retention.Rule{Name: "recipients of broadcasts", Kept: events, Step: n.Broadcasts.RemoveRecipients},
-		retention.Rule{Name: "runs of automations", Kept: events, Step: n.Automations.RemoveRuns},
-		retention.Rule{Name: "timelines", Kept: events, Step: n.Emails.RemoveTimelines})
+		retention.Rule{Name: "emails", Period: emails, Step: n.Emails.RemoveBefore},
+		retention.Rule{Name: "bodies", Period: bodies, Step: n.Emails.RemoveBodies},
+		retention.Rule{Name: "bodies", Period: bodies, Step: n.Emails.RemoveSkippedBodies},
+		retention.Rule{Name: "received emails", Period: received, Step: n.Receiving.RemoveBefore},
+		retention.Rule{Name: "recipients of broadcasts", Period: events, Step: n.Broadcasts.RemoveRecipients},
+		retention.Rule{Name: "runs of automations", Period: events, Step: n.Automations.RemoveRuns},
+		retention.Rule{Name: "timelines", Period: events, Step: n.Emails.RemoveTimelines})
 }
 
 func tlsMode(name string) smtpclient.TLSMode {

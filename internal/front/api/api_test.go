@@ -117,7 +117,7 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 			some, next, err := s.Receiving.BatchFrom(ctx, teamID, a, after)
 			var parts []privacy.ReceivedPart
 			for _, e := range some {
-				parts = append(parts, privacy.ReceivedPart{ID: e.ID, CreatedAt: privacy.Stamp(e.CreatedAt), From: e.From,
+				parts = append(parts, privacy.ReceivedPart{ID: e.ID, CreatedAt: privacy.FormatTime(e.CreatedAt), From: e.From,
 					To: e.To, Subject: e.Subject})
 			}
 			return parts, next, err

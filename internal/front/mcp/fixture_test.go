@@ -60,8 +60,8 @@ func newFixture(t testing.TB, d *db.DB) *fixture {
 		Capabilities: domains.Capabilities{Receiving: new(true)}})
 	rest := api.New(api.Options{Services: s, Log: n.Log, Version: "test", PublicURL: testnode.PublicURL})
 	f := &fixture{Node: n, services: s}
-	f.Server = New(Options{API: rest, Keys: n.Keys, Log: n.Log, Version: "test", Enter: rest.Authenticate,
-		Scope: rest.Scope, Usage: s.Grants.Usage, Answered: n.Emails.EarlierResult,
+	f.Server = New(Options{API: rest, Keys: n.Keys, Log: n.Log, Version: "test", Authenticate: rest.Authenticate,
+		Scope: rest.Scope, Usage: s.Grants.Usage, EarlierResult: n.Emails.EarlierResult,
 		Now: func() time.Time { return time.Now().Add(time.Duration(f.clockAhead.Load())) }})
 	server := httptest.NewServer(f.Server)
 	t.Cleanup(server.Close)

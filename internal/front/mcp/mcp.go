@@ -67,13 +67,13 @@ type Options struct {
 	Version string
 	Now     func() time.Time
 
-	// Enter authenticates a request to a path outside the API. If it fails, Enter writes the answer and ok is false.
+	// Authenticate authenticates a request to a path outside the API. If it fails, it writes the answer and ok is false.
 	// Tools pass ctx to the API.
-	Enter func(w http.ResponseWriter, r *http.Request, path string) (ctx context.Context, by teams.Actor, ok bool)
+	Authenticate func(w http.ResponseWriter, r *http.Request, path string) (ctx context.Context, by teams.Actor, ok bool)
 	// Usage returns the limits of a grant and what it has sent today.
 	Usage func(ctx context.Context, teamID, grantID string) (grants.Usage, error)
-	// Answered returns the id of the object that an earlier request with this idempotency key created, or "".
-	Answered func(ctx context.Context, teamID, scope, key string) (id string, err error)
+	// EarlierResult returns the id of the object that an earlier request with this idempotency key created, or "".
+	EarlierResult func(ctx context.Context, teamID, scope, key string) (id string, err error)
 	// Scope returns the scope that an API operation requires. ok is false if the operation does not exist.
 	Scope func(method, path string) (s teams.Scope, ok bool)
 }
@@ -137,7 +137,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	ctx, by, ok := s.Enter(w, r, Path)
+	ctx, by, ok := s.Authenticate(w, r, Path)
 	if !ok {
 		return
 	}

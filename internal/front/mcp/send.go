@@ -105,12 +105,12 @@ func confirmSend(ctx context.Context, c *caller, in arguments) (result, error) {
 	// The approval requirement may have changed since the code was made or first used. A code that was already used
 	// returns the result of its first use.
 	if !c.may("POST /emails") {
-		if sent.ID, err = c.s.Answered(ctx, c.TeamID, "POST /emails", key); err == nil && sent.ID == "" {
+		if sent.ID, err = c.s.EarlierResult(ctx, c.TeamID, "POST /emails", key); err == nil && sent.ID == "" {
 			return c.requestApproval(ctx, request, key)
 		}
 	} else {
 		var asked string
-		if asked, err = c.s.Answered(ctx, c.TeamID, "POST /approvals "+c.ID, key); err == nil && asked != "" {
+		if asked, err = c.s.EarlierResult(ctx, c.TeamID, "POST /approvals "+c.ID, key); err == nil && asked != "" {
 			return c.requestApproval(ctx, request, key)
 		}
 		if err == nil {

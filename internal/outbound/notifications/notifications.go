@@ -74,8 +74,8 @@ type notice struct {
 	Text    string `json:"text"`
 }
 
-// Tell queues a notice to a team, in the transaction that causes it.
-func (s *Service) Tell(ctx context.Context, tx *db.Tx, teamID, subject, text string) error {
+// Notify queues a notice to a team, in the transaction that causes it.
+func (s *Service) Notify(ctx context.Context, tx *db.Tx, teamID, subject, text string) error {
 	return s.queue(ctx, tx, teamID, notice{Subject: subject, Text: text})
 }
 

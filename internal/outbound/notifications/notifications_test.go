@@ -30,7 +30,7 @@ func TestNotify(t *testing.T) {
 		notify := func(from, teamID, subject string) {
 			t.Helper()
 			s := notifications.New(notifications.Config{From: from}, d, n.Queue, n.Emails, n.Teams, n.Log)
-			n.Update(func(tx *db.Tx) error { return s.Tell(ctx, tx, teamID, subject, "Look at it.") })
+			n.Update(func(tx *db.Tx) error { return s.Notify(ctx, tx, teamID, subject, "Look at it.") })
 			runAll(t, n, s.Kind(), 1)
 		}
 		const from = "Postrider <notices@acme.example>"
@@ -57,11 +57,11 @@ func TestNotify(t *testing.T) {
 		s := notifications.New(notifications.Config{From: from}, d, n.Queue, n.Emails, n.Teams, n.Log)
 		n.Update(func(tx *db.Tx) error {
 			for range 30 {
-				if err := s.Tell(ctx, tx, reachable.TeamID, "It fails again", "Look at it."); err != nil {
+				if err := s.Notify(ctx, tx, reachable.TeamID, "It fails again", "Look at it."); err != nil {
 					return err
 				}
 			}
-			return s.Tell(ctx, tx, another.TeamID, "It fails, too", "Look at it.")
+			return s.Notify(ctx, tx, another.TeamID, "It fails, too", "Look at it.")
 		})
 		runAll(t, n, s.Kind(), 31)
 		list, _, err = n.Emails.List(ctx, n.Acme.TeamID, page.Page{Limit: 100})
@@ -157,7 +157,7 @@ func TestMailAndSuppressions(t *testing.T) {
 		}
 		team, err := n.Teams.Create(ctx, "Bounced", "bounce@one.example")
 		n.Must(err)
-		n.Update(func(tx *db.Tx) error { return s.Tell(ctx, tx, team.ID, "A notice", "Look at it.") })
+		n.Update(func(tx *db.Tx) error { return s.Notify(ctx, tx, team.ID, "A notice", "Look at it.") })
 		runAll(t, n, s.Kind(), 4)
 		list, _, err := n.Emails.List(ctx, n.Acme.TeamID, page.Page{})
 		n.Must(err)

@@ -57,7 +57,7 @@ func (s *Service) contactPart(ctx context.Context, of *subject) (*ContactPart, e
 		return nil, err
 	}
 	out := &ContactPart{ID: c.ID, Email: c.Address, FirstName: c.FirstName, LastName: c.LastName,
-		Unsubscribed: c.Unsubscribed, CreatedAt: Stamp(c.CreatedAt), UpdatedAt: Stamp(c.UpdatedAt),
+		Unsubscribed: c.Unsubscribed, CreatedAt: FormatTime(c.CreatedAt), UpdatedAt: FormatTime(c.UpdatedAt),
 		Properties: map[string]any{}, Segments: []SegmentPart{}, Topics: []TopicPart{}}
 	for name, v := range p.Properties {
 		if out.Properties[name] = v.Text; v.Type == scalar.Number {
@@ -82,5 +82,5 @@ func orNull(t time.Time) *string {
 	if t.IsZero() {
 		return nil
 	}
-	return new(Stamp(t))
+	return new(FormatTime(t))
 }

@@ -149,7 +149,7 @@ func (s *Service) write(ctx context.Context, w *writer, teamID, idOrAddress stri
 	for _, m := range []struct {
 		name  string
 		value any
-	}{{`{"object":`, "contact_export"}, {`,"email":`, of.Key()}, {`,"exported_at":`, Stamp(s.p.DB.Now())},
+	}{{`{"object":`, "contact_export"}, {`,"email":`, of.Key()}, {`,"exported_at":`, FormatTime(s.p.DB.Now())},
 		{`,"contact":`, contact}, {`,"suppression":`, suppressed}} {
 		w.WriteString(m.name)
 		if err := w.value(m.value); err != nil {
@@ -244,7 +244,7 @@ func (s *Service) suppressedPart(ctx context.Context, teamID, address string) (*
 	if err != nil {
 		return nil, err
 	}
-	return &SuppressedPart{x.ID, string(x.Origin), Stamp(x.CreatedAt)}, nil
+	return &SuppressedPart{x.ID, string(x.Origin), FormatTime(x.CreatedAt)}, nil
 }
 
 func (s *Service) sentParts(ctx context.Context, teamID string, a erasure.Address, after string) ([]SentPart, string,
@@ -255,7 +255,7 @@ func (s *Service) sentParts(ctx context.Context, teamID string, a erasure.Addres
 	}
 	var all []SentPart
 	for _, e := range some {
-		p := SentPart{ID: e.ID, CreatedAt: Stamp(e.CreatedAt), From: e.From, Subject: e.Subject, TopicID: e.TopicID,
+		p := SentPart{ID: e.ID, CreatedAt: FormatTime(e.CreatedAt), From: e.From, Subject: e.Subject, TopicID: e.TopicID,
 			BroadcastID: e.BroadcastID, Tags: e.Tags}
 		for _, r := range e.Recipients {
 			p.Kind, p.State = r.Kind, string(r.State)
@@ -284,7 +284,7 @@ func (s *Service) eventsOf(ctx context.Context, teamID, emailID string, a erasur
 			if x.Data != "" {
 				data = jsontext.Value(x.Data)
 			}
-			found = append(found, EventPart{x.Type, data, Stamp(x.At)})
+			found = append(found, EventPart{x.Type, data, FormatTime(x.At)})
 		}
 		if !more || len(all) == 0 {
 			return found, nil
@@ -293,5 +293,5 @@ func (s *Service) eventsOf(ctx context.Context, teamID, emailID string, a erasur
 	}
 }
 
-// Stamp formats a time as the API's lists do.
-func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999+00") }
+// FormatTime formats a time as the API's lists do.
+func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999+00") }

@@ -39,9 +39,9 @@ type Step func(ctx context.Context, teamID string, before time.Time, after strin
 
 // Rule describes a kind of rows that are deleted when they are old.
 type Rule struct {
-	Name string
-	Kept func(teams.Retention) time.Duration // how long rows are kept; 0 means forever
-	Step Step
+	Name   string
+	Period func(teams.Retention) time.Duration // how long rows are kept; 0 means forever
+	Step   Step
 }
 
 // Service applies the rules.
@@ -105,7 +105,7 @@ func (s *Service) each(ctx context.Context, do func(*task)) error {
 		for _, team := range some {
 			kept := team.Effective(s.most)
 			for i := range s.rules {
-				if d := s.rules[i].Kept(kept); d > 0 {
+				if d := s.rules[i].Period(kept); d > 0 {
 					do(&task{rule: &s.rules[i], teamID: team.TeamID, before: now.Add(-d)})
 				}
 			}

@@ -69,11 +69,11 @@ func TestRun(t *testing.T) {
 			}
 		}
 		s := retention.New(most, all, func() time.Time { return now },
-			retention.Rule{Name: "emails", Kept: func(r teams.Retention) time.Duration { return r.Emails },
+			retention.Rule{Name: "emails", Period: func(r teams.Retention) time.Duration { return r.Emails },
 				Step: step("emails")},
-			retention.Rule{Name: "received", Kept: func(r teams.Retention) time.Duration { return r.Received },
+			retention.Rule{Name: "received", Period: func(r teams.Retention) time.Duration { return r.Received },
 				Step: step("received")},
-			retention.Rule{Name: "events", Kept: func(r teams.Retention) time.Duration { return r.Events },
+			retention.Rule{Name: "events", Period: func(r teams.Retention) time.Duration { return r.Events },
 				Step: step("events")})
 		if err := s.Run(ctx); !errors.Is(err, failed) || strings.Count(err.Error(), "\n") > 0 {
 			t.Errorf("it ended with %v", err)
@@ -116,7 +116,7 @@ func TestPauses(t *testing.T) {
 			}
 		}
 		s := retention.New(teams.Retention{Emails: day}, all, time.Now, retention.Rule{Name: "emails",
-			Kept: func(r teams.Retention) time.Duration { return r.Emails },
+			Period: func(r teams.Retention) time.Duration { return r.Emails },
 			Step: func(context.Context, string, time.Time, string) (string, error) {
 				time.Sleep(time.Second)
 				return "", nil

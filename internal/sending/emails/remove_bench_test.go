@@ -28,7 +28,7 @@ func BenchmarkRemoveWhileAccepting(b *testing.B) {
 			ctx, stop := context.WithCancel(b.Context())
 			s := retention.New(teams.Retention{Emails: teams.MinRetention}, f.Teams,
 				func() time.Time { return cut.Add(teams.MinRetention) },
-				retention.Rule{Name: "emails", Kept: func(r teams.Retention) time.Duration { return r.Emails },
+				retention.Rule{Name: "emails", Period: func(r teams.Retention) time.Duration { return r.Emails },
 					Step: f.Emails.RemoveBefore})
 			var running sync.WaitGroup
 			var took time.Duration

@@ -19,18 +19,18 @@ import (
 
 // incoming is a message that is being received.
 type incoming struct {
-	id       string   // of the message itself: in its trace, in the log, and for the content filter
-	emailIDs []string // of the emails that it became
+	id       string   // identifies the message in its trace, in the log, and for the content filter
+	emailIDs []string // the ids of the stored emails
 	origin   Origin
 	client   netip.AddrPort
-	network  netip.Addr // the client's
+	network  netip.Addr // the client's network
 	to       []target
-	declared int64 // size that the client declared; 0 if it declared none
+	declared int64 // size that the client declared; 0 if none
 	at       time.Time
-	trace    string // fields that are prepended
+	trace    string // header fields that are prepended
 
 	raw     []byte // the whole message, trace first
-	blobKey string // where raw is stored too, if it is large
+	blobKey string // key of the blob that stores raw if it is large
 	memory  *reservation
 
 	parsed *mailparse.Parsed
@@ -41,7 +41,7 @@ type incoming struct {
 // body returns the message as the client sent it.
 func (m *incoming) body() []byte { return m.raw[len(m.trace):] }
 
-// accept reads a message, judges it, and stores the result.
+// accept reads a message, checks it, and stores the result.
 func (s *Service) accept(ctx context.Context, m *incoming, r io.Reader) error {
 	defer func() { m.memory.shrink(0) }()
 	if err := s.read(ctx, m, r); err != nil {
@@ -54,7 +54,7 @@ func (s *Service) accept(ctx context.Context, m *incoming, r io.Reader) error {
 	}
 	kept, err := s.store(ctx, m)
 	if err != nil {
-		return err // The commit may have succeeded, so the blob stays; the sweep deletes it if not.
+		return err // The commit may have succeeded, so the blob stays. If not, the sweep deletes it.
 	}
 	if !kept {
 		s.deleteBlob(ctx, m.blobKey)
@@ -65,8 +65,8 @@ func (s *Service) accept(ctx context.Context, m *incoming, r io.Reader) error {
 	return nil
 }
 
-// read reads the whole message. If it is too large for a row it is written to a blob as it arrives, so that slow
-// clients occupy no memory, and read back once there is memory for it.
+// read reads the whole message. A message that is too large for a row is written to a blob while it arrives, so that
+// slow clients occupy no memory. It is read back when there is memory for it.
 func (s *Service) read(ctx context.Context, m *incoming, r io.Reader) error {
 	size := 16 << 10
 	if m.declared > 0 {
@@ -98,20 +98,20 @@ func (s *Service) read(ctx context.Context, m *incoming, r io.Reader) error {
 	return err
 }
 
-// deleteBlob deletes a blob that no row refers to, if there is one. If that fails, the sweep will do it.
+// deleteBlob deletes a blob that no row refers to; key may be empty. If that fails, the sweep deletes the blob later.
 func (s *Service) deleteBlob(ctx context.Context, key string) {
 	if key == "" {
 		return
 	}
 	if err := s.p.Blobs.Delete(context.WithoutCancel(ctx), key); err != nil {
-		s.p.Log.Warn("could not remove a raw message that is not needed", "blob", key, "error", err)
+		s.p.Log.Warn("could not delete an unused raw message", "blob", key, "error", err)
 	}
 }
 
-// unreadable is the defect of a message that our parser fails on.
+// unreadable is the defect of a message that makes the parser fail.
 const unreadable = "The message could not be read."
 
-// parse parses a message. If that panics, the message is stored all the same, with nothing known about it.
+// parse parses a message. If the parser panics, the result has only a defect, so that the message is still stored.
 func (s *Service) parse(id string, raw []byte) (p *mailparse.Parsed) {
 	if !s.catchPanic(id, func() { p = mailparse.Parse(raw) }) {
 		p = &mailparse.Parsed{Defects: []string{unreadable}}
@@ -119,9 +119,9 @@ func (s *Service) parse(id string, raw []byte) (p *mailparse.Parsed) {
 	return p
 }
 
-// parseStored parses a message as it is stored, after its trace. The trace is parsed separately: if the header of the
-// message begins with a line that is no field, parsing both together would give another result than when it was
-// received, with other attachments than in its row.
+// parseStored parses a stored message, including its trace. The trace is parsed separately. If the message's header
+// begins with a malformed line, parsing both together could give a different result, and other attachments than in the
+// row.
 func (s *Service) parseStored(id string, raw []byte) *mailparse.Parsed {
 	n := traceLength(raw)
 	p := s.parse(id, raw[n:])
@@ -129,7 +129,7 @@ func (s *Service) parseStored(id string, raw []byte) *mailparse.Parsed {
 	return p
 }
 
-// catchPanic calls read, which parses the message of that id, and reports whether it returned. It logs a panic.
+// catchPanic calls read, which parses the message with that id. It returns false after a panic, which it logs.
 func (s *Service) catchPanic(id string, read func()) (ok bool) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -142,7 +142,7 @@ func (s *Service) catchPanic(id string, read func()) (ok bool) {
 
 func tlsName(version uint16) string { return tls.VersionName(version) }
 
-// headerSafe returns an untrusted text as it may be used in a header field.
+// headerSafe replaces the characters of an untrusted text that are unsafe in a header field.
 func headerSafe(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r <= ' ' || r == 0x7f || r == '(' || r == ')' || r == '<' || r == '>' {

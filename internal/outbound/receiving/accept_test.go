@@ -129,7 +129,7 @@ func TestOneMessageToManyTeams(t *testing.T) {
 			for _, e := range []receiving.Email{acme, other} {
 				if got := f.rawOf(t, e); !strings.HasSuffix(got, crlf(raw)) ||
 					!strings.HasPrefix(got, "Return-Path: <jo@sender.example>\r\n") {
-					t.Errorf("%d octets came out of %d", len(got), len(raw))
+					t.Errorf("%d bytes came out of %d", len(got), len(raw))
 				}
 			}
 		}
@@ -153,7 +153,7 @@ func read(t testing.TB, d receiving.Download) string {
 	defer d.Body.Close()
 	content, err := io.ReadAll(d.Body)
 	if err != nil || int64(len(content)) != d.Size {
-		t.Fatalf("%d octets of %d, %v", len(content), d.Size, err)
+		t.Fatalf("%d bytes of %d, %v", len(content), d.Size, err)
 	}
 	return string(content)
 }

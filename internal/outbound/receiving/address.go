@@ -22,12 +22,12 @@ type target struct {
 	address  string
 	teamID   string
 	domainID string
-	report   *emails.BounceTarget // if a return path: the email that was sent with it
-	local    string               // if a return path: its local part
-	feedback bool                 // it is an address for complaints
+	report   *emails.BounceTarget // the email of a return path; nil for other addresses
+	local    string               // the local part of a return path
+	feedback bool                 // an address for complaints
 }
 
-// distinctTargets removes repeated recipients. A return path is the same at all hosts.
+// distinctTargets removes repeated recipients. A return path counts once, regardless of its host.
 func distinctTargets(to []target) (all []target) {
 	for _, p := range to {
 		if !slices.ContainsFunc(all, func(o target) bool {
@@ -41,8 +41,8 @@ func distinctTargets(to []target) (all []target) {
 
 var labelEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// ManagedHost returns the host below the managed domain at which all mail is the team's, "" if there is no managed
-// domain. Its label is the team's id in base32, so it never changes and needs no table.
+// ManagedHost returns the team's host below the managed domain, "" if there is no managed domain. The team receives all
+// mail to that host. Its label is the team's id in base32, so it never changes and needs no table.
 func (s *Service) ManagedHost(teamID string) string {
 	u, err := uuid.Parse(teamID)
 	if s.c.ManagedDomain == "" || err != nil {
@@ -59,14 +59,14 @@ func teamOfLabel(label string) (teamID string, ok bool) {
 	return uuid.UUID(b).String(), true
 }
 
-// The refusals of recipients.
+// Replies that refuse a recipient.
 var (
 	badRecipient = smtpserver.Refuse(553, "5.1.3", "This is not an address")
 	notOurs      = smtpserver.Refuse(550, "5.7.1", "Relaying denied: this host takes no mail for that domain")
 	unknown      = smtpserver.Refuse(550, "5.1.1", "No such mailbox here")
 )
 
-// findTarget returns the place of an address. The error is a *smtpserver.Refusal if there is none.
+// findTarget returns the target of an address. The error is a *smtpserver.Refusal if the address is refused.
 func (s *Service) findTarget(ctx context.Context, to string) (target, error) {
 	local, host, err := split(to)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Service) findTarget(ctx context.Context, to string) (target, error) {
 		p.feedback = true
 		return s.operatorTarget(ctx, p)
 	}
-	// The signature proves that we made the address, at whatever host.
+	// The signature proves that this installation created the address, so the host does not matter.
 	if id, ok := tokens.ParseReturnPath(s.p.Keys, local); ok {
 		return s.returnPathTarget(ctx, p, id, local)
 	}
@@ -150,7 +150,7 @@ func (s *Service) managedTarget(ctx context.Context, p target, label string) (ta
 	return p, nil
 }
 
-// operatorTarget sets the place to the team that gets the operator's mail: the configured one, or else the oldest.
+// operatorTarget sets the target to the team that gets the operator's mail: the configured one, or else the oldest.
 func (s *Service) operatorTarget(ctx context.Context, p target) (target, error) {
 	team, err := s.p.Teams.Operator(ctx, s.c.OperatorTeam)
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *Service) operatorTarget(ctx context.Context, p target) (target, error) 
 	return p, nil
 }
 
-// refuseMissing turns a NotFound fault into the refusal unknown; other errors are returned unchanged.
+// refuseMissing converts a NotFound fault into the refusal unknown. It returns other errors unchanged.
 func refuseMissing(err error) error {
 	if fault.KindOf(err) == fault.NotFound {
 		return unknown

@@ -19,11 +19,11 @@ import (
 type Spam struct {
 	Action     string              `json:"action"`               // accept or quarantine
 	Quarantine string              `json:"quarantine,omitempty"` // the filter's reason
-	Fields     map[string][]string `json:"fields,omitempty"`     // fields that it would add, by lower-case name
+	Fields     map[string][]string `json:"fields,omitempty"`     // header fields that it would add, by lower-case name
 }
 
-// judge refuses messages that loop, and then checks their origin and asks the content filter. Messages that are only
-// for return paths are neither checked nor filtered: the signature is enough, and a bounce may quote spam.
+// judge refuses looping messages, checks the origin, and runs the content filter. Messages that are only for return
+// paths are neither checked nor filtered: the signature is enough, and a bounce may quote spam.
 func (s *Service) judge(ctx context.Context, m *incoming) error {
 	if hops(m.parsed) > hopsMax {
 		return smtpserver.Refuse(554, "5.4.6", "The message has passed through too many hosts: it goes in a circle")
@@ -54,8 +54,8 @@ func hops(p *mailparse.Parsed) (n int) {
 	return n
 }
 
-// runContentFilter applies the verdict of the content filter. Recipients that the filter refuses are dropped silently: after the
-// data, the client cannot be notified about single recipients. If the filter fails, the verdict is the configured one.
+// runContentFilter applies the verdict of the content filter. It silently drops the recipients that the filter refuses,
+// because after the data a reply cannot refuse single recipients. If the filter fails, the configured verdict applies.
 func (s *Service) runContentFilter(ctx context.Context, m *incoming) error {
 	asked := milter.Message{ID: m.id, Client: m.client, Hello: m.origin.Hello, MailFrom: m.origin.MailFrom,
 		Raw:  bytes.NewReader(m.body()),
@@ -92,7 +92,7 @@ func (s *Service) runContentFilter(ctx context.Context, m *incoming) error {
 	return nil
 }
 
-// refusal returns the reply that a filter asks for. Where the filter leaves something out, the arguments are used.
+// refusal returns the SMTP reply of the filter's verdict. The arguments replace missing parts.
 func refusal(v milter.Verdict, code int, enhanced, text string) error {
 	if v.Code/100 == code/100 {
 		code = v.Code

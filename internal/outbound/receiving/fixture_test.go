@@ -36,8 +36,8 @@ func newFixture(t testing.TB, d *db.DB) *fixture {
 	t.Helper()
 	f := &fixture{Node: testnode.New(t, d, testnode.Options{}), seen: &testnode.Seen{}}
 	f.Recorder.Listen(f.seen)
-	f.parts = receiving.Deps{DB: d, Quotas: f.Quotas, Recorder: f.Recorder, Blobs: f.Blobs, Keys: f.Keys, Domains: f.Domains,
-		Emails: f.Emails, Teams: f.Teams, Log: f.Log}
+	f.parts = receiving.Deps{DB: d, Quotas: f.Quotas, Recorder: f.Recorder, Blobs: f.Blobs, Keys: f.Keys,
+		Domains: f.Domains, Emails: f.Emails, Teams: f.Teams, Log: f.Log}
 	f.Service = testnode.Must(receiving.New(config(), f.parts))
 	on, off := true, false
 	f.Verified(f.Acme.TeamID, newDomain("in.acme.example", &off, &on))

@@ -9,16 +9,16 @@ import (
 	"github.com/postrider/postrider/internal/mail/mailparse"
 )
 
-// withImages returns HTML with its inline images embedded, see writeWithImages.
+// withImages returns HTML with embedded inline images; see writeWithImages.
 func withImages(html string, files []mailparse.File) string {
 	var b strings.Builder
 	writeWithImages(&b, html, files) // a Builder never fails
 	return b.String()
 }
 
-// writeWithImages writes HTML in which cid: URLs (RFC 2392) of files are replaced by data URIs. URLs of unknown files
-// are kept, and so are those that would make the HTML grow by more than inlineMax, because an image may be referred to
-// any number of times. The memory used does not depend on the size of what it writes. Its errors are those of w.
+// writeWithImages writes HTML in which data URIs replace the cid: URLs (RFC 2392) of files. URLs of unknown files stay
+// unchanged. URLs also stay unchanged when the HTML has grown by inlineMax, because one image may be referred to many
+// times. Memory use does not depend on the size of the output. Errors are those of w.
 func writeWithImages(w io.Writer, html string, files []mailparse.File) error {
 	byID := map[string]*mailparse.File{}
 	for i := range files {
@@ -56,7 +56,7 @@ func writeWithImages(w io.Writer, html string, files []mailparse.File) error {
 	}
 }
 
-// writeDataURI writes a file as a data URI (RFC 2397) and returns its length in octets.
+// writeDataURI writes a file as a data URI (RFC 2397) and returns its length in bytes.
 func writeDataURI(w io.Writer, f *mailparse.File) (n int, err error) {
 	head := "data:" + mediaType(f.ContentType) + ";base64,"
 	if _, err := io.WriteString(w, head); err != nil {
@@ -69,7 +69,7 @@ func writeDataURI(w io.Writer, f *mailparse.File) (n int, err error) {
 	return len(head) + base64.StdEncoding.EncodedLen(len(f.Content)), encoder.Close()
 }
 
-// cutCID cuts a text around the next "cid:", in any case, that is not part of a longer word.
+// cutCID splits a text before the next "cid:", in any case, that is not part of a longer word.
 func cutCID(html string) (before, rest string, found bool) {
 	for from := 0; ; {
 		i := strings.IndexByte(html[from:], ':')
@@ -98,7 +98,7 @@ func lookUp(byID map[string]*mailparse.File, ref string) *mailparse.File {
 	return nil
 }
 
-// mediaType returns a type that is safe within an attribute. The sender chose t.
+// mediaType returns t if it is safe within an attribute, and a default otherwise. The sender of the message chose t.
 func mediaType(t string) string {
 	if t == "" || strings.ContainsFunc(t, func(r rune) bool {
 		return !(r < 0x80 && isWord(byte(r))) && !strings.ContainsRune("/+.", r)

@@ -14,13 +14,14 @@ func TestWithImages(t *testing.T) {
 		{ContentID: "b c", ContentType: `text/html" onload="x`, Content: []byte("B")},
 		{ContentID: "a@x", Content: []byte("second")}, {Content: []byte("none")}}
 	for html, want := range map[string]string{
-		`<img src="cid:a@x">`:                    `<img src="data:image/png;base64,QQ==">`,
-		`<img src=CID:a@x><img src='cid:a%40x'>`: `<img src=data:image/png;base64,QQ==><img src='data:image/png;base64,QQ=='>`,
-		`url(cid:b%20c)`:                         `url(data:application/octet-stream;base64,Qg==)`,
-		`cid:a@x`:                                `data:image/png;base64,QQ==`,
-		`cid: acid:a@x cid:other cid:`:           `cid: acid:a@x cid:other cid:`,
-		`a:b cid`:                                `a:b cid`,
-		``:                                       ``,
+		`<img src="cid:a@x">`: `<img src="data:image/png;base64,QQ==">`,
+		`<img src=CID:a@x><img src='cid:a%40x'>`: `<img src=data:image/png;base64,QQ==>` +
+			`<img src='data:image/png;base64,QQ=='>`,
+		`url(cid:b%20c)`:               `url(data:application/octet-stream;base64,Qg==)`,
+		`cid:a@x`:                      `data:image/png;base64,QQ==`,
+		`cid: acid:a@x cid:other cid:`: `cid: acid:a@x cid:other cid:`,
+		`a:b cid`:                      `a:b cid`,
+		``:                             ``,
 	} {
 		if got := withImages(html, files); got != want {
 			t.Errorf("%s: %s, want %s", html, got, want)
@@ -34,7 +35,7 @@ func TestImagesAreBounded(t *testing.T) {
 	html := strings.Repeat(`<img src="cid:a">`, 10_000)
 	got := withImages(html, files)
 	if len(got) > inlineMax+len(html) || strings.Count(got, "data:") != inlineMax/(1<<20)*3/4 {
-		t.Errorf("%d octets with %d images", len(got), strings.Count(got, "data:"))
+		t.Errorf("%d bytes with %d images", len(got), strings.Count(got, "data:"))
 	}
 }
 

@@ -129,7 +129,7 @@ func TestBoundsOfRows(t *testing.T) {
 			raw: []byte("raw")}
 		e := m.draft()
 		if len(e.Files) != want || e.From != "f@one.example" || e.Size != 3 {
-			t.Errorf("of %d files %d are shown: from %s, %d octets", n, len(e.Files), e.From, e.Size)
+			t.Errorf("of %d files %d are shown: from %s, %d bytes", n, len(e.Files), e.From, e.Size)
 		}
 		if n > 0 && e.Files[0].ContentType != "application/octet-stream" {
 			t.Errorf("a file of no type is %s", e.Files[0].ContentType)

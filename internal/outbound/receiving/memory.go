@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// errNoMemory means that there was no memory for a large message in time.
+// errNoMemory means that a large message got no memory in time.
 var errNoMemory = errors.New("too many large messages are in memory")
 
-// load reads a blob of a known size once there is memory for working on it. The caller releases that memory. owner is
-// the network or the team that it counts for; none of them can use all of it. load fails with errNoMemory after
-// patience, with the cause of ctx if that ends first, or with the error of the blob store. Callers must convert these
-// errors: to SMTP replies when receiving, and to faults when reading (see unread).
+// load reads a blob of a known size when there is memory for processing it. The caller releases that memory. owner is
+// the network or team that the memory counts for; no owner can use all of it. load fails with errNoMemory after
+// patience, with the cause of ctx, or with the error of the blob store. Callers convert these errors: to SMTP replies
+// when receiving, and to faults when reading (see readError).
 func (s *Service) load(ctx context.Context, key string, size int64, owner string, patience time.Duration) (
 	[]byte, *reservation, error) {
 	wait, cancel := context.WithTimeoutCause(ctx, patience, errNoMemory)
 	defer cancel()
-	m := &reservation{s: s, owner: owner, octets: min(size*memoryFactor, s.c.Memory)}
-	if err := s.memory.Acquire(wait, owner, m.octets); err != nil {
+	m := &reservation{s: s, owner: owner, bytes: min(size*memoryFactor, s.c.Memory)}
+	if err := s.memory.Acquire(wait, owner, m.bytes); err != nil {
 		return nil, nil, fmt.Errorf("wait for memory for raw message %s: %w", key, err)
 	}
 	raw := make([]byte, size)
@@ -36,18 +36,18 @@ func (s *Service) load(ctx context.Context, key string, size int64, owner string
 	return raw, m, nil
 }
 
-// reservation is memory that was acquired. A nil *reserved holds none.
+// reservation is acquired memory. A nil *reservation holds none.
 type reservation struct {
 	s      *Service
 	owner  string
-	octets int64
+	bytes int64
 }
 
-// shrink releases what exceeds n octets.
+// shrink releases all but n bytes.
 func (m *reservation) shrink(n int64) {
-	if m != nil && n < m.octets {
-		m.s.memory.Release(m.owner, m.octets-n)
-		m.octets = n
+	if m != nil && n < m.bytes {
+		m.s.memory.Release(m.owner, m.bytes-n)
+		m.bytes = n
 	}
 }
 

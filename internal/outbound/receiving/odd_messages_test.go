@@ -22,7 +22,7 @@ func TestOddMessagesAreShown(t *testing.T) {
 		name, raw, from, subject, text, html string
 		files                                []file
 	}{
-		{"octets in encoded words", "From: =?iso-8859-2?Q?\xb3?= <jo@sender.example>\n" +
+		{"bytes in encoded words", "From: =?iso-8859-2?Q?\xb3?= <jo@sender.example>\n" +
 			"Subject: =?koi8-r?Q?\xf0\xd2=C9?= \xfc\n" + part +
 			"Content-Type: application/pdf; name=\"=?koi8-r?Q?\xf0?=.pdf\"\n\nA\n--b--\n", "ł <jo@sender.example>",
 			"При ü", "Hello", "",
@@ -82,7 +82,7 @@ func TestOddMessagesAreShown(t *testing.T) {
 				}
 				got := file{one.Filename, one.ContentType, read(t, d)}
 				if got != m.files[i] || one.Size != int64(len(got.content)) {
-					t.Errorf("%s: file %+v of %d octets", m.name, got, one.Size)
+					t.Errorf("%s: file %+v of %d bytes", m.name, got, one.Size)
 				}
 			}
 			link, _ := f.RawURL(e.TeamID, e.ID, time.Now())

@@ -14,18 +14,18 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Bounds of what a row stores of a message. The rest is in the raw message.
+// Bounds of the values in a row. The raw message has the complete values.
 const (
-	subjectMax    = 4 << 10 // octets
-	messageIDMax  = 998     // octets
-	addressesMax  = 1000    // of each field
+	subjectMax    = 4 << 10 // bytes
+	messageIDMax  = 998     // bytes
+	addressesMax  = 1000    // addresses of each field
 	filesMax      = 1000
-	filenameMax   = 1024 // octets
-	referencesMax = 20   // message ids of one message that are looked up
+	filenameMax   = 1024 // bytes
+	referencesMax = 20   // Message-IDs that are looked up for one message
 )
 
-// store writes a received email for each team, and the events that reports lead to. It reports whether any row needs
-// the raw message.
+// store inserts a received email for each team, and records the events of reports. kept is true if a row needs the raw
+// message.
 func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error) {
 	outcomes, rest, err := s.outcomes(ctx, m)
 	if err != nil {
@@ -42,8 +42,8 @@ func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error)
 		var all []events.Event
 		m.emailIDs = m.emailIDs[:0]
 		for _, e := range rows {
-			// The id is made here: with an earlier one, a client that polls the list could miss the email, having already seen
-			// the id of an email received meanwhile.
+			// The id is created in the transaction. With an earlier id, a client that polls the list could miss the email,
+			// because it may already have seen a greater id.
 			e.ID, e.CreatedAt = id.At(tx.Now()), tx.Now()
 			e.ThreadID = cmp.Or(e.ThreadID, e.ID)
 			if err := insertEmail(ctx, tx, &e, m); err != nil {
@@ -74,7 +74,7 @@ func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error)
 	})
 }
 
-// count counts emails in the quotas of their teams, in the order that package volume asks for.
+// count adds emails to the quotas of their teams, in the order that package quotas requires.
 func (s *Service) count(ctx context.Context, tx *db.Tx, rows []Email) error {
 	var teamIDs []string
 	for i := range rows {
@@ -89,8 +89,8 @@ func (s *Service) count(ctx context.Context, tx *db.Tx, rows []Email) error {
 	return nil
 }
 
-// drafts returns the received emails that a message becomes, one for each team, without their ids. An email that begins
-// a conversation has no thread yet.
+// drafts returns the emails to insert for a message, one for each team, without ids. An email that begins a
+// conversation has no thread yet.
 func (s *Service) drafts(ctx context.Context, m *incoming, to []target) ([]Email, error) {
 	var all []Email
 	var teamIDs []string
@@ -114,7 +114,7 @@ func (s *Service) drafts(ctx context.Context, m *incoming, to []target) ([]Email
 	return all, err
 }
 
-// draft returns the received email without the fields that differ between teams.
+// draft returns the email with the fields that all teams share.
 func (m *incoming) draft() Email {
 	p := m.parsed
 	e := Email{From: m.origin.MailFrom, To: addressesOf(p.To), Cc: addressesOf(p.Cc), Bcc: addressesOf(p.Bcc),
@@ -153,10 +153,10 @@ func receivedEvent(e *Email) events.Event {
 	return events.Event{TeamID: e.TeamID, Type: events.EmailReceived, DomainID: e.DomainID, Data: r}
 }
 
-// threads returns the conversation that a message belongs to, by team: that of the email that it refers to, received or
-// sent, and among several the one referred to most closely. A team for which the message begins a conversation has no
-// entry. A message that arrives at the same moment as the one that it answers may begin one too: the look-up is not
-// part of the transaction, where it would block others.
+// threads returns the conversation of a message, by team. It is the conversation of the received or sent email that the
+// message refers to most closely. A team has no entry if the message begins a conversation. The look-up is outside of
+// the transaction, so as not to block others. So if a message and its reply arrive at the same moment, the reply may
+// begin a second conversation.
 func (s *Service) threads(ctx context.Context, teamIDs, refs []string) (map[string]string, error) {
 	if len(refs) == 0 || len(teamIDs) == 0 {
 		return nil, nil
@@ -171,7 +171,7 @@ func (s *Service) threads(ctx context.Context, teamIDs, refs []string) (map[stri
 			found[teamID] = cmp.Or(found[teamID], known[teamID][ref])
 		}
 	}
-	// Of sent emails the oldest counts: it began the conversation, and the later ones have no thread of their own.
+	// Among sent emails the oldest determines the conversation: it began it, and later ones have no thread.
 	var sent []string
 	for _, ref := range slices.Backward(refs) {
 		if emailID, ok := emails.FromMessageID(ref); ok {
@@ -187,7 +187,7 @@ func (s *Service) threads(ctx context.Context, teamIDs, refs []string) (map[stri
 	return found, err
 }
 
-// SentThread returns the conversation that a sent email of the team belongs to.
+// SentThread returns the conversation of a sent email of the team.
 func (s *Service) SentThread(ctx context.Context, teamID, emailID string) (string, error) {
 	refs, err := s.p.Emails.References(ctx, teamID, emailID)
 	if err != nil {
@@ -197,8 +197,8 @@ func (s *Service) SentThread(ctx context.Context, teamID, emailID string) (strin
 	return cmp.Or(threads[teamID], emailID), err
 }
 
-// references returns the ids of the messages that a message refers to, the nearest first. If there are too many, it
-// keeps the nearest, and the one that began the conversation (RFC 5322 section 3.6.4).
+// references returns the ids of the messages that a message refers to, nearest first. If there are too many, it returns
+// the nearest ones and the one that began the conversation (RFC 5322 section 3.6.4).
 func references(inReplyTo, refs []string) []string {
 	var all []string
 	add := func(ref string, most int) {

@@ -1,39 +1,42 @@
 // Package receiving accepts and stores incoming mail: mail for the domains of teams, and bounces and complaints about
 // sent emails.
 //
-// A recipient is accepted if it is (a) at a verified receiving domain, whatever the local part, (b) the return path of
-// an email that was sent by this installation, which is signed, (c) at a team's host below the managed domain, or (d)
-// an address of the operator: postmaster and abuse at the node's own hosts, and the addresses for complaints. All
-// others are refused.
+// A recipient is accepted in four cases; all others are refused:
+//
+//   - (a) it is at a verified receiving domain, with any local part;
+//   - (b) it is the signed return path of an email that this installation sent;
+//   - (c) it is at a team's host below the managed domain;
+//   - (d) it is an address of the operator: postmaster and abuse at the node's own hosts, and the addresses for
+//     complaints.
 //
 // # Invariants
 //
-// Nothing is relayed, and nothing that was accepted is bounced.
+// The package relays no messages, and never bounces a message that it accepted.
 //
-// When Data returns without an error, each team that the message is for has it on disk, with its event, written in one
-// transaction. The exception is what the content filter discards. A large raw message is a blob that is durable before
-// the transaction; a small one is a row, which on SQLite shares a commit with others. A message that cannot be parsed
-// is accepted and stored like any other: parsing only determines what is shown of it. What is shown beyond the columns
-// of lists is read from the raw message each time.
+// When Data returns without an error, each team that the message is for has it on disk with its event, written in one
+// transaction. Messages that the content filter discards are the exception. A large raw message is a blob that is
+// durable before the transaction. A small one is a row; on SQLite, several messages may share one commit. A message
+// that cannot be parsed is accepted and stored like any other: parsing only affects what the API shows. Lists show
+// columns; everything else is parsed from the raw message on each request.
 //
 // A report at a return path becomes an event of the email that the signature identifies, once for each recipient and
-// type, and only for recipients at the destination that the return path was made for. Replies and automatic answers
-// there are accepted and dropped. A message at an address for complaints becomes a complaint if it quotes a signed
-// return path or feedback field of an email, or is itself signed by a provider that the operator lists. Any other is
-// stored as a received email of the operator, and suppresses nobody.
+// type. It counts only for recipients at the destination that the return path was made for. Replies and automatic
+// answers to a return path are accepted and dropped. A message to an address for complaints becomes a complaint if it
+// quotes a signed return path or feedback field of an email, or if a provider on the operator's list has signed it. Any
+// other message to such an address is stored as a received email of the operator and suppresses no address.
 //
 // # When it fails
 //
-// If there is no space the client gets a 452 reply, and a 451 for any other failure of our own, and tries again.
-// Nothing of the message is stored then, except perhaps a blob that no row refers to, which [Service.Sweep] deletes.
-// The exception is a commit whose answer was lost: the message may be stored, and then is stored twice.
+// Without disk space the client gets a 452 reply, and after any other internal error a 451 reply, and tries again
+// later. Then nothing is stored, except perhaps a blob without a row, which [Service.Sweep] deletes. If only the answer
+// of a commit was lost, the message may be stored twice.
 //
-// Reading a large message fails within seconds with a fault of kind Unavailable if there is no memory for it, or if the
-// blob store does not answer. A raw message that is lost is an internal error, and is logged.
+// Reading a large message fails within seconds with an Unavailable fault if there is no memory for it or the blob store
+// does not answer. A missing raw message is an internal error and is logged.
 //
 // # What it does not do
 //
-// It does not speak SMTP: mail/smtpserver does. It sends nothing.
+// It does not implement SMTP: package mail/smtpserver does. It sends no mail.
 package receiving
 
 import (
@@ -57,31 +60,31 @@ import (
 )
 
 const (
-	inRow         = 64 << 10         // octets of a raw message up to which it is stored in a row
-	memoryDefault = 256 << 20        // octets that large messages may occupy at once
+	inRow         = 64 << 10         // maximum bytes of a raw message that is stored in a row
+	memoryDefault = 256 << 20        // bytes of memory for all large messages together
 	memoryFactor  = 3                // memory for reading a message, as a multiple of its size
-	takeWait      = time.Minute      // for memory, before a client must send a large message again later
-	readWait      = 10 * time.Second // for memory, before a read of a large message fails
+	takeWait      = time.Minute      // wait for memory, after which a large message gets a 451 reply
+	readWait      = 10 * time.Second // wait for memory, after which a read of a large message fails
 	recipientsMax = 100              // RFC 5321 section 4.5.3.1.8
 	hopsMax       = 100              // Received fields; RFC 5321 section 6.3
-	inlineMax     = 25 << 20         // octets of data URIs in one answer
-	authorMax     = 1 << 10          // octets of a name in a shared email
-	judgeWait     = 20 * time.Second // bounds the checks of a message's origin
+	inlineMax     = 25 << 20         // bytes of data URIs in one response
+	authorMax     = 1 << 10          // bytes of an author's name in a shared email
+	judgeWait     = 20 * time.Second // time limit of the checks of a message's origin
 )
 
-// Config is the part of the configuration that concerns receiving.
+// Config is the configuration of receiving.
 type Config struct {
-	Hostname      string   // name of this node in trace fields
-	Hosts         []string // the node's own hosts, at which the operator has addresses; includes hosts of return paths
+	Hostname      string   // the node's name in trace fields
+	Hosts         []string // the node's own hosts, including hosts of return paths; the operator has addresses there
 	ManagedDomain string   // empty if teams have no hosts of their own
 	OperatorTeam  string   // id of the team that gets the operator's mail; empty means the oldest team
 	Feedback      []string // addresses for complaints
-	Providers     []string // domains and addresses whose signed complaints are accepted without a proof of ours
+	Providers     []string // domains and addresses whose signed complaints need no signed return path or feedback field
 	PublicURL     string   // prefix of download links
-	Memory        int64    // octets that large messages may occupy at once; 0 means a default
+	Memory        int64    // bytes of memory for all large messages together; 0 means a default
 
-	// TakeWait and ReadWait are how long a large message waits for memory, when it is received and when it is read. 0
-	// means a minute, and 10 seconds.
+	// TakeWait and ReadWait are how long a large message waits for memory when it is received and when it is read. 0
+	// means one minute and 10 seconds.
 	TakeWait, ReadWait time.Duration
 }
 
@@ -104,7 +107,7 @@ type Deps struct {
 type Service struct {
 	c      Config
 	p      Deps
-	memory *fairshare.Pool // octets, shared by the networks that send and the teams that read
+	memory *fairshare.Pool // in bytes; shared by the networks that send and the teams that read
 }
 
 // New returns the service. It fails if a dependency is missing.
@@ -136,11 +139,11 @@ type Email struct {
 	ReplyTo        []string
 	ReceivedFor    []string
 	Subject        string
-	MessageID      string // with angle brackets; empty when it had none
-	ThreadID       string // the same for all emails of a conversation
+	MessageID      string // with angle brackets; empty if it has none
+	ThreadID       string // shared by all emails of a conversation
 	Files          []File
 	Origin         Origin
-	Authentication *authres.Results // nil when not evaluated
+	Authentication *authres.Results // nil if not evaluated
 	Spam           *Spam            // nil if there was no filter
 	Size           int64
 	CreatedAt      time.Time
@@ -148,7 +151,7 @@ type Email struct {
 	blobKey string
 }
 
-// Origin describes where a message came from.
+// Origin says where a message came from.
 type Origin struct {
 	MailFrom string `json:"mail_from"` // empty for the null return path
 	Hello    string `json:"hello"`
@@ -166,10 +169,10 @@ type File struct {
 	Size        int64  `json:"size"`
 }
 
-// Content is the part of a received email that is read from its raw message. The caller must close it when nothing of
-// it is used any more: until then it occupies memory that others wait for.
+// Content is the part of a received email that is parsed from its raw message. It occupies memory until the caller
+// closes it.
 type Content struct {
-	HTML    *string // nil when it has none
+	HTML    *string // nil if it has none
 	Text    *string
 	Header  []message.Field
 	Defects []string

@@ -28,9 +28,9 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	}
 }
 
-// RemoveBefore deletes received emails that came in before a time: the oldest with ids greater than after, as many as
-// one short transaction can delete. Their events stay in the counters. It returns the id to pass as the next after, ""
-// at the end.
+// RemoveBefore deletes a team's oldest emails that were received before a time and have ids greater than after, as many
+// as fit in one short transaction. Their events stay counted. It returns the value of after for the next call, "" at
+// the end.
 func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := storedBetween(ctx, s.p.DB.Reader, teamID, after, id.First(before))
@@ -44,8 +44,8 @@ func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.T
 	return next, nil
 }
 
-// Delete deletes one received email with everything that belongs to it, except its part of the counters. It fails with
-// a fault of kind Unavailable during the few minutes until its event is counted.
+// Delete deletes one received email with all its data; its event stays counted. Until the event is counted, for a few
+// minutes, Delete fails with an Unavailable fault.
 func (s *Service) Delete(ctx context.Context, teamID, emailID string) error {
 	e, err := getEmail(ctx, s.p.DB.Reader, teamID, emailID)
 	if err != nil {
@@ -63,8 +63,8 @@ func (s *Service) Delete(ctx context.Context, teamID, emailID string) error {
 }
 
 // remove deletes emails of a team in one transaction, and then their blobs, except those that another team's email
-// uses. Blobs that an interruption leaves are deleted by the sweep. With countersStay, emails whose events are not
-// counted yet are kept. It returns the ids of the deleted emails.
+// uses. If that is interrupted, the sweep deletes the remaining blobs. If countersStay is set, emails whose events are
+// not counted yet are kept. It returns the ids of the deleted emails.
 func (s *Service) remove(ctx context.Context, teamID string, some []storedEmail, countersStay bool) (gone []string,
 	err error) {
 	var keys []string
@@ -93,7 +93,7 @@ func (s *Service) remove(ctx context.Context, teamID string, some []storedEmail,
 	}
 	used, err := usedBlobs(ctx, s.p.DB.Reader, keys)
 	if err != nil {
-		return gone, fmt.Errorf("look for who needs %d raw messages: %w", len(keys), err)
+		return gone, fmt.Errorf("find the users of %d raw messages: %w", len(keys), err)
 	}
 	for _, key := range keys {
 		if slices.Contains(used, key) {

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
-// outcome is the statement of a report about one recipient of an email.
+// outcome is the event that a report causes for one recipient of an email.
 type outcome struct {
 	email   *emails.BounceTarget
 	address string
@@ -23,7 +23,7 @@ type outcome struct {
 	data    any
 }
 
-// reportedEmails returns the emails of the outcomes, each once.
+// reportedEmails returns the emails of the outcomes without duplicates.
 func reportedEmails(all []outcome) (list []*emails.BounceTarget) {
 	for _, o := range all {
 		if !slices.ContainsFunc(list, func(e *emails.BounceTarget) bool { return e.ID == o.email.ID }) {
@@ -33,7 +33,7 @@ func reportedEmails(all []outcome) (list []*emails.BounceTarget) {
 	return list
 }
 
-// addressesIn returns the recipients of one of the emails, each once.
+// addressesIn returns the recipients in an email's outcomes without duplicates.
 func addressesIn(all []outcome, emailID string) (list []string) {
 	for _, o := range all {
 		if o.email.ID == emailID && !slices.Contains(list, o.address) {
@@ -43,9 +43,8 @@ func addressesIn(all []outcome, emailID string) (list []string) {
 	return list
 }
 
-// outcomes returns what a message reports, if it came to a return path or an address for complaints. rest are the
-// places at which it is a received email; a message to an address for complaints that reports nothing is one of the
-// operator's.
+// outcomes returns the outcomes of a message to return paths or addresses for complaints. rest are the targets that get
+// it as a received email. They include addresses for complaints if the message reports nothing.
 func (s *Service) outcomes(ctx context.Context, m *incoming) (all []outcome, rest []target, err error) {
 	rest = slices.DeleteFunc(slices.Clone(m.to), func(p target) bool { return p.report != nil || p.feedback })
 	if len(rest) == len(m.to) {
@@ -59,7 +58,7 @@ func (s *Service) outcomes(ctx context.Context, m *incoming) (all []outcome, res
 			near := s.recipientsAt(p)
 			r := s.readReport(m, func() report.Report { return read().About(near) })
 			if found = s.atReturnPath(m, p, near, &r); len(found) == 0 {
-				s.p.Log.Info("nothing to record from a message to a return path", "id", m.id, "email_id", p.report.ID, "kind",
+				s.p.Log.Info("message to a return path has no outcome", "id", m.id, "email_id", p.report.ID, "kind",
 					r.Kind,
 					"from", m.origin.MailFrom, "subject", db.Text(m.parsed.Subject, 200))
 			}
@@ -71,7 +70,7 @@ func (s *Service) outcomes(ctx context.Context, m *incoming) (all []outcome, res
 			if len(found) == 0 {
 				rest = append(rest, p)
 				if r.Kind == report.Complaint {
-					s.p.Log.Info("a complaint without proof, or about nobody whom it proves anything of, goes to the operator", "id",
+					s.p.Log.Info("complaint without proof, or about another recipient than it proves, goes to the operator", "id",
 						m.id,
 						"from", m.origin.MailFrom, "message_id", db.Text(r.MessageID, 200))
 				}
@@ -82,14 +81,14 @@ func (s *Service) outcomes(ctx context.Context, m *incoming) (all []outcome, res
 	return all, rest, nil
 }
 
-// readReport parses a message as a report. If parsing panics, it is not a report.
+// readReport parses a message as a report. If the parser panics, the result is not a report.
 func (s *Service) readReport(m *incoming, read func() report.Report) (r report.Report) {
 	s.catchPanic(m.id, func() { r = read() })
 	return r
 }
 
-// atReturnPath returns the outcomes in a message to an email's return path. They concern only the recipients at the
-// destination that the return path was made for: its sender has seen only what was sent there.
+// atReturnPath returns the outcomes of a message to an email's return path. They concern only recipients at the
+// destination that the return path was made for, because only mail to that destination contains it.
 func (s *Service) atReturnPath(m *incoming, p target, near []string, r *report.Report) (all []outcome) {
 	switch r.Kind {
 	case report.Complaint:
@@ -98,7 +97,7 @@ func (s *Service) atReturnPath(m *incoming, p target, near []string, r *report.R
 	default:
 		return nil
 	}
-	// A recipient with an unknown name is taken to be the only one there, unless the report also names that one.
+	// If the report names no known recipient and there is only one, an unknown name is taken to be that recipient.
 	exact := slices.ContainsFunc(r.Recipients, func(to report.Recipient) bool {
 		return named(near, to.Original,
 			to.Final) != ""
@@ -123,10 +122,10 @@ func (s *Service) atReturnPath(m *incoming, p target, near []string, r *report.R
 		case report.Delayed:
 			o.typ = events.EmailDelayed
 		default:
-			continue // delivered, relayed, expanded: nothing that changes a state
+			continue // delivered, relayed and expanded change no state
 		}
 		if slices.ContainsFunc(all, func(x outcome) bool { return x.address == address && x.typ == o.typ }) {
-			continue // The first statement counts.
+			continue // The first outcome of a kind counts.
 		}
 		if o.typ == events.EmailBounced {
 			o.data = bounce(to)
@@ -134,7 +133,7 @@ func (s *Service) atReturnPath(m *incoming, p target, near []string, r *report.R
 		all = append(all, o)
 	}
 	if strangers > 0 {
-		s.p.Log.Info("a report is about somebody whom it proves nothing of", "id", m.id, "email_id", p.report.ID,
+		s.p.Log.Info("report names recipients that its return path does not prove", "id", m.id, "email_id", p.report.ID,
 			"recipients", strangers, "first", db.Text(stranger, 320))
 	}
 	return all
@@ -150,8 +149,7 @@ func (s *Service) recipientsAt(p target) (near []string) {
 	return near
 }
 
-// match returns the recipient that has one of the names. If near has only one recipient, it is that one, whatever the
-// names.
+// match returns the recipient with one of the names. If near has only one recipient, it returns that one for any names.
 func match(near []string, names ...string) string {
 	if address := named(near, names...); address != "" || len(near) != 1 {
 		return address
@@ -159,7 +157,7 @@ func match(near []string, names ...string) string {
 	return near[0]
 }
 
-// named returns the recipient that has one of the names, "" if there is none.
+// named returns the recipient with one of the names, or "".
 func named(near []string, names ...string) string {
 	for _, name := range names {
 		i := slices.IndexFunc(near, func(address string) bool { return strings.EqualFold(address, name) })
@@ -171,8 +169,8 @@ func named(near []string, names ...string) string {
 }
 
 // complaint returns the outcome of an abuse report about one of the recipients near. Reports that a message is not
-// spam, or about its authentication, are no complaints. The message's To field does not count: another recipient may
-// have complained.
+// spam, or about its authentication, are not complaints. The To field of the reported message is ignored, because
+// another recipient may have complained.
 func complaint(e *emails.BounceTarget, near []string, r *report.Report) []outcome {
 	if !r.Complains() {
 		return nil
@@ -188,13 +186,12 @@ func complaint(e *emails.BounceTarget, near []string, r *report.Report) []outcom
 	return []outcome{{e, address, events.EmailComplained, &events.Complaint{}}}
 }
 
-// atFeedback returns the outcomes in a message to an address for complaints, if it proves that it may report them.
-// Message-IDs prove nothing, because every participant of a conversation knows them. Two things do:
+// atFeedback returns the outcomes of a message to an address for complaints, if the message proves its right to report
+// them. A Message-ID proves nothing, because every participant of a conversation knows it. There are two proofs:
 //
-//   - the return path, or the value of [tokens.FeedbackField], that the email was sent with to a destination. Both
-//     are signed, and only somebody who has seen what was sent there can quote them. The report may concern the
-//     recipients at that destination, and no others;
-//   - a signature of a provider that the operator lists. Such a report may concern all recipients.
+//   - the return path, or the value of [tokens.FeedbackField], of the email for a destination. Both are signed, and
+//     only mail to that destination contains them. Such a report may concern only the recipients at that destination;
+//   - a signature of a provider on the operator's list. Such a report may concern all recipients.
 func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report) ([]outcome, error) {
 	if r.Kind != report.Complaint {
 		return nil, nil
@@ -223,8 +220,8 @@ func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report)
 	return complaint(&e, all, r), nil
 }
 
-// matchProof returns the email that a return path or a feedback token was made for, and the recipients at its destination.
-// The email is nil if the text is neither.
+// matchProof returns the email that a return path or a feedback token belongs to, and the recipients at its
+// destination. The email is nil if the text is neither.
 func (s *Service) matchProof(ctx context.Context, text string) (e *emails.BounceTarget, near []string, err error) {
 	made := tokens.ReturnPath
 	emailID, ok := tokens.ParseReturnPath(s.p.Keys, text)
@@ -250,8 +247,8 @@ func (s *Service) matchProof(ctx context.Context, text string) (e *emails.Bounce
 	return &found, near, nil
 }
 
-// fromProvider reports whether a message comes from a provider that the operator lists: its only author is at the
-// listed domain, or is the listed address, and that domain signed it.
+// fromProvider reports whether a message comes from a provider on the operator's list: its only author is at a listed
+// domain or is a listed address, and that domain signed the message.
 func (s *Service) fromProvider(m *incoming) bool {
 	if m.auth == nil || len(m.parsed.From) != 1 {
 		return false
@@ -265,11 +262,11 @@ func (s *Service) fromProvider(m *incoming) bool {
 	})
 }
 
-// proof matches the local part of a return path or a feedback token in a text, in any case: 42 characters of base32.
+// proof matches the local part of a return path, or a feedback token, in a text, in any case: 42 characters of base32.
 var proof = regexp.MustCompile(`(?i)\b[bf]-[a-z2-7]{42}\b`)
 
-// quotedProofs returns the texts that may be return paths or feedback tokens, in lower case: from the header of the message
-// that a report is about, and from the beginning of the report. Verifying their signatures is left to the caller.
+// quotedProofs returns texts in the form of return paths or feedback tokens, in lower case. It reads the header of the
+// reported message and the beginning of the report. The caller verifies the signatures.
 func quotedProofs(raw []byte, r *report.Report) (all []string) {
 	const enough, beginning = 10, 1 << 20
 	add := func(text []byte) {

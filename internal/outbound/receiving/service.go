@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// The purposes make a token of one kind of link invalid for another.
+// The purposes of signed tokens. A token of one kind of link is invalid for another.
 const (
 	filePurpose = "received-file"
 	rawPurpose  = "received-raw"
@@ -28,10 +28,10 @@ const (
 // rawPrefix is the prefix of the keys of large raw messages.
 const rawPrefix = "received/"
 
-// Forms of the HTML of a received email.
+// Forms of inline images in the HTML of a received email.
 const (
-	DataURI = "data_uri" // inline images are embedded
-	CID     = "cid"      // inline images are referred to, as they were sent
+	DataURI = "data_uri" // embedded as data URIs
+	CID     = "cid"      // referred to by cid: URLs, as they were sent
 )
 
 // List returns a page of the team's received emails, newest first. threadID "" means all conversations.
@@ -58,7 +58,7 @@ func (s *Service) Get(ctx context.Context, teamID, emailID, format string) (Emai
 	return e, content, nil
 }
 
-// content returns what is shown of a message. id is for the log.
+// content returns the content of a parsed message. id is for the log.
 func (s *Service) content(id string, p *mailparse.Parsed, format string) Content {
 	c := Content{Header: p.Header, Defects: p.Defects}
 	if !s.catchPanic(id, func() { c.HTML, c.Text = texts(p, format) }) {
@@ -67,7 +67,7 @@ func (s *Service) content(id string, p *mailparse.Parsed, format string) Content
 	return c
 }
 
-// texts returns the texts of a message, nil for one that it does not have.
+// texts returns the HTML and the text of a message, nil if it has none.
 func texts(p *mailparse.Parsed, format string) (html, text *string) {
 	if p.HasText {
 		text = new(p.Text())
@@ -91,8 +91,9 @@ func (s *Service) raw(ctx context.Context, e *Email) (raw []byte, memory *reserv
 	return raw, memory, s.readError(ctx, e, err)
 }
 
-// readError converts an error of reading a raw message: to a fault of kind Unavailable where trying again may help. If the
-// message is missing and so is the email, it was deleted with its team; if the email is there, the message is lost.
+// readError converts an error of reading a raw message. It returns an Unavailable fault if a retry may help, and a
+// NotFound fault if the email was deleted in between. If the email exists without its raw message, it returns an
+// internal error.
 func (s *Service) readError(ctx context.Context, e *Email, err error) error {
 	switch {
 	case err == nil:
@@ -150,19 +151,19 @@ func (s *Service) File(ctx context.Context, teamID, emailID, fileID string) (Fil
 	return e.Files[i], nil
 }
 
-// FileURL returns a URL from which an attachment can be downloaded without an API key until it expires.
+// FileURL returns a URL that downloads an attachment without an API key until it expires.
 func (s *Service) FileURL(teamID, emailID, fileID string, now time.Time) (link string, expires time.Time) {
 	expires = keyring.LinkExpiry(now)
 	return s.c.PublicURL + "/download/received/" + s.p.Keys.Sign(filePurpose, expires, teamID, emailID, fileID), expires
 }
 
-// RawURL returns a URL from which the raw message can be downloaded without an API key until it expires.
+// RawURL returns a URL that downloads the raw message without an API key until it expires.
 func (s *Service) RawURL(teamID, emailID string, now time.Time) (link string, expires time.Time) {
 	expires = keyring.LinkExpiry(now)
 	return s.c.PublicURL + "/download/raw/" + s.p.Keys.Sign(rawPurpose, expires, teamID, emailID), expires
 }
 
-// Download is the content of a link. The caller closes Body.
+// Download is a file to download. The caller closes Body.
 type Download struct {
 	Filename    string
 	ContentType string
@@ -170,7 +171,7 @@ type Download struct {
 	Body        io.ReadCloser
 }
 
-// OpenFile opens the attachment that a token of FileURL names.
+// OpenFile opens the attachment of a token from FileURL.
 func (s *Service) OpenFile(ctx context.Context, token string) (Download, error) {
 	parts, err := s.verify(ctx, filePurpose, token, 3)
 	if err != nil {
@@ -195,11 +196,12 @@ func (s *Service) OpenFile(ctx context.Context, token string) (Download, error) 
 	}
 	f := e.Files[i]
 	content := files[i].Content
-	memory.shrink(e.Size) // The content is at most that large, or part of the message; the client may be slow.
+	// The content is at most e.Size bytes or a part of the message. The client may be slow, so other memory is released.
+	memory.shrink(e.Size)
 	return Download{f.Filename, f.ContentType, int64(len(content)), downloadBody{bytes.NewReader(content), memory}}, nil
 }
 
-// OpenRaw opens the raw message that a token of RawURL names.
+// OpenRaw opens the raw message of a token from RawURL.
 func (s *Service) OpenRaw(ctx context.Context, token string) (Download, error) {
 	parts, err := s.verify(ctx, rawPurpose, token, 2)
 	if err != nil {
@@ -230,8 +232,8 @@ func (s *Service) verify(ctx context.Context, purpose, token string, n int) ([]s
 	return parts, s.p.Teams.CheckActive(ctx, parts[0])
 }
 
-// Sweep deletes blobs older than a day that no row refers to: their messages were refused in the end, or deleted. It is
-// called periodically.
+// Sweep deletes blobs older than a day that no row refers to: their messages were refused or deleted. It is called
+// periodically.
 func (s *Service) Sweep(ctx context.Context) error {
 	return s.p.Blobs.Sweep(ctx, rawPrefix, s.p.DB.Now().Add(-24*time.Hour), func(ctx context.Context,
 		keys []string) ([]string, error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Open begins a session. No client is refused before it names a recipient.
+// Open begins a session. It refuses no client: only recipients are refused.
 func (s *Service) Open(_ context.Context, p smtpserver.Peer) (smtpserver.Session, error) {
 	o := Origin{Hello: db.Text(p.Hello, 255)}
 	if p.Addr.IsValid() {
@@ -32,11 +32,11 @@ type session struct {
 	s      *Service
 	peer   smtpserver.Peer
 	origin Origin
-	size   int64 // declared
+	size   int64 // the size that the client declared
 	to     []target
 }
 
-// Auth refuses authentication: nobody needs it to send mail to our domains.
+// Auth refuses authentication, because mail to local domains needs none.
 func (c *session) Auth(context.Context, string, string) error {
 	return smtpserver.Refuse(503, "5.5.1", "No authentication here: this port takes mail for its own domains only")
 }
@@ -48,7 +48,7 @@ func (c *session) Mail(_ context.Context, from string, o smtpserver.MailOptions)
 	return nil
 }
 
-// Rcpt adds a recipient if its mail is accepted here.
+// Rcpt adds a recipient, or refuses it if its mail is not accepted here.
 func (c *session) Rcpt(ctx context.Context, to string) error {
 	if len(c.to) >= recipientsMax {
 		return smtpserver.Refuse(452, "4.5.3", "Too many recipients; send the rest in another message")
@@ -67,12 +67,11 @@ func (c *session) Reset() { c.origin.MailFrom, c.size, c.to = "", 0, nil }
 // Close ends the session.
 func (c *session) Close() {}
 
-// Data accepts the message and returns the id of its first email, so that it can be found from the client's logs. The
-// message is durable if there is no error.
+// Data accepts the message and returns the id of its first email, so that it can be found from the client's log.
+// Without an error the message is durable.
 func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
-	m := &incoming{id: id.New(), origin: c.origin, client: c.peer.Addr, network: c.peer.Network(), to: distinctTargets(c.to),
-		declared: c.size,
-		at:       time.Now()}
+	m := &incoming{id: id.New(), origin: c.origin, client: c.peer.Addr, network: c.peer.Network(),
+		to: distinctTargets(c.to), declared: c.size, at: time.Now()}
 	m.trace = c.s.trace(m)
 	err := c.s.accept(ctx, m, r)
 	if err == nil {
@@ -82,23 +81,23 @@ func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 		return "", err
 	}
 	if errors.Is(err, blob.ErrFull) {
-		c.s.p.Log.Error("no space to take mail", "error", err)
+		c.s.p.Log.Error("no disk space for received mail", "error", err)
 		return "", smtpserver.Refuse(452, "4.3.1", "No space at present; try again later")
 	}
 	return "", err
 }
 
-// trace returns the Return-Path and Received fields that are prepended to a message (RFC 5321 section 4.4). The client
-// chose parts of them, so these are made safe for a header line.
+// trace returns the Return-Path and Received fields that are prepended to a message (RFC 5321 section 4.4). Values that
+// the client chose are made safe for a header field.
 func (s *Service) trace(m *incoming) string {
 	protocol := "ESMTP"
 	if m.origin.TLS != "" {
 		protocol = "ESMTPS"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Return-Path: <%s>\r\nReceived: from %s ([%s])\r\n\tby %s with %s id %s", headerSafe(m.origin.MailFrom),
-		headerSafe(m.origin.Hello), m.origin.Addr, s.c.Hostname, protocol, m.id)
-	if len(m.to) == 1 { // Several would show one recipient to another.
+	fmt.Fprintf(&b, "Return-Path: <%s>\r\nReceived: from %s ([%s])\r\n\tby %s with %s id %s",
+		headerSafe(m.origin.MailFrom), headerSafe(m.origin.Hello), m.origin.Addr, s.c.Hostname, protocol, m.id)
+	if len(m.to) == 1 { // Naming several would reveal them to each other.
 		fmt.Fprintf(&b, "\r\n\tfor <%s>", headerSafe(m.to[0].address))
 	}
 	fmt.Fprintf(&b, ";\r\n\t%s\r\n", m.at.UTC().Format("Mon, 02 Jan 2006 15:04:05 -0700"))
@@ -106,7 +105,7 @@ func (s *Service) trace(m *incoming) string {
 }
 
 // traceLength returns the length of the trace of a stored message, 0 if it has none. The line before the date is the
-// first that ends with a semicolon: texts that the client chose are followed by others on their lines.
+// first that ends with a semicolon, because no line ends with a value that the client chose.
 func traceLength(raw []byte) int {
 	if !bytes.HasPrefix(raw, []byte("Return-Path: <")) {
 		return 0

@@ -20,8 +20,8 @@ type shareClaims struct {
 	Email string `json:"email"`
 }
 
-// Share returns a URL at which anybody can read the email, for the time that [emails.ShareLifetime] returns. Each call
-// makes another link. All of them work until they expire or the email's team is deleted.
+// Share returns a URL that shows the email to anybody, for the duration that [tokens.ShareLifetime] returns. Each call
+// creates another URL. All of them work until they expire or the email's team is deleted.
 func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) (string, error) {
 	lifetime, err := emails.ShareLifetime(expiresIn)
 	if err != nil {
@@ -37,17 +37,17 @@ func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) 
 	return s.c.PublicURL + "/shared?token=" + url.QueryEscape(token), nil
 }
 
-// Shared is a received email read through a shared link. It occupies memory until it is closed.
+// Shared is a received email that was opened with a shared link. It occupies memory until it is closed.
 type Shared struct {
 	Email
-	Content        // HTML names inline images by cid: URLs; see WriteHTML
+	Content        // HTML refers to inline images by cid: URLs; see WriteHTML
 	Author  string // the name in the first address of From; may be empty
 
 	s     *Service
-	files []mailparse.File // the inline images are among them
+	files []mailparse.File // including inline images
 }
 
-// Shared returns the email that a shared link's token names. The caller closes it.
+// Shared returns the email of a shared link's token. The caller closes it.
 func (s *Service) Shared(ctx context.Context, token string) (*Shared, error) {
 	var c shareClaims
 	if err := s.p.Keys.VerifyJWT(sharePurpose, token, time.Now(), &c); err != nil {
@@ -68,7 +68,7 @@ func (s *Service) Shared(ctx context.Context, token string) (*Shared, error) {
 	v := &Shared{Email: e, Content: s.content(e.ID, p, CID), s: s, files: p.Files}
 	v.memory = memory
 	if v.HTML == nil || !slices.ContainsFunc(v.files, func(f mailparse.File) bool { return f.ContentID != "" }) {
-		// Only the texts are needed from here on, and the client may read them slowly.
+		// Only the texts are needed from here on. Other memory is released now, because the client may be slow.
 		v.files = nil
 		memory.shrink(textSize(v.HTML) + textSize(v.Text))
 	}
@@ -85,8 +85,8 @@ func textSize(text *string) int64 {
 	return int64(len(*text))
 }
 
-// WriteHTML writes the email's HTML with inline images as data URIs, piece by piece. Its errors are those of w, or say
-// that the HTML could not be read.
+// WriteHTML writes the email's HTML with inline images as data URIs. Errors are those of w, or say that the HTML could
+// not be read.
 func (v *Shared) WriteHTML(w io.Writer) (err error) {
 	if v.HTML == nil {
 		return nil

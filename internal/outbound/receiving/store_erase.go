@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	removeEmails = 100 // the most emails that one transaction deletes
+	removeEmails = 100 // maximum emails deleted in one transaction
 	lastID       = "g" // sorts after all ids
 )
 
-// storedEmail is the location of a received email.
+// storedEmail is a received email to be deleted.
 type storedEmail struct{ id, blobKey string }
 
 // storedBetween returns some of a team's received emails between two ids, oldest first.
@@ -26,7 +26,7 @@ func storedBetween(ctx context.Context, r db.Reader, teamID, after, before strin
 }
 
 // deleteReceived deletes received emails with their raw messages and events. Events are found by their email: the
-// expression on team_id keeps SQLite from scanning all events of the team.
+// expression on team_id prevents SQLite from scanning all events of the team.
 func deleteReceived(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	tx.Queue(ctx, `DELETE FROM received_raws WHERE team_id = $1 AND email_id = ANY($2)`, teamID, ids)
 	tx.Queue(ctx, `DELETE FROM email_events WHERE team_id || '' = $1 AND email_id = ANY($2)`, teamID, ids)

@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// EraseAddress deletes the received emails that come from an address, by their From or their return path. Emails from
-// others that contain the address are kept unchanged.
+// EraseAddress deletes the received emails from an address, by From or return path. Emails from others that contain the
+// address stay unchanged.
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {
@@ -43,8 +43,9 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 	return found, nil
 }
 
-// receivedFrom returns a team's received emails between two ids that come from an address.
-func receivedFrom(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string) ([]storedEmail, error) {
+// receivedFrom returns a team's received emails from an address, between two ids.
+func receivedFrom(ctx context.Context, r db.Reader, a erasure.Address, teamID, after,
+	upTo string) ([]storedEmail, error) {
 	rows, err := r.Query(ctx, `SELECT id, blob_key, sender, origin FROM received_emails WHERE team_id = $1 AND id > $2 AND
 		id <= $3 AND (LOWER(sender) LIKE $4 ESCAPE '\' OR LOWER(origin) LIKE $4 ESCAPE '\') ORDER BY id`, teamID, after, upTo,
 		a.Pattern())

@@ -189,7 +189,7 @@ func TestFailedDeletionsKeepTheMessage(t *testing.T) {
 				if left.ID == e.ID {
 					kept++
 					if raw := f.rawOf(t, left); err == nil || len(raw) < len(large) {
-						t.Errorf("it is left, %v, with %d octets", err, len(raw))
+						t.Errorf("it is left, %v, with %d bytes", err, len(raw))
 					}
 				}
 			}

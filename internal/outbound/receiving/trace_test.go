@@ -17,7 +17,7 @@ func TestTraceLength(t *testing.T) {
 			trace := s.trace(m)
 			for _, body := range []string{"", "\r\n", "From: a@b.example\r\n\r\nx", " x;\r\n\ty\r\n", ";\r\n\t\r\n", trace} {
 				if n := traceLength([]byte(trace + body)); n != len(trace) {
-					t.Errorf("%d octets, want %d, of %q", n, len(trace), trace+body)
+					t.Errorf("%d bytes, want %d, of %q", n, len(trace), trace+body)
 				}
 			}
 		}
@@ -25,7 +25,7 @@ func TestTraceLength(t *testing.T) {
 	for _, raw := range []string{"", "From: a@b.example\r\n\r\nx;\r\n\ty\r\n", "Return-Path: <",
 		"Return-Path: <>\r\n", "Return-Path: <>\r\nX: y;\r\n\tz"} {
 		if n := traceLength([]byte(raw)); n != 0 {
-			t.Errorf("%d octets of %q", n, raw)
+			t.Errorf("%d bytes of %q", n, raw)
 		}
 	}
 }

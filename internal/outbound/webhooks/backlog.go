@@ -11,33 +11,34 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// The number of messages that wait for an endpoint, and for all endpoints of a team, is bounded, because endpoints that
-// answer slowly or never would otherwise fill the disk. An endpoint at its bound is full: its new messages are recorded
-// as failed, so that they are in its history and [Service.Recover] can deliver them, and the team is notified. When a
-// quarter of the backlog is gone, it accepts messages again.
+// The number of messages that wait for an endpoint, and for all endpoints of a team, is bounded. Otherwise slow or dead
+// endpoints would fill the disk. An endpoint at its bound is full: its new messages are recorded as failed and the team
+// is notified. They appear in the endpoint's history, and [Service.Recover] can deliver them. When a quarter of the
+// backlog is gone, the endpoint accepts messages again.
 //
-// The backlog is counted in jobs, each of which has up to perJob messages of one chain. It is counted by the index of
-// lanes, and never in a transaction that others wait for: when a node has entered an eighth of the bound, it enters a
-// job that measures, and that repeats as long as an endpoint is full. The bound is exceeded by what is entered until
-// then.
+// The backlog is counted in jobs, each with up to perJob messages of one chain. The count uses the index of lanes and
+// never runs in a transaction that blocks others. After a node has inserted an eighth of the bound, it enqueues a job
+// that measures the backlog. The job repeats as long as an endpoint is full. Until the measurement, the bound may be
+// exceeded.
 const (
 	endpointMax         = 100_000
 	teamMax             = 500_000
-	measureFraction     = 8 // the part of the bound that is entered between two measurements
+	measureFraction     = 8 // measure after this fraction of the bound was inserted
 	measureEvery        = 5 * time.Second
 	backlogKind         = "webhook.backlog"
-	notifyTeamEvery     = time.Hour      // between two notices to one team
-	notifyEndpointEvery = 24 * time.Hour // and between two about the same endpoint
+	notifyTeamEvery     = time.Hour      // interval of notices to one team
+	notifyEndpointEvery = 24 * time.Hour // interval of notices about the same endpoint
 	namedInNotice       = 10
 )
 
-// entryCounter counts the jobs of each team since this node last requested a measurement.
+// entryCounter counts the jobs inserted for each team since this node last requested a measurement.
 type entryCounter struct {
 	mu sync.Mutex
 	n  map[string]int
 }
 
-// add counts n jobs of a transaction when it commits, and reports whether step is reached and a measurement is due.
+// add counts n jobs when the transaction commits. It returns true if the count reaches step, so that a measurement is
+// due.
 func (c *entryCounter) add(tx *db.Tx, teamID string, n, step int) bool {
 	c.mu.Lock()
 	due := c.n[teamID]+n >= step
@@ -57,7 +58,7 @@ func (c *entryCounter) add(tx *db.Tx, teamID string, n, step int) bool {
 	return due
 }
 
-// insertJobs enters the jobs of an outbox, and a job that measures the backlog if that is due.
+// insertJobs inserts the jobs of an outbox, and a job that measures the backlog if that is due.
 func (s *Service) insertJobs(ctx context.Context, tx *db.Tx, o *outbox) {
 	step := max(1, min(s.c.EndpointMax, s.c.TeamMax)/measureFraction)
 	for team, n := range o.insertJobs(ctx, tx, s.p.Queue) {
@@ -67,13 +68,13 @@ func (s *Service) insertJobs(ctx context.Context, tx *db.Tx, o *outbox) {
 	}
 }
 
-// backlogs returns the kind of the jobs that measure backlogs.
+// backlogs returns the kind of jobs that measure backlogs.
 func (s *Service) backlogs() jobs.Kind {
 	return jobs.Kind{Name: backlogKind, Handle: s.measure, Workers: 4, PerLane: 1, Lease: lease,
 		Schedule: []time.Duration{time.Minute, 5 * time.Minute, time.Hour}}
 }
 
-// measure determines which endpoints of a team are full. It repeats as long as one is.
+// measure handles a job that finds the full endpoints of a team. It repeats as long as there is one.
 func (s *Service) measure(ctx context.Context, j jobs.Job) error {
 	all, err := teamEndpoints(ctx, s.p.DB.Reader, j.TeamID)
 	if err != nil {
@@ -108,13 +109,14 @@ func (s *Service) measure(ctx context.Context, j jobs.Job) error {
 		if err := s.notifyFull(ctx, tx, j.TeamID, all); err != nil {
 			return err
 		}
-		s.p.Queue.Retry(ctx, tx, j, tx.Now().Add(measureEvery), "more waits than may")
+		s.p.Queue.Retry(ctx, tx, j, tx.Now().Add(measureEvery), "the backlog is above its limit")
 		return nil
 	})
 }
 
-// overfull returns the endpoints that are full: those with endpointMax waiting jobs, and, if a team has teamMax, those
-// with at least an equal share of them. An endpoint that was full stays full until a quarter of the jobs is gone.
+// overfull returns the full endpoints: those with at least endpointMax waiting jobs. If the team has teamMax waiting
+// jobs, they also include the endpoints with at least an equal share of teamMax. A full endpoint stays full until a
+// quarter of its bound is free.
 func overfull(waiting map[string]int, was map[string]bool, endpointMax, teamMax int) map[string]bool {
 	less := func(n int, yes bool) int {
 		if yes {
@@ -165,9 +167,8 @@ func (s *Service) notifyFull(ctx context.Context, tx *db.Tx, teamID string, all 
 		more = fmt.Sprintf("\nand %d more.\n", n)
 	}
 	return s.p.Notify(ctx, tx, teamID, "Webhook endpoints answer too slowly",
-		fmt.Sprintf("More webhook events wait than may, because these "+
-			"endpoints answer too slowly or not at all:\n\n  %s\n%s\nUntil they have caught up, new events for them are "+
-			"recorded as failed and not "+
-			"delivered. When they work again, recover what failed with POST /webhooks/{id}/recover.\n",
+		fmt.Sprintf("Too many webhook events wait, because these endpoints answer too slowly or not at "+
+			"all:\n\n  %s\n%s\nUntil they have caught up, new events for them are recorded as failed and not "+
+			"delivered. When they work again, recover the failed events with POST /webhooks/{id}/recover.\n",
 			strings.Join(urls[:min(len(urls), namedInNotice)], "\n  "), more))
 }

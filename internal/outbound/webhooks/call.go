@@ -18,22 +18,21 @@ import (
 // Limits of the header fields of a call.
 const (
 	MaxCallHeaders = 20
-	maxHeaderName  = 100  // octets
-	maxHeaderValue = 2000 // octets
+	maxHeaderName  = 100  // bytes
+	maxHeaderValue = 2000 // bytes
 )
 
-// callPurpose makes the secrets of calls useless for anything else.
+// callPurpose separates the secrets of calls from other derived keys.
 const callPurpose = "automation webhook"
 
-// Call posts a body of JSON for a team to a URL that a user gave, and returns the status of the answer, whatever it is;
-// redirects are not followed. What an endpoint of webhooks is protected by applies: the address is checked when it is
-// dialed, the time is Config.Timeout at most, and of the answer some 64 KB are read. The body is signed as messages of
-// webhooks are, with the secret that CallSecret returns and the id, which should be the same in all tries.
+// Call posts a JSON body for a team to a URL that a user gave. It returns the status of the response, whatever the
+// status is. The protections of webhook endpoints apply: the address is checked when it is dialed, redirects are not
+// followed, the time limit is Config.Timeout, and at most about 64 KB of the response are read. The body is signed like
+// a webhook message, with id and the secret that CallSecret returns. Use the same id for all attempts.
 //
-// An Unavailable fault means that no request was made, because the team has as many connections to the address as it may
-// have: that is no failure of who would have been called. An Invalid fault means that the host has an address that may
-// not be called. Other errors, unless they are those of ctx, say in a few words
-// why there was no answer. They have no part of the URL, which may contain a secret.
+// The error is an Unavailable fault if the team has too many connections to the address: no request was made, and the
+// receiver is not at fault. It is an Invalid fault if the address may not be called. Other errors, except those of ctx,
+// briefly say why there was no response. They do not include the URL, which may contain a secret.
 func (s *Service) Call(ctx context.Context, teamID, id, url string, headers map[string]string, body []byte) (
 	status int, err error) {
 	r, err := http.NewRequestWithContext(forTeam(ctx, teamID), http.MethodPost, url, strings.NewReader(string(body)))
@@ -51,7 +50,7 @@ func (s *Service) Call(ctx context.Context, teamID, id, url string, headers map[
 		status = resp.StatusCode
 		_, err = io.CopyN(io.Discard, resp.Body, readMax)
 		resp.Body.Close()
-		if errors.Is(err, io.EOF) { // the body is shorter; of Do it means that there was no answer
+		if errors.Is(err, io.EOF) { // the body is shorter than readMax; from Do, EOF means that there was no response
 			err = nil
 		}
 	}
@@ -71,8 +70,8 @@ func (s *Service) Call(ctx context.Context, teamID, id, url string, headers map[
 	return 0, errors.New(explain(err))
 }
 
-// CallSecret returns the secret by which a team verifies calls, in the form of the secrets of webhooks. It is made from
-// the master key and does not change as long as that does not.
+// CallSecret returns the secret that verifies a team's calls, in the format of webhook secrets. It is derived from the
+// master key and changes only with that key.
 func (s *Service) CallSecret(teamID string) string {
 	return secretPrefix + base64.StdEncoding.EncodeToString(s.callKey(teamID))
 }
@@ -81,7 +80,7 @@ func (s *Service) callKey(teamID string) []byte {
 	return s.p.Keys.Tag(callPurpose, []byte(teamID), secretSize)
 }
 
-// CheckURL returns a URL of a request's field as it is stored, and refuses one that no endpoint of webhooks may have.
+// CheckURL returns the stored form of a URL in a request's field. It refuses URLs that webhook endpoints may not have.
 func (s *Service) CheckURL(field, text string) (string, error) {
 	u, err := s.p.Guard.CheckURL(text)
 	if err != nil {
@@ -94,12 +93,12 @@ func (s *Service) CheckURL(field, text string) (string, error) {
 	return u.String(), nil
 }
 
-// ownHeaders are the fields of a call that users cannot set, in lower case: those that Call sets, and those by which the
-// two sides of a connection understand each other.
+// ownHeaders are header fields, in lower case, that users cannot set: those that Call sets, and those that control the
+// connection.
 var ownHeaders = []string{"content-type", "user-agent", "host", "content-length", "content-encoding",
 	"transfer-encoding", "connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade", "expect"}
 
-// CheckHeaders refuses header fields that a call cannot have. field is that of the request which has them.
+// CheckHeaders refuses header fields that a call cannot have. field is the request's field that has them.
 func CheckHeaders(field string, headers map[string]string) error {
 	if len(headers) > MaxCallHeaders {
 		return fault.Invalidf(field, "The `%s` field has %d headers; the limit is %d.", field, len(headers), MaxCallHeaders)

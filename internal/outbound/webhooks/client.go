@@ -15,16 +15,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// perAddress is the limit of connections that one team's deliveries have to one address at once, whatever the names and
-// ports of its endpoints. It keeps many endpoints that lead to somebody else's machine from flooding it. A connection
-// carries one request at a time.
+// perAddress is the maximum number of connections for one team's deliveries to one address, across the names and ports
+// of its endpoints. It keeps many endpoints that point at one machine from flooding it. A connection carries one
+// request at a time.
 const perAddress = 64
 
 // errCrowded means that a team has the maximum number of connections to an address.
 var errCrowded = errors.New("the team has as many connections to the address of the endpoint as it may have")
 
-// newClient returns the client for all attempts. It speaks HTTP/1.1: over HTTP/2, one dead connection would block all
-// messages of its endpoint.
+// newClient returns the HTTP client for all attempts. It uses HTTP/1.1, because over HTTP/2 one dead connection would
+// block all messages of its endpoint.
 func newClient(guard *netguard.Guard, timeout time.Duration) *http.Client {
 	c := &connections{guard: guard, all: map[connKey]map[*connection]bool{}}
 	return &http.Client{
@@ -36,7 +36,7 @@ func newClient(guard *netguard.Guard, timeout time.Duration) *http.Client {
 			MaxIdleConns:           1000,
 			MaxIdleConnsPerHost:    perEndpoint,
 			IdleConnTimeout:        30 * time.Second,
-			DisableCompression:     true, // what is stored is what was sent
+			DisableCompression:     true, // so that responses are stored as they were sent
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -62,13 +62,13 @@ type connection struct {
 	net.Conn
 	c    *connections
 	key  connKey
-	used bool // whether a request has ever used it
-	uses int  // requests that use it: 0 when idle, and briefly 2 if the next one is quick
+	used bool // a request has used it
+	uses int  // requests in progress: 0 if idle, briefly 2 if the next one starts early
 }
 
 type teamKey struct{}
 
-// forTeam returns a context for a request of a team, which tracks the use of its connection.
+// forTeam returns a context for a request of a team. The context counts the use of the request's connection.
 func forTeam(ctx context.Context, teamID string) context.Context {
 	var conn *connection
 	return httptrace.WithClientTrace(context.WithValue(ctx, teamKey{}, teamID), &httptrace.ClientTrace{
@@ -89,8 +89,8 @@ func forTeam(ctx context.Context, teamID string) context.Context {
 	})
 }
 
-// dial connects, unless the team uses its maximum number of connections to the address. The addresses of one name may
-// be tried at the same time.
+// dial connects, unless the team has the maximum number of connections to the address. The addresses of one name may be
+// tried at the same time.
 func (c *connections) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	team, _ := ctx.Value(teamKey{}).(string)
 	var mu sync.Mutex
@@ -132,7 +132,8 @@ func (c *connections) dial(ctx context.Context, network, address string) (net.Co
 	return made, nil
 }
 
-// acquire counts a connection before it is opened. If the team has too many, it closes an idle one.
+// acquire counts a connection before it is opened. At the limit it closes an idle connection, and returns false if
+// there is none.
 func (c *connections) acquire(x *connection) bool {
 	c.mu.Lock()
 	here := c.all[x.key]
@@ -157,7 +158,7 @@ func (c *connections) acquire(x *connection) bool {
 	here[x] = true
 	c.mu.Unlock()
 	if idle != nil {
-		idle.Conn.Close() // a request about to use it notices before it writes, and uses another
+		idle.Conn.Close() // A request that is about to use it notices before it writes, and uses another.
 	}
 	return true
 }

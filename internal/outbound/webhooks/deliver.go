@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	perEndpoint = 32              // attempts at one endpoint at once
+	perEndpoint = 32              // concurrent attempts for one endpoint
 	lease       = 5 * time.Minute // of a job
-	handleTime  = 2 * time.Minute // after which a job with more messages returns its worker
+	handleTime  = 2 * time.Minute // after which a job with more messages gives up its worker
 	holdTime    = 200 * time.Millisecond
 )
 
-// Kinds returns the kinds of jobs of this package: deliveries, recoveries, fan-outs to many endpoints, and measurements
-// of backlogs.
+// Kinds returns the job kinds of this package: deliveries, recoveries, fan-outs to many endpoints, and measurements of
+// backlogs.
 func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{s.deliveries(), s.recoveries(), s.fanouts(), s.backlogs()}
 }
 
-// deliveries returns the kind of the jobs that deliver. Teams share the workers, and an endpoint gets as many as its
-// answers allow; see [health]. Errors of our own never end a delivery: only its own schedule does.
+// deliveries returns the kind of jobs that deliver messages. Teams share the workers, and the health of an endpoint
+// limits its workers; see [health]. Internal errors never end a delivery: only its own schedule does.
 func (s *Service) deliveries() jobs.Kind {
 	return jobs.Kind{Name: Kind, Handle: s.handle, Workers: s.c.Workers, PerLane: perEndpoint, Group: laneEndpoint,
 		Owner: laneTeam,
@@ -50,7 +50,7 @@ func laneTeam(lane string) string {
 // laneEndpoint returns the endpoint of a lane.
 func laneEndpoint(lane string) string { return lane[strings.LastIndexByte(lane, '|')+1:] }
 
-// handle delivers the messages of a job, in order, until one must wait.
+// handle delivers the messages of a job, in order, until one must be retried.
 func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	if id, ok := strings.CutPrefix(j.Payload, replayMark); ok {
 		return s.replayOne(ctx, j, id)
@@ -89,20 +89,20 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	return nil
 }
 
-// waitForEarlier reschedules a job while an earlier message of its chain is not settled: until that message's next try, or
-// briefly if it is being tried now.
+// waitForEarlier reschedules a job while an earlier message of its chain is pending: until that message's next attempt,
+// or briefly if the attempt is in progress.
 func (s *Service) waitForEarlier(ctx context.Context, j jobs.Job, next int64) error {
 	return s.p.DB.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
 		at := tx.Now().Add(holdTime)
 		if n := db.Time(next); n.After(at) {
 			at = n.Add(holdTime)
 		}
-		s.p.Queue.Retry(ctx, tx, j, at, "an earlier message of the same chain is not settled yet")
+		s.p.Queue.Retry(ctx, tx, j, at, "an earlier message of the same chain is still open")
 		return nil
 	})
 }
 
-// giveBack reschedules a job without an attempt, because the team has too many requests at the endpoint's address.
+// giveBack reschedules a job without an attempt, because the team has too many connections to the endpoint's address.
 func (s *Service) giveBack(ctx context.Context, j jobs.Job) error {
 	wait := jobs.Jitter(s.health.crowded(laneEndpoint(j.Lane)))
 	return s.p.DB.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
@@ -111,8 +111,8 @@ func (s *Service) giveBack(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// drop finishes a job of an endpoint that is deleted or disabled; its open messages fail. It forgets the endpoint's
-// health, so that the rest of its jobs are dropped without waiting.
+// drop finishes a job of a deleted or disabled endpoint and fails its open messages. It forgets the endpoint's health,
+// so that its other jobs are dropped without delay.
 func (s *Service) drop(ctx context.Context, j jobs.Job, e *Endpoint) error {
 	s.health.forget(laneEndpoint(j.Lane))
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
@@ -127,13 +127,13 @@ func (s *Service) drop(ctx context.Context, j jobs.Job, e *Endpoint) error {
 // openMessage is a delivery to be attempted, with its payload.
 type openMessage struct {
 	ID      string
-	Tries   int // before this one
+	Tries   int // earlier attempts
 	Payload string
 	open    bool
 }
 
-// try posts a message. It judges the answer as that of the nth try of a schedule, and records it in the endpoint's
-// health.
+// try posts a message and judges the response as that of attempt nth of a schedule. It records the result in the
+// endpoint's health.
 func (s *Service) try(ctx context.Context, e *Endpoint, messageID, payload string, schedule []time.Duration,
 	nth int) (answer,
 	verdict, error) {
@@ -146,7 +146,7 @@ func (s *Service) try(ctx context.Context, e *Endpoint, messageID, payload strin
 	return a, v, nil
 }
 
-// attempt makes one try and records it. It reports whether the job may go on to its next message.
+// attempt makes one attempt and records it. It reports whether the job may go on to its next message.
 func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openMessage,
 	last bool) (on bool, err error) {
 	if err := j.Sure(ctx); err != nil {
@@ -169,7 +169,7 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openM
 			d.NextAt = tx.Now().Add(v.wait)
 			s.p.Queue.Retry(ctx, tx, j, d.NextAt, v.reason)
 		case v.gone && !last:
-			s.p.Queue.Retry(ctx, tx, j, tx.Now(), v.reason) // to drop the rest
+			s.p.Queue.Retry(ctx, tx, j, tx.Now(), v.reason) // drops the rest
 		case last:
 			s.p.Queue.Finish(ctx, tx, j)
 		}
@@ -179,8 +179,8 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openM
 	})
 }
 
-// post makes the request. Its result is in the answer. An error means that no request was made ([errCrowded]), or that
-// the node is stopping and the result is unknown.
+// post sends the request and returns the result in the answer. An error means that no request was made ([errCrowded]),
+// or that the node is stopping and the result is unknown.
 func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload string) (a answer, err error) {
 	a.at = s.p.DB.Now()
 	keys := make([][]byte, 1, 2)
@@ -221,8 +221,8 @@ func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload stri
 	return a, nil
 }
 
-// beginning reads the body of an answer and returns the part that is stored. It also reads what follows, within limits,
-// because otherwise the connection could not be reused.
+// beginning reads the body of a response and returns the part to store. It also reads some of the rest, because
+// otherwise the connection could not be reused.
 func beginning(resp *http.Response) (string, error) {
 	most := failureMax
 	if resp.StatusCode/100 == 2 {
@@ -244,12 +244,12 @@ func isTimeout(err error) bool {
 	return ok && t.Timeout()
 }
 
-// kept returns text without what databases reject: invalid UTF-8 and NUL characters.
+// kept returns text without invalid UTF-8 and NUL characters, which databases reject.
 func kept(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd")
 }
 
-// explain returns a short reason why there was no answer. It leaves out the URL, which may contain a secret.
+// explain returns a short reason why there was no response. It leaves out the URL, which may contain a secret.
 func explain(err error) string {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		if u.Timeout() {

@@ -11,15 +11,16 @@ import (
 
 const (
 	hintTopic   = "webhooks"
-	cacheShared = 2 * time.Second // the longest that another node's change goes unnoticed if its hint is lost
-	cacheAlone  = time.Minute     // when no other node can change anything
-	cacheMax    = 20_000          // teams that are remembered
+	cacheShared = 2 * time.Second // maximum delay of another node's change if its hint is lost
+	cacheAlone  = time.Minute     // if there are no other nodes
+	cacheMax    = 20_000          // cached teams
 )
 
-// endpointCache caches the endpoints of teams, so that an event of a team without any costs a look-up in memory.
+// endpointCache caches the endpoints of teams, so that an event of a team without endpoints costs only a look-up in
+// memory.
 //
-// What a transaction reads is cached only after it commits, and only if no endpoint of the team changed since before it
-// read. Otherwise a change could be overwritten by an older state.
+// Endpoints that a transaction reads are cached only after it commits, and only if no endpoint of the team changed
+// since before the read. Otherwise an older state could replace a newer one.
 type endpointCache struct {
 	d   *db.DB
 	ttl time.Duration
@@ -47,13 +48,13 @@ func (k *endpointCache) start(d *db.DB) {
 	})
 }
 
-// changed makes all nodes read a team's endpoints again after the transaction commits. On this node that takes effect
-// before Update returns.
+// changed makes all nodes read a team's endpoints again after the transaction commits. On this node the change takes
+// effect before Update returns.
 func (k *endpointCache) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { k.d.Hint(hintTopic, teamID) })
 }
 
-// bucket returns the index of a team's epoch. Teams that share one are only read more often.
+// bucket returns the index of a team's epoch. Teams that share an index only read their endpoints more often.
 func bucket(teamID string) byte {
 	h := fnv.New32a()
 	h.Write([]byte(teamID))

@@ -13,24 +13,24 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// The deliveries of an event to up to directMax endpoints are entered in the transaction that records the event. With
-// more, that transaction would block all others, so it enters only the message and a job, which enters the deliveries
-// in steps. The same is done when many events that are recorded together have many deliveries, such as those of all
-// recipients of an email.
+// The transaction that records an event inserts its deliveries to up to directMax endpoints. With more endpoints that
+// transaction would block all others. So it inserts only the message and a job, and the job inserts the deliveries in
+// steps. The same applies if events that are recorded together have many deliveries, such as those of all recipients of
+// an email.
 //
-// A row in webhook_fanouts records how far the job is. Each step advances it in the transaction that enters deliveries,
-// so that a crash neither skips an endpoint nor enters a delivery twice. Until the row has passed an endpoint, later
-// messages of the chain wait there ([openMessages]).
+// A row in webhook_fanouts records the progress of the job. Each step advances it in the transaction that inserts
+// deliveries, so that a crash neither skips an endpoint nor inserts a delivery twice. Until the row has passed an
+// endpoint, later messages of the chain wait there ([openMessages]).
 const (
 	directMax   = 10
-	directAll   = 60 // deliveries of all events that are recorded together
-	directFew   = 4  // for so few endpoints, a fan-out would write no less
-	fanoutStep  = 50 // endpoints looked at in one transaction
+	directAll   = 60 // deliveries of events that are recorded together
+	directFew   = 4  // up to this many endpoints a fan-out would not save writes
+	fanoutStep  = 50 // endpoints read in one transaction
 	fanoutKind  = "webhook.fanout"
 	fanoutTries = 10_000
 )
 
-// fanout is a message that is still to be entered for the endpoints after one.
+// fanout is a message that must still be delivered to the endpoints after an id.
 type fanout struct {
 	entry
 	after string
@@ -42,7 +42,7 @@ type fanoutJob struct {
 	Chain   string `json:"chain"`
 }
 
-// enqueueFanout enters a job that enters a message for all its endpoints.
+// enqueueFanout enqueues a job that inserts the deliveries of a message.
 func (s *Service) enqueueFanout(ctx context.Context, tx *db.Tx, m *entry) error {
 	payload, err := json.Marshal(fanoutJob{m.ID, m.chain})
 	if err != nil {
@@ -53,8 +53,8 @@ func (s *Service) enqueueFanout(ctx context.Context, tx *db.Tx, m *entry) error 
 	return nil
 }
 
-// fanouts returns the kind of the fan-out jobs. They run one at a time for each team, so that their writes do not queue
-// up.
+// fanouts returns the kind of fan-out jobs. Each team has at most one at a time, so that its writes do not block
+// others.
 func (s *Service) fanouts() jobs.Kind {
 	return jobs.Kind{Name: fanoutKind, Handle: s.fanOut, Workers: 8, PerLane: 1, Lease: lease,
 		Schedule: slices.Repeat([]time.Duration{5 * time.Second}, fanoutTries)}
@@ -74,13 +74,13 @@ func (s *Service) fanOut(ctx context.Context, j jobs.Job) error {
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("enter %s for the endpoints of team %s: %w", p.Message, j.TeamID, err)
+			return fmt.Errorf("insert deliveries of %s for team %s: %w", p.Message, j.TeamID, err)
 		}
 	}
 	return nil
 }
 
-// fanOutStep enters the message for the next endpoints. After the last of them it finishes the job.
+// fanOutStep inserts the deliveries to the next endpoints. After the last endpoint it finishes the job.
 func (s *Service) fanOutStep(ctx context.Context, tx *db.Tx, j jobs.Job, p fanoutJob) (done bool, err error) {
 	f, err := getFanout(ctx, tx.Reader, j.TeamID, p.Chain, p.Message)
 	if err != nil {

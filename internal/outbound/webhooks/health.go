@@ -10,29 +10,28 @@ import (
 )
 
 const (
-	firstAttempts = 4           // at once, at an endpoint about which nothing is known yet
-	quick         = time.Second // an endpoint that answers within that gets perEndpoint attempts at once
-	slowAttempts  = 2           // at the slowest endpoint
-	failingRow    = 3           // consecutive failures until an endpoint gets fewer attempts, or rests if it is silent
-	failingLanes  = 2           // attempts that it then gets at once
-	restPart      = 3           // the first rest of a silent endpoint, as a fraction of an attempt's timeout
+	firstAttempts = 4           // concurrent, at an unknown endpoint
+	quick         = time.Second // an endpoint with this response time gets perEndpoint concurrent attempts
+	slowAttempts  = 2           // concurrent, at the slowest endpoint
+	failingRow    = 3           // consecutive failures until an endpoint gets fewer attempts, or a pause if it times out
+	failingLanes  = 2           // concurrent attempts for a failing endpoint
+	restPart      = 3           // the first pause after timeouts is the timeout divided by this
 	restMax       = 5 * time.Minute
-	crowdedFirst  = time.Second // the first rest of an endpoint whose address has too many requests
+	crowdedFirst  = time.Second // the first pause of an endpoint whose address has too many connections
 	crowdedMax    = 16 * time.Second
-	healthMax     = 100_000 // endpoints that are remembered
-	warnAfter     = 5       // the team is warned after this fraction of Config.DisableAfter
+	healthMax     = 100_000 // endpoints in memory
+	warnAfter     = 5       // the team is warned after Config.DisableAfter divided by this
 )
 
-// health limits how many attempts may run at an endpoint on this node, so that endpoints that are dead or slow occupy
-// few workers:
+// health limits the concurrent attempts at an endpoint on this node, so that dead or slow endpoints occupy few workers:
 //
-//   - a few until it has answered;
-//   - while it answers, as many as it can answer in a second, within bounds;
-//   - two when it fails;
-//   - none for a while when it repeatedly does not answer in time, then one, and so on with rests that grow, until
-//     it answers. Messages that wait meanwhile are not tried, and their schedules do not advance.
+//   - a few before the first response;
+//   - for a working endpoint, as many as it can answer in a second, within bounds;
+//   - two for a failing endpoint;
+//   - none during a pause after repeated timeouts, then one, then a longer pause, until the endpoint answers. Waiting
+//     messages are not attempted during a pause, and their schedules do not advance.
 //
-// It is kept in memory only and starts empty with the process.
+// The state is only in memory and starts empty with the process.
 type health struct {
 	timeout time.Duration // timeout of an attempt
 
@@ -40,17 +39,17 @@ type health struct {
 	all map[string]*condition
 }
 
-// condition is what is known about an endpoint.
+// condition is the state of an endpoint.
 type condition struct {
-	mean     time.Duration // how long attempts take, weighted toward the latest
+	mean     time.Duration // duration of attempts, weighted toward the latest
 	failures int           // consecutive
-	silent   int           // of these, the latest consecutive ones without an answer in time
-	rest     time.Duration // the latest, 0 while the endpoint answers
-	crowd    time.Duration // the latest rest for too many connections, 0 after an attempt was made
-	until    time.Time     // end of the current rest
+	silent   int           // the latest consecutive ones without a response in time
+	rest     time.Duration // the latest pause; 0 while the endpoint answers
+	crowd    time.Duration // the latest pause for too many connections; 0 after an attempt
+	until    time.Time     // end of the current pause
 }
 
-// limit returns how many attempts may run at an endpoint, and when to ask again if the limit is 0.
+// limit returns how many attempts may run at an endpoint. If that is 0, it also returns the time to ask again.
 func (h *health) limit(endpointID string) (int, time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -100,14 +99,14 @@ func (h *health) note(endpointID string, success bool, a answer) {
 		return
 	}
 	now := time.Now()
-	if c.silent++; c.silent >= failingRow && !now.Before(c.until) { // attempts that began before the rest do not extend it
+	// Attempts that began before the pause do not extend it.
+	if c.silent++; c.silent >= failingRow && !now.Before(c.until) {
 		c.rest = min(max(2*c.rest, h.timeout/restPart), restMax)
 		c.until = now.Add(c.rest)
 	}
 }
 
-// crowded records that an attempt could not be made for lack of connections, and returns how long the endpoint rests
-// for it.
+// crowded records that an attempt failed for lack of connections, and returns the length of the endpoint's pause.
 func (h *health) crowded(endpointID string) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,14 +124,14 @@ func (h *health) forget(endpointID string) {
 	delete(h.all, endpointID)
 }
 
-// judged records what an attempt means for its endpoint: since when it has been failing, and whether to warn the team
-// or to disable it.
+// judged records the consequence of an attempt for its endpoint: the start of a series of failures, a warning to the
+// team, or disabling.
 func (s *Service) judged(ctx context.Context, tx *db.Tx, e *Endpoint, v verdict) error {
 	now := tx.Now()
 	switch {
 	case v.state == Success:
-		// This is not done at every success of an endpoint that sometimes fails, because each would be a write. Before an
-		// endpoint is disabled, its deliveries are checked.
+		// A success clears the mark only if it is a minute old, because each clearing is a write. Before an endpoint is
+		// disabled, its deliveries are checked.
 		if !e.FailingSince.IsZero() && (e.warned || now.Sub(e.FailingSince) > time.Minute) {
 			markWorking(ctx, tx, e)
 		}
@@ -140,8 +139,8 @@ func (s *Service) judged(ctx context.Context, tx *db.Tx, e *Endpoint, v verdict)
 	case v.gone:
 		return s.disable(ctx, tx, e, "The endpoint answered 410 Gone.")
 	case e.FailingSince.IsZero():
-		// The remembered endpoints are not invalidated: setting the mark again has no effect, and reading a thousand
-		// endpoints again because each of them began to fail would cost more.
+		// The cached endpoints are not invalidated. Setting the mark again has no effect, while many endpoints that begin
+		// to fail would cause many reads.
 		markFailing(ctx, tx, e)
 		return nil
 	}
@@ -186,5 +185,5 @@ func (s *Service) disable(ctx context.Context, tx *db.Tx, e *Endpoint, reason st
 	s.endpoints.changed(tx, e.TeamID)
 	return s.p.Notify(ctx, tx, e.TeamID, "A webhook endpoint was disabled",
 		fmt.Sprintf("The webhook endpoint\n\n  %s\n\nis disabled. %s\n\n"+
-			"When it works again, enable the webhook (%s); what failed meanwhile can be recovered.\n", e.URL, reason, e.ID))
+			"When it works again, enable the webhook (%s); then failed messages can be recovered.\n", e.URL, reason, e.ID))
 }

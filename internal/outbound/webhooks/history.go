@@ -22,7 +22,7 @@ type State string
 
 const (
 	Pending    State = "pending"    // not tried yet
-	Attempting State = "attempting" // failed, and will be tried again
+	Attempting State = "attempting" // failed, and will be retried
 	Success    State = "success"
 	Failed     State = "failed" // permanently, unless it is replayed or recovered
 )
@@ -33,21 +33,21 @@ type Message struct {
 	Type      events.Type
 	CreatedAt time.Time
 	State     State
-	NextAt    time.Time // of the next try while attempting; zero otherwise
-	Payload   string    // JSON; only set when a single message is read
+	NextAt    time.Time // of the next attempt if attempting; zero otherwise
+	Payload   string    // JSON; set only when a single message is read
 }
 
-// Attempt is one try to deliver a message.
+// Attempt is one attempt to deliver a message.
 type Attempt struct {
 	ID        string // atmpt_...
-	Code      int    // of the answer; 0 if there was none
-	Response  string // the beginning of the answer's body, at most 1 KB
+	Code      int    // HTTP status; 0 if there was no response
+	Response  string // the beginning of the response body, at most 1 KB
 	Error     string // why it failed; empty if it succeeded
 	StartedAt time.Time
 	Duration  time.Duration
 }
 
-// Messages returns a page of an endpoint's messages, newest first. State "" means all states.
+// Messages returns a page of an endpoint's messages, newest first. state "" means all states.
 func (s *Service) Messages(ctx context.Context, teamID, endpointID string, state State,
 	p page.Page) ([]Message, bool, error) {
 	switch state {
@@ -70,7 +70,7 @@ func (s *Service) Message(ctx context.Context, teamID, endpointID, messageID str
 	return getMessage(ctx, s.p.DB.Reader, teamID, endpointID, messageID)
 }
 
-// Attempts returns a page of the attempts at a message, newest first.
+// Attempts returns a page of the attempts for a message, newest first.
 func (s *Service) Attempts(ctx context.Context, teamID, endpointID, messageID string,
 	p page.Page) ([]Attempt, bool, error) {
 	if _, err := s.Message(ctx, teamID, endpointID, messageID); err != nil {
@@ -79,7 +79,7 @@ func (s *Service) Attempts(ctx context.Context, teamID, endpointID, messageID st
 	return listAttempts(ctx, s.p.DB.Reader, teamID, endpointID, messageID, p)
 }
 
-// CheckID reports whether text has the form of the id of a message or, with its prefix, of an attempt.
+// CheckID returns an error unless text is a well-formed id of a message or, with its prefix, of an attempt.
 func CheckID(field, prefix, text string) error {
 	hex, ok := strings.CutPrefix(text, prefix)
 	if !ok || len(hex) != 32 || strings.Trim(hex, "0123456789abcdef") != "" {
@@ -95,12 +95,12 @@ const (
 	AttemptPrefix = attemptPrefix
 )
 
-// replayMark is the prefix of the payload of a replay job; the id of the message follows.
+// replayMark begins the payload of a replay job; the id of the message follows.
 const replayMark = "replay:"
 
-// Replay makes one more attempt at a message, whatever its state: the same id and payload, signed anew. It is
-// independent of the schedule and does not change it, except that after a success nothing more is tried. While a replay
-// of the message waits or runs, another Replay has no effect.
+// Replay schedules one more attempt for a message in any state: the same id and payload, with a new signature. The
+// message's schedule does not change, except that a success ends it. While a replay of the message waits or runs,
+// another Replay has no effect.
 func (s *Service) Replay(ctx context.Context, teamID, endpointID, messageID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		e, err := lockEndpoint(ctx, tx, teamID, endpointID)
@@ -131,7 +131,7 @@ func mustBeEnabled(e *Endpoint) error {
 	return nil
 }
 
-// replayOne makes the attempt of a replay job. It makes none if the endpoint was disabled meanwhile.
+// replayOne handles a replay job. It makes no attempt if the endpoint has been disabled.
 func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) error {
 	endpoint := laneEndpoint(j.Lane)
 	e, err := s.endpoints.endpoint(ctx, j.TeamID, endpoint)
@@ -170,8 +170,8 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 	})
 }
 
-// follow enters a job for the messages that waited for a replayed one. The jobs that have them are due only when the
-// replayed message's next try would have been, and will then find nothing left to do.
+// follow enqueues a job for the messages that waited for a replayed one. Their own jobs are due only at the replayed
+// message's next scheduled attempt, and will then find nothing left to do.
 func (s *Service) follow(ctx context.Context, tx *db.Tx, d *deliveryResult) error {
 	next, err := openAfter(ctx, tx.Reader, d, perJob)
 	if err != nil || len(next) == 0 {
@@ -182,10 +182,10 @@ func (s *Service) follow(ctx context.Context, tx *db.Tx, d *deliveryResult) erro
 	return nil
 }
 
-// RecoverKind is the kind of the jobs that deliver failed messages again.
+// RecoverKind is the kind of jobs that deliver failed messages again.
 const RecoverKind = "webhook.recover"
 
-// recovery is the payload of such a job: messages of an endpoint between two ids.
+// recovery is the payload of such a job: an endpoint and a range of message ids.
 type recovery struct {
 	Endpoint string `json:"endpoint"`
 	From     string `json:"from"`
@@ -193,7 +193,7 @@ type recovery struct {
 }
 
 // Recover delivers every message again that failed at an endpoint since a time, oldest first, each with the whole
-// schedule. Messages older than the retention are gone.
+// schedule. It does not include messages older than the retention.
 func (s *Service) Recover(ctx context.Context, teamID, endpointID string, since time.Time) error {
 	switch {
 	case since.IsZero():
@@ -217,22 +217,22 @@ func (s *Service) Recover(ctx context.Context, teamID, endpointID string, since 
 // firstAt returns an id that sorts after all messages from before t, and not after any message of t.
 func firstAt(t time.Time) string { return fmt.Sprintf("%s%012x", messagePrefix, t.UnixMilli()) }
 
-// recoveries returns the kind of the jobs of [Service.Recover]. They run one at a time for each team.
+// recoveries returns the kind of recovery jobs. Each team has at most one at a time.
 func (s *Service) recoveries() jobs.Kind {
 	return jobs.Kind{Name: RecoverKind, Handle: s.recoverSome, Workers: 4, PerLane: 1, Lease: 15 * time.Minute,
 		Schedule: []time.Duration{time.Minute, 5 * time.Minute, time.Hour}}
 }
 
 const (
-	batch          = 100             // rows in one transaction of a recovery or of the sweep
-	recoverStretch = 5_000           // messages after which a recovery lets the team's next one run
-	recoverWait    = 2 * time.Second // when enough jobs wait for the endpoint already
-	sweepStretch   = 50              // transactions at one endpoint before the others have their turn
+	batch          = 100             // rows per transaction of a recovery or the sweep
+	recoverStretch = 5_000           // messages after which the team's next recovery gets its turn
+	recoverWait    = 2 * time.Second // delay if enough jobs wait for the endpoint
+	sweepStretch   = 50              // transactions for one endpoint before the next gets its turn
 )
 
-// recoverSome reopens some of the failed messages, one batch in a transaction, and leaves the rest to another job.
-// After a crash it continues with those that are still failed. It uses at most half of the backlog allowed for the
-// endpoint, to leave room for new messages.
+// recoverSome handles a recovery job: it reopens some failed messages, one batch in a transaction, and leaves the rest
+// to another job. After a crash it continues with those that are still failed. It uses at most half of the endpoint's
+// maximum backlog, so that new messages are still accepted.
 func (s *Service) recoverSome(ctx context.Context, j jobs.Job) error {
 	var r recovery
 	if err := json.Unmarshal([]byte(j.Payload), &r); err != nil {
@@ -245,7 +245,7 @@ func (s *Service) recoverSome(ctx context.Context, j jobs.Job) error {
 	}
 	if waiting == most {
 		return s.p.DB.Update(ctx, func(tx *db.Tx) error {
-			s.p.Queue.Retry(ctx, tx, j, tx.Now().Add(recoverWait), "enough waits for the endpoint already")
+			s.p.Queue.Retry(ctx, tx, j, tx.Now().Add(recoverWait), "the endpoint's backlog is long enough")
 			return nil
 		})
 	}
@@ -264,8 +264,8 @@ func (s *Service) recoverSome(ctx context.Context, j jobs.Job) error {
 	return nil
 }
 
-// recoverBatch reopens at most left failed messages. After the last of them it finishes the job; otherwise it replaces
-// the job by one that begins after them, as its payload says.
+// recoverBatch reopens at most left failed messages. After the last of them it finishes the job. Otherwise it replaces
+// the job by one that begins after them.
 func (s *Service) recoverBatch(ctx context.Context, tx *db.Tx, j jobs.Job, r *recovery,
 	left int) (done bool, err error) {
 	e, err := lockEndpoint(ctx, tx, j.TeamID, r.Endpoint)
@@ -283,7 +283,7 @@ func (s *Service) recoverBatch(ctx context.Context, tx *db.Tx, j jobs.Job, r *re
 	for _, m := range all {
 		reopen(ctx, tx, j.TeamID, r.Endpoint, m.ID)
 		out.add(outboxKey{j.TeamID, r.Endpoint, m.chain}, m.ID)
-		r.From = m.ID + "0" // sorts directly after it
+		r.From = m.ID + "0" // sorts directly after m.ID
 	}
 	s.insertJobs(ctx, tx, &out)
 	switch {
@@ -307,8 +307,8 @@ func (s *Service) enqueueRecovery(ctx context.Context, tx *db.Tx, teamID string,
 		Payload: string(payload)})
 }
 
-// Sweep deletes messages and attempts older than the retention, and everything of deleted endpoints. It works in
-// batches, each in a transaction of its own.
+// Sweep deletes messages and attempts older than the retention, and all rows of deleted endpoints. It works in batches
+// with separate transactions.
 func (s *Service) Sweep(ctx context.Context) error {
 	before := firstAt(time.Now().Add(-s.c.Retention))
 	for more := true; more; {
@@ -320,8 +320,8 @@ func (s *Service) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// sweepRound deletes some rows of each endpoint, and some messages, so that no endpoint waits while another with
-// millions is swept. It reports whether there may be more.
+// sweepRound deletes some rows of each endpoint, and some messages, so that an endpoint with millions of rows does not
+// delay the others. It reports whether there may be more.
 func (s *Service) sweepRound(ctx context.Context, before string) (more bool, err error) {
 	for last := ""; ; {
 		all, err := allEndpoints(ctx, s.p.DB.Reader, last, batch)

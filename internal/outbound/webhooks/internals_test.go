@@ -512,7 +512,8 @@ func TestSettledDeliveries(t *testing.T) {
 			insertDelivery(t.Context(), tx, "e", m, c.state)
 			var err, err2 error
 			first, err = at()
-			saveDelivery(t.Context(), tx, &deliveryResult{TeamID: "team", EndpointID: "e", MessageID: m.ID, State: c.state, Tries: 1})
+			saveDelivery(t.Context(), tx, &deliveryResult{TeamID: "team", EndpointID: "e", MessageID: m.ID,
+				State: c.state, Tries: 1})
 			if c.state == Success {
 				insertDelivery(t.Context(), tx, "other", &entry{ID: "n", TeamID: "team", chain: "c"}, Pending)
 				saveDelivery(t.Context(), tx, &deliveryResult{TeamID: "team", EndpointID: "other", MessageID: "n", State: Success,

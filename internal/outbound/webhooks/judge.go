@@ -10,10 +10,10 @@ import (
 // answer is the result of an attempt.
 type answer struct {
 	code       int    // HTTP status; 0 if there was no answer
-	body       string // the stored part
-	retryAfter string // the header field as it was received
-	err        string // why there was no answer, or why its body was not read to the end; "" otherwise
-	late       bool   // the answer was not complete in time
+	body       string // the part to store
+	retryAfter string // the header field as received
+	err        string // why there was no response, or why its body is incomplete; "" otherwise
+	late       bool   // the response was not complete in time
 	at         time.Time
 	took       time.Duration
 }
@@ -21,17 +21,17 @@ type answer struct {
 // verdict is the consequence of an answer.
 type verdict struct {
 	state  State
-	wait   time.Duration // until the next try, if attempting
-	gone   bool          // the endpoint says that it never wants another request
-	reason string        // why it failed, "" if it did not
+	wait   time.Duration // until the next attempt, if attempting
+	gone   bool          // the endpoint wants no more requests
+	reason string        // why the attempt failed; "" for a success
 }
 
-// judge returns the consequence of the answer to try number tries of a message's schedule, 1 for the first.
+// judge returns the consequence of the answer to attempt number tries of a message's schedule, 1 for the first.
 //
 // Any 2xx status is a success, even if reading the body fails: the status says that the receiver has the message. 410
-// Gone ends the message and the endpoint. Everything else is tried again by the schedule. Retry-After can delay the
-// next try, but not bring it forward, and at most by the longest wait of the schedule: a receiver may ask for a pause,
-// but not for a message to be dropped.
+// Gone fails the message and disables the endpoint. Other responses are retried by the schedule. Retry-After can delay
+// the next attempt, but not bring it forward. The delay is at most the longest of the schedule, so that a receiver can
+// ask for a pause but cannot have messages dropped.
 func judge(a answer, schedule []time.Duration, tries int) verdict {
 	switch {
 	case a.code/100 == 2:

@@ -11,14 +11,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// Kind is the kind of the jobs that deliver. The lane has the team and the endpoint; the payload has the messages of
-// one chain, in order.
+// Kind is the kind of jobs that deliver messages. The lane names the team and the endpoint; the payload lists messages
+// of one chain, in order.
 const Kind = "webhook"
 
-// perJob is the limit of messages that one job delivers: each may take the whole timeout.
+// perJob is the maximum number of messages of one job: each may take the whole timeout.
 const perJob = 8
 
-// messagePrefix and attemptPrefix precede ids that users see.
+// messagePrefix and attemptPrefix begin the ids of messages and attempts.
 const (
 	messagePrefix = "msg_"
 	attemptPrefix = "atmpt_"
@@ -36,9 +36,9 @@ type entry struct {
 	at      time.Time
 }
 
-// outbox collects the messages that one transaction enters, by endpoint and chain.
+// outbox collects the messages of one transaction by endpoint and chain.
 type outbox struct {
-	keys  []outboxKey // in the order in which they were added
+	keys  []outboxKey // in the order of insertion
 	lists map[outboxKey][]string
 }
 
@@ -54,7 +54,7 @@ func (o *outbox) add(k outboxKey, messageID string) {
 	o.lists[k] = append(o.lists[k], messageID)
 }
 
-// enqueue enters the delivery of a message to an endpoint. If the endpoint is full, the delivery is failed at once.
+// enqueue inserts the delivery of a message to an endpoint. If the endpoint is full, the delivery fails at once.
 func (o *outbox) enqueue(ctx context.Context, tx *db.Tx, x *Endpoint, m *entry) {
 	if !x.FullSince.IsZero() {
 		insertDelivery(ctx, tx, x.ID, m, Failed)
@@ -64,8 +64,8 @@ func (o *outbox) enqueue(ctx context.Context, tx *db.Tx, x *Endpoint, m *entry) 
 	o.add(outboxKey{m.TeamID, x.ID, m.chain}, m.ID)
 }
 
-// insertJobs enters the jobs and returns their number for each team. Messages of one chain share jobs, because they would
-// have to wait for each other anyway.
+// insertJobs inserts the jobs and returns their number for each team. Messages of one chain share jobs, because they
+// would wait for each other anyway.
 func (o *outbox) insertJobs(ctx context.Context, tx *db.Tx, q *jobs.Queue) map[string]int {
 	n := map[string]int{}
 	for _, k := range o.keys {
@@ -78,7 +78,7 @@ func (o *outbox) insertJobs(ctx context.Context, tx *db.Tx, q *jobs.Queue) map[s
 	return n
 }
 
-// Recorded enters a message for each event that an endpoint wants. The recorder calls it for every event; for teams
+// Recorded inserts a message for each event that an endpoint selects. The recorder calls it for every event. For teams
 // without endpoints it costs only a look-up in memory.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	var endpoints []*Endpoint

@@ -58,7 +58,7 @@ type emailData struct {
 	Tags        map[string]string  `json:"tags,omitempty"`
 	Headers     []header           `json:"headers,omitempty"`
 	Bounce      *events.Bounce     `json:"bounce,omitzero"`
-	Open        *openData          `json:"open,omitzero"` // ours
+	Open        *openData          `json:"open,omitzero"` // a Postrider addition
 	Click       *clickData         `json:"click,omitzero"`
 	Failed      *events.Failed     `json:"failed,omitzero"`
 	Suppressed  *events.Suppressed `json:"suppressed,omitzero"`
@@ -101,7 +101,7 @@ type receivedFile struct {
 	ContentID   *string `json:"content_id"`
 }
 
-// approvalData is the data of approval events, which are ours.
+// approvalData is the data of approval events, which are Postrider additions.
 type approvalData struct {
 	ID          string  `json:"id"`
 	Status      string  `json:"status"`
@@ -164,7 +164,7 @@ type suppressionData struct {
 	CreatedAt isoTime `json:"created_at"`
 }
 
-// broadcastData is the data of broadcast.paused, which is ours.
+// broadcastData is the data of broadcast.paused, which is a Postrider addition.
 type broadcastData struct {
 	ID        string  `json:"id"`
 	Name      string  `json:"name"`
@@ -174,15 +174,14 @@ type broadcastData struct {
 	CreatedAt isoTime `json:"created_at"`
 }
 
-// writer makes the payloads of the events that one transaction records. It reads an email that several events concern
-// only once.
+// writer builds the payloads of the events of one transaction. It reads each email once.
 type writer struct {
 	s      *Service
 	emails map[string]*events.Email
 }
 
-// payload returns the body of an event's message, and its chain: messages of one chain are delivered in order. An empty
-// body means that the subject of the event is gone.
+// payload returns the body of an event's message, and its chain: messages of one chain are delivered in order. The body
+// is empty if the email of the event no longer exists.
 func (w *writer) payload(ctx context.Context, tx *db.Tx, e *events.Event) (body, chain string, err error) {
 	var data any
 	if e.EmailID != "" {
@@ -212,7 +211,7 @@ func (w *writer) email(ctx context.Context, tx *db.Tx, e *events.Event) (*events
 	}
 	b, err := read()
 	if fault.KindOf(err) == fault.NotFound {
-		return nil, nil // Removed by its retention: the subject of the message could not be looked up.
+		return nil, nil // The email was deleted by its retention, so no message is sent.
 	}
 	if err != nil {
 		return nil, err
@@ -256,7 +255,7 @@ func emailToData(b *events.Email, e *events.Event) emailData {
 	return d
 }
 
-// other returns the data of an event that does not concern a sent email, and the chain of its subject.
+// other returns the data of an event that is not about a sent email, and the chain of its subject.
 func (w *writer) other(e *events.Event) (data any, chain string) {
 	switch d := e.Data.(type) {
 	case *events.Received:
@@ -303,7 +302,7 @@ func (w *writer) domainToData(d *domains.Domain) domainData {
 	for _, r := range w.s.p.Domains.Records(d) {
 		kind := r.Kind
 		if kind == "Receiving" {
-			kind = "Receiving MX" // The API and webhooks use different words (API reference section 10).
+			kind = "Receiving MX" // The API and webhooks use different names (API reference section 10).
 		}
 		data.Records = append(data.Records, record{kind, r.Name, r.Type, "Auto", string(r.Status), r.Value, r.Priority})
 	}

@@ -185,7 +185,8 @@ func TestNamedEvents(t *testing.T) {
 			[]string{"approval.requested", "approval.decided"})
 		must(t, err)
 		at := time.Date(2026, 10, 1, 9, 0, 0, 0, time.UTC)
-		of := events.Approval{ID: "one", State: "pending", From: "hello@acme.example", Recipients: 2, Subject: "Hi", By: "Notes",
+		of := events.Approval{ID: "one", State: "pending", From: "hello@acme.example", Recipients: 2, Subject: "Hi",
+			By:  "Notes",
 			URL: "https://mail.example/approve/one", CreatedAt: at, ExpiresAt: at.Add(72 * time.Hour)}
 		decided := of
 		decided.State, decided.EmailID = "approved", "two"

@@ -58,7 +58,7 @@ func newService(c Config, p Deps) *Service {
 	return s
 }
 
-// newSecret makes a secret, as it is shown and as it is stored.
+// newSecret generates a secret and returns its displayed and its stored form.
 func (s *Service) newSecret(endpointID string) (shown string, sealed []byte, err error) {
 	key := make([]byte, secretSize)
 	rand.Read(key)
@@ -68,7 +68,7 @@ func (s *Service) newSecret(endpointID string) (shown string, sealed []byte, err
 	return secretPrefix + base64.StdEncoding.EncodeToString(key), sealed, nil
 }
 
-// Create adds an endpoint. Only its result and that of [Service.Get] contain the secret.
+// Create adds an endpoint. Only the results of Create and [Service.Get] contain the secret.
 func (s *Service) Create(ctx context.Context, teamID, url string, names []string) (Endpoint, error) {
 	if url == "" {
 		return Endpoint{}, fault.MissingField("endpoint")
@@ -135,7 +135,7 @@ type Change struct {
 	Status *string
 }
 
-// Update changes an endpoint. Enabling one clears its record of failures.
+// Update changes an endpoint. Enabling it clears its record of failures.
 func (s *Service) Update(ctx context.Context, teamID, endpointID string, c Change) error {
 	var url string
 	var err error
@@ -180,7 +180,7 @@ func (s *Service) Update(ctx context.Context, teamID, endpointID string, c Chang
 	})
 }
 
-// Delete deletes an endpoint. The messages that wait for it are not delivered.
+// Delete deletes an endpoint. Its waiting messages are not delivered.
 func (s *Service) Delete(ctx context.Context, teamID, endpointID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		e, err := lockEndpoint(ctx, tx, teamID, endpointID)
@@ -196,7 +196,7 @@ func (s *Service) Delete(ctx context.Context, teamID, endpointID string) error {
 }
 
 // Rotate gives an endpoint a new secret and returns it. For 24 hours messages are also signed with the previous one,
-// but not with those before.
+// but not with older ones.
 func (s *Service) Rotate(ctx context.Context, teamID, endpointID string) (secret string, err error) {
 	secret, sealed, err := s.newSecret(endpointID)
 	if err != nil {

@@ -72,8 +72,8 @@ func getEndpoint(ctx context.Context, r db.Reader, teamID, endpointID string) (E
 		WHERE id = $1 AND team_id = $2 AND status <> 'deleted'`, endpointID, teamID)))
 }
 
-// lockEndpoint reads an endpoint that the transaction will change. The update changes nothing, but takes the row's lock
-// on PostgreSQL, so that of two transactions the second sees the changes of the first.
+// lockEndpoint reads an endpoint that the transaction will change. Its update changes nothing but locks the row on
+// PostgreSQL, so that concurrent transactions see each other's changes.
 func lockEndpoint(ctx context.Context, tx *db.Tx, teamID, endpointID string) (Endpoint, error) {
 	return oneEndpoint(scanEndpoint(tx.QueryRow(ctx, `UPDATE webhooks SET status = status
 		WHERE id = $1 AND team_id = $2 AND status <> 'deleted' RETURNING `+endpointColumns, endpointID, teamID)))
@@ -124,10 +124,10 @@ func endpointsAfter(ctx context.Context, r db.Reader, teamID, after string, limi
 
 const countWaiting = `SELECT lane, COUNT(*) FROM jobs WHERE kind = $1 AND lane >= $2 AND lane < $3 GROUP BY lane`
 
-// waitingJobs counts the jobs that wait for each endpoint of a team, using only the index of lanes.
+// waitingJobs counts the waiting jobs of each endpoint of a team. It reads only the index of lanes.
 func waitingJobs(ctx context.Context, r db.Reader, teamID string) (map[string]int, error) {
 	waiting := map[string]int{}
-	rows, err := r.Query(ctx, countWaiting, Kind, lane(teamID, ""), lane(teamID, "g")) // g follows all hex digits
+	rows, err := r.Query(ctx, countWaiting, Kind, lane(teamID, ""), lane(teamID, "g")) // g sorts after all hex digits
 	_, err = db.Collect(rows, err, func(r db.Row) (x struct{}, err error) {
 		var name string
 		var n int
@@ -136,17 +136,17 @@ func waitingJobs(ctx context.Context, r db.Reader, teamID string) (map[string]in
 		return x, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("count what waits for the webhooks of team %s: %w", teamID, err)
+		return nil, fmt.Errorf("count the waiting jobs of the webhooks of team %s: %w", teamID, err)
 	}
 	return waiting, nil
 }
 
-// waitingUpTo counts the jobs that wait for an endpoint, up to most.
+// waitingUpTo counts the waiting jobs of an endpoint, up to most.
 func waitingUpTo(ctx context.Context, r db.Reader, teamID, endpointID string, most int) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE kind = $1 AND lane = $2 LIMIT $3) x`, Kind,
 		lane(teamID, endpointID), most).Scan(&n)
 	if err != nil {
-		return 0, fmt.Errorf("count what waits for webhook %s: %w", endpointID, err)
+		return 0, fmt.Errorf("count the waiting jobs of webhook %s: %w", endpointID, err)
 	}
 	return n, nil
 }
@@ -161,7 +161,7 @@ func markFullNotified(ctx context.Context, tx *db.Tx, e *Endpoint) {
 		tx.Now().UnixMicro())
 }
 
-// markFailing records when an endpoint began to fail, unless that is recorded already.
+// markFailing records the time when an endpoint began to fail, unless one is recorded.
 func markFailing(ctx context.Context, tx *db.Tx, e *Endpoint) {
 	tx.Queue(ctx, `UPDATE webhooks SET failing_since = $3 WHERE id = $1 AND team_id = $2 AND failing_since = 0`,
 		e.ID, e.TeamID, tx.Now().UnixMicro())
@@ -172,8 +172,8 @@ func markWorking(ctx context.Context, tx *db.Tx, e *Endpoint) {
 		false)
 }
 
-// failedSince reports whether nothing succeeded at an endpoint since a time. failing_since alone does not show that,
-// because it is not cleared at every success.
+// failedSince reports whether an endpoint had no success since a time. failing_since alone does not show that, because
+// not every success clears it.
 func failedSince(ctx context.Context, r db.Reader, e *Endpoint, since time.Time) (bool, error) {
 	var n int
 	err := r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries
@@ -185,18 +185,18 @@ func failedSince(ctx context.Context, r db.Reader, e *Endpoint, since time.Time)
 	return n == 0, nil
 }
 
-// warn records that the team is warned of a failing endpoint. It reports whether this transaction was the first to do
+// warn records that the team is warned of a failing endpoint. It returns true if this transaction was the first to do
 // so.
 func warn(ctx context.Context, tx *db.Tx, e *Endpoint) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE webhooks SET warned = $3 WHERE id = $1 AND team_id = $2 AND NOT warned`, e.ID, e.TeamID,
 		true)
 	if err != nil {
-		return false, fmt.Errorf("note a warning about webhook %s: %w", e.ID, err)
+		return false, fmt.Errorf("record a warning about webhook %s: %w", e.ID, err)
 	}
 	return n > 0, nil
 }
 
-// disable disables an endpoint because it fails. It reports whether this transaction was the first to do so.
+// disable disables a failing endpoint. It returns true if this transaction was the first to do so.
 func disable(ctx context.Context, tx *db.Tx, e *Endpoint, reason string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE webhooks SET status = 'disabled', disabled_reason = $3, disabled_at = $4
 		WHERE id = $1 AND team_id = $2 AND status = 'enabled'`, e.ID, e.TeamID, reason, tx.Now().UnixMicro())

@@ -10,8 +10,8 @@ import (
 
 const eraseRows = 500 // deleted in one transaction
 
-// EraseTeam deletes the endpoints of a team with their messages and attempts. It marks them as deleted first, so that
-// no more messages are entered.
+// EraseTeam deletes the endpoints of a team with their messages and attempts. It first marks the endpoints as deleted,
+// so that no more messages are inserted.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	err := s.eraseEndpoints(ctx, teamID)
 	if err == nil {

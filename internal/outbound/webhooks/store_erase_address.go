@@ -8,9 +8,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// EraseAddress replaces an address in the messages that contain it and in the answers to them. A message that is still
-// to be delivered, or is replayed, is delivered with the replacement: it is signed when it is sent. No message is
-// deleted, so that each keeps its place in its chain.
+// EraseAddress replaces an address in the messages that contain it and in the responses to them. Messages that are
+// delivered or replayed later have the replacement and a valid signature, because signing happens at sending. It
+// deletes no messages, so that each keeps its position in its chain.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {
@@ -52,8 +52,8 @@ func eraseBetween(ctx context.Context, d *db.DB, a erasure.Address, teamID, afte
 type messageNaming struct{ id, payload string }
 
 // messagesNaming returns a team's messages between two ids that contain an address.
-func messagesNaming(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string) (some []messageNaming,
-	err error) {
+func messagesNaming(ctx context.Context, r db.Reader, a erasure.Address, teamID, after,
+	upTo string) (some []messageNaming, err error) {
 	rows, err := r.Query(ctx, `SELECT id, payload FROM webhook_messages WHERE team_id = $1 AND id > $2 AND id <= $3
 		AND LOWER(payload) LIKE $4 ESCAPE '\' ORDER BY id`, teamID, after, upTo, a.Pattern())
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
@@ -75,7 +75,7 @@ func endpointIDs(ctx context.Context, r db.Reader, teamID string) ([]string, err
 	})
 }
 
-// replaceIn replaces an address in a message, in the answers to it, and in the chain of its deliveries.
+// replaceIn replaces an address in a message, in the responses to it, and in the chain of its deliveries.
 func replaceIn(ctx context.Context, tx *db.Tx, a erasure.Address, m *messageNaming, endpoints []string) error {
 	rows, err := tx.Query(ctx, `SELECT webhook_id, id, response, error FROM webhook_attempts WHERE webhook_id = ANY($1)
 		AND message_id = $2`,
@@ -85,7 +85,7 @@ func replaceIn(ctx context.Context, tx *db.Tx, a erasure.Address, m *messageNami
 		return x, err
 	})
 	if err != nil {
-		return fmt.Errorf("read what endpoints answered to %s: %w", m.id, err)
+		return fmt.Errorf("read the responses to %s: %w", m.id, err)
 	}
 	for _, x := range all {
 		if a.In(x[2]) || a.In(x[3]) {

@@ -19,7 +19,7 @@ func insertMessage(ctx context.Context, tx *db.Tx, m *entry) {
 		m.ID, m.TeamID, string(m.Type), m.Payload, m.at.UnixMicro())
 }
 
-// insertDelivery inserts a delivery that is pending, or failed without an attempt.
+// insertDelivery inserts a delivery with the state Pending, or Failed without an attempt.
 func insertDelivery(ctx context.Context, tx *db.Tx, endpointID string, m *entry, state State) {
 	finished := int64(0)
 	if state == Failed {
@@ -51,8 +51,8 @@ func getFanout(ctx context.Context, r db.Reader, teamID, chain, messageID string
 	return &f, err
 }
 
-// advanceFanout records the last endpoint for which a message was entered. The transaction fails if another attempt of
-// the job did so meanwhile.
+// advanceFanout records the last endpoint that got its delivery. The transaction fails if another attempt of the job
+// has advanced the fan-out.
 func advanceFanout(ctx context.Context, tx *db.Tx, f *fanout, last string, j jobs.Job) {
 	tx.QueueOne(ctx, fanoutLost(f, j),
 		`UPDATE webhook_fanouts SET after = $5 WHERE team_id = $1 AND chain = $2 AND message_id = $3
@@ -66,13 +66,13 @@ func deleteFanout(ctx context.Context, tx *db.Tx, f *fanout, j jobs.Job) {
 }
 
 func fanoutLost(f *fanout, j jobs.Job) error {
-	return fmt.Errorf("enter %s for endpoints, attempt %d: %w", f.ID, j.Attempt, jobs.ErrLost)
+	return fmt.Errorf("insert deliveries of %s, attempt %d: %w", f.ID, j.Attempt, jobs.ErrLost)
 }
 
-// openMessages returns those of a job's messages that are open, in order. held is the time of the next try of an
-// earlier message of their chain; 0 if that is being tried now, or still has to be entered for the endpoint; and -1 if
-// there is no such message. Whether a message is open is checked here and not in the SQL: PostgreSQL would choose the
-// index of open messages and scan a whole backlog.
+// openMessages returns the open messages of a job, in order. held is the time of the next attempt at an earlier message
+// of their chain. It is 0 if that attempt is in progress or a fan-out has not reached the endpoint, and -1 if there is
+// no earlier message. Go code and not SQL checks whether a message is open: otherwise PostgreSQL would choose the index
+// of open messages and scan a whole backlog.
 func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string,
 	ids []string) (open []openMessage, held int64, err error) {
 	rows, err := r.Query(ctx, `SELECT d.message_id, d.tries, d.status, m.payload, COALESCE((SELECT MAX(o.next_at)
@@ -97,7 +97,7 @@ func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string,
 	return slices.DeleteFunc(all, func(m openMessage) bool { return !m.open }), held, nil
 }
 
-// openAfter returns at most limit open messages after one, in the same chain, in order.
+// openAfter returns at most limit other open messages of a delivery's chain, in order.
 func openAfter(ctx context.Context, r db.Reader, d *deliveryResult, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT o.message_id FROM webhook_deliveries d JOIN webhook_deliveries o
 			ON o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id <> d.message_id
@@ -108,7 +108,7 @@ func openAfter(ctx context.Context, r db.Reader, d *deliveryResult, limit int) (
 		return id, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look for messages that wait for %s: %w", d.MessageID, err)
+		return nil, fmt.Errorf("find messages that wait for %s: %w", d.MessageID, err)
 	}
 	return all, nil
 }
@@ -121,7 +121,7 @@ type deliveryResult struct {
 	NextAt                        time.Time
 }
 
-// saveDelivery records an attempt of the schedule. A delivery that a replay completed meanwhile stays a success.
+// saveDelivery records a scheduled attempt. If a replay has already succeeded, the delivery stays a success.
 func saveDelivery(ctx context.Context, tx *db.Tx, d *deliveryResult) {
 	finished := int64(0)
 	if d.State == Success || d.State == Failed {
@@ -159,7 +159,7 @@ func insertAttempt(ctx context.Context, tx *db.Tx, d *deliveryResult, a answer, 
 		a.at.UnixMicro(), a.took.Microseconds())
 }
 
-// trimAttempts deletes the oldest attempts at a message beyond attemptsMax.
+// trimAttempts deletes the oldest attempts for a message beyond attemptsMax.
 func trimAttempts(ctx context.Context, tx *db.Tx, d *deliveryResult) {
 	tx.Queue(ctx, `DELETE FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3 AND id <= (
 		SELECT id FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 ORDER BY id DESC LIMIT 1 OFFSET $4)`,
@@ -185,7 +185,8 @@ func listMessages(ctx context.Context, r db.Reader, teamID, endpointID string, s
 		JOIN webhook_messages m ON m.id = d.message_id WHERE d.webhook_id = $1 AND d.team_id = $2`, ID: "d.message_id",
 		Args: []any{endpointID, teamID}}
 	if state != "" {
-		q.Text += ` AND d.status = '` + string(state) + `'` // one of four constants; a literal can use the index of failures
+		// The state is one of four constants. With a literal, PostgreSQL can use the index of failures.
+		q.Text += ` AND d.status = '` + string(state) + `'`
 	}
 	return page.Query(ctx, r, q, p, func(r db.Row) (Message, error) { return scanMessage(r) })
 }
@@ -236,8 +237,8 @@ func allEndpoints(ctx context.Context, r db.Reader, after string, limit int) ([]
 	return all, nil
 }
 
-// sweepEndpoint deletes some rows of an endpoint's messages before an id, and returns their number. It deletes a
-// deleted endpoint itself once it has had no rows left for an hour: by then no node enters messages for it.
+// sweepEndpoint deletes some rows of an endpoint's messages before an id, and returns their number. A deleted endpoint
+// without rows is deleted after an hour: by then no node inserts messages for it.
 func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, limit int) (n int64, err error) {
 	for _, table := range []string{"webhook_attempts", "webhook_deliveries"} {
 		gone, err := tx.Exec(ctx, sweepOf(table), e.ID, e.TeamID, before, limit)
@@ -254,7 +255,7 @@ func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, l
 }
 
 // sweepOf returns the statement that deletes rows of an endpoint's oldest messages. It reads only the rows that it
-// deletes, by the range of message ids that the limit determines.
+// deletes, by a range of message ids.
 func sweepOf(table string) string {
 	return `DELETE FROM ` + table +
 		` WHERE webhook_id = $1 AND team_id = $2 AND message_id <= (SELECT MAX(message_id) FROM (

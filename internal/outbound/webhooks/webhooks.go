@@ -1,41 +1,45 @@
-// Package webhooks delivers events to the HTTP endpoints of teams. It stores the endpoints, and sends each event to
-// those that want it, signed as Standard Webhooks specifies.
+// Package webhooks delivers events to the HTTP endpoints of teams. It stores the endpoints and sends each event to the
+// endpoints that select it, signed as Standard Webhooks specifies.
 //
 //	event ──Recorded──► message, a delivery and a job for each endpoint ──prepare, post, judge──► success
 //	                                                     ▲                                │
 //	                                                     └────── the schedule ◄── failure ┴► failed, after the last try
 //
-// [Service.Recorded] is called in the transaction that records events. It makes the payload and enters it once, with
-// one delivery for each endpoint; for many endpoints, a job enters the deliveries (fanout.go). So a message exists if
-// and only if its event was recorded and an endpoint wanted it, whatever crashes in between. A message has the same id
-// and payload at all endpoints: the stored octets are signed and sent in every attempt.
+// [Service.Recorded] is called in the transaction that records events. It builds the payload and stores it once, with
+// one delivery for each endpoint. For many endpoints, a job inserts the deliveries (fanout.go). So a message exists if
+// and only if its event was recorded and an endpoint selects it, regardless of crashes. A message has the same id and
+// payload at all endpoints: every attempt signs and sends the stored bytes.
 //
 // # Invariants
 //
-// Every delivery succeeds or fails: after its schedule, or at once if the endpoint is full, is disabled or answers 410.
-// Deleting an endpoint drops its deliveries. A crash between a receiver's answer and our commit sends it again with the
-// same id. Messages of one email (or domain, contact, suppressed address) reach an endpoint in the order in which they
-// were recorded: a later one waits until those before it have succeeded or failed permanently; messages that are
-// replayed or recovered come again, out of order. Other messages of the endpoint do not wait for them. Endpoints wait
-// for each other only at the limits of their team: each is a lane of its own, and one that fails or is slow gets few
-// workers (health.go). Teams share the workers, as package fair describes, and each team has limits for its connections
-// to one address (client.go) and for its backlog (backlog.go).
+// Every delivery succeeds or fails. It fails at the end of its schedule, or at once if the endpoint is full, is
+// disabled or answers 410. Deleting an endpoint drops its deliveries. After a crash between a receiver's answer and the
+// commit, the message is sent again with the same id.
 //
-// No transaction is open while the network is used. The answer of a receiver is data, and [judge] alone decides what
-// follows from it. netguard checks addresses when they are dialed, and redirects are not followed. An attempt takes at
-// most 15 seconds and reads about 64 KB of the answer; the first KB of it is stored, or 256 octets after a success.
+// Messages of one email (or domain, contact, suppressed address) form a chain. They reach an endpoint in the order in
+// which they were recorded: a message waits until the earlier ones have succeeded or failed permanently. Replayed and
+// recovered messages come again, out of order. Messages of other chains do not wait.
+//
+// Endpoints delay each other only at the limits of their team. Each endpoint has its own lane, and failing or slow
+// endpoints get few workers (health.go). Teams share the workers as package fairshare describes. Each team has limits
+// for its connections to one address (client.go) and for its backlog (backlog.go).
+//
+// No transaction is open during network calls. The result of an attempt is a value, and [judge] alone decides its
+// consequence. Package netguard checks addresses when they are dialed, and redirects are not followed. An attempt takes
+// at most 15 seconds and reads about 64 KB of the response. It stores the first KB of the response, or 256 bytes after
+// a success.
 //
 // # When it fails
 //
-// An endpoint that answers 410, or that fails at every attempt for a long time (Config.DisableAfter), is disabled, and
-// the team is notified. Messages that wait for a disabled endpoint fail when they are due, and new messages for a full
-// one fail at once; [Service.Recover] delivers failed messages again. Another node notices a change of an endpoint by a
-// hint, or within seconds if the hint is lost; on the node that made it, the change takes effect before the request is
-// answered. Errors of our own, such as a database that does not answer, do not use up a message's schedule.
+// An endpoint is disabled, and its team notified, if it answers 410 or if all attempts fail for a long time
+// (Config.DisableAfter). Waiting messages of a disabled endpoint fail when they are due. New messages for a full
+// endpoint fail at once. [Service.Recover] delivers failed messages again. The node that changes an endpoint applies
+// the change before it answers the request. Other nodes learn of it by a hint, or within seconds if the hint is lost.
+// Internal errors, such as a database that does not answer, do not use up a message's schedule.
 //
 // # What it does not do
 //
-// It records no events itself and sends no email: notices go to Deps.Notify.
+// It records no events and sends no email: Deps.Notify sends the notices.
 package webhooks
 
 import (
@@ -57,24 +61,24 @@ import (
 
 // Limits of webhooks.
 const (
-	timeout      = 15 * time.Second // of an attempt, from the look-up of the name to the last octet of the answer
-	failureMax   = 1 << 10          // octets that are stored of the answer to a failed attempt
-	successMax   = 256              // and to a successful one
-	readMax      = 64 << 10         // octets that are read after those
-	attemptsMax  = 100              // attempts at a message that are stored; replays can make many
-	rotationTime = 24 * time.Hour   // during which the previous secret signs too
-	secretSize   = 32               // octets
+	timeout      = 15 * time.Second // of an attempt, from the DNS look-up to the last byte of the response
+	failureMax   = 1 << 10          // stored bytes of the response to a failed attempt
+	successMax   = 256              // stored bytes of the response to a successful attempt
+	readMax      = 64 << 10         // bytes that are read after the stored ones
+	attemptsMax  = 100              // stored attempts for a message; replays can make many
+	rotationTime = 24 * time.Hour   // how long the previous secret signs, too
+	secretSize   = 32               // bytes
 	maxPerTeam   = 1000             // endpoints
-	maxEvents    = 100              // entries in a request's list, before repetitions are dropped
+	maxEvents    = 100              // entries in a request's list, including duplicates
 )
 
-// Status is whether an endpoint receives messages.
+// Status says whether an endpoint receives messages.
 type Status string
 
 const (
 	Enabled  Status = "enabled"
 	Disabled Status = "disabled"
-	deleted  Status = "deleted" // until the sweep has deleted its rows
+	deleted  Status = "deleted" // until the sweep deletes its rows
 )
 
 // Types returns the events that an endpoint may select (API reference section 19.1).
@@ -87,8 +91,8 @@ func Types() []events.Type {
 		events.DomainDeleted, events.SuppressionAdded, events.SuppressionRemoved, events.BroadcastPaused}
 }
 
-// OptInTypes returns the events that an endpoint gets only if it selects them by name: they are no part of the reference, and
-// strict receivers know a closed set.
+// OptInTypes returns the events that an endpoint gets only if it selects them by name. The API reference does not list
+// them, and strict receivers reject unknown types.
 func OptInTypes() []events.Type {
 	return []events.Type{events.ApprovalRequested, events.ApprovalDecided}
 }
@@ -100,10 +104,10 @@ type Endpoint struct {
 	URL            string
 	Events         []events.Type // nil means all but those of OptInTypes
 	Status         Status
-	Secret         string // whsec_ and base64; only set when a single endpoint is read
-	DisabledReason string // empty unless it was disabled for failing
+	Secret         string // whsec_ and base64; set only when a single endpoint is read
+	DisabledReason string // empty unless failures disabled it
 	DisabledAt     time.Time
-	FailingSince   time.Time // zero while it works; cleared lazily, see judged
+	FailingSince   time.Time // zero while it works; cleared late, see judged
 	FullSince      time.Time // zero if new messages are accepted; see backlog.go
 	CreatedAt      time.Time
 
@@ -113,7 +117,7 @@ type Endpoint struct {
 	fullNotified      time.Time // when the team was last notified that it is full
 }
 
-// wants reports whether the endpoint wants events of a type.
+// wants reports whether the endpoint is enabled and selects events of a type.
 func (e *Endpoint) wants(t events.Type) bool {
 	types := e.Events
 	if types == nil {
@@ -122,16 +126,16 @@ func (e *Endpoint) wants(t events.Type) bool {
 	return e.Status == Enabled && slices.Contains(types, t)
 }
 
-// Config is the part of the configuration that concerns webhooks.
+// Config is the configuration of webhooks.
 type Config struct {
-	Schedule     []time.Duration // waits after failures; a message has failed after the last
-	DisableAfter time.Duration   // duration of nothing but failures
+	Schedule     []time.Duration // delays after failures; after the last one a message fails
+	DisableAfter time.Duration   // how long all attempts must fail
 	Retention    time.Duration   // of messages and attempts
-	AllowHTTP    bool            // for development: endpoints do not need TLS
+	AllowHTTP    bool            // allows endpoints without TLS, for development
 	UserAgent    string
-	Workers      int           // attempts at once; 0 means 1,024
-	EndpointMax  int           // jobs that wait for one endpoint, roughly; 0 means 100,000
-	TeamMax      int           // and for all endpoints of a team; 0 means 500,000
+	Workers      int           // concurrent attempts; 0 means 1,024
+	EndpointMax  int           // waiting jobs for one endpoint, approximately; 0 means 100,000
+	TeamMax      int           // waiting jobs for all endpoints of a team; 0 means 500,000
 	Timeout      time.Duration // of an attempt; 0 means 15 seconds
 }
 
@@ -149,7 +153,7 @@ type Deps struct {
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
 }
 
-// checkEvents returns the types of the names, without duplicates.
+// checkEvents parses the names of event types and removes duplicates.
 func checkEvents(names []string) ([]events.Type, error) {
 	if len(names) == 0 || len(names) > maxEvents {
 		return nil, fault.Invalidf("events", "The `events` field must have 1 to %d event types.", maxEvents)

@@ -1,32 +1,32 @@
-// Package approvals keeps emails that wait until a person decides whether they go: what programs want to send that may
-// not send by themselves.
+// Package approvals holds emails that must be approved before they are sent. A connected app without the right to send
+// may request an email instead.
 //
 // # Shape
 //
-// A program asks with what it would send ([Service.Request]); a person or an API key approves or rejects
-// ([Service.Approve], [Service.Reject]); what nobody decides within 72 hours expires ([Service.Sweep]).
+// A connected app passes the email to [Service.Request]. A person or an API key approves it ([Service.Approve]) or
+// rejects it ([Service.Reject]). A request that is not decided within 72 hours expires ([Service.Sweep]).
 //
 // # Invariants
 //
-// What is approved is what was shown: the email is checked and its template is filled in when it is asked for, and
-// nothing of it is fetched later. A state that is not pending is final. An email is accepted in the transaction that
-// marks its approval, so two people who approve at the same time, or a crash, make one email or none. It is sent as
-// whoever asked, a program, an API key or a person, with the rights and within the limits that they have by then; the
-// audit log has who approved it.
+// The approved email is the one that the page showed: it is checked and its template is filled in when it is requested,
+// and nothing is fetched later. Every state except pending is final. The transaction that accepts the email also marks
+// the approval. If two people approve at the same time, or the node crashes, the email is sent at most once. The email
+// is sent as its requester (a connected app, an API key or a person), with the rights and limits that the requester has
+// at approval. The audit log records who approved it.
 //
-// A program sees only what it asked for itself, and decides of nothing. It has at most [maxPending] open at a time.
+// A connected app sees only its own requests and cannot decide them. It may have at most [maxPending] pending requests.
 //
-// The email itself is kept only while it is pending; afterwards there are the sender, the subject and the number of
-// recipients, for [keptFor].
+// The email is stored only while its approval is pending. Afterwards the row has only the sender, the subject and the
+// number of recipients; it is deleted after [retention].
 //
 // # When it fails
 //
-// An email that breaks a rule by the time it is approved makes the approval failed, with the reason; a quota that is
-// used up, and failures that may pass, leave it pending.
+// If the email breaks a rule at approval, the approval becomes failed and records the reason. If a quota is used up, or
+// the error may be temporary, the approval stays pending.
 //
 // # What it does not do
 //
-// It does not check who may ask, see and decide, but for grants: its callers check the scopes. It shows no pages.
+// It does not check scopes, except that grants may not decide: its callers check them. It serves no pages.
 package approvals
 
 import (
@@ -38,14 +38,14 @@ import (
 
 const (
 	lifetime    = 72 * time.Hour
-	retention   = 90 * 24 * time.Hour // after it was decided
-	maxPending  = 100                 // of one program
-	maxRequest  = 4 << 20             // octets of an email in JSON: files are a third larger there
+	retention   = 90 * 24 * time.Hour // after the decision
+	maxPending  = 100                 // of one connected app
+	maxRequest  = 4 << 20             // bytes of an email in JSON, where files are a third larger
 	maxReason   = 500                 // characters
-	mailsPerDay = 20                  // for the requests of one program
+	mailsPerDay = 20                  // notices about the requests of one connected app
 )
 
-// State is what has become of a request.
+// State is the state of an approval.
 type State string
 
 const (
@@ -63,8 +63,8 @@ var States = []State{Pending, Approved, Rejected, Expired, Failed}
 type Approval struct {
 	ID         string
 	TeamID     string
-	Actor      teams.ActorRef // who asks
-	ActorName  string         // as it was then
+	Actor      teams.ActorRef // the requester
+	ActorName  string         // at the time of the request
 	From       string
 	Recipients int
 	Subject    string
@@ -72,9 +72,9 @@ type Approval struct {
 	CreatedAt  time.Time
 	ExpiresAt  time.Time
 	DecidedAt  time.Time      // zero while it is pending
-	DecidedBy  teams.ActorRef // the zero value unless somebody decided
+	DecidedBy  teams.ActorRef // the zero value if pending or expired
 	Reason     string         // why it was rejected or could not be sent
 	EmailID    string         // of the email that was sent
 
-	Email *emails.Send // what is to be sent; nil in lists, and once it is decided
+	Email *emails.Send // nil in lists and after the decision
 }

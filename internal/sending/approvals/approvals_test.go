@@ -434,7 +434,8 @@ func TestTemplateIsFixed(t *testing.T) {
 		f.Must(err)
 		in.TopicID = topic.ID
 		a := f.ask(in)
-		if a.Email.HTML == nil || *a.Email.HTML != "<p>Hello you, {{{POSTRIDER_UNSUBSCRIBE_URL}}}</p>" || a.Email.TemplateID != "" ||
+		if a.Email.HTML == nil || *a.Email.HTML != "<p>Hello you, {{{POSTRIDER_UNSUBSCRIBE_URL}}}</p>" ||
+			a.Email.TemplateID != "" ||
 			!strings.HasSuffix(a.Email.ScheduledAt, "Z") {
 			t.Fatalf("kept is %+v", a.Email)
 		}
@@ -444,7 +445,8 @@ func TestTemplateIsFixed(t *testing.T) {
 		f.Must(err)
 		got, err := f.Approve(ctx, f.user, a.ID)
 		f.Must(err)
-		if e := f.Email(got.EmailID); e.HTML == nil || *e.HTML != "<p>Hello you, {{{POSTRIDER_UNSUBSCRIBE_URL}}}</p>" || e.ScheduledAt.IsZero() {
+		if e := f.Email(got.EmailID); e.HTML == nil ||
+			*e.HTML != "<p>Hello you, {{{POSTRIDER_UNSUBSCRIBE_URL}}}</p>" || e.ScheduledAt.IsZero() {
 			t.Errorf("sent is %+v", e)
 		}
 	})

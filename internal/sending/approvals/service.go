@@ -61,27 +61,28 @@ func New(publicURL string, d Deps) (*Service, error) {
 // URL returns the page on which a person decides.
 func (s *Service) URL(approvalID string) string { return s.publicURL + "/approve/" + approvalID }
 
-// Request asks for an email to be sent. It breaks no rule then, as far as that can be known without sending it. With a key
-// that the same program has used in the last 24 hours, the result is what it asked for then, as it is now.
+// Request stores an email that waits for approval, after checking it like an email that is sent now. If the same actor
+// has used the idempotency key in the last 24 hours, Request returns the approval from then, in its present state.
 func (s *Service) Request(ctx context.Context, by teams.Actor, in emails.Send, key emails.Idempotency) (a Approval,
 	err error) {
 	if by.Kind == teams.GrantActor {
-		key.Scope += " " + by.ID // a program sees only what it asked for itself
+		key.Scope += " " + by.ID // each connected app has its own keys, because it sees only its own requests
 	}
 	approvalID, err := s.emails.OnceWithID(ctx, by, key, func(remember rememberID) error {
 		a, err = s.request(ctx, by, in, remember)
 		return err
 	})
-	if err == nil && a.ID != approvalID { // another request has made it
+	if err == nil && a.ID != approvalID { // an earlier request with the key created it
 		return s.Get(ctx, by, approvalID)
 	}
 	return a, err
 }
 
-// rememberID keeps the id of what was asked for with an idempotency key.
+// rememberID stores the id of the approval under the idempotency key of its request.
 type rememberID = func(ctx context.Context, tx *db.Tx, id string) error
 
-func (s *Service) request(ctx context.Context, by teams.Actor, in emails.Send, remember rememberID) (a Approval, err error) {
+func (s *Service) request(ctx context.Context, by teams.Actor, in emails.Send,
+	remember rememberID) (a Approval, err error) {
 	fixed, recipients, err := s.emails.Snapshot(ctx, by, in)
 	if err == nil {
 		err = s.grants.CheckLimits(ctx, by, recipients)
@@ -132,7 +133,7 @@ func (s *Service) request(ctx context.Context, by teams.Actor, in emails.Send, r
 	return a, err
 }
 
-// owner returns the address of who lets a program act, "" for others.
+// owner returns the email address of the user who granted access to a connected app, or "" for other actors.
 func (s *Service) owner(ctx context.Context, by teams.Actor) (string, error) {
 	if by.Kind != teams.GrantActor {
 		return "", nil
@@ -140,22 +141,21 @@ func (s *Service) owner(ctx context.Context, by teams.Actor) (string, error) {
 	return s.grants.UserAddress(ctx, by.TeamID, by.ID)
 }
 
-// noticeText is what the person is mailed. The name of the program is its own; nothing of the email is quoted, because
-// a stranger may have written it.
+// noticeText returns the text of the notice to the user. It includes the name that the app chose for itself. It quotes
+// nothing from the email, because a stranger may have written it.
 func (s *Service) noticeText(a *Approval) string {
 	return fmt.Sprintf("%s, which you let act for your team, wants to send an email to %d recipients.\n\n"+
 		"See it, and decide:\n\n%s\n\nIt is not sent unless you or others of your team approve it by %s.\n", a.ActorName,
 		a.Recipients, s.URL(a.ID), a.ExpiresAt.Format("2 January, 15:04 UTC"))
 }
 
-// recordEvent records an event of an approval.
 func (s *Service) recordEvent(ctx context.Context, tx *db.Tx, t events.Type, a *Approval) error {
 	return s.recorder.Record(ctx, tx, events.Event{TeamID: a.TeamID, Type: t, Data: &events.Approval{ID: a.ID,
 		State: string(a.State), From: a.From, Recipients: a.Recipients, Subject: a.Subject, By: a.ActorName,
 		Reason: a.Reason, EmailID: a.EmailID, URL: s.URL(a.ID), CreatedAt: a.CreatedAt, ExpiresAt: a.ExpiresAt}})
 }
 
-// Get returns an approval with its email, which it has while it is pending.
+// Get returns an approval; it includes the email while the approval is pending.
 func (s *Service) Get(ctx context.Context, by teams.Actor, approvalID string) (Approval, error) {
 	a, err := get(ctx, s.d.Reader, by.TeamID, approvalID)
 	if err == nil && by.Kind == teams.GrantActor && a.Actor != by.Ref() {
@@ -164,7 +164,7 @@ func (s *Service) Get(ctx context.Context, by teams.Actor, approvalID string) (A
 	return a, err
 }
 
-// List returns a page of approvals, newest first: of one state, or of all if it is "". A grant gets its own.
+// List returns a page of approvals, newest first. state "" means all states. A grant sees only its own approvals.
 func (s *Service) List(ctx context.Context, by teams.Actor, state State, p page.Page) ([]Approval, bool, error) {
 	own := ""
 	if by.Kind == teams.GrantActor {
@@ -173,11 +173,11 @@ func (s *Service) List(ctx context.Context, by teams.Actor, state State, p page.
 	return list(ctx, s.d.Reader, by.TeamID, state, own, p)
 }
 
-// errDecided ends a transaction of something that is not pending any more.
+// errDecided means that the approval is no longer pending when the transaction runs.
 var errDecided = errors.New("the approval is decided")
 
-// Approve sends what waits for approval. What was approved before stays as it is; what was decided otherwise is
-// refused. An email that breaks a rule makes the approval failed, which is no error.
+// Approve sends the email of a pending approval. It returns an approval that was approved before unchanged, and refuses
+// one with another final state. If the email breaks a rule, the approval becomes failed and Approve returns no error.
 func (s *Service) Approve(ctx context.Context, by teams.Actor, approvalID string) (Approval, error) {
 	a, err := s.pending(ctx, by, approvalID, Approved)
 	if err != nil || a.State != Pending {
@@ -187,7 +187,7 @@ func (s *Service) Approve(ctx context.Context, by teams.Actor, approvalID string
 	a.Email, a.State, a.DecidedBy = nil, Approved, by.Ref()
 	as, err := s.requester(ctx, &a)
 	if at, parseErr := time.Parse(time.RFC3339, email.ScheduledAt); parseErr == nil && !at.After(s.d.Now()) {
-		email.ScheduledAt = "" // its time came while it waited
+		email.ScheduledAt = "" // the scheduled time passed while the approval was pending
 	}
 	if err == nil {
 		_, err = s.emails.SendThen(ctx, as, email, func(ctx context.Context, tx *db.Tx, emailID string) error {
@@ -204,7 +204,7 @@ func (s *Service) Approve(ctx context.Context, by teams.Actor, approvalID string
 	if fault.Ours(err) {
 		return a, err
 	}
-	// Who approved it meanwhile may have used up what this one lacked.
+	// A concurrent Approve of the same approval may have used up the quota that this one lacks.
 	if now, again := s.pending(ctx, by, approvalID, Approved); again != nil || now.State != Pending {
 		return now, again
 	}
@@ -216,8 +216,8 @@ func (s *Service) Approve(ctx context.Context, by teams.Actor, approvalID string
 	return s.decideWithoutSending(ctx, by, a, Approved)
 }
 
-// requester returns who asked as an actor, with all that it may do now: the email is its own, whoever approves it. A fault
-// means that it may not send any more.
+// requester returns the actor that requested the approval, with its present rights. The error is a fault if it may no
+// longer send.
 func (s *Service) requester(ctx context.Context, a *Approval) (as teams.Actor, err error) {
 	gone := ""
 	switch a.Actor.Kind {
@@ -241,7 +241,7 @@ func (s *Service) requester(ctx context.Context, a *Approval) (as teams.Actor, e
 	return as, as.Require(teams.ApprovalsRequest)
 }
 
-// Reject ends a request without sending it. The reason is for the program, and may be empty.
+// Reject ends a request without sending it. The reason is shown to the requester and may be empty.
 func (s *Service) Reject(ctx context.Context, by teams.Actor, approvalID, reason string) (Approval, error) {
 	reason = strings.TrimSpace(reason)
 	if utf8.RuneCountInString(reason) > maxReason || strings.ContainsRune(reason, 0) {
@@ -256,8 +256,7 @@ func (s *Service) Reject(ctx context.Context, by teams.Actor, approvalID, reason
 	return s.decideWithoutSending(ctx, by, a, Rejected)
 }
 
-// pending returns what is about to become decided. What has that state already is returned, and what has another is
-// refused.
+// pending returns an approval that is pending or already has the state as. It refuses one with another state.
 func (s *Service) pending(ctx context.Context, by teams.Actor, approvalID string, as State) (Approval, error) {
 	if by.Kind == teams.GrantActor {
 		return Approval{}, fault.New(fault.OutOfScope, "", "Programs do not decide of approvals. A person does it, or an "+
@@ -276,7 +275,7 @@ func (s *Service) pending(ctx context.Context, by teams.Actor, approvalID string
 	return a, nil
 }
 
-// decideWithoutSending decides without sending, for somebody who has asked for a state.
+// decideWithoutSending stores the state of a in a transaction of its own. as is the state that the caller requested.
 func (s *Service) decideWithoutSending(ctx context.Context, by teams.Actor, a Approval, as State) (Approval, error) {
 	err := s.d.Update(ctx, func(tx *db.Tx) error { return s.decideIn(ctx, tx, by, &a) })
 	if errors.Is(err, errDecided) {
@@ -285,8 +284,9 @@ func (s *Service) decideWithoutSending(ctx context.Context, by teams.Actor, a Ap
 	return a, err
 }
 
-// afterLostDecision is pending for what a transaction has found decided, or too late by its clock.
-func (s *Service) afterLostDecision(ctx context.Context, by teams.Actor, approvalID string, as State) (Approval, error) {
+// afterLostDecision returns the result of a decision whose transaction found the approval decided or expired.
+func (s *Service) afterLostDecision(ctx context.Context, by teams.Actor, approvalID string,
+	as State) (Approval, error) {
 	a, err := s.pending(ctx, by, approvalID, as)
 	if err == nil && a.State == Pending {
 		return a, notPending(Expired)
@@ -298,7 +298,7 @@ func notPending(is State) error {
 	return fault.Invalidf("", "This is %s already. Only what is pending can be decided.", is)
 }
 
-// actions are what the audit log calls decisions.
+// actions are the names of decisions in the audit log.
 var actions = map[State]string{Approved: audit.ApprovalApproved, Rejected: audit.ApprovalRejected,
 	Failed: audit.ApprovalFailed}
 
@@ -315,7 +315,7 @@ func (s *Service) decideIn(ctx context.Context, tx *db.Tx, by teams.Actor, a *Ap
 	return s.recordEvent(ctx, tx, events.ApprovalDecided, a)
 }
 
-// truncateReason returns the beginning of a text, as long as a reason may be.
+// truncateReason shortens a text to the maximum length of a reason.
 func truncateReason(text string) string {
 	all := []rune(strings.ToValidUTF8(text, "�"))
 	return string(all[:min(len(all), maxReason)])

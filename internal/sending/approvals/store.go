@@ -15,7 +15,7 @@ import (
 const columns = `id, team_id, actor_kind, actor_id, actor_name, sender, recipients, subject, state, created_at,
 	expires_at, decided_at, decided_by_kind, decided_by_id, reason, email_id`
 
-// fields are where the columns go; call the function once they are scanned.
+// fields returns the scan destinations of columns. Call done after scanning.
 func fields(a *Approval) (to []any, done func()) {
 	var kind, state, by string
 	var created, expires, decided int64
@@ -34,7 +34,7 @@ func scan(r db.Row) (a Approval, err error) {
 	return a, err
 }
 
-// get returns an approval with its email, if it has it still.
+// get returns an approval with its email, if that is still stored.
 func get(ctx context.Context, r db.Reader, teamID, approvalID string) (a Approval, err error) {
 	to, done := fields(&a)
 	var request string
@@ -53,7 +53,7 @@ func get(ctx context.Context, r db.Reader, teamID, approvalID string) (a Approva
 	return a, err
 }
 
-// list returns a page of approvals, of one state unless that is "", and of one actor unless that is "".
+// list returns a page of approvals. An empty state or actorID means all.
 func list(ctx context.Context, r db.Reader, teamID string, state State, actorID string, p page.Page) ([]Approval, bool,
 	error) {
 	q := page.Select{Text: `SELECT ` + columns + ` FROM approvals WHERE team_id = $1`, ID: "id", Args: []any{teamID}}
@@ -68,9 +68,10 @@ func list(ctx context.Context, r db.Reader, teamID string, state State, actorID 
 	return page.Query(ctx, r, q, p, scan)
 }
 
-// countRequests counts what an actor asked for since a time: what is pending, and all, each up to a number.
-func countRequests(ctx context.Context, r db.Reader, teamID, actorID string, since time.Time, most int) (pending, all int,
-	err error) {
+// countRequests returns how many approvals an actor requested since a time: the pending ones and all. It counts at most
+// most rows.
+func countRequests(ctx context.Context, r db.Reader, teamID, actorID string, since time.Time,
+	most int) (pending, all int, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(SUM(CASE WHEN state = 'pending' THEN 1 ELSE 0 END), 0), COUNT(*) FROM
 		(SELECT state FROM approvals WHERE team_id = $1 AND actor_id = $2 AND created_at > $3
 		ORDER BY created_at DESC LIMIT $4) recent`, teamID, actorID, since.UnixMicro(), most).Scan(&pending, &all)
@@ -85,7 +86,7 @@ func insert(ctx context.Context, tx *db.Tx, a *Approval, request string) {
 		a.CreatedAt.UnixMicro(), a.ExpiresAt.UnixMicro(), request)
 }
 
-// decide makes a pending approval what a says, and returns false if it is not pending any more.
+// decide stores the decision a and returns false if the approval is no longer pending.
 func decide(ctx context.Context, tx *db.Tx, a *Approval) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE approvals SET state = $3, decided_at = $4, decided_by_kind = $5, decided_by_id = $6,
 		reason = $7, email_id = $8, request = '' WHERE id = $1 AND team_id = $2 AND state = 'pending'
@@ -97,15 +98,16 @@ func decide(ctx context.Context, tx *db.Tx, a *Approval) (bool, error) {
 	return n > 0, nil
 }
 
-// expire ends some of the pending approvals whose time has come, and returns them. It concerns all teams.
+// expire marks some pending approvals of all teams as expired and returns them.
 func expire(ctx context.Context, tx *db.Tx, limit int) ([]Approval, error) {
-	rows, err := tx.Query(ctx, `UPDATE approvals SET state = 'expired', decided_at = $1, request = '' WHERE id IN (SELECT id
+	rows, err := tx.Query(ctx, `UPDATE approvals SET state = 'expired', decided_at = $1, request = ''
+		WHERE id IN (SELECT id
 		FROM approvals WHERE state = 'pending' AND expires_at <= $1 ORDER BY expires_at, id LIMIT $2)
 		AND decided_at <= 0 RETURNING `+columns, tx.Now().UnixMicro(), limit)
 	return db.Collect(rows, err, scan)
 }
 
-// deleteDecided deletes some of the approvals that were decided before a time. It concerns all teams.
+// deleteDecided deletes some approvals of all teams that were decided before a time.
 func deleteDecided(ctx context.Context, tx *db.Tx, before time.Time, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM approvals WHERE id IN (SELECT id FROM approvals WHERE decided_at > 0
 		AND decided_at < $1 ORDER BY decided_at, id LIMIT $2)`, before.UnixMicro(), limit)
@@ -116,8 +118,9 @@ func eraseTeam(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64,
 		ORDER BY id LIMIT $2)`, teamID, limit)
 }
 
-// requestsNaming returns some of the pending approvals of a team after an id whose emails may name an address.
-func requestsNaming(ctx context.Context, r db.Reader, teamID, pattern, after string, limit int) ([]pendingRequest, error) {
+// requestsNaming returns some of the team's pending approvals after an id whose emails may contain an address.
+func requestsNaming(ctx context.Context, r db.Reader, teamID, pattern, after string,
+	limit int) ([]pendingRequest, error) {
 	rows, err := r.Query(ctx, `SELECT id, request FROM approvals WHERE team_id = $1 AND state = 'pending' AND id > $3
 		AND LOWER(request) LIKE $2 ESCAPE '\' ORDER BY id LIMIT $4`, teamID, pattern, after, limit)
 	return db.Collect(rows, err, func(r db.Row) (n pendingRequest, err error) {

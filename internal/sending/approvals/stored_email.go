@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// request is an email as it is stored.
+// request is the JSON form in which an email is stored.
 type request struct {
 	From        string          `json:"from"`
 	To          []string        `json:"to"`
@@ -34,7 +34,7 @@ type file struct {
 	Content     []byte `json:"content"`
 }
 
-// encode returns an email without a template as it is stored. One that is too large is refused.
+// encode returns the JSON of an email without a template. It refuses one that is larger than maxRequest.
 func encode(e *emails.Send) (string, error) {
 	r := request{From: e.From, To: e.To, Cc: e.Cc, Bcc: e.Bcc, ReplyTo: e.ReplyTo, Subject: e.Subject, HTML: e.HTML,
 		Text: e.Text, Headers: e.Headers, Tags: e.Tags, ScheduledAt: e.ScheduledAt, TopicID: e.TopicID}

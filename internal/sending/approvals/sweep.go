@@ -11,7 +11,7 @@ import (
 
 const sweepBatch = 100
 
-// Sweep ends what nobody has decided in time, and deletes what was decided long ago. It is to be called every few
+// Sweep marks overdue approvals as expired and deletes those that were decided long ago. It is called every few
 // minutes.
 func (s *Service) Sweep(ctx context.Context) error {
 	err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) {
@@ -38,11 +38,11 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return eraseTeam(ctx, tx, teamID, sweepBatch) })
 }
 
-// EraseAddress deletes the pending approvals whose emails name an address. What is decided has no addresses of
-// recipients any more.
+// EraseAddress deletes the pending approvals whose emails contain an address. Decided approvals no longer contain
+// addresses of recipients.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
-	const atOnce = 10 // each may be large
+	const atOnce = 10 // each email may be large
 	for _, teamID := range scope.Teams {
 		for after := ""; ; {
 			some, err := requestsNaming(ctx, d.Reader, teamID, a.Pattern(), after, atOnce)

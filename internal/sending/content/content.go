@@ -1,26 +1,26 @@
-// Package content stores what many emails share: subject, sender, texts and headers, as templates that are filled for
-// each email with its own values. The text of a broadcast to a million recipients is stored once.
+// Package content stores what many emails share: sender, subject, texts and headers. These are templates that are
+// filled with the values of each email. The text of a broadcast to a million recipients is stored once.
 //
 // # Invariants
 //
-// The texts of a content never change once it is added, so every node caches its compiled form by its id. It belongs to
-// a team and is found only together with the team's id. It is kept as long as an email refers to it: its row says from
-// which id on and until when emails with it were accepted, and package emails looks among these before it has a content
-// that is not marked as kept deleted by [Service.RemoveUnused]. No index of emails has their contents, so that an email
-// of a broadcast costs less. [Service.Delete] is for a content that no email ever had.
+// A content never changes after it is added, so every node caches its compiled form by id. A content belongs to a team
+// and is found only with the team's id. It is stored as long as an email refers to it. Its row has a lower bound for
+// the ids of these emails and the time of its last recorded use. Package emails searches this range before it lets
+// [Service.RemoveUnused] delete a content that is not marked as kept. Emails have no index by content, which makes an
+// email of a broadcast cheaper. [Service.Delete] is for a content that no email ever had.
 //
-// The row stays true when the clock is set back, and when nodes differ by minutes: each use is noted within an hour of
-// the emails that it stands for, and they are looked for from two hours before the earliest to two hours after the last.
+// The row stays right if a clock is set back or if the clocks of nodes differ by minutes: each use is recorded within
+// an hour of its emails, and the search begins two hours before the first and ends two hours after the last.
 //
 // # When it fails
 //
 // A content that does not exist, or that belongs to another team, is a NotFound fault. Errors of the database are
-// returned; nothing is cached then.
+// returned and not cached.
 //
 // # What it does not do
 //
-// It stores no emails and does not know who receives them: package emails does. It does not check the rules of an
-// email, which apply to the filled texts, and it does not know the names of placeholders.
+// It stores no emails and no recipients: package emails does. It does not check the rules of emails, which apply to
+// filled texts. It gives placeholders no meaning.
 package content
 
 import (
@@ -36,49 +36,50 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// Limits of the lines of one email once they are filled, in octets.
+// Limits of header lines of one email after filling, in bytes.
 const (
 	MaxSubject = 998
 	MaxMailbox = 320 + 2*MaxSubject // an address with its display name
 )
 
-// Content is what many emails share. Each of its texts is a template (see package render).
+// Content holds the shared parts of emails. Each text is a template (see package render).
 type Content struct {
-	ID        string // made by Add when empty
+	ID        string // set by Add if empty
 	TeamID    string
 	From      string
 	Subject   string
 	ReplyTo   []string
 	HTML      *string // nil when not given
-	Text      *string // nil when not given, so that it is made from the HTML; empty for no text part
+	Text      *string // nil: converted from the HTML; empty: no text part
 	Headers   []message.Field
 	CreatedAt time.Time // set by Add
 
-	// Kept is set in Add if emails may be sent with it again at any time, as with a template. Release clears it.
+	// Kept protects the content from RemoveUnused, because more emails may use it at any time, as with a template.
+	// Release clears it.
 	Kept bool
 }
 
-// Compiled is a content that is ready to be filled. It never changes and is safe for concurrent use.
+// Compiled is a content that is ready to be filled. It is immutable and safe for concurrent use.
 type Compiled struct {
 	Ref
 
 	from, subject render.Template
 	replyTo       []render.Template
 	headers       []message.Field
-	values        []render.Template // of headers
+	values        []render.Template // the values of headers
 	html          *render.HTML      // nil when not given
 	text          *render.Template  // nil when not given
-	convertedText string            // the text part made from HTML that has no placeholders
-	names         map[string]bool   // of placeholders; true if all that have it have a fallback
+	convertedText string            // the text part converted from HTML without placeholders
+	names         map[string]bool   // of placeholders; true if all placeholders with that name have a fallback
 	placeholders  int
-	size          int64 // octets of the templates
+	size          int64 // bytes of the texts before filling
 }
 
-// Ref refers to a content, of which it holds no text.
+// Ref identifies a content without holding its texts.
 type Ref struct {
 	ID      string
 	TeamID  string
-	lastUse *atomic.Pointer[recordedUse] // the last that this process noted
+	lastUse *atomic.Pointer[recordedUse] // the last use that this process recorded
 }
 
 // Compile prepares a content to be filled.
@@ -119,13 +120,13 @@ func Compile(c *Content) *Compiled {
 	return k
 }
 
-// CheckLines returns an Invalid fault if the sender, the subject or an address for replies of one email would be longer
-// than it may be. Nothing is filled for it, so what would take much memory is refused before it does.
+// CheckLines returns an Invalid fault if the sender, the subject or a reply-to address of one email would be too long.
+// It computes the lengths without filling the texts, so that oversized values occupy no memory.
 func (c *Compiled) CheckLines(v render.Values) error {
 	return cmp.Or(c.CheckFrom(v), c.CheckSubject(v), c.CheckReplyTo(v))
 }
 
-// CheckFrom is CheckLines of the sender alone.
+// CheckFrom is CheckLines for the sender alone.
 func (c *Compiled) CheckFrom(v render.Values) error {
 	if c.from.Len(v) > MaxMailbox {
 		return tooLong("from")
@@ -133,15 +134,15 @@ func (c *Compiled) CheckFrom(v render.Values) error {
 	return nil
 }
 
-// CheckSubject is CheckLines of the subject alone.
+// CheckSubject is CheckLines for the subject alone.
 func (c *Compiled) CheckSubject(v render.Values) error {
 	if n := c.subject.Len(v); n > MaxSubject {
-		return fault.Invalidf("subject", "The `subject` field has %d octets; the limit is %d.", n, MaxSubject)
+		return fault.Invalidf("subject", "The `subject` field has %d bytes; the limit is %d.", n, MaxSubject)
 	}
 	return nil
 }
 
-// CheckReplyTo is CheckLines of the addresses for replies alone.
+// CheckReplyTo is CheckLines for the reply-to addresses alone.
 func (c *Compiled) CheckReplyTo(v render.Values) error {
 	for i := range c.replyTo {
 		if c.replyTo[i].Len(v) > MaxMailbox {
@@ -155,13 +156,13 @@ func tooLong(field string) error {
 	return fault.Invalidf(field, "Invalid `%s` field. The address is too long.", field)
 }
 
-// From is the sender's mailbox of one email.
+// From returns the sender of one email.
 func (c *Compiled) From(v render.Values) string { return c.from.Line(v) }
 
-// Subject is the subject of one email.
+// Subject returns the subject of one email.
 func (c *Compiled) Subject(v render.Values) string { return c.subject.Line(v) }
 
-// ReplyTo is the addresses for replies to one email, or nil if it has none.
+// ReplyTo returns the reply-to addresses of one email, or nil if it has none.
 func (c *Compiled) ReplyTo(v render.Values) (all []string) {
 	for i := range c.replyTo {
 		all = append(all, c.replyTo[i].Line(v))
@@ -169,7 +170,7 @@ func (c *Compiled) ReplyTo(v render.Values) (all []string) {
 	return all
 }
 
-// Headers are the additional header fields of one email. Their number does not depend on the values.
+// Headers returns the additional header fields of one email. Their number does not depend on the values.
 func (c *Compiled) Headers(v render.Values) []message.Field {
 	all := make([]message.Field, len(c.headers))
 	for i, f := range c.headers {
@@ -178,7 +179,7 @@ func (c *Compiled) Headers(v render.Values) []message.Field {
 	return all
 }
 
-// HTML is the HTML of one email, or nil if none was given.
+// HTML returns the HTML of one email, or nil if none was given.
 func (c *Compiled) HTML(v render.Values) *string {
 	if c.html == nil {
 		return nil
@@ -189,10 +190,11 @@ func (c *Compiled) HTML(v render.Values) *string {
 // HasHTML reports whether the emails have an HTML part.
 func (c *Compiled) HasHTML() bool { return c.html != nil && c.html.Source() != "" }
 
-// Text is the text of one email if it was given, or nil.
+// Text returns the given text of one email, or nil if none was given.
 func (c *Compiled) Text(v render.Values) *string { return fill(c.text, v) }
 
-// Bodies are the HTML and the text of one email as they are sent. The text is made from the HTML if none was given.
+// Bodies returns the HTML and the text of one email as they are sent. The text is converted from the HTML if none was
+// given.
 func (c *Compiled) Bodies(v render.Values) (html, text string) {
 	if c.html != nil {
 		html = c.html.Fill(v)
@@ -200,8 +202,8 @@ func (c *Compiled) Bodies(v render.Values) (html, text string) {
 	return html, c.textOf(v, html)
 }
 
-// TrackedBodies is Bodies with other links, and with a pixel, in the HTML; see [render.HTML.Track]. The text has the links of
-// the author.
+// TrackedBodies is like Bodies, with replaced links and a pixel in the HTML; see [render.HTML.Track]. The text has the
+// original links.
 func (c *Compiled) TrackedBodies(v render.Values, link func(dst, target []byte) ([]byte, bool),
 	pixel func(dst []byte) []byte) (html, text string) {
 	if !c.HasHTML() {
@@ -214,8 +216,8 @@ func (c *Compiled) TrackedBodies(v render.Values, link func(dst, target []byte) 
 	return c.html.Track(v, link, pixel), text
 }
 
-// textOf is the text of one email. html is its HTML, which is not needed if it has no placeholders or if the text was
-// given.
+// textOf returns the text of one email. html is its filled HTML, which is used only if the HTML has placeholders and no
+// text was given.
 func (c *Compiled) textOf(v render.Values, html string) string {
 	switch {
 	case c.text != nil:
@@ -234,8 +236,8 @@ func fill(t *render.Template, v render.Values) *string {
 	return &text
 }
 
-// Size is the size of the HTML and the given text of one email, in octets, or that of the templates if it is larger:
-// these are in memory, too.
+// Size returns the bytes of the HTML and the given text of one email, or those of the unfilled texts if they are
+// larger: these occupy memory, too.
 func (c *Compiled) Size(v render.Values) (n int64) {
 	for _, t := range c.bodyTemplates() {
 		n += int64(t.Len(v))
@@ -243,20 +245,20 @@ func (c *Compiled) Size(v render.Values) (n int64) {
 	return max(n, c.size)
 }
 
-// Empty reports whether nothing is left of the HTML and the text of one email.
+// Empty reports whether the HTML and the text of one email are empty after filling.
 func (c *Compiled) Empty(v render.Values) bool {
 	return !slices.ContainsFunc(c.bodyTemplates(), func(t *render.Template) bool { return t.Len(v) > 0 })
 }
 
-// Placeholders is the number of placeholders. Each takes some memory of its own.
+// Placeholders returns the number of placeholders. Each occupies some memory.
 func (c *Compiled) Placeholders() int { return c.placeholders }
 
-// SameHeaders reports whether the further header fields are the same in all emails.
+// SameHeaders reports whether all emails have the same additional header fields.
 func (c *Compiled) SameHeaders() bool {
 	return !slices.ContainsFunc(c.values, func(t render.Template) bool { return !t.Fixed() })
 }
 
-// Names are the names of all placeholders, each once, sorted.
+// Names returns the names of all placeholders, sorted, each once.
 func (c *Compiled) Names() []string { return slices.Sorted(maps.Keys(c.names)) }
 
 func (c *Compiled) has(name string) bool {
@@ -264,11 +266,11 @@ func (c *Compiled) has(name string) bool {
 	return ok
 }
 
-// Optional reports whether the content has placeholders of a name, and all of them have a fallback, so that no value is
-// needed.
+// Optional reports whether the content has placeholders with a name, and all of them have fallbacks, so that no value
+// is needed.
 func (c *Compiled) Optional(name string) bool { return c.names[name] }
 
-// UsedValues returns those values whose names occur in the content. If all do, it returns v itself.
+// UsedValues returns the values whose names occur in the content. If all do, it returns v itself.
 func (c *Compiled) UsedValues(v render.Values) render.Values {
 	for name := range v {
 		if !c.has(name) {
@@ -280,7 +282,7 @@ func (c *Compiled) UsedValues(v render.Values) render.Values {
 	return v
 }
 
-// SameEnvelope reports whether the sender, the addresses for replies and the subject are the same in all emails.
+// SameEnvelope reports whether all emails have the same sender, reply-to addresses and subject.
 func (c *Compiled) SameEnvelope() bool {
 	return c.from.Fixed() && c.subject.Fixed() &&
 		!slices.ContainsFunc(c.replyTo, func(t render.Template) bool { return !t.Fixed() })
@@ -296,7 +298,7 @@ func (c *Compiled) templates() (all []*render.Template) {
 	return append(all, c.bodyTemplates()...)
 }
 
-// bodyTemplates are the HTML and the text, as far as they were given.
+// bodyTemplates returns the templates of the HTML and the text, as far as they were given.
 func (c *Compiled) bodyTemplates() (all []*render.Template) {
 	if c.html != nil {
 		all = append(all, &c.html.Template)

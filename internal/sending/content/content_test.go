@@ -213,10 +213,10 @@ func TestWeightOfPlaceholders(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	took := int64(after.HeapAlloc) - int64(before.HeapAlloc)
 	if took > 2*k.weight() {
-		t.Errorf("it takes %d octets besides its text and counts as %d", took, k.weight())
+		t.Errorf("it takes %d bytes besides its text and counts as %d", took, k.weight())
 	}
 	if n := k.Size(nil); n == 0 {
-		t.Logf("filled without values it has %d octets: so the memory for composing one email is estimated at about 1 KB", n)
+		t.Logf("filled without values it has %d bytes: so the memory for composing one email is estimated at about 1 KB", n)
 	}
 	runtime.KeepAlive(k)
 }

@@ -6,14 +6,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Read returns a team's content as it was added. Nothing is compiled or cached. The error is a NotFound fault when
+// Read returns a team's content as it was added, without compiling or caching it. The error is a NotFound fault if
 // there is none.
 func Read(ctx context.Context, r db.Reader, teamID, contentID string) (Content, error) {
 	return get(ctx, r, teamID, contentID)
 }
 
-// Size returns how many octets the HTML and the texts of some of a team's contents have in all, without reading them.
-// Contents that do not exist have none.
+// Size returns the total bytes of the HTML and the texts of some of a team's contents without reading them. Missing
+// contents count as 0.
 func Size(ctx context.Context, r db.Reader, teamID string, contentIDs ...string) (int64, error) {
 	return sizeOf(ctx, r, teamID, contentIDs)
 }

@@ -21,13 +21,13 @@ const (
 	cacheCount = 10_000
 	cacheBytes = 64 << 20
 
-	perPlaceholder = 80 // octets
+	perPlaceholder = 80 // bytes
 	perName        = 100
-	perLink        = 80 // besides its target
+	perLink        = 80 // in addition to its target
 )
 
-// usedEvery is how long a use counts after it was noted. usedSlack is longer, to be safe: a content stays at least so
-// long after a use was noted, and the emails that it stands for are looked for so far around it.
+// usedEvery is how often a process records the use of a content. usedSlack is longer, for safety: a content stays at
+// least that long after a recorded use, and its emails are searched that far around it.
 const (
 	usedEvery = time.Hour
 	usedSlack = 2 * time.Hour
@@ -45,25 +45,25 @@ type Service struct {
 // New returns a service that stores its contents in d.
 func New(d *db.DB) *Service {
 	s := &Service{d: d}
-	// fails for sizes below 1
+	// NewLRU fails only for sizes below 1.
 	s.cached, _ = simplelru.NewLRU(cacheCount, func(_ string, c *Compiled) { s.cachedBytes -= c.weight() })
 	return s
 }
 
-// Add inserts a content in the caller's transaction, and sets its CreatedAt, and its ID if it is empty.
+// Add inserts a content in the caller's transaction. It sets CreatedAt, and ID if that is empty.
 func (s *Service) Add(ctx context.Context, tx *db.Tx, c *Content) error {
 	if c.ID == "" {
 		c.ID = id.At(tx.Now())
 	}
 	c.CreatedAt = tx.Now()
-	// Each email has a Message-ID of its own.
+	// Each email has its own Message-ID.
 	c.Headers = slices.DeleteFunc(slices.Clone(c.Headers), func(f message.Field) bool {
 		return strings.EqualFold(f.Name, "Message-ID")
 	})
 	return insert(ctx, tx, c)
 }
 
-// Get returns a team's content, compiled. The error is a NotFound fault when there is none.
+// Get returns a team's content, compiled. The error is a NotFound fault if there is none.
 func (s *Service) Get(ctx context.Context, teamID, contentID string) (*Compiled, error) {
 	s.mu.Lock()
 	c, ok := s.cached.Get(contentID)
@@ -85,7 +85,7 @@ func (s *Service) Get(ctx context.Context, teamID, contentID string) (*Compiled,
 
 func notFound() error { return fault.NotFoundf("Content not found") }
 
-// addToCache caches a compiled content, and evicts the least recently used ones.
+// addToCache caches a compiled content and evicts the least recently used ones.
 func (s *Service) addToCache(c *Compiled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +98,7 @@ func (s *Service) addToCache(c *Compiled) {
 	}
 }
 
-// weight estimates the memory of a compiled content, in octets.
+// weight estimates the memory of a compiled content in bytes.
 func (c *Compiled) weight() int64 {
 	n := c.size + int64(len(c.convertedText)) + perPlaceholder*int64(c.placeholders) + perName*int64(len(c.names)) + 2048
 	if c.html != nil {
@@ -116,20 +116,21 @@ func (s *Service) evict(contentIDs []string) {
 	}
 }
 
-// recordedUse is a use of a content that was noted in its row.
+// recordedUse is a use of a content that this process recorded in its row.
 type recordedUse struct {
 	at    time.Time // by the clock of the database
-	since time.Time // when it was noted, by this process's monotonic clock
+	since time.Time // when it was recorded, by this process's monotonic clock
 }
 
-// covers reports whether the emails of a content that are entered at a time are among those that the use stands for.
+// covers reports whether an email that is inserted at a time needs no new record of the use.
 func (u *recordedUse) covers(now time.Time) bool {
-	// The second condition is for a clock that was set back: meanwhile RemoveUnused may have looked behind the use.
+	// The second condition is for a clock that was set back: by the true time, RemoveUnused may already have searched
+	// past the use.
 	return u != nil && now.Sub(u.at).Abs() < usedEvery && time.Since(u.since) < usedEvery
 }
 
 // MarkUsed records in the caller's transaction that an email with the content is inserted, so that the content is not
-// deleted. A process writes at most once an hour for each content; when it writes and the content is gone, the
+// deleted. A process writes at most once an hour for each content. If it writes and the content is gone, the
 // transaction fails with a NotFound fault.
 func (s *Service) MarkUsed(ctx context.Context, tx *db.Tx, c Ref) {
 	if now := tx.Now(); !c.lastUse.Load().covers(now) {
@@ -139,40 +140,41 @@ func (s *Service) MarkUsed(ctx context.Context, tx *db.Tx, c Ref) {
 	}
 }
 
-// Delete deletes a content that no email was ever sent with. It is no error if there is none.
+// Delete deletes a content that no email was ever sent with. Deleting a missing content is no error.
 func (s *Service) Delete(ctx context.Context, tx *db.Tx, teamID, contentID string) {
 	remove(ctx, tx, teamID, contentID)
 }
 
-// Release clears Kept: the content is deleted once no email has it any more. It is no error if there is none.
+// Release clears Kept: the content is deleted once no email refers to it. Releasing a missing content is no error.
 func (s *Service) Release(ctx context.Context, tx *db.Tx, teamID, contentID string) {
 	release(ctx, tx, teamID, contentID)
 }
 
-// Unused is a content that is not kept and was not used recently. The emails with it, if there are any, have ids from
-// From on and before Until.
+// Unused is a content that is not kept and was not used recently. The ids of its emails, if any, are from From to
+// before Until.
 type Unused struct {
 	TeamID, ID string
 	From       string
 
-	used int64 // when its use was last noted, in microseconds
+	used int64 // when its use was last recorded, in microseconds
 }
 
-// Until is the id before which all emails with the content are.
+// Until returns an id that is greater than those of all emails with the content.
 func (u *Unused) Until() string { return id.First(db.Time(u.used).Add(usedSlack)) }
 
-// Unused returns some contents of a team that are not kept and were not used recently, those that were used last at the
-// end. It begins after one of them, or at the first if that is the zero value.
+// Unused returns some contents of a team that are not kept and were not used recently, by the time of their last use.
+// It begins after the given one, or at the first if after is the zero value.
 func (s *Service) Unused(ctx context.Context, teamID string, after Unused) ([]Unused, error) {
 	return unused(ctx, s.d.Reader, teamID, s.d.Now().Add(-usedSlack), after)
 }
 
-// AdvanceFrom notes that no email before an id has the content. It does nothing if the content was used since it was read.
+// AdvanceFrom records that no email with an id before from has the content. It does nothing if the content was used
+// since u was read.
 func (s *Service) AdvanceFrom(ctx context.Context, u Unused, from string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error { return advanceFrom(ctx, tx, u, from) })
 }
 
-// RemoveUnused deletes contents that no email has. It leaves those that were used since they were read.
+// RemoveUnused deletes contents that no email refers to. It keeps those that were used since they were read.
 func (s *Service) RemoveUnused(ctx context.Context, all []Unused) error {
 	for some := range slices.Chunk(all, removeMax) {
 		err := s.d.Update(ctx, func(tx *db.Tx) error {
@@ -193,8 +195,8 @@ func (s *Service) RemoveUnused(ctx context.Context, all []Unused) error {
 	return nil
 }
 
-// TeamsWithUnused returns some teams with ids after the given one, in order, that have contents which are not kept
-// and were not used recently.
+// TeamsWithUnused returns some teams with ids after the given one, in order, that have contents that are not kept and
+// were not used recently.
 func (s *Service) TeamsWithUnused(ctx context.Context, after string) ([]string, error) {
 	return teamsWithUnused(ctx, s.d.Reader, after, s.d.Now().Add(-usedSlack))
 }

@@ -22,13 +22,13 @@ const (
 	unusedMax = 500
 )
 
-// firstOf is the least id that an email can have whose content is used at a time.
+// firstOf returns a lower bound for the ids of emails whose content is used at a time.
 func firstOf(at time.Time) string { return id.First(at.Add(-usedSlack)) }
 
 func insert(ctx context.Context, tx *db.Tx, c *Content) error {
 	replyTo, err := db.EncodeList(c.ReplyTo)
 	if err != nil {
-		return fmt.Errorf("encode the addresses for answers of a content: %w", err)
+		return fmt.Errorf("encode the reply-to addresses of a content: %w", err)
 	}
 	headers, err := db.EncodeList(c.Headers)
 	if err != nil {
@@ -69,7 +69,7 @@ func get(ctx context.Context, r db.Reader, teamID, contentID string) (c Content,
 		c.Text = &text
 	}
 	if c.ReplyTo, err = db.DecodeList[string](replyTo); err != nil {
-		return c, fmt.Errorf("read the addresses for answers of content %s: %w", contentID, err)
+		return c, fmt.Errorf("read the reply-to addresses of content %s: %w", contentID, err)
 	}
 	if c.Headers, err = db.DecodeList[message.Field](headers); err != nil {
 		return c, fmt.Errorf("read the headers of content %s: %w", contentID, err)
@@ -86,8 +86,8 @@ func sizeOf(ctx context.Context, r db.Reader, teamID string, contentIDs []string
 	return n, nil
 }
 
-// setUsed notes that a content is used at a time. used_at grows in any case, also when the clock was set back, so that
-// who read it before sees that the content was used since.
+// setUsed records that a content is used at a time. used_at always increases, even if the clock was set back, so that a
+// transaction that read it before notices the use.
 func setUsed(ctx context.Context, tx *db.Tx, teamID, contentID string, at time.Time) {
 	tx.QueueOne(ctx, notFound(), `UPDATE contents SET used_at = CASE WHEN used_at < $3 THEN $3 ELSE used_at + 1 END,
 		from_id = CASE WHEN from_id > $4 THEN $4 ELSE from_id END WHERE id = $1 AND team_id = $2`, contentID, teamID,
@@ -102,7 +102,7 @@ func remove(ctx context.Context, tx *db.Tx, teamID, contentID string) {
 	tx.Queue(ctx, `DELETE FROM contents WHERE id = $1 AND team_id = $2`, contentID, teamID)
 }
 
-// unused goes by an index alone, which has from_id: in the row it comes after the texts.
+// unused reads only an index, which contains from_id: in the row, from_id is stored after the texts.
 func unused(ctx context.Context, r db.Reader, teamID string, before time.Time, after Unused) ([]Unused, error) {
 	if after.ID == "" {
 		after.used = -1
@@ -116,7 +116,7 @@ func unused(ctx context.Context, r db.Reader, teamID string, before time.Time, a
 		return u, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look for contents of team %s that are not used: %w", teamID, err)
+		return nil, fmt.Errorf("find contents of team %s that are not used: %w", teamID, err)
 	}
 	return all, nil
 }
@@ -125,7 +125,7 @@ func advanceFrom(ctx context.Context, tx *db.Tx, u Unused, from string) error {
 	_, err := tx.Exec(ctx, `UPDATE contents SET from_id = $5 WHERE id = $1 AND team_id = $2 AND used_at = $3
 		AND from_id = $4`, u.ID, u.TeamID, u.used, u.From, from)
 	if err != nil {
-		return fmt.Errorf("note which emails have content %s: %w", u.ID, err)
+		return fmt.Errorf("record the first email of content %s: %w", u.ID, err)
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func teamsWithUnused(ctx context.Context, r db.Reader, after string, before time
 		return teamID, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look for teams with contents that are not used: %w", err)
+		return nil, fmt.Errorf("find teams with contents that are not used: %w", err)
 	}
 	return teams, nil
 }

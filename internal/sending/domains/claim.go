@@ -102,8 +102,8 @@ type ownerUsage struct {
 	active    bool // an email was sent recently
 }
 
-// judgeClaim returns the claim after a look-up of its proof, and when to look it up again; 0 means never. It is a pure
-// function.
+// judgeClaim returns the claim after a look-up of its proof, and the delay until the next look-up; 0 means none. It is
+// a pure function.
 func judgeClaim(c Claim, proof finding, owner ownerUsage, now time.Time) (Claim, time.Duration) {
 	reason := c.BlockedReason
 	c.BlockedReason = ""
@@ -153,7 +153,7 @@ func judgeClaim(c Claim, proof finding, owner ownerUsage, now time.Time) (Claim,
 	return c, claimBlocked
 }
 
-// transferAt returns when an owner who was notified loses the domain: at least a day after the reminder.
+// transferAt returns when a notified owner loses the domain: at least a day after the reminder.
 func (c *Claim) transferAt() time.Time {
 	at := c.WarnedAt.Add(claimGrace)
 	if again := c.RemindedAt.Add(claimReminder); again.After(at) {
@@ -162,17 +162,15 @@ func (c *Claim) transferAt() time.Time {
 	return at
 }
 
-// failure returns why a proven claim failed, by what it last waited for.
+// failure returns the reason why a proven claim failed. blocked is the last reason for which it was blocked.
 func failure(blocked string) string {
 	switch blocked {
 	case blockedActivity:
 		return "The team that has the domain went on sending from it for 30 days. Delete that team's DNS records, which " +
-			"ends " +
-			"its use of the domain within 72 hours, and claim it again."
+			"ends its use of the domain within 72 hours, and claim it again."
 	case blockedScheduled:
 		return "For 30 days the team that has the domain had emails scheduled from it. Delete that team's DNS records, " +
-			"which " +
-			"ends its use of the domain within 72 hours, and claim it again."
+			"which ends its use of the domain within 72 hours, and claim it again."
 	}
 	return "The proof could not be confirmed within 30 days. See to it that the TXT record is found, and claim the " +
 		"domain again."
@@ -186,8 +184,8 @@ func proofLookUpAfter(c Claim, now time.Time) time.Duration {
 	return 15 * time.Minute
 }
 
-// Claim begins to take over a domain. Repeating the request of an open claim returns that one and false; another
-// request for the same name supersedes it.
+// Claim starts the transfer of a domain that another team has registered. If the same request already has an open
+// claim, Claim returns that one and false. A different request for the same name supersedes the older claim.
 func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Claim, created bool, err error) {
 	d, err := s.plan(teamID, n)
 	if err != nil {
@@ -223,7 +221,7 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 			Token:  hex.EncodeToString(token),
 			Status: ClaimPending, CreatedAt: tx.Now(), ExpiresAt: tx.Now().Add(claimLife), request: string(request)}
 		created = true
-		// A team may claim as often as it likes, so the owner is notified only once a week until there is a proof.
+		// A team may claim any number of times, so the owner is notified at most once a week until there is a proof.
 		lately, err := claimedSince(ctx, tx.Reader, d.Name, tx.Now().Add(-claimNews))
 		if err != nil {
 			return err
@@ -244,8 +242,8 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 	return c, created, err
 }
 
-// mayClaim returns an error for a claim that is not allowed. Otherwise it returns the owner's domain, the team's open
-// claims for the name, and the one among them with the same request, if any.
+// mayClaim returns an error if the claim is not allowed. Otherwise it returns the owner's domain and the team's open
+// claims for the name. same is the open claim with the same request, or nil.
 func (s *Service) mayClaim(ctx context.Context, r db.Reader, d *Domain,
 	request string) (owner Domain, open []Claim, same *Claim,
 	err error) {
@@ -253,7 +251,7 @@ func (s *Service) mayClaim(ctx context.Context, r db.Reader, d *Domain,
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return owner, nil, nil, err
 	}
-	// Names of the owner's domain do not count: they are released with it.
+	// Names of the owner's domain do not count: the transfer releases them.
 	if err := s.checkFree(ctx, r, d, d.names(), owner.ID); err != nil {
 		return owner, nil, nil, err
 	}
@@ -277,7 +275,7 @@ func orZero(c *Claim) Claim {
 	return *c
 }
 
-// GetClaim returns the latest claim of the domain's placeholder, even if it was canceled or superseded.
+// GetClaim returns the latest claim of a placeholder, even if it was canceled or superseded.
 func (s *Service) GetClaim(ctx context.Context, teamID, domainID string) (Claim, error) {
 	return claimOf(ctx, s.d.Reader, teamID, domainID)
 }
@@ -300,8 +298,8 @@ func (s *Service) VerifyClaim(ctx context.Context, teamID, domainID string) (c C
 	return c, err
 }
 
-// scheduleProofLookUps schedules look-ups of the proof of a placeholder's claim, now and frequently for an hour, because a look-up
-// that is in progress may have preceded the record.
+// scheduleProofLookUps schedules a look-up of the proof now, and frequent ones for an hour. A look-up that is in
+// progress may have missed the record.
 func (s *Service) scheduleProofLookUps(ctx context.Context, tx *db.Tx, d *Domain) error {
 	d.VerifySince = tx.Now()
 	saveDomain(ctx, tx, d)
@@ -322,7 +320,7 @@ func (s *Service) lookUpProof(ctx context.Context, c *Claim) finding {
 // ownerUsage returns how the owner uses the domain.
 func (s *Service) ownerUsage(ctx context.Context, owner *Domain) (u ownerUsage, err error) {
 	if u.inUse = owner.MaySend() || owner.MayReceive(); !u.inUse {
-		return u, nil // Its scheduled emails could not be sent.
+		return u, nil // Its scheduled emails could not be sent, so they do not count.
 	}
 	if u.scheduled, err = s.HasScheduled(ctx, owner.TeamID, owner.ID); err != nil {
 		return u, fmt.Errorf("look whether emails from %s are scheduled: %w", owner.Name, err)
@@ -333,8 +331,8 @@ func (s *Service) ownerUsage(ctx context.Context, owner *Domain) (u ownerUsage, 
 	return u, nil
 }
 
-// verifyClaim looks up the proof. If it is found the domain is transferred, unless its owner has time left to object or
-// still uses it.
+// verifyClaim handles the job that looks up a claim's proof. If the proof is found, it transfers the domain, unless its
+// owner may still object or still uses it.
 func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 	c, err := claimOf(ctx, s.d.Reader, d.TeamID, d.ID)
 	if fault.KindOf(err) == fault.NotFound {
@@ -356,7 +354,7 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 		return err
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		// Everything may have changed during the look-ups.
+		// The claim and both domains may have changed during the look-ups.
 		for _, one := range []string{d.ID, asked.ID} {
 			if err := lockDomain(ctx, tx, one); err != nil {
 				return err
@@ -409,8 +407,8 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 	})
 }
 
-// transfer gives the name to the placeholder. The placeholder has keys of its own, so the records must be installed
-// anew. If the transfer is not possible, handOver changes nothing and returns why.
+// transfer moves the name to the placeholder. The placeholder has different keys, so its DNS records must be installed.
+// If the transfer is not possible, transfer changes nothing and returns the reason.
 func (s *Service) transfer(ctx context.Context, tx *db.Tx, owner *Domain, c *Claim) (failed string, err error) {
 	d, err := getDomain(ctx, tx.Reader, c.TeamID, c.DomainID)
 	if err != nil {
@@ -436,24 +434,20 @@ func (s *Service) transfer(ctx context.Context, tx *db.Tx, owner *Domain, c *Cla
 		DomainID: d.ID, Data: d})...)
 }
 
-// The notices to owners. Their arguments are the domain and a time, and the value of the proof once there is one.
+// The notices to owners. Their arguments are the domain, a time, and, once there is a proof, its value.
 const (
-	claimNotice = "Another team has claimed the domain %s, which your team has added here.\n\nIt gets the domain only " +
-		"if it " +
-		"proves that it rules the domain's DNS, by a record there, until %s. If your team uses the domain, it is told " +
-		"when that " +
-		"happens and has three days to object. Until then nothing changes. If you know of it, there is nothing to do.\n"
-	proofNotice = "The team that claims the domain %s has proved that it rules the domain's DNS.\n\nIt gets the domain " +
-		"on %s, " +
-		"or when your team no longer sends from it. Then your team can no longer send from it or receive at it. To keep " +
-		"the " +
-		"domain, delete this TXT record of it:\n\n  %s\n"
-	transferNotice = "The team that claims the domain %s gets it on %s, or when your team no longer sends from it.\n\nTo " +
-		"keep the " +
-		"domain, delete this TXT record of it before:\n\n  %s\n"
+	claimNotice = "Another team has claimed the domain %s, which your team has added here.\n\nThe other team gets the " +
+		"domain only if it proves control of the domain's DNS with a record there until %s. If your team uses the " +
+		"domain, you are notified of the proof and then have three days to object. Until then nothing changes. If you " +
+		"expected this claim, you need not do anything.\n"
+	proofNotice = "The team that claims the domain %s has proved control of the domain's DNS.\n\nIt gets the domain on " +
+		"%s, or when your team no longer sends from it. Then your team can no longer send from it or receive at it. To " +
+		"keep the domain, delete this TXT record of the domain:\n\n  %s\n"
+	transferNotice = "The team that claims the domain %s gets it on %s, or when your team no longer sends from " +
+		"it.\n\nTo keep the domain, delete this TXT record of the domain before that time:\n\n  %s\n"
 )
 
-// notifyOwner notifies the owner of a step of a claim: the proof, and a day before the transfer.
+// notifyOwner notifies the owner when the proof is found, and again a day before the transfer.
 func (s *Service) notifyOwner(ctx context.Context, tx *db.Tx, teamID string, before, after *Claim) error {
 	subject, text := "", ""
 	switch {

@@ -1,57 +1,56 @@
-// Package domains manages the domains that teams send from and receive at: their DNS records, the verification of
-// these, and the keys that sign for them.
+// Package domains manages the domains that teams send from and receive at: their DNS records, the verification of the
+// records, and the DKIM keys.
 //
 // # States
 //
-// Each record is verified separately. It goes from not_started over pending to verified, or to failed if it is not
-// found for 72 hours. This time begins for each record when it is first looked up, or when its owner requests
-// verification; so a record of a capability that is enabled later begins later. A verified record that disappears is a
-// temporary_failure for up to 72 hours, during which the domain still works, and then failed. The records of a
-// capability are a group; the domain's status is derived from the states of its groups. [judge], a pure function,
-// decides all of this.
+// Each record is verified separately. Its state goes from not_started to pending and then to verified, or to failed if
+// it is not found for 72 hours. The 72 hours begin for each record when it is first looked up, or when its owner
+// requests verification. So records of a capability that is enabled later have their own 72 hours. A verified record
+// that disappears is a temporary_failure for up to 72 hours, during which the domain still works, and then failed. The
+// records of a capability are a group; the domain's status is derived from the states of its groups. [judge], a pure
+// function, decides all of this.
 //
 // # Proof
 //
-// Of the required records only the domain's own DKIM key has a value that no other team was given, so it alone proves
-// control of the domain's DNS. Every capability needs it: sending, receiving and tracking. The other records only lead
-// mail and links here, and are also found at names that are not the team's: the hosts of other teams' return paths, or
-// domains whose owners have left.
+// Only the domain's own DKIM key is a value that no other team was given, so it alone proves control of the domain's
+// DNS. Every capability needs it: sending, receiving and tracking. The other required records only direct mail and
+// links to this installation. They also exist at names that the team does not control: at return paths of other teams,
+// or at domains that previous owners no longer use.
 //
 // # Names
 //
-// The name of a domain belongs to one team from when it is added, by a unique index; a claim has a placeholder until it
-// is completed. A domain has other names too: the host of its return paths and that of its tracked links. Once the
-// domain is proved, each name at which its records are found is registered for its team, again by a unique index, and
-// then
+// When a domain is added, its name belongs to the team; a unique index enforces this. A claim has a placeholder until
+// it is completed. A domain also has the host of its return paths and the host of its tracked links. Once the domain is
+// proved, each name at which its records are found is registered for its team, again by a unique index. Then
 //
-//   - no other team may add a domain at or below such a host, and a record that is found there for another team's
-//     domain does not count;
+//   - no other team may add a domain at or below such a host, and a record at that host does not count for another
+//     team's domain;
 //   - no other team may choose a return path or a tracking subdomain with that name.
 //
-// The host of tracked links stays registered once its record was verified, whatever becomes of the record and of the
-// setting, because emails that were sent have links to it. A domain has at most 50 such hosts.
+// A host of tracked links stays registered once its record was verified, because links in sent emails lead there.
+// Neither a missing record nor a changed setting releases it. A domain has at most 50 such hosts.
 //
 // A domain that is not proved reserves only its own name, which can be claimed. Otherwise adding example.com with some
-// label would lock out the owner of the domain at that label. Teams may have domains above and below each other's,
+// label would lock out the owner of the domain at that label. Different teams may have a domain and its subdomain,
 // because each needs its own proof. No team may add the operator's hosts, or names at or below the managed domain or a
 // sandbox domain.
 //
 // # Invariants
 //
 // Private keys are encrypted in the database and decrypted only for signing. RSA keys are generated in advance and kept
-// in memory; a new domain takes one after all checks, outside any transaction. No transaction is open while DNS is
-// queried.
+// in memory. A new domain takes one after all checks, outside of any transaction. No transaction is open during DNS
+// queries.
 //
 // # When it fails
 //
-// A DNS query without an answer changes nothing; in particular it does not fail a record. Look-ups are retried without
-// end after errors of our own. Each node caches what accepting emails and receiving need of a domain for a second, and
-// what delivery needs of it for 30 seconds. A change drops both on all nodes at once by a hint; if the hint is lost, a
-// node uses the old state for that long.
+// A DNS query without an answer changes nothing; in particular, no record fails because of it. After internal errors,
+// look-ups are retried without limit. Each node caches the data for accepting and receiving emails for a second, and
+// the data for delivery for 30 seconds. After a change, a hint clears these caches on all nodes. If the hint is lost, a
+// node uses the old data until it expires.
 //
 // # What it does not do
 //
-// It sends no email: notices to owners go to Service.Notify.
+// It sends no email: Deps.Notify sends the notices to owners.
 package domains
 
 import (
@@ -74,7 +73,7 @@ const (
 	Pending           Status = "pending"
 	Verified          Status = "verified"
 	Failed            Status = "failed"
-	TemporaryFailure  Status = "temporary_failure" // only of records
+	TemporaryFailure  Status = "temporary_failure" // used only for records
 	PartiallyVerified Status = "partially_verified"
 	PartiallyFailed   Status = "partially_failed"
 )
@@ -88,10 +87,10 @@ const (
 	Enforced      = "enforced"      // only to hosts with a verified certificate
 )
 
-// regions are those that the API accepts; the configuration maps them to hosts.
+// regions are the regions of the API; the configuration maps them to hosts.
 var regions = []string{"us-east-1", "eu-west-1", "sa-east-1", "ap-northeast-1"}
 
-// system is the team that has the sandbox domains.
+// system is the id of the team that owns the sandbox domains.
 const system = "system"
 
 // Domain is a domain of a team.
@@ -101,8 +100,8 @@ type Domain struct {
 	Name              string // ASCII, lower case
 	Region            string
 	ReturnPath        string   // a label below the domain
-	TrackingSubdomain string   // empty if there is none
-	Tracked           []string // tracking subdomains that were verified once: their links work for good
+	TrackingSubdomain string   // empty for none
+	Tracked           []string // tracking subdomains that were ever verified; their links keep working
 	TLS               string
 	OpenTracking      bool
 	ClickTracking     bool
@@ -126,16 +125,16 @@ type keyRow struct {
 // check is the state of one record.
 type check struct {
 	Status Status `json:"status"`
-	// Since is when the record began to be pending or missing, in Unix microseconds. In rows of older releases it is 0:
-	// the record was not looked up since, or is pending since Domain.VerifySince.
+	// Since is when the record became pending or missing, in Unix microseconds. It is 0 in rows of older releases: the
+	// record was not looked up since, or has been pending since Domain.VerifySince.
 	Since int64 `json:"since,omitempty"`
 }
 
 // Record is a DNS record that the domain's owner must install.
 type Record struct {
-	Key      string // our name for it: mx, spf, dkim, dkim-ed25519, receiving, tracking, caa
+	Key      string // the internal name: mx, spf, dkim, dkim-ed25519, receiving, tracking, caa
 	Kind     string // the API's name: SPF, DKIM, Receiving, Tracking, TrackingCAA
-	Name     string // relative to the registrable domain, or full, as the API shows it
+	Name     string // as the API shows it: relative to the registrable domain, or absolute
 	FQDN     string
 	Type     string
 	Value    string
@@ -143,18 +142,18 @@ type Record struct {
 	Status   Status
 }
 
-// Region has the hosts of one region.
+// Region holds the hosts of one region.
 type Region struct{ BounceHost, InboundHost, SPFInclude, TrackingHost string }
 
-// Config is the part of the configuration that concerns domains.
+// Config is the configuration of domains.
 type Config struct {
 	Default         Region
 	Regions         map[string]Region
 	Selector        string // of the RSA key
 	SelectorEd25519 string
 	CAAIssuer       string
-	Hosts           []string // the operator's own hosts, besides those of the regions
-	ManagedDomain   string   // each team has a host below it; empty if there is none
+	Hosts           []string // further hosts of the operator, in addition to those of the regions
+	ManagedDomain   string   // the parent of the teams' managed hosts; empty for none
 	SandboxDomains  []string
 	SandboxSend     bool // sandbox domains may send to anybody
 	TrustDomains    bool // every record counts as found, without a DNS query
@@ -173,24 +172,24 @@ func (c *Config) region(label string) Region {
 	return r
 }
 
-// Sender is what accepting an email needs of its sending domain.
+// Sender holds the data of a sending domain that accepting an email needs.
 type Sender struct {
 	DomainID  string
 	Name      string
 	TLS       string
 	Sandbox   bool
-	OwnerOnly bool // may write only to the team owner's address
+	OwnerOnly bool // emails may go only to the team owner's address
 	Tracking  Tracking
 }
 
-// Tracking is what is tracked of a domain's emails. The zero value is nothing.
+// Tracking holds the tracking settings of a domain's emails. With the zero value nothing is tracked.
 type Tracking struct {
-	Host   string // of tracked links; "" unless its record is verified, and then nothing is tracked
+	Host   string // of tracked links; "" unless its record is verified; without it nothing is tracked
 	Opens  bool
 	Clicks bool
 }
 
-// Signing is what delivering an email needs of its sending domain.
+// Signing holds the data of a sending domain that delivering an email needs.
 type Signing struct {
 	Name           string
 	Signers        []dkim.Signer // RSA first
@@ -199,8 +198,8 @@ type Signing struct {
 	Tracking       Tracking
 }
 
-// Records returns the records of the domain with their states. CAA is included only if a look-up found that it is
-// needed.
+// Records returns the records of the domain with their states. The CAA record is included only if a look-up found that
+// it is needed.
 func (c *Config) Records(d *Domain) []Record {
 	r := c.region(d.Region)
 	root, err := publicsuffix.EffectiveTLDPlusOne(d.Name)
@@ -248,13 +247,13 @@ func (c *Config) Records(d *Domain) []Record {
 	return all
 }
 
-// proof is the record of the RSA key. Only this team was given its value, so it proves control of the domain's DNS and
-// that the domain is meant for this team. The values of the other required records are the same for all teams and prove
+// proof is the key of the record with the RSA key. Only this team was given its value, so the record proves that the
+// team controls the domain's DNS. The values of the other required records are the same for all teams and prove
 // nothing.
 const proof = "dkim"
 
-// unproved is a check of domains that received mail before the proof was required. It is kept until the domain is
-// proved or 72 hours have passed.
+// unproved is the key of a check that domains have if they received mail before the proof was required. It is kept
+// until the domain is proved or 72 hours have passed.
 const unproved = "unproved"
 
 // proved reports whether the proof was found, or has been missing only for a short time.
@@ -286,7 +285,8 @@ func (d *Domain) tracking() Tracking {
 	return Tracking{host, d.OpenTracking, d.ClickTracking}
 }
 
-// groups returns the records that each capability needs. Ed25519 and tracking are optional, so neither delays a domain.
+// groups returns the record keys that each enabled capability requires. Ed25519 and tracking are optional, so neither
+// delays a domain.
 func (d *Domain) groups() [][]string {
 	var all [][]string
 	if d.Sending {
@@ -307,11 +307,12 @@ func (d *Domain) forReceiving() []string {
 	return []string{"receiving", proof}
 }
 
-// MaySend reports whether the domain may send: its sending records are verified, or have been missing only for a short
-// time.
+// MaySend reports whether the domain may send: its sending records are verified, or have been missing for at most 72
+// hours.
 func (d *Domain) MaySend() bool { return d.Sending && d.groupStatus(forSending) == Verified }
 
-// MayReceive reports whether the domain's team receives all mail for it, according to its receiving records.
+// MayReceive reports whether the domain may receive: its receiving records are verified, or have been missing for at
+// most 72 hours.
 func (d *Domain) MayReceive() bool { return d.Receiving && d.groupStatus(d.forReceiving()) == Verified }
 
 func (d *Domain) groupStatus(keys []string) Status {
@@ -359,14 +360,14 @@ func (d *Domain) overall() Status {
 	return NotStarted
 }
 
-// refusedNames are mailbox providers, which no team can own.
+// refusedNames are domains of mailbox providers, which no team can own.
 var refusedNames = []string{"gmail.com", "googlemail.com", "outlook.com", "hotmail.com", "live.com", "msn.com",
 	"yahoo.com",
 	"ymail.com", "icloud.com", "me.com", "mac.com", "aol.com", "gmx.de", "gmx.net", "gmx.com", "web.de", "mail.ru",
 	"yandex.ru",
 	"proton.me", "protonmail.com", "qq.com", "163.com", "126.com", "zoho.com", "fastmail.com", "hey.com"}
 
-// checkName returns a domain name as it is stored.
+// checkName checks a domain name and returns its stored form.
 func (c *Config) checkName(name string) (string, error) {
 	if name == "" {
 		return "", fault.MissingField("name")

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// lookUpMax bounds the look-up of all records of a domain together.
+// lookUpMax is the time limit for looking up all records of a domain.
 const lookUpMax = 15 * time.Second
 
 // lookUp queries DNS for all records concurrently. Records without an answer in time are unknown.
@@ -77,7 +77,7 @@ func judged(err error, ok func() bool) finding {
 	return absent
 }
 
-// hasMX reports whether host is among the MX records. With best, none may be preferred to it.
+// hasMX reports whether host is among the MX records. If best is true, no other record may have a higher preference.
 func hasMX(all []resolve.MX, host string, best bool) bool {
 	i := slices.IndexFunc(all, func(m resolve.MX) bool { return strings.EqualFold(m.Host, host) })
 	if i < 0 {
@@ -86,12 +86,12 @@ func hasMX(all []resolve.MX, host string, best bool) bool {
 	return !best || !slices.ContainsFunc(all, func(m resolve.MX) bool { return m.Pref < all[i].Pref })
 }
 
-// unquoted returns a TXT value without the quotes that zone editors leave in.
+// unquoted returns a TXT value without the quotes that some zone editors add.
 func unquoted(text string) string {
 	return strings.TrimSpace(strings.ReplaceAll(strings.ReplaceAll(text, `" "`, ""), `"`, ""))
 }
 
-// sameSPF reports whether text is an SPF record with the include that we require (RFC 7208 section 4.5).
+// sameSPF reports whether text is an SPF record with the required include (RFC 7208 section 4.5).
 func sameSPF(text, want string) bool {
 	terms := strings.Fields(strings.ToLower(unquoted(text)))
 	if len(terms) == 0 || terms[0] != "v=spf1" {
@@ -105,7 +105,8 @@ func sameSPF(text, want string) bool {
 	return false
 }
 
-// sameDKIM reports whether text has the same key, whatever the order and spacing of its tags (RFC 6376 section 3.6.1).
+// sameDKIM reports whether text has the same key as want. The order and spacing of tags do not matter (RFC 6376 section
+// 3.6.1).
 func sameDKIM(text, want string) bool {
 	key := dkimTag(want, "p")
 	return key != "" && dkimTag(unquoted(text), "p") == key
@@ -121,9 +122,10 @@ func dkimTag(record, name string) string {
 	return ""
 }
 
-// lookUpCAA looks up which authorities may issue certificates for the domain's root. If there are CAA records, ours
-// must be among them, so that links can be served with TLS; if there are none, the record is needless. counts is false
-// if the finding should be ignored: an unknown answer counts only if the record was needed before.
+// lookUpCAA looks up which authorities may issue certificates for the domain's root. If there are CAA records, the
+// configured issuer must be among them, so that links can be served with TLS. If there are none, the record is
+// needless. counts is false if the finding must be ignored: an unknown answer counts only if the record was needed
+// before.
 func lookUpCAA(ctx context.Context, c *Config, r resolve.Resolver, d *Domain) (f finding, counts bool) {
 	root, err := publicsuffix.EffectiveTLDPlusOne(d.Name)
 	if err != nil || c.CAAIssuer == "" {

@@ -10,16 +10,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// dnsName is a name at which a domain has records.
+// dnsName is a DNS name that has records of a domain.
 type dnsName struct {
 	name    string
-	host    bool     // of return paths or of tracked links; false for the domain itself
-	field   string   // the API field by which it was chosen
+	host    bool     // a host of return paths or tracked links; false for the domain itself
+	field   string   // the API field that chose it
 	records []string // keys of the records at the name; none for a host of old links
-	tracked bool     // links to it may have been sent
+	tracked bool     // sent emails may have links to it
 }
 
-// names returns the names at which the domain has records, its own name first.
+// names returns the names that have records of the domain, its own name first.
 func (d *Domain) names() []dnsName {
 	all := []dnsName{{d.Name, false, "name", []string{proof, "dkim-ed25519", "receiving"}, false}}
 	if d.Sending {
@@ -40,8 +40,8 @@ func (d *Domain) names() []dnsName {
 	return all
 }
 
-// reserves reports whether the domain reserves a name: one of its records is installed there, or links to it may have been
-// sent.
+// reserves reports whether the domain reserves a name: one of its records was found there, or sent emails may have
+// links to it.
 func (d *Domain) reserves(n dnsName) bool {
 	return n.tracked || slices.ContainsFunc(n.records, func(key string) bool {
 		s := d.checks[key].Status
@@ -49,14 +49,15 @@ func (d *Domain) reserves(n dnsName) bool {
 	})
 }
 
-// registerNames registers the names that the domain has proved, and releases the others. It returns those that are registered
-// for another team: the unique index decides, also between concurrent transactions. The domain's row must exist.
+// registerNames registers the names that the domain has proved, and releases the others. It returns the names that are
+// registered for another team. A unique index decides, also between concurrent transactions. The domain's row must
+// exist.
 func (s *Service) registerNames(ctx context.Context, tx *db.Tx, d *Domain) (lost []dnsName, err error) {
 	var wanted []dnsName
 	if d.proved() && !d.Placeholder {
 		wanted = slices.DeleteFunc(d.names(), func(n dnsName) bool { return !d.reserves(n) })
 	}
-	// All transactions take the names in the same order, so that they cannot deadlock.
+	// All transactions insert names in the same order, so that they cannot deadlock.
 	slices.SortFunc(wanted, func(a, b dnsName) int { return strings.Compare(a.name, b.name) })
 	others, err := takeNames(ctx, tx, d, wanted)
 	if err != nil {
@@ -65,8 +66,8 @@ func (s *Service) registerNames(ctx context.Context, tx *db.Tx, d *Domain) (lost
 	return slices.DeleteFunc(wanted, func(n dnsName) bool { _, other := others[n.name]; return !other }), nil
 }
 
-// withRecordsAbsent returns the findings with records at lost names set to absent: these records were installed for another
-// team's domain.
+// withRecordsAbsent returns the findings with all records at lost names set to absent, because those records belong to
+// another team's domain.
 func withRecordsAbsent(found map[string]finding, lost []dnsName) map[string]finding {
 	found = maps.Clone(found)
 	for _, n := range lost {
@@ -80,7 +81,7 @@ func withRecordsAbsent(found map[string]finding, lost []dnsName) map[string]find
 }
 
 // checkFree returns an error if one of the names belongs to another team, or if the domain is at or below another
-// team's host. Names of the domain with the id but do not count.
+// team's host. It ignores names of the domain with the id but.
 func (s *Service) checkFree(ctx context.Context, r db.Reader, d *Domain, names []dnsName, but string) error {
 	var asked, above []string
 	for name := d.Name; strings.Contains(name, "."); _, name, _ = strings.Cut(name, ".") {
@@ -115,7 +116,7 @@ func nameTaken(n dnsName) error {
 		"another label.", n.name, n.field)
 }
 
-// errorOrNameTaken returns err, or else the fault for the first lost name, if there is one.
+// errorOrNameTaken returns err, or the fault for the first lost name if err is nil.
 func errorOrNameTaken(err error, lost []dnsName) error {
 	if err != nil {
 		return err
@@ -123,7 +124,7 @@ func errorOrNameTaken(err error, lost []dnsName) error {
 	return nameTaken(lost[0])
 }
 
-// checkReserved returns an error if the operator uses one of the names otherwise.
+// checkReserved returns an error if one of the names is reserved for the operator.
 func (c *Config) checkReserved(names []dnsName) error {
 	for _, n := range names {
 		if !c.reserved(n.name) {

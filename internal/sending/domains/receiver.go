@@ -8,16 +8,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Receiver is what receiving needs to know about a host.
+// Receiver holds the data of a host that receiving needs.
 type Receiver struct {
 	TeamID     string
 	DomainID   string
-	CatchAll   bool // a proved receiving domain: its team receives mail for every local part
-	ReturnPath bool // it is the host of a domain's return paths
+	CatchAll   bool // a proved receiving domain; its team receives mail for every local part
+	ReturnPath bool // the host of a domain's return paths
 }
 
-// Receiver returns the team and domain that receive mail for a host, which is in ASCII and lower case; the zero
-// Receiver if there is none. It takes no team, because it is what determines the team.
+// Receiver returns the team and domain that receive mail for a host in lower-case ASCII, or the zero Receiver. It has
+// no team parameter, because the host determines the team.
 func (s *Service) Receiver(ctx context.Context, host string) (Receiver, error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -40,8 +40,8 @@ func (s *Service) Receiver(ctx context.Context, host string) (Receiver, error) {
 }
 
 // receiverAt looks up the host among the domains and among the hosts of return paths. If it is both, for two teams, the
-// return path takes precedence while its team may send. That is possible only with rows from before names were
-// registered for teams.
+// return path takes precedence while its team may send. Only rows from before the registration of names can have such a
+// conflict.
 func receiverAt(ctx context.Context, r db.Reader, host string) (Receiver, error) {
 	label, parent, _ := strings.Cut(host, ".")
 	all, err := domainsNamed(ctx, r, host, parent)

@@ -27,12 +27,12 @@ const (
 	sealPurpose = "dkim"
 	nameIndex   = "domains_name"
 	hintTopic   = "domains"
-	cacheFor    = time.Second // the longest that another node's change goes unnoticed if its hint is lost
+	cacheFor    = time.Second // maximum delay of another node's change if its hint is lost
 	cacheMax    = 10_000
 
 	unprovedMax = 1000
-	trackedMax  = 50 // tracking subdomains of a domain whose links go on working
-	keysAhead   = 2  // RSA keys generated in advance: each takes a tenth of a second or more
+	trackedMax  = 50 // tracking subdomains of a domain whose links keep working
+	keysAhead   = 2  // RSA keys generated in advance; generating one takes 0.1 s or more
 )
 
 // Deps are the dependencies of a Service.
@@ -107,7 +107,7 @@ func (s *Service) clearCaches(string) {
 	s.mu.Unlock()
 }
 
-// invalidate drops what all nodes have cached of a domain, when the transaction commits.
+// invalidate clears the caches of all nodes for a domain when the transaction commits.
 func (s *Service) invalidate(tx *db.Tx, domainID string) {
 	tx.AfterCommit(func() { s.d.Hint(hintTopic, domainID) })
 }
@@ -158,10 +158,10 @@ func (s *Service) newKeys(d *Domain) error {
 	return nil
 }
 
-// Capabilities are what a domain is used for; nil leaves a value unchanged.
+// Capabilities says what a domain is used for; nil leaves a value unchanged.
 type Capabilities struct{ Sending, Receiving *bool }
 
-// NewDomain is a domain to be added. Empty strings mean the default.
+// NewDomain is a request to add a domain. Empty strings mean the default.
 type NewDomain struct {
 	Name              string
 	Region            string
@@ -173,7 +173,7 @@ type NewDomain struct {
 	Capabilities      Capabilities
 }
 
-// plan checks a request and returns the domain, without its keys.
+// plan checks a request and returns the domain without keys.
 func (s *Service) plan(teamID string, n NewDomain) (Domain, error) {
 	name, err := s.c.checkName(n.Name)
 	if err != nil {
@@ -205,7 +205,7 @@ func (s *Service) plan(teamID string, n NewDomain) (Domain, error) {
 	return d, s.c.checkReserved(d.names())
 }
 
-// set checks and changes the settings that may be changed.
+// set checks and applies changes of settings.
 func (d *Domain) set(c Capabilities, tls, tracking *string) error {
 	if c.Sending != nil {
 		d.Sending = *c.Sending
@@ -234,7 +234,8 @@ func (d *Domain) set(c Capabilities, tls, tracking *string) error {
 	return nil
 }
 
-// track changes the tracking subdomain. A domain that remembers as many as it may can only go back to one of them.
+// track changes the tracking subdomain. If the domain has reached trackedMax, only one of its earlier subdomains is
+// allowed.
 func (d *Domain) track(label string) error {
 	d.rememberTracking() // in rows of older releases it is not among them
 	if label != "" && len(d.Tracked) >= trackedMax && !slices.Contains(d.Tracked, label) {
@@ -247,8 +248,8 @@ func (d *Domain) track(label string) error {
 	return nil
 }
 
-// rememberTracking enters the tracking subdomain among those that were verified once, if it is verified or has gone
-// missing lately. Emails may have links to it, so it is never removed again.
+// rememberTracking adds the tracking subdomain to Tracked if it is verified or went missing recently. Emails may have
+// links to it, so it is never removed.
 func (d *Domain) rememberTracking() {
 	s := d.checks["tracking"].Status
 	if (s == Verified || s == TemporaryFailure) && !slices.Contains(d.Tracked, d.TrackingSubdomain) {
@@ -256,7 +257,7 @@ func (d *Domain) rememberTracking() {
 	}
 }
 
-// foundAll returns the findings of a look-up in which every record was found.
+// foundAll returns findings in which every record is present.
 func (s *Service) foundAll(d *Domain) map[string]finding {
 	found := map[string]finding{}
 	for _, r := range s.c.Records(d) {
@@ -265,13 +266,13 @@ func (s *Service) foundAll(d *Domain) map[string]finding {
 	return found
 }
 
-// Create adds a domain. Its keys are generated after all checks; the indexes have the final decision.
+// Create adds a domain. It generates the keys after all checks; the unique indexes make the final decision.
 func (s *Service) Create(ctx context.Context, teamID string, n NewDomain) (Domain, error) {
 	return s.create(ctx, teamID, n, false)
 }
 
-// AddVerified adds a domain, or takes the team's existing one of that name, and verifies it without querying DNS. An
-// existing one without a tracking subdomain gets the one of n. It is for development, and fails unless
+// AddVerified adds a domain, or takes the team's existing one with that name, and verifies it without querying DNS. If
+// an existing one has no tracking subdomain, it gets that of n. It is for development, and fails unless
 // Config.TrustDomains is set.
 func (s *Service) AddVerified(ctx context.Context, teamID string, n NewDomain) (Domain, error) {
 	if !s.c.TrustDomains {
@@ -340,13 +341,14 @@ func (s *Service) create(ctx context.Context, teamID string, n NewDomain, verifi
 	return d, err
 }
 
-// mayAdd returns an error if a domain cannot be added, as far as can be read without a transaction.
+// mayAdd returns an error if a domain cannot be added. It reads without a transaction, so it cannot detect concurrent
+// additions.
 func (s *Service) mayAdd(ctx context.Context, r db.Reader, d *Domain) error {
 	owner, err := domainOwned(ctx, r, d.Name)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return err
 	}
-	// The hosts of the same domain are no reason of their own: another label would not help.
+	// Hosts of the domain with the same name are ignored: another label would not help.
 	if err := s.checkFree(ctx, r, d, d.names(), owner.ID); err != nil {
 		return err
 	}
@@ -356,8 +358,7 @@ func (s *Service) mayAdd(ctx context.Context, r db.Reader, d *Domain) error {
 	return s.checkCount(ctx, r, d.TeamID)
 }
 
-// checkCount returns an error if a team has too many domains that are not verified. Concurrent requests may exceed the
-// limit together.
+// checkCount returns an error if a team has too many unverified domains. Concurrent requests may exceed the limit.
 func (s *Service) checkCount(ctx context.Context, r db.Reader, teamID string) error {
 	n, err := unprovedDomains(ctx, r, teamID, s.c.UnprovedMax)
 	if err != nil {
@@ -393,7 +394,7 @@ func (s *Service) Exists(ctx context.Context, teamID, domainID string) (bool, er
 	return err == nil, err
 }
 
-// Count returns how many domains a team has.
+// Count returns the number of a team's domains.
 func (s *Service) Count(ctx context.Context, teamID string) (int, error) {
 	n, err := countDomains(ctx, s.d.Reader, teamID)
 	if err != nil {
@@ -414,7 +415,7 @@ type Change struct {
 	Capabilities                Capabilities
 }
 
-// Update changes a domain's settings. Records that become necessary begin as not_started.
+// Update changes a domain's settings. Newly required records begin as not_started.
 func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		d, err := domainToChange(ctx, tx, teamID, domainID)
@@ -446,7 +447,7 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 		d.Status = d.overall()
 		saveDomain(ctx, tx, &d)
 		lost, err := s.registerNames(ctx, tx, &d)
-		// Names that were lost before are left to the next look-up to report: this change did not choose them.
+		// Names that were lost before this change are reported by the next look-up.
 		lost = slices.DeleteFunc(lost, func(n dnsName) bool {
 			return !slices.ContainsFunc(added, func(a dnsName) bool { return a.name == n.name })
 		})
@@ -475,7 +476,7 @@ func (s *Service) Delete(ctx context.Context, teamID, domainID string) error {
 // IsSandbox reports whether a domain is a sandbox domain.
 func (s *Service) IsSandbox(name string) bool { return slices.Contains(s.c.SandboxDomains, name) }
 
-// Sender returns what accepting an email from the domain needs, or the fault for which it cannot be sent.
+// Sender returns the data for accepting an email from the domain, or the fault for which the email cannot be sent.
 func (s *Service) Sender(ctx context.Context, teamID, name string) (Sender, error) {
 	key, now := teamID+"\x00"+name, time.Now()
 	s.mu.Lock()
@@ -522,7 +523,7 @@ func (s *Service) sender(ctx context.Context, teamID, name string) (Sender, erro
 	return Sender{DomainID: d.ID, Name: name, TLS: d.TLS, Tracking: d.tracking()}, nil
 }
 
-// sandbox returns the domain with whose keys sandbox senders sign, and creates it when it is first needed.
+// sandbox returns the domain whose keys sign for sandbox senders. The first call creates it.
 func (s *Service) sandbox(ctx context.Context, name string) (Domain, error) {
 	d, err := domainByName(ctx, s.d.Reader, system, name)
 	if err == nil || fault.KindOf(err) != fault.NotFound {
@@ -546,7 +547,7 @@ func (s *Service) sandbox(ctx context.Context, name string) (Domain, error) {
 	return d, err
 }
 
-// Signing returns what delivering an email from the domain needs, or a NotFound fault if the domain was deleted.
+// Signing returns the data for delivering an email from the domain, or a NotFound fault if the domain was deleted.
 func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -564,7 +565,7 @@ func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error)
 		check, selector string
 		row             keyRow
 	}{{"dkim", s.c.Selector, d.rsa}, {"dkim-ed25519", s.c.SelectorEd25519, d.ed25519}} {
-		// A signature without a published key is useless. RSA is needed to send at all.
+		// A signature without a published key is useless. Without the RSA key a domain cannot send at all.
 		if k.check == "dkim-ed25519" && d.checks[k.check].Status != Verified {
 			continue
 		}
@@ -583,7 +584,7 @@ func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error)
 	if len(s.signing) >= cacheMax {
 		clear(s.signing)
 	}
-	// Decrypting and parsing keys is slow, so they are cached for longer. Changes drop them at once.
+	// Decrypting and parsing keys is slow, so they are cached for longer. Changes clear the cache at once.
 	s.signing[domainID] = cached[Signing]{g, now.Add(30 * cacheFor)}
 	return g, nil
 }

@@ -27,13 +27,13 @@ func TestLabels(t *testing.T) {
 func TestLongNames(t *testing.T) {
 	c := &Config{}
 	label := strings.Repeat("l", 61)
-	name := label + "." + label + "." + label // 185 octets
+	name := label + "." + label + "." + label // 185 bytes
 	for _, x := range []struct {
 		name  string
 		taken bool
 	}{{name + ".abcde.example", true}, {name + ".abcdef.example", true}, {name + ".abcdefg.example", false}} {
 		if _, err := c.checkName(x.name); (err == nil) != x.taken {
-			t.Errorf("%d octets: %v", len(x.name), err)
+			t.Errorf("%d bytes: %v", len(x.name), err)
 		}
 	}
 }

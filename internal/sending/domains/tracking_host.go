@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// IsTrackingHost reports whether a host, in ASCII and lower case, is that of some domain's tracked links: one whose record
-// was found at any time, so that links to it may have been sent. It takes no team, because whoever asks knows only the
-// host.
+// IsTrackingHost reports whether a host, in lower-case ASCII, is or was the verified host of some domain's tracked
+// links. Links to it may have been sent. It has no team parameter, because a request names only the host.
 func (s *Service) IsTrackingHost(ctx context.Context, host string) (bool, error) {
 	label, parent, _ := strings.Cut(host, ".")
 	if len(host) > 253 || !isLabel(label, 63) || !isHostname(parent) {

@@ -53,7 +53,8 @@ func TestReceivingGoesOnForAWhileAfterTheUpgrade(t *testing.T) {
 		}
 		const received = `{"receiving":{"status":"verified","since":0}}`
 		upgrade(t, d, asBefore(received, "in.acme.example"), asBefore(received, "send.victim.example"),
-			asBefore(`{"mx":{"status":"verified","since":0},"spf":{"status":"verified","since":0},"dkim":{"status":"verified","since":0}}`,
+			asBefore(`{"mx":{"status":"verified","since":0},"spf":{"status":"verified","since":0},`+
+				`"dkim":{"status":"verified","since":0}}`,
 				"victim.example"),
 			asBefore(`{"receiving":{"status":"pending","since":0}}`, "new.example"))
 

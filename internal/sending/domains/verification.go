@@ -10,19 +10,19 @@ import (
 type finding int
 
 const (
-	unknown finding = iota // there was no answer
+	unknown finding = iota // the DNS did not answer
 	present
 	absent
 	needless // the record is not needed
 )
 
-// judge returns the domain after the findings. It is a pure function.
+// judge returns the domain with the findings applied. It is a pure function.
 func judge(d Domain, found map[string]finding, now time.Time) Domain {
 	d.checks = maps.Clone(d.checks)
 	if d.checks == nil {
 		d.checks = map[string]check{}
 	}
-	d.rememberTracking() // in rows of older releases it is not among them
+	d.rememberTracking() // rows of older releases may lack it in Tracked
 	for key, f := range found {
 		if f == needless {
 			delete(d.checks, key)
@@ -39,8 +39,8 @@ func judge(d Domain, found map[string]finding, now time.Time) Domain {
 	return d
 }
 
-// updateReceivingGrace advances the time for which the domain may receive without its proof. A missing answer counts as a missing
-// record here, so that this time ends.
+// updateReceivingGrace updates the check unproved, which lets the domain receive without the proof. No answer counts as
+// a missing record here, so that the grace period ends.
 func (d *Domain) updateReceivingGrace(f finding, now time.Time) {
 	c, ok := d.checks[unproved]
 	if !ok {
@@ -53,8 +53,8 @@ func (d *Domain) updateReceivingGrace(f finding, now time.Time) {
 	d.checks[unproved] = c
 }
 
-// next returns the next state of a record. A record that was never looked up has 72 hours from now. began is used for
-// pending records of older releases, which have no time of their own.
+// next returns the next state of a record. A record that was never looked up has 72 hours from now. began is the start
+// for pending records of older releases, which have no time stored.
 func next(c check, f finding, began, now time.Time) check {
 	switch {
 	case f == present:
@@ -78,7 +78,7 @@ func next(c check, f finding, began, now time.Time) check {
 	return c
 }
 
-// restart returns the domain after its owner requested verification: every record that is not verified becomes pending.
+// restart returns the domain after its owner requested verification: all records that are not verified become pending.
 func restart(d Domain, records []Record, now time.Time) Domain {
 	d.checks = maps.Clone(d.checks)
 	if d.checks == nil {
@@ -94,8 +94,8 @@ func restart(d Domain, records []Record, now time.Time) Domain {
 	return d
 }
 
-// prune deletes the checks of records that the domain no longer needs; records are those that it does. If they are
-// needed again, they begin anew.
+// prune deletes the checks of records that are not in records, which are those that the domain needs now. If a record
+// is needed again, its check begins anew.
 func (d *Domain) prune(records []Record) {
 	d.checks = maps.Clone(d.checks)
 	maps.DeleteFunc(d.checks, func(key string, _ check) bool {
@@ -106,8 +106,7 @@ func (d *Domain) prune(records []Record) {
 	})
 }
 
-// recheckAfter returns the time until the domain is looked up again: short while its owner is likely to wait, longer
-// later.
+// recheckAfter returns the delay until the next look-up: short while the owner is probably waiting, longer later.
 func recheckAfter(d *Domain, now time.Time) time.Duration {
 	began := d.VerifySince
 	for _, c := range d.checks {

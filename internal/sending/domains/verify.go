@@ -17,10 +17,10 @@ import (
 const VerifyKind = "domains.verify"
 
 const (
-	recheckEvery = 24 * time.Hour // domains without a pending record
-	missingEvery = time.Hour      // domains with a missing record
+	recheckEvery = 24 * time.Hour // interval for domains without a pending record
+	missingEvery = time.Hour      // interval for domains with a missing record
 	recheckBatch = 500
-	trustAfter   = time.Second // with TrustDomains: from a request to verify until the records count as found
+	trustAfter   = time.Second // delay until records count as found, with TrustDomains
 )
 
 // Verify schedules a look-up of the domain's records and returns at once.
@@ -30,7 +30,7 @@ func (s *Service) Verify(ctx context.Context, teamID, domainID string) error {
 		if err != nil {
 			return err
 		}
-		if d.Placeholder { // Its records matter only when it has the name. Until then the claim's proof is looked up.
+		if d.Placeholder { // A placeholder's records do not matter yet; look up the claim's proof instead.
 			return s.scheduleProofLookUps(ctx, tx, &d)
 		}
 		d = restart(d, s.c.Records(&d), tx.Now())
@@ -43,8 +43,8 @@ func (s *Service) Verify(ctx context.Context, teamID, domainID string) error {
 	})
 }
 
-// checkNow makes one look-up of the domain due now. With TrustDomains it is due a moment later, so that the pending
-// state can be seen.
+// checkNow makes a look-up of the domain due now. With TrustDomains it is due a moment later, so that clients can
+// observe the pending state.
 func (s *Service) checkNow(ctx context.Context, tx *db.Tx, d *Domain) error {
 	at := tx.Now()
 	if s.c.TrustDomains {
@@ -61,19 +61,19 @@ func (s *Service) checkNow(ctx context.Context, tx *db.Tx, d *Domain) error {
 	return err
 }
 
-// lookUpJob returns a look-up that is due now. The lane is the team.
+// lookUpJob returns the job of a look-up that is due now. Its lane is the team.
 func lookUpJob(teamID, domainID string) jobs.New {
 	return jobs.New{Kind: VerifyKind, Lane: teamID, TeamID: teamID, Dedupe: domainID, Payload: domainID}
 }
 
-// Kind returns how look-ups are handled. They mostly wait for name servers, which may be silent. They are retried
-// without end after errors of our own.
+// Kind returns the job kind of look-ups. They mostly wait for name servers, which may not answer. After internal errors
+// they are retried without limit.
 func (s *Service) Kind() jobs.Kind {
 	return jobs.Kind{Name: VerifyKind, Handle: s.verify, Workers: 64, PerLane: 16, Lease: 2 * time.Minute,
 		Schedule: []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour}, Endless: true}
 }
 
-// verify looks up the records and records their states. It repeats while a record is pending.
+// verify handles a look-up job: it looks up the records and stores their states. It repeats while a record is pending.
 func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 	d, err := domainByID(ctx, s.d.Reader, j.Payload)
 	if fault.KindOf(err) == fault.NotFound {
@@ -96,7 +96,7 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 		return err
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		// The domain may have changed during the look-up, so the findings are applied to its present state.
+		// The domain may have changed during the look-up, so the findings are applied to its current state.
 		if err := lockDomain(ctx, tx, j.Payload); err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// sameRecords returns the findings for records that the domain still has at the same name as when they were looked up.
+// sameRecords returns the findings for records that the domain still has, at the same name as when they were looked up.
 func sameRecords(found map[string]finding, asked, now []Record) map[string]finding {
 	at := func(all []Record, key string) string {
 		i := slices.IndexFunc(all, func(r Record) bool { return r.Key == key })
@@ -147,13 +147,13 @@ func sameRecords(found map[string]finding, asked, now []Record) map[string]findi
 	return found
 }
 
-// Recheck enters look-ups of domains that were not looked up for a day, or for an hour if a record is missing. It is
+// Recheck enqueues look-ups of domains that were not looked up for a day, or for an hour if a record is missing. It is
 // called periodically.
 func (s *Service) Recheck(ctx context.Context) error {
 	now := s.d.Now()
 	all, err := overdue(ctx, s.d.Reader, now.Add(-recheckEvery), now.Add(-missingEvery), recheckBatch)
 	if err != nil {
-		return fmt.Errorf("find domains to look at again: %w", err)
+		return fmt.Errorf("find domains to recheck: %w", err)
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		for _, d := range all {

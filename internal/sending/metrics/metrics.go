@@ -1,50 +1,50 @@
-// Package metrics counts what happened to emails, for the metrics of teams and for their usage.
+// Package metrics counts the events of emails, for the metrics of teams and for their usage.
 //
 // # How it works
 //
-// Recording an event changes no counter: a counter that every transaction changes would make PostgreSQL's
-// transactions wait for each other and double SQLite's writes. Instead [Service.RollUp], which runs every minute,
-// counts the events of each team up to a few minutes ago ([margin]) by quarter hour, domain, broadcast and type.
-// Queries add the events since then, so that their results are up to date; those by email read all events of their
-// time span instead of the counters.
+// Recording an event changes no counter. A counter that every transaction updates would make PostgreSQL's transactions
+// wait for each other and double SQLite's writes. Instead [Service.RollUp] runs every minute. It counts each team's
+// events up to a few minutes ago ([margin]) by quarter hour, domain, broadcast and type. Queries add the later events,
+// so results are up to date. Queries by email read the events of their time span instead of the counters.
 //
-// An event counts at its own time. An event whose time is more than [lateness] before the transaction that records it
-// is also inserted as late, in that transaction. The quarter hours of late events are counted again: by each query at
-// once, and permanently by the next RollUp.
+// An event counts at its own time. If that is more than [lateness] before the transaction that records it, the same
+// transaction inserts a late entry. Queries recount the quarter hours of late events at once; the next RollUp corrects
+// their counters.
 //
-// Events of deleted emails stay counted: [RetainCounts] adds them to separate counts by quarter hour (email_counts_kept), and
-// when a quarter hour is counted again, its counters are the sum of these and of its remaining events. Of deleted
-// events only the quarter hour is known: they count at its start, and are left out of breakdowns by email. An open or
-// a click that is recorded after the earlier ones of its email were deleted counts as the first.
+// Events of deleted emails stay counted. [RetainCounts] adds them to separate counts by quarter hour
+// (email_counts_kept). A recounted quarter hour is the sum of these counts and of its remaining events. Deleted events
+// count at the start of their quarter hour and are missing in breakdowns by email. If an email's earlier opens or
+// clicks were deleted, its next one counts as the first.
 //
 // # What is counted
 //
-// Each event counts once, except queued, scheduled and canceled, which are not counted. In addition recipients are
-// counted: for sent events those that the email is sent to, and for opens and clicks those that open or click the email
-// for the first time. So periods add up: the unique opens of a week are the sum of those of its days. Opens and clicks
-// by machines count like others, under a detail of their own. Recipients are counted once more without them (people),
-// because a recipient may open what a machine opened before.
+// Each event counts once, except queued, scheduled and canceled events, which are not counted. Recipients are counted
+// too. For sent events, they are the recipients that the email is sent to. For opens and clicks, they are the
+// recipients whose first open or click it is. So periods add up: the unique opens of a week are the sum of those of its
+// days. Opens and clicks by bots count like others, with a detail of their own. A third number, people, counts
+// recipients without bots, because a recipient may open an email that a bot opened before.
 //
 // # Invariants
 //
-// Counts always equal a plain count of the events, including deleted ones, whatever the order in which events were
-// recorded. An event that is not late is committed before its time is counted, provided that transactions take less
-// than margin-lateness and the nodes' clocks differ by less than that.
+// Counts always equal a plain count of the events, including deleted ones. The order in which events are recorded does
+// not matter. An event that is not late is committed before its time is counted. This requires that transactions take
+// less than margin-lateness, and that the nodes' clocks differ by less than that.
 //
 // # When it fails
 //
-// Each step of RollUp writes in one transaction, fenced by a version, and late entries are deleted after the counters of
-// all their slots are right: RollUp may stop at any point and may run twice at the same time. While it does not run,
-// results stay right and queries become slower. Errors of the database are returned.
+// Each step of RollUp writes in one transaction, which fails if the state's version has changed. Late entries are
+// deleted after the counters of all their quarter hours are right. So RollUp may stop at any point and may run twice at
+// the same time. While it does not run, results stay right and queries become slower. Errors of the database are
+// returned.
 //
 // # What it does not do
 //
-// It records no events and sets no limits by usage.
+// It records no events and enforces no limits.
 package metrics
 
 import "time"
 
-// slot is the shortest period that is counted: in every time zone, hours begin at a multiple of it since 1970.
+// slot is the shortest counted period, a quarter hour. In every time zone, hours begin at a multiple of it since 1970.
 const slot = 15 * time.Minute
 
 const (
@@ -55,10 +55,10 @@ const (
 // Query selects counts in a time span (API reference section 8.9).
 type Query struct {
 	From, To     time.Time // To is excluded
-	DomainIDs    []string  // empty: all
+	DomainIDs    []string  // empty means all
 	EmailIDs     []string
 	BroadcastIDs []string
-	ByPeriod     func(time.Time) string // returns the name of the period of a time; nil: no breakdown by period
+	ByPeriod     func(time.Time) string // returns the name of a time's period; nil means no breakdown by period
 	ByDomain     bool
 	ByEmail      bool
 	ByBroadcast  bool
@@ -66,27 +66,28 @@ type Query struct {
 
 // Count is one row of a breakdown.
 type Count struct {
-	Period, DomainID, DomainName, EmailID, BroadcastID string // empty where not broken down by it
+	Period, DomainID, DomainName, EmailID, BroadcastID string // empty without that breakdown
 
 	Type       string // an event's type without "email."
-	Detail     string // a bounce's type; "machine" of an open or a click by a machine
+	Detail     string // the type of a bounce; "machine" for an open or click by a bot
 	Events     int
 	Recipients int // see the package comment
-	People     int // of opens and clicks, recipients whose first one by a person this is
+	People     int // recipients with their first open or click by a person
 }
 
-// Usage is what a team sent and received in a time span: addresses mailed, and emails received.
+// Usage is how many recipients a team's emails were sent to, and how many emails it received, in a time span.
 type Usage struct{ Sent, Received int }
 
-// span is the time from its first moment up to but not including its second, in microseconds.
+// span is a range of times in microseconds; to is excluded.
 type span struct{ from, to int64 }
 
-// down and up return the number of the last slot boundary at or before, and of the first at or after, a time.
+// down and up return the number of the last slot that begins at or before a time, and of the first at or after it.
 func down(us int64) int64 { return us / slot.Microseconds() }
 func up(us int64) int64   { return down(us + slot.Microseconds() - 1) }
 
-// split returns how to count a span when counters are complete before until, except in the dirty slots: the slots
-// from low up to but not including high by their counters, and the spans live by their events.
+// split divides a span into what counters answer and what events must answer. Counters are complete before until,
+// except in the dirty slots. The slots from low to before high have right counters, except dirty ones; the spans in
+// live must be counted from events.
 func split(all span, until int64, dirty []int64) (low, high int64, live []span) {
 	low, high = up(all.from), down(all.to)
 	high = max(low, min(high, up(until)))

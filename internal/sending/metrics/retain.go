@@ -8,17 +8,17 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// RetainCounts keeps the counts of emails, sent or received, whose events are about to be deleted. Call it in the transaction
-// that deletes the events, before it does so. It returns those emails whose events may be deleted: each of the others
-// has an event that is not in the counters yet, and may be deleted some minutes later.
+// RetainCounts preserves the counts of sent or received emails whose events are about to be deleted. Call it in the
+// transaction that deletes the events, before the deletion. It returns the emails whose events may be deleted now. The
+// others have an event that is not in the counters yet; they can be deleted some minutes later.
 func RetainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) ([]string, error) {
 	at, err := getState(ctx, tx.Reader, teamID)
 	if err != nil {
-		return nil, fmt.Errorf("look how far the events of team %s are counted: %w", teamID, err)
+		return nil, fmt.Errorf("read until when the events of team %s are counted: %w", teamID, err)
 	}
 	without, err := uncounted(ctx, tx.Reader, teamID, emailIDs, at.until)
 	if err != nil {
-		return nil, fmt.Errorf("look for events of team %s that are not counted: %w", teamID, err)
+		return nil, fmt.Errorf("find events of team %s that are not counted: %w", teamID, err)
 	}
 	kept := slices.DeleteFunc(slices.Clone(emailIDs), func(emailID string) bool {
 		return slices.Contains(without,

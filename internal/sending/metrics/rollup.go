@@ -14,14 +14,14 @@ const (
 	rollStep    = time.Hour // time span of events that are counted in one step
 	recountStep = 50        // slots that one transaction counts again
 	lateStep    = 1000      // late entries that one transaction deletes
-	lateMax     = 100_000   // late entries whose ids are in memory; beyond it slots are counted again once for as many
+	lateMax     = 100_000   // late entries that one pass handles
 )
 
-// counterGroups are the groups of the counters.
+// counterGroups are the columns by which counters are grouped.
 var counterGroups = groups{slot: true, domain: true, broadcast: true}
 
-// RollUp adds the events that are old enough to the counters of every team, and corrects the counters that late events
-// made wrong. An error for one team is returned after all others have had their turn.
+// RollUp counts the new events of every team that are old enough, and corrects the counters that late events made
+// wrong. An error for one team is returned after all other teams.
 func (s *Service) RollUp(ctx context.Context) error {
 	var failed error
 	for team := ""; ; {
@@ -53,8 +53,8 @@ func (s *Service) rollTeam(ctx context.Context, teamID string, now time.Time) er
 	return ctx.Err()
 }
 
-// advance counts the next events up to target, and reports whether there may be more. It counts before its
-// transaction: events that old no longer change, except for late ones, which are recorded as such.
+// advance counts the next events before target and reports whether there may be more. It reads the events before its
+// transaction: events that old do not change, except for late ones, which have late entries.
 func (s *Service) advance(ctx context.Context, teamID string, at state, target int64) (more bool, err error) {
 	first, ok, err := nextEvent(ctx, s.d.Reader, teamID, at.until)
 	if err != nil || !ok || first >= target {
@@ -77,14 +77,13 @@ func (s *Service) advance(ctx context.Context, teamID string, at state, target i
 	return true, err
 }
 
-// correct counts the slots again whose counters late events have made wrong, each of them once, however many events
-// were late. It reports whether there may be more.
+// correct recounts the slots that have late events, each slot once. It reports whether there may be more.
 func (s *Service) correct(ctx context.Context, teamID string, at state, _ int64) (more bool, err error) {
 	ids, err := lateIDs(ctx, s.d.Reader, teamID, lateMax)
 	if err != nil || len(ids) == 0 {
 		return false, err
 	}
-	// A late entry is committed with its event, so what is read from here on includes the events of these.
+	// A late entry is committed with its event, so the reads from here on include the events of these entries.
 	dirty, err := dirtySlots(ctx, s.d.Reader, teamID, at.until)
 	if err != nil {
 		return false, err
@@ -94,9 +93,9 @@ func (s *Service) correct(ctx context.Context, teamID string, at state, _ int64)
 			return false, err
 		}
 	}
-	// The entries go last: while they are there, a stop loses nothing, and queries do not use the counters of their
-	// slots. If another node has changed the state, slots of theirs may have been counted that were not when they were
-	// looked for, so they stay for the next time.
+	// The entries are deleted last. Until then queries do not use the counters of their slots, and a stop loses nothing.
+	// If another node has changed the state, it may have counted slots that were not counted when dirtySlots ran, so the
+	// entries stay for the next pass.
 	for some := range slices.Chunk(ids, lateStep) {
 		deletes := func(tx *db.Tx) { deleteLate(ctx, tx, teamID, some) }
 		if ok, err := s.advanceState(ctx, teamID, &at, at.until, deletes); err != nil || !ok {
@@ -106,7 +105,7 @@ func (s *Service) correct(ctx context.Context, teamID string, at state, _ int64)
 	return len(ids) == lateMax, nil
 }
 
-// recount replaces the counters of some slots; see change.
+// recount replaces the counters of some slots; see advanceState for ok.
 func (s *Service) recount(ctx context.Context, teamID string, at *state, slots []int64) (ok bool, err error) {
 	var rows []row
 	for _, d := range slots {
@@ -125,8 +124,8 @@ func (s *Service) recount(ctx context.Context, teamID string, at *state, slots [
 	})
 }
 
-// advanceState replaces the state by the next one, with events counted before until, and calls f in that transaction. It
-// returns false, and changes nothing, when the state has changed since it was read.
+// advanceState stores the next state, with events counted before until, and calls f in that transaction. If the state
+// has changed since it was read, it changes nothing and returns false.
 func (s *Service) advanceState(ctx context.Context, teamID string, at *state, until int64, f func(tx *db.Tx)) (ok bool,
 	err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {

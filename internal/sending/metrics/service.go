@@ -20,10 +20,11 @@ type Service struct{ d *db.DB }
 // New returns the service. It must also be registered as a listener of the recorder.
 func New(d *db.DB) *Service { return &Service{d} }
 
-// Now is the present by the clock of events.
+// Now returns the present time by the clock that events use.
 func (s *Service) Now() time.Time { return s.d.Now() }
 
-// Recorded inserts a late entry for each event whose time may have been counted already.
+// Recorded inserts a late entry for each event whose time may already be counted. The recorder calls it for every
+// event.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	for i := range all {
 		e := &all[i]
@@ -63,10 +64,10 @@ func (s *Service) Count(ctx context.Context, teamID string, q Query) ([]Count, e
 	return s.toCounts(ctx, teamID, q, rows)
 }
 
-// combineTries is how often counters are read when they change meanwhile, which they do once a minute.
+// combineTries is how often the counters are read again if they change during the query. They change once a minute.
 const combineTries = 5
 
-// combine adds up counters and what must be counted from events.
+// combine adds up the counters and the events that are not in them.
 func (s *Service) combine(ctx context.Context, teamID string, all span, g groups, f filters) (rows []row, err error) {
 	before, err := getState(ctx, s.d.Reader, teamID)
 	for try := 1; err == nil; try++ {
@@ -109,10 +110,10 @@ func (s *Service) read(ctx context.Context, teamID string, all span, at state, g
 	return rows, err
 }
 
-// dirtyMax is how many slots are counted again one by one. Beyond it, counting all events is as fast.
+// dirtyMax is how many dirty slots are recounted one by one. With more, counting all events is as fast.
 const dirtyMax = 300
 
-// toCounts adds the names of periods and domains to rows, and merges rows with the same names.
+// toCounts adds the names of periods and domains to rows, and merges rows with equal names.
 func (s *Service) toCounts(ctx context.Context, teamID string, q Query, rows []row) ([]Count, error) {
 	names := map[string]string{}
 	if q.ByDomain {
@@ -156,7 +157,7 @@ func (s *Service) toCounts(ctx context.Context, teamID string, q Query, rows []r
 	return out, nil
 }
 
-// Usage returns what a team sent and received from a time up to but not including another.
+// Usage returns a team's usage from a time to before another.
 func (s *Service) Usage(ctx context.Context, teamID string, from, to time.Time) (u Usage, err error) {
 	all, err := s.Count(ctx, teamID, Query{From: from, To: to})
 	for _, c := range all {

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// state is how far a team's events are counted. Version 0 means that none are.
+// state says until when a team's events are counted. Version 0 means that none are.
 type state struct{ until, version int64 }
 
 func getState(ctx context.Context, r db.Reader, teamID string) (s state, err error) {
@@ -23,7 +23,7 @@ func getState(ctx context.Context, r db.Reader, teamID string) (s state, err err
 	return s, err
 }
 
-// setState replaces a state by the next one. It returns false when the state has changed since it was read.
+// setState replaces a state and increments its version. It returns false if the state has changed since it was read.
 func setState(ctx context.Context, tx *db.Tx, teamID string, old state, until int64) (bool, error) {
 	var n int64
 	var err error
@@ -38,7 +38,7 @@ func setState(ctx context.Context, tx *db.Tx, teamID string, old state, until in
 	return n == 1, err
 }
 
-// late is a late entry.
+// late is an entry for an event that was recorded long after its time. emailID is set only for opens and clicks.
 type late struct {
 	id, emailID string
 	at          int64
@@ -62,9 +62,9 @@ func deleteLate(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	tx.Queue(ctx, `DELETE FROM email_counts_late WHERE team_id = $1 AND id = ANY($2)`, teamID, ids)
 }
 
-// dirtySlots returns the slots before until whose counters late events have made wrong, in order: their own slots,
-// and those of later opens and clicks of the same email, which may no longer be the first. Each email's events are read
-// once, however many of its entries are late.
+// dirtySlots returns, in order, the slots before until whose counters are wrong: those of late events, and those of
+// later opens and clicks of the same email, which may no longer be the first. It reads the events of each email once,
+// however many late entries the email has.
 func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64) ([]int64, error) {
 	rows, err := r.Query(ctx, `SELECT l.at / $3 FROM email_counts_late l WHERE l.team_id = $1 AND l.at < $2
 		UNION SELECT e.created_at / $3 FROM (SELECT l.email_id, MIN(l.at) AS since FROM email_counts_late l
@@ -77,7 +77,7 @@ func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64) ([
 	})
 }
 
-// row is a row of a count.
+// row is a row of the result of a count.
 type row struct {
 	slot                     int64
 	domain, email, broadcast string
@@ -97,7 +97,7 @@ type groups struct{ slot, domain, email, broadcast bool }
 // filters are conditions on ids.
 type filters struct{ domains, emails, broadcasts []string }
 
-// where adds the conditions to a query and its arguments.
+// where returns the conditions as SQL text, and the arguments with theirs appended.
 func (f filters) where(prefix string, args []any) (string, []any) {
 	text := ""
 	for _, c := range []struct {
@@ -119,7 +119,7 @@ func column(wanted bool, expression, none string) string {
 	return none
 }
 
-// recipientsOf is the number of recipients that an event e counts; see the package comment. The look-ups by email do
+// recipientsOf is the number of recipients that an event e counts; see the package comment. Its subqueries by email do
 // not name the team, because SQLite would then read all events of the team instead of using the email's key.
 var recipientsOf = `CASE
 			WHEN e.type = 'sent' THEN (SELECT COUNT(*) FROM email_recipients p WHERE p.email_id = e.email_id AND p.state <>
@@ -127,33 +127,34 @@ var recipientsOf = `CASE
 			WHEN e.type IN ('opened', 'clicked') AND (` + earlier("") + ` OR ` + earlier(events.DetailMachine) + `) THEN 0
 			ELSE 1 END`
 
-// peopleOf is the number of recipients that an event e counts if what machines did is left out.
+// peopleOf is the number of recipients that an event e counts if events of bots are ignored.
 var peopleOf = `CASE
 			WHEN e.type NOT IN ('opened', 'clicked') OR e.detail <> '' THEN 0
 			WHEN ` + earlier("") + ` THEN 0
 			ELSE 1 END`
 
-// earlier is the condition that an open or a click e has one before it, of the same type, of the same recipient and of
-// the given detail. It is asked for each of them, and one link can be followed any number of times, so it must look at
-// one row only: each part of it goes by the index email_events_hits, whose own condition it repeats.
+// earlier is the condition that an event e has an earlier one of the same email, type and recipient, with the given
+// detail. It is evaluated for each open and click, and one link can be followed any number of times. So it must read
+// one row only: each part of it uses the index email_events_hits, whose condition it repeats.
 func earlier(detail string) string {
 	return `EXISTS (SELECT 1 FROM email_events f WHERE f.type IN ('opened', 'clicked') AND f.email_id = e.email_id
 				AND f.type = e.type AND f.recipient = e.recipient AND f.detail = '` + detail + `'
 				AND (f.created_at, f.id) < (e.created_at, e.id))`
 }
 
-// counted is the condition for events that are counted.
+// counted is the condition of events that are counted.
 const counted = `e.type NOT IN ('queued', 'scheduled', 'canceled')`
 
-// countEvents counts the events of a span, with at most limit rows. It defines what counters hold. The same statement
-// adds what [RetainCounts] has stored of deleted events, so that no event is counted twice or left out while it is deleted;
-// deleted events count at the start of their slot.
+// countEvents counts the events of a span, with at most limit rows. It defines the content of the counters. The same
+// statement adds the counts that [RetainCounts] stored, so that a deletion at the same time neither duplicates nor
+// loses events. Deleted events count at the start of their slot.
 func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g groups, f filters,
 	limit int) ([]row, error) {
 	where, args := f.where("e.", []any{teamID, s.from, s.to})
 	when := "e.team_id = $1 AND e.created_at >= $2 AND e.created_at < $3"
 	if len(f.emails) > 0 {
-		when = "e.team_id || '' = $1 AND e.created_at + 0 >= $2 AND e.created_at + 0 < $3" // avoids the index of times
+		// The expressions prevent the use of the index of times.
+		when = "e.team_id || '' = $1 AND e.created_at + 0 >= $2 AND e.created_at + 0 < $3"
 	}
 	text := fmt.Sprintf(`SELECT %s, %s, %s, %s, e.type, e.detail, COUNT(*), CAST(SUM(%s) AS BIGINT),
 		CAST(SUM(%s) AS BIGINT) FROM email_events e WHERE %s AND %s%s GROUP BY 1, 2, 3, 4, 5, 6`,
@@ -161,7 +162,7 @@ func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g grou
 		column(g.domain, "e.domain_id", "''"),
 		column(g.email, "e.email_id", "''"), column(g.broadcast, "e.broadcast_id", "''"), recipientsOf, peopleOf,
 		when, counted, where)
-	if !g.email && len(f.emails) == 0 { // the emails of deleted events are not known
+	if !g.email && len(f.emails) == 0 { // deleted events have no known email
 		args = append(args, up(s.from), up(s.to))
 		low, high := len(args)-1, len(args)
 		where, args = f.where("k.", args)
@@ -176,8 +177,7 @@ func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g grou
 	return db.Collect(rows, err, scanRow)
 }
 
-// uncounted returns those emails that have an event at or after a time, or a late one that is not in the counters
-// yet.
+// uncounted returns the emails that have an event at or after a time, or a late event that is not in the counters yet.
 func uncounted(ctx context.Context, r db.Reader, teamID string, emailIDs []string, until int64) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT e.email_id FROM email_events e WHERE e.email_id = ANY($2) AND e.team_id || '' = $1
 		AND e.created_at + 0 >= $3
@@ -189,7 +189,7 @@ func uncounted(ctx context.Context, r db.Reader, teamID string, emailIDs []strin
 	})
 }
 
-// retainCounts adds the counts of the events of some emails to those of deleted events.
+// retainCounts adds the counts of some emails' events to those of deleted events.
 func retainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
 	// The order prevents deadlocks between two transactions.
 	tx.Queue(ctx, fmt.Sprintf(`INSERT INTO email_counts_kept (team_id, slot, domain_id, broadcast_id, type, detail,
@@ -205,7 +205,7 @@ func retainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []stri
 		slot.Microseconds(), recipientsOf, peopleOf, counted), teamID, emailIDs)
 }
 
-// sumCounters adds up the counters of the slots from low up to but not including high, except those in without.
+// sumCounters adds up the counters of the slots from low to before high, except the slots in without.
 func sumCounters(ctx context.Context, r db.Reader, teamID string, low, high int64, without []int64, g groups,
 	f filters) ([]row, error) {
 	args := []any{teamID, low, high}
@@ -238,7 +238,7 @@ func addCounters(ctx context.Context, tx *db.Tx, teamID string, all []row) {
 	}
 }
 
-// nextTeam returns the next team after the given one that has events, in the order of ids, or "".
+// nextTeam returns the first team with events whose id is after the given one, or "".
 func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err error) {
 	err = r.QueryRow(ctx, `SELECT team_id FROM email_events WHERE team_id > $1 ORDER BY team_id LIMIT 1`,
 		after).Scan(&team)
@@ -248,7 +248,7 @@ func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err 
 	return team, err
 }
 
-// nextEvent returns the time of a team's first event at or after a time, and false when there is none.
+// nextEvent returns the time of a team's first event at or after a time; ok is false if there is none.
 func nextEvent(ctx context.Context, r db.Reader, teamID string, from int64) (at int64, ok bool, err error) {
 	err = r.QueryRow(ctx, `SELECT created_at FROM email_events WHERE team_id = $1 AND created_at >= $2
 		ORDER BY created_at LIMIT 1`,
@@ -259,7 +259,7 @@ func nextEvent(ctx context.Context, r db.Reader, teamID string, from int64) (at 
 	return at, err == nil, err
 }
 
-// domainNames returns the names of a team's domains by id. Deleted domains are missing.
+// domainNames returns the names of a team's domains by id. Deleted domains have no entry.
 func domainNames(ctx context.Context, r db.Reader, teamID string, ids []string) (map[string]string, error) {
 	names := map[string]string{}
 	for some := range slices.Chunk(ids, 500) {

@@ -7,9 +7,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-const eraseSlots = 100 // rows that one transaction selects for deletion
+const eraseSlots = 100 // slots or entries deleted in one transaction
 
-// EraseTeam deletes the counters of a team. Its events must be deleted first, because they would be counted again.
+// EraseTeam deletes the counters of a team. Delete its events first: otherwise RollUp would count them again.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for _, text := range []string{
 		`DELETE FROM email_counts WHERE team_id = $1 AND slot IN (SELECT slot FROM email_counts WHERE team_id = $1

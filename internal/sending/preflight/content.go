@@ -8,10 +8,10 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// phoneSubject is how many characters of a subject phones show, at most.
+// phoneSubject is the maximum number of characters of a subject that phones show.
 const phoneSubject = 50
 
-// subject tells whether a reader sees the subject whole.
+// subject checks whether phones show the whole subject.
 func subject(in *Input) Result {
 	n := utf8.RuneCountInString(strings.TrimSpace(in.Subject))
 	switch {
@@ -25,7 +25,7 @@ func subject(in *Input) Result {
 	return result("subject", Pass, "The subject is short enough for phones.")
 }
 
-// textPart tells whether the email can be read without HTML.
+// textPart checks whether the email can be read without HTML.
 func textPart(in *Input) Result {
 	if in.Text == "" {
 		return result("text_part", Warning,
@@ -35,7 +35,7 @@ func textPart(in *Input) Result {
 	return result("text_part", Pass, "The email has a text part.")
 }
 
-// noReply tells whether a reader can answer.
+// noReply checks whether a reader can reply.
 func noReply(in *Input) Result {
 	if !isNoReply(in.From.Local) {
 		return result("no_reply", Pass, "The sender's address looks like one that can be answered.")
@@ -50,7 +50,7 @@ func noReply(in *Input) Result {
 		"read, or set `reply_to` to one.", in.From.Addr())
 }
 
-// isNoReply reports whether a local part says that nobody reads what is sent there.
+// isNoReply reports whether a local part says that replies are not read.
 func isNoReply(local string) bool {
 	local, _, _ = strings.Cut(strings.ToLower(local), "+")
 	switch strings.NewReplacer("-", "", "_", "", ".", "").Replace(local) {
@@ -60,7 +60,7 @@ func isNoReply(local string) bool {
 	return false
 }
 
-// unsubscribe tells whether bulk mail can be unsubscribed from with one click (RFC 2369, RFC 8058).
+// unsubscribe checks whether readers of bulk mail can unsubscribe with one click (RFC 2369, RFC 8058).
 func unsubscribe(in *Input) Result {
 	const id = "unsubscribe"
 	var lists, posts []string
@@ -110,7 +110,7 @@ func unsubscribe(in *Input) Result {
 	return result(id, Pass, "Readers can unsubscribe with one click.")
 }
 
-// listURIs returns the addresses in angle brackets of a List-Unsubscribe field (RFC 2369 section 2).
+// listURIs returns the URIs in angle brackets of a List-Unsubscribe field (RFC 2369 section 2).
 func listURIs(value string) (all []string) {
 	for {
 		_, rest, ok := strings.Cut(value, "<")
@@ -125,5 +125,5 @@ func listURIs(value string) (all []string) {
 	}
 }
 
-// kilobytes returns a size as people write it, rounded up.
+// kilobytes formats a size in KB, rounded up.
 func kilobytes(n int) string { return fmt.Sprintf("%d KB", (n+1023)/1024) }

@@ -20,10 +20,10 @@ const (
 	lookUpMax  = 40
 )
 
-// errUnanswered means that there is no definite answer.
+// errUnanswered means that the DNS gave no definite answer.
 var errUnanswered = errors.New("the DNS did not answer")
 
-// lookUps makes the look-ups for one email, as many as are allowed.
+// lookUps makes the DNS queries for one email, at most lookUpMax.
 type lookUps struct {
 	dns  resolve.Resolver
 	left atomic.Int32
@@ -35,7 +35,7 @@ func newLookUps(dns resolve.Resolver) *lookUps {
 	return a
 }
 
-// ask makes one look-up. No records are an answer, too; the error is errUnanswered.
+// ask makes one query. An answer without records is no error; the only error is errUnanswered.
 func ask[T any](a *lookUps, look func(resolve.Resolver) ([]T, error)) ([]T, error) {
 	if a.dns == nil || a.left.Add(-1) < 0 {
 		return nil, errUnanswered
@@ -62,10 +62,10 @@ func (a *lookUps) addrs(ctx context.Context, name string) ([]netip.Addr, error) 
 	return ask(a, func(r resolve.Resolver) ([]netip.Addr, error) { return r.Addrs(ctx, name) })
 }
 
-// answers are the results of the checks that ask the DNS.
+// answers holds the results of the checks that query the DNS.
 type answers struct{ spf, dmarc, alignment Result }
 
-// lookUp makes these checks, in at most lookUpTime.
+// lookUp makes these checks within lookUpTime.
 func lookUp(ctx context.Context, in *Input) (all answers) {
 	if in.Sender.Sandbox {
 		operators := func(id string) Result {
@@ -87,7 +87,7 @@ func lookUp(ctx context.Context, in *Input) (all answers) {
 	return all
 }
 
-// notLookedUp is the result of a check whose records could not be looked up.
+// notLookedUp returns the result of a check whose records could not be looked up.
 func notLookedUp(id string, in *Input, what, name string) Result {
 	if in.DNS == nil {
 		return result(id, Info, "%s of %s was not looked up, because this installation does not ask the DNS.", what, name)
@@ -95,11 +95,10 @@ func notLookedUp(id string, in *Input, what, name string) Result {
 	return result(id, Info, "%s of %s could not be looked up. Check again in a moment.", what, name)
 }
 
-// policy is what the DMARC record says, the default of RFC 7489 if there is none.
+// policy holds the alignment modes of a DMARC record; the zero value is the default of RFC 7489.
 type policy struct{ strictDKIM, strictSPF bool }
 
-// dmarc looks for the record of the domain in From, and then for that of its organizational domain (RFC 7489 section
-// 6.6.3).
+// dmarc looks up the record of the domain in From, and then that of its organizational domain (RFC 7489 section 6.6.3).
 func dmarc(ctx context.Context, a *lookUps, in *Input) (Result, policy) {
 	const id = "dmarc"
 	from := in.From.Domain
@@ -130,7 +129,7 @@ func dmarc(ctx context.Context, a *lookUps, in *Input) (Result, policy) {
 	}
 	level := Warning
 	if in.Bulk {
-		level = Problem // large mailbox providers refuse it then
+		level = Problem // large mailbox providers refuse bulk mail without it
 	}
 	return result(id, level, "There is no DMARC record for %s, which large mailbox providers require of bulk mail. "+
 		"Publish a TXT record at _dmarc.%s, such as `v=DMARC1; p=none; rua=mailto:dmarc@%s`.", from, org, org), policy{}
@@ -154,7 +153,7 @@ func judgeDMARC(name, record string, parent bool) (Result, policy) {
 		with(record), found
 }
 
-// alignment tells whether the signature and the return path count for the domain in From (RFC 7489 section 3.1).
+// alignment checks whether the signature and the return path count for the domain in From (RFC 7489 section 3.1).
 func alignment(in *Input, p policy) Result {
 	const id = "alignment"
 	from, s := in.From.Domain, &in.Sender

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// clipped is the size of HTML from which Gmail shows only the beginning, in octets.
+	// clipped is the size of HTML in bytes beyond which Gmail shows only the beginning.
 	clipped = 102 << 10
-	// maxHTML is how much HTML is read, in octets.
+	// maxHTML is how many bytes of HTML are checked.
 	maxHTML = 2 << 20
-	// maxLinkText is how much of a link's text is kept, in octets.
+	// maxLinkText is how many bytes of a link's text are kept.
 	maxLinkText = 2 * maxURL
 )
 
-// occurrences counts what a check looks for, and keeps the first few that differ.
+// occurrences counts what a check looks for and holds the first different examples, at most maxDetails.
 type occurrences struct {
 	n    int
 	some []string
@@ -38,9 +38,9 @@ func (f *occurrences) add(format string, args ...any) {
 	}
 }
 
-// page is what was found in the HTML of an email.
+// page holds the findings in the HTML of an email.
 type page struct {
-	tracked int // octets by which tracking makes the HTML longer, about
+	tracked int // estimated bytes that tracking adds to the HTML
 
 	foreignLinks, foreignImages      occurrences
 	misleadingTexts, maybeMisleading occurrences
@@ -50,13 +50,13 @@ type page struct {
 	dataSize                         int
 	dropped                          occurrences
 
-	link          string // the address of the open link; "" outside of links
+	link          string // the URL of the open link; "" outside of links
 	linkHost      string
 	linkText      []byte
-	linkUntracked bool // the open link is not tracked
+	linkUntracked bool // the open link has the attribute that prevents tracking
 }
 
-// read reads the HTML of an email, at most its first 2 MiB.
+// read checks the HTML of an email, at most its first 2 MiB.
 func read(in *Input) *page {
 	p := &page{}
 	for t := range htmltext.Tokens(in.HTML[:min(len(in.HTML), maxHTML)]) {
@@ -78,7 +78,7 @@ func read(in *Input) *page {
 	return p
 }
 
-// attributes are those that the checks look at.
+// attributes holds the attributes of a tag that the checks read.
 type attributes struct {
 	href, src, background, rel, equiv string
 	hasHref, hasAlt, noTrack          bool
@@ -119,7 +119,7 @@ func (p *page) startTag(in *Input, t htmltext.Token) {
 		p.dropped.add("<%s>", t.Name)
 	case "a", "area":
 		a := readAttributes(t)
-		p.endLink(in) // links do not nest
+		p.endLink(in) // links cannot be nested
 		if a.hasHref {
 			p.startLink(in, t.Name, a)
 		}
@@ -155,7 +155,7 @@ func (p *page) startLink(in *Input, tag string, a attributes) {
 		p.nowhere.add("a link with an empty address")
 		return
 	case strings.HasPrefix(href, "#"):
-		return // a place in the email itself
+		return // an anchor in the email itself
 	case to.scheme == "":
 		p.nowhere.add("%s", href)
 		return
@@ -183,13 +183,12 @@ func (p *page) startLink(in *Input, tag string, a attributes) {
 	}
 }
 
-// tokenSize is about how many octets longer a tracked link is: its token has the address in base64, and some 40
-// octets.
+// tokenSize estimates how many bytes tracking adds to a link. Its token has the URL in base64 and about 40 more bytes.
 func tokenSize(host string, href int) int {
 	return len("https://") + len(host) + len("/c/") + (href+40)*4/3 - href
 }
 
-// endLink judges the text of the open link, if there is one.
+// endLink checks the text of the open link, if there is one.
 func (p *page) endLink(in *Input) {
 	if p.link == "" {
 		return
@@ -245,7 +244,7 @@ func (p *page) image(in *Input, src string) {
 	}
 }
 
-// size compares the HTML with what Gmail shows.
+// size compares the size of the HTML with Gmail's limit.
 func (p *page) size(in *Input) Result {
 	const id = "html_size"
 	n := len(in.HTML)
@@ -265,7 +264,7 @@ func (p *page) size(in *Input) Result {
 	return result(id, Pass, "The HTML has %s; Gmail shows all of it.", kilobytes(n+p.tracked))
 }
 
-// results are those of the checks that read tags.
+// results returns the results of the checks that read tags.
 func (p *page) results(in *Input) []Result {
 	org := authres.Organizational(in.From.Domain)
 	return []Result{
@@ -296,8 +295,8 @@ func (p *page) results(in *Input) []Result {
 	}
 }
 
-// result returns the result of a check that found something or did not. things is the counted noun in the singular,
-// and takes its place in format.
+// result returns the result of a check: pass if nothing was found. things is a format with the counted noun in the
+// singular; the formatted number replaces the verb in format.
 func (f *occurrences) result(id string, level Level, format, things, pass string) Result {
 	if f.n == 0 {
 		return result(id, Pass, "%s", pass)
@@ -316,14 +315,15 @@ func plural(noun string) string {
 	return "s"
 }
 
-// texts tells whether links lead where their texts say.
+// texts checks whether links lead where their texts say.
 func (p *page) texts() Result {
 	const id = "link_text"
 	switch {
 	case p.misleadingTexts.n > 0:
 		return result(id, Problem,
 			"The text of a link shows the address of another site than the one that it leads to, as "+
-				"in fraud. Write words, or the address that the link has.").with(append(p.misleadingTexts.some, p.maybeMisleading.some...)...)
+				"in fraud. Write words, or the address that the link has.").
+			with(append(p.misleadingTexts.some, p.maybeMisleading.some...)...)
 	case p.maybeMisleading.n > 0:
 		return result(id, Warning,
 			"The text of a link is the name of another site than the one that it leads to. If it is "+
@@ -337,7 +337,7 @@ func (p *page) texts() Result {
 	return result(id, Pass, "No link shows the address of another site than its own.")
 }
 
-// inline tells whether the images that come with the email are shown.
+// inline checks whether the images that come with the email are shown.
 func (p *page) inline() Result {
 	const id = "image_inline"
 	switch {

@@ -1,22 +1,23 @@
-// Package checks examines an email as it would be sent, and says what may keep it from arriving or from being read
-// as it was meant: what is missing in the DNS, what mailbox providers cut off, drop or distrust, and what they
-// require of bulk mail. Each check has one result with a sentence that says what to do.
+// Package preflight checks an email before it is sent. It reports problems that may keep the email from being delivered
+// or displayed as intended: missing DNS records, markup that mailbox providers cut off, drop or distrust, and
+// requirements of bulk mail. Each check has one result, with a sentence that says what to do.
 //
 // # Invariants
 //
-//   - A check states what can be known from the email and the DNS. Nothing is guessed from words.
-//   - Every check has a result, in the same order, whatever the email is.
+//   - A check reports facts from the email and the DNS. It does not guess from the wording.
+//   - Every check has a result, in the same order for every email.
 //   - Work is bounded: the first 2 MiB of HTML in linear time, at most 40 look-ups, and 5 seconds for all of them.
-//   - Details are few, short, and without control characters, whatever the email has in it.
+//   - Details are few, short, and without control characters, regardless of the email.
 //
 // # When it fails
 //
-// It does not fail. What the DNS does not answer in time has the level Info, and says that it could not be looked up.
+// It does not fail. If the DNS does not answer in time, the result has the level Info and says that the record could
+// not be looked up.
 //
 // # What it does not do
 //
-// It reads no rows: the caller brings the email and what is known of its domain. It does not follow links, load
-// images or send anything, and it does not judge what an email says.
+// It reads no rows: the caller provides the email and the state of its domain. It does not follow links, load images or
+// send anything, and it does not judge the wording of an email.
 package preflight
 
 import (
@@ -31,28 +32,28 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// Level is how much a result matters.
+// Level is the severity of a result.
 type Level string
 
 // The levels, from the least to the most serious.
 const (
 	Pass    Level = "pass"
-	Info    Level = "info"    // good to know, or not known
-	Warning Level = "warning" // some readers or mailbox providers do not take the email as it is meant
-	Problem Level = "problem" // the email is refused, or likely to be taken for spam or fraud
+	Info    Level = "info"    // a hint, or the answer is unknown
+	Warning Level = "warning" // some readers or mailbox providers do not handle the email as intended
+	Problem Level = "problem" // the email is refused, or likely classified as spam or fraud
 )
 
 var levels = []Level{Pass, Info, Warning, Problem}
 
-// Result is what one check found.
+// Result is the result of one check.
 type Result struct {
 	ID      string // of the check
 	Level   Level
-	Message string   // a sentence that says what to do
-	Details []string // what it is about, such as links; at most maxDetails
+	Message string   // says what to do
+	Details []string // such as the links concerned; at most maxDetails
 }
 
-// Worst returns the most serious level of the results, or Pass without any.
+// Worst returns the most serious level of the results, or Pass if there are none.
 func Worst(all []Result) Level {
 	worst := 0
 	for _, r := range all {
@@ -61,58 +62,57 @@ func Worst(all []Result) Level {
 	return levels[worst]
 }
 
-// Input is an email as it would be sent, and what is known of its sender.
+// Input is an email as it would be sent, with the state of its sender.
 type Input struct {
 	From    message.Address
 	ReplyTo []string
 	Subject string
-	HTML    string // of the part; "" if there is none
-	Text    string // of the part, which may have been made from the HTML; "" if there is none
+	HTML    string // "" if there is no HTML part
+	Text    string // given or converted from the HTML; "" if there is no text part
 	Headers []message.Field
-	// Bulk reports that it is bulk mail: a header marks it, or it goes to a list that the service keeps.
+	// Bulk is set for bulk mail: a header marks it as such, or it belongs to a topic or a broadcast.
 	Bulk       bool
-	ContentIDs []string // of the files that the HTML may show
+	ContentIDs []string // of the attachments that the HTML may show
 	Sender     Sender
-	DNS        resolve.Resolver // nil if the DNS must not be asked
+	DNS        resolve.Resolver // nil if DNS look-ups are off
 }
 
-// Sender is what is known of the domain in From. Names are in lower-case ASCII. The zero value is a domain of which
-// nothing is known.
+// Sender is the state of the domain in From. Names are in lower-case ASCII. The zero value is an unknown domain.
 type Sender struct {
-	Refused    string   // the sentence with which an email from it would be refused, "" if it would not
-	Sandbox    bool     // it is the operator's, to try things out
-	SignedBy   string   // the domain of the DKIM signatures, "" if there are none
-	ReturnPath string   // the host of return paths, "" if it is not known
-	Keys       []Key    // that sign
-	Tracking   Tracking // what is tracked of its emails
+	Refused    string   // the message with which an email from it would be refused; "" if accepted
+	Sandbox    bool     // a domain of the operator for trials
+	SignedBy   string   // the domain of the DKIM signatures; "" if there are none
+	ReturnPath string   // the host of return paths; "" if unknown
+	Keys       []Key    // the signing keys
+	Tracking   Tracking // settings for its emails
 }
 
-// Key is the DNS record of a key that signs.
+// Key is the DNS record of a signing key.
 type Key struct {
 	Name     string // of the record
-	Optional bool   // there is another that suffices
+	Optional bool   // another key suffices
 	State    State
 }
 
-// State is what is known of a DNS record.
+// State is the state of a DNS record.
 type State uint8
 
 const (
-	NotFound State = iota // it was not found yet
+	NotFound State = iota // not found yet
 	Found
-	Gone // it was looked up for a while and is not there, or not any more
+	Gone // missing after repeated look-ups, or no longer present
 )
 
-// Tracking is what is tracked of the emails of a domain.
+// Tracking says which links of a domain's emails are tracked.
 type Tracking struct {
-	Host   string // of the links that lead there by way of the service; "" tracks nothing
+	Host   string // host of tracked links; "" if nothing is tracked
 	Clicks bool
 }
 
 // Bounds of results.
 const (
 	maxDetails = 20
-	maxDetail  = 200 // octets
+	maxDetail  = 200 // bytes
 )
 
 // Run makes all checks of an email.
@@ -128,7 +128,7 @@ func result(id string, level Level, format string, args ...any) Result {
 	return Result{ID: id, Level: level, Message: fmt.Sprintf(format, args...)}
 }
 
-// with returns the result with details, the first of them if there are too many.
+// with returns the result with details, at most maxDetails of them.
 func (r Result) with(details ...string) Result {
 	for _, d := range details[:min(len(details), maxDetails)] {
 		r.Details = append(r.Details, printable(d))
@@ -136,7 +136,7 @@ func (r Result) with(details ...string) Result {
 	return r
 }
 
-// printable returns a text that may come from an email in a form that can be shown: one short line.
+// printable returns an untrusted text as one short line without control characters.
 func printable(text string) string {
 	cut := len(text) > maxDetail
 	if cut {
@@ -154,7 +154,7 @@ func printable(text string) string {
 	return text
 }
 
-// sender tells whether an email from the domain is accepted at all.
+// sender checks whether an email from the domain is accepted at all.
 func sender(in *Input) Result {
 	switch {
 	case in.Sender.Refused != "":
@@ -167,7 +167,7 @@ func sender(in *Input) Result {
 	return result("sender", Pass, "The domain %s is verified.", in.From.Domain)
 }
 
-// dkim tells whether receivers find the keys that sign.
+// dkim checks whether receivers find the signing keys.
 func dkim(in *Input) Result {
 	if in.Sender.Sandbox {
 		return result("dkim", Pass, "The email is signed with the operator's key.")

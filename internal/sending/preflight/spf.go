@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Limits of RFC 7208 section 4.6.4 on what evaluating a record may ask of the DNS.
+// Limits of RFC 7208 section 4.6.4 on the DNS queries of one SPF evaluation.
 const (
-	spfMax     = 10 // terms that cause look-ups
+	spfMax     = 10 // terms with look-ups
 	spfMaxVoid = 2  // look-ups without an answer
-	spfNear    = 9  // terms from which a change elsewhere may exceed the limit
+	spfNear    = 9  // number of terms from which a change of an included record may exceed spfMax
 )
 
-// spf examines the record of the return path, which is what receivers evaluate, with all records that it includes.
+// spf checks the record of the return path, which receivers evaluate, with all records that it includes.
 func spf(ctx context.Context, a *lookUps, in *Input) Result {
 	const id = "spf"
 	host := in.Sender.ReturnPath
@@ -67,14 +67,14 @@ func spf(ctx context.Context, a *lookUps, in *Input) Result {
 		with(w.details...)
 }
 
-// spfWalk follows a record for a sender whom no term matches, which takes the most look-ups.
+// spfWalk follows a record like a receiver for a sender that no term matches, which takes the most look-ups.
 type spfWalk struct {
 	a       *lookUps
-	terms   int  // that cause look-ups
+	terms   int  // terms with look-ups
 	void    int  // look-ups without an answer
-	ptr     bool // a term ptr was seen
-	anybody bool // it allows everybody to send
-	unknown bool // there was no definite answer
+	ptr     bool // the record has a term ptr
+	anybody bool // the record allows everybody to send
+	unknown bool // a query got no definite answer
 	broken  string
 	details []string
 }
@@ -90,22 +90,22 @@ func (w *spfWalk) record(ctx context.Context, name string) (records []string, er
 	return records, err
 }
 
-// done reports whether the outcome is known.
+// done reports whether the result can no longer change.
 func (w *spfWalk) done() bool { return w.broken != "" || w.terms > spfMax }
 
-// fail ends the walk with the reason for which the record cannot be evaluated.
+// fail ends the walk with the reason why the record cannot be evaluated.
 func (w *spfWalk) fail(format string, args ...any) {
 	if w.broken == "" {
 		w.broken = printable(fmt.Sprintf(format, args...))
 	}
 }
 
-// walk counts what a record at a name takes. path are the names that led there.
+// walk counts the look-ups of a record at a name. path has the names of the records that include it.
 func (w *spfWalk) walk(ctx context.Context, name, record string, path []string) {
 	terms := strings.Fields(record)[1:]
 	redirect, all := "", false
 	for _, text := range terms {
-		// The whole record must be correct, also what comes after a term that ends the evaluation (section 4.6).
+		// The whole record must be correct, including terms after one that ends the evaluation (section 4.6).
 		if reason := checkTerm(text); reason != "" {
 			w.fail("%q in the record at %s %s", text, name, reason)
 			return
@@ -122,7 +122,7 @@ func (w *spfWalk) walk(ctx context.Context, name, record string, path []string) 
 			continue
 		}
 		if all || strings.Contains(strings.SplitN(text, ":", 2)[0], "=") {
-			continue // not reached, or another modifier
+			continue // after "all", or another modifier
 		}
 		qualifier, mechanism, spec := cutMechanism(text)
 		if mechanism == "all" {
@@ -143,7 +143,7 @@ func (w *spfWalk) walk(ctx context.Context, name, record string, path []string) 
 	}
 }
 
-// mechanism counts what one term takes.
+// mechanism counts the look-ups of one term.
 func (w *spfWalk) mechanism(ctx context.Context, name, mechanism, spec string, path []string) {
 	switch mechanism {
 	case "include":
@@ -169,13 +169,13 @@ func orName(host, name string) string {
 	return host
 }
 
-// count counts a term that causes a look-up.
+// count counts a term with a look-up.
 func (w *spfWalk) count(term, name string) {
 	w.terms++
 	w.details = append(w.details, fmt.Sprintf("%s: %s", name, strings.TrimSuffix(term, ":")))
 }
 
-// resolve looks up what a term a or mx names, to see whether there is anything.
+// resolve looks up the host of an a or mx term, to find out whether it has records.
 func (w *spfWalk) resolve(ctx context.Context, mechanism, host string) {
 	n := 0
 	var err error
@@ -199,7 +199,7 @@ func (w *spfWalk) resolve(ctx context.Context, mechanism, host string) {
 // follow walks the record that an include or a redirect names.
 func (w *spfWalk) follow(ctx context.Context, spec string, path []string) {
 	if w.done() || strings.Contains(spec, "%") {
-		return // a macro is filled in for each sender
+		return // macros depend on the sender
 	}
 	target := cleanHost(spec)
 	if slices.Contains(path, target) {
@@ -219,14 +219,14 @@ func (w *spfWalk) follow(ctx context.Context, spec string, path []string) {
 	}
 }
 
-// modifier returns the value of a term that is a modifier of the given name.
+// modifier returns the value of a term if the term is the modifier with the given name.
 func modifier(text, name string) (value string, ok bool) {
 	n, value, ok := strings.Cut(text, "=")
 	return value, ok && strings.EqualFold(n, name)
 }
 
-// cutMechanism cuts a term such as ~include:example.com into its parts. The qualifier is + if there is none; the
-// mechanism is in lower case; spec is what follows the colon, or from the slash on.
+// cutMechanism splits a term such as ~include:example.com. The qualifier is + if there is none. The mechanism is in
+// lower case. spec is the part after the colon, or from the slash on.
 func cutMechanism(text string) (qualifier byte, mechanism, spec string) {
 	qualifier = '+'
 	if text != "" && strings.IndexByte("+-?~", text[0]) >= 0 {
@@ -239,7 +239,7 @@ func cutMechanism(text string) (qualifier byte, mechanism, spec string) {
 	return qualifier, strings.ToLower(text[:end]), strings.TrimPrefix(text[end:], ":")
 }
 
-// checkTerm returns what is wrong with a term (RFC 7208 section 4.6.1 and 5), or "".
+// checkTerm returns the error in a term (RFC 7208 section 4.6.1 and 5), or "".
 func checkTerm(text string) string {
 	if name, value, ok := strings.Cut(text, "="); ok && !strings.ContainsAny(name, ":/") {
 		known := strings.EqualFold(name, "redirect") || strings.EqualFold(name, "exp")
@@ -249,7 +249,7 @@ func checkTerm(text string) string {
 		case known && !isSpec(value):
 			return "names no domain"
 		}
-		return "" // modifiers that are not known are passed over
+		return "" // unknown modifiers are ignored
 	}
 	_, mechanism, spec := cutMechanism(text)
 	domain, _, _ := strings.Cut(spec, "/")

@@ -8,17 +8,17 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// target is where a link or an image leads.
+// target is the destination of a link or an image.
 type target struct {
 	scheme string // in lower case; "" if there is none
 	host   string // of http and https, in lower-case ASCII
 }
 
-// maxURL is how many octets of an address are looked at for its scheme and host.
+// maxURL is how many bytes of a URL are parsed for its scheme and host.
 const maxURL = 2000
 
-// parseTarget reads an address as browsers do, which take more than net/url: they overlook spaces around it and line
-// breaks within, and read backslashes as slashes.
+// parseTarget parses a URL like browsers, which accept more than net/url: they ignore spaces around it and line breaks
+// in it, and treat backslashes as slashes.
 func parseTarget(address string) target {
 	address = strings.TrimSpace(address[:min(len(address), maxURL)])
 	if strings.ContainsAny(address, "\t\r\n") {
@@ -36,7 +36,7 @@ func parseTarget(address string) target {
 	return t
 }
 
-// hostOf returns the host of what follows the slashes of an address, "" if it is no host.
+// hostOf returns the host at the start of a URL's part after the slashes, "" if it is invalid.
 func hostOf(authority string) string {
 	if end := strings.IndexAny(authority, `/\?#`); end >= 0 {
 		authority = authority[:end]
@@ -53,7 +53,7 @@ func hostOf(authority string) string {
 	return cleanHost(host)
 }
 
-// cleanHost returns a host in lower-case ASCII without the final dot, "" if it is none.
+// cleanHost returns a host in lower-case ASCII without a final dot, "" if it is invalid.
 func cleanHost(host string) string {
 	if len(host) > 1000 {
 		return ""
@@ -88,7 +88,7 @@ func isScheme(s string) bool {
 	return s != ""
 }
 
-// isLocal reports whether only the reader's own network can have a host of that name or address.
+// isLocal reports whether a host can exist only in the reader's own network.
 func isLocal(host string) bool {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsUnspecified()
@@ -101,12 +101,12 @@ func isLocal(host string) bool {
 	return !strings.Contains(host, ".")
 }
 
-// shownHost returns the host that a link's text claims to lead to, "" if it claims none. bare reports that the text
-// is only a name, such as example.com, which may be meant as something else.
+// shownHost returns the host that a link's text shows, or "". bare is true if the text is only a name, such as
+// example.com, which may mean something else.
 func shownHost(text string) (host string, bare bool) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxURL || strings.ContainsAny(text, " \t\r\n\u00a0") {
-		return "", false // words, or an address among words
+		return "", false // several words
 	}
 	if t := parseTarget(text); t.scheme == "http" || t.scheme == "https" {
 		if strings.Contains(text, "://") && strings.Contains(t.host, ".") {
@@ -127,8 +127,8 @@ func shownHost(text string) (host string, bare bool) {
 	return host, true
 }
 
-// isRegistered reports whether a host is at or below a domain that somebody can have registered. An unknown suffix,
-// such as that of setup.exe, is none.
+// isRegistered reports whether a host is at or below a domain that can be registered. Names with an unknown suffix,
+// such as setup.exe, are not.
 func isRegistered(host string) bool {
 	if host == "" {
 		return false
@@ -137,7 +137,7 @@ func isRegistered(host string) bool {
 	return suffix != host && (icann || strings.Contains(suffix, "."))
 }
 
-// shorteners are hosts that lead elsewhere for anybody, and are therefore refused or distrusted by filters.
+// shorteners are public link shorteners. Filters refuse or distrust them, because they hide the target.
 var shorteners = map[string]bool{"bit.ly": true, "buff.ly": true, "cutt.ly": true, "goo.gl": true, "is.gd": true,
 	"ow.ly": true, "rb.gy": true, "rebrand.ly": true, "shorturl.at": true, "t.co": true, "t.ly": true, "tiny.cc": true,
 	"tinyurl.com": true, "v.gd": true}

@@ -6,22 +6,22 @@ import (
 	"unicode/utf8"
 )
 
-// SyntaxError says where a text has what looks like a placeholder and is none.
+// SyntaxError describes a malformed placeholder.
 type SyntaxError struct {
-	Offset int    // of the opening braces, in octets
+	Offset int    // of the opening braces, in bytes
 	Line   int    // from 1
 	Column int    // in characters, from 1
-	Near   string // the text from there on, shortened
-	Reason string // as the end of a sentence about it
+	Near   string // the text from Offset, shortened
+	Reason string // completes a sentence that begins with the placeholder
 }
 
-// Error names the place, quotes the text and says what is wrong with it.
+// Error returns the position, a quotation and the reason.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("line %d, column %d: the placeholder that begins with %q %s", e.Line, e.Column, e.Near, e.Reason)
 }
 
-// Check returns a [SyntaxError] for the first three opening braces of a text that begin no placeholder, nil if there
-// are none. Closing braces without opening ones are text: style sheets have them.
+// Check returns a [SyntaxError] for the first triple opening braces that do not begin a placeholder, or nil. Closing
+// braces without opening ones are text, because style sheets contain them.
 func Check(source string) error {
 	t := Compile(source)
 	from := 0
@@ -34,15 +34,15 @@ func Check(source string) error {
 	return nil
 }
 
-// syntaxError describes the braces at source[at:]; the next placeholder begins at next.
+// syntaxError describes the braces at source[at:]. The next placeholder begins at next.
 func syntaxError(source string, at, next int) error {
-	const nearMax = 40 // octets
+	const nearMax = 40 // bytes
 	before, rest := source[:at], source[at:next]
 	e := &SyntaxError{Offset: at, Line: 1 + strings.Count(before, "\n"),
 		Column: 1 + utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:])}
 	inside, _, closed := strings.Cut(rest[3:], "}}}")
 	if strings.Contains(inside, "{{{") {
-		closed = false // the closing braces belong to another one
+		closed = false // the closing braces belong to another placeholder
 	}
 	near := rest
 	if closed {
@@ -58,9 +58,9 @@ func syntaxError(source string, at, next int) error {
 	case !closed:
 		e.Reason = "is not closed by }}}"
 	case len(fallback) > MaxFallback:
-		e.Reason = fmt.Sprintf("has a fallback of %d octets; the limit is %d", len(fallback), MaxFallback)
+		e.Reason = fmt.Sprintf("has a fallback of %d bytes; the limit is %d", len(fallback), MaxFallback)
 	case len(strings.TrimSpace(name)) > MaxName:
-		e.Reason = fmt.Sprintf("has a name of %d octets; the limit is %d", len(strings.TrimSpace(name)), MaxName)
+		e.Reason = fmt.Sprintf("has a name of %d bytes; the limit is %d", len(strings.TrimSpace(name)), MaxName)
 	case strings.TrimSpace(name) == "":
 		e.Reason = "has no name"
 	default:

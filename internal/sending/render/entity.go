@@ -8,9 +8,9 @@ import (
 	"golang.org/x/net/html"
 )
 
-// appendUnescaped appends the value of an attribute with its character references resolved, as the HTML standard
-// resolves them there: one without a semicolon counts only if neither a letter, a digit nor an equals sign follows, so
-// that https://example.com/?a=1&copy=2 keeps its parameter. Common references take no memory.
+// appendUnescaped appends an attribute's value with its character references resolved, by the rules of the HTML
+// standard for attributes. A reference without a semicolon counts only if no letter, digit or equals sign follows, so
+// https://example.com/?a=1&copy=2 keeps its parameter. Common references cause no allocation.
 func appendUnescaped(dst, value []byte) []byte {
 	for {
 		i := bytes.IndexByte(value, '&')
@@ -24,7 +24,7 @@ func appendUnescaped(dst, value []byte) []byte {
 	}
 }
 
-// referenceLen is the length of the character reference that value begins with, 1 if the & begins none.
+// referenceLen returns the length of the character reference at the start of value, or 1 if the & begins none.
 func referenceLen(value []byte) int {
 	if len(value) > 1 && value[1] == '#' {
 		i, digit := len("&#"), isDigit
@@ -64,7 +64,7 @@ func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
 func isHexDigit(c byte) bool { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' }
 
-// appendReferred appends what a character reference stands for, or the reference itself if there is no such one.
+// appendReferred appends the character of a character reference, or the reference itself if it is unknown.
 func appendReferred(dst, ref []byte) []byte {
 	switch string(ref) {
 	case "&":
@@ -77,7 +77,8 @@ func appendReferred(dst, ref []byte) []byte {
 		return append(dst, '/')
 	}
 	text := html.UnescapeString(string(ref))
-	// UnescapeString also resolves the beginning of a name and leaves the rest of it, which is not done in attributes.
+	// UnescapeString also resolves a reference that is only the beginning of a name. In attributes such a reference is
+	// text.
 	last, part := text[len(text)-1], false
 	switch {
 	case ref[1] == '#':
@@ -92,8 +93,8 @@ func appendReferred(dst, ref []byte) []byte {
 	return append(dst, text...)
 }
 
-// target returns what a browser would follow: the value without the white space that URL parsers drop, in place. It
-// reports false for anything but an absolute http or https URL of at most MaxTarget octets.
+// target returns the URL that a browser would follow: value without the white space that URL parsers ignore. It changes
+// value in place. It returns false unless the result is an absolute http or https URL of at most MaxTarget bytes.
 func target(value []byte) ([]byte, bool) {
 	value = bytes.TrimFunc(value, func(r rune) bool { return r <= ' ' })
 	kept := value[:0]

@@ -94,9 +94,9 @@ func TestCheck(t *testing.T) {
 		{"{{{}}}", 1, 1, "{{{}}}", "no name"},
 		{"{{{ |x}}}", 1, 1, "{{{ |x}}}", "no name"},
 		{"{{{{{{A}}}}}}", 1, 1, "{{{", "is not closed"},
-		{"{{{" + strings.Repeat("n", 101) + "}}}", 1, 1, "{{{" + strings.Repeat("n", 37) + "…", "name of 101 octets"},
+		{"{{{" + strings.Repeat("n", 101) + "}}}", 1, 1, "{{{" + strings.Repeat("n", 37) + "…", "name of 101 bytes"},
 		{"{{{A|" + strings.Repeat("f", 2001) + "}}}", 1, 1, "{{{A|" + strings.Repeat("f", 35) + "…",
-			"fallback of 2001 octets"},
+			"fallback of 2001 bytes"},
 	} {
 		err := render.Check(c.text)
 		var e *render.SyntaxError

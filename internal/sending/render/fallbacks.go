@@ -2,8 +2,8 @@ package render
 
 import "strings"
 
-// WithFallbacks returns a text with fallbacks in those placeholders that have none. fallback returns that of a name, or
-// false if there is none. One that a placeholder cannot have, because it is too long or has braces, is left out.
+// WithFallbacks returns a text in which placeholders without a fallback get one. fallback returns the fallback of a
+// name, or false if there is none. Fallbacks that are too long or have braces are ignored.
 func WithFallbacks(source string, fallback func(name string) (string, bool)) string {
 	t := Compile(source)
 	var out strings.Builder

@@ -10,23 +10,23 @@ import (
 	"github.com/postrider/postrider/internal/mail/htmltext"
 )
 
-// Limits of the links that HTML can be filled with others for. What is beyond them is left as it is.
+// Limits of the links that can be replaced. Links beyond them stay unchanged.
 const (
 	MaxLinks  = 1000 // of one text
-	MaxTarget = 6000 // octets
+	MaxTarget = 6000 // bytes
 )
 
-// noTrack is the attribute of <a> by which an author says that a link is left as it is.
+// noTrack is the attribute of <a> that excludes a link from tracking.
 const noTrack = "data-postrider-no-track"
 
-// HTML is compiled HTML with the places of its links, and of a tracking pixel. It is found out once, from the text
-// before it is filled, so that no value can make a link out of what is none. Links are the hrefs of <a> that lead to
-// absolute http and https URLs once they are filled and their character references are resolved. These are not:
+// HTML is compiled HTML with the positions of its links and of a tracking pixel. The positions are found once, before
+// filling, so that no value can create a link. A link is the href of an <a> that leads to an absolute http or https URL
+// after filling and resolving character references. The following are not links:
 //
 //   - other targets: mailto:, tel:, anchors, relative URLs;
-//   - tags with the attribute data-postrider-no-track, and hrefs with the address of the unsubscribe page;
-//   - what is in comments (conditional ones, too) and in elements of source text such as script, style and textarea;
-//   - what follows source text or a CDATA section in SVG or MathML that could be read in several ways.
+//   - hrefs of tags with the attribute data-postrider-no-track, and hrefs with the unsubscribe URL;
+//   - links in comments (including conditional ones) and in raw text elements such as script, style and textarea;
+//   - links after raw text or a CDATA section in SVG or MathML that parsers could read in several ways.
 type HTML struct {
 	Template
 	links       []link
@@ -56,22 +56,23 @@ func LiteralHTML(source string) *HTML {
 	return h
 }
 
-// Links is how many links there are, including hrefs with placeholders, which may turn out to be none.
+// Links returns the number of links. It includes hrefs with placeholders, which may turn out not to be links after
+// filling.
 func (h *HTML) Links() int { return len(h.links) }
 
-// TargetBytes is how much memory the targets of the links take.
+// TargetBytes returns the memory of the targets of the links.
 func (h *HTML) TargetBytes() int { return h.targetBytes }
 
-// Room that is reserved for what replaces links and for the pixel, in octets. More is possible.
+// Bytes reserved in the output for each replaced link and for the pixel. The output grows beyond them if necessary.
 const (
 	spaceForLink  = 256
 	spaceForPixel = 512
 )
 
-// Track is Fill with other links. For each link it calls link, which appends to dst what replaces the href, or reports
-// false to leave the href as it is. What it appends must need no quotes and no character references; it must not keep
-// the target. pixel appends an element that is put before the end of the body. Either may be nil. The memory is
-// allocated at once, however many links there are.
+// Track is Fill with replaced links. For each link it calls link, which appends the new href to dst, or returns false
+// to leave the href unchanged. The new href must need no quotes and no character references, and link must not retain
+// target. pixel appends an element, which is inserted before the end of the body. Either function may be nil. Track
+// allocates its memory once, regardless of the number of links.
 func (h *HTML) Track(values Values, link func(dst, target []byte) ([]byte, bool),
 	pixel func(dst []byte) []byte) string {
 	if link == nil && pixel == nil {
@@ -98,18 +99,18 @@ func (h *HTML) Track(values Values, link func(dst, target []byte) ([]byte, bool)
 	return out.String()
 }
 
-// trackWriter is a Track that has come to source[at:] and slots[slot:].
+// trackWriter is the state of Track after it has written source[:at] and slots[:slot].
 type trackWriter struct {
 	h        *HTML
 	values   Values
 	out      *strings.Builder
 	at, slot int
 	filled   bytes.Buffer // an href
-	resolved []byte       // its target
-	dst      []byte       // what is inserted
+	resolved []byte       // the target of that href
+	dst      []byte       // the inserted text
 }
 
-// copy writes the source up to an index, filled.
+// copy writes the filled source up to an index.
 func (f *trackWriter) copy(to int) {
 	f.slot = f.h.write(f.out, f.values, markup, f.at, to, f.slot)
 	f.at = to
@@ -121,7 +122,7 @@ func (f *trackWriter) insert(at int, what func(dst []byte) []byte) {
 	f.out.Write(f.dst)
 }
 
-// link writes a link and all that is before it.
+// link writes the source before a link, and the link.
 func (f *trackWriter) link(l *link, replace func(dst, target []byte) ([]byte, bool)) {
 	f.copy(l.start)
 	to, ok := l.target, true
@@ -141,17 +142,17 @@ func (f *trackWriter) link(l *link, replace func(dst, target []byte) ([]byte, bo
 	f.copy(l.end)
 }
 
-// scan finds the links and the place for the pixel.
+// scan finds the links and the position of the pixel.
 func (h *HTML) scan() {
 	source := h.masked()
 	var (
 		z       = htmltext.NewScanner(source)
 		before  = 0     // the end of the last token
-		end     = 0     // a place for the pixel at the end that is neither within a comment nor within source text
+		end     = 0     // the last position for the pixel outside of comments and raw text
 		body    = -1    // before the last </body>
 		root    = -1    // before the last </html>
-		foreign = false // there was SVG or MathML
-		raw     = false // the last start tag begins source text
+		foreign = false // an SVG or MathML element was found
+		raw     = false // the last start tag begins raw text
 	)
 tokens:
 	for {
@@ -164,13 +165,13 @@ tokens:
 		switch kind {
 		case html.TextToken:
 			if raw {
-				// In SVG and MathML it is not source text, and may begin comments that end somewhere behind it.
+				// In SVG and MathML this is not raw text, and may begin a comment that ends later.
 				if foreign && strings.Contains(token, "<") {
 					break tokens
 				}
 				continue
 			}
-			end = to - len(token) + len(strings.TrimSuffix(token, "</")) // at the end of the text a tag would complete it
+			end = to - len(token) + len(strings.TrimSuffix(token, "</")) // a tag that is inserted after "</" would complete it
 		case html.CommentToken, html.DoctypeToken:
 			if foreign && strings.HasPrefix(token, "<![CDATA[") {
 				break tokens
@@ -206,7 +207,7 @@ tokens:
 	h.links = slices.Clip(h.links)
 }
 
-// masked returns the source with digits in place of placeholders, so that what is in a fallback is no markup.
+// masked returns the source with digits in place of placeholders, so that fallbacks cannot be parsed as markup.
 func (h *HTML) masked() string {
 	if len(h.slots) == 0 {
 		return h.source
@@ -220,7 +221,7 @@ func (h *HTML) masked() string {
 	return string(masked)
 }
 
-// addLink adds the link of the <a> tag that is at an index of the source, if it is one.
+// addLink adds the link of an <a> tag at an index of the source, if the tag has one.
 func (h *HTML) addLink(tag string, at int) {
 	start, end, ok := hrefOf(tag)
 	if !ok {
@@ -246,7 +247,7 @@ func (h *HTML) addLink(tag string, at int) {
 	h.links = append(h.links, l)
 }
 
-// tagName is the name that a tag begins with.
+// tagName returns the name at the start of a tag.
 func tagName(tag string) string {
 	if i := strings.IndexAny(tag, "/> \t\n\f\r"); i >= 0 {
 		return tag[:i]
@@ -254,8 +255,8 @@ func tagName(tag string) string {
 	return tag
 }
 
-// hrefOf returns where in a start tag the value of its href is. It reports false if there is none, or if the tag has
-// the attribute noTrack. Of several hrefs the first counts (HTML standard, section 13.2.5.33).
+// hrefOf returns the position of the value of a start tag's href. It returns false if there is none or if the tag has
+// the attribute noTrack. The first href counts (HTML standard, section 13.2.5.33).
 func hrefOf(tag string) (start, end int, ok bool) {
 	i := len("<") + len(tagName(tag[len("<"):]))
 	for {
@@ -272,8 +273,8 @@ func hrefOf(tag string) (start, end int, ok bool) {
 	}
 }
 
-// attribute returns the name of the attribute at tag[i:], where its value is, and where to go on; that is i at the end
-// of the tag. It reads as html.Tokenizer does.
+// attribute returns the name of the attribute at tag[i:], the position of its value, and the index after it. That index
+// is i at the end of the tag. It parses like html.Tokenizer.
 func attribute(tag string, i int) (name string, from, to, next int) {
 	at := i
 	i = skipSpace(tag, i)

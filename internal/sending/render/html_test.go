@@ -347,7 +347,7 @@ func FuzzTargets(f *testing.F) {
 	})
 }
 
-// What is nearly HTML takes time and memory in proportion to its length. The work is counted in octets: for a square
+// What is nearly HTML takes time and memory in proportion to its length. The work is counted in bytes: for a square
 // they would be gigabytes.
 func TestHostileHTML(t *testing.T) {
 	for _, part := range []string{"<", "<a ", "<a href=", `<a href="`, "<!--", "<!", "</", "\x00", "<a\x00",
@@ -358,7 +358,7 @@ func TestHostileHTML(t *testing.T) {
 		h := render.CompileHTML(text)
 		got, _ := track(h, nil)
 		if len(got) > 3*len(text)+1000*100 {
-			t.Errorf("%q: %d octets become %d", part, len(text), len(got))
+			t.Errorf("%q: %d bytes become %d", part, len(text), len(got))
 		}
 		if n := testing.AllocsPerRun(1, func() { track(h, nil) }); n > 5000 {
 			t.Errorf("%q: filling takes %v allocations", part, n)

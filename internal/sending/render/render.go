@@ -1,26 +1,26 @@
-// Package render replaces the placeholders of templates by values.
+// Package render replaces the placeholders in templates with values.
 //
-// A placeholder is a name in three braces, with an optional fallback for a missing value:
+// A placeholder is a name in triple braces, with an optional fallback:
 //
 //	Dear {{{contact.first_name|customer}}}, your code is {{{CODE}}}.
 //
-// Values are copied unchanged, so that a value may be HTML. Where it must not be, the author says so:
+// Values are copied unchanged, so a value may be HTML. If it must not be, the author writes:
 //
 //	<p>{{{escape COMMENT|<i>no comment</i>}}}</p>
 //
-// In HTML this escapes the value, so that it is text wherever it stands between tags or in an attribute with quotes;
-// the fallback is the author's and stays as it is. In other texts escape changes nothing.
+// In HTML this escapes the value, so that it is plain text between tags and in a quoted attribute. The fallback comes
+// from the author and is not escaped. In other texts escape has no effect.
 //
-// Two braces are text, except around the name of the address of the unsubscribe page ([UnsubscribeURL]), which may be
-// written with either.
+// Double braces are plain text, with one exception: the name of the unsubscribe URL ([UnsubscribeURL]) may have double
+// or triple braces.
 //
-// A template is compiled once and filled for each recipient. Compiling takes time linear in its length and cannot
-// fail: what does not have the form of a placeholder is text; [Check] reports what is nearly one. Filling only copies.
-// Values are not searched for placeholders. [Template.Line] is for header fields: no value can begin another field.
+// A template is compiled once and filled for each recipient. Compiling takes linear time and cannot fail: anything that
+// is not a well-formed placeholder is text. [Check] reports text that resembles a placeholder. Filling only copies;
+// values are not searched for placeholders. [Template.Line] is for header fields: no value can begin another field.
 //
-// [HTML] also knows where the links are, and fills in others that lead through a tracking host.
+// [HTML] also finds the links, and can replace them with tracked ones.
 //
-// Apart from UnsubscribeURL the package does not know which names exist or what their values mean.
+// Except for UnsubscribeURL, the package gives names and values no meaning.
 package render
 
 import (
@@ -28,20 +28,20 @@ import (
 	"strings"
 )
 
-// Limits of a placeholder. A longer one is text.
+// Limits of a placeholder. Text beyond them is not a placeholder.
 const (
-	MaxName     = 100  // octets
-	MaxFallback = 2000 // octets
+	MaxName     = 100  // bytes
+	MaxFallback = 2000 // bytes
 )
 
-// UnsubscribeURL is the name of the address of the unsubscribe page. RESEND_UNSUBSCRIBE_URL and UNSUBSCRIBE_URL are
-// read as this name.
+// UnsubscribeURL is the name of the URL of the unsubscribe page. RESEND_UNSUBSCRIBE_URL and UNSUBSCRIBE_URL are aliases
+// of this name.
 const UnsubscribeURL = "POSTRIDER_UNSUBSCRIBE_URL"
 
-// Values are the values of placeholders by name. Names are case-sensitive.
+// Values holds the values of placeholders by name. Names are case-sensitive.
 type Values map[string]string
 
-// Template is a compiled text. The zero Template is the empty text.
+// Template is a compiled text. The zero value is the empty text.
 type Template struct {
 	source string
 	slots  []slot
@@ -52,17 +52,17 @@ type Template struct {
 type slot struct {
 	start, end     int
 	name, fallback string
-	optional       bool // it has a fallback, which may be empty
+	optional       bool // has a fallback, which may be empty
 	escape         bool
 }
 
-// form is what values are filled into.
+// form is the kind of text that values are inserted into.
 type form int
 
 const (
 	plain  form = iota
 	line        // control characters become spaces
-	markup      // values are escaped where the author asks for it
+	markup      // values of escape placeholders are escaped
 )
 
 // Compile parses the placeholders of a text that is not HTML.
@@ -70,7 +70,7 @@ func Compile(source string) Template { return compile(source, plain) }
 
 func compile(source string, form form) Template {
 	t := Template{source: source, form: form}
-	rest := 0 // where the text after the last placeholder begins
+	rest := 0 // end of the last placeholder
 	for at := 0; ; {
 		end := strings.Index(source[at:], "}}}")
 		if end < 0 {
@@ -78,7 +78,7 @@ func compile(source string, form form) Template {
 			return t
 		}
 		end += at
-		// The last opening before the closing braces: an earlier one is not closed and so is text.
+		// The placeholder begins at the last opening braces: earlier ones are not closed and so are text.
 		if start := strings.LastIndex(source[at:end], "{{{"); start >= 0 {
 			start += at
 			if s, ok := parse(source[start+3 : end]); ok {
@@ -92,7 +92,7 @@ func compile(source string, form form) Template {
 	}
 }
 
-// parseDoubleBraces finds the placeholders with two braces in source[from:to], which has none with three.
+// parseDoubleBraces finds the placeholders with double braces in source[from:to], which has none with triple braces.
 func (t *Template) parseDoubleBraces(from, to int) {
 	for {
 		end := strings.Index(t.source[from:to], "}}")
@@ -138,10 +138,10 @@ func notOfName(r rune) bool {
 	return true
 }
 
-// Source is the text that was compiled.
+// Source returns the text before compiling.
 func (t *Template) Source() string { return t.source }
 
-// Names are the names of the placeholders, each once, in the order in which they first appear.
+// Names returns the names of the placeholders in the order of their first appearance, each once.
 func (t *Template) Names() (names []string) {
 	seen := map[string]bool{}
 	for _, s := range t.slots {
@@ -153,7 +153,7 @@ func (t *Template) Names() (names []string) {
 	return names
 }
 
-// Required are the names of the placeholders without a fallback, in the order of the text. Some may be there twice.
+// Required returns the names of the placeholders without a fallback, in the order of the text. Names may repeat.
 func (t *Template) Required() (names []string) {
 	for _, s := range t.slots {
 		if !s.optional {
@@ -163,20 +163,20 @@ func (t *Template) Required() (names []string) {
 	return names
 }
 
-// Placeholders is how many placeholders the text has. Each takes some 60 octets of memory.
+// Placeholders returns the number of placeholders. Each takes about 60 bytes of memory.
 func (t *Template) Placeholders() int { return len(t.slots) }
 
-// Fixed reports whether the text has no placeholders, and so is the same for all values.
+// Fixed reports whether the text has no placeholders, so that values do not change it.
 func (t *Template) Fixed() bool { return len(t.slots) == 0 }
 
-// Fill returns the text with placeholders replaced by values. A name without a value is replaced by its fallback, or
-// by nothing if it has none; an empty value counts as a value.
+// Fill returns the text with values in place of the placeholders. A name without a value is replaced by its fallback,
+// or removed if it has none. An empty value counts as a value.
 func (t *Template) Fill(values Values) string { return t.fill(values, t.form) }
 
-// Line is Fill for a text of one line: each control character of a value or fallback becomes a space.
+// Line is Fill for a single line: each control character in a value or fallback becomes a space.
 func (t *Template) Line(values Values) string { return t.fill(values, line) }
 
-// Len is how many octets Fill would return.
+// Len returns the length of the result of Fill in bytes.
 func (t *Template) Len(values Values) int {
 	n := len(t.source)
 	for i := range t.slots {
@@ -199,8 +199,9 @@ func (t *Template) fill(values Values, form form) string {
 	return out.String()
 }
 
-// write writes source[from:to] with its placeholders filled. slot is the index of the first of them, and it returns
-// that of the first one after. No placeholder may cross an end. Errors of w are ignored: it is memory.
+// write writes source[from:to] with its placeholders filled. slot is the index of the first placeholder there; write
+// returns the index of the first one after. No placeholder may cross from or to. Errors of w are ignored, because w
+// writes to memory.
 func (t *Template) write(w io.StringWriter, values Values, form form, from, to, slot int) int {
 	for ; slot < len(t.slots) && t.slots[slot].end <= to; slot++ {
 		s := &t.slots[slot]
@@ -220,7 +221,7 @@ func (t *Template) write(w io.StringWriter, values Values, form form, from, to, 
 	return slot
 }
 
-// value returns what replaces the placeholder. given reports that it is a value and not the fallback.
+// value returns the text that replaces the placeholder. given is true if it is a value, false if it is the fallback.
 func (s *slot) value(values Values) (value string, given bool) {
 	if value, given = values[s.name]; given {
 		return value, true
@@ -254,7 +255,7 @@ func reference(c byte) string {
 	return ""
 }
 
-// escapes is how many octets longer a value becomes when it is escaped.
+// escapes is how many bytes longer a value becomes when it is escaped.
 func escapes(value string) (n int) {
 	for i := range len(value) {
 		if r := reference(value[i]); r != "" {

@@ -23,7 +23,8 @@ type Service struct {
 // New returns the service. Register it as a listener of the recorder too.
 func New(d *db.DB, recorder *events.Recorder) *Service { return &Service{d, recorder} }
 
-// Add adds addresses by hand and returns their entries in order; addresses that are listed already keep their entries.
+// Add suppresses addresses manually and returns their entries in order. Addresses that are already suppressed keep
+// their entries.
 func (s *Service) Add(ctx context.Context, teamID string, addresses []string) ([]Suppression, error) {
 	keys := make([]string, len(addresses))
 	for i, text := range addresses {
@@ -49,11 +50,11 @@ func (s *Service) Add(ctx context.Context, teamID string, addresses []string) ([
 	return all, err
 }
 
-// addTries is how often add tries to insert an entry or to find the one that there is.
+// addTries is how often add tries to insert an entry or to find the existing one.
 const addTries = 10
 
-// add adds one address unless it is listed, and returns its entry. With PostgreSQL, another transaction may remove the
-// entry that keeps ours from being inserted before it is looked up; then ours can be inserted.
+// add suppresses one address, unless it is already suppressed, and returns its entry. On PostgreSQL another transaction
+// may delete the existing entry after it blocked the insert and before add reads it. Then add tries again.
 func (s *Service) add(ctx context.Context, tx *db.Tx, n Suppression) (Suppression, error) {
 	for range addTries {
 		n.ID, n.CreatedAt = id.At(tx.Now()), tx.Now()
@@ -72,7 +73,7 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, n Suppression) (Suppressio
 	return n, fmt.Errorf("add a suppression: its address was listed and removed %d times meanwhile", addTries)
 }
 
-// normal parses an address and returns it in the form in which it is listed.
+// normal parses an address and returns it in the stored form.
 func normal(field, text string) (string, error) {
 	if text == "" {
 		return "", fault.MissingField(field)
@@ -85,7 +86,7 @@ func normal(field, text string) (string, error) {
 	return a.Key(), nil
 }
 
-// List returns a page of the list, newest first. origin "" means all.
+// List returns a page of the team's suppressions, newest first. origin "" means all.
 func (s *Service) List(ctx context.Context, teamID string, origin Origin, p page.Page) ([]Suppression, bool, error) {
 	if err := origin.check(); err != nil {
 		return nil, false, err
@@ -93,10 +94,10 @@ func (s *Service) List(ctx context.Context, teamID string, origin Origin, p page
 	return list(ctx, s.d.Reader, teamID, origin, p)
 }
 
-const batchRows = 2000 // that one call of Batch returns
+const batchRows = 2000 // maximum of one call of Batch
 
-// Batch reads a part of the list after a cursor: the next 2,000 entries that have the origin, newest first; origin ""
-// means all. next is the cursor of the part that follows, "" after the last.
+// Batch returns up to 2,000 of the team's suppressions after a cursor, newest first. origin "" means all origins. next
+// is the cursor of the following batch, "" after the last.
 func (s *Service) Batch(ctx context.Context, teamID string, origin Origin, after string) (some []Suppression,
 	next string, err error) {
 	if err := origin.check(); err != nil {
@@ -150,12 +151,12 @@ func (s *Service) remove(ctx context.Context, tx *db.Tx, teamID, idOrAddress str
 		return gone, err
 	}
 	if gone, err = deleteByID(ctx, tx, teamID, gone.ID); err != nil {
-		return gone, err // another transaction has removed it, and recorded that
+		return gone, err // another transaction removed it and recorded the event
 	}
 	return gone, s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.SuppressionRemoved, Data: gone})
 }
 
-// RemoveAll deletes the entries with the ids or addresses, and returns them. Unknown ones are ignored.
+// RemoveAll deletes the entries with the ids or addresses and returns them. It ignores unknown ids and addresses.
 func (s *Service) RemoveAll(ctx context.Context, teamID string, idsOrAddresses []string) ([]Suppression, error) {
 	var all []Suppression
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
@@ -174,7 +175,7 @@ func (s *Service) RemoveAll(ctx context.Context, teamID string, idsOrAddresses [
 	return all, err
 }
 
-// auditEntries says in the audit log which entries a request is about.
+// auditEntries adds the entries that a request changed to its audit log entry.
 func auditEntries(ctx context.Context, all []Suppression) {
 	if len(all) == 1 {
 		audit.Target(ctx, all[0].ID)
@@ -183,7 +184,8 @@ func auditEntries(ctx context.Context, all []Suppression) {
 	audit.Detail(ctx, fmt.Sprintf("%d addresses", len(all)))
 }
 
-// Suppressed returns those of the addresses, in lower case, that are listed. It is called for every email.
+// Suppressed returns the entries of those addresses that are suppressed. The addresses must be in lower case. It is
+// called for every email.
 func (s *Service) Suppressed(ctx context.Context, r db.Reader, teamID string,
 	addresses []string) (map[string]Suppression, error) {
 	const chunk = 500
@@ -198,7 +200,7 @@ func (s *Service) Suppressed(ctx context.Context, r db.Reader, teamID string,
 	return found, nil
 }
 
-// Recorded adds the addresses of bounces that suppress and of complaints. The recorder calls it for every event.
+// Recorded suppresses the addresses of hard bounces and complaints. The recorder calls it for every event.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	for _, e := range all {
 		origin := Origin("")

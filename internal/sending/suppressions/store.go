@@ -55,7 +55,7 @@ func deleteByID(ctx context.Context, tx *db.Tx, teamID, id string) (Suppression,
 	return one(tx.QueryRow(ctx, `DELETE FROM suppressions WHERE id = $1 AND team_id = $2 RETURNING `+columns, id, teamID))
 }
 
-// selectList is a team's list, or its entries of one origin. Each goes by an index of its own.
+// selectList returns the query of a team's list, or of its entries with one origin. Each of the two has its own index.
 func selectList(teamID string, origin Origin) page.Select {
 	s := page.Select{Text: `SELECT ` + columns + ` FROM suppressions WHERE team_id = $1`, ID: "id", Args: []any{teamID}}
 	if origin != "" {
@@ -69,12 +69,14 @@ func list(ctx context.Context, r db.Reader, teamID string, origin Origin, p page
 	return page.Query(ctx, r, selectList(teamID, origin), p, scan)
 }
 
-func listBatch(ctx context.Context, r db.Reader, teamID string, origin Origin, after string) ([]Suppression, string, error) {
+func listBatch(ctx context.Context, r db.Reader, teamID string, origin Origin, after string) (some []Suppression,
+	next string, err error) {
 	of := selectList(teamID, origin)
 	return page.Part(ctx, r, of, of, after, batchRows, scan, func(s Suppression) string { return s.ID })
 }
 
-func suppressedAmong(ctx context.Context, r db.Reader, teamID string, addresses []string, found map[string]Suppression) error {
+func suppressedAmong(ctx context.Context, r db.Reader, teamID string, addresses []string,
+	found map[string]Suppression) error {
 	rows, err := r.Query(ctx, `SELECT `+columns+` FROM suppressions WHERE team_id = $1 AND address = ANY($2)`, teamID,
 		addresses)
 	all, err := db.Collect(rows, err, scan)

@@ -9,15 +9,15 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// EraseAddress deletes an address from the lists. It records no event, because its webhook messages would contain the
-// address again.
+// EraseAddress deletes an address from the teams' lists. It records no events, because their webhook messages would
+// contain the address again.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	const kind = "suppressions deleted"
 	for teamIDs := range slices.Chunk(scope.Teams, eraseRows) {
 		listed, err := teamsSuppressing(ctx, d.Reader, teamIDs, a.Key())
 		if err != nil {
-			return found, fmt.Errorf("look for who suppresses an address: %w", err)
+			return found, fmt.Errorf("find the teams that suppress an address: %w", err)
 		}
 		if len(listed) == 0 {
 			continue
@@ -36,7 +36,7 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 	return found, nil
 }
 
-// teamsSuppressing returns those of the teams that have an address on their list.
+// teamsSuppressing returns those of the teams that have suppressed an address.
 func teamsSuppressing(ctx context.Context, r db.Reader, teamIDs []string, address string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT team_id FROM suppressions WHERE team_id = ANY($1) AND address = $2`, teamIDs,
 		address)

@@ -1,16 +1,16 @@
-// Package suppressions keeps each team's list of addresses that it does not mail.
+// Package suppressions manages each team's suppression list: the addresses that the team's emails are not sent to.
 //
-// An address is on a team's list at most once, in lower case; adding it again keeps the first entry. A hard bounce that
-// concerns the address itself and a complaint add it, in the transaction that records the event, so that the event and
-// the entry are written together or not at all. Blocks by a host's policy, full mailboxes and test addresses never do.
+// An address is on a team's list at most once, in lower case; adding it again keeps the first entry. A complaint, or a
+// hard bounce that concerns the address itself, adds it in the transaction that records the event. So the event and the
+// entry are written together or not at all. Blocks by a host's policy, full mailboxes and test addresses never add one.
 // Removing an address takes effect at once.
 //
-// The package does not decide what is sent: package emails looks up its recipients here.
+// The package does not filter recipients: package emails looks them up here.
 package suppressions
 
 import "time"
 
-// Origin is the reason why an address is on the list.
+// Origin is the reason why an address is suppressed.
 type Origin string
 
 const (
@@ -19,15 +19,15 @@ const (
 	Manual    Origin = "manual"
 )
 
-// Suppression is an address that is not mailed.
+// Suppression is an entry of a team's list.
 type Suppression struct {
 	ID        string
 	TeamID    string
 	Address   string // lower case
 	Origin    Origin
-	SourceID  string // the email that caused it; empty if none did
+	SourceID  string // the email that caused it; empty if it was added manually
 	CreatedAt time.Time
 }
 
-// MaxBatch is how many addresses one request may add or remove (specification, Limits).
+// MaxBatch is the maximum number of addresses that one request may add or remove (specification, Limits).
 const MaxBatch = 100

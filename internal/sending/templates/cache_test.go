@@ -10,27 +10,27 @@ import (
 	"github.com/postrider/postrider/internal/audience/scalar"
 )
 
-// The cache has at most its number of names and of octets, and nothing that has expired.
+// The cache has at most its number of names and of bytes, and nothing that has expired.
 func TestCacheIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c cache
 		c.clear()
-		held := func() (n, octets int) {
+		held := func() (n, bytes int) {
 			for _, of := range c.teams {
 				for _, r := range of {
-					n, octets = n+1, octets+r.weight()
+					n, bytes = n+1, bytes+r.weight()
 				}
 			}
-			return n, octets
+			return n, bytes
 		}
 		want := func(what string) {
 			t.Helper()
-			n, octets := held()
-			if n != c.n || octets != c.bytes {
-				t.Fatalf("%s: it has %d names and %d octets, and counts %d and %d", what, n, octets, c.n, c.bytes)
+			n, bytes := held()
+			if n != c.n || bytes != c.bytes {
+				t.Fatalf("%s: it has %d names and %d bytes, and counts %d and %d", what, n, bytes, c.n, c.bytes)
 			}
-			if n > cacheCount || octets > cacheBytes {
-				t.Fatalf("%s: it has %d names and %d octets", what, n, octets)
+			if n > cacheCount || bytes > cacheBytes {
+				t.Fatalf("%s: it has %d names and %d bytes", what, n, bytes)
 			}
 		}
 		large := published{variables: make([]Variable, MaxVariables)}

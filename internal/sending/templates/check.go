@@ -43,8 +43,8 @@ func isAlias(text string) bool {
 		!strings.ContainsFunc(text, func(r rune) bool { return notKeyRune(r) && r != '-' })
 }
 
-// check applies the rules that a version must follow before it is stored. What depends on values is checked when they
-// are known, and what sending needs when it is published.
+// check applies the rules for storing a version. Rules that depend on values are checked when it is filled, and rules
+// for sending when it is published.
 func (t *Text) check() error {
 	if err := checkMailbox("from", t.From, message.ParseFrom); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (t *Text) check() error {
 	return nil
 }
 
-// checkMailbox checks an address. One with placeholders can be parsed only when they are filled.
+// checkMailbox checks an address. An address with placeholders can be parsed only after filling.
 func checkMailbox(field, text string, parse func(string) (message.Address, error)) error {
 	if text == "" {
 		return nil
@@ -111,7 +111,7 @@ func parseMailbox(field, text string, parse func(string) (message.Address, error
 
 func checkSubject(subject string) error {
 	if len(subject) > maxSubject {
-		return fault.Invalidf("subject", "The `subject` field has %d octets; the limit is %d.", len(subject), maxSubject)
+		return fault.Invalidf("subject", "The `subject` field has %d bytes; the limit is %d.", len(subject), maxSubject)
 	}
 	if strings.ContainsAny(subject, "\r\n\x00") || !utf8.ValidString(subject) {
 		return fault.Invalidf("subject", "The `subject` field must be UTF-8 text without line breaks and NUL characters.")
@@ -119,7 +119,7 @@ func checkSubject(subject string) error {
 	return nil
 }
 
-// checkPublish applies the rules that a version must follow before emails are sent with it.
+// checkPublish applies the rules for publishing a version.
 func (v *Version) checkPublish() error {
 	if strings.TrimSpace(v.HTML) == "" {
 		return fault.Invalidf("html", "The `html` field is empty. Give the template HTML before it is published.")
@@ -140,7 +140,7 @@ func (v *Version) checkPublish() error {
 	return nil
 }
 
-// isKnownName reports whether a placeholder has a meaning in emails of the version.
+// isKnownName reports whether the version can fill a placeholder with this name.
 func (v *Version) isKnownName(name string) bool {
 	return isReserved(name) || strings.HasPrefix(name, "contact.") ||
 		slices.ContainsFunc(v.Variables, func(d Variable) bool { return d.Key == name })

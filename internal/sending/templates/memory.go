@@ -9,25 +9,25 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// Limits of the memory for large templates. Nothing is counted below memoryLarge. Stored texts and what is made of
-// them have a pool each, so that no two requests wait for each other: a request never holds memory of the pool that it
+// Limits of the memory for large templates. Texts below memoryLarge are not counted. Stored texts and rendered ones
+// have separate pools, so that two requests cannot wait for each other: no request holds memory of the pool that it
 // waits for.
 const (
-	memoryMax   = 128 << 20 // octets of a pool
-	memoryLarge = 256 << 10 // octets of texts that are counted
-	memoryCost  = 6         // memory for one octet of text: itself, the text made from it, and the answer with both
+	memoryMax   = 128 << 20 // bytes of a pool
+	memoryLarge = 256 << 10 // bytes of text from which memory is counted
+	memoryCost  = 6         // memory per byte of text: the text, its conversion, and the response with both
 	memoryWait  = 10 * time.Second
 )
 
-// memory is what large texts occupy. Teams share it.
+// memory limits the memory of large texts. Teams share it.
 type memory struct{ stored, rendered *fairshare.Pool }
 
 func newMemory() memory {
 	return memory{fairshare.New(memoryMax, fairshare.Greed), fairshare.New(memoryMax, fairshare.Greed)}
 }
 
-// reserve reserves memory for texts of a size in octets. It waits for it, and returns an Unavailable fault if there is
-// none in time.
+// reserve reserves memory for texts of a size in bytes. It waits, and returns an Unavailable fault if there is no
+// memory in time.
 func reserve(ctx context.Context, pool *fairshare.Pool, teamID string, size int64) (reservation, error) {
 	if size < memoryLarge {
 		return reservation{}, nil
@@ -43,9 +43,9 @@ func reserve(ctx context.Context, pool *fairshare.Pool, teamID string, size int6
 }
 
 // reservation is memory that a result occupies.
-type reservation struct{ free func() } // nil for none
+type reservation struct{ free func() } // nil if nothing is reserved
 
-// Close gives the memory back, once the result is not needed any more. Closing again does nothing.
+// Close releases the memory. Further calls do nothing.
 func (h reservation) Close() {
 	if h.free != nil {
 		h.free()

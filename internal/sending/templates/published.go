@@ -31,15 +31,14 @@ type PublishedTemplate struct {
 	variables []Variable
 }
 
-// Values returns what to put in the place of each variable that the version declares: the given value, or else the
-// fallback. A variable has neither if all its placeholders have fallbacks of their own. Further values are ignored. An
-// error names the member of template.variables at fault.
+// Values returns the value of each variable that the version declares: the given one, or else the fallback. A variable
+// has neither if all its placeholders have fallbacks. Other given values are ignored. An error names the member of
+// template.variables at fault.
 func (s *PublishedTemplate) Values(given map[string]scalar.Value) (render.Values, error) {
 	return valuesFor(s.Content, s.variables, given, "template.variables")
 }
 
-// MissingVariable returns a variable that [PublishedTemplate.Values] refuses to do without, and that is none of some names; "" if there is
-// none.
+// MissingVariable returns a variable that [PublishedTemplate.Values] requires and that is not among names, or "".
 func (s *PublishedTemplate) MissingVariable(names []string) string {
 	for _, d := range s.variables {
 		if d.Fallback == (scalar.Value{}) && !s.Content.Optional(d.Key) && !slices.Contains(names, d.Key) {
@@ -50,7 +49,7 @@ func (s *PublishedTemplate) MissingVariable(names []string) string {
 }
 
 // Published returns the version of a template that emails are sent with, by the template's id or alias. The error is a
-// NotFound fault if there is no such template, and an Invalid one if it was never published.
+// NotFound fault if there is no such template, and an Invalid fault if it was never published.
 func (s *Service) Published(ctx context.Context, teamID, idOrAlias string) (*PublishedTemplate, error) {
 	p, err := s.published(ctx, teamID, idOrAlias)
 	if err != nil {
@@ -58,7 +57,7 @@ func (s *Service) Published(ctx context.Context, teamID, idOrAlias string) (*Pub
 	}
 	c, err := s.contents.Get(ctx, teamID, p.contentID)
 	if fault.KindOf(err) == fault.NotFound {
-		return nil, notFound().Because(err) // the template was deleted long ago, and the cache not told
+		return nil, notFound().Because(err) // the template was deleted and the cache missed the hint
 	}
 	if err != nil {
 		return nil, err
@@ -92,19 +91,19 @@ func unpublished() error {
 		"The template has not been published (`template.id`). Publish it first: POST /templates/{id}/publish.")
 }
 
-// changed drops what all nodes have cached of a team's templates, when the transaction commits.
+// changed drops a team's templates from the caches of all nodes when the transaction commits.
 func (s *Service) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { s.d.Hint(hintTopic, teamID) })
 }
 
-// cache has what was published, by team and then by id or alias. What has expired is dropped once a second.
+// cache holds published versions, by team and then by id or alias. Expired entries are dropped once a second.
 type cache struct {
 	mu      sync.Mutex
 	teams   map[string]map[string]cachedVersion
 	n       int
 	bytes   int
-	swept   time.Time // when what had expired was dropped last
-	changes uint64    // how often something was forgotten
+	swept   time.Time // the last sweep
+	changes uint64    // number of calls of forget
 }
 
 type cachedVersion struct {
@@ -114,7 +113,7 @@ type cachedVersion struct {
 
 func (c *cache) clear() { c.teams, c.n, c.bytes = map[string]map[string]cachedVersion{}, 0, 0 }
 
-// get returns what is cached, and what put must be given if nothing is.
+// get returns the cached version. If there is none, pass changes to put.
 func (c *cache) get(teamID, name string) (p published, changes uint64, ok bool) {
 	now := time.Now()
 	c.mu.Lock()
@@ -123,7 +122,8 @@ func (c *cache) get(teamID, name string) (p published, changes uint64, ok bool) 
 	return r.published, c.changes, ok && now.Before(r.until)
 }
 
-// put caches what was read, unless something was changed since get was called: it may have been read before that.
+// put caches a version, unless something was forgotten since get returned changes: the version may be older than that
+// change.
 func (c *cache) put(teamID, name string, p published, changes uint64) {
 	now := time.Now()
 	c.mu.Lock()
@@ -148,7 +148,7 @@ func (c *cache) put(teamID, name string, p published, changes uint64) {
 	of[name] = cachedVersion{p, now.Add(cacheFor)}
 }
 
-// sweep drops what has expired.
+// sweep drops expired entries.
 func (c *cache) sweep(now time.Time) {
 	c.swept = now
 	for teamID, of := range c.teams {
@@ -174,7 +174,7 @@ func (c *cache) drop(teamID, name string) {
 	}
 }
 
-// forget drops what is cached of a team.
+// forget drops the cached templates of a team.
 func (c *cache) forget(teamID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,7 +184,7 @@ func (c *cache) forget(teamID string) {
 	c.changes++
 }
 
-// weight estimates the memory that it takes in the cache, in octets. It is at most some 500 KB.
+// weight estimates the memory of a cached version in bytes: at most about 500 KB.
 func (p *published) weight() int {
 	n := 512
 	for i := range p.variables {
@@ -193,30 +193,29 @@ func (p *published) weight() int {
 	return n
 }
 
-// Rendered is what an email with a template would say.
+// Rendered is a filled template.
 type Rendered struct {
-	From    string // empty when the template has none
-	Subject string // empty when the template has none
+	From    string // empty if the template has none
+	Subject string // empty if the template has none
 	ReplyTo []string
 	HTML    string
-	Text    string // as it is sent: made from the HTML if the template has none
+	Text    string // converted from the HTML if the template has none
 
 	reservation
 }
 
-// RenderOptions says what of a template is filled, and how.
+// RenderOptions selects a version and its values.
 type RenderOptions struct {
-	Version   string // published or empty for the published version, draft for the newest, or the id or number of one
+	Version   string // "published" or empty, "draft" for the newest, or an id or number
 	Variables map[string]scalar.Value
-	From      string // the sender of an email that has its own, which takes the place of the template's
+	From      string // replaces the template's sender if not empty
 
-	UnsubscribeURL string // empty for none, as in an email without a topic
+	UnsubscribeURL string // empty for an email without a topic
 }
 
-// Render fills a version of a template as an email that is sent with it is filled, and applies the rules that apply to
-// that. An error names a member of variables, or the field that is wrong once it is filled. HTML and given text
-// that would be larger than an email may be, or than 10 MB, are refused before they are made. The caller closes what is
-// returned.
+// Render fills a version of a template like an email that is sent with it, and applies the same rules. An error names a
+// member of variables, or the field that is wrong after filling. If HTML and given text would exceed the size of the
+// largest email or 10 MB, Render refuses before filling. The caller closes the result.
 func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how RenderOptions) (Rendered, error) {
 	t, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
 	if err != nil {
@@ -260,7 +259,7 @@ func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how Rend
 	return r, err
 }
 
-// fill fills a content and checks what depends on the values.
+// fill fills a content and checks the rules that depend on the values.
 func (s *Service) fill(ctx context.Context, c *content.Compiled, values render.Values) (r Rendered, err error) {
 	if err := c.CheckLines(values); err != nil {
 		return r, err

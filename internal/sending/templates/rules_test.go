@@ -90,12 +90,14 @@ func TestRules(t *testing.T) {
 			{"FIRST_NAME", one(templates.Declaration{Key: "FIRST_NAME", Type: "string"}), fault.Invalid, "is reserved"},
 			{"LAST_NAME", one(templates.Declaration{Key: "LAST_NAME", Type: "string"}), fault.Invalid, "is reserved"},
 			{"EMAIL", one(templates.Declaration{Key: "EMAIL", Type: "string"}), fault.Invalid, "is reserved"},
-			{"UNSUBSCRIBE_URL", one(templates.Declaration{Key: "UNSUBSCRIBE_URL", Type: "string"}), fault.Invalid, "is reserved"},
+			{"UNSUBSCRIBE_URL", one(templates.Declaration{Key: "UNSUBSCRIBE_URL", Type: "string"}), fault.Invalid,
+				"is reserved"},
 			{"RESEND_UNSUBSCRIBE_URL", one(templates.Declaration{Key: "RESEND_UNSUBSCRIBE_URL", Type: "string"}), fault.Invalid,
 				"is reserved"},
 			{"POSTRIDER_UNSUBSCRIBE_URL", one(templates.Declaration{Key: "POSTRIDER_UNSUBSCRIBE_URL", Type: "string"}),
 				fault.Invalid, "is reserved"},
-			{"POSTRIDER_EMAIL", one(templates.Declaration{Key: "POSTRIDER_EMAIL", Type: "string"}), fault.Invalid, "is reserved"},
+			{"POSTRIDER_EMAIL", one(templates.Declaration{Key: "POSTRIDER_EMAIL", Type: "string"}), fault.Invalid,
+				"is reserved"},
 			{"RESEND_LAST_NAME", one(templates.Declaration{Key: "RESEND_LAST_NAME", Type: "string"}), fault.Invalid,
 				"is reserved"},
 			{"RESEND_this", one(templates.Declaration{Key: "RESEND_this", Type: "string"}), fault.Invalid, "is reserved"},
@@ -210,7 +212,7 @@ func TestPublishRefuses(t *testing.T) {
 			}
 			wantFault(t, c.name, err, fault.Invalid, c.says)
 			if len(err.Error()) > 500 {
-				t.Errorf("%s: the error has %d octets", c.name, len(err.Error()))
+				t.Errorf("%s: the error has %d bytes", c.name, len(err.Error()))
 			}
 			if got, _ := o.get(t, n.Alias); got.Published() {
 				t.Errorf("%s: it is published", c.name)
@@ -272,12 +274,14 @@ func TestRender(t *testing.T) {
 			_, err := o.Render(ctx, o.team, "order", templates.RenderOptions{Version: "draft", Variables: given})
 			wantFault(t, says, err, fault.Invalid, says)
 		}
-		o.create(t, templates.NewTemplate{Name: "Bare", Alias: "bare", HTML: new("{{{A}}}"), Variables: []templates.Declaration{
-			{Key: "A", Type: "string", Fallback: scalar.OfText("")}}})
+		o.create(t, templates.NewTemplate{Name: "Bare", Alias: "bare", HTML: new("{{{A}}}"),
+			Variables: []templates.Declaration{
+				{Key: "A", Type: "string", Fallback: scalar.OfText("")}}})
 		_, err = o.Render(ctx, o.team, "bare", templates.RenderOptions{Version: "draft"})
 		wantFault(t, "nothing to read", err, fault.Missing, "`html`")
 		tea["ITEM"] = scalar.OfText("<x>,")
-		r, err = o.Render(ctx, o.team, "order", templates.RenderOptions{Version: "1", Variables: tea, From: "own@acme.example"})
+		r, err = o.Render(ctx, o.team, "order", templates.RenderOptions{Version: "1", Variables: tea,
+			From: "own@acme.example"})
 		if err != nil || r.From != "own@acme.example" {
 			t.Errorf("with a sender of its own: %+v, %v", r, err)
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 )
 
-// triesMax is how often a change is worked out again because others changed the template meanwhile. Of those that
-// change a template at the same time at least one succeeds each time.
+// triesMax is how often a change is computed again because of concurrent changes. Each time at least one of the
+// concurrent changes succeeds.
 const triesMax = 100
 
 // Service implements the operations on templates.
@@ -27,11 +27,11 @@ type Service struct {
 	cache    cache
 	memory   memory
 
-	maxRendered int64 // octets
+	maxRendered int64 // bytes
 }
 
-// New returns a service that stores the contents of versions in contents. maxEmail is the size of the largest email, in
-// octets.
+// New returns a service that stores the contents of versions in contents. maxEmail is the maximum size of an email in
+// bytes.
 func New(d *db.DB, contents *content.Service, maxEmail int64) *Service {
 	s := &Service{d: d, contents: contents, memory: newMemory(), maxRendered: min(maxEmail, maxRendered)}
 	s.cache.clear()
@@ -77,7 +77,7 @@ func (s *Service) create(ctx context.Context, t Template, text Text, variables [
 	return t, s.taken(err, t.Alias)
 }
 
-// addVersion inserts the next version of a template, and makes it the newest in t. The caller writes t.
+// addVersion inserts the next version of a template and makes it the newest one in t. The caller writes t.
 func (s *Service) addVersion(ctx context.Context, tx *db.Tx, t *Template, v *Version) error {
 	c := v.Text.content(t.TeamID)
 	if err := s.contents.Add(ctx, tx, c); err != nil {
@@ -89,7 +89,7 @@ func (s *Service) addVersion(ctx context.Context, tx *db.Tx, t *Template, v *Ver
 	return insertVersion(ctx, tx, v)
 }
 
-// taken turns a violation of the index of aliases into the fault that says so.
+// taken converts a violation of the unique index of aliases into a fault. It returns other errors unchanged.
 func (s *Service) taken(err error, alias string) error {
 	if s.d.Violates(err, aliasIndex) {
 		return fault.Invalidf("alias", "The `alias` %s is taken by another template. Choose another one.", alias).Because(err)
@@ -97,7 +97,7 @@ func (s *Service) taken(err error, alias string) error {
 	return err
 }
 
-// Get returns a template, by its id or alias, and its newest version, which the caller closes.
+// Get returns a template, by its id or alias, with its newest version, which the caller closes.
 func (s *Service) Get(ctx context.Context, teamID, idOrAlias string) (Template, Version, error) {
 	t, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
 	if err == nil {
@@ -106,8 +106,8 @@ func (s *Service) Get(ctx context.Context, teamID, idOrAlias string) (Template, 
 	return t, v, err
 }
 
-// read sets the texts of versions of a template. The memory for all of them is held by the first, which the caller
-// closes, also after an error.
+// read loads the texts of versions of a template. The first version holds the memory of all of them. The caller closes
+// it, even after an error.
 func (s *Service) read(ctx context.Context, all ...*Version) error {
 	ids := make([]string, len(all))
 	for i, v := range all {
@@ -130,7 +130,7 @@ func (s *Service) read(ctx context.Context, all ...*Version) error {
 	return nil
 }
 
-// readOne sets the text of a version. The caller closes the version unless there is an error.
+// readOne loads the text of a version. The caller closes the version unless there is an error.
 func (s *Service) readOne(ctx context.Context, v *Version) error {
 	err := s.read(ctx, v)
 	if err != nil {
@@ -144,13 +144,13 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Templ
 	return listTemplates(ctx, s.d.Reader, teamID, p)
 }
 
-// errChanged means that a template was changed since it was read.
-var errChanged = errors.New("the template was changed meanwhile")
+// errChanged means that another transaction changed the template since it was read.
+var errChanged = errors.New("the template was changed since it was read")
 
-// change gets a template with its newest version and calls plan, which reads the texts that it needs, works out the
-// change and returns what writes it, or nil if nothing is to be written. What writes it runs in a transaction, once the
-// template was claimed, and changes t, which is then written. If the template was changed meanwhile, all of that is
-// done again. It returns the template as it is then.
+// change applies a change to a template. It reads the template with its newest version and calls plan. plan loads the
+// texts that it needs, computes the change, and returns the function that writes it, or nil to write nothing. That
+// function runs in a transaction that has claimed the template, and modifies t, which is then written. If the template
+// was changed in between, change starts again. It returns the resulting template.
 func (s *Service) change(ctx context.Context, teamID, idOrAlias string,
 	plan func(t *Template, v *Version) (write func(tx *db.Tx, t *Template) error, err error)) (Template, error) {
 	for range triesMax {
@@ -158,20 +158,20 @@ func (s *Service) change(ctx context.Context, teamID, idOrAlias string,
 		if !errors.Is(err, errChanged) {
 			return t, s.taken(err, t.Alias)
 		}
-		idOrAlias = t.ID // the same template, also if its alias is another one now
+		idOrAlias = t.ID // the same template, even if its alias has changed
 	}
 	return Template{}, fault.New(fault.Locked, "",
 		"The template is being changed by others all the time. Try again in a moment.")
 }
 
-// changeOnce is change without its repetition: the error is errChanged if the template was changed meanwhile.
+// changeOnce is change without the repetition: it returns errChanged if the template was changed in between.
 func (s *Service) changeOnce(ctx context.Context, teamID, idOrAlias string,
 	plan func(t *Template, v *Version) (write func(tx *db.Tx, t *Template) error, err error)) (Template, error) {
 	before, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
 	if err != nil {
 		return before, err
 	}
-	defer func() { v.Close() }() // what plan has read of it
+	defer func() { v.Close() }() // releases the texts that plan loaded
 	write, err := plan(&before, &v)
 	if err != nil || write == nil {
 		return before, err
@@ -195,7 +195,7 @@ func (s *Service) changeOnce(ctx context.Context, teamID, idOrAlias string,
 	return t, err
 }
 
-// Update changes a template. A change of the text or of the variables makes a version, which is not published.
+// Update changes a template. A change of the text or of the variables creates a version, which is not published.
 func (s *Service) Update(ctx context.Context, teamID, idOrAlias string, c Change) (Template, error) {
 	if c.Name != nil {
 		if err := checkName(*c.Name); err != nil {
@@ -249,7 +249,7 @@ func (s *Service) Update(ctx context.Context, teamID, idOrAlias string, c Change
 	})
 }
 
-// apply returns a text with the change, and whether it is as before.
+// apply returns the changed text, and whether it equals the old one.
 func (c *Change) apply(t Text) (changed Text, same bool) {
 	changed, same = t, true
 	for _, f := range []struct {
@@ -271,7 +271,7 @@ func (c *Change) apply(t Text) (changed Text, same bool) {
 
 func sameText(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// Publish makes the newest version the one that emails are sent with. If it is that already, nothing changes.
+// Publish makes the newest version the published one. If it already is, nothing changes.
 func (s *Service) Publish(ctx context.Context, teamID, idOrAlias string) (Template, error) {
 	return s.change(ctx, teamID, idOrAlias, func(t *Template, v *Version) (func(*db.Tx, *Template) error, error) {
 		if !t.HasUnpublished() {
@@ -291,8 +291,8 @@ func (s *Service) Publish(ctx context.Context, teamID, idOrAlias string) (Templa
 	})
 }
 
-// Restore makes a version that is equal to an older one the newest. It is not published. If the newest version is equal
-// to it already, nothing changes.
+// Restore adds a copy of an older version as the newest one, without publishing it. If the newest version is already
+// equal to it, nothing changes.
 func (s *Service) Restore(ctx context.Context, teamID, idOrAlias, version string) (Template, error) {
 	return s.change(ctx, teamID, idOrAlias, func(t *Template, v *Version) (func(*db.Tx, *Template) error, error) {
 		old, err := s.version(ctx, t, version)
@@ -316,7 +316,8 @@ func (t *Text) equal(u *Text) bool {
 		sameText(t.Plain, u.Plain)
 }
 
-// Duplicate adds a copy of a template's newest version as a template that is not published and has no alias.
+// Duplicate adds a template with a copy of another's newest version. The new template is not published and has no
+// alias.
 func (s *Service) Duplicate(ctx context.Context, teamID, idOrAlias string) (Template, error) {
 	t, v, err := s.Get(ctx, teamID, idOrAlias)
 	if err != nil {
@@ -330,8 +331,8 @@ func (s *Service) Duplicate(ctx context.Context, teamID, idOrAlias string) (Temp
 	return s.create(ctx, Template{TeamID: teamID, Name: copyName(t.Name)}, v.Text, variables)
 }
 
-// Delete deletes a template and returns its id. Emails that were accepted with it stay as they are. Its versions are
-// deleted by the next Sweep.
+// Delete deletes a template and returns its id. Emails that were accepted with it do not change. The next Sweep deletes
+// its versions.
 func (s *Service) Delete(ctx context.Context, teamID, idOrAlias string) (templateID string, err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		t, err := getTemplate(ctx, tx.Reader, teamID, idOrAlias)
@@ -345,7 +346,7 @@ func (s *Service) Delete(ctx context.Context, teamID, idOrAlias string) (templat
 			return fmt.Errorf("delete template %s: %w", t.ID, err)
 		}
 		if !marked {
-			return notFound() // somebody else has just deleted it
+			return notFound() // another request has just deleted it
 		}
 		s.changed(tx, teamID)
 		return nil
@@ -353,8 +354,7 @@ func (s *Service) Delete(ctx context.Context, teamID, idOrAlias string) (templat
 	return templateID, err
 }
 
-// Versions returns a page of a template's versions, newest first, without their variables and texts, and the
-// template.
+// Versions returns a template and a page of its versions, newest first, without variables and texts.
 func (s *Service) Versions(ctx context.Context, teamID, idOrAlias string, p page.Page) (t Template, all []Version,
 	more bool, err error) {
 	if t, err = getTemplate(ctx, s.d.Reader, teamID, idOrAlias); err != nil {
@@ -364,7 +364,7 @@ func (s *Service) Versions(ctx context.Context, teamID, idOrAlias string, p page
 	return t, all, more, err
 }
 
-// Version returns a version of a template by its id or number, which the caller closes, and the template.
+// Version returns a template and one of its versions, by id or number. The caller closes the version.
 func (s *Service) Version(ctx context.Context, teamID, idOrAlias, version string) (Template, Version, error) {
 	t, err := getTemplate(ctx, s.d.Reader, teamID, idOrAlias)
 	if err != nil {
@@ -390,8 +390,8 @@ func (s *Service) version(ctx context.Context, t *Template, version string) (v V
 	return getVersionByNumber(ctx, s.d.Reader, t.TeamID, t.ID, number)
 }
 
-// Sweep deletes the versions of deleted templates. The contents of those that were published are released, and deleted
-// after the last email that has them; no email has the others, which are deleted at once. It is called periodically.
+// Sweep deletes the versions of deleted templates. It releases the contents of versions that were published; they are
+// deleted after their last email. It deletes the contents of other versions at once. It is called periodically.
 func (s *Service) Sweep(ctx context.Context) error {
 	for after := ""; ; {
 		some, err := deletedTemplates(ctx, s.d.Reader, after)
@@ -409,8 +409,8 @@ func (s *Service) Sweep(ctx context.Context) error {
 	}
 }
 
-// clear deletes some versions of a deleted template, and the template once it has none. It returns how many versions it
-// deleted.
+// clear deletes some versions of a deleted template, or the template itself if it has none left. It returns the number
+// of deleted versions.
 func (s *Service) clear(ctx context.Context, tx *db.Tx, t *Template) (int64, error) {
 	all, err := someVersions(ctx, tx.Reader, t)
 	if err != nil {
@@ -433,7 +433,7 @@ func (s *Service) clear(ctx context.Context, tx *db.Tx, t *Template) (int64, err
 	return int64(len(ids)), nil
 }
 
-// EraseTeam deletes the templates of a team. Their contents are deleted with all others of the team.
+// EraseTeam deletes the templates of a team. Package content deletes their contents.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for _, step := range []func(context.Context, *db.Tx, string) (int64, error){eraseVersions, eraseTemplates} {
 		if err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return step(ctx, tx, teamID) }); err != nil {

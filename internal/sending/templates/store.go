@@ -24,7 +24,7 @@ const (
 func notFound() *fault.Error        { return fault.NotFoundf("Template not found") }
 func versionNotFound() *fault.Error { return fault.NotFoundf("Template version not found") }
 
-// stored is a variable as the JSON of a version has it.
+// stored is the JSON form of a variable.
 type stored struct {
 	ID        string      `json:"id"`
 	Key       string      `json:"key"`
@@ -68,7 +68,7 @@ func decodeVariables(text string) ([]Variable, error) {
 const templateColumns = `t.id, t.team_id, t.name, t.alias, t.current_id, t.published_id, t.versions, t.revision,
 	t.created_at, t.updated_at, t.published_at`
 
-// templateRow is the destination of scanning templateColumns.
+// templateRow is the scan destination of templateColumns.
 type templateRow struct {
 	Template
 	created, updated, published int64
@@ -90,7 +90,7 @@ const (
 	versionColumns     = versionItemColumns + `, v.variables`
 )
 
-// versionRow is the destination of scanning versionColumns, and itemDest that of versionItemColumns.
+// versionRow is the scan destination of versionColumns, and itemDest that of versionItemColumns.
 type versionRow struct {
 	Version
 	created, published int64
@@ -118,8 +118,7 @@ func (r *versionRow) version() (v Version, err error) {
 	return v, err
 }
 
-// named is the condition for the template of team $1 with the id or the alias $2, and normal the form of either in
-// which it is compared.
+// named returns the SQL condition for the template of team $1 whose id or alias is $2, and the normalized value of $2.
 func named(idOrAlias string) (condition, normal string) {
 	if id.Valid(idOrAlias) {
 		return `t.team_id = $1 AND t.id = $2 AND NOT t.deleted`, strings.ToLower(idOrAlias)
@@ -159,13 +158,13 @@ func getCurrent(ctx context.Context, r db.Reader, teamID, idOrAlias string) (Tem
 	return row.template(), v, err
 }
 
-// published is what sending needs to know of a template.
+// published holds the parts of a template that sending needs.
 type published struct {
 	templateID, versionID, contentID string
 	variables                        []Variable
 }
 
-// getPublished returns the version that emails are sent with. Its versionID is empty if none was published.
+// getPublished returns the published version of a template. versionID is empty if none was published.
 func getPublished(ctx context.Context, r db.Reader, teamID, idOrAlias string) (p published, err error) {
 	var variables string
 	condition, normal := named(idOrAlias)
@@ -244,8 +243,8 @@ func insertVersion(ctx context.Context, tx *db.Tx, v *Version) error {
 	return nil
 }
 
-// claim makes the revision of a template greater, so that no other transaction changes the template until this one
-// ends. It reports false if the template has another revision by now or was deleted.
+// claim increments the revision of a template, which blocks other changes until this transaction ends. It returns false
+// if the revision has changed or the template was deleted.
 func claim(ctx context.Context, tx *db.Tx, t *Template) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE templates SET revision = revision + 1
 		WHERE id = $1 AND team_id = $2 AND revision = $3 AND NOT deleted`, t.ID, t.TeamID, t.revision)
@@ -255,7 +254,7 @@ func claim(ctx context.Context, tx *db.Tx, t *Template) (bool, error) {
 	return n > 0, nil
 }
 
-// save writes the row of a template that was claimed.
+// save writes the row of a claimed template.
 func save(ctx context.Context, tx *db.Tx, t *Template) {
 	tx.Queue(ctx, `UPDATE templates SET name = $3, alias = $4, current_id = $5, published_id = $6, versions = $7,
 		updated_at = $8, published_at = $9 WHERE id = $1 AND team_id = $2`, t.ID, t.TeamID, t.Name, t.Alias, t.CurrentID,
@@ -266,14 +265,14 @@ func setPublished(ctx context.Context, tx *db.Tx, teamID, versionID string, at i
 	tx.Queue(ctx, `UPDATE template_versions SET published_at = $3 WHERE id = $1 AND team_id = $2`, versionID, teamID, at)
 }
 
-// markDeleted makes a template disappear and frees its alias. It reports false if there is none.
+// markDeleted hides a template and frees its alias. It returns false if there is none.
 func markDeleted(ctx context.Context, tx *db.Tx, teamID, templateID string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE templates SET deleted = $3, alias = '', revision = revision + 1
 		WHERE id = $1 AND team_id = $2 AND NOT deleted`, templateID, teamID, true)
 	return n > 0, err
 }
 
-// deletedTemplates returns some templates of all teams that were deleted and whose rows remain.
+// deletedTemplates returns some deleted templates of all teams whose rows still exist.
 func deletedTemplates(ctx context.Context, r db.Reader, after string) ([]Template, error) {
 	rows, err := r.Query(ctx, `SELECT id, team_id FROM templates WHERE deleted AND id > $1 ORDER BY id LIMIT $2`, after,
 		clearTemplates)
@@ -282,7 +281,7 @@ func deletedTemplates(ctx context.Context, r db.Reader, after string) ([]Templat
 		return t, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look for deleted templates: %w", err)
+		return nil, fmt.Errorf("find deleted templates: %w", err)
 	}
 	return all, nil
 }
@@ -307,7 +306,7 @@ func deleteVersions(ctx context.Context, tx *db.Tx, teamID string, ids []string)
 	tx.Queue(ctx, `DELETE FROM template_versions WHERE id = ANY($1) AND team_id || '' = $2`, ids, teamID)
 }
 
-// deleteTemplate deletes the row of a template that was marked as deleted and has no versions any more.
+// deleteTemplate deletes the row of a template that is marked as deleted and has no versions left.
 func deleteTemplate(ctx context.Context, tx *db.Tx, t *Template) {
 	tx.Queue(ctx, `DELETE FROM templates WHERE id = $1 AND team_id = $2 AND deleted`, t.ID, t.TeamID)
 }

@@ -1,27 +1,27 @@
-// Package templates keeps the templates that emails are sent with: their versions, and the variables that they declare.
+// Package templates manages the templates that emails are sent with: their versions, and the variables that these
+// declare.
 //
 // # Invariants
 //
-// A version never changes. It owns a content (see package content), so an email that was accepted with a version has
-// that text for as long as it is kept, whatever happens to the template afterwards. The newest version is the one that
-// is edited: each change of the text or of the variables makes another. Emails are sent with the version that was
-// published last. Versions are numbered from 1, and none is left out.
+// A version never changes. It owns a content (see package content), so an email that was accepted with a version keeps
+// its text, whatever happens to the template. Editing applies to the newest version: each change of the text or of the
+// variables creates another one. Emails are sent with the published version. Versions are numbered from 1 without gaps.
 //
-// Large texts are read and filled only once there is memory for them, which teams share. What is returned with such a
-// text has a method Close, to be called when it is not needed any more.
+// Large texts are read and filled only when there is memory for them; teams share that memory. A result with such a
+// text has a method Close, which the caller calls when it no longer needs the text.
 //
-// A change is written only if the template is as it was when the change was worked out, so none is lost: each change
-// makes the revision in the template's row greater, and one that finds another revision is worked out again.
+// A change is written only if the template still has the revision that the change was computed from, so no change is
+// lost. Each change increments the revision. If it has changed, the change is computed again.
 //
 // # When it fails
 //
-// A template of another team is a NotFound fault, as one that does not exist. Errors of the database are returned, and
-// nothing was changed then.
+// A template of another team is a NotFound fault, like a missing one. Errors of the database are returned, and then
+// nothing has changed.
 //
 // # What it does not do
 //
-// It does not send: package emails asks it for what was published. It fills only declared variables; the values of
-// contacts are the concern of who writes to contacts.
+// It does not send: package emails gets the published version from it. It fills only declared variables: packages that
+// write to contacts fill contact data.
 package templates
 
 import (
@@ -35,7 +35,7 @@ import (
 // Limits of a template.
 const (
 	MaxName         = 255     // characters
-	MaxSize         = 4 << 20 // octets of the HTML and the text together
+	MaxSize         = 4 << 20 // bytes of the HTML and the text together
 	MaxPlaceholders = 10_000
 	MaxVariables    = 50
 
@@ -43,23 +43,23 @@ const (
 	maxReplyTo  = 50  // addresses
 	maxKey      = 50  // characters of a variable's key
 	maxSubject  = content.MaxSubject
-	maxMailbox  = 2000     // octets of an address with its display name
-	maxRendered = 10 << 20 // octets of the HTML and the given text together that Render makes
-	maxCompared = 2 << 20  // octets of the HTML and the texts of two versions together that Compare compares
-	maxLines    = 20_000   // and lines of the HTML, and of the texts: each takes some 250 octets of memory
+	maxMailbox  = 2000     // bytes of an address with display name
+	maxRendered = 10 << 20 // bytes of HTML and given text together that Render produces
+	maxCompared = 2 << 20  // bytes of HTML and text of both versions together in Compare
+	maxLines    = 20_000   // lines of the HTML, or of the texts, of both versions in Compare; each takes about 250 bytes
 )
 
-// Template is a template without what it says, which is in its versions.
+// Template is a template without its texts, which its versions have.
 type Template struct {
 	ID          string
 	TeamID      string
 	Name        string
-	Alias       string // empty when it has none
+	Alias       string // empty if it has none
 	CurrentID   string // the newest version
 	PublishedID string // the version that emails are sent with; empty before the first is published
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
-	PublishedAt time.Time // zero before the first version is published
+	PublishedAt time.Time // zero if never published
 
 	versions int64 // the number of the newest version
 	revision int64
@@ -68,7 +68,7 @@ type Template struct {
 // Published reports whether emails can be sent with the template.
 func (t *Template) Published() bool { return t.PublishedID != "" }
 
-// HasUnpublished reports whether there is a version newer than the published one.
+// HasUnpublished reports whether the newest version is not the published one.
 func (t *Template) HasUnpublished() bool { return t.PublishedID != t.CurrentID }
 
 // Version is one version of a template.
@@ -78,26 +78,26 @@ type Version struct {
 	TeamID      string
 	Number      int64 // from 1
 	CreatedAt   time.Time
-	PublishedAt time.Time // when it was published last; zero for never
+	PublishedAt time.Time // of the latest publication; zero if never published
 
 	// Set only for a single version, not in lists.
 	Variables []Variable
 	Text
 
 	contentID   string
-	reservation // by the text
+	reservation // memory of the text
 }
 
-// Text is what a version says. All of it may have placeholders, see package render.
+// Text holds the texts of a version. All of them may have placeholders, see package render.
 type Text struct {
 	From    string // empty when not given
 	Subject string // empty when not given
 	ReplyTo []string
 	HTML    string
-	Plain   *string // nil when not given, so that it is made from the HTML; empty for no text part
+	Plain   *string // nil: converted from the HTML; empty: no text part
 }
 
-// PlainOrConverted returns the text part, made from the HTML if none was given.
+// PlainOrConverted returns the text part, converted from the HTML if none was given.
 func (t *Text) PlainOrConverted() string {
 	if t.Plain != nil {
 		return *t.Plain
@@ -118,7 +118,7 @@ func (t *Text) content(teamID string) *content.Content {
 		Text: t.Plain, Kept: true}
 }
 
-// textField is one text of a version, by the name of its field.
+// textField is a text of a version with the name of its API field.
 type textField struct{ field, text string }
 
 // textFields returns all texts that may have placeholders.
@@ -140,7 +140,7 @@ type NewTemplate struct {
 	From      string
 	Subject   string
 	ReplyTo   []string
-	HTML      *string // nil when not given, which is refused
+	HTML      *string // nil if not given, which is an error
 	Text      *string // see Text.Plain
 	Variables []Declaration
 }
@@ -153,7 +153,7 @@ type Change struct {
 	Subject   *string
 	ReplyTo   *[]string
 	HTML      *string
-	Text      **string // to nil: it is made from the HTML again
+	Text      **string // a nil value: converted from the HTML again
 	Variables *[]Declaration
 }
 

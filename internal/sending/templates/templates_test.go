@@ -409,7 +409,7 @@ func TestRestoreAndCompare(t *testing.T) {
 	})
 }
 
-// What would take much memory to compare is refused, by lines and by octets.
+// What would take much memory to compare is refused, by lines and by bytes.
 func TestCompareTooLarge(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		lines := func(n int) string { return strings.Repeat("<p>\n", n-1) + "<p>" }
@@ -445,7 +445,7 @@ func TestCompareTooLarge(t *testing.T) {
 				t.Errorf("%d: %v", i, err)
 			}
 			if n := o.Held(o.team); n != 0 {
-				t.Errorf("%d: %d octets are held", i, n)
+				t.Errorf("%d: %d bytes are held", i, n)
 			}
 		}
 	})
@@ -462,14 +462,14 @@ func TestMemoryOfLargeTemplates(t *testing.T) {
 		size := int64(len(html)) * templates.MemoryCost
 		_, v, err := o.Get(ctx, o.team, "order")
 		if held := o.Held(o.team); err != nil || held != size {
-			t.Errorf("%d octets are held, want %d; %v", held, size, err)
+			t.Errorf("%d bytes are held, want %d; %v", held, size, err)
 		}
 		v.Close()
 		v.Close()
 		given := map[string]scalar.Value{"ITEM": scalar.OfText("tea")}
 		r, err := o.Render(ctx, o.team, "order", templates.RenderOptions{Version: "draft", Variables: given})
 		if held := o.Held(o.team); err != nil || held != size {
-			t.Errorf("%d octets are held of something rendered, %v", held, err)
+			t.Errorf("%d bytes are held of something rendered, %v", held, err)
 		}
 		r.Close()
 		for name, act := range map[string]func() error{
@@ -497,7 +497,7 @@ func TestMemoryOfLargeTemplates(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 			if held := o.Held(o.team); held != 0 {
-				t.Errorf("%s: %d octets are held", name, held)
+				t.Errorf("%s: %d bytes are held", name, held)
 			}
 		}
 	})
@@ -530,7 +530,7 @@ func TestCompareHostile(t *testing.T) {
 		o.update(t, "x", templates.Change{HTML: &b})
 		c, err := o.Compare(t.Context(), o.team, "x", "1", "2")
 		if err != nil || !c.HTML || c.Text || len(c.HTMLDiff) > 4*(len(a)+len(b)) {
-			t.Errorf("%d octets, %v", len(c.HTMLDiff), err)
+			t.Errorf("%d bytes, %v", len(c.HTMLDiff), err)
 		}
 	})
 }

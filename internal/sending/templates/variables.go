@@ -16,23 +16,23 @@ import (
 
 // Variable is a variable that a version declares.
 type Variable struct {
-	ID        string // the same in all versions, as long as the key is declared
+	ID        string // kept by later versions that declare the same key
 	Key       string
 	Type      scalar.Type
 	Fallback  scalar.Value // none when it must be given for each email
 	CreatedAt time.Time
-	UpdatedAt time.Time // when the type or the fallback was changed last
+	UpdatedAt time.Time // of the latest change of type or fallback
 }
 
-// Declaration is a variable as a caller declares it.
+// Declaration is a variable as a request declares it.
 type Declaration struct {
 	Key      string
 	Type     string
 	Fallback scalar.Value // none when it must be given for each email
 }
 
-// reserved are the keys that no variable may have, also with POSTRIDER_ or RESEND_ before them: they are filled
-// otherwise, or by contact data.
+// reserved are keys that variables may not have, with or without POSTRIDER_ or RESEND_ before them. They name contact
+// data and values that Postrider fills in itself.
 var reserved = []string{"FIRST_NAME", "LAST_NAME", "EMAIL", "UNSUBSCRIBE_URL", "contact", "this"}
 
 func isReserved(key string) bool {
@@ -44,7 +44,7 @@ func isReserved(key string) bool {
 	return slices.Contains(reserved, key)
 }
 
-// checkDeclarations applies the rules of the variables of a template.
+// checkDeclarations checks the variables of a template.
 func checkDeclarations(all []Declaration) error {
 	if len(all) > MaxVariables {
 		return fault.Invalidf("variables", "The `variables` field has %d variables; the limit is %d.", len(all), MaxVariables)
@@ -88,12 +88,13 @@ func notKeyRune(r rune) bool {
 	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_')
 }
 
-// declare returns the variables that a version declares now, given those of the version before: a key that was
-// declared keeps its id.
+// declare returns the variables of a new version, given those of the version before. Keys that the earlier version
+// declares keep their ids.
 func declare(before []Variable, all []Declaration, now time.Time) []Variable {
 	list := make([]Variable, len(all))
 	for i, d := range all {
-		v := Variable{ID: id.New(), Key: d.Key, Type: scalar.Type(d.Type), Fallback: d.Fallback, CreatedAt: now, UpdatedAt: now}
+		v := Variable{ID: id.New(), Key: d.Key, Type: scalar.Type(d.Type), Fallback: d.Fallback, CreatedAt: now,
+			UpdatedAt: now}
 		for _, b := range before {
 			if b.Key != d.Key {
 				continue
@@ -108,17 +109,18 @@ func declare(before []Variable, all []Declaration, now time.Time) []Variable {
 	return list
 }
 
-// sameVariables reports whether two lists declare the same in the same order.
+// sameVariables reports whether two lists declare the same variables in the same order.
 func sameVariables(a, b []Variable) bool {
 	return slices.EqualFunc(a, b, func(a, b Variable) bool {
 		return a.Key == b.Key && a.Type == b.Type && a.Fallback == b.Fallback
 	})
 }
 
-// valuesFor returns what to put in the place of each declared variable of a content: the given value or else the
-// fallback, or nothing if all its placeholders have fallbacks of their own. Further values are ignored. Errors name
-// template.variables, or what prefix says instead of it.
-func valuesFor(c *content.Compiled, declared []Variable, given map[string]scalar.Value, prefix string) (render.Values, error) {
+// valuesFor returns the value of each declared variable: the given one, or else the fallback. A variable gets no value
+// if it has neither and all its placeholders have fallbacks. Other given values are ignored. Errors name the field
+// prefix and the key.
+func valuesFor(c *content.Compiled, declared []Variable, given map[string]scalar.Value,
+	prefix string) (render.Values, error) {
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		if isReserved(key) {
 			return nil, fault.Invalidf(prefix+"."+key, "The variable %s is reserved and cannot be given (`%s.%s`).", key, prefix,

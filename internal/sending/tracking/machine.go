@@ -8,25 +8,25 @@ import (
 	"unicode"
 )
 
-// recognise returns by what a hit is seen to be a machine's, without regard to other hits.
+// recognise returns the reason why a single hit is attributed to a bot, or "". It does not look at other hits.
 func recognise(h *Hit) Reason {
 	switch {
 	case h.Prefetch || isPrivacyProxy(h):
 		return ByPrefetch
 	case isProgram(h.UserAgent) || h.UserAgent == "" && h.URL != "":
-		return ByUserAgent // all browsers name themselves, but not all mail programs do when they load images
+		return ByUserAgent // All browsers send a user agent. Some mail programs send none for images.
 	case filters.contain(h.Addr):
 		return ByAddress
 	}
 	return ""
 }
 
-// isPrivacyProxy reports whether Apple Mail's privacy protection loads the pixel: it loads the images of all messages
-// when they arrive, whether or not they are opened, and names itself no further than this. The image proxies of Gmail
-// and Yahoo are not meant: they load images when somebody opens the message.
+// isPrivacyProxy reports whether Apple Mail's privacy protection loads the pixel. It loads the images of every message
+// on arrival, opened or not, and sends only this user agent. The image proxies of Gmail and Yahoo are not included,
+// because they load images when somebody opens the message.
 func isPrivacyProxy(h *Hit) bool { return h.URL == "" && h.UserAgent == "Mozilla/5.0" }
 
-// programs are words of user agents, in lower case, that no browser or mail program has that people use.
+// programs are words of user agents, in lower case, that occur in no browser or mail program for people.
 var programs = map[string]bool{
 	// link previews
 	"facebookexternalhit": true, "whatsapp": true, "skypeuripreview": true, "bingpreview": true, "embedly": true,
@@ -39,13 +39,13 @@ var programs = map[string]bool{
 	"axios": true, "headlesschrome": true, "phantomjs": true, "lighthouse": true,
 }
 
-// programEndings are the endings of such words.
+// programEndings are word endings with the same meaning.
 var programEndings = []string{"bot", "crawler", "spider", "preview", "scanner"}
 
-// programNames are parts of user agents, in lower case, that are more than a word.
+// programNames are such parts of user agents that consist of several words.
 var programNames = []string{"go-http-client", "node-fetch", "existence discovery", "protocol discovery"}
 
-// isProgram reports whether a user agent names a crawler, a link previewer, a library or the like.
+// isProgram reports whether a user agent names a crawler, a link previewer, a library or a similar program.
 func isProgram(userAgent string) bool {
 	lower := strings.ToLower(userAgent)
 	for word := range strings.FieldsFuncSeq(lower, func(r rune) bool { return !unicode.IsLetter(r) }) {
@@ -53,7 +53,7 @@ func isProgram(userAgent string) bool {
 			return true
 		}
 		for _, ending := range programEndings {
-			if strings.HasSuffix(word, ending) && word != "cubot" { // a make of phones
+			if strings.HasSuffix(word, ending) && word != "cubot" { // a brand of phones
 				return true
 			}
 		}
@@ -83,7 +83,7 @@ func (n networks) contain(a netip.Addr) bool {
 	return false
 }
 
-// mustParse reads lines of a prefix and what it is, with comments from # on.
+// mustParse parses lines with a network and a description. Comments begin with #.
 func mustParse(text string) (all networks) {
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")

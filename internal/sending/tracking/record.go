@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// record records a batch. It may run several times.
+// record records a batch in the transaction tx, which may be repeated.
 func (s *Service) record(ctx context.Context, tx *db.Tx, batch []*pendingHit) error {
 	var emailIDs []string
 	var positions []int
@@ -52,15 +52,16 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, batch []*pendingHit) er
 	for i := range all {
 		all[i].Email = of.load(all[i].TeamID, all[i].EmailID)
 	}
-	// Listeners remember what they read of a team, and events of one email keep their order.
+	// Listeners cache what they read about a team, so events are sorted by team. The sort is stable, so that the events
+	// of one email keep their order.
 	slices.SortStableFunc(all, func(a, b events.Event) int {
 		return cmp.Or(cmp.Compare(a.TeamID, b.TeamID), cmp.Compare(a.EmailID, b.EmailID))
 	})
 	return s.recorder.Record(ctx, tx, all...)
 }
 
-// withinLimit returns the events of a batch that are recorded, in order: at most recordedMax of a kind, with those that are
-// stored. Nodes that record at the same time may exceed that by a batch each.
+// withinLimit returns the events of a batch that may be recorded, in order: with the stored ones, at most recordedMax
+// of each kind. Nodes that record at the same time may each exceed that by one batch.
 func withinLimit(ctx context.Context, r db.Reader, emailIDs []string, all []events.Event) ([]events.Event, error) {
 	var recipients []string
 	for i := range all {
@@ -82,7 +83,7 @@ func unique[T cmp.Ordered](all []T) []T {
 	return slices.Compact(all)
 }
 
-// event returns the event of a hit on an email.
+// event returns the event for a hit.
 func (s *Service) event(now time.Time, w *pendingHit, of *emails.TrackedEmail) events.Event {
 	to, known := of.Recipient(w.Position)
 	reason := w.reason
@@ -105,7 +106,7 @@ func (s *Service) event(now time.Time, w *pendingHit, of *emails.TrackedEmail) e
 	return e
 }
 
-// isEarly reports whether a hit came before its email was delivered to the recipient, or right after that.
+// isEarly reports whether a hit came before or right after the delivery to its recipient.
 func (s *Service) isEarly(now time.Time, w *pendingHit, to *emails.TrackedRecipient) bool {
 	who := recipient{w.EmailID, w.Position}
 	if !to.Delivered() {
@@ -115,12 +116,13 @@ func (s *Service) isEarly(now time.Time, w *pendingHit, to *emails.TrackedRecipi
 	if ok {
 		s.delivered.set(who, at, now)
 	} else {
-		at, ok = s.delivered.get(who) // an earlier hit has changed the state, and its time
+		at, ok = s.delivered.get(who) // an earlier hit has already changed the recipient's state and time
 	}
 	return ok && w.at.Sub(at) < deliveredWithin
 }
 
-// summaries reads what webhooks carry of emails, for all emails of a team at once when it is first asked for.
+// summaries loads the email data that webhook payloads need, for all emails of a team on the first request for one of
+// them.
 type summaries struct {
 	ctx   context.Context
 	r     db.Reader

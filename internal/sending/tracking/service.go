@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	bufferMax  = 64 << 20 // octets of hits that wait
-	hitCost    = 512      // octets of a hit in addition to its texts
+	bufferMax  = 64 << 20 // bytes of hits that wait
+	hitCost    = 512      // estimated bytes of a hit, in addition to its strings
 	batchMax   = 500      // hits in one transaction
 	gather     = 200 * time.Millisecond
 	writeTime  = 30 * time.Second // limit for one transaction
-	drainTime  = 10 * time.Second // limit for what waits at a stop
+	drainTime  = 10 * time.Second // limit for recording the waiting hits at a stop
 	retryAfter = time.Second
 	logEvery   = time.Minute // between log lines about dropped hits
-	agentMax   = 512         // octets of a user agent that are kept
-	linkMax    = 8192        // octets of a link, more than a token can hold
+	agentMax   = 512         // stored bytes of a user agent
+	linkMax    = 8192        // stored bytes of a link; a token cannot hold more
 
-	// recordedMax is how many opens, or clicks, of one recipient of an email are recorded, those by machines apart: who
-	// has a link can follow it without end, and each event is a row and webhooks.
+	// recordedMax is how many opens, or clicks, are recorded for one recipient of an email. Hits of bots have a limit of
+	// their own. Without it, following one link again and again would create rows and webhooks without end.
 	recordedMax = 1000
 )
 
@@ -38,8 +38,8 @@ type Service struct {
 	recorder   *events.Recorder
 	emails     *emails.Service
 	log        *slog.Logger
-	wake       chan struct{} // there are hits
-	full       chan struct{} // there are enough for a transaction
+	wake       chan struct{} // signals that hits wait
+	full       chan struct{} // signals that a full batch waits
 	failureLog lograte.Limiter
 
 	mu           sync.Mutex
@@ -54,21 +54,21 @@ type Service struct {
 	delivered generations[recipient, time.Time]
 }
 
-// recipient is one of an email, by position.
+// recipient identifies a recipient of an email by position.
 type recipient struct {
 	emailID  string
 	position int
 }
 
-// pendingHit is a hit that is to be recorded.
+// pendingHit is a hit that waits to be recorded.
 type pendingHit struct {
 	Hit
 	at      time.Time
 	reason  Reason
 	visit   *visit
 	bytes   int
-	eventID string // of the last attempt to record it
-	unsure  bool   // whether that may have been committed
+	eventID string // of the event, set by the last attempt to record it
+	unsure  bool   // the last attempt may have been committed
 	done    bool
 }
 
@@ -78,10 +78,10 @@ func New(d *db.DB, recorder *events.Recorder, e *emails.Service, log *slog.Logge
 		full: make(chan struct{}, 1)}
 }
 
-// Add takes in a hit that came now. It never waits; if too much waits, the hit is dropped.
+// Add queues a hit that came now. It never blocks; it drops the hit if too many wait.
 func (s *Service) Add(h Hit) {
 	w := &pendingHit{Hit: h, at: s.d.Now()}
-	// The texts are parts of the request, which they would keep in memory.
+	// The strings share memory with the whole request; the copies do not.
 	w.UserAgent, w.URL = strings.Clone(db.Text(h.UserAgent, agentMax)), strings.Clone(db.Text(h.URL, linkMax))
 	w.reason = recognise(&w.Hit)
 	w.bytes = hitCost + len(w.UserAgent) + len(w.URL)
@@ -114,7 +114,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// addToVisit adds a hit to the visit that it belongs to. The caller holds s.mu.
+// addToVisit adds a hit to the visit of its visitor and returns that. The caller holds s.mu.
 func (s *Service) addToVisit(w *pendingHit) *visit {
 	who := visitorOf(&w.Hit)
 	v, ok := s.visits.get(who)
@@ -126,11 +126,11 @@ func (s *Service) addToVisit(w *pendingHit) *visit {
 	return v
 }
 
-// drop counts hits that are not recorded, and logs their number at most once a minute. The caller holds s.mu.
+// drop counts hits that are lost, and logs their number at most once a minute. The caller holds s.mu.
 func (s *Service) drop(n int64) {
 	s.dropped += n
 	if now := time.Now(); !now.Before(s.logAt) {
-		s.log.Error("opens and clicks are lost: the database does not keep up, or is away", "dropped", s.dropped-s.logged)
+		s.log.Error("opens and clicks are lost: the database is too slow or unavailable", "dropped", s.dropped-s.logged)
 		s.logged, s.logAt = s.dropped, now.Add(logEvery)
 	}
 }
@@ -142,7 +142,7 @@ func (s *Service) Dropped() int64 {
 	return s.dropped
 }
 
-// Run records hits until ctx ends, and then those that still wait. End ctx after the last call of Hit.
+// Run records hits until ctx ends, and then the hits that still wait. Call Add only before ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	for {
 		select {
@@ -174,7 +174,7 @@ func pause(ctx context.Context, early <-chan struct{}, d time.Duration) {
 	}
 }
 
-// drain records what waits at a stop. It tries again after failures, until drainTime is over.
+// drain records the waiting hits at a stop. It retries after errors until drainTime is over.
 func (s *Service) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
@@ -195,12 +195,12 @@ func (s *Service) drain(ctx context.Context) {
 
 func (s *Service) logFailure(err error) {
 	if ok, leftOut := s.failureLog.Allow(); ok {
-		s.log.Warn("could not record opens and clicks; they are kept and tried again", "error", err,
+		s.log.Warn("could not record opens and clicks; trying again", "error", err,
 			"more_like_it", leftOut)
 	}
 }
 
-// Flush records everything that waits. After an error, what was not recorded goes on waiting.
+// Flush records all waiting hits. After an error, the hits that were not recorded keep waiting.
 func (s *Service) Flush(ctx context.Context) error {
 	for {
 		left, err := s.step(ctx)
@@ -210,7 +210,7 @@ func (s *Service) Flush(ctx context.Context) error {
 	}
 }
 
-// step records a batch of the oldest hits, and returns how many wait after that.
+// step records a batch of the oldest hits and returns how many hits wait afterwards.
 func (s *Service) step(ctx context.Context) (left int, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -224,8 +224,8 @@ func (s *Service) step(ctx context.Context) (left int, err error) {
 	return len(s.pending), err
 }
 
-// next returns the next batch. Its hits go on waiting until they are done. What other hits have shown of their visitors
-// since they came is taken in, if it was not before.
+// next returns the oldest waiting hits, at most batchMax. They stay in the queue until they are done. A hit without a
+// reason gets one if later hits showed that its visitor is a bot.
 func (s *Service) next() []*pendingHit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +238,7 @@ func (s *Service) next() []*pendingHit {
 	return batch
 }
 
-// removeDone removes what is done from the first n hits that wait. The caller holds s.mu.
+// removeDone removes the hits that are done among the first n of the queue. The caller holds s.mu.
 func (s *Service) removeDone(n int) {
 	head := s.pending[:n]
 	left := 0
@@ -261,8 +261,8 @@ func (s *Service) removeDone(n int) {
 	}
 }
 
-// write records a batch in one transaction. If that fails because of one of the hits, the batch is divided until that
-// hit is alone, which is then dropped. A returned error may pass, and what is not done is to be tried again.
+// write records a batch in one transaction. If one hit makes the transaction fail, write halves the batch until that
+// hit is alone, and drops it. A returned error may be temporary: the caller tries the remaining hits again.
 func (s *Service) write(ctx context.Context, batch []*pendingHit) error {
 	limited, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
@@ -291,6 +291,6 @@ func (s *Service) write(ctx context.Context, batch []*pendingHit) error {
 	}
 	w := batch[0]
 	w.done = true
-	s.log.Error("an open or a click cannot be recorded and is left out", "email", w.EmailID, "error", err)
+	s.log.Error("an open or a click cannot be recorded and is dropped", "email", w.EmailID, "error", err)
 	return nil
 }

@@ -7,15 +7,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// hitKind is what hits have in common that are limited together.
+// hitKind groups the hits that share one limit.
 type hitKind struct {
-	emailID, recipient string // the recipient is "" if it is not known
+	emailID, recipient string // recipient is "" if unknown
 	typ                string // opened or clicked
 	detail             string // of the event
 }
 
-// countStored returns how many hits are stored, of each kind up to recordedMax, of some emails and of those of their
-// recipients that are asked for, or of none. It looks at no more rows of a kind than it returns, by email_events_hits.
+// countStored returns the number of stored hits of each kind, up to recordedMax. It covers some emails, and of their
+// recipients the given ones and the unknown one. By the index email_events_hits it reads no more rows of a kind than it
+// counts.
 func countStored(ctx context.Context, r db.Reader, emailIDs, recipients []string) (map[hitKind]int, error) {
 	n := map[hitKind]int{}
 	rows, err := r.Query(ctx, `SELECT w.email_id, w.recipient, t.type, d.detail, (SELECT COUNT(*) FROM
@@ -38,7 +39,7 @@ func countStored(ctx context.Context, r db.Reader, emailIDs, recipients []string
 	return n, nil
 }
 
-// storedEventIDs returns the ids of those events of a batch that are stored, of any team.
+// storedEventIDs returns the event ids of a batch that are stored.
 func storedEventIDs(ctx context.Context, r db.Reader, emailIDs []string, batch []*pendingHit) (map[string]bool, error) {
 	var ids []string
 	for _, w := range batch {
@@ -55,7 +56,7 @@ func storedEventIDs(ctx context.Context, r db.Reader, emailIDs []string, batch [
 		return none, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look which opens and clicks are recorded: %w", err)
+		return nil, fmt.Errorf("find the opens and clicks that are recorded: %w", err)
 	}
 	return found, nil
 }

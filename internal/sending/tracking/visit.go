@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// visitor is a client with the message whose links it follows. An IPv6 client may change its address within its
-// network.
+// visitor identifies a client together with the recipient whose links it follows. IPv6 clients count per /64, because
+// they may change their address within it.
 type visitor struct {
 	emailID  string
 	position int
@@ -20,15 +20,15 @@ func visitorOf(h *Hit) visitor {
 	if h.Addr.Is4() {
 		bits = 32
 	}
-	from, _ := h.Addr.Prefix(bits) // the zero prefix if the address is not known
+	from, _ := h.Addr.Prefix(bits) // the zero prefix if the address is unknown
 	return visitor{h.EmailID, h.Position, from}
 }
 
-// visit is what a visitor did within the last seconds.
+// visit holds the latest requests of a visitor.
 type visit struct {
-	links     []followedLink // different ones, at most three
+	links     []followedLink // the last three different links
 	reason    Reason         // ByBurst or ByHead
-	machineAt time.Time      // when the last hit by that reason came
+	machineAt time.Time      // time of the last hit that had the reason
 }
 
 type followedLink struct {
@@ -38,7 +38,7 @@ type followedLink struct {
 
 var seed = maphash.MakeSeed()
 
-// add takes in a hit, and notes when it shows that the visitor is a machine.
+// add adds a hit and decides whether the visitor is a bot.
 func (v *visit) add(h *Hit, at time.Time) {
 	old := func(f followedLink) bool { return at.Sub(f.at) > burstWithin }
 	v.links = slices.DeleteFunc(v.links, old)
@@ -59,7 +59,8 @@ func (v *visit) add(h *Hit, at time.Time) {
 	}
 }
 
-// judge returns why a hit at a time is by a machine, "" if it is not by what the visitor did around that time.
+// judge returns the reason why a hit at a time is attributed to a bot, or "". Only requests within burstWithin of that
+// time count.
 func (v *visit) judge(at time.Time) Reason {
 	if v.reason == "" || v.machineAt.Sub(at).Abs() > burstWithin {
 		return ""
@@ -69,16 +70,17 @@ func (v *visit) judge(at time.Time) Reason {
 
 const (
 	visitsMax = 20_000           // of a generation
-	visitsAge = 15 * time.Second // of a generation, longer than anything is remembered
+	visitsAge = 15 * time.Second // of a generation; longer than any entry is needed
 )
 
-// generations remember values for some time, in bounded memory: the values of this generation and of the one before.
+// generations is a map with bounded memory and age. It has a young and an old generation; when the young one is full or
+// too old, it becomes the old one.
 type generations[K comparable, V any] struct {
 	young, old map[K]V
 	began      time.Time
 }
 
-// get returns the value of a key, and moves it to this generation.
+// get returns the value of a key and moves it to the young generation.
 func (g *generations[K, V]) get(k K) (v V, ok bool) {
 	if v, ok = g.young[k]; ok {
 		return v, true

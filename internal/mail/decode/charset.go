@@ -5,8 +5,8 @@
 // # Invariants
 //
 //   - Any input is accepted, and takes time linear in its length.
-//   - Text is valid UTF-8. Its length is at most a small multiple of its source's, and a decoded file is not longer than
-//     its source.
+//   - Text is valid UTF-8. Its length is at most a small multiple of its source's, and a decoded file is not longer
+//     than its source.
 //
 // # When it fails
 //

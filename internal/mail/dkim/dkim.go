@@ -3,8 +3,8 @@
 // # Invariants
 //
 //   - Signatures are relaxed/relaxed with SHA-256, and always cover the whole body.
-//   - The h= tag names From and the other fields that a reader sees once more than they occur, even if they are absent.
-//     So adding one breaks the signature (RFC 6376 section 8.15).
+//   - The h= tag names From and the other fields that a reader sees once more than they occur, even if they are
+//     absent. So adding one breaks the signature (RFC 6376 section 8.15).
 //   - A message is canonicalised and its body hashed once, however many keys sign it.
 //   - Private keys leave a Key only by Marshal; the package neither prints nor logs them.
 //

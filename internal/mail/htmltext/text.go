@@ -4,8 +4,8 @@
 //
 //   - The text is valid UTF-8 whose lines end with LF. No line ends with a space, and there are never two consecutive
 //     empty lines.
-//   - The time is linear in the length of the HTML, no matter how deeply it is nested, and the memory is a small multiple
-//     of it.
+//   - The time is linear in the length of the HTML, no matter how deeply it is nested, and the memory is a small
+//     multiple of it.
 //   - The same HTML gives the same text.
 //
 // # When it fails

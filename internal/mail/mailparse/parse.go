@@ -4,8 +4,8 @@
 // # Invariants
 //
 //   - Any input is accepted. Parsing takes time linear in the input and memory bounded by its size.
-//   - The results are valid UTF-8 without NUL, except for the contents of files. No value of a header field has a line
-//     break.
+//   - The results are valid UTF-8 without NUL, except for the contents of files. No value of a header field has a
+//     line break.
 //   - A parsed address, without its name, is one that message.ParseAddress accepts.
 //
 // # When it fails

@@ -23,11 +23,11 @@ const maxFrom = 4 << 10
 // ParseFrom parses the mailbox of a sender as people write it, in UTF-8. It accepts the same addresses as ParseAddress,
 // except
 //
-//   - a local part that is in quotes or outside ASCII, or that looks like an encoded word or the end of a quotation, and
-//     spaces within the brackets;
+//   - a local part that is in quotes or outside ASCII, or that looks like an encoded word or the end of a quotation,
+//     and spaces within the brackets;
 //   - a domain that is written neither in A-labels nor in U-labels, such as one in full-width letters;
-//   - a display name with < or >, with an address at another domain, with an encoded word that is still to be decoded, or
-//     with characters that change the direction of the text around them.
+//   - a display name with < or >, with an address at another domain, with an encoded word that is still to be
+//     decoded, or with characters that change the direction of the text around them.
 //
 // Errors are *AddressError.
 func ParseFrom(s string) (Address, error) {

@@ -4,12 +4,12 @@
 // # Invariants
 //
 //   - A composed message conforms to RFC 5322 and MIME (RFC 2045 to 2047, 2231, 2387): lines end with CRLF and are at
-//     most 998 bytes long (76 wherever the content allows), text is UTF-8, and the message is 7-bit unless an address has
-//     a local part outside ASCII (RFC 6532).
-//   - A value cannot inject a header field. Compose refuses CR, LF and NUL in everything that it writes to a header, even
-//     if its caller has checked it before.
-//   - The same Message gives the same bytes, on every machine and at any time: boundaries are derived from Seed, media
-//     types come from a table in this package, dates are written in UTC.
+//     most 998 bytes long (76 wherever the content allows), text is UTF-8, and the message is 7-bit unless an address
+//     has a local part outside ASCII (RFC 6532).
+//   - A value cannot inject a header field. Compose refuses CR, LF and NUL in everything that it writes to a header,
+//     even if its caller has checked it before.
+//   - The same Message gives the same bytes, on every machine and at any time: boundaries are derived from Seed,
+//     media types come from a table in this package, dates are written in UTC.
 //   - Bcc is not a field of Message, so it cannot leak.
 //   - A parsed address is exactly one mailbox. Every other reader finds the same sender that ParseFrom and ReadFrom
 //     return.

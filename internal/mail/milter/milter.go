@@ -2,8 +2,8 @@
 //
 // # Invariants
 //
-//   - A filter is consulted about the message as it arrived, at the end of DATA. It may refuse the message, drop it, or
-//     add header fields, which are returned and not inserted. It may not change addresses or content.
+//   - A filter is consulted about the message as it arrived, at the end of DATA. It may refuse the message, drop it,
+//     or add header fields, which are returned and not inserted. It may not change addresses or content.
 //   - A consultation ends within its time limit. The message is read in place and sent in pieces.
 //
 // # When it fails

@@ -3,8 +3,8 @@
 //
 // # Invariants
 //
-//   - A message that a person wrote is not a report, whatever it quotes. Fields and delays count only if the envelope or
-//     the header shows that a machine made the message. A message in the name of the recipient is not a bounce.
+//   - A message that a person wrote is not a report, whatever it quotes. Fields and delays count only if the envelope
+//     or the header shows that a machine made the message. A message in the name of the recipient is not a bounce.
 //   - An automatic reply is not a bounce.
 //   - Reading takes time linear in the input.
 //

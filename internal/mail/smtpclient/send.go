@@ -287,7 +287,7 @@ func (t *transaction) message() *Error {
 	}
 	t.res.Final = r
 	c.needReset = !r.Positive()
-	if c.r.Buffered() > 0 { // there are more replies than commands, so later replies would be assigned to the wrong commands
+	if c.r.Buffered() > 0 { // There are more replies than commands, so the next ones would be misassigned.
 		c.broken = true
 	}
 	return nil

@@ -28,7 +28,8 @@ func (c *conn) bdat(arg string) {
 		return
 	}
 	id, err := c.session.Data(c.ctx, r)
-	for r.err == nil && err == nil { // The handler stopped reading early. The rest of the message must still be read and checked.
+	// If the handler stopped reading early, the rest of the message must still be read and checked.
+	for r.err == nil && err == nil {
 		r.advance()
 	}
 	if r.err == nil {

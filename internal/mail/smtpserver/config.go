@@ -29,7 +29,9 @@ type Config struct {
 	MaxCommands   int   // commands of a connection since its last message; 500
 	MaxErrors     int   // replies 4xx and 5xx of a connection since its last message; 20
 
-	MaxConnections int // connections in total; 1,000. When all slots are in use, the least active connection may be closed for a new one
+	// MaxConnections is 1,000 by default. When all slots are in use, the least active connection may be closed for a new
+	// one.
+	MaxConnections int
 	MaxPerAddr     int // connections of an IPv4 address or an IPv6 /64 network; 0 sets no limit
 
 	// ProxyFrom are the addresses of proxies. Their connections begin with a PROXY header, version 1 or 2. Other

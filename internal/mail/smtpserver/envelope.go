@@ -50,7 +50,8 @@ func (c *conn) rcptTo(arg string) {
 		return
 	}
 	path, params, r := parsePath(arg, "TO:")
-	if r == nil && !strings.EqualFold(path, "postmaster") { // The address "postmaster" needs no domain (RFC 5321 section 4.5.1).
+	// The address "postmaster" needs no domain (RFC 5321 section 4.5.1).
+	if r == nil && !strings.EqualFold(path, "postmaster") {
 		r = checkMailbox(path, c.mail.UTF8, "5.1.3")
 	}
 	if r == nil {

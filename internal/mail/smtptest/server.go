@@ -30,7 +30,7 @@ type Config struct {
 	UTF8     bool              // offers SMTPUTF8
 	Domain   string            // the server's name; empty is "mx.test"
 
-	Greet func() string                // called before the greeting; its reply replaces the greeting and ends the connection
+	Greet func() string                // a reply in place of the greeting, which ends the connection
 	Mail  func(from string) string     // the reply to MAIL
 	Rcpt  func(from, to string) string // the reply to RCPT
 	Data  func(Message) string         // the reply to the message; a refused message is not stored

@@ -98,7 +98,8 @@ func (e *bucketError) temporary() bool {
 	case "RequestTimeout", "SlowDown", "InternalError", "ExpiredToken":
 		return true
 	}
-	return !e.full() && (e.Status >= 500 && e.Status != http.StatusNotImplemented || e.Status == http.StatusTooManyRequests)
+	return !e.full() && (e.Status >= 500 && e.Status != http.StatusNotImplemented ||
+		e.Status == http.StatusTooManyRequests)
 }
 
 // do makes a request and returns the header and the body of the answer. It repeats a request that fails temporarily. It

@@ -190,7 +190,8 @@ func TestBucketRetries(t *testing.T) {
 		tries  int32
 	}{
 		{503, "SlowDown", maxTries}, {500, "InternalError", maxTries}, {429, "TooManyRequests", maxTries},
-		{400, "RequestTimeout", maxTries}, {403, "AccessDenied", 1}, {501, "NotImplemented", 1}, {507, "XMinioStorageFull", 1},
+		{400, "RequestTimeout", maxTries}, {403, "AccessDenied", 1}, {501, "NotImplemented", 1},
+		{507, "XMinioStorageFull", 1},
 	} {
 		t.Run(tt.code, func(t *testing.T) {
 			t.Parallel()
@@ -325,22 +326,31 @@ func TestParseBucketURL(t *testing.T) {
 	for _, name := range []string{"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} {
 		t.Setenv(name, "")
 	}
-	for where, want := range map[string]string{
-		"s3://mail?region=eu-central-1":                                                       "https://mail.s3.eu-central-1.amazonaws.com/k",
-		"s3://mail?region=cn-north-1&disable_https=true":                                      "http://mail.s3.cn-north-1.amazonaws.com.cn/k",
-		"s3://my.mail?region=eu-central-1":                                                    "https://s3.eu-central-1.amazonaws.com/my.mail/k",
-		"s3://mail/?region=x&use_path_style=true":                                             "https://s3.x.amazonaws.com/mail/k",
-		"s3://mail?endpoint=https://s3.example.com":                                           "https://mail.s3.example.com/k",
-		"s3://mail?endpoint=https://s3.example.com:9000/v1/&use_path_style=1":                 "https://s3.example.com:9000/v1/mail/k",
-		"s3://mail?endpoint=http://127.0.0.1:9000&hostname_immutable=true":                    "http://127.0.0.1:9000/mail/k",
-		"s3://mail?endpoint=http://localhost:9000&request_checksum_calculation=when_required": "http://localhost:9000/mail/k",
-		"s3://mail?endpoint=http://minio&s3ForcePathStyle=true&ssetype=aes256":                "http://minio/mail/k",
+	for _, tt := range []struct{ where, want string }{
+		{"s3://mail?region=eu-central-1",
+			"https://mail.s3.eu-central-1.amazonaws.com/k"},
+		{"s3://mail?region=cn-north-1&disable_https=true",
+			"http://mail.s3.cn-north-1.amazonaws.com.cn/k"},
+		{"s3://my.mail?region=eu-central-1",
+			"https://s3.eu-central-1.amazonaws.com/my.mail/k"},
+		{"s3://mail/?region=x&use_path_style=true",
+			"https://s3.x.amazonaws.com/mail/k"},
+		{"s3://mail?endpoint=https://s3.example.com",
+			"https://mail.s3.example.com/k"},
+		{"s3://mail?endpoint=https://s3.example.com:9000/v1/&use_path_style=1",
+			"https://s3.example.com:9000/v1/mail/k"},
+		{"s3://mail?endpoint=http://127.0.0.1:9000&hostname_immutable=true",
+			"http://127.0.0.1:9000/mail/k"},
+		{"s3://mail?endpoint=http://localhost:9000&request_checksum_calculation=when_required",
+			"http://localhost:9000/mail/k"},
+		{"s3://mail?endpoint=http://minio&s3ForcePathStyle=true&ssetype=aes256",
+			"http://minio/mail/k"},
 	} {
-		u, err := parseBucketURL(where)
+		u, err := parseBucketURL(tt.where)
 		if err != nil {
-			t.Errorf("%s: %v", where, err)
-		} else if got := u.url("k").String(); got != want {
-			t.Errorf("%s leads to %s, want %s", where, got, want)
+			t.Errorf("%s: %v", tt.where, err)
+		} else if got := u.url("k").String(); got != tt.want {
+			t.Errorf("%s leads to %s, want %s", tt.where, got, tt.want)
 		}
 	}
 	for where, want := range map[string]string{

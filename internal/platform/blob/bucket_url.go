@@ -26,18 +26,20 @@ type bucketURL struct {
 }
 
 // bucketParams are the query parameters of an s3:// URL. gocloud.dev, which earlier versions used, defined their names.
-var bucketParams = []string{"region", "endpoint", "prefix", "profile", "anonymous", "use_path_style", "s3ForcePathStyle",
-	"disable_https", "ssetype", "kmskeyid"}
+var bucketParams = []string{"region", "endpoint", "prefix", "profile", "anonymous", "use_path_style",
+	"s3ForcePathStyle", "disable_https", "ssetype", "kmskeyid"}
 
 // ignoredParams had a meaning for gocloud.dev and are not needed here. This client sends no checksum trailers, which
 // some services refuse. It never puts the bucket before the host name of an endpoint that is an IP address or that is
 // used with use_path_style.
-var ignoredParams = []string{"request_checksum_calculation", "response_checksum_validation", "hostname_immutable", "awssdk"}
+var ignoredParams = []string{"request_checksum_calculation", "response_checksum_validation",
+	"hostname_immutable", "awssdk"}
 
 var (
 	bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,254}$`)
 	regionName = regexp.MustCompile(`^[a-zA-Z0-9-]+$`)
-	hostBucket = regexp.MustCompile(`^[a-z0-9-]+$`) // may be a label of a host name; a wildcard certificate does not cover names with dots
+	// hostBucket matches names that may be a label of a host name. A wildcard certificate does not cover names with dots.
+	hostBucket = regexp.MustCompile(`^[a-z0-9-]+$`)
 )
 
 func parseBucketURL(where string) (*bucketURL, error) {

@@ -53,8 +53,8 @@ func Versitygw(t testing.TB) (url, dir string) {
 	addr := l.Addr().String()
 	l.Close()
 	var output bytes.Buffer
-	cmd := exec.Command(program, "--access", accessKey, "--secret", secretKey, "--region", "eu-1", "--port", addr, "--quiet",
-		"posix", "--sidecar", meta, root)
+	cmd := exec.Command(program, "--access", accessKey, "--secret", secretKey, "--region", "eu-1", "--port", addr,
+		"--quiet", "posix", "--sidecar", meta, root)
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -20,13 +20,13 @@ import (
 
 const stateMax = 1024 // characters
 
-// Params are the parameters of a request for authorization, as the client sent them (RFC 6749 section 4.1.1, RFC 7636
+// Params are the parameters of an authorization request as the client sent them (RFC 6749 section 4.1.1, RFC 7636
 // section 4.3, RFC 8707 section 2).
 type Params struct {
 	ClientID, ResponseType, RedirectURI, Scope, State, Challenge, ChallengeMethod, Resource string
 }
 
-// Request is a request for authorization that a person may consent to.
+// Request is a checked authorization request to which a user may consent.
 type Request struct {
 	Client      Client
 	RedirectURI string
@@ -34,14 +34,14 @@ type Request struct {
 	Scopes      Scopes
 	Challenge   string
 	Resource    string
-	Limits      Limits // that the person sets
+	Limits      Limits // set by the user
 }
 
-// challenge is what S256 makes: a SHA-256 in base64url without padding.
+// challenge matches an S256 challenge: a SHA-256 in base64url without padding.
 var challenge = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
-// CheckRequest checks a request for authorization. If the error is an [Error] and the result has a RedirectURI, the client is to
-// be told by a redirect there; otherwise nobody knows where the browser may be sent, and the person is told (RFC 6749
+// CheckRequest checks an authorization request. If the error is an [Error] and the result has a RedirectURI, redirect
+// the browser there with the error. Otherwise show the error to the user, because no redirect URI is trusted (RFC 6749
 // section 4.1.2.1).
 func (s *Service) CheckRequest(ctx context.Context, p Params) (r Request, err error) {
 	if p.ClientID == "" {
@@ -84,7 +84,7 @@ func (s *Service) CheckRequest(ctx context.Context, p Params) (r Request, err er
 	return r, err
 }
 
-// resource returns the address that a token is to be for, which must be one of ours.
+// resource normalizes the resource of a token. A resource that is not in Resources is an InvalidTarget error.
 func (s *Service) resource(text string) (string, error) {
 	text = strings.TrimRight(text, "/")
 	for _, alias := range s.Aliases {
@@ -98,7 +98,8 @@ func (s *Service) resource(text string) (string, error) {
 	return text, nil
 }
 
-// recordFirstUse keeps a client, and records its registration when it is consented to for the first time.
+// recordFirstUse marks a client as used, so that it is kept, and records its registration in the audit log at its first
+// consent.
 func (s *Service) recordFirstUse(ctx context.Context, tx *db.Tx, c *Client) error {
 	address, err := markUsed(ctx, tx, c.ID)
 	if errors.Is(err, db.ErrNoRows) {
@@ -107,14 +108,14 @@ func (s *Service) recordFirstUse(ctx context.Context, tx *db.Tx, c *Client) erro
 	if err != nil {
 		return fmt.Errorf("keep OAuth client %s: %w", c.ID, err)
 	}
-	// It was not the person who registered it.
+	// The user who consents did not register the client, so the entry has no actor.
 	s.Audit.Record(audit.Without(ctx), tx, audit.Entry{Action: audit.ClientRegistered, Target: c.ID, Detail: c.Name,
 		Address: address})
 	return nil
 }
 
-// isFull reports whether a team has as many active grants as it may have. It is asked at the consent, so that the person
-// learns of it, and for certain when the grant is made.
+// isFull reports whether a team has the maximum number of active grants. It is checked at the consent, so that the user
+// sees the error, and again when the grant is created, under a lock.
 func isFull(ctx context.Context, r db.Reader, teamID string) (bool, error) {
 	n, err := countActive(ctx, r, teamID, grantsMax)
 	if err != nil {
@@ -123,12 +124,12 @@ func isFull(ctx context.Context, r db.Reader, teamID string) (bool, error) {
 	return n >= grantsMax, nil
 }
 
-// covers reports whether a token for one resource may be given where another was granted. "" is any of ours.
+// covers reports whether a grant for one resource allows a token for another. "" means any resource.
 func covers(granted, asked string) bool { return asked == "" || granted == "" || asked == granted }
 
-// Approve consents to a request on behalf of the actor's team, and returns the code that the client is to be given. by
-// is the person who consents, as a member of the team, or a key. The client gets those of the scopes that the actor
-// has; if it has none of them, or the team has 1,000 active grants, the consent is refused with a fault.
+// Approve consents to a request on behalf of the actor's team and returns the code for the client. by is a member of
+// the team, or a key. The client receives those requested scopes that the actor has. It is a fault if the actor has
+// none of them, or if the team has 1,000 active grants.
 func (s *Service) Approve(ctx context.Context, r Request, by teams.Actor) (code string, granted Scopes, err error) {
 	granted = r.Scopes.Intersect(by.Scopes)
 	if granted.Empty() {
@@ -152,7 +153,7 @@ func (s *Service) Approve(ctx context.Context, r Request, by teams.Actor) (code 
 		c.KeyID = by.ID
 	}
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
-		// by may be remembered from before the person left, and what they had granted was revoked.
+		// by may come from a cache that is older than the end of the user's membership.
 		switch now, err := s.Members.ScopesIn(ctx, tx, by.TeamID, by.Ref()); {
 		case err != nil:
 			return err

@@ -2,8 +2,8 @@ package grants
 
 import "github.com/postrider/postrider/internal/accounts/teams"
 
-// DescribeScopes says in sentences what scopes let a program do, the one that matters most first. A program that is limited does
-// less with some of them.
+// DescribeScopes returns a sentence for each scope, the most important first. limited selects the sentences for an app
+// with limits, which may do less with some scopes.
 func DescribeScopes(set teams.Scopes, limited bool) (all []string) {
 	for _, x := range scopeDescriptions {
 		switch {
@@ -17,8 +17,8 @@ func DescribeScopes(set teams.Scopes, limited bool) (all []string) {
 	return all
 }
 
-// DescribeSending says by which of the scopes a program makes emails go by itself; nothing if it cannot. What goes only because
-// somebody has made an automation for it is not among them: the sentences of these scopes say so.
+// DescribeSending returns the ways in which an app with the scopes can cause emails by itself; nil if it cannot. It
+// leaves out emails that need an automation of a person: the sentences of those scopes say so.
 func DescribeSending(set teams.Scopes) (all []string) {
 	for _, x := range sendingDescriptions {
 		if set.Has(x.scope) {
@@ -28,7 +28,7 @@ func DescribeSending(set teams.Scopes) (all []string) {
 	return all
 }
 
-// sendingDescriptions are the scopes by which emails go that nobody else has asked for.
+// sendingDescriptions are the scopes by which an app causes emails that nobody else requested.
 var sendingDescriptions = []struct {
 	scope teams.Scope
 	words string
@@ -39,7 +39,7 @@ var sendingDescriptions = []struct {
 	{teams.EventsSend, "by events that start automations"},
 }
 
-// scopeDescriptions says of each scope what it lets a program do, and a program with limits if that is less.
+// scopeDescriptions describes each scope, and what remains of it for an app with limits if that is less.
 var scopeDescriptions = []struct {
 	scope          teams.Scope
 	words, limited string

@@ -2,11 +2,11 @@ package grants
 
 import "fmt"
 
-// Code is the name of an error in the standards.
+// Code is the name of an error in the OAuth standards.
 type Code string
 
-// The names of RFC 6749 sections 4.1.2.1 and 5.2, RFC 7009 section 2.2.1, RFC 7591 section 3.2.2 and RFC 8707 section
-// 2.
+// Error names from RFC 6749 sections 4.1.2.1 and 5.2, RFC 7009 section 2.2.1, RFC 7591 section 3.2.2 and RFC 8707
+// section 2.
 const (
 	InvalidRequest          Code = "invalid_request"
 	InvalidClient           Code = "invalid_client"
@@ -23,8 +23,8 @@ const (
 	TooManyRequests         Code = "too_many_requests" // API reference section 24.2
 )
 
-// Error is the refusal of what a client asked for. Its text is for the people who write the client, in printable ASCII
-// without quotes and backslashes (RFC 6749 section 5.2).
+// Error is a refused request of a client. Its text is for the client's developers. It is printable ASCII without quotes
+// and backslashes (RFC 6749 section 5.2).
 type Error struct {
 	Code Code
 	Text string

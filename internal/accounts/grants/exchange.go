@@ -13,25 +13,25 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// Tokens are what a client works with.
+// Tokens are the tokens issued to a client.
 type Tokens struct {
 	Access  string
 	Refresh string
-	Life    int64 // seconds for which the access token works
+	Life    int64 // lifetime of the access token, in seconds
 	Scopes  Scopes
 }
 
-// ExchangeParams is what a client presents for its first tokens (RFC 6749 section 4.1.3).
+// ExchangeParams are the parameters of a client's request for its first tokens (RFC 6749 section 4.1.3).
 type ExchangeParams struct{ ClientID, Code, RedirectURI, Verifier, Resource string }
 
 var verifier = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`) // RFC 7636 section 4.1
 
-// errInvalidCode is the one answer to codes that do not work, whatever is wrong with them.
+// errInvalidCode is the error for every code that does not work, whatever the reason.
 var errInvalidCode = refuse(InvalidGrant,
 	"The code is unknown, has expired, was used before, or was made for another client, "+
 		"redirect_uri or code_verifier. Ask for authorization again.")
 
-// Exchange gives the first tokens for a code, and makes the grant. A code that was used before revokes what it gave.
+// Exchange exchanges a code for the first tokens and creates the grant. The second use of a code revokes its grant.
 func (s *Service) Exchange(ctx context.Context, x ExchangeParams) (Tokens, error) {
 	client, err := s.Client(ctx, x.ClientID)
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Service) Exchange(ctx context.Context, x ExchangeParams) (Tokens, error
 	hash := keyring.HashAPIKey(x.Code)
 	hashed := sha256.Sum256([]byte(x.Verifier))
 	challenge := base64.RawURLEncoding.EncodeToString(hashed[:])
-	// What cannot be signed is not used up: a second use would revoke the grant.
+	// Fail before the code is used if tokens cannot be signed: the client's retry would otherwise revoke the grant.
 	if _, err := s.signer(ctx, s.DB.Now()); err != nil {
 		return Tokens{}, err
 	}
@@ -72,9 +72,9 @@ func (s *Service) Exchange(ctx context.Context, x ExchangeParams) (Tokens, error
 		if c.ClientID != client.ID || c.RedirectURI != x.RedirectURI || !tx.Now().Before(c.ExpiresAt) ||
 			subtle.ConstantTimeCompare([]byte(c.Challenge), []byte(challenge)) != 1 || !covers(c.Resource, resource) {
 			refused = errInvalidCode
-			return nil // and the code stays used
+			return nil // the code stays marked as used
 		}
-		// Without it, codes that are used at the same time would not count each other's grants.
+		// Without the lock, concurrent exchanges would not count each other's grants.
 		if err := tx.Serialize(ctx, "grants "+c.TeamID); err != nil {
 			return err
 		}
@@ -95,11 +95,11 @@ func (s *Service) Exchange(ctx context.Context, x ExchangeParams) (Tokens, error
 	if err := cmp.Or(err, refused); err != nil {
 		return Tokens{}, err
 	}
-	g.Resource = cmp.Or(resource, g.Resource) // only of this access token
+	g.Resource = cmp.Or(resource, g.Resource) // the grant itself does not change
 	return s.tokens(ctx, &g, 1, g.Scopes)
 }
 
-// revokeReused revokes what a code gave that is presented once more: one of the two has it from somewhere else (RFC 6749
+// revokeReused revokes the grant of a code that is used again: one of the two clients may have stolen it (RFC 6749
 // section 4.1.2).
 func (s *Service) revokeReused(ctx context.Context, tx *db.Tx, hash string) error {
 	c, err := getCode(ctx, tx.Reader, hash)

@@ -1,43 +1,47 @@
-// Package grants lets programs act for teams: OAuth clients, what they were granted, and the tokens by which they use
-// it.
+// Package grants is the OAuth authorization server's core: clients, the grants by which connected apps act for teams,
+// and their tokens.
 //
-// # Shape
+// # Flow
 //
-// A client registers ([Service.Register]) or is known from the start. It asks for scopes by way of a person's browser
-// ([Service.CheckRequest]); the person consents ([Service.Approve]), which gives a code; the client exchanges the code for an
-// access token, which works for a quarter of an hour, and a refresh token, which gives both anew ([Service.Exchange],
-// [Service.Refresh]). The first exchange makes the grant, which is what teams see and revoke.
+// A client registers ([Service.Register]) or is built in. It requests scopes through the browser of a user
+// ([Service.CheckRequest]). The user consents ([Service.Approve]), which creates a code. The client exchanges the code
+// for an access token, valid for a quarter of an hour, and a refresh token, which renews both ([Service.Exchange],
+// [Service.Refresh]). The first exchange creates the grant, which teams see and can revoke.
 //
-// An access token is a JWT (RFC 9068). Its signature says that we made it, and the grant, which is looked up, whether
-// it still holds. A refresh token carries its grant and its generation, and is signed by the keyring; the grant's row
-// says which generation is the newest. So the tokens of a grant cost one row, however often they were renewed, and any
-// older one is still recognised for what it is.
+// An access token is a JWT (RFC 9068). Its signature proves that it was issued here; the grant is looked up to check
+// that it is still active. A refresh token contains its grant and its generation, and is signed with the keyring; the
+// grant's row stores the newest generation. A grant therefore costs one row, however often its tokens are renewed, and
+// every older refresh token is still recognized.
 //
-// A person may limit what a grant sends ([Limits]): how many addresses an email has, how many emails a day, and that
-// a person decides of each. Each email counts in the transaction that accepts it, in the one row that a grant has.
+// A user may limit what a grant sends ([Limits]): the recipients of one email, the emails a day, and whether a person
+// approves each email. Each email is counted in the transaction that accepts it, in one row of the grant.
 //
 // # Invariants
 //
-// A grant does at most what its scopes, those of the token and those of its user's role now have in common, and never
-// [teams.OwnersWrite], nor, while it has limits, what would get round them; [teams.ApprovalsWrite] takes full access. A
-// code works once, for the client, the redirect address and the PKCE
-// verifier that it was made for; presented wrongly or twice it is spent, and what it gave is revoked. A grant ends with
-// who consented to it. A team has at most [grantsMax] that are active. The newest
-// refresh token alone works. An older one revokes the grant, except in [retryTime] after its use if nothing that
-// followed from it was used: then the client did not get the answer, and the token that it did not get is replaced.
+// A grant's scopes are the intersection of its own scopes, those of the token, and those of its user's role at present.
+// They never include [teams.OwnersWrite] and include [teams.ApprovalsWrite] only with full access. A grant with limits
+// has no scopes that would circumvent them.
 //
-// Each of these decisions is one transaction on the grant's row. A revoked grant is refused by this node at once, and
-// by others when the hint arrives.
+// A code works once, for the client, the redirect URI and the PKCE verifier for which it was created. A wrong or second
+// use makes it invalid, and a second use revokes the grant. A grant ends with the membership of the user who consented
+// to it. A team has at most [grantsMax] active grants.
 //
-// # When it fails
+// Only the newest refresh token works. The use of an older one revokes the grant, with one exception: within
+// [retryTime], a client that did not receive the answer may use its token again, if no later token was used. The token
+// that it did not receive is then replaced.
 //
-// If a hint is lost, other nodes accept a revoked grant's tokens for at most [checkedFor]. Refusals of clients are of
-// the type [Error], with the names of RFC 6749; what people and teams do wrong is a fault.
+// Each of these decisions is one transaction on the grant's row. This node refuses a revoked grant at once, and other
+// nodes when the hint arrives.
 //
-// # What it does not do
+// # Errors
 //
-// It knows nothing of HTTP, and shows no pages: package oauth does. It has no clients with secrets, no implicit and
-// password flows (RFC 9700 section 2). It keeps what a grant is limited to and counts, but package emails asks it.
+// If a hint is lost, other nodes accept the tokens of a revoked grant for at most [checkedFor]. Errors of clients have
+// the type [Error], with the names of RFC 6749; errors of users and teams are faults.
+//
+// # Limits of this package
+//
+// It does not handle HTTP or show pages: package oauth does. It supports neither clients with secrets nor the implicit
+// and password flows (RFC 9700 section 2). It stores limits and counts emails, but package emails enforces the limits.
 package grants
 
 import (
@@ -53,44 +57,44 @@ import (
 )
 
 const (
-	accessLife  = 15 * time.Minute    // of access tokens (API reference section 24.4)
-	refreshLife = 60 * 24 * time.Hour // of refresh tokens, from when they were issued
+	accessLife  = 15 * time.Minute    // lifetime of access tokens (API reference section 24.4)
+	refreshLife = 60 * 24 * time.Hour // lifetime of refresh tokens
 	codeLife    = 10 * time.Minute
-	retryTime   = 10 * time.Second // in which a client that did not get an answer may ask again
-	checkedFor  = 5 * time.Second  // the longest that a revocation on another node goes unnoticed if its hint is lost
-	grantsMax   = 1000             // active ones of a team
+	retryTime   = 10 * time.Second // time within which a client that did not receive an answer may retry
+	checkedFor  = 5 * time.Second  // the longest time until a revocation on another node is noticed if its hint is lost
+	grantsMax   = 1000             // active grants of a team
 )
 
-// CLI is the id of the official command-line program, which does not register (API reference section 24.8).
+// CLI is the id of the official command-line client, which does not register (API reference section 24.8).
 const CLI = "7136aa0b-625c-4c9c-8820-e9784c8eb141"
 
-// Client is a program that may ask for grants. Clients are public: they have no secret, so that a name is only what the
-// program says of itself.
+// Client is an app that may request grants. Clients are public, that is, they have no secret, so their names are not
+// verified.
 type Client struct {
 	ID           string
 	Name         string
 	RedirectURIs []string
-	Scopes       Scopes // what it may ask for at most, and asks for if it does not say
-	URI, LogoURI string // of its home page and picture; "" if it gave none
-	Registered   bool   // by itself, so that nobody has verified its name
+	Scopes       Scopes // the most that it may request, and its default
+	URI, LogoURI string // of its home page and logo; "" if not given
+	Registered   bool   // the client registered itself
 	CreatedAt    time.Time
 }
 
-// Grant is what a client may do for a team.
+// Grant is the permission of a client to act for a team.
 type Grant struct {
 	ID            string
 	TeamID        string
-	UserID        string // who granted it; "" if it was an API key, in development
-	KeyID         string // of that key; "" if it was a person
+	UserID        string // the user who consented; "" if it was an API key, in development
+	KeyID         string // the key that consented; "" if it was a user
 	ClientID      string
 	ClientName    string
-	LogoURI       string // of the client; "" if it gave none
+	LogoURI       string // of the client; "" if not given
 	Scopes        Scopes
-	Resource      string // the only one that it is for (RFC 8707); "" if the client named none, which is all of ours
+	Resource      string // the only resource that accepts its tokens (RFC 8707); "" means all resources of this server
 	Limits        Limits
 	CreatedAt     time.Time
-	UsedAt        time.Time // when tokens were last issued for it
-	ExpiresAt     time.Time // unless the client renews its tokens before
+	UsedAt        time.Time // when tokens were last issued
+	ExpiresAt     time.Time // unless the client renews its tokens before that time
 	RevokedAt     time.Time // zero while it is active
 	RevokedReason Reason    // "" while it is active
 }
@@ -104,16 +108,16 @@ const (
 	ByClient     Reason = "revoked_by_client"
 	TokenReused  Reason = "refresh_token_reuse" // an old refresh token was used
 	CodeReused   Reason = "code_reuse"          // a code was used twice
-	UserLeft     Reason = "user_left"           // its user is no member of the team any more, or is disabled
-	KeyDeleted   Reason = "key_deleted"         // the API key that consented to it, in development, was deleted
-	GrantExpired Reason = "expired"             // its client has not renewed its tokens
+	UserLeft     Reason = "user_left"           // its user left the team or was disabled
+	KeyDeleted   Reason = "key_deleted"         // the API key that consented, in development, was deleted
+	GrantExpired Reason = "expired"             // its client did not renew its tokens
 )
 
-// Config is what a [Service] is configured with.
+// Config has the settings of a [Service].
 type Config struct {
-	Issuer    string   // the address of this installation, without a slash at its end
-	Resources []string // addresses that grants may be for (RFC 8707), the API's first
-	Aliases   []string // other addresses of this installation, by which clients may name the resources
+	Issuer    string   // the URL of this installation, without a trailing slash
+	Resources []string // URLs that grants may name as resource (RFC 8707), the API's first
+	Aliases   []string // other URLs of this installation that clients may use for the resources
 }
 
 // Deps are the dependencies of a [Service].
@@ -144,8 +148,8 @@ func New(c Config, d Deps) (*Service, error) {
 func newService(c Config, d Deps) *Service {
 	s := &Service{Config: c, Deps: d}
 	d.DB.OnHint(keysTopic, func(string) { s.signing.forget() })
-	// What a grant may do depends on its user, too. Package teams forgets at its own hint before package members does, and
-	// could look up in between what members still remember.
+	// A grant's scopes also depend on its user. Package teams clears its cache at its own hint, before package members
+	// does, and could otherwise cache outdated data of members again.
 	for _, topic := range []string{teams.HintTopic, members.HintTopic, users.HintTopic} {
 		d.DB.OnHint(topic, func(string) { d.Teams.Forget() })
 	}

@@ -22,12 +22,12 @@ import (
 
 const (
 	keyPurpose = "oauth signing key"
-	keysTopic  = "oauth_keys"        // of hints after a change of the keys
-	keyLife    = 90 * 24 * time.Hour // for which a key signs
-	keyAhead   = 24 * time.Hour      // for which it is published before it signs, so that copies of the set have it
-	keyAfter   = 24 * time.Hour      // and after it has signed; access tokens live shorter
-	keysCached = time.Minute         // for which a node remembers the keys
-	keysRetry  = time.Second         // between look-ups for tokens with an unknown key
+	keysTopic  = "oauth_keys"        // topic of hints after a change of the keys
+	keyLife    = 90 * 24 * time.Hour // how long a key signs
+	keyAhead   = 24 * time.Hour      // how long a key is published before it signs, so that cached key sets contain it
+	keyAfter   = 24 * time.Hour      // how long a key is published after it signed; longer than access tokens live
+	keysCached = time.Minute         // how long a node caches the keys
+	keysRetry  = time.Second         // minimum interval of look-ups for tokens with an unknown key
 )
 
 // key signs access tokens.
@@ -37,10 +37,10 @@ type key struct {
 	signsAt time.Time
 }
 
-// signing is the keys as this node read them last.
+// signing caches the keys of this node.
 type signing struct {
 	mu   sync.Mutex
-	keys []key // the one that signs first comes first
+	keys []key // sorted by signsAt
 	read time.Time
 }
 
@@ -50,7 +50,7 @@ func (c *signing) forget() {
 	c.mu.Unlock()
 }
 
-// keys returns all keys, as they were at most so long ago. One caller reads them for all.
+// keys returns all keys from a cache that is at most within old. Concurrent callers wait for one read.
 func (s *Service) keys(ctx context.Context, within time.Duration) ([]key, error) {
 	c := &s.signing
 	c.mu.Lock()
@@ -66,7 +66,7 @@ func (s *Service) keys(ctx context.Context, within time.Duration) ([]key, error)
 	for _, k := range stored {
 		der, err := s.Keys.Open(keyPurpose, k.private, []byte(k.id))
 		if errors.Is(err, keyring.ErrUnsealable) {
-			continue // it was sealed before the installation had another secret key
+			continue // it was sealed with an earlier secret key of the installation
 		}
 		if err != nil {
 			return nil, fmt.Errorf("signing key %s: %w", k.id, err)
@@ -85,7 +85,7 @@ func (s *Service) keys(ctx context.Context, within time.Duration) ([]key, error)
 	return all, nil
 }
 
-// signer returns the key that signs at a time, and makes the first one.
+// signer returns the key that signs at a time. It creates the first key.
 func (s *Service) signer(ctx context.Context, now time.Time) (key, error) {
 	for _, within := range []time.Duration{keysCached, 0} {
 		all, err := s.keys(ctx, within)
@@ -107,8 +107,8 @@ func (s *Service) signer(ctx context.Context, now time.Time) (key, error) {
 	return key{}, errors.New("the signing key that was made is not there")
 }
 
-// verifier returns the public key with an id, or nil if there is none. Tokens with made-up ids cost a query a second at
-// most.
+// verifier returns the public key with an id, or nil if there is none. Tokens with made-up ids cause at most one query
+// a second.
 func (s *Service) verifier(ctx context.Context, keyID string) (crypto.PublicKey, error) {
 	for _, within := range []time.Duration{keysCached, keysRetry} {
 		all, err := s.keys(ctx, within)
@@ -124,7 +124,7 @@ func (s *Service) verifier(ctx context.Context, keyID string) (crypto.PublicKey,
 	return nil, nil
 }
 
-// PublicKeys returns the keys by which anybody can verify access tokens (RFC 7517), also those that are yet to sign.
+// PublicKeys returns the keys that verify access tokens (RFC 7517), including keys that do not sign yet.
 func (s *Service) PublicKeys(ctx context.Context) (jose.JSONWebKeySet, error) {
 	if _, err := s.signer(ctx, s.DB.Now()); err != nil {
 		return jose.JSONWebKeySet{}, err
@@ -138,8 +138,8 @@ func (s *Service) PublicKeys(ctx context.Context) (jose.JSONWebKeySet, error) {
 	return set, err
 }
 
-// RotateKeys makes the key that follows a day before the present one has signed for 90 days, and deletes those that no
-// token needs. Call it now and then. The first key signs at once.
+// RotateKeys creates the next key a day before the present one has signed for 90 days, and deletes keys whose tokens
+// have expired. Call it periodically. The first key signs at once.
 func (s *Service) RotateKeys(ctx context.Context) error {
 	return s.rotateKeys(ctx, s.DB.Now())
 }
@@ -177,7 +177,7 @@ func (s *Service) rotateKeys(ctx context.Context, now time.Time) error {
 	})
 }
 
-// openableKeys returns the keys that can be opened. Others were sealed with another secret key.
+// openableKeys returns the keys that can be unsealed. Others were sealed with another secret key.
 func (s *Service) openableKeys(all []storedKey) []storedKey {
 	return slices.DeleteFunc(slices.Clone(all), func(k storedKey) bool {
 		_, err := s.Keys.Open(keyPurpose, k.private, []byte(k.id))
@@ -185,10 +185,10 @@ func (s *Service) openableKeys(all []storedKey) []storedKey {
 	})
 }
 
-// nextKey reports whether a new key is due, and from when on it signs. The keys are in the order in which they sign.
+// nextKey reports whether a new key is due, and when it begins to sign. The keys are sorted by signsAt.
 func nextKey(all []storedKey, now time.Time) (signsAt time.Time, due bool) {
 	if len(all) == 0 {
-		return now.Add(-keyAhead), true // there is nobody yet who could have a copy of the set
+		return now.Add(-keyAhead), true // no client can have cached the key set yet
 	}
 	ends := all[len(all)-1].signsAt.Add(keyLife)
 	if now.Add(keyAhead).Before(ends) {
@@ -197,7 +197,7 @@ func nextKey(all []storedKey, now time.Time) (signsAt time.Time, due bool) {
 	return now.Add(keyAhead), true
 }
 
-// expiredKeys returns the keys that were followed by another so long ago that no token of theirs is left.
+// expiredKeys returns the keys that were replaced so long ago that all their tokens have expired.
 func expiredKeys(all []storedKey, now time.Time) []storedKey {
 	n := 0
 	for n+1 < len(all) && all[n+1].signsAt.Add(keyAfter).Before(now) {

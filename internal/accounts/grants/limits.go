@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	recipientsMost = 150       // addresses that one email can have: 50 in each of three fields
-	emailsMost     = 1_000_000 // that a limit of a day may be
+	recipientsMost = 150       // the most recipients of an email: 50 in each of three fields
+	emailsMost     = 1_000_000 // the highest limit of emails a day
 )
 
-// Limits are what a person has limited a program to. The zero value is no limit.
+// Limits restrict what a grant may send. The zero value means no limits.
 type Limits struct {
-	Recipients int64 // addresses that one email may go to; 0 is no limit
-	Emails     int64 // that it may send in a day of UTC, each address counting as one; 0 is no limit
-	Approval   bool  // a person decides of each email
+	Recipients int64 // recipients of one email; 0 means no limit
+	Emails     int64 // recipients of all emails in a day, in UTC; 0 means no limit
+	Approval   bool  // a person must approve each email
 }
 
 // Any reports whether there is any limit.
 func (l Limits) Any() bool { return l != Limits{} }
 
-// DefaultLimits returns the limits that a person is shown at first. Programs that have registered themselves have some.
+// DefaultLimits returns the limits that the consent page suggests: none for built-in clients.
 func (c *Client) DefaultLimits() Limits {
 	if !c.Registered {
 		return Limits{}
@@ -37,7 +37,8 @@ func (c *Client) DefaultLimits() Limits {
 	return Limits{Recipients: 50, Emails: 200}
 }
 
-// ParseLimits reads what a person has typed: an empty number is no limit, and any approval demands one.
+// ParseLimits parses the fields of a form. An empty number means no limit, and any non-empty approval requires
+// approvals.
 func ParseLimits(recipients, emails, approval string) (l Limits, err error) {
 	for _, f := range []struct {
 		name, label, text string
@@ -70,20 +71,20 @@ func (l Limits) check() error {
 	return nil
 }
 
-// bypassScopes are the scopes by which a program could get round its limits: by a key or a person or a webhook of its own
-// making, by lifting them, by approving itself, or by an automation that sends what it has not counted.
+// bypassScopes are the scopes that would circumvent limits: by a new key, member or webhook, by lifting the limits, by
+// approving its own emails, or by an automation whose emails are not counted.
 var bypassScopes = teams.NewScopes(teams.KeysWrite, teams.MembersWrite, teams.GrantsWrite, teams.ApprovalsWrite,
 	teams.WebhooksWrite, teams.AutomationsWrite, teams.EventsSend)
 
-// restrict returns what is left of scopes under the limits. Who needs an approval may not send, but ask for it and see
-// what has become of it. That broadcasts are not sent either, package emails sees to: see [teams.Actor.Limited].
+// restrict returns the scopes that remain under the limits. A grant that needs approvals may not send; it may request
+// approvals and read their results. Broadcasts are refused by package emails: see [teams.Actor.Limited].
 func (l Limits) restrict(set teams.Scopes) teams.Scopes {
 	if !l.Any() {
 		return set
 	}
 	set &^= bypassScopes
 	if l.Approval {
-		set &^= teams.NewScopes(teams.EmailsWrite) // the time, too, was approved
+		set &^= teams.NewScopes(teams.EmailsWrite) // the approval includes the time of sending
 	}
 	if l.Approval && set.Has(teams.EmailsSend) {
 		set &^= teams.NewScopes(teams.EmailsSend)
@@ -92,16 +93,16 @@ func (l Limits) restrict(set teams.Scopes) teams.Scopes {
 	return set
 }
 
-// RemovedScopes returns what a program with the scopes may not do any more under the limits.
+// RemovedScopes returns the scopes that are lost under the limits.
 func (l Limits) RemovedScopes(set teams.Scopes) teams.Scopes { return set &^ l.restrict(set) }
 
-// AllowedScopes returns what the grant lets its program do, if whoever let it may do all of the given.
+// AllowedScopes returns the scopes of the grant, given the scopes of its grantor.
 func (g *Grant) AllowedScopes(of teams.Scopes) teams.Scopes {
 	return g.Limits.restrict(of & g.Scopes.All())
 }
 
-// SetLimits changes the limits of an active grant, at once on this node and on others when the hint arrives. The caller
-// checks that the actor may; a grant never may.
+// SetLimits changes the limits of an active grant. The change takes effect on this node at once and on others when the
+// hint arrives. The caller checks that the actor may change grants; a grant itself never may.
 func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string, change func(*Limits) error) (
 	g Grant, err error) {
 	if by.Kind == teams.GrantActor {
@@ -109,7 +110,7 @@ func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string,
 			"API key.")
 	}
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
-		// It takes the lock of the row: of two changes at the same time the later is made to what the earlier has left.
+		// The lock on the row makes the later of two concurrent changes apply to the result of the earlier one.
 		_, err := lockRefreshState(ctx, tx, by.TeamID, grantID)
 		if errors.Is(err, db.ErrNoRows) {
 			return fault.NotFoundf("OAuth grant not found")
@@ -134,8 +135,8 @@ func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string,
 	return g, err
 }
 
-// CurrentActor returns a grant as an actor, with all that it may do now: for what a person decides that it asked for. It may
-// send, although it needs an approval. A fault of kind NotFound means that it may nothing any more.
+// CurrentActor returns the actor of a grant with its present scopes, for sending an email that a person approved. The
+// actor may send even though the grant needs approvals. A NotFound fault means that the grant may no longer act.
 func (s *Service) CurrentActor(ctx context.Context, teamID, grantID string) (teams.Actor, error) {
 	g, err := getGrant(ctx, s.DB.Reader, teamID, grantID)
 	if err == nil && !g.RevokedAt.IsZero() {
@@ -156,7 +157,7 @@ func (s *Service) CurrentActor(ctx context.Context, teamID, grantID string) (tea
 	return a, a.Require(teams.ApprovalsRequest)
 }
 
-// UserAddress returns the address of the user who let a grant act; "" if none has.
+// UserAddress returns the address of the user who consented to a grant; "" if there is none.
 func (s *Service) UserAddress(ctx context.Context, teamID, grantID string) (string, error) {
 	g, err := getGrant(ctx, s.DB.Reader, teamID, grantID)
 	if err != nil || g.UserID == "" {
@@ -169,22 +170,22 @@ func (s *Service) UserAddress(ctx context.Context, teamID, grantID string) (stri
 	return m.Email, err
 }
 
-// Usage is what a grant may send, and has.
+// Usage is the limits of a grant and how much it has sent.
 type Usage struct {
 	Limits
 	Sent int64 // today
 }
 
-// Usage returns what a grant may send, and has sent today.
+// Usage returns the limits of a grant and how many emails it has sent today.
 func (s *Service) Usage(ctx context.Context, teamID, grantID string) (u Usage, err error) {
 	u.Limits, u.Sent, err = limitsOf(ctx, s.DB.Reader, teamID, grantID, dayOf(s.DB.Now()))
 	return u, err
 }
 
-// ConsumeLimits counts emails that an actor sends, in the transaction that accepts them; recipients is how many addresses each
-// of them goes to. Actors other than grants, and grants without limits, send as they like. Beyond the limit of a day it
-// returns a fault of the kind DailyQuota, which clients do not repeat before the next day as they repeat one of the
-// rate; too many recipients are a fault of the email.
+// ConsumeLimits counts the emails that an actor sends, in the transaction that accepts them. recipients is the number
+// of recipients of each email. Actors other than grants, and grants without limits, are not counted. Too many
+// recipients are a fault of the email. Beyond the limit of a day, the fault has the kind DailyQuota: unlike for a rate
+// limit, clients do not retry before the next day.
 func (s *Service) ConsumeLimits(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error {
 	if by.Kind != teams.GrantActor {
 		return nil
@@ -200,12 +201,12 @@ func (s *Service) ConsumeLimits(ctx context.Context, tx *db.Tx, by teams.Actor, 
 	}
 	ok, err := countDay(ctx, tx, by.TeamID, by.ID, day, sum-used, l.Emails)
 	if err == nil && !ok {
-		err = l.exceeded(l.Emails) // others have been counted since
+		err = l.exceeded(l.Emails) // concurrent transactions used up the rest
 	}
 	return err
 }
 
-// CheckLimits returns the fault that Spend would return if the emails were sent now. It counts nothing.
+// CheckLimits returns the fault that ConsumeLimits would return now. It counts nothing.
 func (s *Service) CheckLimits(ctx context.Context, by teams.Actor, recipients ...int) error {
 	if by.Kind != teams.GrantActor {
 		return nil
@@ -217,8 +218,8 @@ func (s *Service) CheckLimits(ctx context.Context, by teams.Actor, recipients ..
 	return err
 }
 
-// CheckEach returns for each of some emails, of which recipients says how many addresses each goes to, the fault for which
-// it could not be sent now beside those before it that could, or nil. It counts nothing.
+// CheckEach returns for each of some emails the fault that would refuse it, or nil. It assumes that all earlier emails
+// without a fault are sent, and counts nothing. recipients is the number of recipients of each email.
 func (s *Service) CheckEach(ctx context.Context, by teams.Actor, recipients []int) ([]error, error) {
 	faults := make([]error, len(recipients))
 	if by.Kind != teams.GrantActor {
@@ -233,7 +234,7 @@ func (s *Service) CheckEach(ctx context.Context, by teams.Actor, recipients []in
 	return faults, err
 }
 
-// consume returns how much is used when emails are added to it.
+// consume returns the usage after some emails are added to used.
 func (l Limits) consume(used int64, recipients []int) (int64, error) {
 	sum := used
 	for _, n := range recipients {

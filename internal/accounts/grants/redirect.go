@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-const uriMax = 2048 // characters of a redirect address and of others that a client gives
+const uriMax = 2048 // characters of a redirect URI and other URIs of a client
 
-// refusedSchemes are those of addresses that a browser would open as a document or a file of its own, or that lead to
-// no program that asked: also those by which systems install, call or start something.
+// refusedSchemes are schemes that a browser opens as a document or a local file, and schemes that do not lead back to
+// the app, such as those that install, call or start something.
 var refusedSchemes = []string{"file", "ftp", "data", "javascript", "blob", "about", "vbscript", "filesystem",
 	"view-source", "mailto", "tel", "sms", "ws", "wss", "intent", "android-app", "itms-services", "ms-appinstaller",
 	"ms-msdt", "search-ms", "shell", "chrome", "resource", "jar", "feed", "callto", "facetime", "sip", "sips"}
 
-// loopbacks are the hosts that are the person's own machine. Programs there cannot know their port before they run
-// (RFC 8252 section 7.3).
+// loopbacks are the hosts of the user's own machine. Apps there do not know their port before they run (RFC 8252
+// section 7.3).
 var loopbacks = []string{"127.0.0.1", "[::1]", "localhost"}
 
-// checkRedirect returns why an address may not be redirected to, or "". Allowed are https, http on the person's own
-// machine, and the schemes of programs (RFC 8252 section 7.1).
+// checkRedirect returns why a redirect URI is refused, or "". Allowed are https, http on the user's own machine, and
+// private schemes of apps (RFC 8252 section 7.1).
 func checkRedirect(uri string) (problem string) {
 	u, err := url.Parse(uri)
 	switch {
@@ -43,15 +43,15 @@ func checkRedirect(uri string) (problem string) {
 	return ""
 }
 
-// isURIText reports whether a text has only characters that an URI may have (RFC 3986 appendix A). It has no spaces, by
-// which redirect addresses are separated where they are stored.
+// isURIText reports whether a text has only characters that are allowed in a URI (RFC 3986 appendix A). These do not
+// include spaces, which separate stored redirect URIs.
 func isURIText(uri string) bool {
 	return !strings.ContainsFunc(uri, func(r rune) bool {
 		return r <= ' ' || r > '~' || strings.ContainsRune("\"<>\\^`{|}", r)
 	})
 }
 
-// withoutPort returns an http address on the person's own machine without the scheme and the port.
+// withoutPort returns a loopback http URI without the scheme and the port.
 func withoutPort(uri string) (rest string, ok bool) {
 	rest, ok = strings.CutPrefix(uri, "http://")
 	if !ok {
@@ -75,8 +75,8 @@ func withoutPort(uri string) (rest string, ok bool) {
 	return "", false
 }
 
-// redirects reports whether an address is one that the client registered: the same text, or on the person's own machine
-// the same but for the port (RFC 9700 section 2.1).
+// redirects reports whether the client registered a redirect URI. It must be identical, except for the port of a
+// loopback URI (RFC 9700 section 2.1).
 func (c *Client) redirects(uri string) bool {
 	if checkRedirect(uri) != "" {
 		return false

@@ -16,16 +16,16 @@ import (
 // refreshPurpose is the purpose of the signatures of refresh tokens.
 const refreshPurpose = "oauth refresh token"
 
-// RefreshParams is what a client presents for new tokens (RFC 6749 section 6). Scope and
-// Resource may only narrow what the access token is for; the refresh token keeps all that was granted.
+// RefreshParams are the parameters of a client's request for new tokens (RFC 6749 section 6). Scope and Resource narrow
+// only the new access token; the refresh token keeps everything that was granted.
 type RefreshParams struct{ ClientID, Token, Scope, Resource string }
 
-// errInvalidRefresh is the one answer to refresh tokens that do not work, whatever is wrong with them.
+// errInvalidRefresh is the error for every refresh token that does not work, whatever the reason.
 var errInvalidRefresh = refuse(InvalidGrant,
 	"The refresh token is unknown, has expired, was used before or has been revoked, or "+
 		"belongs to another client. Ask for authorization again.")
 
-// Refresh gives new tokens for the newest refresh token of a grant. An older one revokes the grant; see the package
+// Refresh exchanges the newest refresh token of a grant for new tokens. An older one revokes the grant; see the package
 // comment for the exception.
 func (s *Service) Refresh(ctx context.Context, x RefreshParams) (Tokens, error) {
 	client, err := s.Client(ctx, x.ClientID)
@@ -65,7 +65,8 @@ func (s *Service) Refresh(ctx context.Context, x RefreshParams) (Tokens, error) 
 	if err := s.checkGrantor(ctx, &g); err != nil {
 		return Tokens{}, err
 	}
-	// What cannot be signed is not used up: a later use of the same token would revoke the grant.
+	// Fail before the refresh token is used if tokens cannot be signed: the client's retry would otherwise revoke the
+	// grant.
 	if _, err := s.signer(ctx, s.DB.Now()); err != nil {
 		return Tokens{}, err
 	}
@@ -73,12 +74,13 @@ func (s *Service) Refresh(ctx context.Context, x RefreshParams) (Tokens, error) 
 	if err != nil {
 		return Tokens{}, err
 	}
-	g.Resource = cmp.Or(resource, g.Resource) // only of this access token
+	g.Resource = cmp.Or(resource, g.Resource) // the grant itself does not change
 	return s.tokens(ctx, &g, next, scopes)
 }
 
-// checkGrantor revokes a grant whose user is no member of the team any more, or whose key was deleted. Leaving has done so
-// already, by [Service.RevokeUser], whenever the user has joined: clocks may have been wrong then.
+// checkGrantor revokes a grant whose user is no longer a member of the team, or whose key was deleted.
+// [Service.RevokeUser] has usually done so before. This check also covers wrong clocks at the time when the user
+// joined.
 func (s *Service) checkGrantor(ctx context.Context, g *Grant) error {
 	_, err := s.grantorActor(ctx, g)
 	if err == nil {
@@ -97,7 +99,7 @@ func (s *Service) checkGrantor(ctx context.Context, g *Grant) error {
 	return errInvalidRefresh
 }
 
-// rotate makes the next generation of a grant's refresh tokens, or revokes the grant.
+// rotate creates the next generation of a grant's refresh tokens, or revokes the grant if an old token was used.
 func (s *Service) rotate(ctx context.Context, p refreshToken) (next int64, err error) {
 	var refused error
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
@@ -123,21 +125,21 @@ func (s *Service) rotate(ctx context.Context, p refreshToken) (next int64, err e
 	return next, cmp.Or(err, refused)
 }
 
-// refreshState is the refresh tokens of a grant, of which one after another is used.
+// refreshState is the state of a grant's refresh tokens.
 type refreshState struct {
-	newest    int64     // the generation that works
-	retried   int64     // the one whose use made the newest; 0 if none was used
-	rotatedAt time.Time // when it was first used
+	newest    int64     // the valid generation
+	retried   int64     // the generation whose use created the newest; 0 if none was used
+	rotatedAt time.Time // when retried was first used
 }
 
-// use uses the token of a generation, and reports whether it may be. The newest may. The one before it may once more
-// within [retryTime], for a client that did not get the answer: what it made is replaced, and if somebody has it after
-// all, its use is that of an old token.
+// use uses the token of a generation, and reports whether that is allowed. The newest generation is allowed. The one
+// before it is allowed again within [retryTime], for a client that did not receive the answer. That replaces the newest
+// token; if another client has received it after all, its use counts as the use of an old token.
 func (l *refreshState) use(generation int64, now time.Time) bool {
 	switch {
 	case generation == l.newest:
 		l.retried, l.rotatedAt = generation, now
-	case generation == l.retried && now.Sub(l.rotatedAt).Abs() < retryTime: // of the future, if a clock was set back
+	case generation == l.retried && now.Sub(l.rotatedAt).Abs() < retryTime: // Abs, because a clock may have been set back
 	default:
 		return false
 	}
@@ -145,7 +147,7 @@ func (l *refreshState) use(generation int64, now time.Time) bool {
 	return true
 }
 
-// refreshToken is what a refresh token says.
+// refreshToken is the content of a refresh token.
 type refreshToken struct {
 	teamID, grantID string
 	generation      int64
@@ -155,7 +157,8 @@ func (s *Service) sealRefresh(g *Grant, generation int64, now time.Time) string 
 	return s.Keys.Sign(refreshPurpose, now.Add(refreshLife), g.TeamID, g.ID, strconv.FormatInt(generation, 10))
 }
 
-// openRefresh reads a refresh token. Whether it still works is for its grant to say.
+// openRefresh verifies the signature of a refresh token and returns its content. The grant decides whether it is still
+// valid.
 func (s *Service) openRefresh(token string) (p refreshToken, err error) {
 	parts, err := s.Keys.Verify(refreshPurpose, token, s.DB.Now())
 	if err != nil {

@@ -20,24 +20,24 @@ const (
 	redirectsMax   = 10
 	registerTime   = time.Hour
 	registeredHour = 20  // clients that one address may register in that time
-	registeredAll  = 500 // and all together, of those that nobody has used yet
+	registeredAll  = 500 // unused clients that all addresses together may register in that time
 )
 
-// NewClient is a client to be registered, as it describes itself (RFC 7591 section 2).
+// NewClient is a client to register, as it describes itself (RFC 7591 section 2).
 type NewClient struct {
 	Name          string
 	RedirectURIs  []string
-	GrantTypes    []string // nil means those that there are; likewise below
+	GrantTypes    []string // nil means all supported ones; also for ResponseTypes
 	ResponseTypes []string
 	AuthMethod    string
 	Scope         string
 	URI, LogoURI  string
-	Address       string // that it comes from
+	Address       string // IP address of the request
 }
 
-// Register registers a client. One address may register 20 clients an hour, and all together 500, on all nodes; what is
-// beyond is refused as TooManyRequests. The audit log has those that somebody has consented to, so that strangers cannot
-// fill it.
+// Register registers a client. One address may register 20 clients an hour, and all addresses together 500, counted
+// across all nodes; more are refused with TooManyRequests. The audit log records a client only at its first consent, so
+// that strangers cannot fill it.
 func (s *Service) Register(ctx context.Context, n NewClient) (Client, error) {
 	c, err := n.check()
 	if err != nil {
@@ -45,12 +45,12 @@ func (s *Service) Register(ctx context.Context, n NewClient) (Client, error) {
 	}
 	c.ID, c.CreatedAt, c.Registered = id.New(), db.Now(), true
 	address := Network(n.Address)
-	// A flood is refused here, so that it does not wait in line with all that others write.
+	// A flood is refused here, before it waits for the write lock that other transactions need.
 	if err := s.mayRegister(ctx, s.DB.Reader, address, s.DB.Now()); err != nil {
 		return Client{}, err
 	}
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
-		// Without it, requests at the same time would not count each other.
+		// Without the lock, concurrent requests would not count each other.
 		if err := tx.Serialize(ctx, "oauth clients"); err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (s *Service) Register(ctx context.Context, n NewClient) (Client, error) {
 	return c, err
 }
 
-// mayRegister refuses what is beyond the numbers of clients that may be registered in an hour.
+// mayRegister returns an error if an hourly limit of registrations is reached.
 func (s *Service) mayRegister(ctx context.Context, r db.Reader, address string, now time.Time) error {
 	own, all, err := countRecent(ctx, r, address, now.Add(-registerTime))
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Service) mayRegister(ctx context.Context, r db.Reader, address string, 
 	return nil
 }
 
-// check returns the client that n describes.
+// check validates n and returns the client.
 func (n *NewClient) check() (c Client, err error) {
 	c.Name = strings.TrimSpace(n.Name)
 	switch {
@@ -116,7 +116,7 @@ func (n *NewClient) check() (c Client, err error) {
 	return c, nil
 }
 
-// scopesOf reads the names of scopes; none means those that are given otherwise.
+// scopesOf parses the names of scopes; an empty text means otherwise.
 func scopesOf(text string, otherwise Scopes) (Scopes, error) {
 	if strings.TrimSpace(text) == "" {
 		return otherwise, nil
@@ -130,18 +130,19 @@ func scopesOf(text string, otherwise Scopes) (Scopes, error) {
 	return set, nil
 }
 
-// isInvisible reports whether a character could make a name look like another: it is not shown, or turns the direction.
+// isInvisible reports whether a character is not shown or changes the text direction, and could make a name look like
+// another one.
 func isInvisible(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError
 }
 
-// isPage reports whether a text is an address that may be shown as a link.
+// isPage reports whether a text is a URL that may be shown as a link.
 func isPage(uri string) bool {
 	u, err := url.Parse(uri)
 	return err == nil && len(uri) <= uriMax && isURIText(uri) && u.Scheme == "https" && u.Hostname() != "" && u.User == nil
 }
 
-// Network returns what counts as one address: an IPv4 address, or the /64 that one IPv6 connection has.
+// Network returns the unit by which addresses are counted: an IPv4 address, or the /64 of an IPv6 address.
 func Network(address string) string {
 	a, err := netip.ParseAddr(address)
 	if err != nil {
@@ -158,7 +159,7 @@ func Network(address string) string {
 	return p.String()
 }
 
-// Client returns a client. An unknown one is refused as InvalidClient.
+// Client returns a client. An unknown client is an InvalidClient error.
 func (s *Service) Client(ctx context.Context, clientID string) (Client, error) {
 	if !id.Valid(clientID) {
 		return Client{}, refuse(InvalidClient, "client_id is the id of no client. Register the client first.")

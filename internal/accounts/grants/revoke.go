@@ -11,19 +11,19 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// List returns a page of a team's grants, newest first, with those that were revoked.
+// List returns a page of a team's grants, newest first, including revoked ones.
 func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Grant, bool, error) {
 	return listGrants(ctx, s.DB.Reader, teamID, p)
 }
 
-// Revoke revokes a grant: its access and refresh tokens stop working, on this node at once and on others when the hint
-// arrives. A grant that was revoked before is not found.
+// Revoke revokes a grant. Its tokens stop working on this node at once, and on others when the hint arrives. A grant
+// that is already revoked is a NotFound fault.
 func (s *Service) Revoke(ctx context.Context, teamID, grantID string, why Reason) (Grant, error) {
 	return s.revoke(ctx, teamID, grantID, why)
 }
 
-// RevokeBy revokes a grant for a person, on a page: any for who has the scope grants:write, and for everybody what they
-// have granted themselves.
+// RevokeBy revokes a grant for a user on a page. Users may revoke the grants that they consented to; all others require
+// the scope grants:write.
 func (s *Service) RevokeBy(ctx context.Context, by teams.Actor, grantID string) error {
 	g, err := getGrant(ctx, s.DB.Reader, by.TeamID, grantID) // who granted it never changes
 	if err == nil && (by.Kind != teams.UserActor || g.UserID != by.ID) {
@@ -49,7 +49,7 @@ func (s *Service) revoke(ctx context.Context, teamID, grantID string, why Reason
 	return g, err
 }
 
-// revokeIn revokes a grant, and reports whether it was active.
+// revokeIn revokes a grant in a transaction, and reports whether it was active.
 func (s *Service) revokeIn(ctx context.Context, tx *db.Tx, teamID, grantID string, why Reason) (bool, error) {
 	n, err := setRevoked(ctx, tx, teamID, grantID, why)
 	if err != nil {
@@ -70,8 +70,8 @@ func (s *Service) revokeIn(ctx context.Context, tx *db.Tx, teamID, grantID strin
 	return true, nil
 }
 
-// RevokeUser revokes all grants of a user in a team, in the transaction in which the user leaves it. Codes that no client
-// has collected yet go first: one that is being used has made its grant by then.
+// RevokeUser revokes all grants of a user in a team, in the transaction that ends the membership. It deletes unused
+// codes first: the grant of a code that is being exchanged exists by then.
 func (s *Service) RevokeUser(ctx context.Context, tx *db.Tx, teamID, userID string) error {
 	if err := deleteCodesOf(ctx, tx, teamID, userID); err != nil {
 		return fmt.Errorf("delete the codes of user %s: %w", userID, err)
@@ -88,7 +88,7 @@ func (s *Service) RevokeUser(ctx context.Context, tx *db.Tx, teamID, userID stri
 	return nil
 }
 
-// RevokeKey is RevokeUser for an API key that is deleted.
+// RevokeKey is RevokeUser for an API key that is being deleted.
 func (s *Service) RevokeKey(ctx context.Context, tx *db.Tx, teamID, keyID string) error {
 	if err := deleteCodesOfKey(ctx, tx, teamID, keyID); err != nil {
 		return fmt.Errorf("delete the codes of key %s: %w", keyID, err)
@@ -105,7 +105,7 @@ func (s *Service) RevokeKey(ctx context.Context, tx *db.Tx, teamID, keyID string
 	return nil
 }
 
-// RevokeDisabled revokes all grants of a user, in the transaction in which the user is disabled.
+// RevokeDisabled revokes all grants of a user, in the transaction that disables the user.
 func (s *Service) RevokeDisabled(ctx context.Context, tx *db.Tx, userID string) error {
 	all, err := s.Members.TeamsOf(ctx, tx.Reader, userID)
 	if err != nil {
@@ -141,13 +141,13 @@ func (s *Service) ScopesOf(ctx context.Context, r db.Reader, teamID string, by t
 	return 0, fmt.Errorf("this release knows no actor of the kind %q", by.Kind)
 }
 
-// changed makes all nodes look up the actors of a team again, when the transaction commits.
+// changed makes all nodes look up the actors of a team again when the transaction commits.
 func (s *Service) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { s.DB.Hint(teams.HintTopic, teamID) })
 }
 
-// RevokeToken revokes the grant of a refresh token for its client (RFC 7009). A token that is no more, or is another
-// client's, changes nothing and is no error. Access tokens are refused: to end one is to revoke its grant.
+// RevokeToken revokes the grant of a refresh token for its client (RFC 7009). An invalid token, or one of another
+// client, changes nothing and is no error. Access tokens cannot be revoked one by one, and are refused.
 func (s *Service) RevokeToken(ctx context.Context, clientID, token, hint string) error {
 	client, err := s.Client(ctx, clientID)
 	if err != nil {
@@ -177,8 +177,8 @@ func (s *Service) RevokeToken(ctx context.Context, clientID, token, hint string)
 	})
 }
 
-// Active reports whether what a grant requested earlier may still be done: it is not revoked, and its user may still
-// act for the team.
+// Active reports whether an earlier request of a grant may still be carried out: the grant is not revoked, and its user
+// may still act for the team.
 func (s *Service) Active(ctx context.Context, teamID, grantID string) (bool, error) {
 	g, err := getGrant(ctx, s.DB.Reader, teamID, grantID)
 	if err == nil && g.RevokedAt.IsZero() {

@@ -7,22 +7,22 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 )
 
-// fullAccess is the name of all scopes that a grant may have (API reference section 24.7).
+// fullAccess is the name for all scopes that a grant may have (API reference section 24.7).
 const fullAccess = string(teams.FullAccess)
 
-// unnamed are the scopes that no client may ask for by name: a program must not take the team from its owners, nor
-// decide itself what a person is to decide. Full access has the second of them, as keys with full access have it: who
-// may send whatever it likes evades nothing by it, and could make such a key.
+// unnamed are the scopes that no client may request by name: an app must not take the team from its owners, or make
+// decisions that are reserved for people. Full access includes approvals:write, as it does for API keys: such an app
+// may send anything anyway, and could create such a key.
 var unnamed = teams.NewScopes(teams.OwnersWrite, teams.ApprovalsWrite)
 
-// Scopes is what a client asks for or was granted. The zero value is nothing.
+// Scopes are the scopes that a client requested or was granted. The zero value is empty.
 type Scopes struct {
-	Full bool         // full_access: what an API key with that name may do, also in later releases
-	Each teams.Scopes // those that are named
+	Full bool         // full_access: the scopes of an API key with that permission, including those of later releases
+	Each teams.Scopes // the scopes that are named
 }
 
-// ParseScopes reads names separated by spaces (RFC 6749 section 3.3). ok is false if a name is unknown, or names what
-// cannot be asked for by name.
+// ParseScopes parses names separated by spaces (RFC 6749 section 3.3). ok is false if a name is unknown or may not be
+// requested by name.
 func ParseScopes(text string) (set Scopes, ok bool) {
 	for name := range strings.FieldsSeq(text) {
 		if name == fullAccess {
@@ -38,7 +38,7 @@ func ParseScopes(text string) (set Scopes, ok bool) {
 	return set, true
 }
 
-// storedScopes reads the names that a row has. A name that this release does not know is left out.
+// storedScopes parses the names in a row. It skips names that this release does not know.
 func storedScopes(text string) (set Scopes) {
 	for name := range strings.FieldsSeq(text) {
 		one, _ := ParseScopes(name)
@@ -47,7 +47,7 @@ func storedScopes(text string) (set Scopes) {
 	return set
 }
 
-// ScopeNames are the names of all scopes that a client may ask for.
+// ScopeNames returns the names of all scopes that a client may request.
 func ScopeNames() []string {
 	names := strings.Fields(Scopes{Full: true, Each: teams.FullAccess.Scopes() &^ unnamed}.String())
 	send := teams.EmailsSend.String()
@@ -55,7 +55,7 @@ func ScopeNames() []string {
 	return append([]string{fullAccess, send}, rest...)
 }
 
-// All returns what the scopes allow.
+// All returns the scopes as a set, with full access expanded.
 func (set Scopes) All() teams.Scopes {
 	if set.Full {
 		return teams.FullAccess.Scopes()
@@ -66,13 +66,13 @@ func (set Scopes) All() teams.Scopes {
 // Empty reports whether the scopes allow nothing.
 func (set Scopes) Empty() bool { return set.All() == 0 }
 
-// Covers reports whether the scopes allow all that others do.
+// Covers reports whether the scopes include all of other.
 func (set Scopes) Covers(other Scopes) bool {
 	return other.All()&^set.All() == 0 && (set.Full || !other.Full)
 }
 
-// Intersect returns those of the scopes that somebody may do. Full access remains what it is only if all of it remains:
-// otherwise it would grow with the person's role.
+// Intersect returns the scopes that are also in may. Full access is kept only if may includes all of it: otherwise it
+// would grow with the user's role.
 func (set Scopes) Intersect(may teams.Scopes) Scopes {
 	if set.All()&^may == 0 {
 		return set

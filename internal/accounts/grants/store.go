@@ -44,7 +44,7 @@ func listGrants(ctx context.Context, r db.Reader, teamID string, p page.Page) ([
 		ON c.id = g.client_id WHERE g.team_id = $1`, ID: "g.id", Args: []any{teamID}}, p, scanGrant)
 }
 
-// countActive counts the active grants of a team, up to a number.
+// countActive counts the active grants of a team, up to most.
 func countActive(ctx context.Context, r db.Reader, teamID string, most int) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT id FROM oauth_grants WHERE team_id = $1
 		AND revoked_reason = '' LIMIT $2) active`, teamID, most).Scan(&n)
@@ -66,9 +66,9 @@ func saveLimits(ctx context.Context, tx *db.Tx, g *Grant) {
 		WHERE id = $1 AND team_id = $2`, g.ID, g.TeamID, g.Limits.Recipients, g.Limits.Emails, g.Limits.Approval)
 }
 
-// dayUsed returns how many emails a grant has sent on a day. What counts for the next one counts for the day, too: a
-// transaction that began before midnight must not begin anew what another one has begun. A day that is further ahead is
-// a wrong clock's, and does not count.
+// dayUsed returns how many emails a grant has sent on a day. A count for the next day counts too: a transaction that
+// began before midnight must not reset a count that another transaction has started. A count for a later day comes from
+// a wrong clock and is ignored.
 func dayUsed(ctx context.Context, r db.Reader, teamID, grantID string, day int64) (used int64, err error) {
 	err = r.QueryRow(ctx, `SELECT used FROM grant_volumes WHERE team_id = $1 AND grant_id = $2
 		AND day - $3 IN (0, 1)`, teamID, grantID, day).Scan(&used)
@@ -78,8 +78,8 @@ func dayUsed(ctx context.Context, r db.Reader, teamID, grantID string, day int64
 	return used, err
 }
 
-// countDay adds to what a grant has sent on a day, and returns false if that would be more than the limit. n itself is
-// within it.
+// countDay adds n to the emails that a grant has sent on a day. It returns false if that exceeds the limit; n alone
+// must not.
 func countDay(ctx context.Context, tx *db.Tx, teamID, grantID string, day, n, limit int64) (bool, error) {
 	changed, err := tx.Exec(ctx, `INSERT INTO grant_volumes (team_id, grant_id, day, used) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (team_id, grant_id) DO UPDATE SET
@@ -99,7 +99,7 @@ func eraseUsage(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64
 		FROM grant_volumes WHERE team_id = $1 ORDER BY grant_id LIMIT $2)`, teamID, limit)
 }
 
-// setRevoked revokes a grant if it is active, and returns how many that were.
+// setRevoked revokes a grant if it is active, and returns the number of changed rows.
 func setRevoked(ctx context.Context, tx *db.Tx, teamID, grantID string, why Reason) (int64, error) {
 	return tx.Exec(ctx, `UPDATE oauth_grants SET revoked_at = $3, revoked_reason = $4
 		WHERE id = $1 AND team_id = $2 AND revoked_at = 0`, grantID, teamID, tx.Now().UnixMicro(), string(why))
@@ -117,8 +117,8 @@ func setRevokedOfKey(ctx context.Context, tx *db.Tx, teamID, keyID string) (int6
 		teamID, keyID, tx.Now().UnixMicro(), string(KeyDeleted))
 }
 
-// lockRefreshState reads the refresh tokens of an active grant. The update changes nothing, but takes the row's lock on
-// PostgreSQL, so that of two uses the second sees the first.
+// lockRefreshState returns the refresh state of an active grant and locks its row. The update changes nothing; it takes
+// the lock on PostgreSQL, so that the second of two uses sees the first.
 func lockRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string) (l refreshState, err error) {
 	var rotated int64
 	err = tx.QueryRow(ctx, `UPDATE oauth_grants SET generation = generation
@@ -134,9 +134,8 @@ func saveRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string, l 
 		grantID, teamID, l.newest, l.retried, db.Micros(l.rotatedAt), tx.Now().UnixMicro(), expires.UnixMicro())
 }
 
-// expireGrants revokes some of the grants whose refresh tokens have expired. It concerns all teams. The outer
-// conditions are for what another transaction has changed meanwhile, and written so that no partial index is taken for
-// them.
+// expireGrants revokes some grants, of all teams, whose refresh tokens have expired. The outer conditions recheck rows
+// that another transaction has changed, and are written so that the planner uses no partial index for them.
 func expireGrants(ctx context.Context, tx *db.Tx, now time.Time, limit int) (int64, error) {
 	return tx.Exec(ctx, `UPDATE oauth_grants SET revoked_at = $1, revoked_reason = $2 WHERE id IN (SELECT id
 		FROM oauth_grants WHERE revoked_at = 0 AND expires_at < $1 ORDER BY expires_at, id LIMIT $3)
@@ -149,7 +148,7 @@ func eraseGrants(ctx context.Context, tx *db.Tx, teamID string, limit int) (int6
 		ORDER BY id LIMIT $2)`, teamID, limit)
 }
 
-// storedCode is what a code stands for.
+// storedCode is an authorization code with the data of its request.
 type storedCode struct {
 	Hash, GrantID, TeamID, UserID, KeyID, ClientID, Scope, Resource, RedirectURI, Challenge string
 	Limits                                                                                  Limits
@@ -176,8 +175,8 @@ func insertCode(ctx context.Context, tx *db.Tx, c *storedCode, expires time.Time
 		expires.UnixMicro(), c.Limits.Recipients, c.Limits.Emails, c.Limits.Approval, c.KeyID)
 }
 
-// useCode marks a code as used and returns what it stands for, or ErrNoRows if it is unknown or was used before. It and
-// getCode are without a team, because the code determines it.
+// useCode marks a code as used and returns it, or ErrNoRows if it is unknown or was used. Like getCode it does not name
+// the team, because the code determines it.
 func useCode(ctx context.Context, tx *db.Tx, hash string) (storedCode, error) {
 	return scanCode(tx.QueryRow(ctx, `UPDATE oauth_codes SET used_at = $2 WHERE hash = $1 AND used_at = 0
 		RETURNING `+codeColumns, hash, tx.Now().UnixMicro()))
@@ -187,7 +186,7 @@ func getCode(ctx context.Context, r db.Reader, hash string) (storedCode, error) 
 	return scanCode(r.QueryRow(ctx, `SELECT `+codeColumns+` FROM oauth_codes WHERE hash = $1`, hash))
 }
 
-// deleteCodes deletes some of the codes that expired before a time. It concerns all teams.
+// deleteCodes deletes some codes, of all teams, that expired before a time.
 func deleteCodes(ctx context.Context, tx *db.Tx, before time.Time, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM oauth_codes WHERE hash IN (SELECT hash FROM oauth_codes WHERE expires_at < $1
 		ORDER BY expires_at, hash LIMIT $2)`, before.UnixMicro(), limit)
@@ -208,7 +207,7 @@ func eraseCodes(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64
 		ORDER BY user_id, hash LIMIT $2)`, teamID, limit)
 }
 
-// getClient reads a client. Clients belong to no team.
+// getClient returns a client. Clients belong to no team.
 func getClient(ctx context.Context, r db.Reader, clientID string) (c Client, err error) {
 	var uris, scope, address string
 	var created int64
@@ -233,8 +232,8 @@ func insertClient(ctx context.Context, tx *db.Tx, c *Client, address string) {
 		c.Scopes.String(), c.URI, c.LogoURI, address, c.CreatedAt.UnixMicro())
 }
 
-// countRecent counts the clients that were registered since a time: by an address, and of all that are not used yet.
-// Both numbers are small, because more are refused.
+// countRecent counts the clients that were registered since a time: those of one address, and all unused ones. Both
+// numbers are small, because the limits refuse more.
 func countRecent(ctx context.Context, r db.Reader, address string, since time.Time) (own, all int, err error) {
 	err = r.QueryRow(ctx, `SELECT
 		(SELECT COUNT(*) FROM oauth_clients WHERE address = $1 AND address <> '' AND created_at > $2),
@@ -243,16 +242,16 @@ func countRecent(ctx context.Context, r db.Reader, address string, since time.Ti
 	return own, all, err
 }
 
-// markUsed keeps a client that somebody has consented to. It returns ErrNoRows unless that is the first time, and where
-// the client was registered from.
+// markUsed marks a client as used at its first consent, and returns the address that registered it. If the client was
+// used before, it returns ErrNoRows.
 func markUsed(ctx context.Context, tx *db.Tx, clientID string) (address string, err error) {
 	err = tx.QueryRow(ctx, `UPDATE oauth_clients SET used_at = $2 WHERE id = $1 AND used_at = 0 RETURNING address`,
 		clientID, tx.Now().UnixMicro()).Scan(&address)
 	return address, err
 }
 
-// unusedBefore returns the time before which clients that were never used are to be deleted: the given one, or a later
-// one if more than so many would be kept.
+// unusedBefore returns the time before which unused clients are to be deleted: before, or a later time if more than
+// most would be kept.
 func unusedBefore(ctx context.Context, r db.Reader, before time.Time, most int) (time.Time, error) {
 	var at int64
 	err := r.QueryRow(ctx, `SELECT created_at FROM oauth_clients WHERE used_at = 0 ORDER BY created_at DESC, id DESC
@@ -269,20 +268,20 @@ func unusedBefore(ctx context.Context, r db.Reader, before time.Time, most int) 
 	return before, nil
 }
 
-// deleteClients deletes some of the clients that were never used, but none that is being used: see expireGrants.
+// deleteClients deletes some unused clients. Like expireGrants, it rechecks that they are still unused.
 func deleteClients(ctx context.Context, tx *db.Tx, before time.Time, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM oauth_clients WHERE id IN (SELECT id FROM oauth_clients WHERE used_at = 0
 		AND created_at < $1 ORDER BY created_at, id LIMIT $2) AND used_at <= 0`, before.UnixMicro(), limit)
 }
 
-// storedKey is a signing key as it is stored.
+// storedKey is a signing key in its stored form.
 type storedKey struct {
 	id      string
 	private []byte // sealed
 	signsAt time.Time
 }
 
-// listKeys returns the signing keys, of which there are three at most, in the order in which they sign.
+// listKeys returns the signing keys, at most three, sorted by the time from which they sign.
 func listKeys(ctx context.Context, r db.Reader) ([]storedKey, error) {
 	rows, err := r.Query(ctx, `SELECT id, private, signs_at FROM oauth_keys ORDER BY signs_at, id LIMIT 10`)
 	return db.Collect(rows, err, func(r db.Row) (k storedKey, err error) {

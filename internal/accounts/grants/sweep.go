@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	unusedFor  = 30 * 24 * time.Hour // after which a client that was never granted anything goes away
-	unusedMax  = 2000                // such clients that are kept at most
-	codeKept   = time.Hour           // after its end, so that its second use is noticed
+	unusedFor  = 30 * 24 * time.Hour // then an unused client is deleted
+	unusedMax  = 2000                // the most unused clients that are kept
+	codeKept   = time.Hour           // how long an expired code is kept, so that its second use is detected
 	sweepBatch = 500
 )
 
-// Sweep ends the grants whose clients have not renewed their tokens, deletes old codes and the clients that were never
-// used, and rotates the signing keys. It is to be called each hour.
+// Sweep revokes grants whose clients did not renew their tokens, deletes old codes and unused clients, and rotates the
+// signing keys. Call it once an hour.
 func (s *Service) Sweep(ctx context.Context) error {
 	if err := s.RotateKeys(ctx); err != nil {
 		return err

@@ -22,7 +22,7 @@ const (
 	tokenMax  = 4096     // characters of an access token
 )
 
-// claims are what an access token says (RFC 9068 section 2.2).
+// claims are the claims of an access token (RFC 9068 section 2.2).
 type claims struct {
 	Issuer   string           `json:"iss"`
 	Subject  string           `json:"sub"` // the user, or the team for a grant of a key
@@ -36,8 +36,8 @@ type claims struct {
 	GrantID  string           `json:"grant_id"`
 }
 
-// tokens returns new tokens of a grant; the access token is for the grant's resource. It signs, so it is for after the
-// commit.
+// tokens returns new tokens of a grant. The access token is for the grant's resource. Call it after the commit, because
+// signing takes time.
 func (s *Service) tokens(ctx context.Context, g *Grant, generation int64, scopes Scopes) (Tokens, error) {
 	now := s.DB.Now()
 	access, err := s.sign(ctx, g, scopes, now)
@@ -70,15 +70,15 @@ func (s *Service) sign(ctx context.Context, g *Grant, scopes Scopes, now time.Ti
 	return jwt.Signed(signer).Claims(c).Serialize()
 }
 
-// badToken is the one answer to access tokens that do not work.
+// badToken returns the fault for every access token that does not work, whatever the reason.
 func badToken() error {
 	return fault.New(fault.BadCredential, "",
 		"The access token is invalid, has expired or was revoked. Get a new one with "+
 			"the refresh token, or ask for authorization again.")
 }
 
-// Authenticate returns the actor of an access token, and until when that may be remembered, at most 5 s. A hint of
-// [teams.HintTopic] means that it must not be remembered any more.
+// Authenticate returns the actor of an access token, and until when the result may be cached, at most 5 s. A hint of
+// [teams.HintTopic] invalidates it.
 func (s *Service) Authenticate(ctx context.Context, token string) (teams.Actor, time.Time, error) {
 	now := s.DB.Now()
 	c, err := s.verify(ctx, token, now)
@@ -106,7 +106,8 @@ func (s *Service) Authenticate(ctx context.Context, token string) (teams.Actor, 
 	return a, until, nil
 }
 
-// grantorActor returns what whoever granted something may do now. A fault of kind NotFound means that this is nothing any more.
+// grantorActor returns the actor of the user or key that consented to a grant, with its present scopes. A NotFound
+// fault means that it no longer exists.
 func (s *Service) grantorActor(ctx context.Context, g *Grant) (teams.Actor, error) {
 	if g.UserID != "" {
 		return s.Members.ActorNow(ctx, g.UserID, g.TeamID)
@@ -114,12 +115,13 @@ func (s *Service) grantorActor(ctx context.Context, g *Grant) (teams.Actor, erro
 	if g.KeyID != "" {
 		return s.Teams.KeyActor(ctx, g.TeamID, g.KeyID)
 	}
-	t, err := s.Teams.Get(ctx, g.TeamID) // it is older than the columns of keys
+	t, err := s.Teams.Get(ctx, g.TeamID) // grants of keys from earlier releases have no key id
 	return teams.Actor{TeamID: t.ID, Scopes: teams.FullAccess.Scopes(), RateLimit: t.RateLimit,
 		Suspended: t.Suspended}, err
 }
 
-// singleResource returns the resource that an access token is for, as actors have it; "" if it is for all of them.
+// singleResource returns the only resource of an access token in the form that actors use; "" if the token is for all
+// resources.
 func (s *Service) singleResource(audience jwt.Audience) string {
 	all := slices.DeleteFunc(slices.Clone(s.Resources), func(one string) bool { return !audience.Contains(one) })
 	if len(all) != 1 {
@@ -128,7 +130,7 @@ func (s *Service) singleResource(audience jwt.Audience) string {
 	return cmp.Or(strings.TrimPrefix(all[0], s.Issuer), teams.APIResource)
 }
 
-// verify checks what an access token itself says: that it was made here, for one of our resources, and has not expired.
+// verify checks an access token by itself: its signature, its resource and its expiry.
 func (s *Service) verify(ctx context.Context, token string, now time.Time) (c claims, err error) {
 	if len(token) > tokenMax {
 		return c, badToken()

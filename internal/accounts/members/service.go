@@ -307,7 +307,8 @@ func (s *Service) prepareChange(ctx context.Context, tx *db.Tx, by teams.Actor, 
 	return m, nil
 }
 
-// OnUserDelete ends all memberships of a user who is being deleted. It refuses while the user is the last owner of a team.
+// OnUserDelete ends all memberships of a user who is being deleted. It returns a fault while the user is the last owner
+// of a team.
 func (s *Service) OnUserDelete(ctx context.Context, tx *db.Tx, userID string) error {
 	all, err := teamsOf(ctx, tx.Reader, userID)
 	if err != nil {

@@ -46,7 +46,7 @@ const (
 	// tightBelow is the allowance of a shard below which a team's emails no longer share a transaction with emails of
 	// other teams. If one transaction finds no allowance, all that share its commit run again.
 	tightBelow = 32
-	// unlimited is the room of a period without a limit.
+	// unlimited is the allowance in a period without a limit.
 	unlimited = int64(1) << 60
 )
 

@@ -11,33 +11,33 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Attempts are counted for an hour from the first, by all nodes together: for each account, whether it exists or not,
-// and for each network of clients. Of IPv6 there are three networks around a client, because whoever has a large one
-// has many small ones: without the large ones, neither the guesses nor the rows that count them would have a bound. A
-// large one has room for a few of the smaller ones, so that one subscriber does not lock out all others of a provider.
+// Attempts are counted for an hour from the first one, across all nodes. There is one count for each account, whether
+// it exists or not, and one for each network of clients. An IPv6 client belongs to three networks, because an attacker
+// with a large network has many small ones: without counts of the large ones, guesses and rows would be unlimited. A
+// large network has a higher limit, so that one subscriber cannot lock out all others of a provider.
 //
-// An attempt is counted before it is judged and given back when it succeeds, so that many at the same time are no more
-// than the limit. Nothing else lowers a count before the hour is over, but a password that was reset by mail: someone
-// who signs in now and then must not give a guesser more tries.
+// An attempt is counted before it is checked, and refunded if it succeeds, so that concurrent attempts cannot exceed
+// the limit. Within the hour, only a password reset by mail lowers a count: a user who signs in now and then must not
+// give an attacker more guesses.
 //
-// A passkey is signed for, and cannot be guessed: signing in by one is not limited, also while the account waits.
+// Passkeys are signatures and cannot be guessed. A sign-in by passkey is not limited, even while the account is locked.
 const (
 	attemptsFor      = time.Hour
-	clocksDiffer     = time.Minute // more than the clocks of nodes do
-	passwordsAccount = 10          // passwords that may be wrong for an account
-	codesAccount     = 10          // codes of second factors
-	resetsAccount    = 5           // links that may be asked for
-	perNetwork       = 50          // wrong passwords and codes from a network, and codes that the OIDC provider refuses
+	clocksDiffer     = time.Minute // more than the clocks of nodes differ
+	passwordsAccount = 10          // wrong passwords for an account
+	codesAccount     = 10          // codes of the second factor for an account
+	resetsAccount    = 5           // requested reset links for an account
+	perNetwork       = 50          // wrong passwords, wrong codes, or codes refused by the OIDC provider, from a network
 	resetsNetwork    = 20
 )
 
-// limit is what is counted, and how many there may be.
+// limit is a counted name and its maximum.
 type limit struct {
 	name string
 	most int64
 }
 
-// passwordLimits are those of giving the password of an account, by its address.
+// passwordLimits returns the limits of password attempts for an account, by its address.
 func passwordLimits(email string, c Client) []limit {
 	return append([]limit{{"password:" + hashToken(email), passwordsAccount}}, networkLimits("network", c, perNetwork)...)
 }
@@ -50,15 +50,15 @@ func resetLimits(email string, c Client) []limit {
 	return append([]limit{{"reset:" + hashToken(email), resetsAccount}}, networkLimits("resets", c, resetsNetwork)...)
 }
 
-// widerNetworks are the networks around the /64 of a client: the /56 that a household often has, and the /48 of a site. Each
-// has room for so many times what a /64 has.
+// widerNetworks are the networks around the /64 of an IPv6 client: the /56 that a household often has, and the /48 of a
+// site. times is their limit in multiples of the limit of a /64.
 var widerNetworks = []struct {
 	bits  int
 	times int64
 }{{56, 3}, {48, 10}}
 
-// networkLimits are those of the networks of a client, the smallest first, so that attempts at the same time lock their
-// rows in one order.
+// networkLimits returns the limits for the networks of a client, the smallest first. The fixed order keeps concurrent
+// attempts from deadlocking.
 func networkLimits(kind string, c Client, most int64) []limit {
 	names := networks(c.Address)
 	limits := []limit{{kind + ":" + names[0], most}}
@@ -68,8 +68,8 @@ func networkLimits(kind string, c Client, most int64) []limit {
 	return limits
 }
 
-// networks are the client's address, or of IPv6 the /64 that a single subscriber has and what is wider. Clients without
-// an address, as on a Unix socket, are one.
+// networks returns the client's IPv4 address, or its IPv6 /64 and the wider networks. All clients without an address,
+// as on a Unix socket, share one name.
 func networks(address string) []string {
 	a, err := netip.ParseAddr(strings.Trim(address, "[]"))
 	if err != nil {
@@ -86,7 +86,8 @@ func networks(address string) []string {
 	return names
 }
 
-// consumeAttempts counts an attempt, or returns a fault TooFast that says how long to wait, and counts nothing.
+// consumeAttempts counts an attempt. If a limit is reached, it counts nothing and returns a TooFast fault that says how
+// long to wait.
 func (s *Service) consumeAttempts(ctx context.Context, limits []limit) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		now := s.now()
@@ -103,8 +104,8 @@ func (s *Service) consumeAttempts(ctx context.Context, limits []limit) error {
 	})
 }
 
-// refundAttempt gives back an attempt that an error kept from being judged, and returns the error. Otherwise who asks again
-// while many sign in, as the error says, would soon have no attempt left.
+// refundAttempt refunds an attempt that an error kept from being checked, and returns the error. Without the refund,
+// users who retry while many people sign in would run out of attempts.
 func (s *Service) refundAttempt(ctx context.Context, limits []limit, err error) error {
 	failed := s.d.Update(context.WithoutCancel(ctx), func(tx *db.Tx) error { refundAttempts(ctx, tx, limits); return nil })
 	if failed != nil {

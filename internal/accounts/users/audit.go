@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Actions of the audit log that only this package has.
+// Actions of the audit log that only this package uses.
 const (
 	userDeleted     = "user.deleted"
 	resetRequested  = "user.reset_asked"
@@ -16,21 +16,21 @@ const (
 	sessionsEnded   = "user.sessions_ended"
 	factorsCleared  = "user.factors_cleared"
 	authenticator   = "authenticator app"
-	actorKindOfUser = "user" // as package teams has it
+	actorKindOfUser = "user" // the same value as in package teams
 )
 
-// recordByUser records what a user did, or somebody in the user's name.
+// recordByUser records an act of a user, or one in the user's name.
 func (s *Service) recordByUser(ctx context.Context, tx *db.Tx, u User, action, detail string, c Client) error {
 	return s.record(ctx, tx, u, audit.Entry{ActorKind: actorKindOfUser, ActorID: u.ID, ActorName: u.Email,
 		Action: action, Target: u.ID, Detail: detail, Address: c.Address, UserAgent: c.UserAgent})
 }
 
-// recordByOthers records what somebody else did to a user: whom the context names, or else the operator.
+// recordByOthers records an act of another person on a user. The actor is the one in the context, or else the operator.
 func (s *Service) recordByOthers(ctx context.Context, tx *db.Tx, u User, action, detail string) error {
 	return s.record(ctx, tx, u, audit.Entry{Action: action, Target: u.ID, Detail: detail})
 }
 
-// record records an entry for each of the user's teams.
+// record writes an entry to the log of each of the user's teams.
 func (s *Service) record(ctx context.Context, tx *db.Tx, u User, e audit.Entry) error {
 	teams, err := s.TeamsOf(ctx, tx.Reader, u.ID)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, u User, e audit.Entry) 
 	return nil
 }
 
-// recordByUserID records what the user of an id did.
+// recordByUserID is recordByUser for a user's id.
 func (s *Service) recordByUserID(ctx context.Context, tx *db.Tx, userID, action, detail string, c Client) error {
 	u, err := getUser(ctx, tx.Reader, userID)
 	if err != nil {

@@ -22,8 +22,8 @@ var errLink = fault.NotFoundf(
 var errNoMail = fault.Forbiddenf("", "This installation sends no emails with links. Ask the operator for a link to a "+
 	"new password: `postrider users reset`.")
 
-// SetupLink returns the URL of the page on which the first user is made, or "" if there are users. Earlier ones do not
-// work any more.
+// SetupLink returns the URL of the page that creates the first user, or "" if users exist. Earlier set-up links stop
+// working.
 func (s *Service) SetupLink(ctx context.Context) (string, error) {
 	token, made := newToken(), false
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
@@ -49,14 +49,14 @@ func (s *Service) SetupLink(ctx context.Context) (string, error) {
 	return s.link("/setup", token), nil
 }
 
-// firstUser is the lock under which is decided whether there are users.
+// firstUser is the name of the lock for checking whether users exist.
 const firstUser = "first user"
 
 func (s *Service) link(path, token string) string {
 	return s.c.PublicURL + path + "?token=" + url.QueryEscape(token)
 }
 
-// CheckSetup returns a fault NotFound unless the token of a set-up link is valid.
+// CheckSetup returns a NotFound fault unless the token of a set-up link is valid.
 func (s *Service) CheckSetup(ctx context.Context, token string) error {
 	switch ok, err := hasToken(ctx, s.d.Reader, hashToken(token), setupToken, s.now()); {
 	case err != nil:
@@ -67,7 +67,7 @@ func (s *Service) CheckSetup(ctx context.Context, token string) error {
 	return nil
 }
 
-// UseSetupIn takes the token in the transaction that creates the first user. Call it before CreateIn.
+// UseSetupIn consumes the token in the transaction that creates the first user. Call it before CreateIn.
 func (s *Service) UseSetupIn(ctx context.Context, tx *db.Tx, token string) error {
 	if err := tx.Serialize(ctx, firstUser); err != nil {
 		return err
@@ -86,8 +86,9 @@ func (s *Service) UseSetupIn(ctx context.Context, tx *db.Tx, token string) error
 	return nil
 }
 
-// RequestReset mails a link for a new password to an address, if a user has it. It answers the same if none has, and mails
-// later, so that it also takes the same time. Where nothing can be mailed it is a fault, whoever asks.
+// RequestReset mails a link for a new password to an address, if a user has it. The result and the response time are
+// the same for unknown addresses, because the mail is sent later. If the installation cannot send mail, it returns a
+// fault for every address.
 func (s *Service) RequestReset(ctx context.Context, email string, c Client) error {
 	email, err := Address(email)
 	if err != nil {
@@ -97,7 +98,7 @@ func (s *Service) RequestReset(ctx context.Context, email string, c Client) erro
 		return err
 	}
 	if s.Mail == nil {
-		s.log.Warn("a link for a new password was asked for and cannot be mailed", "account", email)
+		s.log.Warn("a link for a new password was requested, but mail is not configured", "account", email)
 		return errNoMail
 	}
 	if !s.enqueue("mail a link for a new password", func(ctx context.Context, tx *db.Tx) error {
@@ -125,7 +126,7 @@ func (s *Service) mailReset(ctx context.Context, tx *db.Tx, email string, c Clie
 		"\n\nIf it was not you, there is nothing to do: the password stays as it is.\n")
 }
 
-// resetLink makes a link that replaces the user's earlier ones.
+// resetLink creates a reset link, which replaces the user's earlier ones.
 func (s *Service) resetLink(ctx context.Context, tx *db.Tx, u User) string {
 	token := newToken()
 	deleteKind(ctx, tx, resetToken, u.ID)
@@ -133,7 +134,7 @@ func (s *Service) resetLink(ctx context.Context, tx *db.Tx, u User) string {
 	return s.link("/password/reset", token)
 }
 
-// ResetLink returns the URL of the page on which a user sets a password, for the operator. It is valid for an hour.
+// ResetLink returns the URL of the page on which a user sets a new password, for the operator. It is valid for an hour.
 func (s *Service) ResetLink(ctx context.Context, userID string) (link string, err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		u, err := getUser(ctx, tx.Reader, userID)
@@ -152,7 +153,7 @@ func (s *Service) ResetLink(ctx context.Context, userID string) (link string, er
 	return link, nil
 }
 
-// CheckReset returns the user of a reset link, or a fault NotFound.
+// CheckReset returns the user of a reset link, or a NotFound fault.
 func (s *Service) CheckReset(ctx context.Context, token string) (User, error) {
 	userID, err := tokenUser(ctx, s.d.Reader, hashToken(token), resetToken, s.now())
 	if err != nil {
@@ -168,8 +169,8 @@ func (s *Service) CheckReset(ctx context.Context, token string) (User, error) {
 	return u, err
 }
 
-// Reset sets a password by a reset link, and ends all sessions of the user. It does not sign in: who can read the mail
-// has not given the second factor.
+// Reset sets a new password through a reset link, and ends all sessions of the user. It does not sign the user in:
+// access to the mailbox does not prove the second factor.
 func (s *Service) Reset(ctx context.Context, token, password string, c Client) error {
 	u, err := s.CheckReset(ctx, token)
 	if err != nil {
@@ -183,7 +184,7 @@ func (s *Service) Reset(ctx context.Context, token, password string, c Client) e
 		return err
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		now, err := lockRow(ctx, tx, u.ID) // before the link, which other changes of the user take away
+		now, err := lockRow(ctx, tx, u.ID) // lock before reading the token: other changes of the user delete it
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 
 const (
 	maxName    = 100 // characters
-	handleSize = 32  // octets; WebAuthn allows 64
+	handleSize = 32  // bytes; WebAuthn allows 64
 )
 
 // Get returns a user.
@@ -33,18 +33,18 @@ func (s *Service) ByEmail(ctx context.Context, email string) (User, error) {
 	return r.User, err
 }
 
-// List returns at most limit users with ids greater than after, oldest first.
+// List returns up to limit users, oldest first, beginning after the id after.
 func (s *Service) List(ctx context.Context, after string, limit int) ([]User, error) {
 	return listUsers(ctx, s.d.Reader, after, limit)
 }
 
-// Any reports whether there is a user.
+// Any reports whether any user exists.
 func (s *Service) Any(ctx context.Context) (bool, error) {
 	all, err := listUsers(ctx, s.d.Reader, "", 1)
 	return len(all) > 0, err
 }
 
-// Address returns an address as users are found by it, or a fault.
+// Address normalizes an address for looking up users. It returns a fault for an invalid address.
 func Address(email string) (string, error) {
 	a, err := message.ParseAddress(email)
 	if err != nil {
@@ -53,7 +53,7 @@ func Address(email string) (string, error) {
 	return a.Key(), nil
 }
 
-// Prepare checks a user to be created and hashes the password.
+// Prepare checks a new user and hashes the password.
 func (s *Service) Prepare(ctx context.Context, n NewUser) (Draft, error) {
 	email, err := Address(n.Email)
 	if err != nil {
@@ -81,8 +81,8 @@ func newDraft(email, name string) Draft {
 	return u
 }
 
-// CreateIn creates a user. An address that is taken is a fault of the field email, and only the end of the transaction
-// may show it: see [Service.AddressError].
+// CreateIn creates a user. An address that is in use is a fault for the field email; a conflict with a concurrent
+// transaction shows only at the end of the transaction: see [Service.AddressError].
 func (s *Service) CreateIn(ctx context.Context, tx *db.Tx, u Draft) (User, error) {
 	switch _, err := byEmail(ctx, tx.Reader, u.Email); {
 	case err == nil:
@@ -97,8 +97,8 @@ func (s *Service) CreateIn(ctx context.Context, tx *db.Tx, u Draft) (User, error
 
 var errAddressTaken = fault.Invalidf("email", "There is a user with this address already.")
 
-// AddressError returns the fault for an address that is taken if err is the violation of its index, and err otherwise. Apply
-// it to the error of a transaction with CreateIn.
+// AddressError returns the fault for an address in use if err is a violation of its index, and err otherwise. Apply it
+// to the error of a transaction that called CreateIn.
 func (s *Service) AddressError(err error) error {
 	if s.d.Violates(err, "users_email") {
 		return errAddressTaken.Because(err)
@@ -106,7 +106,7 @@ func (s *Service) AddressError(err error) error {
 	return err
 }
 
-// Create is CreateIn with a transaction of its own.
+// Create is CreateIn in a transaction of its own.
 func (s *Service) Create(ctx context.Context, n NewUser) (u User, err error) {
 	draft, err := s.Prepare(ctx, n)
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *Service) Rename(ctx context.Context, userID, name string) error {
 	})
 }
 
-// SetDisabled withdraws or restores a user's right to sign in. Sessions of a disabled user end.
+// SetDisabled withdraws or restores a user's right to sign in. It ends the sessions of a disabled user.
 func (s *Service) SetDisabled(ctx context.Context, userID string, disabled bool) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		if err := setUser(ctx, tx, userID, "disabled", disabled); err != nil {
@@ -158,7 +158,7 @@ func (s *Service) SetDisabled(ctx context.Context, userID string, disabled bool)
 	})
 }
 
-// Delete deletes a user with everything that belongs to it. What others know of the user is its id.
+// Delete deletes a user and all data of this package about the user. Other packages keep only the id.
 func (s *Service) Delete(ctx context.Context, userID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		u, err := getUser(ctx, tx.Reader, userID)
@@ -177,7 +177,7 @@ func (s *Service) Delete(ctx context.Context, userID string) error {
 	})
 }
 
-// changed makes all nodes look up the user and its sessions again, when the transaction commits.
+// changed makes all nodes look up the user and its sessions again when the transaction commits.
 func (s *Service) changed(tx *db.Tx, userID string) {
 	tx.AfterCommit(func() { s.d.Hint(HintTopic, userID) })
 }

@@ -24,10 +24,10 @@ import (
 
 const (
 	oidcFlow   = 10 * time.Minute
-	oidcWait   = 10 * time.Second // for an answer of the provider
-	oidcFailed = 5 * time.Second  // after a failure, before the provider is asked again
+	oidcWait   = 10 * time.Second // for an answer from the provider
+	oidcFailed = 5 * time.Second  // pause after a failure
 	identities = 10               // of a user
-	maxSubject = 255              // octets (OpenID Connect Core section 2)
+	maxSubject = 255              // bytes (OpenID Connect Core section 2)
 	cookieMost = 4096
 )
 
@@ -44,24 +44,25 @@ var (
 		"Try again later, or sign in by other means.")
 )
 
-// provider is the OIDC provider, which is asked for its addresses and keys when it is first needed.
+// provider is the OIDC provider. Its endpoints and keys are requested when they are first needed (discovery).
 type provider struct {
 	mu       sync.Mutex
 	found    *oidc.Provider
-	pending  chan struct{} // closed when the question that is under way has ended; nil if there is none
-	failed   error         // how the last question ended
+	pending  chan struct{} // closed when the running discovery ends; nil if none is running
+	failed   error         // the error of the last discovery
 	failedAt time.Time
 }
 
-// oidcHTTP asks the provider. The operator configures its address, so it may be one of the operator's own network.
+// oidcHTTP sends requests to the provider. The operator configures the provider's address, so it may be in a private
+// network.
 var oidcHTTP = &http.Client{Timeout: oidcWait}
 
 func (s *Service) oidcContext(ctx context.Context) context.Context {
 	return oidc.ClientContext(ctx, oidcHTTP)
 }
 
-// provider returns the provider. It is asked once for all who wait for the answer, each until its context ends. An
-// answer is kept, and a failure for oidcFailed, so that a provider that is slow to fail does not keep everybody waiting.
+// provider returns the provider. Concurrent callers share one discovery, and each waits until its own context ends.
+// Success is kept forever and failure for oidcFailed, so that a provider that fails slowly does not delay every caller.
 func (s *Service) provider(ctx context.Context) (*oidc.Provider, error) {
 	if s.c.OIDC.Issuer == "" {
 		return nil, errNoProvider
@@ -95,14 +96,14 @@ func (s *Service) provider(ctx context.Context) (*oidc.Provider, error) {
 	return p.found, nil
 }
 
-// discoverProvider asks for at most oidcWait, and closes asked.
+// discoverProvider requests the provider's configuration for at most oidcWait, and then closes asked.
 func (s *Service) discoverProvider(ctx context.Context, asked chan struct{}) {
 	found, err := oidc.NewProvider(s.oidcContext(ctx), s.c.OIDC.Issuer)
 	s.oidc.mu.Lock()
 	defer s.oidc.mu.Unlock()
 	s.oidc.pending, s.oidc.failed = nil, nil
 	if err != nil {
-		s.log.Error("the OIDC provider could not be asked", "issuer", s.c.OIDC.Issuer, "error", err)
+		s.log.Error("the request to the OIDC provider failed", "issuer", s.c.OIDC.Issuer, "error", err)
 		s.oidc.failed, s.oidc.failedAt = errProvider.Because(err), s.now()
 	} else {
 		s.oidc.found = found
@@ -126,18 +127,18 @@ func (s *Service) OIDCName() string {
 	return s.c.OIDC.Name
 }
 
-// flow is what the browser keeps, sealed, while it is at the provider. Nothing is stored, so that flows that nobody
-// finishes cost nothing.
+// flow is the state of a sign-in at the provider. The browser keeps it in a sealed cookie and the server stores
+// nothing, so abandoned sign-ins cost nothing.
 type flow struct {
 	State     string `json:"state"`
 	Nonce     string `json:"nonce"`
-	Verifier  string `json:"verifier"`          // of PKCE
-	SessionID string `json:"session,omitempty"` // whose user is to be linked
+	Verifier  string `json:"verifier"`          // for PKCE
+	SessionID string `json:"session,omitempty"` // the session whose user is to be linked
 	Expires   int64  `json:"expires"`           // microseconds
 }
 
-// BeginOIDC begins a sign-in at the provider, or with a session the linking of an account to its user, for which the
-// proof must be recent. The provider sends the browser back to /sign-in/oidc/callback.
+// BeginOIDC begins a sign-in at the provider. With a session, it begins to link an account to the session's user, which
+// requires a recent proof. The provider redirects the browser to /sign-in/oidc/callback.
 func (s *Service) BeginOIDC(ctx context.Context, session *Session) (OIDCFlow, error) {
 	p, err := s.provider(ctx)
 	if err != nil {
@@ -159,14 +160,14 @@ func (s *Service) BeginOIDC(ctx context.Context, session *Session) (OIDCFlow, er
 		oauth2.S256ChallengeOption(f.Verifier))}, nil
 }
 
-// claims are what the provider says of somebody.
+// claims are the provider's claims about a person.
 type claims struct {
 	Email    string   `json:"email"`
 	Verified verified `json:"email_verified"`
 	Name     string   `json:"name"`
 }
 
-// verified is a boolean that some providers write as a string.
+// verified is a boolean that some providers encode as a string.
 type verified bool
 
 func (v *verified) UnmarshalJSON(b []byte) error {
@@ -174,12 +175,12 @@ func (v *verified) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// FinishOIDC completes it with what the provider sent the browser back with (state and code, or the provider's error)
-// and the cookie. session must be the one that it was begun with.
+// FinishOIDC finishes the sign-in, given the cookie and the parameters with which the provider redirected the browser:
+// state and code, or an error. session must be the one with which the sign-in began.
 //
-// An account at the provider that nobody has yet signs in the user with its address only if the provider has verified
-// the address, and the user has no other means to sign in: otherwise whoever controls the address at the provider would
-// take over the account. Such a user signs in and links the account. An account of a new address is returned as
+// An account that is not linked to a user yet signs in the user with its address, if the provider has verified the
+// address and the user has no other way to sign in. Otherwise a person who controls the address at the provider could
+// take over the account: that user must sign in and link the account. An account with a new address is returned as
 // Unknown.
 func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, state, code, providerError string,
 	c Client) (OIDCResult, error) {
@@ -195,7 +196,7 @@ func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, stat
 		s.log.Info("the OIDC provider refused a sign-in", "error", cut(providerError, 200), "address", c.Address)
 		return OIDCResult{}, fault.Forbiddenf("", "The provider refused the sign-in.")
 	}
-	// Anybody can begin a flow, and come back with codes of their own: the provider is not asked about all of them.
+	// Anybody can begin a flow and return with made-up codes, so the number of requests to the provider is limited.
 	limits := networkLimits("oidc", c, perNetwork)
 	if err := s.consumeAttempts(ctx, limits); err != nil {
 		return OIDCResult{}, err
@@ -235,7 +236,7 @@ func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, stat
 	return s.unknown(token, email, said, &f)
 }
 
-// exchange gets and verifies the ID token.
+// exchange exchanges a code for an ID token and verifies the token.
 func (s *Service) exchange(ctx context.Context, code string, f *flow) (*oidc.IDToken, claims, error) {
 	p, err := s.provider(ctx)
 	if err != nil {
@@ -248,7 +249,7 @@ func (s *Service) exchange(ctx context.Context, code string, f *flow) (*oidc.IDT
 			s.log.Warn("the OIDC provider refused a code", "error", err)
 			return nil, claims{}, errFlow.Because(err)
 		}
-		s.log.Error("the OIDC provider could not be asked", "error", err)
+		s.log.Error("the request to the OIDC provider failed", "error", err)
 		return nil, claims{}, errProvider.Because(err)
 	}
 	raw, _ := got.Extra("id_token").(string)
@@ -271,7 +272,8 @@ func (s *Service) exchange(ctx context.Context, code string, f *flow) (*oidc.IDT
 	return token, said, nil
 }
 
-// unlinkedUser returns the user with an address, who may be linked without having signed in, or "" if there is none.
+// unlinkedUser returns the id of the user with an address if the user has no password, passkey or linked account. It
+// returns "" if there is no such user, and a fault if the user can sign in by other means.
 func (s *Service) unlinkedUser(ctx context.Context, email string) (string, error) {
 	u, err := byEmail(ctx, s.d.Reader, email)
 	if fault.KindOf(err) == fault.NotFound && err != nil {
@@ -309,7 +311,7 @@ func (s *Service) authenticateOIDC(ctx context.Context, userID string, token *oi
 		case linked == userID:
 			return nil
 		case linked != "" || now.HasPassword || now.Email != email:
-			return errFlow // something has changed meanwhile
+			return errFlow // the user or the link has changed
 		}
 		return s.addIdentity(ctx, tx, now.User, token, email, c)
 	}, c, byProvider)
@@ -381,7 +383,7 @@ func (s *Service) addIdentity(ctx context.Context, tx *db.Tx, u User, token *oid
 	return s.recordByUser(ctx, tx, u, audit.IdentityLinked, token.Issuer, c)
 }
 
-// person is a Person as its token has it.
+// person is the content of a Person's token.
 type person struct {
 	Issuer  string `json:"issuer"`
 	Subject string `json:"subject"`
@@ -406,8 +408,8 @@ func (s *Service) unknown(token *oidc.IDToken, email string, said claims, f *flo
 		Allowed: slices.Contains(s.c.OIDC.Domains, domain)}}, nil
 }
 
-// CreateFromOIDC creates a user without a password for a Person, linked to the account at the provider. Whether the
-// person may become a user is the caller's to decide. The error of the transaction goes through [Service.AddressError].
+// CreateFromOIDC creates a user without a password for a Person and links the account at the provider. The caller
+// decides whether the person may become a user, and applies [Service.AddressError] to the error of the transaction.
 func (s *Service) CreateFromOIDC(ctx context.Context, tx *db.Tx, token string) (User, error) {
 	var p person
 	if err := s.openJSON(sealPerson, token, &p); err != nil || s.now().After(db.Time(p.Expires)) {
@@ -423,18 +425,18 @@ func (s *Service) CreateFromOIDC(ctx context.Context, tx *db.Tx, token string) (
 	return u, s.addIdentity(ctx, tx, u, &oidc.IDToken{Issuer: p.Issuer, Subject: p.Subject}, p.Email, Client{})
 }
 
-// Identities returns the user's accounts at the provider.
+// Identities returns the user's linked accounts at the provider.
 func (s *Service) Identities(ctx context.Context, userID string) ([]Identity, error) {
 	return listIdentities(ctx, s.d.Reader, userID)
 }
 
-// Unlink removes an account at the provider from the session's user.
+// Unlink removes a linked account from the session's user.
 func (s *Service) Unlink(ctx context.Context, session Session, identityID string) error {
 	if err := s.requireProof(session); err != nil {
 		return err
 	}
 	return s.d.Update(ctx, func(tx *db.Tx) error {
-		u, err := lockRow(ctx, tx, session.UserID) // first: see mayStillEnter
+		u, err := lockRow(ctx, tx, session.UserID) // first: see checkCanSignIn
 		if err != nil {
 			return err
 		}

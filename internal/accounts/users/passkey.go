@@ -22,8 +22,8 @@ const (
 	responseMost  = 64 << 10
 )
 
-// Purposes of challenges. A challenge is not stored: the browser keeps it, signed, and the transaction that believes
-// its answer marks it as used. So those that nobody answers cost nothing.
+// Purposes of challenges. A challenge is not stored: the browser keeps it, signed, and the transaction that accepts the
+// response marks it as used. Unanswered challenges cost nothing.
 const (
 	signNewPasskey = "user passkey new"
 	signPasskeyIn  = "user passkey sign-in"
@@ -37,8 +37,8 @@ var (
 		"means.")
 )
 
-// relyingParty returns what passkeys are bound to. It is an error if public_url is no place for them: browsers take
-// names alone, not IP addresses.
+// relyingParty returns the WebAuthn relying party for a public URL. It returns an error if the URL has no host name:
+// browsers do not accept IP addresses.
 func relyingParty(publicURL string) (*webauthn.WebAuthn, error) {
 	u, err := url.Parse(publicURL)
 	if err != nil {
@@ -57,7 +57,7 @@ func relyingParty(publicURL string) (*webauthn.WebAuthn, error) {
 // PasskeysEnabled reports whether passkeys can be used at the public URL.
 func (s *Service) PasskeysEnabled() bool { return s.web != nil }
 
-// passkeyUser is a user as the library sees it.
+// passkeyUser is a user in the form that the WebAuthn library requires.
 type passkeyUser struct {
 	row
 	credentials []webauthn.Credential
@@ -86,7 +86,7 @@ func (s *Service) passkeyUser(ctx context.Context, userID string) (*passkeyUser,
 	return h, err
 }
 
-// challenge returns options with the token by which they are finished. of is what the token is bound to.
+// challenge returns the options for the browser and a signed token with the session data. The token is bound to of.
 func (s *Service) challenge(purpose, of string, options any, data *webauthn.SessionData) (Challenge, error) {
 	kept, err := json.Marshal(data)
 	if err != nil {
@@ -99,7 +99,7 @@ func (s *Service) challenge(purpose, of string, options any, data *webauthn.Sess
 	return Challenge{s.keys.Sign(purpose, s.now().Add(challengeLife), of, string(kept)), shown}, nil
 }
 
-// openChallenge reads a token of challenge.
+// openChallenge verifies a token of challenge and returns its session data.
 func (s *Service) openChallenge(purpose, of, token string) (data webauthn.SessionData, err error) {
 	parts, err := s.keys.Verify(purpose, token, s.now())
 	if err != nil || len(parts) != 2 || parts[0] != of {
@@ -120,7 +120,7 @@ func (s *Service) useChallenge(ctx context.Context, tx *db.Tx, data *webauthn.Se
 	return err
 }
 
-// BeginPasskey begins to make a passkey for the session's user.
+// BeginPasskey begins the registration of a passkey for the session's user.
 func (s *Service) BeginPasskey(ctx context.Context, session Session) (Challenge, error) {
 	if s.web == nil {
 		return Challenge{}, errNoPasskeys
@@ -144,7 +144,7 @@ func (s *Service) BeginPasskey(ctx context.Context, session Session) (Challenge,
 	return s.challenge(signNewPasskey, session.ID, options, data)
 }
 
-// FinishPasskey stores the passkey. response is the JSON of the browser's PublicKeyCredential.
+// FinishPasskey stores the new passkey. response is the JSON of the browser's PublicKeyCredential.
 func (s *Service) FinishPasskey(ctx context.Context, session Session, token, name string, response []byte) (Passkey,
 	error) {
 	if s.web == nil {
@@ -193,7 +193,7 @@ func (s *Service) FinishPasskey(ctx context.Context, session Session, token, nam
 	return p.Passkey, err
 }
 
-// BeginPasskeySignIn begins a sign-in by passkey, for which no address is asked.
+// BeginPasskeySignIn begins a sign-in by passkey, which needs no address.
 func (s *Service) BeginPasskeySignIn(context.Context) (Challenge, error) {
 	if s.web == nil {
 		return Challenge{}, errNoPasskeys
@@ -205,8 +205,8 @@ func (s *Service) BeginPasskeySignIn(context.Context) (Challenge, error) {
 	return s.challenge(signPasskeyIn, "", options, data)
 }
 
-// FinishPasskeySignIn signs the owner of the passkey in. No second factor is asked for: the authenticator has verified
-// the user, and has the key.
+// FinishPasskeySignIn signs in the owner of the passkey. It requires no second factor: the authenticator holds the key
+// and has verified the user.
 func (s *Service) FinishPasskeySignIn(ctx context.Context, token string, response []byte, c Client) (Outcome, error) {
 	if s.web == nil {
 		return Outcome{}, errNoPasskeys
@@ -219,7 +219,7 @@ func (s *Service) FinishPasskeySignIn(ctx context.Context, token string, respons
 	if err != nil {
 		return Outcome{}, err
 	}
-	var trouble error // of ours, which the library would hide
+	var trouble error // our own error, which the library would hide
 	user, used, err := s.web.ValidatePasskeyLogin(func(_, handle []byte) (webauthn.User, error) {
 		u, err := byHandle(ctx, s.d.Reader, handle)
 		if err != nil {
@@ -267,12 +267,12 @@ func (s *Service) FinishPasskeySignIn(ctx context.Context, token string, respons
 	return out, nil
 }
 
-// rejectCloned refuses a passkey whose counter went back, as that of a copy does.
+// rejectCloned returns a fault for a passkey whose counter went back, which indicates a copy.
 func (s *Service) rejectCloned(ctx context.Context, h *passkeyUser, used *webauthn.Credential, c Client) error {
 	if !used.Authenticator.CloneWarning {
 		return nil
 	}
-	if err := s.consumeAttempts(ctx, networkLimits("network", c, perNetwork)); err != nil { // bounds what is recorded
+	if err := s.consumeAttempts(ctx, networkLimits("network", c, perNetwork)); err != nil { // limits the number of audit entries
 		return err
 	}
 	s.failed(h.User, h.Email, "the counter of a passkey went back", c)
@@ -280,7 +280,7 @@ func (s *Service) rejectCloned(ctx context.Context, h *passkeyUser, used *webaut
 		"other means, and remove it.")
 }
 
-// usePasskey notes, in the transaction that believes a passkey, that it was used.
+// usePasskey records the use of a passkey in the transaction that accepts it.
 func (s *Service) usePasskey(ctx context.Context, tx *db.Tx, userID string, used *webauthn.Credential,
 	data *webauthn.SessionData) error {
 	if err := s.useChallenge(ctx, tx, data); err != nil {
@@ -293,7 +293,7 @@ func (s *Service) usePasskey(ctx context.Context, tx *db.Tx, userID string, used
 	return err
 }
 
-// BeginPasskeyProof begins to renew the proof of a session by a passkey.
+// BeginPasskeyProof begins to renew the proof of a session with a passkey.
 func (s *Service) BeginPasskeyProof(ctx context.Context, session Session) (Challenge, error) {
 	if s.web == nil {
 		return Challenge{}, errNoPasskeys
@@ -312,7 +312,7 @@ func (s *Service) BeginPasskeyProof(ctx context.Context, session Session) (Chall
 	return s.challenge(signProof, session.ID, options, data)
 }
 
-// FinishPasskeyProof renews the proof.
+// FinishPasskeyProof renews the proof of the session.
 func (s *Service) FinishPasskeyProof(ctx context.Context, session Session, token string, response []byte) error {
 	if s.web == nil {
 		return errNoPasskeys
@@ -401,8 +401,9 @@ func (s *Service) RemovePasskey(ctx context.Context, session Session, passkeyID 
 	})
 }
 
-// checkCanSignIn refuses to take away the last means by which a user signs in. The transaction must have held the user
-// before it took one away: of two that take the last two, the second sees then that the other is gone.
+// checkCanSignIn returns a fault if the user has no way left to sign in. The transaction must have locked the user
+// before it deleted a factor. If two transactions delete the last two factors, the second one then sees the deletion of
+// the first.
 func checkCanSignIn(ctx context.Context, tx *db.Tx, u row) error {
 	if u.HasPassword {
 		return nil

@@ -24,22 +24,22 @@ import (
 const (
 	minPassword = 10  // characters
 	maxPassword = 256 // characters
-	maxHashes   = 4   // at the same time, each with the memory of hashNow
-	maxWaiting  = 64  // that may wait for others
+	maxHashes   = 4   // concurrent hashes, each with the memory of defaultCost
+	maxWaiting  = 64  // callers that may wait for a slot
 )
 
-// hashCost are the costs of a hash by argon2id (RFC 9106).
+// hashCost is the cost of an argon2id hash (RFC 9106).
 type hashCost struct {
 	memory  uint32 // KiB
 	passes  uint32
 	threads uint8
 }
 
-// defaultCost is what new hashes cost: the least that OWASP recommends for argon2id, some 30 ms. More memory would let a
-// few sign-ins at once take that of mail.
+// defaultCost is the cost of new hashes: the minimum that OWASP recommends for argon2id, some 30 ms. With more memory,
+// a few concurrent sign-ins could take the memory that mail needs.
 var defaultCost = hashCost{19 << 10, 2, 1}
 
-// maxCost bounds what a stored hash may cost to check.
+// maxCost limits the cost of checking a stored hash.
 var maxCost = hashCost{1 << 20, 100, 16}
 
 const (
@@ -49,7 +49,7 @@ const (
 
 // hasher makes and checks hashes, a few at a time. The zero value is ready to use.
 type hasher struct {
-	cheap   hashCost // tests hash at this cost; zero is hashNow
+	cheap   hashCost // the cost in tests; zero means defaultCost
 	once    sync.Once
 	slots   chan struct{}
 	waiting chan struct{}
@@ -57,7 +57,8 @@ type hasher struct {
 
 var errBusy = fault.New(fault.TooFast, "", "Too many people sign in at this moment. Try again in a few seconds.")
 
-// acquire takes a place, and leave returns it.
+// acquire waits for a slot for one hash. The caller must call release afterwards. If too many callers wait, it returns
+// errBusy.
 func (h *hasher) acquire(ctx context.Context) error {
 	h.once.Do(func() {
 		h.slots = make(chan struct{}, min(maxHashes, runtime.GOMAXPROCS(0)))
@@ -97,8 +98,8 @@ func (h *hasher) make(ctx context.Context, password string) (string, error) {
 	return h.cost().text(salt, h.cost().key(password, salt, keySize)), nil
 }
 
-// check reports whether a password has a hash, and whether the hash should be made anew. For the hash "", nothing
-// matches, after the same time.
+// check reports whether a password matches a hash, and whether the hash is weaker than new ones. Nothing matches the
+// hash "", after the same time.
 func (h *hasher) check(ctx context.Context, password, hash string) (ok, weak bool, err error) {
 	if err := h.acquire(ctx); err != nil {
 		return false, false, err
@@ -116,12 +117,12 @@ func (h *hasher) check(ctx context.Context, password, hash string) (ok, weak boo
 	return ok, p != h.cost(), nil
 }
 
-// key derives the key of a password. Passwords are compared in NFC: keyboards compose differently.
+// key derives the key of a password. It normalizes passwords to NFC, because keyboards compose characters differently.
 func (p hashCost) key(password string, salt []byte, size uint32) []byte {
 	return argon2.IDKey([]byte(norm.NFC.String(password)), salt, p.passes, p.memory, p.threads, size)
 }
 
-// text is the form in which hashes are stored, that of the reference implementation of argon2.
+// text returns the stored form of a hash, which is that of argon2's reference implementation.
 func (p hashCost) text(salt, key []byte) string {
 	b64 := base64.RawStdEncoding.EncodeToString
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, p.memory, p.passes, p.threads, b64(salt),
@@ -130,7 +131,7 @@ func (p hashCost) text(salt, key []byte) string {
 
 var errHash = errors.New("not a hash by argon2id of a known form")
 
-// parseHash is the reverse of text.
+// parseHash is the inverse of text.
 func parseHash(hash string) (p hashCost, salt, key []byte, err error) {
 	parts := strings.Split(hash, "$")
 	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != "v="+strconv.Itoa(argon2.Version) {
@@ -162,7 +163,7 @@ func cost(text, name string, most uint32) (uint32, error) {
 	return uint32(n), nil
 }
 
-// commonWords are words that passwords are built around; what is before and behind them are seldom more than digits.
+// commonWords are words that people build passwords from, often with only a few digits before or after.
 var commonWords = []string{"password", "passwort", "passw0rd", "motdepasse", "contrasena", "letmein", "welcome", "iloveyou",
 	"administrator", "changeme", "default", "monkey", "dragon", "sunshine", "princess", "football", "baseball",
 	"superman", "trustno", "whatever", "postrider", "resend", "secret", "qwertz", "qwerty"}
@@ -173,8 +174,8 @@ var keySequences = []string{"01234567890123456789", "98765432109876543210", "abc
 	"1q2w3e4r5t6z7u8i9o0p", "1q2w3e4r5t6y7u8i9o0p",
 	"1qaz2wsx3edc4rfv5tgb6yhn7ujm"}
 
-// checkPassword returns a fault for a password that is too short, too long or easily guessed. It is no proof against
-// lists of millions of passwords: the limits of attempts are.
+// checkPassword returns a fault for a password that is too short, too long or easily guessed. It does not check lists
+// of leaked passwords: the limits of attempts protect against those.
 func checkPassword(password, email, name string) error {
 	n := utf8.RuneCountInString(password)
 	switch {
@@ -187,7 +188,7 @@ func checkPassword(password, email, name string) error {
 		return fault.Invalidf("password", "The password must have at most %d characters.", maxPassword)
 	}
 	low := strings.ToLower(norm.NFC.String(password))
-	// What is left without such a word, and without digits and signs, must be something.
+	// The rest without such words, digits and signs must be long enough.
 	local, domain, _ := strings.Cut(email, "@")
 	host, _, _ := strings.Cut(domain, ".")
 	rest := low
@@ -208,7 +209,7 @@ func checkPassword(password, email, name string) error {
 	return nil
 }
 
-// isKeySequence reports whether the text is part of a sequence of keys, in either direction, perhaps repeated.
+// isKeySequence reports whether the text is part of a sequence of keys, in either direction, possibly repeated.
 func isKeySequence(text string) bool {
 	for _, run := range keySequences {
 		back := []rune(run)
@@ -219,7 +220,7 @@ func isKeySequence(text string) bool {
 			if strings.Contains(r, text) {
 				return true
 			}
-			// Half of it twice, and the like.
+			// Half of a sequence twice, and the like.
 			for n := 4; n <= len(text)/2; n++ {
 				rest := strings.ReplaceAll(text, text[:n], "")
 				if strings.Contains(r, text[:n]) && strings.Trim(rest, "0123456789!.") == "" {

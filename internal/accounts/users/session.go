@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	sessionIdle  = 14 * 24 * time.Hour // a session that is not used for so long has ended
-	sessionLife  = 90 * 24 * time.Hour // and any session after this
-	usedEvery    = time.Minute         // between writes of when a session was used
-	proofLasts   = 15 * time.Minute    // a password or a passkey that was given is proof enough
+	sessionIdle  = 14 * 24 * time.Hour // an unused session ends after this time
+	sessionLife  = 90 * 24 * time.Hour // every session ends after this time
+	usedEvery    = time.Minute         // interval at which the time of last use is written
+	proofLasts   = 15 * time.Minute    // how long a password or a passkey counts as a recent proof
 	cacheFor     = 5 * time.Second     // the longest that another node's change goes unnoticed if its hint is lost
-	cacheMax     = 10_000              // sessions that are cached
-	sessionsMax  = 50                  // of a user; a new one ends the oldest
-	maxUserAgent = 300                 // octets that are kept
-	tokenLength  = 43                  // characters of 32 octets in base64url
+	cacheMax     = 10_000              // cached sessions
+	sessionsMax  = 50                  // sessions of a user; a further one ends the oldest
+	maxUserAgent = 300                 // bytes of a user agent that are stored
+	tokenLength  = 43                  // characters of 32 bytes in base64url
 )
 
 type cachedSession struct {
@@ -34,14 +34,14 @@ type cachedSession struct {
 	until time.Time
 }
 
-// newToken returns 256 random bits for a cookie or a link.
+// newToken returns a token of 256 random bits, for a cookie or a link.
 func newToken() string {
 	b := make([]byte, 32)
 	rand.Read(b)
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// hashToken returns what is stored of a token. Tokens are random, so a fast hash is enough.
+// hashToken returns the stored form of a token. Tokens are random, so a fast hash is enough.
 func hashToken(token string) string {
 	h := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(h[:])
@@ -54,14 +54,14 @@ func (s *Service) forget() {
 	s.mu.Unlock()
 }
 
-// Fresh reports whether the session's proof is recent enough to change factors. One of the future, by a clock that was
-// wrong, is not.
+// Fresh reports whether the session's proof is recent enough to change factors. A proof in the future, from a wrong
+// clock, is not.
 func (x *Session) Fresh(now time.Time) bool {
 	ago := now.Sub(x.ProvedAt)
 	return ago < proofLasts && ago > -clocksDiffer
 }
 
-// expires returns when a session ends that is not used again.
+// expires returns when a session ends if it is not used again.
 func (x *Session) expires() time.Time {
 	idle, life := x.UsedAt.Add(sessionIdle), x.CreatedAt.Add(sessionLife)
 	if idle.Before(life) {
@@ -70,9 +70,8 @@ func (x *Session) expires() time.Time {
 	return life
 }
 
-// StartIn begins a session in the transaction that creates a user or decides that one may sign in, and returns its
-// token. method says how, for the audit log: password, passkey, oidc, invitation. Who the user is was decided in the same
-// transaction.
+// StartIn begins a session and returns its token. It runs in the transaction that authenticates or creates the user.
+// method is the way of signing in, for the audit log: password, passkey, oidc, invitation.
 func (s *Service) StartIn(ctx context.Context, tx *db.Tx, u User, method string, c Client) (string, error) {
 	now := s.now()
 	token := newToken()
@@ -94,7 +93,7 @@ func (s *Service) StartIn(ctx context.Context, tx *db.Tx, u User, method string,
 	return token, s.recordByUser(ctx, tx, u, audit.UserSignedIn, method, c)
 }
 
-// Session returns the session of a token and its user, or the fault BadCredential.
+// Session returns the session of a token and its user, or a BadCredential fault.
 func (s *Service) Session(ctx context.Context, token string) (Session, User, error) {
 	if len(token) != tokenLength {
 		return Session{}, User{}, errNoSession
@@ -132,7 +131,7 @@ func (s *Service) Session(ctx context.Context, token string) (Session, User, err
 
 var errNoSession = fault.New(fault.BadCredential, "", "Sign in.")
 
-// use writes that a session is used. That it cannot be written does not keep the user out.
+// use writes that a session is used. If the write fails, the user stays signed in.
 func (s *Service) use(ctx context.Context, x *Session, now time.Time) {
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
 		setUsed(ctx, tx, x.ID, now)
@@ -146,7 +145,7 @@ func (s *Service) use(ctx context.Context, x *Session, now time.Time) {
 	x.ExpiresAt = x.expires()
 }
 
-// Sessions returns the user's sessions that have not ended, newest first.
+// Sessions returns the user's active sessions, newest first.
 func (s *Service) Sessions(ctx context.Context, userID string) ([]Session, error) {
 	all, err := listSessions(ctx, s.d.Reader, userID)
 	if err != nil {
@@ -173,7 +172,7 @@ func (s *Service) EndSession(ctx context.Context, userID, sessionID string) erro
 	})
 }
 
-// EndSessions ends the user's sessions but one, which may be "".
+// EndSessions ends all sessions of the user except one; except may be "".
 func (s *Service) EndSessions(ctx context.Context, userID, except string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		deleteSessions(ctx, tx, userID, except)
@@ -182,7 +181,7 @@ func (s *Service) EndSessions(ctx context.Context, userID, except string) error 
 	})
 }
 
-// SetTeam notes the team that a session looks at.
+// SetTeam records the team that a session views.
 func (s *Service) SetTeam(ctx context.Context, sessionID, teamID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		userID, err := setTeam(ctx, tx, sessionID, teamID)
@@ -194,7 +193,7 @@ func (s *Service) SetTeam(ctx context.Context, sessionID, teamID string) error {
 	})
 }
 
-// cut returns at most n octets of a text from outside, as valid UTF-8 without NUL, which PostgreSQL refuses.
+// cut returns at most n bytes of an untrusted text, as valid UTF-8 without NUL, which PostgreSQL rejects.
 func cut(text string, n int) string {
 	if len(text) > n {
 		text = text[:n]

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	factorWait  = 5 * time.Minute // for the second factor
+	factorWait  = 5 * time.Minute // time for the second factor
 	factorTries = 5
 )
 
-// kinds of tokens
+// Kinds of tokens.
 const (
 	setupToken  = "setup"
 	resetToken  = "reset"
 	factorToken = "factor"
-	usedToken   = "used" // the mark of a challenge that was used
+	usedToken   = "used" // marks a challenge as used
 )
 
-// tokenKinds are those that belong to a user.
+// tokenKinds are the kinds of tokens that belong to a user.
 var tokenKinds = []string{resetToken, factorToken}
 
 var (
@@ -32,7 +32,7 @@ var (
 	errCode  = fault.Invalidf("code", "This code is wrong, or it was used already.")
 )
 
-// SignIn checks a password. The fault BadCredential says neither whether the account exists nor what was wrong;
+// SignIn checks a password. The fault BadCredential reveals neither whether the account exists nor what was wrong;
 // TooFast asks to wait.
 func (s *Service) SignIn(ctx context.Context, a Attempt) (Outcome, error) {
 	email, err := Address(a.Email)
@@ -73,15 +73,15 @@ func (s *Service) SignIn(ctx context.Context, a Attempt) (Outcome, error) {
 	}, a.Client, byPassword)
 }
 
-// The first factors that a second may follow. The name is part of the token that completes the sign-in, so that it is
-// known then, and cannot be changed: what is stored is a hash of the whole.
+// The first factors that a second one may follow. The name is part of the token that completes the sign-in. It cannot
+// be changed, because only a hash of the whole token is stored.
 const (
 	byPassword = "password"
 	byProvider = "oidc"
 )
 
-// enter begins a session of a user who has given the first factor, or asks for the second. check is called in the
-// transaction with the user as it is then.
+// authenticate completes the first factor of a user: it begins a session, or returns a token for the second factor.
+// check runs in the transaction, with the user's current row.
 func (s *Service) authenticate(ctx context.Context, u row, check func(tx *db.Tx, now row) error, c Client,
 	method string) (out Outcome, err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
@@ -113,8 +113,8 @@ func (s *Service) authenticate(ctx context.Context, u row, check func(tx *db.Tx,
 	return out, nil
 }
 
-// failed logs a sign-in that failed, and records it for the account, if there is one. The limits of attempts bound how
-// many of these there are.
+// failed logs a failed sign-in and records it for the account, if there is one. The limits of attempts limit the number
+// of entries.
 func (s *Service) failed(u User, email, why string, c Client) {
 	s.log.Info("a sign-in failed", "account", email, "address", c.Address, "reason", why)
 	if u.ID == "" {
@@ -125,8 +125,8 @@ func (s *Service) failed(u User, email, why string, c Client) {
 	})
 }
 
-// SecondFactor completes a sign-in with a code of TOTP or a recovery code. A wrong code is the fault Invalid of the
-// field `code`, and may be given anew; BadCredential means that the sign-in must begin again.
+// SecondFactor completes a sign-in with a TOTP code or a recovery code. After a wrong code, an Invalid fault for the
+// field `code`, the user may try again. BadCredential means that the sign-in must begin again.
 func (s *Service) SecondFactor(ctx context.Context, pending, code string, c Client) (Outcome, error) {
 	hash := hashToken(pending)
 	userID, err := tokenUser(ctx, s.d.Reader, hash, factorToken, s.now())
@@ -196,7 +196,8 @@ func (s *Service) SecondFactor(ctx context.Context, pending, code string, c Clie
 	return out, nil
 }
 
-// useCode uses a code of TOTP that matched step, or a recovery code, and returns what it was, or "".
+// useCode consumes a TOTP code that matched step, or a recovery code. It returns the name of the method, or "" if the
+// code is wrong.
 func (s *Service) useCode(ctx context.Context, tx *db.Tx, u *row, step int64, code string, c Client) (string, error) {
 	if step > 0 {
 		if ok, err := useStep(ctx, tx, u, step); !ok {
@@ -228,8 +229,8 @@ func (s *Service) renewProof(ctx context.Context, tx *db.Tx, sessionID, userID s
 	return nil
 }
 
-// checkCurrentPassword checks the password of the session's user, and counts the attempt. The caller gives it back when it
-// commits. A wrong one is a fault of the field.
+// checkCurrentPassword checks the password of the session's user and counts the attempt, which the caller refunds in
+// its transaction. A wrong password is a fault for the field.
 func (s *Service) checkCurrentPassword(ctx context.Context, session Session, field, password string) (row, []limit, error) {
 	u, err := getRow(ctx, s.d.Reader, session.UserID)
 	if err != nil {
@@ -250,14 +251,15 @@ func (s *Service) checkCurrentPassword(ctx context.Context, session Session, fie
 	return u, limits, nil
 }
 
-// SetPassword changes the password of the session's user, and ends the user's other sessions. current is not asked
-// for if the user has none; then the proof must be recent. A wrong one is a fault of the field `current`.
+// SetPassword changes the password of the session's user and ends the user's other sessions. If the user has a
+// password, current must be that password; otherwise the session needs a recent proof. A wrong password is a fault for
+// the field `current`.
 func (s *Service) SetPassword(ctx context.Context, session Session, current, password string) error {
 	u, err := getRow(ctx, s.d.Reader, session.UserID)
 	if err != nil {
 		return err
 	}
-	// First, so that a new password that is not taken does not count as a wrong one.
+	// Checked first, so that an unacceptable new password does not count as a wrong one.
 	if err := checkPassword(password, u.Email, u.Name); err != nil {
 		return err
 	}
@@ -292,7 +294,7 @@ func (s *Service) SetPassword(ctx context.Context, session Session, current, pas
 	})
 }
 
-// client is the client that signed in.
+// client returns the client that signed in.
 func (x *Session) client() Client { return Client{x.Address, x.UserAgent} }
 
 // requireProof returns ErrProve unless the session's proof is recent.

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// row is a user with what only this package sees.
+// row is a user with the columns that only this package uses.
 type row struct {
 	User
 	password   string
@@ -40,8 +40,9 @@ func getRow(ctx context.Context, r db.Reader, userID string) (row, error) {
 	return scanRow(r.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE id = $1`, userID))
 }
 
-// lockRow is getRow in a transaction that begins a session, or takes away what others may: those that change the user
-// wait for its end, and then end that session, too, or were before, and then it sees what they changed.
+// lockRow is getRow with a lock, for transactions that begin a session or delete a factor. A concurrent change of the
+// user waits for the transaction and then ends the new session; if that change committed first, this transaction sees
+// it.
 func lockRow(ctx context.Context, tx *db.Tx, userID string) (row, error) {
 	text := `SELECT ` + userColumns + ` FROM users WHERE id = $1`
 	if !tx.OneWriter() {
@@ -77,7 +78,7 @@ func insertUser(ctx context.Context, tx *db.Tx, u *Draft) {
 		u.ID, u.Email, u.Name, u.hash, false, []byte{}, u.handle, db.Micros(u.CreatedAt))
 }
 
-// setUser changes a column of a user, which is one of this package's constants.
+// setUser changes one column of a user. column is a constant of this package.
 func setUser(ctx context.Context, tx *db.Tx, userID, column string, value any) error {
 	n, err := tx.Exec(ctx, `UPDATE users SET `+column+` = $2 WHERE id = $1`, userID, value)
 	if err != nil {
@@ -108,7 +109,7 @@ func setSignedIn(ctx context.Context, tx *db.Tx, userID string, at time.Time) {
 	tx.Queue(ctx, `UPDATE users SET last_sign_in_at = $2 WHERE id = $1`, userID, db.Micros(at))
 }
 
-// replacePassword changes the hash of a user's password, and reports whether it was still the old one.
+// replacePassword replaces the hash of a user's password, and reports whether it was still old.
 func replacePassword(ctx context.Context, tx *db.Tx, userID, old, hash string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE users SET password = $2 WHERE id = $1 AND password = $3`, userID, hash, old)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// useStep notes the step of a code of TOTP, and reports whether neither it nor a later one was used, and the secret is
-// still the same.
+// useStep records the step of a TOTP code. It reports false if this or a later step was used before, or the secret has
+// changed.
 func useStep(ctx context.Context, tx *db.Tx, u *row, step int64) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE users SET totp_step = $2 WHERE id = $1 AND totp_step < $2 AND totp_secret = $3`,
 		u.ID, step, u.totpSecret)

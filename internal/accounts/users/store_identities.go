@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// identityUser returns the user that an account at a provider signs in, or "".
+// identityUser returns the id of the user to whom an account at a provider is linked, or "".
 func identityUser(ctx context.Context, r db.Reader, issuer, subject string) (userID string, err error) {
 	err = r.QueryRow(ctx, `SELECT user_id FROM user_identities WHERE issuer = $1 AND subject = $2`, issuer, subject).
 		Scan(&userID)

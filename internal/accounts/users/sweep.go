@@ -10,7 +10,7 @@ import (
 
 const sweepRows = 500 // deleted by one transaction
 
-// Sweep deletes sessions, tokens and counts that have expired.
+// Sweep deletes expired sessions, tokens and counts of attempts.
 func (s *Service) Sweep(ctx context.Context) error {
 	now := s.now()
 	for _, old := range []struct {

@@ -8,18 +8,18 @@ import (
 )
 
 const (
-	maxTasks    = 1000             // what may wait to be done
-	taskTimeout = 10 * time.Second // for one of it
+	maxTasks    = 1000             // waiting tasks
+	taskTimeout = 10 * time.Second // for one task
 )
 
-// enqueue has f done by Run, in a transaction of its own, and reports whether there was room. It is for what must not
-// take time that shows whether an account exists, and for nothing that must not be lost: a crash loses it.
+// enqueue lets Run call f in a transaction of its own, and reports whether the queue had space. It is for work whose
+// duration would reveal whether an account exists. A crash loses waiting tasks.
 func (s *Service) enqueue(what string, f func(ctx context.Context, tx *db.Tx) error) bool {
 	select {
 	case s.tasks <- task{what, f}:
 		return true
 	default:
-		s.log.Warn("there is too much to do; something is left out", "what", what)
+		s.log.Warn("too many tasks wait; one is dropped", "what", what)
 		return false
 	}
 }
@@ -29,8 +29,7 @@ type task struct {
 	f    func(ctx context.Context, tx *db.Tx) error
 }
 
-// Run does what is done apart from requests, until ctx ends, and then what is left: it records sign-ins that failed
-// and mails links.
+// Run executes queued tasks until ctx ends, and then the remaining ones. Tasks record failed sign-ins and mail links.
 func (s *Service) Run(ctx context.Context) error {
 	for {
 		select {
@@ -43,7 +42,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// drain does what is waiting.
+// drain executes the waiting tasks.
 func (s *Service) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, taskTimeout)
 	defer cancel()
@@ -61,6 +60,6 @@ func (s *Service) runTask(ctx context.Context, x task) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), taskTimeout)
 	defer cancel()
 	if err := s.d.Update(ctx, func(tx *db.Tx) error { return x.f(ctx, tx) }); err != nil {
-		s.log.Error("something of a user could not be done", "what", x.what, "error", err)
+		s.log.Error("a task for a user failed", "what", x.what, "error", err)
 	}
 }

@@ -24,20 +24,20 @@ import (
 
 const (
 	totpStep      = 30 // seconds (RFC 6238 section 4.1)
-	totpDrift     = 1  // steps that a clock may be off
+	totpDrift     = 1  // steps by which a clock may be wrong
 	totpSetup     = 15 * time.Minute
 	recoveryCodes = 10
 	qrSize        = 240 // pixels
 )
 
-// Purposes of the keyring.
+// Purposes of keys and signatures.
 const (
 	sealTOTP  = "user totp"
 	signTOTP  = "user totp setup"
 	tagBackup = "user recovery code"
 )
 
-// BeginTOTP makes a secret for the session's user.
+// BeginTOTP creates a TOTP secret for the session's user.
 func (s *Service) BeginTOTP(ctx context.Context, session Session) (TOTPSetup, error) {
 	if err := s.requireProof(session); err != nil {
 		return TOTPSetup{}, err
@@ -58,12 +58,13 @@ func (s *Service) BeginTOTP(ctx context.Context, session Session) (TOTPSetup, er
 	if err := png.Encode(&image, code); err != nil {
 		return TOTPSetup{}, fmt.Errorf("encode a QR code: %w", err)
 	}
-	// The page has the secret anyway, so it need not be sealed; it must only be one that was made here.
+	// The page contains the secret anyway, so the token is signed and not sealed. The signature proves that the secret was
+	// made here.
 	token := s.keys.Sign(signTOTP, s.now().Add(totpSetup), u.ID, key.Secret())
 	return TOTPSetup{Token: token, Secret: key.Secret(), URL: key.URL(), PNG: image.Bytes()}, nil
 }
 
-// siteName is what authenticators show: this installation by its host.
+// siteName returns the name that authenticators show: the installation's host.
 func (s *Service) siteName() string {
 	u, err := url.Parse(s.c.PublicURL)
 	if err != nil || u.Hostname() == "" {
@@ -72,8 +73,8 @@ func (s *Service) siteName() string {
 	return "Postrider " + u.Hostname()
 }
 
-// ConfirmTOTP turns the second factor on, in place of one that there was, and returns recovery codes, which cannot be
-// read again. A wrong code is the fault Invalid of the field `code`, and may be given anew.
+// ConfirmTOTP turns the second factor on, replacing an earlier one, and returns recovery codes, which cannot be read
+// again. After a wrong code, an Invalid fault for the field `code`, the user may try again.
 func (s *Service) ConfirmTOTP(ctx context.Context, session Session, token, code string) ([]string, error) {
 	if err := s.requireProof(session); err != nil {
 		return nil, err
@@ -125,8 +126,8 @@ func (s *Service) DisableTOTP(ctx context.Context, session Session) error {
 	})
 }
 
-// ClearFactors takes the second factor, the recovery codes and the passkeys away from a user who has lost them. It is
-// for the operator.
+// ClearFactors removes the second factor, the recovery codes and the passkeys of a user who has lost them. It is for
+// the operator.
 func (s *Service) ClearFactors(ctx context.Context, userID string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		if err := s.clearTOTP(ctx, tx, userID); err != nil {
@@ -151,7 +152,7 @@ func (s *Service) clearTOTP(ctx context.Context, tx *db.Tx, userID string) error
 	return nil
 }
 
-// matchTOTP returns the step of a code of the user, or 0 if it is none.
+// matchTOTP returns the time step of a user's TOTP code, or 0 if the code is wrong.
 func (s *Service) matchTOTP(u *row, code string) (int64, error) {
 	if !u.HasTOTP {
 		return 0, nil
@@ -163,7 +164,8 @@ func (s *Service) matchTOTP(u *row, code string) (int64, error) {
 	return matchSecret(string(secret), code, s.now(), u.totpStep)
 }
 
-// matchSecret returns the step after used, and around now, whose code this is, or 0.
+// matchSecret returns the time step of a code, or 0 if the code is wrong. The step must be near now and later than
+// used.
 func matchSecret(secret, code string, now time.Time, used int64) (int64, error) {
 	code = strings.NewReplacer(" ", "", "-", "").Replace(code)
 	if len(code) != int(otp.DigitsSix) {
@@ -183,7 +185,7 @@ func matchSecret(secret, code string, now time.Time, used int64) (int64, error) 
 	return 0, nil
 }
 
-// NewRecoveryCodes makes recovery codes anew; the ones before do not work any more.
+// NewRecoveryCodes replaces the user's recovery codes.
 func (s *Service) NewRecoveryCodes(ctx context.Context, session Session) ([]string, error) {
 	if err := s.requireProof(session); err != nil {
 		return nil, err
@@ -207,7 +209,7 @@ func (s *Service) RecoveryCodesLeft(ctx context.Context, userID string) (int, er
 	return countRecovery(ctx, s.d.Reader, userID)
 }
 
-// newRecoveryCodes returns codes of 60 random bits, in groups of four letters and digits.
+// newRecoveryCodes returns codes of 60 random bits, as three groups of four letters and digits.
 func newRecoveryCodes() []string {
 	codes := make([]string, recoveryCodes)
 	for i := range codes {
@@ -228,8 +230,8 @@ func (s *Service) setRecovery(ctx context.Context, tx *db.Tx, userID string, cod
 	replaceRecovery(ctx, tx, userID, hashes)
 }
 
-// hashRecovery is what is stored of a recovery code, as one may write it. It needs the master key, so that codes, which
-// are short, cannot be tried against a copy of the database.
+// hashRecovery returns the stored form of a recovery code. It ignores case, spaces and hyphens. It uses the master key,
+// so that the short codes cannot be guessed from a copy of the database.
 func (s *Service) hashRecovery(userID, code string) string {
 	code = strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(code))
 	return hex.EncodeToString(s.keys.Tag(tagBackup, []byte(userID+"\x00"+code), 32))

@@ -1,27 +1,27 @@
-// Package users keeps the people who sign in: passwords, second factors, passkeys, accounts at an OIDC provider,
-// sessions, and links that are used once.
+// Package users manages the people who sign in: passwords, second factors, passkeys, accounts at an OIDC provider,
+// sessions, and one-time links.
 //
 // # Invariants
 //
-// A user is found by an id or by an address, which is unique and compared as [message.Address.Key] has it. Tokens of
-// sessions and links are random and stored as hashes; passwords are stored as argon2id hashes, and secrets of TOTP
-// are sealed. Each sign-in makes a new session. A code, a link and a challenge are used once: the transaction in
-// which they take effect takes them away. A change that withdraws a right takes effect on this node before the method
-// returns, and on the others when its hint arrives.
+// A user is looked up by id or by address. Addresses are unique and compared as [message.Address.Key] returns them. The
+// tokens of sessions and links are random and stored as hashes, passwords as argon2id hashes, and TOTP secrets sealed.
+// Each sign-in creates a new session. Codes, links and challenges work once: the transaction that accepts one also
+// deletes it or marks it as used. A change that withdraws a right takes effect on this node before the method returns,
+// and on other nodes when its hint arrives.
 //
-// Whoever does not sign in learns nothing of who has an account: answers, limits and the work that is done are the same
-// for addresses that nobody has. Attempts are counted before they are judged, so that many at once are not more than
-// the limit allows; see attempts.go.
+// Nobody can find out without signing in which addresses have an account. Answers, limits and the amount of work are
+// the same for unknown addresses. Attempts are counted before they are checked, so concurrent attempts cannot exceed
+// the limit; see attempts.go.
 //
-// # When it fails
+// # Errors
 //
-// If a hint is lost, other nodes notice that a session has ended after at most [cacheFor]. When too many passwords are
-// checked at the same time, a fault of kind TooFast asks to try again.
+// If a hint is lost, other nodes notice the end of a session after at most [cacheFor]. If too many passwords are being
+// checked at the same time, a fault of the kind TooFast asks to try again.
 //
-// # What it does not do
+// # Limits of this package
 //
-// It does not know teams and roles, which are package members', nor cookies and pages. It does not decide who may
-// manage users: that is the operator, by the program's commands.
+// It does not know teams and roles, which belong to package members, nor cookies and pages. It does not decide who may
+// manage users: only the operator may, through the program's commands.
 package users
 
 import (
@@ -38,56 +38,56 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// HintTopic is the topic of hints, each with a user's id, after a change that may withdraw a right of the user or end
-// a session.
+// HintTopic is the topic of hints after a change that may withdraw a right of a user or end a session. The hint is the
+// user's id.
 const HintTopic = "users"
 
-// User is a person.
+// User is a person who can sign in.
 type User struct {
 	ID           string
-	Email        string // as message.Address.Key has it
+	Email        string // as message.Address.Key returns it
 	Name         string // may be empty
-	Disabled     bool   // may not sign in
+	Disabled     bool   // the user may not sign in
 	HasPassword  bool
-	HasTOTP      bool // codes are asked for after the password
+	HasTOTP      bool // the user needs a code after the password
 	CreatedAt    time.Time
 	LastSignInAt time.Time // zero before the first
 }
 
-// NewUser is a user to be created.
+// NewUser describes a user to create.
 type NewUser struct {
 	Email    string
 	Name     string // at most 100 characters; may be empty
-	Password string // "" for none: then the user signs in by other means, or by a link from [Service.ResetLink]
+	Password string // "" for none: the user signs in by other means, or through [Service.ResetLink]
 }
 
-// Draft is a checked NewUser with its password hashed, which takes too long for a transaction.
+// Draft is a checked NewUser whose password is hashed. Hashing takes too long for a transaction.
 type Draft struct {
 	User
 	hash   string
 	handle []byte
 }
 
-// Client is the program at the other end, as sessions and the audit log show it.
+// Client is the browser or program that sent a request, as sessions and the audit log show it.
 type Client struct {
-	Address   string // IP address; it is limited by its network
+	Address   string // IP address; limits apply to its network
 	UserAgent string
 }
 
 // Config is the settings.
 type Config struct {
-	PublicURL string // passkeys are bound to its host, and links begin with it
+	PublicURL string // the host of passkeys, and the prefix of links
 	OIDC      OIDCConfig
-	// HashMemory is what the hash of a password takes, in KiB, where passwords need no protection: in tests. 0 is what
-	// they need. No setting of the program leads here.
+	// HashMemory is the memory of a password hash, in KiB, for tests that need no protection; 0 means the secure default.
+	// No setting of the program changes it.
 	HashMemory uint32
 }
 
-// OIDCConfig is the provider by which people may sign in. Without an issuer there is none.
+// OIDCConfig describes the provider through which users can sign in. Without an issuer, there is no provider.
 type OIDCConfig struct {
 	Issuer, ClientID, ClientSecret string
-	Name                           string   // of the provider, on the button
-	Domains                        []string // of addresses that may sign in without an invitation, in lower case
+	Name                           string   // the provider's name on the button
+	Domains                        []string // domains of addresses that may sign in without an invitation, in lower case
 }
 
 // Deps are the dependencies of a Service.
@@ -110,7 +110,7 @@ type Deps struct {
 	Now func() time.Time `deps:"optional"`
 }
 
-// Service implements what is done with users.
+// Service implements the operations on users and their sessions.
 type Service struct {
 	Deps
 	c    Config
@@ -120,12 +120,12 @@ type Service struct {
 	hash hasher
 	oidc provider
 
-	web   *webauthn.WebAuthn // nil if the public URL is no place for passkeys
+	web   *webauthn.WebAuthn // nil if passkeys cannot be used at the public URL
 	tasks chan task
 
 	mu    sync.Mutex
 	cache map[string]cachedSession // by the hash of the token
-	epoch int                      // incremented by forget; what was read in an older epoch is not cached
+	epoch int                      // incremented by forget; results that were read in an older epoch are not cached
 }
 
 // New returns the service. It fails if a dependency is missing.
@@ -150,10 +150,10 @@ func (s *Service) now() time.Time {
 	return s.d.Now()
 }
 
-// Outcome is how far a sign-in has come.
+// Outcome is the result of a step of a sign-in.
 type Outcome struct {
-	Token   string // of the new session, for the cookie; "" while a second factor is asked for
-	Pending string // for SecondFactor; "" otherwise
+	Token   string // of the new session, for the cookie; "" while a second factor is required
+	Pending string // the argument for SecondFactor; "" if none is required
 	User    User
 }
 
@@ -163,28 +163,28 @@ type Attempt struct {
 	Client
 }
 
-// Session is a browser in which a user has signed in.
+// Session is a browser in which a user is signed in.
 type Session struct {
 	ID        string
 	UserID    string
-	TeamID    string // that was looked at last; "" for none
-	Address   string // of the client that signed in
+	TeamID    string // the team that was viewed last; "" for none
+	Address   string // IP address of the client that signed in
 	UserAgent string
 	CreatedAt time.Time
-	UsedAt    time.Time // a minute behind, at most
-	ExpiresAt time.Time // unless it is used before
-	ProvedAt  time.Time // when the user last gave a password or a passkey
+	UsedAt    time.Time // up to a minute old
+	ExpiresAt time.Time // unless the session is used before
+	ProvedAt  time.Time // when the user last entered a password or used a passkey
 }
 
-// ErrProve is returned by changes of factors when the session's proof is too old: the user gives the password or a
-// passkey once more (see [Service.ProvePassword] and [Service.FinishPasskeyProof]). Compare with errors.Is.
+// ErrProve is returned by changes of factors if the session's last proof is too old. The user must enter the password
+// or use a passkey again (see [Service.ProvePassword] and [Service.FinishPasskeyProof]). Compare with errors.Is.
 var ErrProve error = fault.Forbiddenf("", "Confirm that it is you: give your password or a passkey again.")
 
-// TOTPSetup is a secret that becomes a second factor when it is confirmed by a code.
+// TOTPSetup is a TOTP secret that becomes a second factor when a code confirms it.
 type TOTPSetup struct {
 	Token  string // for ConfirmTOTP
-	Secret string // base32, to be typed
-	URL    string // otpauth://, what the QR code has
+	Secret string // base32, for typing
+	URL    string // otpauth://, the content of the QR code
 	PNG    []byte // the QR code
 }
 
@@ -196,37 +196,37 @@ type Passkey struct {
 	LastUsedAt time.Time // zero before the first use
 }
 
-// Challenge is a question to the browser's authenticator.
+// Challenge is a WebAuthn challenge for the browser's authenticator.
 type Challenge struct {
-	Token   string // for the method that finishes it, within 5 minutes
-	Options []byte // JSON, an object with the member publicKey, for navigator.credentials
+	Token   string // the argument of the finishing method, within 5 minutes
+	Options []byte // a JSON object with the member publicKey, for navigator.credentials
 }
 
 // Identity is an account at the OIDC provider.
 type Identity struct {
 	ID        string
 	Issuer    string
-	Email     string // what the provider said when it was linked
+	Email     string // the address that the provider returned when the account was linked
 	CreatedAt time.Time
 }
 
-// OIDCFlow is a sign-in at the OIDC provider that was begun.
+// OIDCFlow is a sign-in at the OIDC provider that has begun.
 type OIDCFlow struct {
-	URL    string // where the browser goes
-	Cookie string // what the browser keeps until it comes back: 10 minutes
+	URL    string // where to redirect the browser
+	Cookie string // cookie for the browser until it returns, for 10 minutes
 }
 
-// OIDCResult is what came of it: an Outcome, or Unknown if nobody has the account.
+// OIDCResult is the result of a sign-in at the OIDC provider: an Outcome, or Unknown if no user has the account.
 type OIDCResult struct {
 	Outcome
-	Linked  bool    // the account was linked to the user who was signed in
-	Unknown *Person // whom the provider vouches for, with an address that it has verified
+	Linked  bool    // the account was linked to the signed-in user
+	Unknown *Person // the identity from the provider, with a verified address
 }
 
-// Person is somebody whom the OIDC provider vouches for and who is no user yet. Token is what CreateFromOIDC takes, for
-// 10 minutes.
+// Person is an identity from the OIDC provider that is no user yet. Token is the argument of CreateFromOIDC, for 10
+// minutes.
 type Person struct {
 	Email, Name string
-	Allowed     bool // by OIDCConfig.Domains, without an invitation
+	Allowed     bool // OIDCConfig.Domains allows it without an invitation
 	Token       string
 }

@@ -19,7 +19,8 @@ LONGEST = ./e2e ./internal/front/api ./internal/cli ./internal/sending/emails ./
 TESTFLAGS ?=
 test: deps
 	go run ./scripts/testserver go test -vet=off -timeout 20m $(TESTFLAGS) $(LONGEST) ./...
-	cd compat && node --test
+	go build -o bin/postrider-test ./cmd/postrider
+	cd compat && POSTRIDER_BIN=$(CURDIR)/bin/postrider-test node --test
 
 # The tests of packages that start goroutines, or that many goroutines share, with the race detector. They run on SQLite:
 # the code above package db is the same on both engines. The package db runs on both.

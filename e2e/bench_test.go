@@ -3,17 +3,13 @@ package e2e
 import (
 	"regexp"
 	"testing"
-
-	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // TestBenchAudience runs the bench of contacts and broadcasts with few of them. It fails by itself when a count is not
 // what it must be.
 func TestBenchAudience(t *testing.T) {
-	t.Run("sqlite", func(t *testing.T) { benchAudience(t, nil) })
-	t.Run("postgres", func(t *testing.T) {
-		benchAudience(t, []string{"POSTRIDER_DATABASE_URL=" + dbtest.PostgresURL(t)})
-	})
+	t.Parallel()
+	onEachEngine(t, benchAudience)
 }
 
 func benchAudience(t *testing.T, env []string) {

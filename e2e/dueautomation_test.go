@@ -10,16 +10,13 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/mail/smtpsink"
-	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // TestDueSteps has runs of an automation wait for two seconds each while a broadcast goes out, and tells how late their
 // steps were. docs/performance.md says how it is run with more than a few recipients.
 func TestDueSteps(t *testing.T) {
-	t.Run("sqlite", func(t *testing.T) { dueSteps(t, nil) })
-	t.Run("postgres", func(t *testing.T) {
-		dueSteps(t, []string{"POSTRIDER_DATABASE_URL=" + dbtest.PostgresURL(t)})
-	})
+	t.Parallel()
+	onEachEngine(t, dueSteps)
 }
 
 func dueSteps(t *testing.T, env []string) {

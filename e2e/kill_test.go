@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/mail/smtpsink"
-	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // setting reads a number from the environment: make kill has more rounds than make test.
@@ -36,14 +35,8 @@ func setting(t *testing.T, name string, deflt int) int {
 // TestKill kills the program at random moments while it accepts and delivers: every email that was answered 200 reaches
 // the sink. One may arrive twice when the kill falls between the sink's answer and the commit; those are counted.
 func TestKill(t *testing.T) {
-	t.Run("sqlite", func(t *testing.T) {
-		t.Parallel()
-		killRounds(t, nil)
-	})
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		killRounds(t, []string{"POSTRIDER_DATABASE_URL=" + dbtest.PostgresURL(t)})
-	})
+	t.Parallel()
+	onEachEngine(t, killRounds)
 }
 
 // ledger is what was accepted and what arrived, by the number of the email.

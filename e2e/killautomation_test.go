@@ -12,21 +12,14 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/mail/smtpsink"
-	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // TestKillAutomation kills the program at random moments while runs of an automation send three emails each, with a delay
 // and an event between them: each contact has each email once in the end. A copy of one may arrive if a kill falls between
 // the sink's answer and the commit.
 func TestKillAutomation(t *testing.T) {
-	t.Run("sqlite", func(t *testing.T) {
-		t.Parallel()
-		killAutomation(t, nil)
-	})
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		killAutomation(t, []string{"POSTRIDER_DATABASE_URL=" + dbtest.PostgresURL(t)})
-	})
+	t.Parallel()
+	onEachEngine(t, killAutomation)
 }
 
 var subjectField = regexp.MustCompile(`(?im)^Subject: (.*?)\r?$`)

@@ -13,20 +13,13 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/mail/smtpsink"
-	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // TestKillBroadcast kills the program at random moments while it sends a broadcast: each contact has one email of it in
 // the end, which reached the sink. A copy of it may arrive if a kill falls between the sink's answer and the commit.
 func TestKillBroadcast(t *testing.T) {
-	t.Run("sqlite", func(t *testing.T) {
-		t.Parallel()
-		killBroadcast(t, nil)
-	})
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		killBroadcast(t, []string{"POSTRIDER_DATABASE_URL=" + dbtest.PostgresURL(t)})
-	})
+	t.Parallel()
+	onEachEngine(t, killBroadcast)
 }
 
 var messageIDField = regexp.MustCompile(`(?im)^Message-ID: .*$`)

@@ -17,22 +17,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // TestKillImport kills the program at random moments while it imports a file. In the end the import is completed, each
 // row is counted once, and each contact is there once, once in the segment, with the values that the rows give it.
 func TestKillImport(t *testing.T) {
 	t.Parallel()
-	t.Run("sqlite", func(t *testing.T) {
-		t.Parallel()
-		killImport(t, nil)
-	})
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		killImport(t, []string{"POSTRIDER_DATABASE_URL=" + dbtest.PostgresURL(t)})
-	})
+	onEachEngine(t, killImport)
 }
 
 // person is a contact as exports have it.
@@ -137,7 +128,7 @@ func (n *node) importFile(ctx context.Context, file []byte, fields map[string]st
 }
 
 func killImport(t *testing.T, env []string) {
-	rounds, rows := setting(t, "POSTRIDER_KILL_ROUNDS", 1), setting(t, "POSTRIDER_KILL_ROWS", 20_000)
+	rounds, rows := setting(t, "POSTRIDER_KILL_ROUNDS", 1), setting(t, "POSTRIDER_KILL_ROWS", 10_000)
 	n := start(t, env)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rounds)*time.Minute+5*time.Minute)
 	defer cancel()

@@ -4,6 +4,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -38,9 +39,25 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "build the program:", err)
 		os.Exit(1)
 	}
+	// The tests mostly wait for programs. A flag of the command line overrides this.
+	flag.Set("test.parallel", "6")
 	// dbtest.Main exits, so the folder goes when its server has stopped.
 	dbtest.After(func() { os.RemoveAll(dir) })
 	dbtest.Main(m)
+}
+
+// onEachEngine runs f for SQLite and PostgreSQL at the same time, with the variables of the program's environment that
+// select the database.
+func onEachEngine(t *testing.T, f func(t *testing.T, env []string)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		f(t, nil)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		f(t, []string{"POSTRIDER_DATABASE_URL=" + dbtest.PostgresURL(t)})
+	})
 }
 
 const key = "re_e2e_012345678901234567890123"

@@ -14,8 +14,6 @@ import (
 
 	"github.com/emersion/go-smtp"
 	"github.com/resend/resend-go/v3"
-
-	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // inject hands a message to a host as most hosts would: with TLS when it is offered, whoever signed the certificate.
@@ -83,8 +81,8 @@ func TestOfficialClientReceives(t *testing.T) {
 // TestKillWhileReceiving kills the program at random moments while mail comes in: every message that was answered 250
 // is listed, whole.
 func TestKillWhileReceiving(t *testing.T) {
-	t.Run("sqlite", func(t *testing.T) { killReceiving(t, nil) })
-	t.Run("postgres", func(t *testing.T) { killReceiving(t, []string{"POSTRIDER_DATABASE_URL=" + dbtest.PostgresURL(t)}) })
+	t.Parallel()
+	onEachEngine(t, killReceiving)
 }
 
 func killReceiving(t *testing.T, env []string) {

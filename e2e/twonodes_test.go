@@ -179,8 +179,14 @@ func (l *look) ask(t *testing.T) (reply, error) {
 // was cut.
 func TestTakenAway(t *testing.T) {
 	t.Parallel()
-	t.Run("sqlite", func(t *testing.T) { takeAway(t, newOffice(t, "sqlite"), "hinted") })
-	t.Run("postgres", func(t *testing.T) { takeAway(t, newOffice(t, "postgres"), "hinted", "cut") })
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		takeAway(t, newOffice(t, "sqlite"), "hinted")
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		takeAway(t, newOffice(t, "postgres"), "hinted", "cut")
+	})
 }
 
 func takeAway(t *testing.T, o *office, hows ...string) {

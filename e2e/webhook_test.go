@@ -14,15 +14,13 @@ import (
 	"time"
 
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
-
-	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
 // TestKillBeforeWebhook kills the program at random moments between events and their delivery: every event that was
 // recorded reaches the receiver at least once, signed, and those of one email in order.
 func TestKillBeforeWebhook(t *testing.T) {
-	t.Run("sqlite", func(t *testing.T) { killWebhooks(t, nil) })
-	t.Run("postgres", func(t *testing.T) { killWebhooks(t, []string{"POSTRIDER_DATABASE_URL=" + dbtest.PostgresURL(t)}) })
+	t.Parallel()
+	onEachEngine(t, killWebhooks)
 }
 
 // told is what a receiver was sent: the types of each email's events in the order of their first arrival, and how often

@@ -78,9 +78,10 @@ type Node struct {
 // Open builds a node. The caller must close it.
 func Open(ctx context.Context, c config.Config, log *slog.Logger, o Options) (n *Node, err error) {
 	n = &Node{Config: c, o: o}
+	opened := n // a return of nil and an error sets n
 	defer func() {
 		if err != nil {
-			n.Close()
+			opened.Close()
 		}
 	}()
 	if err := PrepareFolder(c, log); err != nil {
@@ -97,9 +98,11 @@ func Open(ctx context.Context, c config.Config, log *slog.Logger, o Options) (n 
 		return nil, err
 	}
 	h := n.hooks()
-	if n.Resources, err = resources.New(base, resourcesConfig(c), h); err != nil {
+	all, err := resources.New(base, resourcesConfig(c), h)
+	if err != nil {
 		return nil, err
 	}
+	n.Resources = all
 	if err := n.checkOperator(ctx); err != nil {
 		return nil, err
 	}

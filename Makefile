@@ -17,8 +17,10 @@ build-libcrypto:
 LONGEST = ./e2e ./internal/front/api ./internal/cli ./internal/sending/emails ./internal/campaigns/automations \
 	./internal/campaigns/broadcasts ./internal/outbound/webhooks ./internal/platform/jobs
 TESTFLAGS ?=
+# One package more than there are processors, because some tests mostly wait.
+PACKAGES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 test: deps
-	go run ./scripts/testserver go test -vet=off -timeout 20m $(TESTFLAGS) $(LONGEST) ./...
+	go run ./scripts/testserver go test -p $(PACKAGES) -vet=off -timeout 20m $(TESTFLAGS) $(LONGEST) ./...
 	go build -o bin/postrider-test ./cmd/postrider
 	cd compat && POSTRIDER_BIN=$(CURDIR)/bin/postrider-test node --test
 
@@ -38,7 +40,7 @@ CONCURRENT = ./internal/cli ./internal/node/... ./internal/platform/jobs ./inter
 	./internal/mail/smtpsink ./internal/mail/smtptest
 race: deps
 	go test $(RACE) -vet=off -timeout 20m $(TESTFLAGS) ./internal/platform/db
-	POSTRIDER_TEST_ENGINE=sqlite go test $(RACE) -vet=off -timeout 20m $(TESTFLAGS) $(CONCURRENT)
+	POSTRIDER_TEST_ENGINE=sqlite go test -p $(PACKAGES) $(RACE) -vet=off -timeout 20m $(TESTFLAGS) $(CONCURRENT)
 
 lint:
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then \

@@ -46,7 +46,7 @@ func TestWhoIsTaken(t *testing.T) {
 			"any@in.acme.example":                                      "250",
 			"Any+tag@IN.acme.example.":                                 "250",
 			"any@other.example":                                        "250",
-			"any@acme.example":                                         "550 5.7.1", // it only sends
+			"any@acme.example":                                         "550 5.7.1", // the domain only sends
 			"any@below.in.acme.example":                                "550 5.7.1",
 			"any@elsewhere.example":                                    "550 5.7.1",
 			path + "@send.acme.example":                                "250",
@@ -86,7 +86,7 @@ func TestWhoIsTaken(t *testing.T) {
 	})
 }
 
-// A domain that is added, or stops receiving, counts at once.
+// Adding a domain and disabling receiving take effect at once.
 func TestChangedDomain(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		if got := f.offer(t, "", "any@new.example"); got != "550 5.7.1" {
@@ -158,7 +158,7 @@ func read(t testing.TB, d receiving.Download) string {
 	return string(content)
 }
 
-// Attachments come out as they went in, small and large; links end.
+// Small and large attachments are returned byte for byte. Links expire.
 func TestAttachments(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		for _, size := range []int{1000, 3 << 20} {
@@ -249,7 +249,7 @@ func TestThreads(t *testing.T) {
 	})
 }
 
-// Whatever it is, it is taken, listed and shown.
+// Any hostile message is accepted, listed and shown.
 func TestHostileMessages(t *testing.T) {
 	files, err := filepath.Glob("../../mail/mailparse/testdata/hostile/*")
 	if err != nil || len(files) == 0 {
@@ -290,7 +290,7 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// A full disk is answered "later", and what was taken before and is sent again stays.
+// With a full disk the reply asks for a later retry. Earlier messages stay, and a repeated message is stored.
 func TestFullDisk(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	ctx := t.Context()
@@ -304,7 +304,7 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	f.deliver(t, "Subject: before\n\n", "a@in.acme.example")
-	limit(0) // SQLite takes it for: no more pages than there are
+	limit(0) // SQLite reads 0 as the present number of pages
 	for range 20 {
 		c, err := f.begin(t, f.Service, "", "a@in.acme.example")
 		if err != nil {
@@ -323,7 +323,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A large message for which there is no space leaves nothing.
+// A large message without disk space leaves nothing behind.
 func TestNoRoomForBlobs(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	c, err := f.begin(t, f.Service, "", "a@in.acme.example")
@@ -353,13 +353,13 @@ func (f *fixture) blobCount(t testing.TB) (n int) {
 	return n
 }
 
-// Large messages wait for memory, and are refused temporarily if there is none in time.
+// Large messages wait for memory and are refused temporarily if there is none in time.
 func TestMemory(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	c := config()
 	c.Memory = 1 << 20
 	s := testnode.Must(receiving.New(c, f.parts))
-	for range 5 { // each takes all that there is
+	for range 5 { // each takes all memory
 		session, err := f.begin(t, s, "", "a@in.acme.example")
 		if err != nil {
 			t.Fatal(err)
@@ -373,7 +373,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// A network whose large messages use up as much memory as it may leaves some to the others, and to teams that read.
+// A network whose large messages use up its memory leaves some to other networks and to teams that read.
 func TestNetworksShareMemory(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	c, p := config(), f.parts
@@ -381,7 +381,7 @@ func TestNetworksShareMemory(t *testing.T) {
 	judging := slow{make(chan string, 10), make(chan struct{})}
 	p.Auth = judging
 	addr := serveFor(t, smtpserver.Config{}, testnode.Must(receiving.New(c, p)))
-	large := "Subject: x\r\n\r\n" + strings.Repeat("x\r\n", 1<<19/3) // it takes 1.5 MB while it is worked on
+	large := "Subject: x\r\n\r\n" + strings.Repeat("x\r\n", 1<<19/3) // takes 1.5 MB while it is processed
 	var all sync.WaitGroup
 	hand := func(from string) {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -399,7 +399,7 @@ func TestNetworksShareMemory(t *testing.T) {
 	for i := range 6 {
 		all.Go(func() { hand(fmt.Sprintf("127.0.1.%d", i+1)) })
 	}
-	for range 4 { // More of them may not be worked on together.
+	for range 4 { // More cannot be processed at the same time.
 		<-judging.begun
 	}
 	all.Go(func() { hand("127.0.2.1") })
@@ -428,7 +428,7 @@ func (s slow) Check(ctx context.Context, o authres.Origin, _ io.ReaderAt, _ int6
 	return authres.Results{DKIM: []authres.Verdict{{Result: "none"}}}
 }
 
-// A client may download an attachment slowly: it occupies its team's share of the memory, and not all.
+// A client that downloads an attachment slowly occupies only its team's share of the memory.
 func TestSlowDownloadsShareMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, dbtest.SQLite(t))

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is receiving on a node of which Acme receives at in.acme.example, too, and Other at other.example.
+// fixture is a receiving service on a node where Acme also receives at in.acme.example, and Other at other.example.
 type fixture struct {
 	*testnode.Node
 	*receiving.Service
@@ -56,13 +56,13 @@ func eachTraced(t *testing.T, run func(t *testing.T, f *fixture, trace *dbtest.T
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) { run(t, newFixture(t, d), trace) })
 }
 
-// sqliteTraced is eachTraced on SQLite alone.
+// sqliteTraced is eachTraced on SQLite only.
 func sqliteTraced(t *testing.T, run func(t *testing.T, f *fixture, trace *dbtest.Trace)) {
 	t.Helper()
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) { run(t, newFixture(t, d), trace) })
 }
 
-// offer begins a message and returns what is answered to a recipient.
+// offer begins a message and returns the reply to a recipient.
 func (f *fixture) offer(t testing.TB, from, to string) string {
 	t.Helper()
 	_, err := f.begin(t, f.Service, from, to)
@@ -88,18 +88,18 @@ func (f *fixture) begin(t testing.TB, s *receiving.Service, from string, to ...s
 	return c, nil
 }
 
-// answer is an error as a client sees it, or "250".
+// answer returns an error as a client sees it, or "250".
 func answer(err error) string {
 	if r, ok := errors.AsType[*smtpserver.Refusal](err); ok {
 		return fmt.Sprint(r.Code, " ", r.Enhanced)
 	}
 	if err != nil {
-		return "451 4.3.0" // as smtpserver does
+		return "451 4.3.0" // like smtpserver
 	}
 	return "250"
 }
 
-// deliver hands over a message that must be taken, and returns its id. Line ends may be LF alone.
+// deliver sends a message that must be accepted, and returns its id. Lines may end with LF alone.
 func (f *fixture) deliver(t testing.TB, raw string, to ...string) string {
 	t.Helper()
 	c, err := f.begin(t, f.Service, "jo@sender.example", to...)
@@ -126,7 +126,7 @@ func (f *fixture) list(t testing.TB, teamID string) []receiving.Email {
 	return all
 }
 
-// types are the types of the events that were recorded since it was asked last.
+// types returns the types of the events recorded since the last call.
 func (f *fixture) types() []events.Type { return typesOf(f.seen.Take()) }
 
 func typesOf(all []events.Event) (types []events.Type) {

@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
-// Texts of strangers are made into words that header fields take.
+// headerSafe makes untrusted texts safe for header fields.
 func TestTextsOfStrangers(t *testing.T) {
 	for in, want := range map[string]string{"a!b": "a!b", "a b": "a?b", "a\r\nb": "a??b", "a\x7fb": "a?b", "(a)": "?a?",
 		"<a>": "?a?", "~": "~", "é": "é"} {
@@ -29,7 +29,7 @@ func TestTextsOfStrangers(t *testing.T) {
 	}
 }
 
-// An address is parted at its last @, and its host is in ASCII and lower case.
+// An address is split at its last @. Its host becomes lower-case ASCII.
 func TestSplitAddresses(t *testing.T) {
 	long := strings.Repeat("x", 320-len("@one.example")) + "@one.example"
 	for in, want := range map[string][2]string{"a@One.Example.": {"a", "one.example"},
@@ -49,7 +49,7 @@ func TestSplitAddresses(t *testing.T) {
 	}
 }
 
-// The label of a team below the managed domain is its id, in one way of writing it.
+// A team's label below the managed domain is its id, with exactly one spelling.
 func TestLabelsOfTeams(t *testing.T) {
 	s := &Service{c: Config{ManagedDomain: "managed.example"}}
 	teamID := uuid.NewString()
@@ -72,7 +72,7 @@ func TestLabelsOfTeams(t *testing.T) {
 	}
 }
 
-// Recipients that were named before are left out, and a return path counts once however its host is written.
+// Repeated recipients are dropped. A return path counts once, with any spelling of its host.
 func TestDistinct(t *testing.T) {
 	r := &emails.BounceTarget{}
 	all := []target{{address: "a"}, {address: "b"}, {address: "a"}, {address: "r@one", report: r, local: "r"},
@@ -87,7 +87,7 @@ func TestDistinct(t *testing.T) {
 	}
 }
 
-// Of the messages that one refers to the closest are looked for, and the first.
+// The nearest references of a message and the first one are looked up.
 func TestReferences(t *testing.T) {
 	many := func(n int) (all []string) {
 		for i := range n {
@@ -116,7 +116,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// What a row shows of a message is bounded, at the edges of the bounds.
+// The values in a row are limited; the test checks both sides of each limit.
 func TestBoundsOfRows(t *testing.T) {
 	list := make([]message.Address, addressesMax+1)
 	for n, want := range map[int]int{0: 0, addressesMax: addressesMax, addressesMax + 1: addressesMax} {
@@ -142,7 +142,7 @@ func TestBoundsOfRows(t *testing.T) {
 	}
 }
 
-// A conversation has so many recipients of a message, and takes another after a reset.
+// A session accepts a limited number of recipients for a message, and others after a reset.
 func TestRecipientsOfAMessage(t *testing.T) {
 	c := &session{s: &Service{}, to: make([]target, recipientsMax)}
 	if r, ok := c.Rcpt(t.Context(), "a@one.example").(*smtpserver.Refusal); !ok || r.Code != 452 {
@@ -161,7 +161,7 @@ func TestRecipientsOfAMessage(t *testing.T) {
 	}
 }
 
-// A message that has come through a hundred hosts goes round in a circle with one more.
+// A message with 100 Received fields is accepted; with one more it counts as a loop.
 func TestHopsAtTheirEdge(t *testing.T) {
 	s := &Service{}
 	for n, circle := range map[int]bool{0: false, hopsMax: false, hopsMax + 1: true} {
@@ -174,7 +174,7 @@ func TestHopsAtTheirEdge(t *testing.T) {
 	}
 }
 
-// A content filter has its own words and codes, where they fit what it decided.
+// A content filter's own reply is used if its code fits the verdict.
 func TestRefusalsOfAFilter(t *testing.T) {
 	for _, c := range []struct {
 		v        milter.Verdict
@@ -197,7 +197,7 @@ func TestRefusalsOfAFilter(t *testing.T) {
 	}
 }
 
-// A recipient is whom a report names, in any case; or the only one there.
+// A report names its recipient in any case. If there is only one recipient, it is that one.
 func TestWhomAReportNames(t *testing.T) {
 	one, two := []string{"a@one.example"}, []string{"a@one.example", "b@one.example"}
 	for _, c := range []struct {
@@ -220,8 +220,8 @@ func TestWhomAReportNames(t *testing.T) {
 	}
 }
 
-// The texts of a report that may be proofs are taken from the message that it is about first, each once and not without
-// end; and who is a provider is said by one author and the signature of his domain.
+// Possible proofs in a report are collected without duplicates and up to a limit, first from the reported message. A
+// provider is identified by a single author and the signature of the author's domain.
 func TestProofsOfReports(t *testing.T) {
 	proof := func(i int) string { return fmt.Sprintf("b-%s%c%c", strings.Repeat("a", 40), 'a'+i/26, 'a'+i%26) }
 	var many strings.Builder
@@ -233,7 +233,7 @@ func TestProofsOfReports(t *testing.T) {
 	got := quotedProofs([]byte(many.String()), &report.Report{Original: []message.Field{other, field, field},
 		MailFrom: proof(27)})
 	if len(got) != 7 || got[0] != proof(29) || got[1] != proof(27) || got[2] != proof(0) || got[6] != proof(4) {
-		// ten places, each twice
+		// ten occurrences, each twice
 		t.Errorf("%d: %q", len(got), got)
 	}
 	fields := make([]message.Field, 30)

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// listen serves the fixture at a port of this machine until the test ends.
+// listen serves the fixture on a local port until the test ends.
 func (f *fixture) listen(t *testing.T, c smtpserver.Config) string { return serveFor(t, c, f.Service) }
 
 func serveFor(t *testing.T, c smtpserver.Config, h smtpserver.Handler) string {
@@ -34,7 +34,7 @@ func serveFor(t *testing.T, c smtpserver.Config, h smtpserver.Handler) string {
 	return l.Addr().String()
 }
 
-// Each message that was answered 250 is stored, once, whatever happens on other connections.
+// Each message with a 250 reply is stored once, whatever happens on other connections.
 func TestThroughTheListener(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		addr := f.listen(t, smtpserver.Config{MaxSize: 200_000})
@@ -63,7 +63,7 @@ func TestThroughTheListener(t *testing.T) {
 					t.Error("larger than allowed, and taken")
 				}
 				if err := c.Quit(); err != nil {
-					t.Log(err) // the server may have hung up after a message that was too large
+					t.Log(err) // the server may have closed the connection after an oversized message
 				}
 			})
 		}

@@ -38,8 +38,8 @@ func (s *Service) load(ctx context.Context, key string, size int64, owner string
 
 // reservation is acquired memory. A nil *reservation holds none.
 type reservation struct {
-	s      *Service
-	owner  string
+	s     *Service
+	owner string
 	bytes int64
 }
 

@@ -12,8 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/outbound/receiving"
 )
 
-// Forms that no standard allows and that readers understand are taken as they are, and shown as their senders meant
-// them.
+// Nonstandard messages that readers understand are accepted unchanged and shown as their senders meant them.
 func TestOddMessagesAreShown(t *testing.T) {
 	const part = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nHello\n--b\n"
 	const cat = "begin 644 cat.txt\n#0V%T\n`\nend\n"
@@ -97,7 +96,7 @@ func TestOddMessagesAreShown(t *testing.T) {
 	})
 }
 
-// field is the first of a name.
+// field returns the first header field with a name.
 func field(c receiving.Content, name string) string {
 	for _, f := range c.Header {
 		if f.Name == name {

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A message that loses the database at any point of its acceptance is refused temporarily, or stored whole, small or
-// large. It may be both refused and stored if the result of the commit is unknown.
+// If the database is lost at any point while a message is accepted, the message is refused temporarily or stored
+// completely. Both may happen if the outcome of the commit is unknown.
 func TestTakeWithoutDatabase(t *testing.T) {
 	for name, text := range map[string]string{"small": "Hello.\n", "large": strings.Repeat("Hello, hello.\n", 10_000)} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestTakeWithoutDatabase(t *testing.T) {
 	}
 }
 
-// A bounce that loses the database at any point is refused for now, or recorded whole.
+// A bounce that loses the database at any point is refused temporarily or recorded completely.
 func TestReportWithoutDatabase(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	f := newFixture(t, d)
@@ -88,7 +88,7 @@ func TestReportWithoutDatabase(t *testing.T) {
 	}
 }
 
-// Without a database no verb says that something is not there, or that it was done.
+// Without a database, no operation reports success or a missing email.
 func TestVerbsWithoutDatabase(t *testing.T) {
 	d := dbtest.SQLite(t)
 	f := newFixture(t, d)

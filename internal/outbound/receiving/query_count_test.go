@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// The content of a message does not determine how many queries are made before the answer.
+// The content of a message does not change the number of queries before the reply.
 func TestQueriesOfOneMessage(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		asked := func(raw string, to ...string) int {
@@ -60,7 +60,7 @@ func TestQueriesOfOneMessage(t *testing.T) {
 		if n := len(f.types()); n != len(to)-1 {
 			t.Errorf("%d events, want %d", n, len(to)-1)
 		}
-		if again > first+len(to)+5 { // each event is a row, and is written without waiting for an answer
+		if again > first+len(to)+5 { // each event is an insert that does not wait for its result
 			t.Errorf("a report on %d recipients: %d statements, and %d on one", len(to), again, first)
 		}
 		var parts strings.Builder
@@ -84,14 +84,14 @@ func TestQueriesOfOneMessage(t *testing.T) {
 			}
 			many = append(many, "a@"+f.ManagedHost(team.ID))
 		}
-		row := one - plain // the look-ups; the rest is paid once for each team, and on PostgreSQL travels at once
+		row := one - plain // without the look-ups; per team, and one round trip on PostgreSQL
 		if n := asked(refs, many...); n > len(many)*plain+row {
 			t.Errorf("%d teams: %d statements, and %d for one", len(many), n, one)
 		}
 	})
 }
 
-// The look-ups of a conversation go by an index, and do not grow with how many messages bear the same Message-ID.
+// Conversations are looked up by an index. The cost does not grow with the number of messages that share a Message-ID.
 func TestThreadsByIndex(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		c, err := f.begin(t, f.Service, "jo@sender.example", "a@in.acme.example")
@@ -128,7 +128,7 @@ func TestThreadsByIndex(t *testing.T) {
 	})
 }
 
-// The conversation that began with a sent email is found however long it grew, and however many messages bear one
+// A conversation that began with a sent email is found at any length, and with any number of messages that share a
 // Message-ID.
 func TestLongThreads(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
@@ -153,7 +153,7 @@ func TestLongThreads(t *testing.T) {
 	})
 }
 
-// A return path that is named twice in one envelope is reported on once.
+// A return path that occurs twice in an envelope causes one event.
 func TestRepeatedReturnPath(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		email := f.send("ann@gone.example")

@@ -12,13 +12,13 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// later is a time at which all that is done in a test is old.
+// later returns a time at which everything in a test is old.
 func later() time.Time { return time.Now().Add(48 * time.Hour) }
 
 const plain = "Message-ID: <%d@x.example>\nSubject: x\n%s\nHello.\n"
 
-// Received emails that are old go with all that is theirs: a raw message that another team has too stays for it, and
-// what is left of a conversation stays one.
+// Old received emails are deleted with all their data. A raw message that another team's email uses stays, and the rest
+// of a conversation stays together.
 func TestRemoveReceived(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -65,7 +65,7 @@ func TestRemoveReceived(t *testing.T) {
 		if err := f.Delete(ctx, team, first); err != nil {
 			t.Fatal(err)
 		}
-		// The conversation goes on in what is left of it.
+		// A reply to the remaining emails joins their conversation.
 		reply := f.deliver(t, fmt.Sprintf(plain, 4, "In-Reply-To: <2@x.example>\nReferences: <1@x.example> <2@x.example>\n"),
 			"a@in.acme.example")
 		all, _, err := f.List(ctx, team, first, page.Page{})
@@ -108,7 +108,7 @@ func TestRemoveReceived(t *testing.T) {
 	})
 }
 
-// However many received emails there are, a batch is as many statements.
+// A batch takes the same number of statements for any number of received emails.
 func TestBatchesOfReceived(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)

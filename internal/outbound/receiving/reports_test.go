@@ -19,12 +19,12 @@ import (
 	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
-// returnTo is the address at which reports about an email to a destination arrive.
+// returnTo returns the return path of an email for a destination.
 func (f *fixture) returnTo(emailID, destination string) string {
 	return tokens.ReturnPath(f.Keys, emailID, destination) + "@send.acme.example"
 }
 
-// dsn is a delivery status notification about one recipient.
+// dsn returns a delivery status notification about one recipient.
 func dsn(action, status, recipient, diagnostic string) string {
 	return fmt.Sprintf(`From: MAILER-DAEMON@host.example
 Subject: Delivery Status Notification
@@ -104,7 +104,7 @@ func TestBounces(t *testing.T) {
 	})
 }
 
-// A report about an email that was entered for a contact says which one that is.
+// A report about an email to a contact names the contact.
 func TestReportsNameTheContact(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		contactID, id := f.SendToContact("ann@gone.example")
@@ -126,7 +126,7 @@ func TestReportsNameTheContact(t *testing.T) {
 	})
 }
 
-// A large report is read like a small one, and leaves nothing.
+// A large report is handled like a small one and leaves no blob.
 func TestLargeReport(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		id := f.send("ann@gone.example")
@@ -143,7 +143,7 @@ func TestLargeReport(t *testing.T) {
 	})
 }
 
-// arf is a complaint about a message.
+// arf returns a complaint about a message.
 func arf(feedback, fields, original string) string {
 	return `From: feedback@provider.example
 Subject: complaint about a message
@@ -171,8 +171,7 @@ Content-Type: message/rfc822
 
 const fbl = "fbl@mx.postrider.test"
 
-// sent is the header with which an email went to a destination, as reports quote it. names are the fields that they
-// show.
+// sent returns the header of an email for a destination, with the fields in names, as reports quote it.
 func (f *fixture) sent(emailID, destination string, names ...string) string {
 	all := map[string]string{
 		"Return-Path":        "<" + f.returnTo(emailID, destination) + ">",
@@ -228,7 +227,7 @@ func TestComplaints(t *testing.T) {
 	})
 }
 
-// A report by somebody who knows only the Message-ID, or what was sent to another destination, suppresses nobody: the
+// A report whose author knows only the Message-ID, or only the mail to another destination, suppresses no address. The
 // operator gets it.
 func TestForgedReports(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
@@ -280,7 +279,7 @@ func TestForgedReports(t *testing.T) {
 	})
 }
 
-// A provider whom the operator lists proves by its signature that it may speak of an email.
+// A listed provider's signature proves that it may report any email.
 func TestProviders(t *testing.T) {
 	key, err := dkim.GenerateEd25519()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// What mail systems send back, sent to the return path of an email: the files of package report say what each comes to.
+// Real bounces, sent to the return path of an email. The files of package report give the expected results.
 func TestReturnedMail(t *testing.T) {
 	const dir = "../../mail/report/testdata/returned/"
 	names, err := filepath.Glob(dir + "*.eml")
@@ -39,7 +39,7 @@ func TestReturnedMail(t *testing.T) {
 	})
 }
 
-// returned sends an email to recipients at dest.example, gives what comes back, and says what is known after it.
+// returned sends an email to recipients at dest.example, delivers raw as the bounce, and returns the resulting states.
 func (f *fixture) returned(t *testing.T, raw []byte, from string, to []string) (all []string) {
 	t.Helper()
 	id := f.send(to...)

@@ -18,13 +18,14 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A verb of which any statement fails says so. A message is refused for now, and nothing of it is kept.
+// If any statement of an operation fails, the operation returns an error. A message is refused temporarily, and nothing
+// of it is stored.
 func TestVerbsWithoutAStatement(t *testing.T) {
 	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID
 		f.Counted(later())
 		sent := f.send("jo@sender.example")
-		if err := f.DB.Update(ctx, func(tx *db.Tx) error { // it refers to another, so that conversations are looked for
+		if err := f.DB.Update(ctx, func(tx *db.Tx) error { // a reference, so that conversations are looked up
 			tx.Queue(ctx, `UPDATE email_bodies SET headers = '[{"Name":"References","Value":"<x@x.example>"}]'`)
 			return nil
 		}); err != nil {
@@ -99,7 +100,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			name    string
 			prepare func()
 			act     func() error
-			may     []string // statements that a message is taken without
+			may     []string // statements whose failure does not matter
 			keeps   bool
 		}{
 			{"List", nil, func() error { _, _, err := f.List(ctx, team, "", page.Page{}); return err }, nil, true},
@@ -172,8 +173,8 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// A deletion that fails leaves an email that is still there its raw message; and a link to an attachment that an email
-// does not have leads nowhere.
+// A failed deletion keeps the raw message of an email that still exists. A link to a missing attachment is a NotFound
+// fault.
 func TestFailedDeletionsKeepTheMessage(t *testing.T) {
 	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The trace is found again, whatever the client says and hands in.
+// traceLength finds the trace for any values and message that a client sends.
 func TestTraceLength(t *testing.T) {
 	s := newService(Config{Hostname: "mx.postrider.test"}, Deps{})
 	for _, said := range []string{"", "mail.example.org", ";", "a;\r\n\tb", "\r\n\r\n", "x;", strings.Repeat(";", 300)} {

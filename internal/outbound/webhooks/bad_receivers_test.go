@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// rude is a TCP server that answers as it likes. It reads a little of the request first.
+// rude starts a TCP server that reads a little of the request and then calls answer.
 func rude(t *testing.T, answer func(c net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -44,7 +44,7 @@ func rude(t *testing.T, answer func(c net.Conn)) string {
 	return "http://" + l.Addr().String()
 }
 
-// forever writes until the other side has had enough.
+// forever writes until the other side closes the connection.
 func forever(c net.Conn, head, more string) {
 	chunk := bytes.Repeat([]byte(more), 1000)
 	_, err := c.Write([]byte(head))
@@ -53,8 +53,8 @@ func forever(c net.Conn, head, more string) {
 	}
 }
 
-// A receiver that stalls, never stops sending, redirects or breaks the protocol costs an attempt, which says why, and
-// no worker: with as few workers as one endpoint may have, a good receiver still gets its messages.
+// A receiver that stalls, never stops sending, redirects or breaks the protocol costs one attempt, with a reason, and
+// no worker. With only as many workers as one endpoint may have, a good receiver still gets its messages.
 func TestBadReceivers(t *testing.T) {
 	t.Parallel()
 	c := config()
@@ -120,14 +120,14 @@ func TestBadReceivers(t *testing.T) {
 	f.becomes(t, e, webhooks.Success)
 }
 
-// An address is judged when it is dialled, whatever was found when the endpoint was made: a name may lead elsewhere
-// at the second look-up.
+// An address is checked when it is dialed, regardless of earlier look-ups: the second look-up of a name may return
+// another address.
 func TestPrivateAddresses(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t)
 	all := netguard.Options{AllowLoopback: true, AllowPrefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"),
 		netip.MustParsePrefix("::/0")}}
-	before := newFixture(t, d, config(), all) // what these look-ups would have found at first
+	before := newFixture(t, d, config(), all) // so that the first look-up was allowed
 	x := receive(t, nil)
 	port := x.URL[strings.LastIndex(x.URL, ":"):]
 	var made []webhooks.Endpoint
@@ -152,7 +152,7 @@ func TestPrivateAddresses(t *testing.T) {
 	}
 }
 
-// A slow endpoint and a dead one hold up no other.
+// A slow endpoint and a dead one delay no others.
 func TestOthersGoOn(t *testing.T) {
 	t.Parallel()
 	c := config()
@@ -181,7 +181,7 @@ func TestOthersGoOn(t *testing.T) {
 	_, _ = dead, e
 }
 
-// A team has at most a thousand endpoints.
+// A team has at most 1,000 endpoints.
 func TestMostEndpoints(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, config(), noLoopback)

@@ -25,8 +25,8 @@ func eachEngine(b *testing.B, f func(b *testing.B, d *db.DB)) {
 	b.Run("postgres", func(b *testing.B) { f(b, dbtest.Postgres(b)) })
 }
 
-// tell records n suppressions, several to a transaction, with a number in each address.
-func (f *fixture) tell(b *testing.B, team string, from, n int) {
+// record records n suppressions, several per transaction, with a number in each address.
+func (f *fixture) record(b *testing.B, team string, from, n int) {
 	b.Helper()
 	f.Node.Update(func(tx *db.Tx) error {
 		var all []events.Event
@@ -38,8 +38,8 @@ func (f *fixture) tell(b *testing.B, team string, from, n int) {
 	})
 }
 
-// BenchmarkDrain queues 20,000 webhooks for one endpoint and times how fast they go out; the receiver is in the same
-// process.
+// BenchmarkDrain queues 20,000 webhooks for one endpoint and measures how fast they are delivered. The receiver is in
+// the same process.
 func BenchmarkDrain(b *testing.B) {
 	const total = 20_000
 	eachEngine(b, func(b *testing.B, d *db.DB) {
@@ -55,7 +55,7 @@ func BenchmarkDrain(b *testing.B) {
 			b.StopTimer()
 			got.Store(0)
 			for i := range total / 500 {
-				f.tell(b, f.Acme.TeamID, i*500, 500)
+				f.record(b, f.Acme.TeamID, i*500, 500)
 			}
 			b.StartTimer()
 			start := time.Now()
@@ -74,8 +74,8 @@ func BenchmarkDrain(b *testing.B) {
 	})
 }
 
-// BenchmarkThousandEndpoints records 500 events a second for 1,000 teams with an endpoint each, of which 5 never answer
-// and 5 take 5 seconds, and reports how long after its event a request reached one of the others.
+// BenchmarkThousandEndpoints records 500 events a second for 1,000 teams with one endpoint each. Of these, 5 never
+// answer and 5 take 5 seconds. It reports the delay between an event and its request at the other endpoints.
 func BenchmarkThousandEndpoints(b *testing.B) {
 	const teams, rate, seconds = 1000, 500, 10
 	eachEngine(b, func(b *testing.B, d *db.DB) {
@@ -136,7 +136,7 @@ func BenchmarkThousandEndpoints(b *testing.B) {
 				if team%100 != 0 {
 					good++
 				}
-				writers.Go(func() { f.tell(b, fmt.Sprintf("team%d", team), i, 1) })
+				writers.Go(func() { f.record(b, fmt.Sprintf("team%d", team), i, 1) })
 			}
 			tick.Stop()
 			writers.Wait()

@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A receiver verifies a call as it does a message, with the team's secret.
+// A receiver verifies a call like a message, with the team's secret.
 func TestCall(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -90,7 +90,7 @@ func TestCallFails(t *testing.T) {
 	})
 }
 
-// A host that reads the request and closes the connection has not answered.
+// If a host reads the request and closes the connection, the call got no response.
 func TestCallClosed(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -117,7 +117,7 @@ func TestChecksOfCalls(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		headers map[string]string
-		want    string // part of the fault, "" for none
+		want    string // text in the fault, "" for none
 	}{
 		"none":            {nil, ""},
 		"common ones":     {map[string]string{"Authorization": "Basic abc=", "X-Shop": "é"}, ""},

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// A team's connections to an address are counted over all ports and names. Idle connections are closed for new ones,
-// used ones are not, and other teams have their own limit.
+// A team's connections to an address are counted across ports and names. New connections replace idle ones but not used
+// ones. Other teams have their own limit.
 func TestConnectionsMakeRoom(t *testing.T) {
 	t.Parallel()
 	client := newClient(netguard.New(netguard.Options{AllowLoopback: true}), timeout)

@@ -28,7 +28,7 @@ func verifies(t *testing.T, secret string, r request) {
 	}
 }
 
-// An event reaches every endpoint that asked for it, signed, with one id.
+// An event reaches every endpoint that selects it, signed, with the same id.
 func TestDelivery(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -90,13 +90,13 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// An event recorded just after an endpoint was created, changed or deleted is delivered according to the new state,
-// although the old one was cached.
+// An event recorded just after an endpoint was created, changed or deleted is delivered by the new state, although the
+// old one was cached.
 func TestChangesCountAtOnce(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, config(), noLoopback)
-		f.suppress(t, "before@example.net") // that there is none is remembered
+		f.suppress(t, "before@example.net") // caches that there is no endpoint
 		for i := range 20 {
 			e, err := f.Create(t.Context(), f.Acme.TeamID, "https://hooks.example.org", []string{"suppression.added"})
 			must(t, err)
@@ -125,7 +125,8 @@ func TestChangesCountAtOnce(t *testing.T) {
 	})
 }
 
-// Messages of one email arrive in order, however long the first of them fails; those of other emails go on meanwhile.
+// Messages of one email arrive in order, however long the first of them fails. Meanwhile messages of other emails are
+// delivered.
 func TestOrderOfAnEmail(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// An endpoint is an address that may be called, by TLS unless the operator allows otherwise, and names types of events.
+// An endpoint has a public URL, with TLS unless the operator allows otherwise, and names known event types.
 func TestRulesOfEndpoints(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t)
@@ -26,7 +26,7 @@ func TestRulesOfEndpoints(t *testing.T) {
 		h      *fixture
 		url    string
 		names  []string
-		broken string // the field
+		broken string // the field at fault
 		types  []events.Type
 	}{
 		{strict, "https://hooks.one.example/a", []string{"email.sent", "email.bounced", "email.sent"}, "",

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// What is erased for one team goes by an index through its messages, and not through those of all teams.
+// Erasing reads the messages of the given team by an index, not those of all teams.
 func TestErasingReadsOneTeamsMessages(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d, config(), loopbackOnly)

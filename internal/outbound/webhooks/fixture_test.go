@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is webhooks on a node with one team.
+// fixture is a webhooks service on a node with one team.
 type fixture struct {
 	*testnode.Node
 	*webhooks.Service
@@ -34,7 +34,7 @@ type fixture struct {
 	notices []string
 }
 
-// config is what most tests run with: the default schedule, and endpoints on this machine.
+// config returns the configuration of most tests: the default schedule and local endpoints.
 func config() webhooks.Config {
 	return webhooks.Config{Schedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour,
 		5 * time.Hour,
@@ -49,7 +49,7 @@ func newFixture(t testing.TB, d *db.DB, c webhooks.Config, guard netguard.Option
 	return f
 }
 
-// start is newFixture on a database that has its team.
+// start is newFixture on a database that has the fixture's team.
 func start(t testing.TB, d *db.DB, c webhooks.Config, guard netguard.Options) *fixture {
 	t.Helper()
 	n := testnode.Bare(t, d, testnode.Options{MaxSize: 40 << 20, Guard: guard})
@@ -65,7 +65,7 @@ func start(t testing.TB, d *db.DB, c webhooks.Config, guard netguard.Options) *f
 	return f
 }
 
-// again is another start on the same database.
+// again returns another fixture on the same database, like a restart.
 func (f *fixture) again(t testing.TB, c webhooks.Config, guard netguard.Options) *fixture {
 	t.Helper()
 	fresh := start(t, f.DB, c, guard)
@@ -73,14 +73,14 @@ func (f *fixture) again(t testing.TB, c webhooks.Config, guard netguard.Options)
 	return fresh
 }
 
-// loopback is a fixture that may call receivers on this machine, at work.
+// loopback returns a running fixture that may call local receivers.
 func loopback(t testing.TB, d *db.DB) *fixture {
 	f := newFixture(t, d, config(), loopbackOnly)
 	f.run()
 	return f
 }
 
-// run works until the test ends: jobs of all kinds, or of those that are named.
+// run handles jobs of the given kinds, or of all kinds, until the test ends.
 func (f *fixture) run(kinds ...string) (stop func()) {
 	all := f.Kinds()
 	if len(kinds) > 0 {
@@ -96,7 +96,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// request is what a receiver was sent.
+// request is a request that a receiver got.
 type request struct {
 	head       http.Header
 	path, from string
@@ -106,14 +106,14 @@ type request struct {
 
 func (r request) id() string { return r.head.Get("Svix-Id") }
 
-// receiver answers webhooks and remembers them.
+// receiver answers webhooks and stores the requests.
 type receiver struct {
 	*httptest.Server
 	mu  sync.Mutex
 	got []request
 }
 
-// receive starts a receiver; answer writes what it answers to the nth request, from 0. Nil answers 200.
+// receive starts a receiver. answer writes the response to the nth request, from 0; nil means 200 for all.
 func receive(t testing.TB, answer func(n int, w http.ResponseWriter, r *http.Request)) *receiver {
 	t.Helper()
 	x := &receiver{}
@@ -161,7 +161,7 @@ func (f *fixture) happen(t testing.TB, all ...events.Event) {
 	f.Happen(all...)
 }
 
-// suppress makes an event of the simplest kind.
+// suppress records an event of the simplest kind.
 func (f *fixture) suppress(t testing.TB, address string) {
 	t.Helper()
 	_, err := f.Suppressions.Add(t.Context(), f.Acme.TeamID, []string{address})
@@ -174,7 +174,7 @@ func (f *fixture) unsuppress(t testing.TB, address string) {
 	must(t, err)
 }
 
-// messages are those of an endpoint, newest first.
+// messages returns the messages of an endpoint, newest first.
 func (f *fixture) messages(t testing.TB, e webhooks.Endpoint) []webhooks.Message {
 	t.Helper()
 	all, _, err := f.Messages(t.Context(), f.Acme.TeamID, e.ID, "", page.Page{Limit: 100})
@@ -182,7 +182,7 @@ func (f *fixture) messages(t testing.TB, e webhooks.Endpoint) []webhooks.Message
 	return all
 }
 
-// becomes waits until the newest message of an endpoint is in a state.
+// becomes waits until the newest message of an endpoint has a state.
 func (f *fixture) becomes(t testing.TB, e webhooks.Endpoint, state webhooks.State) webhooks.Message {
 	t.Helper()
 	var m webhooks.Message
@@ -203,7 +203,7 @@ func (f *fixture) attempts(t testing.TB, e webhooks.Endpoint, m webhooks.Message
 	return all
 }
 
-// send accepts an email with all that webhooks show of one.
+// send accepts an email with all fields that webhooks show.
 func (f *fixture) send(t testing.TB, to ...string) string {
 	t.Helper()
 	f.Verified(f.Acme.TeamID, domains.NewDomain{Name: testnode.Domain})

@@ -11,16 +11,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A team is notified of its full endpoints at most once an hour, and only if there is one of which it was not notified
-// for a day. The notice names ten.
+// A team is notified of its full endpoints at most once an hour, and only if the last notice about one of them is a day
+// old. The notice names ten.
 func TestTellFull(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		const hour = time.Hour
 		for _, c := range []struct {
 			name string
-			told []time.Duration // ago, of each endpoint; 0 is never
+			told []time.Duration // time since the last notice about each endpoint; 0 means never
 			full []bool
-			want string // what the notice says, "" for none
+			want string // text in the notice, "" for no notice
 		}{
 			{"none is full", []time.Duration{0}, []bool{false}, ""},
 			{"one is", []time.Duration{0}, []bool{true}, "u0"},
@@ -65,7 +65,7 @@ func many(n int) (all []bool) {
 	return all
 }
 
-// While an endpoint is full, a team stays full until a quarter of what may wait has gone, in all and of each share.
+// While an endpoint is full, the team's limits count as exceeded until a quarter of each is free.
 func TestOverfullUntilAQuarterHasGone(t *testing.T) {
 	for _, c := range []struct {
 		each int

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// An endpoint gets attempts as it answers: few at first, all while it is quick, fewer the longer it takes.
+// The number of attempts follows the responses: few at first, the maximum for a quick endpoint, fewer for slower ones.
 func TestAttemptsByAnswers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -39,8 +39,7 @@ func TestAttemptsByAnswers(t *testing.T) {
 	}
 }
 
-// An endpoint that does not answer in time rests, longer each time, with one attempt between the rests; its first
-// answer ends that.
+// An endpoint with timeouts gets longer and longer pauses, with one attempt in between. The first response ends that.
 func TestSilentEndpointRests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,7 +102,7 @@ func TestOverfull(t *testing.T) {
 	}
 }
 
-// What waits is counted by an index, without a look at the jobs themselves.
+// Waiting jobs are counted by an index, without reading the jobs.
 func TestCountingByTheIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t)
@@ -119,7 +118,7 @@ func TestCountingByTheIndex(t *testing.T) {
 	}
 }
 
-// Lanes that a release before entered, which have the endpoint alone, are still those of their endpoint.
+// Lanes of older releases, which name only the endpoint, still belong to their endpoint.
 func TestLanes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ lane, team, endpoint string }{{lane("t1", "e1"), "t1", "e1"}, {"e1", "e1", "e1"}} {

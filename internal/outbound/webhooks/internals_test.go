@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// What is entered is measured each time it has become so much, and only what is on disk counts.
+// A measurement is due each time enough jobs were inserted. Only committed jobs count.
 func TestEnteredIsMeasuredInParts(t *testing.T) {
 	d := dbtest.SQLite(t)
 	var c entryCounter
@@ -63,7 +63,7 @@ func TestEnteredIsMeasuredInParts(t *testing.T) {
 	}
 }
 
-// The mean of answers goes by the last ones, begins anew when an endpoint works again, and is bounded as attempts are.
+// The mean follows the latest responses, begins again when an endpoint recovers, and is bounded.
 func TestMeanOfAnswers(t *testing.T) {
 	h := &health{timeout: timeout}
 	is := func(want time.Duration) {
@@ -99,7 +99,7 @@ func TestMeanOfAnswers(t *testing.T) {
 	}
 }
 
-// Answers in words, and attempts that began before a rest, make none longer; crowding rests by itself.
+// Error responses, and attempts from before a pause, do not extend it. Too many connections cause pauses of their own.
 func TestRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &health{timeout: timeout}
@@ -123,7 +123,7 @@ func TestRests(t *testing.T) {
 		is(failingLanes, 0)
 		h.note("e", false, late)
 		is(0, timeout/restPart)
-		h.note("e", false, late) // it began before
+		h.note("e", false, late) // the attempt began before the pause
 		is(0, timeout/restPart)
 		time.Sleep(timeout/restPart - 1)
 		is(0, 1)
@@ -132,7 +132,7 @@ func TestRests(t *testing.T) {
 		h.note("e", false, late)
 		is(0, 2*timeout/restPart)
 		h.note("e", false, words)
-		is(0, 2*timeout/restPart) // the rest goes on
+		is(0, 2*timeout/restPart) // the pause continues
 		time.Sleep(2 * timeout / restPart)
 		is(failingLanes, 0)
 
@@ -158,7 +158,7 @@ func TestRests(t *testing.T) {
 	})
 }
 
-// What an attempt says about its endpoint, at the edges of the times.
+// The consequences of an attempt for its endpoint, at the boundaries of the time limits.
 func TestJudgedAtItsEdges(t *testing.T) {
 	const limit = 5 * 24 * time.Hour
 	synctest.Test(t, func(t *testing.T) {
@@ -167,11 +167,11 @@ func TestJudgedAtItsEdges(t *testing.T) {
 			verdict{state: Failed, gone: true}
 		for i, c := range []struct {
 			name    string
-			failing time.Duration // for how long; 0 is not
+			failing time.Duration // for how long; 0 means that it does not fail
 			warned  bool
 			v       verdict
-			works   time.Duration // ago; 0 is never
-			failed  bool          // afterwards it is known to fail
+			works   time.Duration // time since the last success; 0 means never
+			failed  bool          // whether it counts as failing afterwards
 			told    string
 		}{
 			{"it works", 0, false, ok, 0, false, ""},
@@ -228,7 +228,7 @@ func TestJudgedAtItsEdges(t *testing.T) {
 			if after.warned != (c.failed && (c.warned || c.told == "fails")) {
 				t.Errorf("%s: warned %v", c.name, after.warned)
 			}
-			// Another node that has found out the same tells nobody again.
+			// Another node with the same result sends no second notice.
 			if told = ""; c.told != "" {
 				err := d.Update(t.Context(), func(tx *db.Tx) error { return s.judged(t.Context(), tx, e, c.v) })
 				if err != nil || told != "" {
@@ -239,8 +239,8 @@ func TestJudgedAtItsEdges(t *testing.T) {
 	})
 }
 
-// A team's connections to an address are bounded, those that are about to be open included; one that idles, and has
-// been used, makes room, and what has none is forgotten.
+// A team's connections to an address are bounded, including those that are being opened. An idle connection that has
+// been used is replaced. Addresses without connections are forgotten.
 func TestConnectionsAreCounted(t *testing.T) {
 	c := &connections{all: map[connKey]map[*connection]bool{}}
 	at := connKey{"team", netip.MustParseAddr("192.0.2.1")}
@@ -281,7 +281,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-// A dial that fails gives its places back.
+// A failed dial releases its connections.
 func TestDialsThatFail(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -310,7 +310,7 @@ func TestDialsThatFail(t *testing.T) {
 	}
 }
 
-// What is known of teams' endpoints ends, is dropped by a change, and is bounded.
+// Cached endpoints expire, are dropped after a change, and are limited in number.
 func TestWhatIsKnownEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)
@@ -360,7 +360,7 @@ func TestWhatIsKnownEnds(t *testing.T) {
 	})
 }
 
-// Answers at the edges of what their codes mean, and the schedule's last tries.
+// Responses at the boundaries of status classes, and the last attempts of a schedule.
 func TestJudgeAtItsEdges(t *testing.T) {
 	schedule := []time.Duration{time.Second, time.Hour, time.Minute}
 	for _, c := range []struct {
@@ -395,7 +395,7 @@ func TestJudgeAtItsEdges(t *testing.T) {
 	}
 }
 
-// Ids have their prefix and 32 hexadecimal digits, and one that stands for a time is before all of it.
+// Ids have a prefix and 32 hexadecimal digits. The id of a time sorts before all ids from that time on.
 func TestIDs(t *testing.T) {
 	good := strings.Repeat("0a", 16)
 	if err := CheckID("event_id", MessagePrefix, MessagePrefix+good); err != nil {
@@ -416,7 +416,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// Why there was no answer is said in short, without the URL.
+// explain gives a short reason without the URL.
 func TestExplain(t *testing.T) {
 	late := &url.Error{Op: "Post", URL: "https://secret", Err: context.DeadlineExceeded}
 	for _, c := range []struct {
@@ -441,7 +441,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// An endpoint without a list wants all that there is; another what its list has; and none that is not enabled.
+// An endpoint without a list wants all types, one with a list only these, and a disabled one none.
 func TestWants(t *testing.T) {
 	for _, c := range []struct {
 		e    Endpoint
@@ -463,7 +463,7 @@ func TestWants(t *testing.T) {
 	}
 }
 
-// A service without settings has those of the documentation.
+// A service without settings uses the documented defaults.
 func TestDefaults(t *testing.T) {
 	d := dbtest.SQLite(t)
 	var log strings.Builder
@@ -495,7 +495,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// A delivery that is settled says since when; one that is open does not.
+// A finished delivery stores when it finished; an open one does not.
 func TestSettledDeliveries(t *testing.T) {
 	d := dbtest.SQLite(t)
 	for _, c := range []struct {
@@ -529,7 +529,7 @@ func TestSettledDeliveries(t *testing.T) {
 	}
 }
 
-// An endpoint that is to be warned about or disabled, when a statement of that fails, is left to another attempt.
+// If a statement fails while an endpoint is to be warned about or disabled, a later attempt does it.
 func TestJudgedWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		const limit = 5 * 24 * time.Hour

@@ -53,7 +53,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Whatever a receiver writes, the wait is within the schedule's bounds.
+// Any Retry-After value gives a delay within the schedule's bounds.
 func FuzzRetryAfter(f *testing.F) {
 	for _, seed := range []string{"", "0", "60", "99999999999999999999", "Thu, 01 Oct 2026 12:01:00 GMT",
 		"Thursday, 01-Oct-26 12:01:00 GMT", "soon"} {

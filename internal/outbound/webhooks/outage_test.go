@@ -14,10 +14,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// TestOutcomesOutliveAnOutage has the database go away while an endpoint answers, to a delivery and to a replay. What
-// it answered is recorded when the database is back, and it is not asked again.
+// TestOutcomesOutliveAnOutage stops the database while an endpoint answers a delivery and a replay. The response is
+// recorded when the database is back, and no request is repeated.
 func TestOutcomesOutliveAnOutage(t *testing.T) {
-	t.Parallel() // after the tests in simulated time: ids do not go back
+	t.Parallel() // after the tests in simulated time, because ids never go back
 	d, proxy := dbtest.Proxied(t, time.Second)
 	f := loopback(t, d)
 	x := receive(t, func(n int, _ http.ResponseWriter, _ *http.Request) {
@@ -50,7 +50,7 @@ func TestOutcomesOutliveAnOutage(t *testing.T) {
 	}
 }
 
-// TestStoppingReplaysNothing has a replay come to its turn when the node is asked to stop.
+// TestStoppingReplaysNothing starts a replay job while the node is stopping.
 func TestStoppingReplaysNothing(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -2,7 +2,7 @@ package webhooks
 
 import "testing"
 
-// When as many jobs wait as may for a team, an endpoint with exactly an equal share of them is full.
+// If a team has reached its limit of waiting jobs, an endpoint with exactly an equal share is full.
 func TestOverfullByShares(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -29,8 +29,8 @@ var update = flag.Bool("update", false, "write the payloads into testdata")
 
 var uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// TestPayloads compares the payload of every type of event with testdata/payloads.txt, byte for byte, except that ids
-// and keys have names there. The clock does not advance.
+// TestPayloads compares the payload of every event type with testdata/payloads.txt, byte for byte. Ids and keys are
+// replaced by names, and the clock does not advance.
 func TestPayloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, dbtest.SQLite(t), config(), noLoopback)
@@ -88,7 +88,7 @@ func compare(t *testing.T, file, got string) {
 	}
 }
 
-// everything is an event of each type.
+// everything returns one event of each type.
 func everything(domain domains.Domain, email, plain string) []events.Event {
 	at := time.Date(2026, 10, 1, 9, 15, 2, 118_640_211, time.UTC)
 	const to = "bob@example.net"
@@ -104,7 +104,7 @@ func everything(domain domains.Domain, email, plain string) []events.Event {
 	byHand.Origin, byHand.SourceID = suppressions.Manual, ""
 	return []events.Event{
 		{Type: events.EmailScheduled, At: at, EmailID: plain},
-		one(events.EmailQueued, "", nil), // told to nobody, as is canceled
+		one(events.EmailQueued, "", nil), // sent to no endpoint, like canceled
 		{Type: events.EmailCanceled, At: at, EmailID: plain},
 		one(events.EmailSent, "", nil),
 		one(events.EmailDelayed, to, nil),
@@ -142,7 +142,7 @@ func everything(domain domains.Domain, email, plain string) []events.Event {
 	}
 }
 
-// If the subject of an event is gone there is no message, and the event is recorded all the same.
+// If the subject of an event no longer exists, the event is recorded without a message.
 func TestNothingToTell(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), config(), noLoopback)
@@ -158,7 +158,7 @@ func TestNothingToTell(t *testing.T) {
 	}
 }
 
-// The message of an email that is accepted in the transaction that records its event is complete.
+// If one transaction accepts an email and records its event, the message is complete.
 func TestAcceptedEmail(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -175,7 +175,7 @@ func TestAcceptedEmail(t *testing.T) {
 	})
 }
 
-// Events that are not of the reference go to endpoints that name them, and have no text of the email.
+// Events outside of the API reference go only to endpoints that name them, and have no text of the email.
 func TestNamedEvents(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

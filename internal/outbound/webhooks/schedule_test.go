@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// bubble runs do in simulated time with a fixture at work and a receiver beside it, in true time. Each answer closes
-// its connection: one that idled would be a read that never ends, and time stands while anything reads.
+// bubble runs do in simulated time with a running fixture, and a receiver in real time. Each response closes its
+// connection: simulated time stops while a connection is read, and an idle connection would be read forever.
 func bubble(t *testing.T, c webhooks.Config, answer func(n int, w http.ResponseWriter, r *http.Request),
 	do func(t *testing.T, f *fixture, x *receiver)) {
 	t.Helper()
@@ -25,20 +25,20 @@ func bubble(t *testing.T, c webhooks.Config, answer func(n int, w http.ResponseW
 		answer(n, w, r)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		// Ids never go backward within a process, and each bubble begins in the year 2000: wait until they have the bubble's
-		// time.
+		// Ids never go back within a process, and each bubble begins in the year 2000, so wait until the bubble's time has
+		// caught up with the ids.
 		if last, ok := id.Time(id.New()); ok && last.After(time.Now()) {
 			time.Sleep(time.Until(last) + time.Second)
 		}
 		f := newFixture(t, dbtest.SQLite(t), c, loopbackOnly)
-		// each kind looks for work once a minute, which is often in days
+		// Each kind polls for work once a minute, which is often in days.
 		stop := f.run(webhooks.Kind, webhooks.RecoverKind)
 		do(t, f, x)
 		stop()
 	})
 }
 
-// failsUntil answers 500 until it works.
+// failsUntil answers 500 until works is true.
 func failsUntil(works *atomic.Bool) func(int, http.ResponseWriter, *http.Request) {
 	return func(_ int, w http.ResponseWriter, _ *http.Request) {
 		if !works.Load() {
@@ -47,14 +47,14 @@ func failsUntil(works *atomic.Bool) func(int, http.ResponseWriter, *http.Request
 	}
 }
 
-// apart reports whether two times are a wait apart, give or take its jitter and some work.
+// apart reports whether two times differ by wait, within its jitter and some processing time.
 func apart(a, b time.Time, wait time.Duration) bool {
 	d := b.Sub(a)
 	return d >= wait*8/10 && d <= wait*12/10+2*time.Second
 }
 
-// A receiver that fails four times and then works shows five attempts, when the schedule has them; replay works after
-// the success, and is one more.
+// A receiver that fails four times and then works shows five attempts at the times of the schedule. A replay after the
+// success adds one more.
 func TestSchedule(t *testing.T) {
 	fails := func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n < 4 {
@@ -108,7 +108,7 @@ func TestSchedule(t *testing.T) {
 	})
 }
 
-// A replay that fails leaves the schedule as it was; one that succeeds ends it.
+// A failed replay does not change the schedule; a successful one ends it.
 func TestReplayBesideTheSchedule(t *testing.T) {
 	bubble(t, config(), func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n < 3 {
@@ -117,7 +117,7 @@ func TestReplayBesideTheSchedule(t *testing.T) {
 	}, func(t *testing.T, f *fixture, x *receiver) {
 		e := f.endpoint(t, x.URL)
 		f.suppress(t, "gone@example.net")
-		time.Sleep(30 * time.Second) // two attempts
+		time.Sleep(30 * time.Second) // time for two attempts
 		before := f.messages(t, e)[0]
 		must(t, f.Replay(t.Context(), f.Acme.TeamID, e.ID, before.ID))
 		time.Sleep(time.Second)
@@ -137,14 +137,14 @@ func TestReplayBesideTheSchedule(t *testing.T) {
 	})
 }
 
-// What waited for a message goes out as soon as a replay has delivered that.
+// When a replay delivers a message, the messages that waited for it are sent at once.
 func TestReplayFreesTheChain(t *testing.T) {
 	var works atomic.Bool
 	bubble(t, config(), failsUntil(&works), func(t *testing.T, f *fixture, x *receiver) {
 		e := f.endpoint(t, x.URL)
 		f.suppress(t, "gone@example.net")
 		f.unsuppress(t, "gone@example.net")
-		time.Sleep(3 * time.Hour) // the next try is hours away
+		time.Sleep(3 * time.Hour) // the next attempt is hours away
 		works.Store(true)
 		all := f.messages(t, e)
 		must(t, f.Replay(t.Context(), f.Acme.TeamID, e.ID, all[len(all)-1].ID))
@@ -162,7 +162,7 @@ func TestReplayFreesTheChain(t *testing.T) {
 	})
 }
 
-// After the last attempt a message has failed; what failed since a time is recovered, oldest first.
+// After the last attempt a message has failed. Recover delivers messages that failed since a time, oldest first.
 func TestFailAndRecover(t *testing.T) {
 	var works atomic.Bool
 	bubble(t, config(), failsUntil(&works), func(t *testing.T, f *fixture, x *receiver) {
@@ -197,7 +197,7 @@ func TestFailAndRecover(t *testing.T) {
 	})
 }
 
-// 410 ends the endpoint at once; what waits for it has failed, and comes back when it is enabled and recovered.
+// A 410 disables the endpoint at once. Its waiting messages fail, and are delivered after enabling and recovering.
 func TestGone(t *testing.T) {
 	bubble(t, config(), func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n == 0 {
@@ -236,8 +236,8 @@ func TestGone(t *testing.T) {
 	})
 }
 
-// An endpoint that only fails is warned about after a fifth of the time and then disabled; one that works now and
-// then is not.
+// For an endpoint that always fails, the team is warned after a fifth of the time, and then the endpoint is disabled.
+// One that sometimes works is not disabled.
 func TestDisableAfterDays(t *testing.T) {
 	c := config()
 	c.DisableAfter = 20 * time.Hour
@@ -285,7 +285,7 @@ func TestDisableAfterDays(t *testing.T) {
 	}
 }
 
-// The sweep takes what is older than the retention, and all of deleted endpoints, and nothing else.
+// The sweep deletes everything older than the retention and all rows of deleted endpoints, and nothing else.
 func TestSweep(t *testing.T) {
 	c := config()
 	c.Retention = 3 * time.Hour

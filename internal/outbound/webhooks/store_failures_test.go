@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// inHand makes the one job of a kind that waits one that a worker has.
+// inHand claims the only waiting job of a kind like a worker.
 func (f *fixture) inHand(t testing.TB, kind string) jobs.Job {
 	t.Helper()
 	j := jobs.Job{Kind: kind, Attempt: 1, CreatedAt: time.Now()}
@@ -27,7 +27,7 @@ func (f *fixture) inHand(t testing.TB, kind string) jobs.Job {
 	return j
 }
 
-// work handles a job of a kind once.
+// work handles a job once.
 func (f *fixture) work(t testing.TB, j jobs.Job) error {
 	t.Helper()
 	for _, k := range f.Kinds() {
@@ -49,8 +49,8 @@ func (f *fixture) change(t testing.TB, texts ...string) {
 	}))
 }
 
-// A verb or a job of which any statement fails says so, and can be repeated. Deliveries are not among them: what an
-// endpoint has answered is recorded until that succeeds.
+// If any statement of an operation or job fails, it returns an error and can be repeated. Deliveries are not included,
+// because recording a response is repeated until it succeeds.
 func TestVerbsWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx := t.Context()
@@ -149,8 +149,8 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// A recovery fills up half of what may wait for the endpoint, and leaves the rest to a job of its own; while as much
-// waits already, it does nothing.
+// A recovery uses half of the endpoint's maximum backlog and leaves the rest to another job. If as many jobs wait
+// already, it does nothing.
 func TestRecoverFillsHalf(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		c := config()
@@ -181,7 +181,7 @@ func TestRecoverFillsHalf(t *testing.T) {
 	})
 }
 
-// The sweep comes to the last of many endpoints, and to the last row of one.
+// The sweep reaches the last of many endpoints and the last row of an endpoint.
 func TestSweepOfMany(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, config(), loopbackOnly)

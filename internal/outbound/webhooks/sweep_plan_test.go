@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A batch of the sweep reads what it removes, and not all that is still to be removed.
+// A batch of the sweep reads only the rows that it deletes.
 func TestSweepReadsWhatItRemoves(t *testing.T) {
 	d := dbtest.Postgres(t)
 	const messages, limit = 2000, 50

@@ -19,11 +19,11 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// silence is a receiver that answers nothing until it is released.
+// silence is a receiver that does not answer until it is released.
 type silence struct {
 	*receiver
 	mu      sync.Mutex
-	in      int // requests that wait
+	in      int // waiting requests
 	most    int
 	release chan struct{}
 }
@@ -63,7 +63,7 @@ func (x *silence) waiting() int {
 	return x.in
 }
 
-// endpoints gives a team n endpoints at paths of a receiver, for suppressions.
+// endpoints adds n endpoints for suppressions to a team, at paths of a receiver.
 func (f *fixture) endpoints(t *testing.T, team, url string, n int) (all []webhooks.Endpoint) {
 	t.Helper()
 	for i := range n {
@@ -89,8 +89,8 @@ func (f *fixture) count(t *testing.T, text string, args ...any) (n int) {
 	return f.Count(`SELECT COUNT(*) FROM `+text, args...)
 }
 
-// A team whose endpoints never answer holds its share of the workers and no more: another team's webhook arrives
-// while all of those attempts hang.
+// A team whose endpoints never answer occupies only its share of the workers: another team's webhook arrives while all
+// of those attempts hang.
 func TestTeamsShareWorkers(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -116,8 +116,8 @@ func TestTeamsShareWorkers(t *testing.T) {
 	})
 }
 
-// One team has at most 64 connections to one address, over all its endpoints. What finds none is no attempt and is
-// made later.
+// One team has at most 64 connections to one address across all its endpoints. Without a free connection no attempt is
+// made, and the message is tried later.
 func TestConnectionsToAnAddress(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -147,7 +147,7 @@ func TestConnectionsToAnAddress(t *testing.T) {
 	})
 }
 
-// Jobs that a release before entered, in the lane of the endpoint alone, are worked.
+// Jobs of older releases, whose lane names only the endpoint, are handled.
 func TestLanesOfTheReleaseBefore(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -167,8 +167,8 @@ func TestLanesOfTheReleaseBefore(t *testing.T) {
 	})
 }
 
-// The transaction that records an event writes a few rows however many endpoints its team has; they are entered in
-// small steps.
+// A transaction that records an event writes few rows, regardless of the number of endpoints. Their deliveries are
+// inserted in small steps.
 func TestManyEndpoints(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -207,7 +207,7 @@ func TestManyEndpoints(t *testing.T) {
 	})
 }
 
-// What events that are recorded together write has a bound, too.
+// The rows that one transaction writes for several events are limited, too.
 func TestManyEventsAtOnce(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -231,7 +231,7 @@ func TestManyEventsAtOnce(t *testing.T) {
 	})
 }
 
-// However often the program stops within a fan-out, each endpoint has each message once.
+// Each endpoint gets each message once, however often the program stops during a fan-out.
 func TestManyEndpointsThroughRestarts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -253,7 +253,7 @@ func TestManyEndpointsThroughRestarts(t *testing.T) {
 		if n := f.count(t, `jobs WHERE kind = 'webhook'`); n != messages*110 {
 			t.Errorf("%d jobs for %d deliveries", n, messages*110)
 		}
-		if d.Engine() == "postgres" { // which says what was entered together
+		if d.Engine() == "postgres" { // PostgreSQL shows which rows were inserted together
 			var n int
 			must(t, d.QueryRow(t.Context(),
 				`SELECT MAX(n) FROM (SELECT COUNT(*) AS n FROM webhook_deliveries GROUP BY xmin) x`).Scan(&n))
@@ -289,7 +289,7 @@ func TestFullEndpoint(t *testing.T) {
 			t.Errorf("it is full with %d messages, may have 40", sent)
 		}
 		var m webhooks.Message
-		testnode.Until(t, "what comes then fails", func() bool { // the commit is seen before this node has taken it in
+		testnode.Until(t, "what comes then fails", func() bool { // the commit is visible before this node applies it
 			sent++
 			f.suppress(t, fmt.Sprintf("a%d@example.net", sent))
 			m = f.messages(t, e)[0]
@@ -308,7 +308,7 @@ func TestFullEndpoint(t *testing.T) {
 			return len(f.notices) > 0
 		})
 		stop()
-		f.run() // another start knows that it is full, and sees when it no longer is
+		f.run() // after a restart the endpoint is still full, until the backlog shrinks
 		f.suppress(t, "more@example.net")
 		if m := f.messages(t, e)[0]; m.State != webhooks.Failed {
 			t.Errorf("after a restart: %+v", m)
@@ -331,7 +331,8 @@ func TestFullEndpoint(t *testing.T) {
 	})
 }
 
-// A recovery leaves room for new messages: it uses half of the backlog allowed, and continues when these are delivered.
+// A recovery leaves room for new messages: it uses half of the maximum backlog, and continues when its messages are
+// delivered.
 func TestRecoverInParts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -360,7 +361,7 @@ func TestRecoverInParts(t *testing.T) {
 	})
 }
 
-// However often a message is replayed, one replay of it waits, and its history stays short.
+// However often a message is replayed, only one replay waits, and its history stays short.
 func TestReplayFlood(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -397,7 +398,7 @@ func TestReplayFlood(t *testing.T) {
 	})
 }
 
-// Of an answer the beginning is kept, of a success less; a long one does not cost the connection.
+// The beginning of a response is stored, less of it for a success. A long response does not cost the connection.
 func TestAnswersKept(t *testing.T) {
 	t.Parallel()
 	c := config()

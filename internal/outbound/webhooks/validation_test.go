@@ -11,7 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// Each verb refuses what it must for what it is, and what is not there is told apart from what cannot be read.
+// Each operation refuses invalid arguments with the right kind of fault, and distinguishes missing rows from unreadable
+// ones.
 func TestVerbsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	ctx, d := t.Context(), dbtest.SQLite(t)
@@ -90,7 +91,7 @@ func TestVerbsThatAreRefused(t *testing.T) {
 		}
 	}
 
-	// A replay of what is gone meanwhile ends, and nothing is posted.
+	// A replay ends without a request if its message or endpoint no longer exists.
 	to := receive(t, nil)
 	f.change(t, `DELETE FROM jobs`)
 	there := f.endpoint(t, to.URL)
@@ -113,7 +114,7 @@ func TestVerbsThatAreRefused(t *testing.T) {
 		}
 	}
 
-	// What waits for an endpoint that is disabled has failed.
+	// Waiting messages of a disabled endpoint fail.
 	there = f.endpoint(t, to.URL)
 	f.suppress(t, "eve@one.example")
 	f.change(t, `UPDATE webhooks SET status = 'disabled'`)

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is a node on which a user has let a program ask for approval.
+// fixture is a node on which a user has authorized a connected app to request approvals.
 type fixture struct {
 	*testnode.Node
 	*approvals.Service
@@ -51,7 +51,7 @@ func each(t *testing.T, f func(t *testing.T, f *fixture)) {
 	})
 }
 
-// granted lets a program act for a user, and returns it as an actor.
+// granted authorizes a connected app for a user and returns the app as an actor.
 func (f *fixture) granted(by teams.Actor, l grants.Limits) teams.Actor {
 	f.T.Helper()
 	const redirect, verifier = "http://127.0.0.1/callback", "0123456789012345678901234567890123456789012"
@@ -97,7 +97,7 @@ func wantFault(t *testing.T, err error, kind fault.Kind, part string) {
 	}
 }
 
-// What is approved is sent as the program, once, by whoever decides first, and both are told.
+// An approved email is sent once, as the connected app, for the first decision. Listeners get both events.
 func TestApprove(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		a := f.ask(testnode.Hello("a@reader.example"))
@@ -134,7 +134,7 @@ func TestApprove(t *testing.T) {
 	})
 }
 
-// Who approves and who rejects at the same time do not both win.
+// Of a concurrent approval and rejection only one wins.
 func TestApproveAndReject(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		for range 5 {
@@ -157,11 +157,11 @@ func TestApproveAndReject(t *testing.T) {
 	})
 }
 
-// A program that repeats itself with an idempotency key asks once, on all nodes.
+// Repeated requests with one idempotency key create one approval, on all nodes.
 func TestAskOnce(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		key := emails.Idempotency{Scope: "POST /approvals", Key: "k", Hash: "h"}
-		// Another node knows nothing of what this one is doing.
+		// Another node shares no memory with this one.
 		other := testnode.Must(approvals.New(testnode.PublicURL, approvals.Deps{DB: f.DB, Recorder: f.Recorder, Grants: f.Grants,
 			Members: f.Members, Teams: f.Teams, Audit: f.Audit, Emails: testnode.Must(emails.New(emails.Config{MaxSize: 1 << 20},
 				emails.Deps{DB: f.DB, Queue: f.Queue, Recorder: f.Recorder, Blobs: f.Blobs, Keys: f.Keys, Guard: f.Guard,
@@ -187,8 +187,8 @@ func TestAskOnce(t *testing.T) {
 	})
 }
 
-// Whatever is done with approvals at the same time, what is approved is sent once, and nothing else is. Near a limit,
-// what is beyond it waits, and who approved it is told why.
+// Under concurrent operations each approved email is sent once, and nothing else is sent. Beyond a limit, approvals
+// stay pending and Approve returns the reason.
 func TestAtTheSameTime(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := context.WithoutCancel(t.Context())
@@ -214,7 +214,7 @@ func TestAtTheSameTime(t *testing.T) {
 			return u.Sent
 		}
 		hello, most := testnode.Hello("a@reader.example"), int64(0)
-		limit := func() { // lets one more email go
+		limit := func() { // allows one more email
 			most = used() + 1
 			_, err := f.Grants.SetLimits(ctx, f.Acme, f.program.ID, func(l *grants.Limits) error {
 				*l = grants.Limits{Emails: most, Approval: true}
@@ -223,7 +223,7 @@ func TestAtTheSameTime(t *testing.T) {
 			f.Must(err)
 		}
 		for range 2 {
-			// The limit is that of one email: who comes second finds it approved, not the limit used up.
+			// The limit allows one email. The second caller finds the email approved, not the limit exceeded.
 			limit()
 			a, before := f.ask(hello), f.emails()
 			if one, other := both(approve(f.user, a), approve(f.Acme, a)); one != nil || other != nil ||
@@ -264,7 +264,7 @@ func TestAtTheSameTime(t *testing.T) {
 	})
 }
 
-// A program decides of nothing, and sees nothing of others.
+// A connected app decides nothing and sees no requests of others.
 func TestPrograms(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -294,7 +294,8 @@ func TestPrograms(t *testing.T) {
 	})
 }
 
-// Keys and people may ask, too: the email is theirs, and the approval that of who approved.
+// API keys and users may request approvals, too: the email is sent as the requester, and the approval records who
+// approved it.
 func TestAskers(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -330,7 +331,7 @@ func TestAskers(t *testing.T) {
 	})
 }
 
-// failed approves what must fail for a reason, and send nothing.
+// failed approves an email and checks that the approval becomes failed for a reason and sends nothing.
 func (f *fixture) failed(a approvals.Approval, part string) {
 	f.T.Helper()
 	before := f.emails()
@@ -340,7 +341,7 @@ func (f *fixture) failed(a approvals.Approval, part string) {
 	}
 }
 
-// What cannot be sent any more fails with the reason, and what may pass leaves the approval as it is.
+// An email that can no longer be sent fails with the reason. A temporary error leaves the approval unchanged.
 func TestApproveTooLate(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -374,12 +375,12 @@ func TestApproveTooLate(t *testing.T) {
 	})
 }
 
-// The audit log tells of no decision that was not made.
+// The audit log has no entry for a decision that was rolled back.
 func TestAuditBeyondQuota(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		a := f.ask(testnode.Hello("a@reader.example", "b@reader.example"))
 		f.Must(f.Quotas.Set(t.Context(), f.Teams, f.Acme.TeamID, func(q *teams.Quota) { q.Daily = 5 }))
-		for range 4 { // near the end of the quota, what is refused is told the team
+		for range 4 { // near the end of the quota, the team is notified of refusals
 			f.Send(testnode.Hello("a@reader.example"))
 		}
 		ctx := audit.With(t.Context(), audit.Entry{TeamID: f.Acme.TeamID, Action: audit.ApprovalApproved, Target: a.ID})
@@ -391,7 +392,7 @@ func TestAuditBeyondQuota(t *testing.T) {
 	})
 }
 
-// What nobody decides in time is not sent, and is forgotten after a while.
+// Undecided emails expire unsent, and are deleted later.
 func TestExpiry(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -417,7 +418,8 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// What is sent is what was shown: not a template as it was changed meanwhile, and at its time.
+// The sent email is the one that was shown: later changes of the template do not matter, and it is sent at its
+// scheduled time.
 func TestTemplateIsFixed(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -452,7 +454,7 @@ func TestTemplateIsFixed(t *testing.T) {
 	})
 }
 
-// A program cannot flood the people of a team.
+// A connected app cannot flood a team with requests.
 func TestMany(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		first := f.ask(testnode.Hello("a@reader.example"))
@@ -474,7 +476,7 @@ func TestMany(t *testing.T) {
 	})
 }
 
-// An address that is erased is not kept in what waits.
+// Erasing an address deletes the pending approvals that contain it.
 func TestEraseAddress(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()

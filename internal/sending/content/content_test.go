@@ -16,7 +16,8 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// A content whose use is noted while the sweep runs stays: the transaction that noted it has entered emails of it.
+// A content that is used during the sweep stays, because the transaction that recorded the use has inserted emails with
+// it.
 func TestUsedWhileItIsSwept(t *testing.T) {
 	d := dbtest.Postgres(t)
 	ctx := t.Context()
@@ -49,7 +50,7 @@ func TestUsedWhileItIsSwept(t *testing.T) {
 		go func() {
 			swept <- s.RemoveUnused(context.Background(), some)
 		}()
-		for { // until the sweep waits for this transaction
+		for { // wait until the sweep is blocked by this transaction
 			var n int
 			if err := d.QueryRow(ctx, `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
 				AND datname = current_database() AND query LIKE '%DELETE FROM contents%'`).Scan(&n); err != nil {
@@ -78,8 +79,7 @@ func TestUsedWhileItIsSwept(t *testing.T) {
 	}
 }
 
-// A use is noted once an hour, also while the clock stands before the last that was noted; and by each process, whatever
-// others have noted.
+// A use is recorded once an hour, also if the clock is behind the last recorded use. Each process records its own uses.
 func TestUsesAreNoted(t *testing.T) {
 	path := dbtest.SQLiteFile(t)
 	c := Content{TeamID: "team", From: "a@b.example", Subject: "s", HTML: new("<p>hello</p>")}
@@ -128,7 +128,7 @@ func TestUsesAreNoted(t *testing.T) {
 			t.Errorf("emails of it begin at %s, not at %s any more", from, first)
 		}
 	})
-	synctest.Test(t, func(t *testing.T) { // each begins in 2000, so that the clock is set back by eleven hours
+	synctest.Test(t, func(t *testing.T) { // each bubble begins in 2000, so this sets the clock back by eleven hours
 		d := dbtest.Open(t, path)
 		s := New(d)
 		all, err := s.Unused(t.Context(), "team", Unused{})
@@ -150,7 +150,7 @@ func TestUsesAreNoted(t *testing.T) {
 	})
 }
 
-// Of a content that was used after a sweep looked for its emails, the sweep changes nothing.
+// The sweep does not change a content that was used after the sweep searched for its emails.
 func TestSweptLate(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, s := t.Context(), New(d)
@@ -202,7 +202,7 @@ func TestSweptLate(t *testing.T) {
 	})
 }
 
-// What a compiled content is said to weigh is about what it takes of memory.
+// The estimated weight of a compiled content is close to its memory.
 func TestWeightOfPlaceholders(t *testing.T) {
 	html := strings.Repeat("{{{a}}}", 150_000) // 1 MB
 	var before, after runtime.MemStats

@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// trusting has two domains, all of whose records are found.
+// trusting returns a service with TrustDomains and two verified domains.
 func trusting(t *testing.T) (s *Service, one, two Domain) {
 	t.Helper()
 	keys, err := keyring.New(make([]byte, 32))
@@ -42,12 +42,12 @@ func trusting(t *testing.T) (s *Service, one, two Domain) {
 	return s, one, two
 }
 
-// asks are what is asked of a domain and remembered.
+// asks returns the cached queries about a domain.
 func asks(ctx context.Context, s *Service) map[string]struct {
 	ask  func(d Domain) (found bool, err error)
 	fill func(n int)
 	size func() int
-	last time.Duration // how long it is remembered
+	last time.Duration // how long the answer is cached
 } {
 	type one = struct {
 		ask  func(d Domain) (found bool, err error)
@@ -78,7 +78,7 @@ func fill[T any](m map[string]cached[T], n int) {
 	}
 }
 
-// What is remembered of domains is bounded: one too many drops all of it.
+// The caches have a maximum size: one entry too many clears a cache.
 func TestMemoryIsBounded(t *testing.T) {
 	s, one, two := trusting(t)
 	for name, a := range asks(t.Context(), s) {
@@ -94,7 +94,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// What another node has changed without being heard is noticed after a while, and not asked for again before.
+// A change on another node whose hint was lost is noticed when the cached entry expires, and not earlier.
 func TestMemoryEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, one, _ := trusting(t)

@@ -27,9 +27,9 @@ type contest struct {
 	domain domains.Domain
 	claim  domains.Claim
 
-	scheduled atomic.Bool  // emails of the owner wait
+	scheduled atomic.Bool  // the owner has scheduled emails
 	sent      atomic.Bool  // the owner has sent lately
-	broken    atomic.Int32 // errors of ours that are still to come
+	broken    atomic.Int32 // number of internal errors still to be returned
 
 	mu   sync.Mutex
 	told []string // subjects of notices, by team
@@ -83,7 +83,7 @@ func (c *contest) begin(n domains.NewDomain) {
 	}
 }
 
-// prove installs the proof, or takes it away, and asks for a look.
+// prove installs or removes the proof, and requests verification.
 func (c *contest) prove(there bool) {
 	c.t.Helper()
 	c.dns.set(func(f *resolve.Fake) {
@@ -109,7 +109,7 @@ func (c *contest) is(after time.Duration, want domains.ClaimStatus, reason strin
 	}
 }
 
-// heard compares the notices to the owner with want, oldest first, and forgets them.
+// heard compares the notices to the owner with want, oldest first, and clears them.
 func (c *contest) heard(want ...string) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -150,7 +150,7 @@ func TestAClaimOnADomainInUse(t *testing.T) {
 		c.is(3*time.Hour, domains.ClaimBlocked, "pending_scheduled_emails")
 		c.scheduled.Store(false)
 		c.is(20*time.Minute, domains.ClaimBlocked, "recent_owner_activity")
-		c.is(5*24*time.Hour, domains.ClaimBlocked, "recent_owner_activity") // beyond its expiry
+		c.is(5*24*time.Hour, domains.ClaimBlocked, "recent_owner_activity") // after its expiry
 		c.sent.Store(false)
 		c.is(20*time.Minute, domains.ClaimCompleted, "")
 		c.heard()
@@ -163,7 +163,7 @@ func TestAClaimOnADomainInUse(t *testing.T) {
 	})
 }
 
-// A claim whose domain the owner goes on using for 30 days has failed, and says what to do.
+// If the owner keeps using the domain for 30 days, the claim fails and says what to do.
 func TestAClaimFails(t *testing.T) {
 	contested(t, func(c *contest) {
 		c.sent.Store(true)
@@ -181,7 +181,7 @@ func TestAClaimFails(t *testing.T) {
 	})
 }
 
-// A domain whose new names are a third team's cannot be handed over.
+// A domain cannot be transferred if a third team has the names that it would get.
 func TestAClaimFailsForItsNames(t *testing.T) {
 	contested(t, func(c *contest) {
 		c.begin(domains.NewDomain{Name: "acme.example", ReturnPath: "mail"})
@@ -224,8 +224,8 @@ func TestAProofThatComesAndGoes(t *testing.T) {
 	})
 }
 
-// An owner who removed the proof is notified again, a day before the transfer, when it comes back; once a day however
-// often it comes and goes.
+// If the owner removes the proof and it comes back, the owner is notified again a day before the transfer, at most once
+// a day.
 func TestAProofThatComesBack(t *testing.T) {
 	contested(t, func(c *contest) {
 		c.heard(newsOfClaim)
@@ -248,7 +248,7 @@ func TestAProofThatComesBack(t *testing.T) {
 	})
 }
 
-// A claim that is never verified expires too, and errors of our own do not end a claim.
+// A claim that is never verified expires, too. Internal errors do not end a claim.
 func TestAClaimEnds(t *testing.T) {
 	contested(t, func(c *contest) {
 		c.is(6*24*time.Hour, domains.ClaimPending, "")
@@ -267,7 +267,7 @@ func TestAClaimEnds(t *testing.T) {
 	})
 }
 
-// The owner is notified of unproven claims once a week, however many there are, and the result of each claim is shown.
+// The owner is notified of unproven claims once a week, regardless of their number. Each claim shows its result.
 func TestClaimsThatComeToNothing(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, _ := newService(t, d, newZone())
@@ -295,7 +295,7 @@ func TestClaimsThatComeToNothing(t *testing.T) {
 	})
 }
 
-// A request to verify the placeholder of a claim looks for the proof, and the domain comes as a new one.
+// Verifying a placeholder looks up its claim's proof. After the transfer the domain is a new one.
 func TestVerifyingAPlaceholder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := newZone()

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// during is DNS during a question to which something happens.
+// during is a resolver that calls a function during a query.
 type during struct {
 	*zone
 	happens func()
@@ -27,7 +27,7 @@ func (q *during) TXT(ctx context.Context, name string) ([]string, error) {
 	return q.zone.TXT(ctx, name)
 }
 
-// What changes while the proof of a claim is looked for, or others are asked, counts more than the proof.
+// A change during the look-up of a proof takes precedence over the proof.
 func TestClaimsThatChangeDuringALook(t *testing.T) {
 	trust := func(t *testing.T, d *db.DB, team string) {
 		t.Helper()
@@ -40,7 +40,7 @@ func TestClaimsThatChangeDuringALook(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		dns, asked func(t *testing.T, s *domains.Service, d *db.DB, owner domains.Domain, c domains.Claim) error
-		want       domains.ClaimStatus // empty when it is gone
+		want       domains.ClaimStatus // empty if the claim no longer exists
 		jobs       int
 	}{
 		{"nothing", nil, nil, domains.ClaimVerified, 1},
@@ -100,7 +100,7 @@ func TestClaimsThatChangeDuringALook(t *testing.T) {
 	}
 }
 
-// A look that is told to stop has found nothing, and says that it did not end.
+// A look-up that is stopped records nothing and returns an error.
 func TestLooksThatAreStopped(t *testing.T) {
 	dns, d := &during{zone: newZone()}, dbtest.SQLite(t)
 	s, _, _ := build(t, d, dns, domains.Config{})
@@ -131,7 +131,7 @@ func TestLooksThatAreStopped(t *testing.T) {
 	}
 }
 
-// A domain whose proof is missing keeps nobody from the names at which its other records are.
+// A domain without its proof does not block other teams from the names of its other records.
 func TestNamesOfWhatIsNotProved(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := newZone()
@@ -155,7 +155,7 @@ func TestNamesOfWhatIsNotProved(t *testing.T) {
 		}
 		dns.install(records)
 		look()
-		// The domain below was there before: its settings change, but not to what is another team's.
+		// The subdomain existed before: its settings may change, but not to another team's names.
 		if err := s.Update(t.Context(), "other", there.ID, domains.Change{OpenTracking: new(true)}); err != nil {
 			t.Errorf("of a domain that stands at a host of another team's: %v", err)
 		}
@@ -167,7 +167,7 @@ func TestNamesOfWhatIsNotProved(t *testing.T) {
 		if fault.KindOf(err) != fault.Forbidden {
 			t.Errorf("a new name of it: %v", err)
 		}
-		// A name that was lost before hinders no change.
+		// A name that was lost before does not block a change.
 		exec(t, d, `UPDATE domain_names SET domain_id = $1, team_id = 'other' WHERE name = 'send.acme.example'`, there.ID)
 		if err := s.Update(t.Context(), "team", dom.ID, domains.Change{ClickTracking: new(true)}); err != nil {
 			t.Errorf("of a domain that has lost a name: %v", err)
@@ -179,7 +179,7 @@ func TestNamesOfWhatIsNotProved(t *testing.T) {
 	})
 }
 
-// Where nobody is asked and nobody told, an owner still has three days, and no reminder is lost on the way.
+// With default dependencies, an owner still has three days, and no reminder is lost.
 func TestAClaimWithoutListeners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dns, d := newZone(), dbtest.SQLite(t)
@@ -204,7 +204,7 @@ func TestAClaimWithoutListeners(t *testing.T) {
 	})
 }
 
-// A look that fails by our fault is made again, at first soon, and for as long as it takes.
+// A look-up that fails with an internal error is retried, soon at first, and without limit.
 func TestLooksAreMadeAgain(t *testing.T) {
 	s, _, _ := build(t, dbtest.SQLite(t), newZone(), domains.Config{})
 	k := s.Kind()

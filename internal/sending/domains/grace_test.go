@@ -16,9 +16,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// clocked runs f in simulated time, with domains, the runner of their jobs and the daily looks on an SQLite file.
-// PostgreSQL has its own clock and is not in the bubble; what the engines share is tested on both elsewhere. pass lets
-// time go by in which nothing runs, as nothing would be seen to happen, and what is due then is done.
+// clocked runs f in simulated time with domains on an SQLite file, their job runner and the daily rechecks. PostgreSQL
+// has its own clock, so other tests cover the behavior that both engines share. pass lets simulated time go by and then
+// runs the due work.
 func clocked(t *testing.T, dns resolve.Resolver, c domains.Config, f func(t *testing.T, s *domains.Service,
 	pass func(time.Duration)),
 	listeners ...events.Listener) {
@@ -41,7 +41,7 @@ func clocked(t *testing.T, dns resolve.Resolver, c domains.Config, f func(t *tes
 	})
 }
 
-// statuses are those of the domain and of its records by their keys.
+// statuses returns the status of the domain and those of its records by key.
 func statuses(t *testing.T, s *domains.Service, domainID string) (domains.Status, map[string]domains.Status) {
 	t.Helper()
 	d, err := s.Get(t.Context(), "team", domainID)
@@ -59,7 +59,7 @@ func newZone() *zone {
 	return &zone{Fake: resolve.Fake{MXRecords: map[string][]resolve.MX{}, TXTRecords: map[string][]string{}}}
 }
 
-// install enters the domain's records.
+// install adds the domain's records to the zone.
 func (z *zone) install(all []domains.Record) {
 	z.set(func(f *resolve.Fake) {
 		for _, r := range all {
@@ -108,11 +108,11 @@ func TestADomainOutlivesBrokenNameServers(t *testing.T) {
 	}
 }
 
-// stubborn is a zone whose first look-ups of a domain fail.
+// stubborn is a zone in which the first look-ups of a domain fail.
 type stubborn struct {
 	*zone
 	failures int32
-	silent   bool // no answer comes until the asker gives up
+	silent   bool // queries get no answer until the client gives up
 	looks    atomic.Int32
 }
 
@@ -131,7 +131,7 @@ func (s *stubborn) TXT(ctx context.Context, name string) ([]string, error) {
 	return nil, resolve.ErrTemporary
 }
 
-// Errors of ours, however many in a row, do not end the look for a domain.
+// Internal errors, even many in a row, do not end the verification of a domain.
 func TestADomainOutlivesOurErrors(t *testing.T) {
 	dns, listener := newZone(), &failing{left: 10}
 	clocked(t, dns, domains.Config{}, func(t *testing.T, s *domains.Service, pass func(time.Duration)) {
@@ -147,7 +147,7 @@ func TestADomainOutlivesOurErrors(t *testing.T) {
 	}, listener)
 }
 
-// failing is a listener that fails some times when a domain is found verified.
+// failing is a listener that fails some times when a domain becomes verified.
 type failing struct{ left int }
 
 func (f *failing) Recorded(_ context.Context, _ *db.Tx, all []events.Event) error {
@@ -160,7 +160,7 @@ func (f *failing) Recorded(_ context.Context, _ *db.Tx, all []events.Event) erro
 	return nil
 }
 
-// Each request to verify asks DNS, whatever the looks before have found.
+// Each request to verify queries DNS, whatever earlier look-ups found.
 func TestVerifyLooksAgain(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := &stubborn{zone: newZone(), failures: 10}
@@ -181,7 +181,7 @@ func TestVerifyLooksAgain(t *testing.T) {
 	})
 }
 
-// A capability that is enabled long after the domain was verified has 72 hours of its own.
+// A capability that is enabled long after the domain was verified has its own 72 hours.
 func TestACapabilityHasItsOwnTime(t *testing.T) {
 	dns := newZone()
 	clocked(t, dns, domains.Config{}, func(t *testing.T, s *domains.Service, pass func(time.Duration)) {
@@ -206,11 +206,11 @@ func TestACapabilityHasItsOwnTime(t *testing.T) {
 		is(100*time.Hour, domains.Verified, "")
 		receiving(true)
 		is(0, domains.PartiallyVerified, domains.NotStarted)
-		is(25*time.Hour, domains.PartiallyVerified, domains.Pending) // a daily look was there
+		is(25*time.Hour, domains.PartiallyVerified, domains.Pending) // a daily recheck has run
 		is(46*time.Hour, domains.PartiallyVerified, domains.Pending)
 		is(30*time.Hour, domains.PartiallyFailed, domains.Failed)
 
-		// What was known is forgotten when the capability is disabled.
+		// Disabling the capability deletes the states of its records.
 		receiving(false)
 		receiving(true)
 		is(0, domains.PartiallyVerified, domains.NotStarted)
@@ -226,11 +226,11 @@ func TestACapabilityHasItsOwnTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		dns.install(s.Records(&all))
-		is(40*time.Minute, domains.Verified, domains.Verified) // without being asked
+		is(40*time.Minute, domains.Verified, domains.Verified) // without a request
 	})
 }
 
-// Where domains are trusted nothing is verified unasked, and everything a second after it was asked for.
+// With TrustDomains, records become verified a second after a request and not before.
 func TestTrustedDomainsHaveALife(t *testing.T) {
 	clocked(t, resolve.Fake{}, domains.Config{TrustDomains: true}, func(t *testing.T, s *domains.Service,
 		pass func(time.Duration)) {

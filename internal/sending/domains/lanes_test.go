@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// silent is a name server on this machine that says nothing about names below dead.example, and of others what it has.
+// silent is a local name server that does not answer for names below dead.example. For other names it has records.
 type silent struct {
 	mu    sync.Mutex
 	rrs   []dns.RR
@@ -79,7 +79,7 @@ func serve(t *testing.T) (*silent, resolve.Resolver) {
 	return s, r
 }
 
-// One team's domains whose name servers are silent do not keep another's from being verified.
+// One team's domains with silent name servers do not delay another team's verification.
 func TestDeadDomainsHoldUpNobodyElse(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		const dead = 200
@@ -129,7 +129,7 @@ func TestDeadDomainsHoldUpNobodyElse(t *testing.T) {
 	})
 }
 
-// Look-ups that were entered before each team had a lane are worked, and moved into the lanes by the upgrade.
+// Look-up jobs from releases without a lane per team are handled; the upgrade moves them into the lanes.
 func TestLookUpsOfBefore(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dom := domains.Domain{}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A domain has its own name, that of its return paths while it sends, and those of its links, the old ones among them.
+// A domain has its own name, the host of return paths if it sends, and the hosts of its links, including old ones.
 func TestNames(t *testing.T) {
 	names := func(d Domain) (all []string) {
 		for _, n := range d.names() {
@@ -28,7 +28,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A name is kept while one of the records there is found, or has gone missing lately; one of old links for good.
+// A name is reserved while one of its records is found or went missing recently. A host of old links stays reserved.
 func TestKeptNames(t *testing.T) {
 	host := dnsName{name: "send.acme.example", host: true, records: []string{"mx", "spf"}}
 	for s, want := range map[Status]bool{"": false, NotStarted: false, Pending: false, Failed: false, Verified: true,

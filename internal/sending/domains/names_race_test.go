@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// meanwhile runs f on both engines with a database in which do is begun, once it was armed, when a transaction is
-// about to ask for something, and has ended or waits for that transaction when it goes on.
+// meanwhile runs f on both engines. Once armed, do starts when a transaction is about to run a given statement. The
+// transaction goes on when do has ended or waits for it.
 func meanwhile(t *testing.T, asks string, f func(t *testing.T, d *db.DB,
 	arm func(do func() error) (ended func() error))) {
 	run := func(t *testing.T, url string) {
@@ -61,7 +61,7 @@ func meanwhile(t *testing.T, asks string, f func(t *testing.T, d *db.DB,
 	t.Run("postgres", func(t *testing.T) { run(t, dbtest.PostgresURL(t)) })
 }
 
-// hold lets a worker claim the look-up of a domain.
+// hold claims the look-up job of a domain like a worker.
 func hold(t *testing.T, d *db.DB, domainID string) (j jobs.Job) {
 	t.Helper()
 	j = jobs.Job{Kind: domains.VerifyKind, Payload: domainID, Attempt: 1}
@@ -74,7 +74,7 @@ func hold(t *testing.T, d *db.DB, domainID string) (j jobs.Job) {
 	return j
 }
 
-// A request to verify that comes while a look-up is recorded holds.
+// A request to verify during the recording of a look-up takes effect.
 func TestVerifyWhileALookUpIsRecorded(t *testing.T) {
 	meanwhile(t, "DELETE FROM domain_names", func(t *testing.T, d *db.DB, arm func(func() error) func() error) {
 		s, _, _ := build(t, d, newZone(), domains.Config{})
@@ -83,7 +83,7 @@ func TestVerifyWhileALookUpIsRecorded(t *testing.T) {
 		if err := s.Verify(t.Context(), "team", dom.ID); err != nil {
 			t.Fatal(err)
 		}
-		long := time.Now().Add(-100 * time.Hour).UnixMicro() // its records have been missing for
+		long := time.Now().Add(-100 * time.Hour).UnixMicro() // how long its records have been missing
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(),
 				`UPDATE domains SET checks = REPLACE(checks, '"since":', '"since":1,"was":'), verify_since = $2
@@ -110,7 +110,7 @@ func TestVerifyWhileALookUpIsRecorded(t *testing.T) {
 	})
 }
 
-// A setting that changes meanwhile is kept.
+// A setting that changes during the recording of a look-up is kept.
 func TestUpdateWhileALookUpIsRecorded(t *testing.T) {
 	meanwhile(t, "DELETE FROM domain_names", func(t *testing.T, d *db.DB, arm func(func() error) func() error) {
 		s, _, _ := build(t, d, newZone(), domains.Config{})
@@ -133,7 +133,8 @@ func TestUpdateWhileALookUpIsRecorded(t *testing.T) {
 	})
 }
 
-// A claim that is asked to be verified while a look has begun, which may have been too early, is looked at again soon.
+// If verification of a claim is requested during a look-up, which may have been too early, another look-up follows
+// soon.
 func TestVerifyAClaimDuringALook(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, _, _ := build(t, d, newZone(), domains.Config{})

@@ -16,7 +16,7 @@ import (
 
 const races = 5
 
-// together runs the functions at the same time.
+// together runs the functions concurrently.
 func together(all ...func()) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
@@ -27,7 +27,7 @@ func together(all ...func()) {
 	wg.Wait()
 }
 
-// Of two teams that add a domain and one at the host of its return paths at the same time, one is refused.
+// If two teams concurrently add a domain and one at the host of its return paths, one is refused.
 func TestNamesAreAddedByOneTeam(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, _ := newServiceWith(t, d, resolve.Fake{}, domains.Config{TrustDomains: true})
@@ -49,7 +49,7 @@ func TestNamesAreAddedByOneTeam(t *testing.T) {
 	})
 }
 
-// And of two that are proved at the same time, one counts: the records of the other are not found.
+// If two such domains are proved concurrently, one counts: the records of the other are not found.
 func TestNamesAreProvedByOneTeam(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := &zone{Fake: resolve.Fake{MXRecords: map[string][]resolve.MX{}, TXTRecords: map[string][]string{}}}

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// inHand takes a job out of the queue, as a worker would.
+// inHand claims a job like a worker.
 func inHand(t *testing.T, d *db.DB, dedupe string) jobs.Job {
 	t.Helper()
 	j := jobs.Job{Attempt: 1, CreatedAt: time.Now()}
@@ -26,7 +26,7 @@ func inHand(t *testing.T, d *db.DB, dedupe string) jobs.Job {
 	return j
 }
 
-// left returns how many jobs there are for a key, and how many of them are claimed.
+// left returns the number of jobs with a key, and how many of them are claimed.
 func left(t *testing.T, d *db.DB, dedupe string) (all, held int) {
 	t.Helper()
 	if err := d.QueryRow(t.Context(), `SELECT COUNT(*), COUNT(*) FILTER (WHERE holder <> '') FROM jobs WHERE dedupe = $1`,
@@ -36,8 +36,8 @@ func left(t *testing.T, d *db.DB, dedupe string) (all, held int) {
 	return all, held
 }
 
-// A look-up that loses the database at any point has recorded all that it found, or fails and is still claimed. It may
-// fail although it has recorded it, if the result of the commit is unknown.
+// A look-up that loses the database at any point either records all findings, or fails and is still claimed. If the
+// outcome of the commit is unknown, it may do both.
 func TestLookUpWithoutDatabase(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	dns := newZone()
@@ -65,7 +65,7 @@ func TestLookUpWithoutDatabase(t *testing.T) {
 	}
 }
 
-// The same holds for the look-up that finds a claim's proof, and for the next one, which transfers the domain.
+// The same applies to the look-up that finds a claim's proof, and to the next one, which transfers the domain.
 func TestClaimWithoutDatabase(t *testing.T) {
 	for name, want := range map[string]domains.ClaimStatus{"proof": domains.ClaimVerified,
 		"handing over": domains.ClaimCompleted} {
@@ -116,7 +116,7 @@ func TestClaimWithoutDatabase(t *testing.T) {
 	}
 }
 
-// Without a database no verb says that something is not there, or that it was done.
+// Without a database, no operation reports success or a missing domain.
 func TestVerbsWithoutDatabase(t *testing.T) {
 	d := dbtest.SQLite(t)
 	s, _, _ := build(t, d, newZone(), domains.Config{TrustDomains: true})

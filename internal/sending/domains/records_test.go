@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// A record is looked for as its kind wants it.
+// Each kind of record is matched by its own rules.
 func TestLookUpOne(t *testing.T) {
 	const spf, key = "v=spf1 include:spf.host.example ~all", "v=DKIM1; k=rsa; p=MIIB"
 	dns := resolve.Fake{
@@ -52,8 +52,8 @@ func TestLookUpOne(t *testing.T) {
 	}
 }
 
-// A domain is looked at ever less often the longer its owner has waited, since the request or since the latest record
-// that is looked for, whichever is later.
+// Look-ups become less frequent the longer the owner has waited, since the request or since the latest pending record,
+// whichever is later.
 func TestRecheckAfter(t *testing.T) {
 	for _, c := range []struct {
 		waited time.Duration
@@ -80,7 +80,7 @@ func TestRecheckAfter(t *testing.T) {
 	}
 }
 
-// Who may make certificates is what records of the tag issue say, of the root of the domain.
+// CAA records with the tag issue at the root of the domain decide who may issue certificates.
 func TestLookUpCAA(t *testing.T) {
 	caa := func(all ...resolve.CAA) resolve.Fake {
 		return resolve.Fake{CAARecords: map[string][]resolve.CAA{"acme.example": all}}
@@ -90,7 +90,7 @@ func TestLookUpCAA(t *testing.T) {
 		name   string
 		config *Config
 		dns    resolve.Fake
-		known  bool // that there is something to install
+		known  bool // the domain had a CAA record to install
 		want   finding
 		counts bool
 	}{

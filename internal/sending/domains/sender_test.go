@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// A domain for trying things out is there for all teams from when it is first sent from, and signs.
+// A sandbox domain is created when any team first sends from it, and signs emails.
 func TestSandbox(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		for _, anyone := range []bool{false, true} {
@@ -45,7 +45,7 @@ func TestSandbox(t *testing.T) {
 	})
 }
 
-// A domain signs with the keys whose records are there, and says when a key cannot be read.
+// A domain signs with the keys whose records are published. An unreadable key is an error.
 func TestSigning(t *testing.T) {
 	ctx, dns, d := t.Context(), newZone(), dbtest.SQLite(t)
 	s, _, _ := build(t, d, dns, domains.Config{})
@@ -87,7 +87,7 @@ func exec(t *testing.T, d *db.DB, text string, args ...any) {
 	}
 }
 
-// Rows that cannot be read are errors of ours, and what is not there is told apart from them.
+// Unreadable rows are internal errors, unlike missing rows.
 func TestRowsThatCannotBeRead(t *testing.T) {
 	ctx, d := t.Context(), dbtest.SQLite(t)
 	s, _, _ := build(t, d, resolve.Fake{}, domains.Config{TrustDomains: true})

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// heard are the events that were recorded.
+// heard holds the recorded events.
 type heard struct {
 	mu  sync.Mutex
 	all []events.Type
@@ -37,7 +37,7 @@ func (h *heard) Recorded(_ context.Context, _ *db.Tx, all []events.Event) error 
 	return nil
 }
 
-// zone is DNS that can change while it is asked.
+// zone is a resolver whose records can change during queries.
 type zone struct {
 	mu sync.Mutex
 	resolve.Fake
@@ -66,13 +66,13 @@ func newService(t *testing.T, d *db.DB, dns resolve.Resolver) (*domains.Service,
 	return newServiceWith(t, d, dns, domains.Config{})
 }
 
-// newServiceWith is newService with what of the configuration is not always the same.
+// newServiceWith is newService with a configuration.
 func newServiceWith(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config) (*domains.Service, *heard) {
 	t.Helper()
 	return newServiceOf(t, d, dns, c)
 }
 
-// newServiceOf is newServiceWith, with more listeners.
+// newServiceOf is newServiceWith with more listeners.
 func newServiceOf(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config,
 	listeners ...events.Listener) (*domains.Service, *heard) {
 	t.Helper()
@@ -81,7 +81,7 @@ func newServiceOf(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config
 	return s, h
 }
 
-// build is newServiceOf without anything that runs: each runner that it returns works the service's jobs and looks.
+// build is newServiceOf without running anything. Each returned runner handles the service's jobs.
 func build(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config,
 	listeners ...events.Listener) (*domains.Service, *heard,
 	func() *jobs.Runner) {
@@ -117,7 +117,7 @@ func run(t *testing.T, r *jobs.Runner) (stop func()) {
 	go func() { ended <- r.Run(ctx) }()
 	return func() {
 		cancel()
-		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) { // it may not have begun yet
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) { // the runner may not have started yet
 			t.Error(err)
 		}
 	}
@@ -168,7 +168,7 @@ func TestVerification(t *testing.T) {
 		}
 		h.mu.Unlock()
 
-		// A record disappears: sending goes on, and the record says so.
+		// A record disappears: the domain still sends, and the record's state shows it.
 		dns.set(func(f *resolve.Fake) { delete(f.TXTRecords, "postrider._domainkey.acme.example") })
 		if err := s.Verify(t.Context(), "team", dom.ID); err != nil {
 			t.Fatal(err)
@@ -254,7 +254,7 @@ func TestANameBelongsToOneTeamUntilItIsClaimed(t *testing.T) {
 	})
 }
 
-// Name servers that fail do not end a claim: it is looked at again for as long as it lives.
+// Failing name servers do not end a claim: its proof is looked up until the claim expires.
 func TestAClaimOutlivesBrokenNameServers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := &zone{Fake: resolve.Fake{TXTRecords: map[string][]string{}, Fail: []string{"acme.example"}}}

@@ -23,7 +23,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// A name may be only so long that the names below it fit.
+// The length of a domain name is limited, so that the names below it are valid.
 func TestLongNames(t *testing.T) {
 	c := &Config{}
 	label := strings.Repeat("l", 61)
@@ -38,7 +38,7 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// Links are tracked by a host whose record is there, of a domain that is proved.
+// Links are tracked only if the tracking record is verified and the domain is proved.
 func TestTrackingHost(t *testing.T) {
 	for _, c := range []struct {
 		label           string
@@ -61,7 +61,8 @@ func TestTrackingHost(t *testing.T) {
 	}
 }
 
-// A tracking subdomain is remembered once its record was verified, whatever becomes of the record and of the setting.
+// A tracking subdomain is remembered once its record was verified. Later changes of the record or the setting do not
+// matter.
 func TestTrackingSubdomainsAreRemembered(t *testing.T) {
 	tracks := func(found ...finding) Domain {
 		d := Domain{Sending: true, TrackingSubdomain: "links", Tracked: []string{"old"},
@@ -71,7 +72,7 @@ func TestTrackingSubdomainsAreRemembered(t *testing.T) {
 		}
 		return d
 	}
-	after := func(status Status) Domain { // as a release before this one has left it
+	after := func(status Status) Domain { // a row from an older release
 		d := tracks()
 		d.checks["tracking"] = check{Status: status}
 		return d
@@ -112,7 +113,7 @@ func TestTrackingSubdomainsAreRemembered(t *testing.T) {
 	}
 }
 
-// A domain remembers 50 tracking subdomains. Then it may only go back to one of them: none is forgotten.
+// A domain remembers 50 tracking subdomains. Then it may only return to one of them, and none is forgotten.
 func TestTooManyTrackingSubdomains(t *testing.T) {
 	d := Domain{Sending: true}
 	set := func(label string) error { return d.set(Capabilities{}, nil, &label) }
@@ -141,7 +142,7 @@ func TestSettings(t *testing.T) {
 		name          string
 		capabilities  Capabilities
 		tls, tracking *string
-		field         string // that is refused
+		field         string // the refused field
 		want          Domain
 	}{
 		{"nothing", Capabilities{}, nil, nil, "", Domain{Sending: true, TLS: Opportunistic}},

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// store is somebody else's, who is asked within transactions of domains, or is told there.
+// store stands in for other packages: it runs statements when domains calls its dependencies and listeners.
 type store struct{ d *db.DB }
 
 func (s store) Recorded(ctx context.Context, tx *db.Tx, _ []events.Event) error {
@@ -38,7 +38,7 @@ func (s store) attach(service *domains.Service) {
 	}
 }
 
-// A verb of which any statement fails says so, and has changed nothing.
+// If any statement of an operation fails, the operation returns an error and changes nothing.
 func TestVerbsWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx, dns := t.Context(), newZone()

@@ -8,8 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// What is asked for each message that comes in and for each domain that is added is found by an index, however many
-// rows there are.
+// The queries for each incoming message and each added domain use an index, for any number of rows.
 func TestQueriesUseTheirIndexes(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		for _, c := range []struct {
@@ -28,8 +27,8 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 				explain, column := "EXPLAIN QUERY PLAN ", 3
 				if !d.Alone() {
 					explain, column = "EXPLAIN ", 0
-					// The tables are empty: what PostgreSQL would choose with many rows is what it chooses when it must
-					// not scan.
+					// The tables are empty. With sequential scans disabled, PostgreSQL chooses the plan that it would choose for
+					// many rows.
 					if _, err := tx.Exec(t.Context(), `SET LOCAL enable_seqscan = off`); err != nil {
 						return err
 					}

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// A domain that is added verified tracks at once, also one that was there without a tracking subdomain.
+// AddVerified enables tracking at once, also for an existing domain without a tracking subdomain.
 func TestVerifiedDomainTracks(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		for _, name := range []string{testnode.Domain, "shop.example"} {
@@ -35,7 +35,7 @@ func TestVerifiedDomainTracks(t *testing.T) {
 	})
 }
 
-// What is remembered of tracking hosts is bounded, and forgotten when a domain changes.
+// The cache of tracking hosts has a maximum size and is cleared when a domain changes.
 func TestTracksForgets(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		const host = "links.shop.example"
@@ -45,7 +45,7 @@ func TestTracksForgets(t *testing.T) {
 			}
 			n.Verified(n.Acme.TeamID, domains.NewDomain{Name: "shop.example", TrackingSubdomain: "links"})
 		}
-		n.Update(func(tx *db.Tx) error { // behind the back of the node
+		n.Update(func(tx *db.Tx) error { // without a hint to the node
 			tx.Queue(t.Context(), `UPDATE domains SET tracking_subdomain = 'go', old_tracking = ''
 				WHERE name = 'shop.example'`)
 			return nil
@@ -57,8 +57,8 @@ func TestTracksForgets(t *testing.T) {
 	})
 }
 
-// A tracking subdomain that was verified once works for good: after it is changed, while it is taken up again and not
-// yet verified, and after it is changed once more.
+// A tracking subdomain keeps working once it was verified: after it is changed, while it is used again but not yet
+// verified, and after another change.
 func TestTrackingSubdomainTakenUpAgain(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		const name = "shop.example"

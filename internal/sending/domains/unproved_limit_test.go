@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// oneKey has all domains have the same key: what these tests count is not the keys.
+// oneKey makes all domains share one key, because these tests do not need different keys.
 func oneKey(t *testing.T, s *domains.Service) {
 	t.Helper()
 	k, err := dkim.GenerateRSA()
@@ -22,7 +22,7 @@ func oneKey(t *testing.T, s *domains.Service) {
 	s.GenerateRSA = func() (*dkim.Key, error) { return k, nil }
 }
 
-// A team adds so many domains that are not verified and no more; another team is not concerned.
+// A team can add a limited number of unverified domains. The limit does not affect other teams.
 func TestUnprovedDomainsAreBounded(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, _ := newServiceWith(t, d, resolve.Fake{}, domains.Config{UnprovedMax: 2})

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// upgrade runs the migrations anew that changed what is known of domains, over rows as they were before.
+// upgrade runs the migrations of domains again, over rows of the release before.
 func upgrade(t *testing.T, d *db.DB, statements ...string) {
 	t.Helper()
 	for _, text := range append([]string{`DROP TABLE domain_names`, `DROP INDEX domains_unproved`,
@@ -33,8 +33,8 @@ func asBefore(checks, name string) string {
 	return `UPDATE domains SET status = 'verified', checks = '` + checks + `' WHERE name = '` + name + `'`
 }
 
-// What received before the proof was asked for goes on for now, and says what is missing; what could be stolen stops at
-// once.
+// A domain that received mail before the proof was required keeps receiving for now and shows the missing record. A
+// capability that another team could misuse stops at once.
 func TestReceivingGoesOnForAWhileAfterTheUpgrade(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := &zone{Fake: resolve.Fake{MXRecords: map[string][]resolve.MX{}, TXTRecords: map[string][]string{}}}

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// The names that a domain would have are refused where they are the operator's or another team's, with the field they
-// follow from, and no keys are made for what is refused.
+// A domain whose names belong to the operator or another team is refused with the field at fault. No keys are generated
+// for refused domains.
 func TestNamesThatAreRefused(t *testing.T) {
 	ctx := t.Context()
 	s, _, _ := build(t, dbtest.SQLite(t), newZone(), domains.Config{TrustDomains: true, ManagedDomain: "managed.example",
@@ -33,7 +33,7 @@ func TestNamesThatAreRefused(t *testing.T) {
 	s.GenerateRSA = func() (*dkim.Key, error) { made++; return key() }
 	for _, c := range []struct {
 		domain domains.NewDomain
-		field  string // empty when nothing is refused
+		field  string // empty if nothing is refused
 		said   string
 	}{
 		{domains.NewDomain{Name: ""}, "name", "Missing"},
@@ -83,7 +83,7 @@ func TestNamesThatAreRefused(t *testing.T) {
 	}
 }
 
-// Claims that cannot be made say why, and neither they nor repetitions have keys made.
+// Refused claims give the reason. Neither refused nor repeated claims generate keys.
 func TestClaimsThatAreRefused(t *testing.T) {
 	ctx := t.Context()
 	s, _, _ := build(t, dbtest.SQLite(t), newZone(), domains.Config{})
@@ -122,7 +122,7 @@ func TestClaimsThatAreRefused(t *testing.T) {
 	}
 }
 
-// RSA keys are made in advance, and as many more as are used.
+// RSA keys are generated in advance, and used ones are replaced.
 func TestKeysAreMadeInAdvance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, _ := build(t, dbtest.SQLite(t), resolve.Fake{}, domains.Config{})

@@ -105,8 +105,8 @@ func TestOverall(t *testing.T) {
 	}
 }
 
-// A domain that received before the proof was asked for goes on for 72 hours after the first look, whether DNS answers
-// or not.
+// A domain that received mail before the proof was required keeps receiving for 72 hours after the first look-up,
+// whether DNS answers or not.
 func TestExcuse(t *testing.T) {
 	d := Domain{Receiving: true, VerifySince: t0.Add(-90 * 24 * time.Hour),
 		checks: map[string]check{"receiving": {Status: Verified}, unproved: {Status: TemporaryFailure}}}
@@ -346,7 +346,7 @@ func TestJudgeClaim(t *testing.T) {
 	}
 }
 
-// The owner is reminded when a day is left of its three.
+// The owner is reminded a day before the three days end.
 func TestOwnersAreReminded(t *testing.T) {
 	for warned, want := range map[time.Duration]bool{48*time.Hour - time.Microsecond: false, 48 * time.Hour: true,
 		90 * time.Hour: true} {
@@ -357,7 +357,7 @@ func TestOwnersAreReminded(t *testing.T) {
 	}
 }
 
-// No answer leaves a blocked claim as it is.
+// A look-up without an answer does not change a blocked claim.
 func TestNoAnswerLeavesAClaimBlocked(t *testing.T) {
 	c := Claim{Status: ClaimBlocked, BlockedReason: blockedActivity, ProvenAt: t0.Add(-time.Hour),
 		WarnedAt: t0.Add(-time.Hour), ExpiresAt: t0}
@@ -370,7 +370,7 @@ func TestClaimIsProvenByItsValue(t *testing.T) {
 	c := Claim{Token: "00ff"}
 	for _, x := range []struct {
 		text              string
-		current, tolerant bool // without and with the older prefix
+		current, tolerant bool // whether it counts without and with the older prefix
 	}{
 		{"postrider-domain-verification=00ff", true, true},
 		{`"postrider-domain-verification=00ff"`, true, true},
@@ -386,7 +386,7 @@ func TestClaimIsProvenByItsValue(t *testing.T) {
 	}
 }
 
-// A record of a host that the domain has given up meanwhile says nothing of the one that it has now.
+// A finding for a host that the domain no longer has does not count for its new host.
 func TestFindingsOfOtherRecordsDoNotCount(t *testing.T) {
 	asked := []Record{{Key: "mx", FQDN: "send.acme.example"}, {Key: "tracking", FQDN: "links.acme.example"},
 		{Key: "receiving", FQDN: "acme.example"}}
@@ -398,9 +398,9 @@ func TestFindingsOfOtherRecordsDoNotCount(t *testing.T) {
 	}
 }
 
-// What needs not be there any more is forgotten, and says nothing of the other records.
+// A record that is no longer needed loses its check; the other records keep theirs.
 func TestJudgeTakesAllFindings(t *testing.T) {
-	for range 20 { // A map has no order.
+	for range 20 { // The order of a map is random.
 		d := judge(Domain{Sending: true, checks: map[string]check{"caa": {Status: Pending}}},
 			map[string]finding{"caa": needless, "mx": present, "spf": present, "dkim": present, "tracking": present}, t0)
 		if _, caa := d.checks["caa"]; caa || len(d.checks) != 4 || d.Status != Verified || !d.CheckedAt.Equal(t0) {
@@ -409,7 +409,7 @@ func TestJudgeTakesAllFindings(t *testing.T) {
 	}
 }
 
-// A CAA record is shown while the root's records ask for it, and nothing is left of it when they no longer do.
+// A CAA record is shown while the root's records require it. When they no longer do, its check is deleted.
 func TestCAAIsNeededForATime(t *testing.T) {
 	c := &Config{CAAIssuer: "letsencrypt.org"}
 	d := Domain{Name: "acme.example", Sending: true, TrackingSubdomain: "links", checks: map[string]check{}}

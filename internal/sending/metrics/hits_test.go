@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/metrics"
 )
 
-// step is a step of a plan of PostgreSQL, with what it did each time that it was run.
+// step is a step of a PostgreSQL plan, with its row counts for each execution.
 type step struct {
 	Rows    float64 `json:"Actual Rows"`
 	Loops   float64 `json:"Actual Loops"`
@@ -21,7 +21,7 @@ type step struct {
 	Plans   []step
 }
 
-// read is how many rows a step and those below it went through.
+// read returns the number of rows that a step and its substeps read.
 func (s step) read() float64 {
 	n := (s.Rows + s.Removed + s.Joined) * s.Loops
 	for _, below := range s.Plans {
@@ -30,8 +30,8 @@ func (s step) read() float64 {
 	return n
 }
 
-// Many hits of one recipient on one link, all of them late, cost each query a few rows for each hit. PostgreSQL counts
-// the rows; which indexes both engines use is tested in cli.
+// Many late hits of one recipient on one link cost each query a few rows per hit. PostgreSQL counts the rows; a test in
+// package cli checks the indexes of both engines.
 func TestHitsOfOneLink(t *testing.T) {
 	const hits = 1000
 	d, trace := dbtest.PostgresTraced(t)
@@ -46,7 +46,7 @@ func TestHitsOfOneLink(t *testing.T) {
 	if err := w.s.RollUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.happen(t, all[hits/2:]...) // before the time up to which events are counted
+	w.happen(t, all[hits/2:]...) // before the time until which events are counted
 	trace.Take()
 	q := metrics.Query{From: now.Add(-24 * time.Hour), To: now}
 	people, unique := 0, 0
@@ -67,7 +67,7 @@ func TestHitsOfOneLink(t *testing.T) {
 		}
 		var plan string
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
-			// Rolling has emptied the table of late events.
+			// RollUp has deleted the late entries.
 			for _, text := range []string{`SET LOCAL enable_seqscan = off`, `SET LOCAL enable_bitmapscan = off`,
 				`INSERT INTO email_counts_late (team_id, id, email_id, at) SELECT team_id, id, email_id, created_at
 				FROM email_events WHERE team_id = 'team' ON CONFLICT DO NOTHING`} {

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/metrics"
 )
 
-// clicks are so many clicks on one email, in as many quarters of an hour, of which the last is the given one.
+// clicks returns n clicks on one email, spread over some quarter hours that end with last.
 func (w *fixture) clicks(n, quarters int, last time.Time) []events.Event {
 	all := make([]events.Event, n)
 	for i := range all {
@@ -39,7 +39,7 @@ func (w *fixture) check(t *testing.T, now time.Time) {
 	}
 }
 
-// left is how many late entries there are.
+// left returns the number of late entries.
 func (w *fixture) left(t *testing.T) (n int) {
 	t.Helper()
 	if err := w.d.QueryRow(t.Context(), `SELECT COUNT(*) FROM email_counts_late`).Scan(&n); err != nil {
@@ -48,8 +48,8 @@ func (w *fixture) left(t *testing.T) (n int) {
 	return n
 }
 
-// A quarter of an hour is counted again once, however many events were late, also of one email, and few transactions
-// write that.
+// A quarter hour is recounted once and in few transactions, regardless of the number of its late events, also of one
+// email.
 func TestLateEventsAreCountedOnce(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		w, now := newFixture(t, d), time.Now()
@@ -90,7 +90,7 @@ func TestLateEventsAreCountedOnce(t *testing.T) {
 	})
 }
 
-// Counts are right wherever Roll ends, and the next one counts what this one has not.
+// Counts are right wherever RollUp stops, and the next RollUp counts the rest.
 func TestRollFails(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		w, now := newFixture(t, d), time.Now()
@@ -100,7 +100,7 @@ func TestRollFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		failed := trace.EachBroken(t, func() {
-			if w.left(t) == 0 { // otherwise the next one counts what this one has not
+			if w.left(t) == 0 { // otherwise the next one counts the rest
 				w.happen(t, w.clicks(3, 3, last)...)
 			}
 		}, func() error { return w.s.RollUp(t.Context()) }, func(err error) {
@@ -115,7 +115,7 @@ func TestRollFails(t *testing.T) {
 	})
 }
 
-// An event that another node finds late, while this one looks for late events of an earlier time, is counted.
+// If another node records a late event while this node handles earlier late events, the event is counted.
 func TestLateForAnotherNode(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		w, now := newFixture(t, d), time.Now()

@@ -29,7 +29,7 @@ type fixture struct {
 	recorder *events.Recorder
 	all      []events.Event
 	emails   []email
-	gone     map[string]bool // emails that were deleted
+	gone     map[string]bool // deleted emails
 }
 
 type email struct {
@@ -101,7 +101,7 @@ func (w *fixture) event(r *rand.Rand, now time.Time) events.Event {
 	return v
 }
 
-// recount counts the events plainly.
+// recount counts the events in plain Go.
 func (w *fixture) recount(q metrics.Query) []metrics.Count {
 	sums := map[metrics.Count][3]int{}
 	for i := range w.all {
@@ -109,7 +109,7 @@ func (w *fixture) recount(q metrics.Query) []metrics.Count {
 		at := e.At
 		if w.gone[e.EmailID] {
 			if q.ByEmail || len(q.EmailIDs) > 0 {
-				continue // the emails of deleted events are not known
+				continue // deleted events have no known email
 			}
 			at = at.Truncate(15 * time.Minute)
 		}
@@ -204,7 +204,7 @@ func sorted(all []metrics.Count) []metrics.Count {
 	return all
 }
 
-// queries are queries of every kind.
+// queries returns queries of every kind.
 func (w *fixture) queries(r *rand.Rand, now time.Time) []metrics.Query {
 	hourly := func(t time.Time) string { return t.UTC().Format("15") }
 	span := func() (from, to time.Time) {
@@ -227,7 +227,7 @@ func (w *fixture) queries(r *rand.Rand, now time.Time) []metrics.Query {
 		metrics.Query{From: now.Add(-24 * time.Hour), To: now.Add(time.Minute), ByPeriod: hourly})
 }
 
-// Counts always equal a plain recount, whatever the order in which events were recorded and counters were made.
+// Counts always equal a plain recount, in any order of recording events and updating counters.
 func TestCountsAreTrue(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w, r, now := newFixture(t, d), rand.New(rand.NewPCG(1, 2)), time.Now()
@@ -275,7 +275,7 @@ func TestCountsAreTrue(t *testing.T) {
 	})
 }
 
-// delete deletes all rows of an email, if its events are counted.
+// delete deletes all rows of an email if its events are counted.
 func (w *fixture) delete(t *testing.T, e email) {
 	t.Helper()
 	var kept []string
@@ -337,7 +337,7 @@ func TestCountsOutliveEmails(t *testing.T) {
 	})
 }
 
-// An email is not deleted while one of its events is not counted.
+// RetainCounts does not release an email while one of its events is not counted.
 func TestKeepRefusesWhatIsNotCounted(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w, now := newFixture(t, d), time.Now()
@@ -371,7 +371,7 @@ func TestKeepRefusesWhatIsNotCounted(t *testing.T) {
 	})
 }
 
-// Nodes that count at the same time, while events are recorded, count nothing twice and leave nothing out.
+// Nodes that run RollUp at the same time, while events are recorded, count every event once.
 func TestManyCountAtOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w, r, now := newFixture(t, d), rand.New(rand.NewPCG(3, 4)), time.Now()
@@ -431,7 +431,7 @@ func TestUsage(t *testing.T) {
 	})
 }
 
-// fill inserts n events of emails of one recipient each, evenly over a span, without the recorder.
+// fill inserts n events without the recorder, evenly over a span. Each event has its own email with one recipient.
 func fill(b testing.TB, d *db.DB, n int, from time.Time, over time.Duration) {
 	b.Helper()
 	types := []string{"queued", "sent", "delivered", "opened"}
@@ -458,7 +458,7 @@ func fill(b testing.TB, d *db.DB, n int, from time.Time, over time.Duration) {
 	}
 }
 
-// A breakdown by email is bounded.
+// A breakdown by email has a maximum number of rows.
 func TestTooManyEmails(t *testing.T) {
 	d := dbtest.SQLite(t)
 	now := time.Now()
@@ -470,8 +470,8 @@ func TestTooManyEmails(t *testing.T) {
 	}
 }
 
-// A team with more different counters than one step allows is counted in shorter steps, and one that cannot be
-// counted delays no other.
+// A team with more different counters than one step allows is counted in shorter steps. A team that cannot be counted
+// does not delay others.
 func TestRollOfManyCounters(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		from := time.Now().Add(-3 * time.Hour).Truncate(time.Hour)

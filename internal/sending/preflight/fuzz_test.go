@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Whatever HTML there is, all checks are made, and images and elements are counted as html.Tokenizer counts them.
+// For any HTML all checks run, and images and elements are counted like html.Tokenizer does.
 func FuzzHTML(f *testing.F) {
 	for _, seed := range []string{"", `<a href="https://acme.org/x">https://bank.com</a>`, `<img src=x><IMG alt>`,
 		`<script><img></script><form><input`, `<a href=//x><a href="http:\\y@z:1/">z`, "<img/><img\x00><p\xff><!--<img>-->",
@@ -57,7 +57,7 @@ func FuzzHTML(f *testing.F) {
 	})
 }
 
-// An address is read in the same way however it is written.
+// Different spellings of a URL give the same result.
 func FuzzTarget(f *testing.F) {
 	for _, seed := range []string{"https://acme.org/x", "HTTP:\\\\a@B.org:80?x", "https://[::1]:80/", "mailto:a", "//x",
 		"é:",
@@ -87,7 +87,7 @@ func bracketed(host string) string {
 	return host
 }
 
-// Records are the work of strangers.
+// Strangers may publish any record.
 func FuzzTerm(f *testing.F) {
 	for _, seed := range []string{"+include:x.net", "a/24//64", "redirect=x", "-all", "ip4:1.2.3.4/33", "=", ":",
 		"exists:%{i}"} {

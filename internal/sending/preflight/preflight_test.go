@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// zone is the DNS of good.
+// zone returns the DNS records of good.
 func zone() resolve.Fake {
 	return resolve.Fake{TXTRecords: map[string][]string{
 		"send.acme.org":      {"v=spf1 include:spf.postrider.test ~all"},
@@ -27,7 +27,7 @@ func zone() resolve.Fake {
 	}}
 }
 
-// good is an email that nothing can be said against.
+// good returns an email that passes all checks.
 func good() Input {
 	return Input{From: message.Address{Name: "Acme", Local: "hello", Domain: "acme.org"}, Subject: "Your order",
 		HTML: `<p>Hello, <a href="https://www.acme.org/orders/1">your order</a> is on its way.` +
@@ -42,7 +42,7 @@ var allChecks = []string{"sender", "dkim", "spf", "dmarc", "alignment", "unsubsc
 	"text_part", "html_size", "html_tags", "link_text", "link_hosts", "link_http", "link_shortener", "link_target",
 	"image_alt", "image_hosts", "image_inline"}
 
-// check runs all checks, and returns the results by their ids.
+// check runs all checks and returns the results by id.
 func check(t testing.TB, in Input) map[string]Result {
 	t.Helper()
 	all := Run(t.Context(), in)
@@ -97,7 +97,7 @@ func TestWorst(t *testing.T) {
 	}
 }
 
-// Each case changes a good email in one way; just the check of its name notices, unless others are named.
+// Each case changes a good email in one way. Only the named check notices it, unless the case names more.
 func TestEmails(t *testing.T) {
 	t.Parallel()
 	list := func(pairs ...string) (all []message.Field) {
@@ -112,7 +112,7 @@ func TestEmails(t *testing.T) {
 		change func(*Input)
 		id     string
 		level  Level
-		shows  string // in the message or the details
+		shows  string // text in the message or the details
 	}{
 		{"refused", func(in *Input) { in.Sender.Refused = "Verify it." }, "sender", Problem, "Verify it."},
 		{"DKIM record gone", func(in *Input) { in.Sender.Keys[0].State = Gone }, "dkim", Problem,
@@ -179,10 +179,10 @@ func TestEmails(t *testing.T) {
 	}
 }
 
-// padded is HTML of that size.
+// padded returns HTML of a size.
 func padded(size int) string { return "<p>" + strings.Repeat("x", size-len("<p>")) }
 
-// wantOnly checks that no check but the one finds something, none if id is "".
+// wantOnly checks that only the check with the id finds something, or none if id is "".
 func wantOnly(t *testing.T, in Input, id string, level Level, shows string) {
 	t.Helper()
 	for _, r := range check(t, in) {
@@ -195,7 +195,7 @@ func wantOnly(t *testing.T, in Input, id string, level Level, shows string) {
 	}
 }
 
-// Each case is HTML in which just the check of its id finds something.
+// Each case is HTML in which only the check with its id finds something.
 func TestHTML(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -276,7 +276,7 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// A link through a shortener is off the sender's domain, too, unless the domain is the sender's own.
+// A link through a shortener is also outside of the sender's domain, unless the shortener is the sender's own.
 func TestShorteners(t *testing.T) {
 	t.Parallel()
 	in := good()
@@ -291,7 +291,7 @@ func TestShorteners(t *testing.T) {
 	}
 }
 
-// With tracked links, the text of a link may show an address that the link does not lead to at first.
+// With tracked links, the text of a link may show another URL than the link first leads to.
 func TestTextsOfTrackedLinks(t *testing.T) {
 	t.Parallel()
 	in := good()
@@ -312,7 +312,7 @@ func TestTextsOfTrackedLinks(t *testing.T) {
 	}
 }
 
-// What is found often is counted, and shown a few times only.
+// All occurrences are counted, and only a few are shown.
 func TestDetailsAreBounded(t *testing.T) {
 	t.Parallel()
 	in := good()
@@ -350,7 +350,7 @@ func TestSandbox(t *testing.T) {
 	}
 }
 
-// A domain that the team has not added is examined as far as the DNS goes.
+// A domain that the team has not added is checked as far as DNS allows.
 func TestUnknownDomain(t *testing.T) {
 	t.Parallel()
 	in := good()
@@ -364,7 +364,7 @@ func TestUnknownDomain(t *testing.T) {
 	}
 }
 
-// counting counts look-ups.
+// counting is a resolver that counts queries.
 type counting struct {
 	resolve.Resolver
 	n atomic.Int32
@@ -385,7 +385,7 @@ func (c *counting) Addrs(ctx context.Context, name string) ([]netip.Addr, error)
 	return c.Resolver.Addrs(ctx, name)
 }
 
-// silent is a DNS that does not answer.
+// silent is a resolver that never answers.
 type silent struct{ resolve.Resolver }
 
 func (silent) TXT(ctx context.Context, _ string) ([]string, error) {
@@ -393,7 +393,7 @@ func (silent) TXT(ctx context.Context, _ string) ([]string, error) {
 	return nil, fmt.Errorf("%w: %w", resolve.ErrTemporary, ctx.Err())
 }
 
-// A DNS that does not answer, or must not be asked, makes nothing fail and nobody wait for long.
+// Without DNS answers, or with look-ups turned off, no check fails and Run returns soon.
 func TestNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := good()

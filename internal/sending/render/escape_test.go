@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// An author decides which values are HTML.
+// Authors decide which values are HTML.
 func TestEscape(t *testing.T) {
 	values := render.Values{"V": `<a href="x">'&amp;'</a>`, "escape": "plain", "EMPTY": ""}
 	const escaped = "&lt;a href=&#34;x&#34;&gt;&#39;&amp;amp;&#39;&lt;/a&gt;"
@@ -44,7 +44,7 @@ func TestEscape(t *testing.T) {
 	}
 }
 
-// The address of the unsubscribe page has three names, and may stand in two braces.
+// The unsubscribe URL has three names and may have double braces.
 func TestUnsubscribeURL(t *testing.T) {
 	values := render.Values{render.UnsubscribeURL: "U", "NAME": "N"}
 	for _, c := range []struct{ text, want string }{
@@ -80,7 +80,7 @@ func TestUnsubscribeURL(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		text         string
-		line, column int // 0 if there is nothing to report
+		line, column int // 0 if there is no error
 		near, reason string
 	}{
 		{"", 0, 0, "", ""},
@@ -120,13 +120,13 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// FuzzEscape checks that an escaped value is text, whatever it is.
+// FuzzEscape checks that an escaped value is always text.
 func FuzzEscape(f *testing.F) {
 	f.Add(`"><script>alert(1)</script>`)
 	f.Add("&amp;lt;'`=")
 	f.Fuzz(func(t *testing.T, value string) {
 		if strings.ContainsAny(value, "\x00\r") {
-			return // a parser replaces these
+			return // parsers replace these characters
 		}
 		h := render.CompileHTML(`<p title="{{{escape V}}}" lang='{{{escape V}}}'>.{{{escape V}}}.</p>`)
 		doc, err := html.Parse(strings.NewReader(h.Fill(render.Values{"V": value})))
@@ -151,7 +151,7 @@ func FuzzEscape(f *testing.F) {
 	})
 }
 
-// FuzzCheck checks that a text without a complaint has no opening braces left when it is filled.
+// FuzzCheck checks that a text that passes Check has no triple opening braces left after filling.
 func FuzzCheck(f *testing.F) {
 	f.Add("{{{A|{{{b}}}")
 	f.Add("{{{A}} {{{B}}}")

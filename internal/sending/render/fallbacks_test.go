@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// A placeholder without a fallback gets that of its name, if a placeholder can have it; all else stays as it is.
+// A placeholder without a fallback gets the fallback of its name if that is valid. Everything else stays unchanged.
 func TestWithFallbacks(t *testing.T) {
 	fallbacks := map[string]string{"plan": "free", "braces": "{x}", "long": strings.Repeat("x", render.MaxFallback+1),
 		"empty": " ", render.UnsubscribeURL: "x"}

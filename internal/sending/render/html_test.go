@@ -17,7 +17,7 @@ const (
 	pixel   = `<img src="https://t.example/o/x">`
 )
 
-// track fills HTML with tracked links, and returns it with their targets.
+// track fills HTML with tracked links and returns it with the targets.
 func track(h *render.HTML, values render.Values) (text string, targets []string) {
 	text = h.Track(values, func(dst, target []byte) ([]byte, bool) {
 		targets = append(targets, string(target))
@@ -123,7 +123,7 @@ func TestPixel(t *testing.T) {
 	}
 }
 
-// A link whose target is filled in is what it is once it is filled.
+// A filled link is judged by its target after filling.
 func TestFilledLinks(t *testing.T) {
 	values := render.Values{"URL": "https://v.example/?a=1&amp;b=2", "MAIL": "mailto:a@b.example", "QUOTE": `"><script>`,
 		"SPACE": "a b", "REST": "p;x", "EMPTY": "", "AMP": "1&2", render.UnsubscribeURL: "https://u.example"}
@@ -166,7 +166,7 @@ func TestFilledLinks(t *testing.T) {
 	}
 }
 
-// What is asked to be left alone is left as it is, with and without a pixel.
+// Links that are excluded from tracking stay unchanged, with and without a pixel.
 func TestLeftAlone(t *testing.T) {
 	text := `<p>{{{NAME}}} <a href="https://a.example/?a&amp;b">a</a> <a href="{{{URL}}}">b</a></body>`
 	h := render.CompileHTML(text)
@@ -186,7 +186,7 @@ func TestLeftAlone(t *testing.T) {
 	}
 }
 
-// There is an end to the links of a text, and those behind it still lead to their targets.
+// The number of tracked links is limited. Links beyond the limit keep their targets.
 func TestManyLinks(t *testing.T) {
 	text := strings.Repeat(`<a href="https://a.example/">a</a>`, render.MaxLinks+5)
 	got, targets := track(render.LiteralHTML(text), nil)
@@ -195,7 +195,7 @@ func TestManyLinks(t *testing.T) {
 	}
 }
 
-// tree lists the nodes of HTML as a browser makes them of it, without the hrefs of links.
+// tree lists the nodes that a browser parses from HTML, without the hrefs of links.
 func tree(t testing.TB, text string) string {
 	t.Helper()
 	doc, err := html.Parse(strings.NewReader(text))
@@ -227,8 +227,7 @@ func tree(t testing.TB, text string) string {
 	return b.String()
 }
 
-// sameTree fails unless tracking changes no more of what a browser makes of HTML than the hrefs, and unless the pixel
-// is one more tag.
+// sameTree fails if tracking changes more of the parsed HTML than the hrefs, or if the pixel adds more than one tag.
 func sameTree(t testing.TB, text string, h *render.HTML) {
 	t.Helper()
 	links := h.Track(nil, func(dst, target []byte) ([]byte, bool) { return append(dst, tracked+"x"...), true }, nil)
@@ -250,7 +249,7 @@ func sameTree(t testing.TB, text string, h *render.HTML) {
 	}
 }
 
-// tokens are the sources of the tokens of HTML.
+// tokens returns the source text of each token of HTML.
 func tokens(text string) (all []string) {
 	for z := html.NewTokenizer(strings.NewReader(text)); z.Next() != html.ErrorToken; {
 		all = append(all, string(z.Raw()))
@@ -258,7 +257,7 @@ func tokens(text string) (all []string) {
 	return all
 }
 
-// FuzzTrack checks that tracked HTML is the same to a browser but for its links.
+// FuzzTrack checks that browsers parse tracked HTML like the original, except for its links.
 func FuzzTrack(f *testing.F) {
 	for _, text := range []string{`<a href="https://a.example/">a</a>`, `<p><a href='http://a.example/?a&amp;b'>`,
 		`<svg><title><!-- </title><a href="https://a.example/"> -->`, `<svg><![CDATA[ > <a href="https://a.example/"> ]]>`,
@@ -275,7 +274,7 @@ func FuzzTrack(f *testing.F) {
 	})
 }
 
-// pieces are what makes parsers of HTML disagree.
+// pieces are fragments of HTML that parsers disagree about.
 var pieces = []string{"<a href=", `"http://a.example/"`, "'http://b.example/&amp;'", "http://c.example/", "<a ", ">",
 	"/>", " ", "</a>", "<svg>", "</svg>", "<math>", "</math>", "<title>", "</title>", "<style>", "</style>", "<script>",
 	"</script>", "<!--", "-->", "--!>", "<![CDATA[", "]]>", "<!", "<?", "</", "<", "'", `"`, "=", "&", "x", "<p>", "</p>",
@@ -285,7 +284,7 @@ var pieces = []string{"<a href=", `"http://a.example/"`, "'http://b.example/&amp
 	"<annotation-xml encoding=text/html>", "\x00", "\n", "data-postrider-no-track ", "href ",
 	"<br>", "<img>", "<b>", "</b>", "<noembed>", "<noframes>", "<option>", "</tr>"}
 
-// FuzzTrackPieces is FuzzTrack with pieces of HTML in any order.
+// FuzzTrackPieces is FuzzTrack with these fragments in any order.
 func FuzzTrackPieces(f *testing.F) {
 	all := make([]byte, len(pieces))
 	for i := range all {
@@ -305,8 +304,7 @@ func FuzzTrackPieces(f *testing.F) {
 	})
 }
 
-// FuzzTrackFilled checks that values that are plain, whatever is between them, make the same links in filled HTML as in
-// HTML that has them already.
+// FuzzTrackFilled checks that plain values produce the same links whether they are filled in or part of the source.
 func FuzzTrackFilled(f *testing.F) {
 	f.Add(`<a href="{{{A}}}">{{{B|<}}}</a>`)
 	f.Add(`<a href='https://a.example/{{{escape A}}}&amp;{{{B}}}'>`)
@@ -319,7 +317,7 @@ func FuzzTrackFilled(f *testing.F) {
 		got, targets := track(h, values)
 		want, wanted := track(render.LiteralHTML(h.Fill(values)), nil)
 		if strings.Contains(text, "UNSUBSCRIBE_URL") {
-			return // these links are not tracked only as placeholders
+			return // only as placeholders are these links not tracked
 		}
 		if got != want || !slices.Equal(targets, wanted) {
 			t.Errorf("%q\nbecomes %q with %q\nand when it is filled before %q with %q", text, got, targets, want, wanted)
@@ -327,7 +325,7 @@ func FuzzTrackFilled(f *testing.F) {
 	})
 }
 
-// FuzzTargets checks that character references are resolved as html.Tokenizer resolves them.
+// FuzzTargets checks that character references are resolved like in html.Tokenizer.
 func FuzzTargets(f *testing.F) {
 	f.Add("a=1&amp;b=2&copy=3&reg;&#38;&#x26&#1234567;&nLt;&fjlig;&semi;&notin&not;")
 	f.Add("&#&#x&;&&amp&lt=&gtx&#5")
@@ -347,8 +345,8 @@ func FuzzTargets(f *testing.F) {
 	})
 }
 
-// What is nearly HTML takes time and memory in proportion to its length. The work is counted in bytes: for a square
-// they would be gigabytes.
+// Hostile HTML takes linear time and memory. The test counts the bytes of work: with a quadratic algorithm they would
+// be gigabytes.
 func TestHostileHTML(t *testing.T) {
 	for _, part := range []string{"<", "<a ", "<a href=", `<a href="`, "<!--", "<!", "</", "\x00", "<a\x00",
 		"<svg><title>", "<script>", "<a href='http://a.example/'>", "&", "<a href=http://a.example/&amp;>", "<![CDATA[",

@@ -85,8 +85,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// FuzzFill checks that all names occur in the text, that filling leaves a text without placeholders unchanged, and
-// that Line lets no value begin a new line.
+// FuzzFill checks that all names occur in the text, that filling does not change a text without placeholders, and that
+// no value of Line begins a new line.
 func FuzzFill(f *testing.F) {
 	f.Add("Dear {{{NAME|you}}}, {{{x}}}", "v")
 	f.Add("{{{{{{a}}}}}}", "{{{a}}}")
@@ -119,7 +119,7 @@ func BenchmarkFill(b *testing.B) {
 	}
 }
 
-// Texts that are nearly placeholders take linear time.
+// Texts that resemble placeholders take linear time.
 func BenchmarkCompileHostile(b *testing.B) {
 	text := strings.Repeat("{{{", 100_000) + strings.Repeat("}}", 100_000)
 	b.SetBytes(int64(len(text)))

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// An entry that is removed after it has kept a new one from being inserted, and before it is looked up, is entered
-// anew. SQLite has one writer, so that nothing comes in between.
+// If an entry blocks an insert and is removed before Add reads it, Add inserts a new one. SQLite has one writer, so
+// only PostgreSQL can have this race.
 func TestAddBesideRemove(t *testing.T) {
 	d, trace := dbtest.PostgresTraced(t)
 	recorder, h := &events.Recorder{}, heard{}
@@ -52,7 +52,7 @@ func TestAddBesideRemove(t *testing.T) {
 	}
 }
 
-// Of two who remove an entry at the same time, one removes it and records that.
+// Two concurrent removals of an entry remove it once and record one event.
 func TestRemoveBesideRemove(t *testing.T) {
 	d, trace := dbtest.PostgresTraced(t)
 	recorder, h := &events.Recorder{}, heard{}

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// Addresses are listed for hard bounces and complaints that are true, and for nothing else.
+// Only real hard bounces and real complaints suppress an address.
 func TestWhatSuppresses(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		recorder := &events.Recorder{}
@@ -34,7 +34,7 @@ func TestWhatSuppresses(t *testing.T) {
 			{events.EmailDelivered, nil, ""},
 		} {
 			to := fmt.Sprintf("to%d@one.example", i)
-			for _, recipient := range []string{to, ""} { // with none it is about the whole email
+			for _, recipient := range []string{to, ""} { // without a recipient it is about the whole email
 				if err := d.Update(t.Context(), func(tx *db.Tx) error {
 					return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "other", Type: events.EmailSent},
 						events.Event{TeamID: "team", EmailID: "e", Type: c.kind, Recipient: recipient, Data: c.data})
@@ -59,7 +59,7 @@ func TestWhatSuppresses(t *testing.T) {
 	})
 }
 
-// However many addresses are asked for, all that are listed are found.
+// Suppressed finds all suppressed addresses among any number of them.
 func TestAmongMany(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := suppressions.New(d, &events.Recorder{})
@@ -80,7 +80,7 @@ func TestAmongMany(t *testing.T) {
 	})
 }
 
-// Lists are of one origin or of all, and entries are found and removed by their ids in whatever case.
+// Lists show one origin or all. Entries are found and removed by ids in any case.
 func TestListsAndIDs(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		recorder := &events.Recorder{}
@@ -127,7 +127,7 @@ func TestListsAndIDs(t *testing.T) {
 	})
 }
 
-// Without a database no verb says that something is not there, or that it was done.
+// Without a database, no operation reports success or a missing entry.
 func TestVerbsWithoutDatabase(t *testing.T) {
 	d := dbtest.SQLite(t)
 	s := suppressions.New(d, &events.Recorder{})

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// A verb of which any statement fails says so, and has changed nothing.
+// If any statement of an operation fails, the operation returns an error and changes nothing.
 func TestVerbsWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx, recorder := t.Context(), &events.Recorder{}
@@ -66,8 +66,8 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// An address of which the database does not say whether it was entered is looked up: Add fails or the address is
-// listed, and not both. One that is listed already has nothing to look up.
+// If the outcome of an insert is unknown, Add either fails or the address is suppressed. An address that is already
+// suppressed needs no check.
 func TestAddWithoutAnswer(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	s := suppressions.New(d, &events.Recorder{})
@@ -95,8 +95,8 @@ func erase(t *testing.T, d *db.DB, address string, dry bool, teamIDs ...string) 
 	return suppressions.EraseAddress(t.Context(), d, a, erasure.Scope{Teams: teamIDs, DryRun: dry})
 }
 
-// An address is taken off the lists of the teams that are named, however many they are and wherever they stand, and
-// what was found is counted. A dry run only counts.
+// EraseAddress removes an address from the lists of the given teams, any number of them, and counts the entries. A dry
+// run only counts.
 func TestEraseAddress(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := suppressions.New(d, &events.Recorder{})
@@ -104,7 +104,7 @@ func TestEraseAddress(t *testing.T) {
 		for i := range teamIDs {
 			teamIDs[i] = fmt.Sprintf("team %04d", i)
 		}
-		for _, teamID := range []string{teamIDs[0], teamIDs[1001], teamIDs[1599], "other"} { // none in the second 500
+		for _, teamID := range []string{teamIDs[0], teamIDs[1001], teamIDs[1599], "other"} { // none in the second chunk of 500
 			if _, err := s.Add(t.Context(), teamID, []string{"ann@one.example", "bob@one.example"}); err != nil {
 				t.Fatal(err)
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/scalar"
 )
 
-// The cache has at most its number of names and of bytes, and nothing that has expired.
+// The cache never exceeds its maximum number of names and bytes, and holds no expired entries after a sweep.
 func TestCacheIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c cache

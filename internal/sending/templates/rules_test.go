@@ -14,8 +14,7 @@ import (
 
 type newTemplate = templates.NewTemplate
 
-// Each rule holds up to its bound and not beyond, names the field that breaks it, and a template that breaks one is not
-// there.
+// Each limit accepts its bound and refuses the next value, with the field at fault. A refused template is not stored.
 func TestRules(t *testing.T) {
 	x := func(n int) string { return strings.Repeat("x", n) }
 	variables := func(n int) (all []templates.Declaration) {
@@ -144,7 +143,7 @@ func TestRules(t *testing.T) {
 	})
 }
 
-// The rules hold for changes too, and a change that breaks one has no effect.
+// The rules apply to changes, too. A refused change has no effect.
 func TestRulesOfChanges(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())
@@ -168,7 +167,7 @@ func TestRulesOfChanges(t *testing.T) {
 	})
 }
 
-// Publishing refuses what would be wrong in each email, and says where.
+// Publishing refuses templates that would be wrong in every email, and names the field.
 func TestPublishRefuses(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		for i, c := range []struct {
@@ -221,7 +220,7 @@ func TestPublishRefuses(t *testing.T) {
 	})
 }
 
-// Rendering gives what sending would send, of any version, with the same errors.
+// Render returns what sending would send, for any version, with the same errors.
 func TestRender(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
@@ -292,7 +291,7 @@ func TestRender(t *testing.T) {
 	})
 }
 
-// A key without a value and without a fallback may be left out where each of its placeholders has one.
+// A variable without a value and a fallback may be omitted if each of its placeholders has a fallback.
 func TestFallbacksOfPlaceholders(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		for html, want := range map[string]string{"{{{A|you}}} {{{A|}}}{{{B}}}": "you B", "{{{A|you}}} {{{A}}}{{{B}}}": "",
@@ -320,7 +319,7 @@ func TestFallbacksOfPlaceholders(t *testing.T) {
 	})
 }
 
-// Numbers are written as in JSON.
+// Numbers are formatted as in JSON.
 func TestNumberValue(t *testing.T) {
 	if got := scalar.OfNumber(math.Copysign(0, -1)); got.Text != "0" {
 		t.Errorf("-0 is written %s", got.Text)

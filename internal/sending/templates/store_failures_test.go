@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// state is all that is stored of templates, their versions and contents.
+// state returns all stored templates, versions and contents as text.
 func state(t *testing.T, d *db.DB) (all string) {
 	t.Helper()
 	for _, query := range []string{
@@ -35,7 +35,7 @@ func state(t *testing.T, d *db.DB) (all string) {
 	return all
 }
 
-// An operation of which any statement fails says so, and has changed nothing.
+// If any statement of an operation fails, the operation returns an error and changes nothing.
 func TestOperationsWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx := t.Context()

@@ -35,7 +35,7 @@ func each(t *testing.T, f func(t *testing.T, o *office)) {
 	})
 }
 
-// order is a template with two variables, of which one has a fallback.
+// order returns a template with two variables, one of them with a fallback.
 func order() templates.NewTemplate {
 	return templates.NewTemplate{Name: "Order", Alias: "order", From: "Acme <orders@acme.example>",
 		Subject: "Your {{{ITEM}}}", ReplyTo: []string{"help@acme.example"},
@@ -83,7 +83,7 @@ func (o *office) count(t *testing.T, query string, args ...any) (n int) {
 	return n
 }
 
-// sentWith is the HTML that an email sent now would have.
+// sentWith returns the HTML of an email sent now.
 func (o *office) sentWith(t *testing.T, name string) string {
 	t.Helper()
 	p, err := o.Published(t.Context(), o.team, name)
@@ -104,8 +104,7 @@ func wantFault(t *testing.T, what string, err error, kind fault.Kind, says strin
 	}
 }
 
-// A template goes from its first draft through being published, edited and published again; what is sent is always the
-// published version.
+// A template is created, published, edited and published again. Emails always use the published version.
 func TestLifeOfATemplate(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		made := o.create(t, order())
@@ -170,11 +169,11 @@ func TestLifeOfATemplate(t *testing.T) {
 		if list, _, err := o.List(t.Context(), o.team, page.Page{}); err != nil || len(list) != 0 {
 			t.Errorf("the list is %+v, %v", list, err)
 		}
-		o.create(t, order()) // the alias is free
+		o.create(t, order()) // the alias is free again
 	})
 }
 
-// Only a change of the text or of the variables makes a version, and what does not change keeps its ids.
+// Only a change of the text or the variables creates a version. Unchanged variables keep their ids.
 func TestVersionsAreMadeByChanges(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())
@@ -246,7 +245,7 @@ func TestVersionsAreMadeByChanges(t *testing.T) {
 	})
 }
 
-// Changes at the same time are all kept, and what is published is one of the versions that were made.
+// Concurrent changes are all kept, and the published version is one of those that were created.
 func TestConcurrentChanges(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())
@@ -278,7 +277,7 @@ func TestConcurrentChanges(t *testing.T) {
 				t.Fatalf("version %d: %+v, %v", i+1, v, err)
 			}
 			published = published || v.ID == got.PublishedID
-			// Each version has one change more than the one before.
+			// Each version has one change more than the previous one.
 			if i > 0 && (v.Subject != last.Subject) == (v.HTML != last.HTML) {
 				t.Errorf("version %d is %q, %q after %q, %q", v.Number, v.Subject, v.HTML, last.Subject, last.HTML)
 			}
@@ -290,7 +289,7 @@ func TestConcurrentChanges(t *testing.T) {
 	})
 }
 
-// A publication takes effect at once on the node that did it, whatever reads at the same time.
+// A publication takes effect at once on the node that made it, even during concurrent reads.
 func TestPublishedAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())
@@ -329,12 +328,12 @@ func TestPublishedAtOnce(t *testing.T) {
 	})
 }
 
-// What another service changes is noticed by its hint.
+// A change by another service is noticed by its hint.
 func TestPublishedByAnother(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())
 		o.publish(t, "order")
-		other := templates.New(o.node.DB, o.node.Contents, 1<<20) // hears the hints of the same database
+		other := templates.New(o.node.DB, o.node.Contents, 1<<20) // receives the hints of the same database
 		if _, err := other.Published(t.Context(), o.team, "order"); err != nil {
 			t.Fatal(err)
 		}
@@ -402,14 +401,14 @@ func TestRestoreAndCompare(t *testing.T) {
 		if c, err := o.Compare(ctx, o.team, "order", "3", "4"); err != nil || !c.Text || c.TextDiff != "" || c.HTML {
 			t.Errorf("a text that is no longer made from the HTML: %+v, %v", c, err)
 		}
-		// A version of another template is none of this one.
+		// Restore refuses a version of another template.
 		o.create(t, templates.NewTemplate{Name: "Other", Alias: "other", HTML: new("<p>")})
 		_, _, err = o.Version(ctx, o.team, "other", c.A.ID)
 		wantFault(t, "a version of another template", err, fault.NotFound, "Template version not found")
 	})
 }
 
-// What would take much memory to compare is refused, by lines and by bytes.
+// Compare refuses versions that would take too much memory, by lines and by bytes.
 func TestCompareTooLarge(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		lines := func(n int) string { return strings.Repeat("<p>\n", n-1) + "<p>" }
@@ -451,7 +450,7 @@ func TestCompareTooLarge(t *testing.T) {
 	})
 }
 
-// Large texts are read and filled when there is memory for them, and every operation gives it back.
+// Large texts are read and filled only if there is memory, and every operation releases it.
 func TestMemoryOfLargeTemplates(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
@@ -503,7 +502,7 @@ func TestMemoryOfLargeTemplates(t *testing.T) {
 	})
 }
 
-// A list of versions does not read their variables, which it does not show.
+// Listing versions does not read their variables, which the list does not show.
 func TestVersionsAreListedWithoutVariables(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())
@@ -522,7 +521,7 @@ func TestVersionsAreListedWithoutVariables(t *testing.T) {
 	})
 }
 
-// Comparing hostile texts ends soon: no diff of lines that are all alike.
+// Comparing hostile texts, such as many equal lines, ends soon.
 func TestCompareHostile(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		a, b := strings.Repeat("a\n", 9_000), strings.Repeat("b\na\n", 5_000)
@@ -570,8 +569,8 @@ func TestDuplicate(t *testing.T) {
 	})
 }
 
-// The versions of a deleted template go in steps, whatever interrupts them. Their contents are released if emails may
-// have them, and deleted if not.
+// The versions of a deleted template are deleted in steps that may be interrupted. Contents that emails may refer to
+// are released, others deleted.
 func TestSweep(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())
@@ -621,7 +620,7 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// A team sees and changes only what is its own; two teams may have the same alias.
+// A team sees and changes only its own templates. Two teams may use the same alias.
 func TestOtherTeams(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		ctx, other := t.Context(), o.node.Other.TeamID

@@ -11,10 +11,10 @@ import (
 	"github.com/postrider/postrider/internal/sending/tracking"
 )
 
-// recordedMax is how many hits of a kind are recorded.
+// recordedMax is the limit of recorded hits of a kind.
 const recordedMax = 1000
 
-// repeat makes a hit again and again, and records it.
+// repeat makes the same hit n times and records it.
 func (c *counted) repeat(n int, h tracking.Hit) {
 	c.T.Helper()
 	for range n {
@@ -23,7 +23,7 @@ func (c *counted) repeat(n int, h tracking.Hit) {
 	c.flush()
 }
 
-// kinds are how many opens and clicks of whom are stored of an email.
+// kinds returns the number of stored opens and clicks of an email, by recipient and kind.
 func (c *counted) kinds(emailID string) map[string]int {
 	c.T.Helper()
 	n := map[string]int{}
@@ -42,8 +42,8 @@ func (c *counted) kinds(emailID string) map[string]int {
 	return n
 }
 
-// Who follows a link without end makes so many events and no more, also after a restart. What others do is recorded,
-// and what the same recipient does otherwise.
+// Following a link without end creates a limited number of events, also after a restart. Other hits, also of the same
+// recipient, are still recorded.
 func TestHitsWithoutEnd(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		emailID, other := c.delivered(time.Minute, "ann@one.example", "bob@one.example"), c.delivered(time.Minute,
@@ -91,7 +91,7 @@ func TestHitsWithoutEnd(t *testing.T) {
 	})
 }
 
-// Hits that are not recorded write nothing, and what is stored is counted by the index, for a batch at once.
+// Hits beyond the limit write nothing. Stored hits are counted by index, once for a batch.
 func TestStatementsBeyondTheLimit(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		c := newCounted(testnode.New(t, d, testnode.Options{}))

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/tracking"
 )
 
-// Programs are recognised by what their requests show, and people are not.
+// Bots are recognized by their requests, and people are not mistaken for bots.
 func TestMachines(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		const outlook = "Mozilla/4.0 (compatible; ms-office; MSOffice 16)"
@@ -54,16 +54,16 @@ func TestMachines(t *testing.T) {
 	})
 }
 
-// A hit right after the delivery is a scanner's, for as long as that is known.
+// A hit right after the delivery is attributed to a scanner, as long as the time of delivery is known.
 func TestRightAfterDelivery(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
-		// The hours say that no test takes so long: a delivery in an hour is one that every hit comes too early for.
+		// An hour is longer than any test takes: with a delivery an hour from now, every hit is early.
 		for name, x := range map[string]struct {
 			ago  time.Duration
 			want tracking.Reason
 		}{"just now": {-time.Hour, tracking.ByTiming}, "an hour ago": {time.Hour, ""}} {
 			emailID := c.delivered(x.ago, "ann@one.example")
-			for range 2 { // the first changes the recipient's state, and with it the time
+			for range 2 { // the first one changes the recipient's state and its time
 				c.Add(tracking.Hit{EmailID: emailID, URL: target, Addr: home, UserAgent: firefox})
 				c.flush()
 			}
@@ -78,7 +78,7 @@ func TestRightAfterDelivery(t *testing.T) {
 	})
 }
 
-// Who follows several links within seconds follows all: those before are marked too, as long as they wait.
+// A client that follows several links within seconds is a bot. Its earlier hits are marked too, while they wait.
 func TestBursts(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		links := []string{"https://a.example/", "https://b.example/", "https://c.example/"}

@@ -34,7 +34,7 @@ const (
 
 var home = netip.MustParseAddr("203.0.113.9")
 
-// counted is a node of which tracking is tested.
+// counted is a node for testing tracking.
 type counted struct {
 	*testnode.Node
 	*tracking.Service
@@ -52,7 +52,7 @@ func each(t *testing.T, f func(t *testing.T, c *counted)) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) { f(t, newCounted(n)) })
 }
 
-// delivered sends an email that was delivered to all recipients so long ago.
+// delivered sends an email that was delivered to all recipients a given time ago.
 func (c *counted) delivered(ago time.Duration, to ...string) string {
 	c.T.Helper()
 	emailID := c.Send(testnode.Hello(to...))
@@ -63,7 +63,7 @@ func (c *counted) delivered(ago time.Duration, to ...string) string {
 	return emailID
 }
 
-// flush records what waits.
+// flush records the waiting hits.
 func (c *counted) flush() {
 	c.T.Helper()
 	if err := c.Flush(context.WithoutCancel(c.T.Context())); err != nil {
@@ -80,7 +80,7 @@ type hit struct {
 	at                                    time.Time
 }
 
-// hits returns what the timeline of an email has of opens and clicks.
+// hits returns the opens and clicks in the timeline of an email.
 func (c *counted) hits(emailID string) (all []hit) {
 	c.T.Helper()
 	timeline, _, err := c.Emails.Timeline(context.WithoutCancel(c.T.Context()), c.Acme.TeamID, emailID, page.Page{})
@@ -117,8 +117,8 @@ func (c *counted) states(emailID string) (email emails.State, to []emails.State)
 	return e.LastEvent, to
 }
 
-// Opens and clicks are recorded for the recipient of the message, with what is known of the client and their own time,
-// and advance its state alone.
+// Opens and clicks are recorded for the recipient of the message, with client and time, and advance only this
+// recipient's state.
 func TestOpensAndClicks(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		emailID := c.delivered(time.Minute, "ann@one.example", "bob@one.example")
@@ -156,8 +156,7 @@ func TestOpensAndClicks(t *testing.T) {
 	})
 }
 
-// Opens and clicks of an email that was entered for a contact count for it, though its address is another contact's by
-// now.
+// Opens and clicks of an email to a contact count for this contact, even if the address belongs to another contact now.
 func TestHitsAreOfTheContact(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		ctx := t.Context()
@@ -192,7 +191,7 @@ func TestHitsAreOfTheContact(t *testing.T) {
 	})
 }
 
-// The hit of a message that went to several recipients is of none of them, unless there is only one.
+// A hit on a message with several recipients counts for none of them. With a single recipient it counts for that one.
 func TestHitsOfNoRecipient(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		several := c.delivered(time.Minute, "ann@one.example", "bob@one.example")
@@ -222,7 +221,7 @@ func TestHitsOfNoRecipient(t *testing.T) {
 	})
 }
 
-// Nothing is recorded of emails that do not exist, or of teams that were deleted.
+// Hits on unknown emails and emails of deleted teams are not recorded.
 func TestHitsOfWhatIsGone(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		stays, gone := c.delivered(time.Minute, "ann@one.example"), c.delivered(time.Minute, "bob@one.example")
@@ -261,7 +260,7 @@ func TestHitsOfWhatIsGone(t *testing.T) {
 	})
 }
 
-// What clients send is stored in bounded size and in a form that both engines take.
+// Values from clients are stored with limited size and in a form that both engines accept.
 func TestTextsOfClients(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		emailID := c.delivered(time.Minute, "ann@one.example")
@@ -275,8 +274,8 @@ func TestTextsOfClients(t *testing.T) {
 	})
 }
 
-// A scanner that follows a link before its host has taken the message changes nothing of the delivery: the recipient is
-// still mailed, and the email still becomes sent.
+// If a scanner follows a link before its host accepts the message, the delivery does not change: the recipient is still
+// mailed, and the email becomes sent.
 func TestHitDuringDelivery(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		emailID := c.Send(testnode.Hello("ann@one.example", "bob@two.example"))
@@ -308,7 +307,7 @@ func TestHitDuringDelivery(t *testing.T) {
 	})
 }
 
-// More hits than memory is given are dropped, counted, and logged once; the others are recorded.
+// Hits beyond the memory limit are dropped, counted and logged once. The others are recorded.
 func TestTooManyHits(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		c := newCounted(n)
@@ -339,7 +338,7 @@ func TestTooManyHits(t *testing.T) {
 	})
 }
 
-// poison fails the recording of one email.
+// poison makes recording fail for one email.
 type poison struct{ emailID string }
 
 func (p *poison) Recorded(_ context.Context, _ *db.Tx, all []events.Event) error {
@@ -351,7 +350,7 @@ func (p *poison) Recorded(_ context.Context, _ *db.Tx, all []events.Event) error
 	return nil
 }
 
-// A hit that cannot be recorded keeps no others from it.
+// A hit that cannot be recorded does not block the others.
 func TestOneHitFails(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		bad := &poison{}
@@ -381,7 +380,7 @@ func TestOneHitFails(t *testing.T) {
 	})
 }
 
-// Run records what came before it was stopped.
+// Run records the hits that came before the stop.
 func TestStop(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		emailID := c.delivered(time.Minute, "ann@one.example")
@@ -390,7 +389,7 @@ func TestStop(t *testing.T) {
 		go func() { ended <- c.Service.Run(ctx) }()
 		c.Add(tracking.Hit{EmailID: emailID, Addr: home, UserAgent: firefox})
 		testnode.Until(t, "the first hit is recorded", func() bool { return len(c.hits(emailID)) == 1 })
-		for i := range 1200 { // opens and clicks in turn
+		for i := range 1200 { // alternating opens and clicks
 			c.Add(tracking.Hit{EmailID: emailID, URL: []string{"", target}[i%2], Addr: home, UserAgent: firefox})
 		}
 		cancel()
@@ -406,7 +405,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// Many hits are one transaction of few statements, also for many teams' emails.
+// Many hits are recorded in one transaction with few statements, even if they concern many teams.
 func TestStatementsOfHits(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		c := newCounted(testnode.New(t, d, testnode.Options{}))
@@ -418,7 +417,7 @@ func TestStatementsOfHits(t *testing.T) {
 			}
 			trace.Take()
 			c.flush()
-			// Four reads, one of them of the contact, two states, and the events by eight.
+			// Four reads, one of them of the contact, two states, and inserts of eight events each.
 			if asked := len(trace.Take()); asked > 6+n/8 {
 				t.Errorf("%d hits take %d statements", n, asked)
 			}
@@ -426,8 +425,7 @@ func TestStatementsOfHits(t *testing.T) {
 	})
 }
 
-// With the database lost at any point, and for so long that the outcome of a commit cannot be found out, each hit is
-// recorded once.
+// If the database is lost at any point, and the outcome of the commit stays unknown, each hit is still recorded once.
 func TestWithoutDatabase(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 300*time.Millisecond)
 	c := newCounted(testnode.New(t, d, testnode.Options{}))

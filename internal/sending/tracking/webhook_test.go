@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/tracking"
 )
 
-// Webhooks carry opens and clicks, and the emails of a batch are read by one query for them.
+// Webhooks include opens and clicks. One query reads the emails of a batch for them.
 func TestWebhooksOfHits(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		n := testnode.New(t, d, testnode.Options{})

@@ -112,7 +112,8 @@ func TestManyForgotten(t *testing.T) {
 	each(t, func(t *testing.T, s *fixture) {
 		contact := s.contact(ann)
 		for range 3 {
-			s.automation(trigger("old"), step("split", engine.Split, `{"branches": [{"name": "a", "percent": 50}, {"name": "b", "percent": 50}]}`))
+			s.automation(trigger("old"), step("split", engine.Split,
+				`{"branches": [{"name": "a", "percent": 50}, {"name": "b", "percent": 50}]}`))
 		}
 		for range 60 {
 			s.happens("old", contact, `{"phone": "+49 30 1234"}`)

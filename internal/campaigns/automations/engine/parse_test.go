@@ -136,13 +136,15 @@ func TestParseRefuses(t *testing.T) {
 		// The graph.
 		{`[{"key":"a","type":"delay","config":{"duration":"1 day"}}]`, "[]", "steps",
 			is("steps", "has no step of the type `trigger`. Add one, which names the event that begins a run.")},
-		{delays("a"), "[]", "connections", is("connections", "must lead from the trigger to the other steps. It may be empty "+
-			"only if the trigger is the only step.")},
+		{delays("a"), "[]", "connections", is("connections",
+			"must lead from the trigger to the other steps. It may be empty "+
+				"only if the trigger is the only step.")},
 		{`[` + start + `,{"key":"b","type":"trigger","config":{"event_name":"user.created"}}]`, "[]",
 			"steps[1].config.event_name", "Step `b`: " + is("steps[1].config.event_name",
 				"names the event of the trigger `start` too. Keep one.")},
 		{`[{"key":"a","type":"trigger","config":{"event_name":"Resend:contact.created"}},
-			{"key":"b","type":"trigger","config":{"event_name":"postrider:contact.created"}}]`, "[]", "steps[1].config.event_name",
+			{"key":"b","type":"trigger","config":{"event_name":"postrider:contact.created"}}]`, "[]",
+			"steps[1].config.event_name",
 			"Step `b`: " + is("steps[1].config.event_name", "names the event of the trigger `a` too. Keep one.")},
 		{step("wait_for_event", `{"event_name":" "}`), toX, "steps[1].config.event_name", absent(".event_name")},
 		{step("wait_for_event", `{"event_name":"019A0000-0000-7000-8000-000000000001"}`), toX,
@@ -190,8 +192,9 @@ func TestParseRefuses(t *testing.T) {
 			`"value":"a"}}`, ".filter_rule.field", x(".filter_rule.field", `is "contact.email". Here there are `+
 			"`event.KEY`, what the event has, and `trigger.KEY`, what the event has that began the run.")},
 
-		{"wait_until", `{}`, ".property", "Step `x`: Missing `steps[1].config.property` field. Name a property with a date, " +
-			"or a time of day as `steps[1].config.time`, or both."},
+		{"wait_until", `{}`, ".property",
+			"Step `x`: Missing `steps[1].config.property` field. Name a property with a date, " +
+				"or a time of day as `steps[1].config.time`, or both."},
 		{"wait_until", `{"time":"9am"}`, ".time", x(".time", `is "9am", but must be a time of day from `+
 			"`00:00` to `23:59`.")},
 		{"wait_until", `{"time":"24:00"}`, ".time", x(".time", `is "24:00", but must be a time of day from `+
@@ -358,7 +361,8 @@ func TestCircle(t *testing.T) {
 const everything = `[
 	{"key":"start","type":"trigger","config":{"event_name":"user.created","note":"ignored"},"x":1},
 	{"key":"again","type":"trigger","config":{"event_name":"resend:contact.created"}},
-	{"key":"mail","type":"send_email","config":{"template":{"id":"welcome","variables":{"NAME":{"var":"contact.first_name"},
+	{"key":"mail","type":"send_email","config":{"template":{"id":"welcome","variables":{
+		"NAME":{"var":"contact.first_name"},
 		"n":1.50,"b":true,"o":{"a":"x","l":["x",2,{"var":"event.y"}]},"l":[],"none":null}},"from":"Ann <ann@acme.example>",
 		"subject":"Hi","reply_to":"help@acme.example","topic_id":"019A0000-0000-7000-8000-000000000002"}},
 	{"key":"pause","type":"delay","config":{"duration":"90 min"}},
@@ -380,7 +384,8 @@ const everything = `[
 const everythingConnected = `[{"from":"start","to":"mail"},{"from":"again","to":"mail","type":null},
 	{"from":"mail","to":"pause","type":"default"},{"from":"pause","to":"order"},
 	{"from":"order","to":"big","type":"event_received"},{"from":"order","to":"any","type":"timeout"},
-	{"from":"any","to":"until","type":"timeout"},{"from":"until","to":"half"},{"from":"big","to":"half","type":"condition_met"},
+	{"from":"any","to":"until","type":"timeout"},{"from":"until","to":"half"},
+	{"from":"big","to":"half","type":"condition_met"},
 	{"from":"half","to":"set","type":"a"},{"from":"half","to":"add","type":"b"},{"from":"set","to":"add"},
 	{"from":"add","to":"call"},{"from":"call","to":"gone"}]`
 
@@ -390,8 +395,8 @@ func TestWritten(t *testing.T) {
 	g := parse(t, everything, everythingConnected)
 	want := `[{"key":"start","type":"trigger","config":{"event_name":"user.created"}},
 {"key":"again","type":"trigger","config":{"event_name":"resend:contact.created"}},
-{"key":"mail","type":"send_email","config":{"from":"Ann <ann@acme.example>","reply_to":"help@acme.example","subject":"Hi",
-"template":{"id":"welcome","variables":{"NAME":{"var":"contact.first_name"},"b":true,"l":[],"n":1.5,
+{"key":"mail","type":"send_email","config":{"from":"Ann <ann@acme.example>","reply_to":"help@acme.example",
+"subject":"Hi","template":{"id":"welcome","variables":{"NAME":{"var":"contact.first_name"},"b":true,"l":[],"n":1.5,
 "o":{"a":"x","l":["x",2,{"var":"event.y"}]}}},"topic_id":"019a0000-0000-7000-8000-000000000002"}},
 {"key":"pause","type":"delay","config":{"duration":"1 hour 30 minutes"}},
 {"key":"order","type":"wait_for_event","config":{"event_name":"order.placed","filter_rule":{"type":"rule",
@@ -473,8 +478,9 @@ func TestCheckRule(t *testing.T) {
 			t.Errorf("with a property of text: %v", err)
 		}
 		for schema, want := range map[*filter.Schema]string{
-			&number:          "Step `big`: The `steps[7].config.rules[1].value` field must be a number.",
-			&filter.Schema{}: "Step `big`: The `steps[7].config.rules[1].field` field is \"properties.plan\", which is no field.",
+			&number: "Step `big`: The `steps[7].config.rules[1].value` field must be a number.",
+			&filter.Schema{}: "Step `big`: The `steps[7].config.rules[1].field` field is \"properties.plan\", which is " +
+				"no field.",
 		} {
 			if err := g.CheckRule(r, *schema); err == nil || err.Error() != want {
 				t.Errorf("got %v, want %s", err, want)

@@ -33,7 +33,9 @@ func ann() *engine.Contact {
 			"birthday": scalar.OfText("2026-08-10"), "tz": scalar.OfText("America/New_York"), "empty": {}}}
 }
 
-const began = `{"plan":"team","n":1.5,"yes":true,"none":null,"list":["a",2,null,false],"items":[{"x":1}],"mixed":["a",[1]],"user":{"name":"Bo","a.b":"dot",
+const began = `{"plan":"team","n":1.5,"yes":true,"none":null,"list":["a",2,null,false],
+	"items":[{"x":1}],"mixed":["a",[1]],
+	"user":{"name":"Bo","a.b":"dot",
 	"of":{"it":3}},"user.name":"whole","empty":""}`
 
 // atStep returns a graph and a run at its third step.
@@ -151,7 +153,8 @@ func TestContactUpdate(t *testing.T) {
 		`{"unsubscribed":{"var":"event.plan"}}`:        engine.WrongValue,
 		`{"unsubscribed":{"var":"event.missing"}}`:     engine.Unresolved,
 		`{"properties":{"p":{"var":"event.missing"}}}`: engine.Unresolved,
-		`{"properties":{"a":"x","b":2,"c":null,"d":{"var":"event.yes"},"e":{"var":"properties.seats"},"f":true}}`: &engine.Update{
+		`{"properties":{"a":"x","b":2,"c":null,"d":{"var":"event.yes"},"e":{"var":"properties.seats"},
+			"f":true}}`: &engine.Update{
 			Properties: map[string]scalar.Value{"a": scalar.OfText("x"), "b": scalar.OfNumber(2), "c": {},
 				"d": scalar.OfText("true"), "e": scalar.OfNumber(5), "f": scalar.OfText("true")}},
 	} {
@@ -516,8 +519,8 @@ func TestCanonical(t *testing.T) {
 	t.Parallel()
 	g := parse(t, `[{"key":"a","type":"trigger","config":{"event_name":"resend:contact.created"}},
 		{"key":"b","type":"wait_for_event","config":{"event_name":"resend:email.opened"}},
-		{"key":"c","type":"condition","config":{"type":"rule","field":"wait_events.postrider:email.opened.x","operator":"exists"}}]`,
-		`[{"from":"a","to":"b"},{"from":"b","to":"c","type":"event_received"}]`)
+		{"key":"c","type":"condition","config":{"type":"rule","field":"wait_events.postrider:email.opened.x","operator":
+		"exists"}}]`, `[{"from":"a","to":"b"},{"from":"b","to":"c","type":"event_received"}]`)
 	r := g.Begin("run", engine.Event{Name: "postrider:contact.created", At: noon})
 	f := engine.Facts{Now: noon}
 	for range 2 {

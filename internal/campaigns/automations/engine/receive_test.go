@@ -35,8 +35,10 @@ func TestKeptOfEvents(t *testing.T) {
 		rule("wait_events.wait.total", "1"):                         kept(`{"total":30}`),
 		rule("event.n", `{"var":"wait_events.order.placed.total"}`): kept(`{"total":30}`),
 		rule("wait_events.wait.missing", "1"):                       kept(""),
-		rule("wait_events.wait.user.name", "1"):                     kept(`{"user":{"name":"Bo","id":7},"user.name":"whole"}`),
-		`{"key":"x","type":"contact_update","config":{"first_name":{"var":"wait_events.wait.note"}}}`: kept(`{"note":"long"}`),
+		rule("wait_events.wait.user.name", "1"): kept(
+			`{"user":{"name":"Bo","id":7},"user.name":"whole"}`),
+		`{"key":"x","type":"contact_update","config":{"first_name":{"var":"wait_events.wait.note"}}}`: kept(
+			`{"note":"long"}`),
 		`{"key":"x","type":"contact_update","config":{"properties":{"n":{"var":"wait_events.wait.note"}}}}`: kept(
 			`{"note":"long"}`),
 		`{"key":"x","type":"webhook","config":{"url":"https://a.example","payload":{"a":[{"b":{"var":

@@ -52,9 +52,10 @@ const welcome = `[` + start + `,
 		{"type":"rule","field":"contact.engagement.opened_at","operator":"within_last","value":"30 days"},
 		{"type":"rule","field":"contact.topics.019a0000-0000-7000-8000-000000000002","operator":"eq","value":"opt_out"}]}},
 	{"key":"vip","type":"add_to_segment","config":{"segment_id":"` + segment + `"}},
-	{"key":"mark","type":"contact_update","config":{"last_name":null,"properties":{"total":{"var":"wait_events.order.total"},
-		"plan":null}}},
-	{"key":"news","type":"send_email","config":{"template":{"id":"news"},"topic_id":"019a0000-0000-7000-8000-000000000002"}},
+	{"key":"mark","type":"contact_update","config":{"last_name":null,"properties":{
+		"total":{"var":"wait_events.order.total"},"plan":null}}},
+	{"key":"news","type":"send_email","config":{"template":{"id":"news"},
+		"topic_id":"019a0000-0000-7000-8000-000000000002"}},
 	{"key":"tell","type":"webhook","config":{"url":"https://acme.example/vip"}},
 	{"key":"remind","type":"send_email","config":{"template":{"id":"remind"}}},
 	{"key":"bye","type":"contact_delete","config":{}},
@@ -65,7 +66,8 @@ const welcomeConnected = `[{"from":"start","to":"hello"},{"from":"hello","to":"s
 	{"from":"big","to":"vip","type":"condition_met"},{"from":"vip","to":"mark"},{"from":"mark","to":"news"},
 	{"from":"news","to":"tell"},{"from":"remind","to":"bye"},{"from":"bye","to":"late"}]`
 
-const person = `"start":"2026-08-05T12:00:00Z","contact":{"email":"Ann@acme.example","first_name":"Ann","last_name":"Lee",
+const person = `"start":"2026-08-05T12:00:00Z","contact":{"email":"Ann@acme.example","first_name":"Ann",
+	"last_name":"Lee",
 	"properties":{"seats":5,"plan":"pro"},"topics":{"019A0000-0000-7000-8000-000000000002":"opt_out"},
 	"engagement":{"opened":2,"opened_at":"2026-08-01"}},"event":{"payload":{"plan":"team"}}`
 
@@ -176,7 +178,8 @@ func TestSimulateAgain(t *testing.T) {
 	t.Parallel()
 	g := parse(t, welcome, welcomeConnected)
 	s, err := simulate.ParseScenario([]byte("{"+person+`,"timetable":[{"at":"in 5 days","event":"order.placed","payload":
-		{"total":500}},{"at":"in 1 hour","contact":{"engagement":{"opened":2},"properties":{"a":"b"},"segments":["x"]}}]}`), noon)
+		{"total":500}},{"at":"in 1 hour","contact":{"engagement":{"opened":2},"properties":{"a":"b"},
+		"segments":["x"]}}]}`), noon)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,9 +255,11 @@ func TestScenarioRefused(t *testing.T) {
 			"`scenario.contact.engagement.opened` field must be a number",
 		`{` + who +
 			`,"event":{"payload":[]}}`: "scenario.event.payload: The `scenario.event.payload` field must be an object",
-		`{` + who + `,"event":{"name":"user.created","payload":{"ids":[1,12345678901234567]}}}`: "scenario.event.payload.ids[1]: " +
+		`{` + who + `,"event":{"name":"user.created","payload":{
+			"ids":[1,12345678901234567]}}}`: "scenario.event.payload.ids[1]: " +
 			"The `scenario.event.payload.ids[1]` field must be a number from -9007199254740991 to 9007199254740991. Send",
-		`{` + who + `,"timetable":[{"at":"in 1 day","event":"x","payload":{"id":1e30}}]}`: "scenario.timetable[0].payload.id: " +
+		`{` + who + `,"timetable":[{"at":"in 1 day","event":"x","payload":{
+			"id":1e30}}]}`: "scenario.timetable[0].payload.id: " +
 			"The `scenario.timetable[0].payload.id` field must be a number",
 		`{` + who +
 			`,"event":{"name":"x"}}`: "scenario.event.name: The `scenario.event.name` field is \"x\", for which there " +
@@ -296,7 +301,8 @@ func TestScenarioRefused(t *testing.T) {
 // FuzzScenario checks that every scenario gives a fault or a report.
 func FuzzScenario(f *testing.F) {
 	f.Add("{" + person + `,"timetable":[{"at":"in 5 days","event":"order.placed","payload":{"total":500}}]}`)
-	f.Add(`{"contact":{"email":"a@b.example"},"event":{"name":"user.created"},"timetable":[{"at":"in 3 days","contact_deleted":true}]}`)
+	f.Add(`{"contact":{"email":"a@b.example"},"event":{"name":"user.created"},
+		"timetable":[{"at":"in 3 days","contact_deleted":true}]}`)
 	f.Add(`{"contact":{"email":"a@b.example"},"outcomes":{"hello":{"skip":"x"}},"start":"tomorrow at 9am"}`)
 	g := parse(f, welcome, welcomeConnected)
 	f.Fuzz(func(t *testing.T, text string) {

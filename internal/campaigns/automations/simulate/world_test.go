@@ -82,7 +82,8 @@ func TestSimulatedContacts(t *testing.T) {
 			[]string{"a completed", "b completed"}},
 		"unsubscribing": {"e", []string{waits("postrider:contact.unsubscribed"), mails,
 			waits("postrider:contact.resubscribed"), mails},
-			`"timetable":[{"at":"in 1 day","contact":{"unsubscribed":true}},{"at":"in 2 days","contact":{"unsubscribed":false}}]`,
+			`"timetable":[{"at":"in 1 day","contact":{"unsubscribed":true}},
+				{"at":"in 2 days","contact":{"unsubscribed":false}}]`,
 			[]string{"a completed", "b skipped contact_unsubscribed", "c completed", "d completed"}},
 		"a topic": {"e", []string{waits("postrider:topic.opted_out"), asks("wait_events.a.topic_id", "eq", `"`+topic+`"`),
 			waits("postrider:topic.opted_in"), mails},
@@ -219,7 +220,8 @@ func TestScenarioOutsideTheWorld(t *testing.T) {
 			"not possible. The `properties` field names \"nope\"",
 		`"contact":{"email":"a@b.example","topics":{"` + segment + `":"opt_in"}}`: "scenario.contact.topics: The " +
 			"`scenario.contact.topics` field names " + segment + ", which is no topic",
-		`"contact":{"email":"a@b.example"},"timetable":[{"at":"tomorrow at 9am","contact":{"properties":{"seats":"x"}}}]`: "" +
+		`"contact":{"email":"a@b.example"},"timetable":[{"at":"tomorrow at 9am","contact":
+			{"properties":{"seats":"x"}}}]`: "" +
 			"scenario.timetable[0].contact: The `scenario.timetable[0].contact` field is not possible. The " +
 			"`properties.seats` field must be a number.",
 	} {

@@ -20,9 +20,9 @@ import (
 // delivery returns the kind of the jobs that deliver into an outbox.
 func (s *sender) delivery() jobs.Kind {
 	d := testnode.Must(delivery.New(delivery.Config{Transport: delivery.Capture, Hostname: "mx.postrider.test",
-		Unsigned:        true,
-		LaneConnections: 5}, delivery.Deps{DB: s.DB, Queue: s.Queue, Recorder: s.Recorder, Emails: s.Emails,
-		Domains: s.Domains, Keys: s.Keys, DNS: s.DNS, Blobs: s.Blobs, Broadcasts: s.b, Log: s.Log}))
+		Unsigned: true, LaneConnections: 5}, delivery.Deps{DB: s.DB, Queue: s.Queue, Recorder: s.Recorder, Emails: s.Emails,
+		Domains: s.Domains, Keys: s.Keys, DNS: s.DNS, Blobs: s.Blobs, Broadcasts: s.b, Log: s.Log,
+		OnLimitRaised: func(string) {}}))
 	return d.Kind()
 }
 

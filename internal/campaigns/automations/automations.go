@@ -1,24 +1,23 @@
-// Package automations sends contacts through graphs of steps. When an event happens to a contact, the event begins a
-// run of each enabled automation that has a trigger for it (API reference section 22). Package engine defines what
-// graphs mean.
+// Package automations sends contacts through graphs of steps. An event of a contact begins a run of each enabled
+// automation that has a trigger for it (API reference section 22). Package engine defines what graphs mean.
 //
 // # How a run advances
 //
 // A run is a row and, until it has ended, one job. The job's handler plans the next step. One transaction then writes
 // the effect of the step, its record, and the run at its next step. If a step waits, the job waits for the same time.
 // If the step waits for an event, a row lets the event find the run. Every change of a run increments its revision and
-// fails if the revision is not the one that was read. So if a due job, an event and a cancellation come at the same
-// time, the first commit wins, and the others read the run again.
+// fails if the revision is not the one that was read. If a due job, an event and a cancellation coincide, the first
+// commit wins, and the others read the run again.
 //
 // # Invariants
 //
 // A run keeps the version of the automation with which it began, because versions never change. The transaction that
 // enqueues an email also moves its run on, so the email is sent once. After an automation is stopped or deleted, its
-// runs do nothing more: the automation's epoch is then greater than that of its runs, and each step compares the two.
+// runs do nothing more. The automation's epoch is then greater than that of its runs, and each step compares the two.
 //
-// A deleted contact has no more runs. Three limits bound the runs of a contact: the automation's reentry rule,
-// maxActive runs of an automation at once, and maxHourly new runs in an hour. The first event in an hour that exceeds a
-// limit creates a failed run that shows the reason. Runs that cause events that begin further runs end at maxDepth.
+// A deleted contact has no more runs. The automation's reentry rule limits the runs of a contact. So do maxActive, for
+// active runs, and maxHourly, for new runs in an hour. The first event in an hour that exceeds a limit creates a failed
+// run that shows the reason. Runs that cause events that begin further runs end at maxDepth.
 //
 // # When it fails
 //

@@ -306,8 +306,8 @@ func (s *fixture) mustRun(automationID string, want ...string) {
 	s.consistent()
 }
 
-// consistent checks the rows while no worker has a job. Each active run has one job, each run that waits for an event
-// has a row for the wait, and the counts of its contact include it.
+// consistent checks the rows while no worker has a job. Each active run has one job and is included in the counts of
+// its contact. Each run that waits for an event has a row for the wait.
 func (s *fixture) consistent() {
 	s.T.Helper()
 	for query, what := range map[string]string{

@@ -240,8 +240,8 @@ func endRow(ctx context.Context, tx *db.Tx, r *row, status RunStatus, reason Rea
 	countRunEnded(ctx, tx, r)
 }
 
-// countRunEnded decrements the active runs of a contact. It does nothing in two cases: the contact was deleted, or the
-// contact has begun a run after the automation was stopped, which reset the count.
+// countRunEnded decrements the active runs of a contact. It does nothing if the contact was deleted. It does nothing
+// either if the contact began a run after the automation was stopped, because that reset the count.
 func countRunEnded(ctx context.Context, tx *db.Tx, r *row) {
 	tx.Queue(ctx, `UPDATE automation_contacts SET active = active - 1 WHERE automation_id = $1 AND contact_id = $2
 		AND team_id = $3 AND epoch = $4 AND active > 0`, r.automationID, r.contactID, r.teamID, r.epoch)

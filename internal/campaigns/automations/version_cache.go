@@ -28,7 +28,7 @@ type version struct {
 }
 
 // versions caches the graphs of versions, which never change. When the cache is full, the version that was unused
-// longest is evicted: one of the same team if the team has used its share, and one of any team otherwise.
+// longest is evicted. If a team exceeds its share, one of its own versions is evicted.
 type versions struct {
 	// A team loads one graph at a time, under one of teamLocks, and all teams compile one graph at a time, under
 	// compiling. So a team with many large graphs occupies only one processor, and others wait for one graph at most.

@@ -1,12 +1,12 @@
-// Package broadcasts sends an email to each contact of a segment: at once or at a scheduled time, at a limited pace,
-// with or without an A/B test. It also counts the results.
+// Package broadcasts sends an email to each contact of a segment, at once or at a scheduled time. A broadcast can have
+// a limited pace and an A/B test. The package also counts the results.
 //
 // # How a broadcast is sent
 //
 // A broadcast that is being sent has one job. The job walks the audience in the order of the contacts' ids, page by
-// page. One transaction locks the broadcast's row, records which contacts are left out and why, enqueues an email for
-// each of the others ([emails.Service.Enqueue]) and advances the position. Package delivery does the rest. After the
-// walk, the job waits until each email has been handed to a host once, or has ended.
+// page. For each page, one transaction locks the broadcast's row and records which contacts are left out and why. It
+// enqueues an email for each of the others ([emails.Service.Enqueue]) and advances the position. Package delivery does
+// the rest. After the walk, the job waits until each email has been handed to a host once, or has ended.
 //
 // # Invariants
 //

@@ -101,8 +101,8 @@ func TestCountsAreThoseOfTheRows(t *testing.T) {
 	})
 }
 
-// Results and the guard read no recipients. A page of recipients of each type is read by an index in the order of the
-// list, so its cost does not grow with the number of recipients.
+// Results and the guard read no recipients. A page of recipients is read by an index for each type, so its cost does
+// not grow with the number of recipients.
 func TestReadsByIndex(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {

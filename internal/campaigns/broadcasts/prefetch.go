@@ -32,7 +32,7 @@ type pageRead struct {
 }
 
 // contactsAfter returns at most limit contacts after a position, and whether they are the last ones. It returns fewer
-// at the end, and if a read returned fewer. It starts to read the next page.
+// at the end of the audience, or if a read returned fewer. It starts to read the next page.
 func (a *prefetcher) contactsAfter(ctx context.Context, after string, limit int) (members []contacts.Member, ended bool,
 	err error) {
 	at := slices.IndexFunc(a.fetched, func(m contacts.Member) bool { return m.ID == after })

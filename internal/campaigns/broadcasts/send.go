@@ -204,8 +204,8 @@ func (s *Service) releaseHeld(ctx context.Context, j jobs.Job) error {
 	return s.p.Queue.End(ctx, j)
 }
 
-// Cancel turns a scheduled broadcast into a draft again. A broadcast that is being sent, or is paused, ends: no more
-// emails are enqueued, and emails that have not been handed to a host end as canceled.
+// Cancel turns a scheduled broadcast into a draft again. A broadcast that is being sent or paused ends: no more emails
+// are enqueued. Emails that have not been handed to a host end as canceled.
 func (s *Service) Cancel(ctx context.Context, teamID, broadcastID string) (b Broadcast, err error) {
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		if b, err = lock(ctx, tx, teamID, broadcastID); err != nil {

@@ -97,7 +97,7 @@ func (s *Service) RemoveRecipients(ctx context.Context, teamID string, before ti
 }
 
 // endedBefore returns the next broadcast of a team that ended before a time and has rows that RemoveRecipients deletes.
-// If none of the next 500 has such rows, has is false and id is the last of the 500, or "" if there is none. It only
+// If none of the next 500 broadcasts has such rows, has is false and id is the last of them, or "" at the end. It only
 // reads: most broadcasts have no rows left, but must be checked again, because a late click adds rows.
 func endedBefore(ctx context.Context, r db.Reader, teamID, after string, before time.Time) (id string, has bool,
 	err error) {

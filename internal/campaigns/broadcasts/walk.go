@@ -126,7 +126,7 @@ func (r *run) step(ctx context.Context) (more bool, err error) {
 }
 
 // updateLocked locks the broadcast, calls change if the broadcast is being sent, and saves it. change returns whether
-// the job continues; if not, change has ended the job or made it wait. If the broadcast is not being sent, updateLocked
+// the job continues. If not, it has ended the job or made it wait. If the broadcast is not being sent, updateLocked
 // ends the job, or makes it wait until the scheduled time.
 func (r *run) updateLocked(ctx context.Context, read *Broadcast,
 	change func(tx *db.Tx, b *Broadcast) (bool, error)) (more bool, err error) {

@@ -1,5 +1,5 @@
-// Package engine reads and checks graphs of steps and decides what a run of an automation does next (API reference
-// section 22). docs/automations.md describes graphs for users.
+// Package engine parses and checks the graphs of automations, and decides what a run does next (API reference section
+// 22). docs/automations.md describes graphs for users.
 //
 // # How a run advances
 //
@@ -18,7 +18,7 @@
 //
 // Parse returns Invalid and Missing faults. Their field is the path, such as steps[2].config.template.id, and their
 // message names the step by its key. If a step cannot be done in a run, for example because a value is missing, the
-// step has a [Failure]; that is not an error.
+// step gets a [Failure], not an error.
 //
 // # What it does not do
 //
@@ -108,7 +108,7 @@ type Facts struct {
 
 	// Fields returns the schema of the contact fields that a rule names. The returned function returns the value of
 	// such a field for the contact of the run. Plan calls Fields for conditions that read contact fields, unless
-	// Contact is nil. Its faults fail the step; Plan returns its other errors.
+	// Contact is nil. If Fields returns a fault, the step fails; Plan returns other errors.
 	Fields func(rule *filter.Rule) (filter.Schema, func(name string) filter.Value, error)
 }
 

@@ -140,10 +140,10 @@ func (g *Graph) References() (all []Reference) {
 	return all
 }
 
-// ReferenceError returns the error for a reference that does not exist or cannot be used: an Invalid fault whose
-// message is that of the fault why, preceded by the name of the step. The fault keeps its field if the field lies
-// within the reference; otherwise it gets the field of the reference. If why is not a fault, or is a failure of the
-// server, it is returned unchanged.
+// ReferenceError returns the error for a reference that does not exist or cannot be used. It is an Invalid fault with
+// the message of the fault why, preceded by the name of the step. The fault keeps its field if the field lies within
+// the reference; otherwise it gets the field of the reference. If why is not a fault, or is a failure of the server, it
+// is returned unchanged.
 func (g *Graph) ReferenceError(r Reference, why error) error {
 	f, ok := errors.AsType[*fault.Error](why)
 	if !ok || fault.Ours(why) {

@@ -42,7 +42,7 @@ func TestGraphsByChance(t *testing.T) {
 		n := 1 + chance.IntN(6)
 		var steps, links []string
 		steps = append(steps, start)
-		leads := make([][]int, n+1) // the trigger is 0
+		leads := make([][]int, n+1) // step 0 is the trigger
 		for i := 1; i <= n; i++ {
 			steps = append(steps, fmt.Sprintf(`{"key":"s%d","type":"split","config":{"branches":[{"name":"l","percent":50},
 				{"name":"r","percent":50}]}}`, i))

@@ -137,8 +137,8 @@ func (c waitUntil) location(m *stepContext) *time.Location {
 	return time.UTC
 }
 
-// date returns the time that the value of a property means: a date at the step's time of day, or a date with its own
-// time. It returns false if the value is not a date.
+// date parses the value of a property: a date, to which it adds the step's time of day, or a date with a time. It
+// returns false if the value is not a date.
 func (c waitUntil) date(v scalar.Value, zone *time.Location) (time.Time, bool) {
 	if v.Type != scalar.String {
 		return time.Time{}, false

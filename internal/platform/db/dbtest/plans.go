@@ -247,40 +247,40 @@ func (tr *Trace) crowd(t *testing.T, tables map[string][][2]string) {
 	const rows = 4000
 	few := map[string]int{"team_id": 20, "webhook_id": 100, "kind": 10, "lane": 200, "type": 10}
 	states := `(ARRAY['pending', 'failed', 'success', 'verified'])[1 + g % 4]`
-	err := tr.d.Update(t.Context(), func(tx *db.Tx) error {
-		tx.Queue(t.Context(), `SET LOCAL session_replication_role = replica`) // no foreign keys
-		for table, columns := range tables {
-			var names, values []string
-			for _, c := range columns {
-				name, value := c[0], "g"
-				switch {
-				case few[name] > 0 && c[1] == "text":
-					value = fmt.Sprintf("'%s ' || g %% %d", name, few[name])
-				case name == "status" && c[1] == "text":
-					value = states
-				case name == "broadcast_id": // which has many recipients
-					value = "'id ' || g % 20"
-				case strings.HasSuffix(name, "_id"): // so that the row that it refers to exists
-					value = "'id ' || g"
-				case name == "holder":
-					value = "''"
-				case c[1] == "bytea":
-					value = "CONVERT_TO('octets ' || g, 'UTF8')"
-				case c[1] == "text":
-					value = fmt.Sprintf("'%s ' || g", name)
-				case c[1] == "boolean":
-					value = "g % 10 = 0"
-				}
-				names, values = append(names, name), append(values, value)
+	for table, columns := range tables { // each in a transaction of its own, because a database must answer in time
+		var names, values []string
+		for _, c := range columns {
+			name, value := c[0], "g"
+			switch {
+			case few[name] > 0 && c[1] == "text":
+				value = fmt.Sprintf("'%s ' || g %% %d", name, few[name])
+			case name == "status" && c[1] == "text":
+				value = states
+			case name == "broadcast_id": // which has many recipients
+				value = "'id ' || g % 20"
+			case strings.HasSuffix(name, "_id"): // so that the row that it refers to exists
+				value = "'id ' || g"
+			case name == "holder":
+				value = "''"
+			case c[1] == "bytea":
+				value = "CONVERT_TO('octets ' || g, 'UTF8')"
+			case c[1] == "text":
+				value = fmt.Sprintf("'%s ' || g", name)
+			case c[1] == "boolean":
+				value = "g % 10 = 0"
 			}
+			names, values = append(names, name), append(values, value)
+		}
+		err := tr.d.Update(t.Context(), func(tx *db.Tx) error {
+			tx.Queue(t.Context(), `SET LOCAL session_replication_role = replica`) // no foreign keys
 			tx.Queue(t.Context(), fmt.Sprintf(
 				`INSERT INTO %s (%s) SELECT %s FROM GENERATE_SERIES(1, %d) g ON CONFLICT DO NOTHING`,
 				table, strings.Join(names, ", "), strings.Join(values, ", "), rows))
 			tx.Queue(t.Context(), `ANALYZE `+table)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }

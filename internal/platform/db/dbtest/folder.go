@@ -83,6 +83,7 @@ func useMemory() *folder {
 	if err != nil {
 		return nil
 	}
+	os.Chmod(f.path, 0o711) // a server that NewServer starts below it may run as another user
 	os.Setenv("TMPDIR", f.path)
 	return f
 }

@@ -106,8 +106,8 @@ func (g *Grant) AllowedScopes(of teams.Scopes) teams.Scopes {
 func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string, change func(*Limits) error) (
 	g Grant, err error) {
 	if by.Kind == teams.GrantActor {
-		return g, fault.New(fault.OutOfScope, "", "Programs do not change limits of programs. A person does it, or an "+
-			"API key.")
+		return g, fault.New(fault.OutOfScope, "", "Connected apps cannot change limits. A person or an API key "+
+			"can.")
 	}
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		// The lock on the row makes the later of two concurrent changes apply to the result of the earlier one.
@@ -147,7 +147,7 @@ func (s *Service) CurrentActor(ctx context.Context, teamID, grantID string) (tea
 		a, err = s.grantorActor(ctx, &g)
 	}
 	if fault.KindOf(err) == fault.NotFound && err != nil {
-		return a, fault.NotFoundf("The program may not act for the team any more.").Because(err)
+		return a, fault.NotFoundf("The app may no longer act for the team.").Because(err)
 	}
 	if err != nil {
 		return a, err

@@ -26,8 +26,9 @@ func (f *fixture) limited(l grants.Limits) teams.Actor {
 	r.Limits = l
 	code, _, err := f.Approve(f.T.Context(), r, f.Acme)
 	f.Must(err)
-	tokens, err := f.Exchange(f.T.Context(), grants.ExchangeParams{ClientID: f.client.ID, Code: code, RedirectURI: redirect,
-		Verifier: verifier})
+	tokens, err := f.Exchange(f.T.Context(), grants.ExchangeParams{ClientID: f.client.ID, Code: code,
+		RedirectURI: redirect,
+		Verifier:    verifier})
 	f.Must(err)
 	by, err := f.Node.Teams.Authenticate(f.T.Context(), tokens.Access)
 	f.Must(err)
@@ -87,8 +88,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// Of a permissive batch the emails go that are within the limits, and the others are errors; if the day's limit lets none
-// go, the batch is refused as a single email is.
+// Of a permissive batch the emails go that are within the limits, and the others are errors; if the day's limit lets
+// none go, the batch is refused as a single email is.
 func TestLimitsOfPermissiveBatch(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -181,7 +182,8 @@ func TestLimitAtOnce(t *testing.T) {
 func TestLimitedSendsNoBroadcast(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		s := testnode.Must(broadcasts.New(broadcasts.Config{MaxSize: 1 << 20}, broadcasts.Deps{DB: f.Node.DB, Queue: f.Queue,
-			Recorder: f.Recorder, Emails: f.Emails, Contents: f.Contents, Contacts: f.Contacts, Teams: f.Node.Teams, Log: f.Log}))
+			Recorder: f.Recorder, Emails: f.Emails, Contents: f.Contents, Contacts: f.Contacts, Teams: f.Node.Teams,
+			Log: f.Log}))
 		by := f.limited(grants.Limits{Recipients: 1})
 		wantLimit(t, s.Resume(t.Context(), by, "x"), fault.Forbidden, "does not send broadcasts")
 		c := content.Compile(&content.Content{TeamID: f.Acme.TeamID, From: "hello@" + testnode.Domain, Subject: "Hi",

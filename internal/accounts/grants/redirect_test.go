@@ -24,7 +24,8 @@ func TestCheckRedirect(t *testing.T) {
 		"javascript:alert(1)": false, "JavaScript:alert(1)": false, "data:text/html,x": false,
 		"file:///etc/passwd": false,
 		"ftp://a.example/":   false, "intent://a.example/#Intent": false, "Intent:x": false,
-		"ms-appinstaller:?source=x": false, "itms-services://?url=x": false, "blob:https://a.example/x": false, "about:blank": false, "vbscript:x": false,
+		"ms-appinstaller:?source=x": false, "itms-services://?url=x": false, "blob:https://a.example/x": false,
+		"about:blank": false, "vbscript:x": false,
 		"view-source:https://a.example": false, "https://a.example/" + strings.Repeat("x", 2048): false,
 	} {
 		if problem := checkRedirect(uri); (problem == "") != ok {

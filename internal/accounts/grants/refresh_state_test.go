@@ -16,9 +16,10 @@ func TestLine(t *testing.T) {
 		want       bool
 		then       refreshState
 	}{
-		"the first":               {refreshState{newest: 1}, 1, true, refreshState{2, 1, now}},
-		"the newest":              {refreshState{7, 6, now.Add(-time.Hour)}, 7, true, refreshState{8, 7, now}},
-		"the one before, at once": {refreshState{7, 6, now.Add(-time.Second)}, 6, true, refreshState{8, 6, now.Add(-time.Second)}},
+		"the first":  {refreshState{newest: 1}, 1, true, refreshState{2, 1, now}},
+		"the newest": {refreshState{7, 6, now.Add(-time.Hour)}, 7, true, refreshState{8, 7, now}},
+		"the one before, at once": {refreshState{7, 6, now.Add(-time.Second)}, 6, true, refreshState{8, 6,
+			now.Add(-time.Second)}},
 		"the one before, in time": {refreshState{7, 6, now.Add(time.Nanosecond - retryTime)}, 6, true, refreshState{8, 6,
 			now.Add(time.Nanosecond - retryTime)}},
 		"the one before, too late":                     {refreshState{7, 6, now.Add(-retryTime)}, 6, false, refreshState{}},

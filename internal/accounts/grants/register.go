@@ -124,7 +124,7 @@ func scopesOf(text string, otherwise Scopes) (Scopes, error) {
 	set, ok := ParseScopes(text)
 	if !ok {
 		return set, refuse(InvalidScope,
-			"There is no such scope, or programs cannot have it. Scopes are separated by spaces; "+
+			"A scope is unknown or not available to clients. Scopes are separated by spaces; "+
 				"the metadata of this server lists them as scopes_supported.")
 	}
 	return set, nil

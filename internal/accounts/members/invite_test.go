@@ -250,7 +250,8 @@ func (b *box) grant(by teams.Actor) teams.Actor {
 	const redirect = "http://127.0.0.1:4711/callback"
 	c, err := b.Grants.Register(ctx, grants.NewClient{Name: "Notes", RedirectURIs: []string{redirect}})
 	b.Must(err)
-	r, err := b.Grants.CheckRequest(ctx, grants.Params{ClientID: c.ID, ResponseType: "code", RedirectURI: redirect, State: "s",
+	r, err := b.Grants.CheckRequest(ctx, grants.Params{ClientID: c.ID, ResponseType: "code", RedirectURI: redirect,
+		State:     "s",
 		Scope:     "full_access",
 		Challenge: base64.RawURLEncoding.EncodeToString(hash[:]), ChallengeMethod: "S256"})
 	b.Must(err)
@@ -391,7 +392,8 @@ func TestInvitations(t *testing.T) {
 	})
 }
 
-// Who is removed cannot come back by an invitation of their own, and who gets a lesser role gives none that may do more.
+// Who is removed cannot come back by an invitation of their own, and who gets a lesser role gives none that may do
+// more.
 func TestInvitationsEndWithTheRole(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {

@@ -282,7 +282,8 @@ func mayInvite(may teams.Scopes, role teams.Role) bool {
 
 // prepareChange returns a member whose role is about to change; role is "" if the membership ends. It checks that the
 // actor may make the change, and serializes such changes of a team, because no index protects the last owner.
-func (s *Service) prepareChange(ctx context.Context, tx *db.Tx, by teams.Actor, userID string, role teams.Role) (Membership,
+func (s *Service) prepareChange(ctx context.Context, tx *db.Tx, by teams.Actor, userID string,
+	role teams.Role) (Membership,
 	error) {
 	if err := lock(ctx, tx, by.TeamID); err != nil {
 		return Membership{}, err

@@ -167,7 +167,8 @@ func notice(x *period) (subject, text string) {
 	if x.notified%2 == 1 && x.used < x.limit {
 		return fmt.Sprintf("Your %s quota of emails is nearly used up", x.name),
 			fmt.Sprintf("Your team may send and receive %d emails a %s and has used %d. Requests for more than what is left "+
-				"get the error %s_quota_exceeded until the next %s begins (UTC).\n\nAsk the operator if you need more.\n", x.limit, x.unit(), x.used, x.name, x.unit())
+				"get the error %s_quota_exceeded until the next %s begins (UTC).\n\nAsk the operator if you need more.\n",
+				x.limit, x.unit(), x.used, x.name, x.unit())
 	}
 	if x.notified%2 == 1 {
 		return fmt.Sprintf("Your %s quota of emails is used up", x.name),

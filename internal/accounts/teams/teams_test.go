@@ -411,7 +411,8 @@ func TestLastUseSurvivesAFailure(t *testing.T) {
 }
 
 // testTeams returns a service of teams that has no grants.
-func testTeams(d *db.DB, log *slog.Logger, exists func(ctx context.Context, teamID, domainID string) (bool, error)) *teams.Service {
+func testTeams(d *db.DB, log *slog.Logger, exists func(ctx context.Context, teamID, domainID string) (bool,
+	error)) *teams.Service {
 	s, err := teams.New(teams.Config{}, teams.Deps{DB: d, Log: log, DomainExists: exists,
 		AuthenticateToken: func(context.Context, string) (teams.Actor, time.Time, error) {
 			return teams.Actor{}, time.Time{}, fault.New(fault.BadCredential, "", "there are no grants")

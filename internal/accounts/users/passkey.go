@@ -272,7 +272,8 @@ func (s *Service) rejectCloned(ctx context.Context, h *passkeyUser, used *webaut
 	if !used.Authenticator.CloneWarning {
 		return nil
 	}
-	if err := s.consumeAttempts(ctx, networkLimits("network", c, perNetwork)); err != nil { // limits the number of audit entries
+	// limits the number of audit entries
+	if err := s.consumeAttempts(ctx, networkLimits("network", c, perNetwork)); err != nil {
 		return err
 	}
 	s.failed(h.User, h.Email, "the counter of a passkey went back", c)

@@ -164,7 +164,8 @@ func cost(text, name string, most uint32) (uint32, error) {
 }
 
 // commonWords are words that people build passwords from, often with only a few digits before or after.
-var commonWords = []string{"password", "passwort", "passw0rd", "motdepasse", "contrasena", "letmein", "welcome", "iloveyou",
+var commonWords = []string{"password", "passwort", "passw0rd", "motdepasse", "contrasena", "letmein", "welcome",
+	"iloveyou",
 	"administrator", "changeme", "default", "monkey", "dragon", "sunshine", "princess", "football", "baseball",
 	"superman", "trustno", "whatever", "postrider", "resend", "secret", "qwertz", "qwerty"}
 

@@ -44,8 +44,8 @@ func TestSignInWhileReset(t *testing.T) {
 	}
 }
 
-// TestLastTwoMeansAtOnce takes away the last two means of signing in at the same time: one of them stays. The first goes
-// on when the second waits for it, or has looked too.
+// TestLastTwoMeansAtOnce takes away the last two means of signing in at the same time: one of them stays. The first
+// goes on when the second waits for it, or has looked too.
 func TestLastTwoMeansAtOnce(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)

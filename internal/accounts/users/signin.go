@@ -231,7 +231,8 @@ func (s *Service) renewProof(ctx context.Context, tx *db.Tx, sessionID, userID s
 
 // checkCurrentPassword checks the password of the session's user and counts the attempt, which the caller refunds in
 // its transaction. A wrong password is a fault for the field.
-func (s *Service) checkCurrentPassword(ctx context.Context, session Session, field, password string) (row, []limit, error) {
+func (s *Service) checkCurrentPassword(ctx context.Context, session Session, field, password string) (row, []limit,
+	error) {
 	u, err := getRow(ctx, s.d.Reader, session.UserID)
 	if err != nil {
 		return u, nil, err

@@ -197,7 +197,7 @@ func (s *Service) NewRecoveryCodes(ctx context.Context, session Session) ([]stri
 			return err
 		}
 		if !u.HasTOTP {
-			return fault.Invalidf("", "Recovery codes stand in for the codes of an authenticator: set one up first.")
+			return fault.Invalidf("", "Recovery codes replace codes of an authenticator app: set one up first.")
 		}
 		s.setRecovery(ctx, tx, u.ID, codes)
 		return s.recordByUser(ctx, tx, u, recoveryCreated, "", session.client())

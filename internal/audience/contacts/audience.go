@@ -29,8 +29,8 @@ type Member struct {
 }
 
 // Walk returns up to limit contacts of an audience, in the order of their ids, beginning after the id after. It returns
-// fewer at the end of the audience, and when their values exceed valuesMost bytes. more reports whether further contacts
-// may follow.
+// fewer at the end of the audience, and when their values exceed valuesMost bytes. more reports whether further
+// contacts may follow.
 //
 // The filter is evaluated on each contact as it is now. Walk reads in parts, each of them a long read
 // ([db.DB.ReadLong]), so a long walk does not hold a reader. An unknown segment is a NotFound fault.

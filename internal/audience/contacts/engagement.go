@@ -82,7 +82,8 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 }
 
 // responsesByContact groups responses by contact id. Responses that belong to no contact are left out.
-func responsesByContact(ctx context.Context, r db.Reader, teamID string, did map[responder]*responses) (map[string]*responses,
+func responsesByContact(ctx context.Context, r db.Reader, teamID string,
+	did map[responder]*responses) (map[string]*responses,
 	error) {
 	var ids, addresses []string
 	for who := range did {

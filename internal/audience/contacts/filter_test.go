@@ -511,7 +511,8 @@ func TestFiltersCompareAddressesByTheirKeys(t *testing.T) {
 	})
 }
 
-// incompressible returns a text of n characters of 4 octets, the same each time, of which PostgreSQL makes nothing shorter.
+// incompressible returns a text of n characters of 4 octets, the same each time, of which PostgreSQL makes nothing
+// shorter.
 func incompressible(n int) string {
 	text := make([]rune, n)
 	random := rand.New(rand.NewPCG(1, 2))

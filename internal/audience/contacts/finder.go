@@ -31,7 +31,8 @@ type limits struct {
 	retryAfter     time.Duration // time until a filter that took too long is tried again
 }
 
-var defaultLimits = limits{partSize: 20_000, comparisons: 20_000, minPart: 500, maxRulePart: 10_000, shortLookups: 1000, maxIDs: 2000,
+var defaultLimits = limits{partSize: 20_000, comparisons: 20_000, minPart: 500, maxRulePart: 10_000,
+	shortLookups: 1000, maxIDs: 2000,
 	setsCost: 10, wait: 5 * time.Second, read: 5 * time.Second, backgroundWait: time.Minute, preview: 30 * time.Second,
 	count: 15 * time.Second, retryAfter: time.Hour}
 

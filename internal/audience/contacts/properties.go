@@ -142,7 +142,8 @@ func noProperty() error { return fault.NotFoundf("Contact property not found") }
 
 // resolveValues looks up the properties of some values and checks the values. An unknown property name is an Invalid
 // fault.
-func resolveValues(ctx context.Context, r db.Reader, teamID string, values map[string]scalar.Value) ([]propertyValue, error) {
+func resolveValues(ctx context.Context, r db.Reader, teamID string, values map[string]scalar.Value) ([]propertyValue,
+	error) {
 	if len(values) == 0 {
 		return nil, nil
 	}

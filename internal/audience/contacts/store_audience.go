@@ -208,8 +208,8 @@ func contactAmong(ctx context.Context, r db.Reader, of *source, contactID, addre
 	return oneContact(r.QueryRow(ctx, `SELECT `+contactColumnsOfC+` FROM `+q.text, q.args...))
 }
 
-// countUpTo counts the contacts that were added to a segment or, if segmentID is "", the contacts of a team. It stops at
-// most. The condition on a segment leaves out the team, which the index does not have.
+// countUpTo counts the contacts that were added to a segment or, if segmentID is "", the contacts of a team. It stops
+// at most. The condition on a segment leaves out the team, which the index does not have.
 func countUpTo(ctx context.Context, r db.Reader, teamID, segmentID string, most int) (n int, err error) {
 	text, of := `SELECT 1 FROM contact_segments WHERE segment_id = $1`, segmentID
 	if segmentID == "" {
@@ -296,7 +296,8 @@ func valuesOf(ctx context.Context, r db.Reader, teamID string, contactIDs, names
 }
 
 // valuesAmong is valuesOf for properties that were looked up already.
-func valuesAmong(ctx context.Context, r db.Reader, teamID string, contactIDs []string, properties []Property, most int) (
+func valuesAmong(ctx context.Context, r db.Reader, teamID string, contactIDs []string, properties []Property,
+	most int) (
 	map[string]map[string]scalar.Value, error) {
 	byID := map[string]string{}
 	var ids []string

@@ -37,7 +37,8 @@ func selectMailability(topicID string) (text string, topic []any) {
 const ofTeamByID = ` c.team_id || '' = $1 AND c.id`
 
 // mailabilityByID returns the mailability of the contacts with some ids that exist.
-func mailabilityByID(ctx context.Context, r db.Reader, teamID, topicID string, contactIDs []string) ([]mailability, error) {
+func mailabilityByID(ctx context.Context, r db.Reader, teamID, topicID string, contactIDs []string) ([]mailability,
+	error) {
 	text, topic := selectMailability(topicID)
 	args := append([]any{teamID}, topic...)
 	rows, err := r.Query(ctx, fmt.Sprintf(`%s = ANY($%d)`, text+ofTeamByID, len(args)+1), append(args, contactIDs)...)

@@ -55,11 +55,12 @@ type test struct {
 	negated bool
 	never   bool // the comparison is always false: the referenced field has no value, or one of another type
 
-	op       Operator // Exists, Eq, In, Gt, Gte, Lt, Lte, Contains, StartsWith, EndsWith; WithinLast for all comparisons of times
-	operands []Value  // for Eq (one) and In
-	text     string   // for Contains, StartsWith and EndsWith
-	number   float64  // for Gt, Gte, Lt and Lte
-	from, to int64    // for WithinLast: the first microsecond, and the one after the last
+	// Exists, Eq, In, Gt, Gte, Lt, Lte, Contains, StartsWith, EndsWith; WithinLast for all comparisons of times
+	op       Operator
+	operands []Value // for Eq (one) and In
+	text     string  // for Contains, StartsWith and EndsWith
+	number   float64 // for Gt, Gte, Lt and Lte
+	from, to int64   // for WithinLast: the first microsecond, and the one after the last
 }
 
 // ahead is how far in the future a time may lie and still count as now, because the clocks of nodes differ.

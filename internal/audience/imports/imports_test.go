@@ -38,7 +38,8 @@ type world struct {
 func newWorld(t *testing.T, n *testnode.Node, c imports.Config) *world {
 	w := &world{Node: n, t: t, team: n.Acme.TeamID}
 	c.Look = time.Millisecond
-	w.imports = testnode.Must(imports.New(c, imports.Deps{DB: n.DB, Queue: n.Queue, Blobs: n.Blobs, Contacts: n.Contacts, Log: n.Log}))
+	w.imports = testnode.Must(imports.New(c, imports.Deps{DB: n.DB, Queue: n.Queue, Blobs: n.Blobs, Contacts: n.Contacts,
+		Log: n.Log}))
 	n.Recorder.Listen(&w.seen)
 	return w
 }

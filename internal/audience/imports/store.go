@@ -223,7 +223,8 @@ func lastFailureLine(ctx context.Context, r db.Reader, importID string, after in
 }
 
 // failuresMatching returns the failed rows of an import between two lines that match a LIKE pattern.
-func failuresMatching(ctx context.Context, r db.Reader, importID, pattern string, after, upTo int64) ([]Failure, error) {
+func failuresMatching(ctx context.Context, r db.Reader, importID, pattern string, after, upTo int64) ([]Failure,
+	error) {
 	rows, err := r.Query(ctx, `SELECT line, reason, fields FROM contact_import_failures WHERE import_id = $1 AND line > $2
 		AND line <= $3 AND (LOWER(reason) LIKE $4 ESCAPE '\' OR LOWER(fields) LIKE $4 ESCAPE '\') ORDER BY line`, importID,
 		after, upTo, pattern)

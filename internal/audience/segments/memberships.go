@@ -20,11 +20,13 @@ type Membership struct {
 
 // MembershipsOf returns a page of the segments to which a contact was added, the newest segment first. Segments whose
 // filter selects the contact are not included.
-func (s *Service) MembershipsOf(ctx context.Context, teamID, contactID string, p page.Page) ([]Membership, bool, error) {
+func (s *Service) MembershipsOf(ctx context.Context, teamID, contactID string, p page.Page) ([]Membership, bool,
+	error) {
 	return listMemberships(ctx, s.d.Reader, teamID, contactID, p)
 }
 
-// Manual returns a segment to which contacts are added by hand. For a segment with a filter it returns an Invalid fault.
+// Manual returns a segment to which contacts are added by hand. For a segment with a filter it returns an Invalid
+// fault.
 func Manual(ctx context.Context, r db.Reader, teamID, segmentID string) (Segment, error) {
 	g, err := ByID(ctx, r, teamID, segmentID)
 	if err == nil && g.Filter != "" {
@@ -33,8 +35,8 @@ func Manual(ctx context.Context, r db.Reader, teamID, segmentID string) (Segment
 	return g, err
 }
 
-// CheckManual checks the ids of segments to which a contact is to be added, and returns them in lower case, sorted, each
-// once. An id that is not a segment of the team, or whose segment has a filter, is an Invalid fault.
+// CheckManual checks the ids of segments to which a contact is to be added, and returns them in lower case, sorted,
+// each once. An id that is not a segment of the team, or whose segment has a filter, is an Invalid fault.
 func CheckManual(ctx context.Context, r db.Reader, teamID string, segmentIDs []string) ([]string, error) {
 	if len(segmentIDs) == 0 {
 		return nil, nil

@@ -118,8 +118,8 @@ type Change struct {
 	Filter string  // JSON; "" keeps the filter
 }
 
-// Update changes a segment. A filter for a segment to which contacts are added by hand is an Invalid fault. A new filter
-// discards the segment's last count.
+// Update changes a segment. A filter for a segment to which contacts are added by hand is an Invalid fault. A new
+// filter discards the segment's last count.
 func (s *Service) Update(ctx context.Context, teamID, segmentID string, c Change) (g Segment, err error) {
 	if c.Name != nil {
 		if err := checkName(*c.Name); err != nil {
@@ -177,10 +177,11 @@ func (s *Service) Delete(ctx context.Context, teamID, segmentID string) error {
 // Sweep removes the rows of deleted segments, with their memberships and counts. It is called periodically.
 func (s *Service) Sweep(ctx context.Context) error { return softdelete.Sweep(ctx, s.d, table) }
 
-// EraseTeam deletes the segments of a team and their counts. The team's contacts, with their memberships, must have been
-// deleted before.
+// EraseTeam deletes the segments of a team and their counts. The team's contacts, with their memberships, must have
+// been deleted before.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
-	for _, erase := range []func(ctx context.Context, tx *db.Tx, teamID string) (int64, error){eraseSegments, eraseCounts} {
+	for _, erase := range []func(ctx context.Context, tx *db.Tx, teamID string) (int64, error){eraseSegments,
+		eraseCounts} {
 		if err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return erase(ctx, tx, teamID) }); err != nil {
 			return fmt.Errorf("erase the segments of team %s: %w", teamID, err)
 		}

@@ -30,8 +30,8 @@ func LastCount(ctx context.Context, r db.Reader, teamID, segmentID string) (c Co
 	return c, nil
 }
 
-// SaveCount saves the count of a segment or, for [AllContacts], of a team. It saves nothing if g was deleted or its filter
-// was changed while its contacts were counted.
+// SaveCount saves the count of a segment or, for [AllContacts], of a team. It saves nothing if g was deleted or its
+// filter was changed while its contacts were counted.
 func SaveCount(ctx context.Context, tx *db.Tx, g Segment, c Count) {
 	from, args := `segments g WHERE g.id = $1 AND g.team_id = $2 AND g.deleted_at = 0 AND g.filter = $5`,
 		[]any{g.ID, g.TeamID, c.Contacts, c.At.UnixMicro(), g.Filter}

@@ -1,7 +1,6 @@
 package contacts_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -435,83 +434,6 @@ func TestEngagementIsOfTheContact(t *testing.T) {
 		}
 		if n := w.Count(`SELECT COUNT(*) FROM contact_engagement`); n != 4 {
 			t.Errorf("%d rows", n)
-		}
-	})
-}
-
-// A large segment is counted apart from the requests that ask; these are told the last count.
-func TestCountSegment(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, w *world) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		w.property("plan", scalar.String)
-		hand := w.segment("by hand")
-		filtered, err := w.Contacts.Segments.Create(ctx, w.team, segments.Definition{Name: "by filter",
-			Filter: `{"type":"rule","field":"contact.properties.plan","operator":"eq","value":"pro"}`})
-		if err != nil {
-			t.Fatal(err)
-		}
-		both := []segments.Segment{hand, filtered}
-		n := 0
-		add := func() {
-			t.Helper()
-			w.upsert(fmt.Sprintf("%d@x.example", n), contacts.Change{Segments: []string{hand.ID},
-				Properties: map[string]scalar.Value{"plan": scalar.OfText("pro")}})
-			n++
-		}
-		count := func(g segments.Segment) segments.Count {
-			t.Helper()
-			c, err := w.Contacts.CountSegment(ctx, g)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c
-		}
-		w.Contacts.SetCountAtOnce(2)
-		for range 2 {
-			for _, g := range both {
-				if c := count(g); c.Contacts != n || c.At.IsZero() {
-					t.Errorf("%s: %+v, want %d contacts", g.Name, c, n)
-				}
-			}
-			add()
-		}
-		add()
-		for _, g := range both {
-			if c := count(g); c != (segments.Count{}) {
-				t.Errorf("%s: %+v, but nobody has counted", g.Name, c)
-			}
-		}
-		ended := make(chan error, 1)
-		go func() { ended <- w.Contacts.Run(ctx) }()
-		for _, g := range both {
-			testnode.Until(t, "the first count of "+g.Name, func() bool { return count(g).Contacts == 3 })
-		}
-		add()
-		for _, g := range both {
-			if c := count(g); c.Contacts != 3 || c != count(g) {
-				t.Errorf("%s: %+v, want the last count", g.Name, c)
-			}
-			w.Update(func(tx *db.Tx) error {
-				_, err := tx.Exec(ctx, `UPDATE segment_counts SET counted_at = counted_at - 61000000 WHERE segment_id = $1`, g.ID)
-				return err
-			})
-			testnode.Until(t, "the next count of "+g.Name, func() bool { return count(g).Contacts == 4 })
-		}
-		testnode.Until(t, "a count of all contacts", func() bool {
-			u, err := w.Contacts.Usage(ctx, w.team)
-			if err != nil || u.Segments != 2 || u.Contacts != 3 && u.Contacts != 4 {
-				t.Fatalf("%+v, %v", u, err)
-			}
-			return u.Contacts == 4
-		})
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		if n := w.Count(`SELECT COUNT(*) FROM segment_counts`); n != 3 {
-			t.Errorf("%d counts are kept", n)
 		}
 	})
 }

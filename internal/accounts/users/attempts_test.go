@@ -1,0 +1,156 @@
+package users_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/postrider/postrider/internal/accounts/users"
+	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+)
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		x.user("ada@example.com")
+		wrong := func(email, address string) error {
+			_, err := x.SignIn(t.Context(), users.Attempt{Email: email, Password: "not the password",
+				Client: users.Client{Address: address}})
+			return err
+		}
+		for i := range 9 {
+			x.is(wrong("ada@example.com", fmt.Sprintf("192.0.2.%d", i)), fault.BadCredential)
+		}
+		x.session("ada@example.com", password) // gives back what it counted, and no more
+		x.is(wrong("ada@example.com", "192.0.2.50"), fault.BadCredential)
+		_, err := x.attempt("ada@example.com", password)
+		x.is(err, fault.TooFast)
+		x.pass(59 * time.Minute)
+		_, err = x.attempt("ada@example.com", password)
+		x.is(err, fault.TooFast)
+		if !strings.Contains(err.Error(), "in 1 minute.") {
+			t.Errorf("the wait is %q", err)
+		}
+		x.pass(time.Minute)
+		x.session("ada@example.com", password)
+
+		// The addresses of an IPv6 /64 are one network, and a /56 and a /48 have room for some of the smaller ones. What has
+		// been counted already stands for guesses that were made.
+		count := func(network string, n int) {
+			x.must(x.d.Update(t.Context(), func(tx *db.Tx) error {
+				_, err := tx.Exec(t.Context(), `INSERT INTO user_attempts (name, since, n) VALUES ($1, $2, $3)
+					ON CONFLICT (name) DO UPDATE SET n = $3`, "network:"+network, db.Micros(x.now()), n)
+				return err
+			}))
+		}
+		for _, c := range []struct {
+			network      string
+			most         int
+			within, next string
+		}{
+			{"2001:db8:1:1::/64", 50, "2001:db8:1:1:ffff::1", "2001:db8:1:2::1"},
+			{"2001:db8:2::/56", 150, "2001:db8:2:ff::1", "2001:db8:2:100::1"},
+			{"2001:db8:3::/48", 500, "2001:db8:3:ffff::1", "2001:db8:4::1"},
+		} {
+			count(c.network, c.most-1)
+			x.is(wrong("one@example.com", c.within), fault.BadCredential)
+			rows := x.attempts()
+			x.is(wrong("another@example.com", c.within), fault.TooFast)
+			if n := x.attempts(); n != rows {
+				t.Errorf("%s: what was refused left %d rows", c.network, n-rows)
+			}
+			x.is(wrong("more@example.com", c.next), fault.BadCredential)
+		}
+		rows := x.attempts()
+		for i := range 3 { // what succeeds leaves nothing
+			_, err := x.SignIn(t.Context(), users.Attempt{Email: "ada@example.com", Password: password,
+				Client: users.Client{Address: fmt.Sprintf("2001:db8:5:%d::1", i)}})
+			x.must(err)
+		}
+		if n := x.attempts(); n != rows {
+			t.Errorf("three sign-ins left %d rows", n-rows)
+		}
+	})
+}
+
+// attempts counts the rows of what is counted.
+func (x *fixture) attempts() (n int) {
+	x.Helper()
+	x.must(x.d.QueryRow(x.Context(), `SELECT COUNT(*) FROM user_attempts`).Scan(&n))
+	return n
+}
+
+// TestAttemptsThatAreNotJudged signs in while too many do: what was not judged does not count.
+func TestAttemptsThatAreNotJudged(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		ctx := t.Context()
+		x.user("ada@example.com")
+		s := x.session("ada@example.com", password)
+		leave, err := x.CrowdHashes(ctx)
+		x.must(err)
+		for range 10 {
+			_, err := x.attempt("ada@example.com", password)
+			x.is(err, fault.TooFast)
+			x.is(x.ProvePassword(ctx, s, password), fault.TooFast)
+		}
+		leave()
+		x.session("ada@example.com", password)
+	})
+}
+
+// TestLimitsAfterAWrongClock tries while the clock is wrong: when it is right again, nobody waits for that time.
+func TestLimitsAfterAWrongClock(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		x.user("ada@example.com")
+		x.pass(365 * 24 * time.Hour)
+		for range 10 {
+			_, err := x.attempt("ada@example.com", "not the password")
+			x.is(err, fault.BadCredential)
+		}
+		_, err := x.attempt("ada@example.com", password)
+		x.is(err, fault.TooFast)
+		x.user("bob@example.com")
+		out, err := x.attempt("bob@example.com", password)
+		x.must(err)
+		x.pass(-365 * 24 * time.Hour)
+		x.session("ada@example.com", password)
+		if s := x.of(out); s.Fresh(x.now()) {
+			t.Error("a proof of the next year is recent")
+		}
+	})
+}
+
+// TestAttemptsAtOnce guesses with many requests at the same time: no more are judged than the limit allows.
+func TestAttemptsAtOnce(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		x.user("ada@example.com")
+		var wg sync.WaitGroup
+		kinds := make([]fault.Kind, 30)
+		for i := range kinds {
+			wg.Go(func() {
+				_, err := x.attempt("ada@example.com", "not the password")
+				kinds[i] = fault.KindOf(err)
+			})
+		}
+		wg.Wait()
+		judged := 0
+		for _, k := range kinds {
+			switch k {
+			case fault.BadCredential:
+				judged++
+			case fault.TooFast:
+			default:
+				t.Errorf("a fault of kind %d", k)
+			}
+		}
+		if judged != 10 {
+			t.Errorf("%d passwords were judged, want 10", judged)
+		}
+	})
+}

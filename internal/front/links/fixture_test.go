@@ -45,8 +45,8 @@ func newSite(t testing.TB, d *db.DB, c receiving.Config) *site {
 	s.Node = testnode.New(t, d, testnode.Options{MaxSize: 10 << 20, Blobs: s.folder,
 		Log: slog.New(slog.NewTextHandler(s.log, nil))})
 	c.Hostname, c.Hosts, c.PublicURL = "mx.postrider.test", []string{"mx.postrider.test"}, testnode.PublicURL
-	s.received = testnode.Must(receiving.New(c, receiving.Deps{DB: d, Quotas: s.Quotas, Recorder: s.Recorder, Blobs: s.Blobs, Keys: s.Keys,
-		Domains: s.Domains, Emails: s.Emails, Teams: s.Teams, Log: s.Log}))
+	s.received = testnode.Must(receiving.New(c, receiving.Deps{DB: d, Quotas: s.Quotas, Recorder: s.Recorder,
+		Blobs: s.Blobs, Keys: s.Keys, Domains: s.Domains, Emails: s.Emails, Teams: s.Teams, Log: s.Log}))
 	s.api = api.New(api.Options{Services: api.Services{Audit: s.Audit, Teams: s.Teams, Domains: s.Domains,
 		Suppressions: s.Suppressions, Emails: s.Emails, Volume: s.Quotas, Receiving: s.received}, Log: s.Log})
 	links.New(s.Emails, s.received, s.Log).Register(s.links)

@@ -108,7 +108,8 @@ func TestSharedHostileEmails(t *testing.T) {
 			}
 			h := w.Header()
 			policy := strings.Split(h.Get("Content-Security-Policy"), "; ")
-			for _, directive := range strings.Split("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+			for _, directive := range strings.Split("default-src 'none'; base-uri 'none'; form-action 'none'; "+
+				"frame-ancestors 'none'",
 				"; ") {
 				if !slices.Contains(policy, directive) {
 					t.Errorf("the policy %v lacks %s", policy, directive)

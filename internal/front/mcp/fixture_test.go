@@ -50,11 +50,13 @@ func newFixture(t testing.TB, d *db.DB) *fixture {
 	s := api.Services{Domains: n.Domains, Teams: n.Teams, Suppressions: n.Suppressions, Emails: n.Emails,
 		Templates: n.Templates, Volume: n.Quotas, Contacts: n.Contacts, Events: n.CustomEvents, Metrics: metrics.New(d),
 		Logs: requestlog.New(d, n.Log, time.Hour), Members: n.Members, Audit: n.Audit}
-	s.Receiving = testnode.Must(receiving.New(receiving.Config{Hostname: "mx.postrider.test", PublicURL: testnode.PublicURL},
+	s.Receiving = testnode.Must(receiving.New(receiving.Config{Hostname: "mx.postrider.test",
+		PublicURL: testnode.PublicURL},
 		receiving.Deps{DB: d, Quotas: n.Quotas, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys, Domains: n.Domains,
 			Emails: n.Emails, Teams: n.Teams, Log: n.Log}))
 	s.Broadcasts = testnode.Must(broadcasts.New(broadcasts.Config{MaxSize: 1 << 20}, broadcasts.Deps{DB: d, Queue: n.Queue,
-		Recorder: n.Recorder, Emails: n.Emails, Contents: n.Contents, Contacts: n.Contacts, Teams: n.Teams, Log: n.Log}))
+		Recorder: n.Recorder, Emails: n.Emails, Contents: n.Contents, Contacts: n.Contacts, Teams: n.Teams, Log: n.Log,
+		Notify: n.Quotas.Notify}))
 	s.Grants, s.Approvals = n.Grants, n.Approvals
 	n.Verified(n.Acme.TeamID, domains.NewDomain{Name: "in.acme.example",
 		Capabilities: domains.Capabilities{Receiving: new(true)}})

@@ -39,8 +39,8 @@ func (s *Server) parseRequest(r *http.Request, given url.Values) (request, param
 		q.issuer = s.address(&http.Request{Host: host}) // address returns only our own addresses, whatever the host is
 	}
 	q.Request, err = s.Grants.CheckRequest(r.Context(), grants.Params{ClientID: p["client_id"],
-		ResponseType: p["response_type"], RedirectURI: p["redirect_uri"], Scope: p["scope"], State: p["state"], Challenge: p["code_challenge"],
-		ChallengeMethod: p["code_challenge_method"], Resource: p["resource"]})
+		ResponseType: p["response_type"], RedirectURI: p["redirect_uri"], Scope: p["scope"], State: p["state"],
+		Challenge: p["code_challenge"], ChallengeMethod: p["code_challenge_method"], Resource: p["resource"]})
 	return q, p, err
 }
 

@@ -51,7 +51,8 @@ func newFixture(t *testing.T, d *db.DB, provider users.OIDCConfig) *fixture {
 	n := testnode.New(t, d, testnode.Options{})
 	x := &fixture{Node: n, mux: http.NewServeMux()}
 	ofUsers, ofMembers := n.Users.Deps, n.Members.Deps
-	x.users = testnode.Must(users.New(users.Config{PublicURL: testnode.PublicURL, OIDC: provider, HashMemory: 64}, ofUsers))
+	x.users = testnode.Must(users.New(users.Config{PublicURL: testnode.PublicURL, OIDC: provider, HashMemory: 64},
+		ofUsers))
 	n.Users = x.users
 	ofMembers.Users = x.users
 	x.members = testnode.Must(members.New(ofMembers))
@@ -63,8 +64,8 @@ func newFixture(t *testing.T, d *db.DB, provider users.OIDCConfig) *fixture {
 	x.users.Mail, x.members.Mail = send, send
 	site := web.New(web.Config{PublicURL: testnode.PublicURL, Limits: &teams.Limiter{Now: x.tick}}, x.users, x.members,
 		n.Log)
-	testnode.Must(New(Deps{Site: site, DB: d, Users: x.users, Members: x.members, Teams: n.Teams, Audit: n.Audit, Grants: n.Grants,
-		Approvals: n.Approvals})).Register(x.mux)
+	testnode.Must(New(Deps{Site: site, DB: d, Users: x.users, Members: x.members, Teams: n.Teams, Audit: n.Audit,
+		Grants: n.Grants, Approvals: n.Approvals})).Register(x.mux)
 	return x
 }
 

@@ -27,7 +27,8 @@ const ownPrefix = "x-postrider-"
 // atMostOnce are fields that may occur only once in a message (RFC 5322 section 3.6). Readers differ in which of two
 // they show, so the field that was checked and signed might not be the one that is shown.
 var atMostOnce = map[string]bool{"from": true, "sender": true, "reply-to": true, "to": true, "cc": true,
-	"subject": true, "date": true, "message-id": true, "mime-version": true, "content-type": true, "content-transfer-encoding": true}
+	"subject": true, "date": true, "message-id": true, "mime-version": true, "content-type": true,
+	"content-transfer-encoding": true}
 
 // senderFields are the fields that name the author or the sender of a message.
 var senderFields = map[string]bool{"from": true, "sender": true, "resent-from": true, "resent-sender": true}

@@ -67,8 +67,9 @@ func TestTeamsShareSlots(t *testing.T) {
 			}
 			all = append(all, done)
 		}
-		if waited := time.Since(start); len(all) < largeMessages/2 || len(all) >= largeMessages || waited != largeMessageWait {
-			t.Errorf("one team has %d places of %d, after %v", len(all), largeMessages, waited)
+		if waited := time.Since(start); len(all) < largeMessages/2 || len(all) >= largeMessages ||
+			waited != largeMessageWait {
+			t.Errorf("one team has %d slots of %d, after %v", len(all), largeMessages, waited)
 		}
 		start = time.Now()
 		done, err := read("modest")

@@ -155,14 +155,14 @@ func TestSetupIsLogged(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *place) {
 		var logged testnode.Logged
 		n := p.start(func(n *node.Node) { n.Log = slog.New(slog.NewTextHandler(&logged, nil)) })
-		logSetup(t.Context(, n.Node))
+		logSetup(t.Context(), n.Node)
 		_, link, _ := strings.Cut(logged.Take(), "link=")
 		setup := token(t, strings.Trim(strings.TrimSpace(link), `"`), "/setup")
 		if err := n.Users.CheckSetup(t.Context(), setup); err != nil {
 			t.Error(err)
 		}
 		p.must("users", "create", "ada@example.com")
-		if logSetup(t.Context(, n.Node)); logged.String() != "" {
+		if logSetup(t.Context(), n.Node); logged.String() != "" {
 			t.Errorf("logged %q with a user", logged.String())
 		}
 	})

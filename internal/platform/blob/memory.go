@@ -3,6 +3,7 @@ package blob
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"sync"
@@ -12,8 +13,10 @@ import (
 // memory is a store in memory, for tests and for trying Postrider out.
 type memory struct {
 	mu    sync.RWMutex
-	blobs map[string]memoryBlob
+	blobs map[string]memoryBlob // nil once the store is closed
 }
+
+var errClosed = errors.New("the store is closed")
 
 type memoryBlob struct {
 	content  []byte // never changes
@@ -31,6 +34,9 @@ func (m *memory) put(_ context.Context, key string, r *source) (int64, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.blobs == nil {
+		return 0, errClosed
+	}
 	m.blobs[key] = memoryBlob{content, time.Now()}
 	return r.n, nil
 }
@@ -38,6 +44,9 @@ func (m *memory) put(_ context.Context, key string, r *source) (int64, error) {
 func (m *memory) get(_ context.Context, key string) (io.ReadCloser, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
+	if m.blobs == nil {
+		return nil, errClosed
+	}
 	b, ok := m.blobs[key]
 	if !ok {
 		return nil, ErrNotFound
@@ -48,6 +57,9 @@ func (m *memory) get(_ context.Context, key string) (io.ReadCloser, error) {
 func (m *memory) remove(_ context.Context, key string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.blobs == nil {
+		return errClosed
+	}
 	delete(m.blobs, key)
 	return nil
 }
@@ -55,6 +67,10 @@ func (m *memory) remove(_ context.Context, key string) error {
 // list calls fn without the lock, because fn may delete blobs.
 func (m *memory) list(ctx context.Context, prefix string, fn func(Info) error) error {
 	m.mu.RLock()
+	if m.blobs == nil {
+		m.mu.RUnlock()
+		return errClosed
+	}
 	var found []Info
 	for key, b := range m.blobs {
 		if strings.HasPrefix(key, prefix) {
@@ -73,4 +89,9 @@ func (m *memory) list(ctx context.Context, prefix string, fn func(Info) error) e
 	return ctx.Err()
 }
 
-func (m *memory) close() error { return nil }
+func (m *memory) close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.blobs = nil
+	return nil
+}

@@ -164,8 +164,7 @@ func TestAskOnce(t *testing.T) {
 		// Another node shares no memory with this one.
 		other := testnode.Must(approvals.New(testnode.PublicURL, approvals.Deps{DB: f.DB, Recorder: f.Recorder, Grants: f.Grants,
 			Members: f.Members, Teams: f.Teams, Audit: f.Audit, Emails: testnode.Must(emails.New(emails.Config{MaxSize: 1 << 20},
-				emails.Deps{DB: f.DB, Queue: f.Queue, Recorder: f.Recorder, Blobs: f.Blobs, Keys: f.Keys, Guard: f.Guard,
-					Domains: f.Domains, Suppressions: f.Suppressions, Teams: f.Teams, Log: f.Log}))}))
+				f.Emails.Deps))}))
 		var wg sync.WaitGroup
 		for _, s := range []*approvals.Service{f.Service, f.Service, other, other} {
 			wg.Go(func() {

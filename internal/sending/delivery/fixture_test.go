@@ -103,7 +103,7 @@ func newFixture(t testing.TB, d *db.DB, c Config, dns resolve.Resolver) *fixture
 	}
 	c.AllowPrivate = true
 	f.service = newService(c, Deps{DB: d, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Domains: n.Domains,
-		Keys: n.Keys, DNS: dns, Blobs: n.Blobs, Log: n.Log})
+		Keys: n.Keys, DNS: dns, Blobs: n.Blobs, Log: n.Log, OnLimitRaised: func(string) {}})
 	f.service.hosts.backoffFirst = 0
 	f.runner = jobs.NewRunner(d, n.Queue, n.Log, time.Second)
 	f.runner.Handle(f.service.Kind())

@@ -3,208 +3,33 @@ package cli
 import (
 	"context"
 	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
-	"time"
+	"io"
 
-	"github.com/postrider/postrider/internal/mail/smtpsink"
+	"github.com/postrider/postrider/internal/bench"
+	"github.com/postrider/postrider/internal/lib/config"
 )
 
-// benchKey is the API key of the measured node.
-const benchKey = "re_bench_0123456789"
-
-// Environment variables that bench sets for the measured node, besides its flags.
-const (
-	benchUnsigned = "POSTRIDER_BENCH_UNSIGNED"
-	benchLoopback = "POSTRIDER_BENCH_LOOPBACK" // direct delivery may reach this machine
-	benchProfile  = "POSTRIDER_BENCH_CPUPROFILE"
-)
-
-// bench measures a node run by this same binary in a process of its own; the load and a counting SMTP sink run beside
-// it.
-func bench(ctx context.Context, e *env, args []string) error {
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	b := &benchRun{env: e}
-	flags.IntVar(&b.emails, "n", 10_000, "emails of the end-to-end run")
-	flags.IntVar(&b.conns, "c", 32, "connections of the load generator")
-	flags.IntVar(&b.bytes, "bytes", 9_500, "bytes of HTML in each email")
-	flags.IntVar(&b.backlog, "backlog", 20_000, "emails that wait before the drain is timed; 0 leaves it out")
-	flags.IntVar(&b.runs, "runs", 3, "end-to-end runs, of which the median counts")
-	flags.BoolVar(&b.unsigned, "unsigned", false, "do not sign, to see what the rest costs")
-	inbound := flags.Bool("inbound", false, "measure how mail is received, by Postfix's smtp-source where it is installed")
-	submission := flags.Bool("submission", false, "measure how mail is handed in by SMTP")
-	hostile := flags.Bool("hostile", false,
-		"measure what a team sees beside another whose hosts and endpoints never answer")
-	bulk := flags.Bool("bulk", false,
-		"measure what single emails see beside the same team's bulk mail to the same destination")
-	enqueue := flags.Int("enqueue", 0,
-		"measure how fast so many recipients of one content are entered, as a broadcast does")
-	audience := flags.Int("audience", 0,
-		"measure imports, segments and broadcasts with so many contacts, such as 1000000; PostgreSQL must be empty before")
-	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the node to this file")
-	c, err := e.load(flags, args, devDefaults)
-	if err != nil {
-		return err
-	}
-	b.url = string(c.DatabaseURL)
-	if b.dir, err = os.MkdirTemp("", "postrider-bench-"); err != nil {
-		return err
-	}
-	defer os.RemoveAll(b.dir)
-	if *enqueue > 0 {
-		return b.enqueue(ctx, c, *enqueue)
-	}
-	if b.sink, err = smtpsink.Start("127.0.0.1:0"); err != nil {
-		return fmt.Errorf("start the sink: %w", err)
-	}
-	defer func() { b.sink.Close() }()
-	if *inbound {
-		return b.inbound(ctx)
-	}
-	if *submission {
-		return b.submission(ctx)
-	}
-	if *hostile {
-		return b.hostile(ctx)
-	}
-	if *bulk {
-		return b.bulk(ctx)
-	}
-	if *audience > 0 {
-		return b.audience(ctx, *audience)
-	}
-	return b.run(ctx)
+// runBench runs the benchmark with the settings of development.
+func runBench(ctx context.Context, e *env, args []string) error {
+	return bench.Run(ctx, bench.Env{Out: e.out, ErrOut: e.errOut, Version: Version,
+		Load: func(flags *flag.FlagSet, args []string) (config.Config, error) {
+			return e.load(flags, args, devDefaults)
+		},
+		NewImporter: func(path string, args []string) (bench.Importer, error) {
+			m, err := newImporter(&env{getenv: e.getenv, out: io.Discard, errOut: io.Discard}, path, args)
+			return benchImporter{m}, err
+		}}, args)
 }
 
-// benchRun is one measurement.
-type benchRun struct {
-	env                                 *env
-	emails, conns, bytes, backlog, runs int
-	unsigned                            bool
-	profile                             string
-	url                                 string // of PostgreSQL; empty for SQLite
-	dns                                 string // the DNS server of the node; empty for that of the system
-	// flags of a node that delivers directly; nil for one that relays to the sink
-	direct []string
-	dir    string
-	sink   *smtpsink.Sink
+// benchImporter lets the benchmark import contacts as the command does.
+type benchImporter struct{ *importer }
+
+// Upload implements bench.Importer.
+func (b benchImporter) Upload(ctx context.Context) (string, error) { return b.upload(ctx) }
+
+// Watch implements bench.Importer.
+func (b benchImporter) Watch(ctx context.Context, importID string) (bench.ImportResult, error) {
+	last, err := b.watch(ctx, importID)
+	return bench.ImportResult{Status: last.Status, Error: last.Error, Created: last.Counts.Created,
+		Updated: last.Counts.Updated, Skipped: last.Counts.Skipped}, err
 }
-
-func (b *benchRun) engine() string {
-	if b.url != "" {
-		return "PostgreSQL"
-	}
-	return "SQLite"
-}
-
-func (b *benchRun) say(format string, args ...any) { fmt.Fprintf(b.env.out, format+"\n", args...) }
-
-func (b *benchRun) run(ctx context.Context) error {
-	b.say("Postrider %s on %s: HTML of %d bytes, %d connections, load and sink beside it", Version, b.engine(), b.bytes,
-		b.conns)
-	n, err := b.start(ctx)
-	if err != nil {
-		return err
-	}
-	rate, err := b.endToEnd(ctx, n)
-	if err == nil {
-		err = b.halfLoad(ctx, n, rate/2)
-	}
-	b.say("peak memory                 %8.0f MB", n.peakMB())
-	n.stop()
-	if err != nil || b.backlog == 0 {
-		return err
-	}
-	return b.drain(ctx)
-}
-
-// endToEnd measures the time from the first POST until the outcome of the last email is recorded, and returns the
-// median rate.
-func (b *benchRun) endToEnd(ctx context.Context, n *benchNode) (float64, error) {
-	if _, err := b.load(ctx, n, 500, 0); err != nil { // warm
-		return 0, err
-	}
-	if err := n.idle(ctx); err != nil {
-		return 0, err
-	}
-	var rates []float64
-	for range b.runs {
-		cpu, start := n.cpu(), time.Now()
-		l, err := b.load(ctx, n, b.emails, 0)
-		if err != nil {
-			return 0, err
-		}
-		if err := n.idle(ctx); err != nil {
-			return 0, err
-		}
-		took := time.Since(start)
-		rates = append(rates, float64(b.emails)/took.Seconds())
-		b.say("end to end                  %8.0f /s   accepted at %.0f/s (p50 %.1f ms, p99 %.1f ms)   CPU %.2f ms an email",
-			rates[len(rates)-1], l.rate, l.p50, l.p99, (n.cpu()-cpu).Seconds()*1000/float64(b.emails))
-	}
-	return median(rates), nil
-}
-
-// halfLoad sends at half of the node's rate and reports how long accepting takes.
-func (b *benchRun) halfLoad(ctx context.Context, n *benchNode, rate float64) error {
-	l, err := b.load(ctx, n, int(rate*8), rate)
-	if err != nil {
-		return err
-	}
-	b.say("accept at half load         %8.0f /s   p50 %.1f ms, p99 %.1f ms", rate, l.p50, l.p99)
-	return n.idle(ctx)
-}
-
-// drain loads a backlog while delivery is held, and times its delivery, with some load beside it.
-func (b *benchRun) drain(ctx context.Context) error {
-	n, err := b.start(ctx, "--roles", "api")
-	if err != nil {
-		return err
-	}
-	idle := n.peakMB()
-	l, err := b.load(ctx, n, b.backlog, 0)
-	if err != nil {
-		n.stop()
-		return err
-	}
-	b.say("accept, delivery held       %8.0f /s   p50 %.1f ms, p99 %.1f ms   memory %.0f MB, peak %.0f MB with %d waiting",
-		l.rate, l.p50, l.p99, idle, n.peakMB(), b.backlog)
-	n.stop()
-	if n, err = b.start(ctx); err != nil {
-		return err
-	}
-	defer n.stop()
-	start, cpu := time.Now(), n.cpu()
-	before := b.sink.Count()
-	side := min(b.backlog/8, 3000)
-	beside := make(chan loadResult, 1)
-	go func() {
-		l, err := b.load(ctx, n, side, 300)
-		l.err = err
-		beside <- l
-	}()
-	if err := n.idle(ctx); err != nil {
-		return err
-	}
-	took := time.Since(start)
-	l = <-beside
-	if l.err != nil {
-		return l.err
-	}
-	if err := n.idle(ctx); err != nil {
-		return err
-	}
-	sent := float64(b.sink.Count() - before)
-	b.say("drain of the backlog        %8.0f /s   CPU %.2f ms an email   peak memory %.0f MB", sent/took.Seconds(),
-		(n.cpu()-cpu).Seconds()*1000/sent, n.peakMB())
-	b.say("accept while it drains           300 /s   p50 %.1f ms, p99 %.1f ms", l.p50, l.p99)
-	return nil
-}
-
-func (b *benchRun) html() string {
-	return strings.Repeat("<p>Hello, this is a paragraph of the message body.</p>\n", b.bytes/55+1)[:b.bytes]
-}
-
-func (b *benchRun) data() string { return filepath.Join(b.dir, "data") }

@@ -64,7 +64,7 @@ func commands() []command {
 		{"jobs", "show what waits, and retry what gave up: postrider jobs [retry ID]", showJobs},
 		{"backup", "copy a running SQLite installation into one file: postrider backup FILE", backup},
 		{"listen", "show events while they happen, and pass them on: postrider listen --forward-to URL", listen},
-		{"bench", "measure this program on this machine", bench},
+		{"bench", "measure this program on this machine", runBench},
 		{"version", "print the version", version},
 	}
 }

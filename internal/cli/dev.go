@@ -12,6 +12,7 @@ import (
 	"runtime/pprof"
 	"strings"
 
+	"github.com/postrider/postrider/internal/bench"
 	"github.com/postrider/postrider/internal/lib/config"
 	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/platform/keyring"
@@ -65,7 +66,7 @@ func dev(ctx context.Context, e *env, args []string) error {
 	}
 	c.TrackingURL = cmp.Or(c.TrackingURL, c.PublicURL)
 	n, err := node.Open(ctx, c, newLogger(c, e.errOut), node.Options{Version: Version, KeysConsent: true,
-		Unsigned: e.getenv(benchUnsigned) != "", Loopback: e.getenv(benchLoopback) != ""})
+		Unsigned: e.getenv(bench.EnvUnsigned) != "", Loopback: e.getenv(bench.EnvLoopback) != ""})
 	if err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ func dev(ctx context.Context, e *env, args []string) error {
 	}
 	n.ServeOutbox()
 	greet(e, n, url, *key, verified)
-	if path := e.getenv(benchProfile); path != "" {
+	if path := e.getenv(bench.EnvProfile); path != "" {
 		f, err := os.Create(path)
 		if err != nil {
 			return fmt.Errorf("write the CPU profile: %w", err)

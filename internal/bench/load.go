@@ -1,4 +1,4 @@
-package cli
+package bench
 
 import (
 	"bufio"
@@ -22,7 +22,7 @@ type loadResult struct {
 
 // load posts emails over kept connections: as fast as answers come, or at the given rate, in which case latency
 // counts from the time at which a request was due.
-func (b *benchRun) load(ctx context.Context, n *benchNode, count int, rate float64) (loadResult, error) {
+func (b *measurement) load(ctx context.Context, n *measuredNode, count int, rate float64) (loadResult, error) {
 	body, err := json.Marshal(map[string]any{"from": "Acme <hello@bench.example>", "to": "user@example.net",
 		"subject": "Receipt no. 1234567",
 		"html":    b.html(), "tags": []map[string]string{{"name": "category", "value": "receipt"}}})
@@ -30,7 +30,7 @@ func (b *benchRun) load(ctx context.Context, n *benchNode, count int, rate float
 		return loadResult{}, err
 	}
 	request := []byte(fmt.Sprintf("POST /emails HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nUser-Agent: bench\r\n"+
-		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", n.addr, benchKey, len(body), body))
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", n.addr, apiKey, len(body), body))
 	var next atomic.Int64
 	var mu sync.Mutex
 	var all []time.Duration

@@ -1,4 +1,4 @@
-package cli
+package bench
 
 import (
 	"bytes"
@@ -17,15 +17,15 @@ import (
 	"time"
 )
 
-// benchNode is the measured process.
-type benchNode struct {
+// measuredNode is the measured process.
+type measuredNode struct {
 	cmd  *exec.Cmd
 	addr string
 	pid  int
 }
 
 // start runs this binary as a node that relays to the sink, and adds the sending domain.
-func (b *benchRun) start(ctx context.Context, args ...string) (*benchNode, error) {
+func (b *measurement) start(ctx context.Context, args ...string) (*measuredNode, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -40,29 +40,29 @@ func (b *benchRun) start(ctx context.Context, args ...string) (*benchNode, error
 	if transport == nil {
 		transport = []string{"--relay", b.sink.Addr(), "--relay-tls", "none"}
 	}
-	args = slices.Concat([]string{"dev", "--data-dir", b.data(), "--http", addr, "--api-key", benchKey, "--rate-limit",
+	args = slices.Concat([]string{"dev", "--data-dir", b.data(), "--http", addr, "--api-key", apiKey, "--rate-limit",
 		"0",
 		"--domain", "bench.example"}, transport, args)
 	cmd := exec.Command(self, args...)
-	cmd.Stderr = b.env.errOut
+	cmd.Stderr = b.env.ErrOut
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Env = os.Environ()
 	if b.unsigned {
-		cmd.Env = append(cmd.Env, benchUnsigned+"=1")
+		cmd.Env = append(cmd.Env, EnvUnsigned+"=1")
 	}
 	if b.direct != nil {
-		cmd.Env = append(cmd.Env, benchLoopback+"=1")
+		cmd.Env = append(cmd.Env, EnvLoopback+"=1")
 	}
 	if b.dns != "" {
 		cmd.Env = append(cmd.Env, "POSTRIDER_DNS_SERVERS="+b.dns)
 	}
 	if b.profile != "" {
-		cmd.Env = append(cmd.Env, benchProfile+"="+b.profile)
+		cmd.Env = append(cmd.Env, EnvProfile+"="+b.profile)
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the node to be measured: %w", err)
 	}
-	n := &benchNode{cmd, addr, cmd.Process.Pid}
+	n := &measuredNode{cmd, addr, cmd.Process.Pid}
 	if err := n.await(ctx); err != nil {
 		n.stop()
 		return nil, err
@@ -70,7 +70,7 @@ func (b *benchRun) start(ctx context.Context, args ...string) (*benchNode, error
 	return n, nil
 }
 
-func (n *benchNode) await(ctx context.Context) error {
+func (n *measuredNode) await(ctx context.Context) error {
 	limit := time.Now().Add(30 * time.Second)
 	for {
 		_, status, err := n.call(ctx, http.MethodGet, "/readyz", "")
@@ -87,7 +87,7 @@ func (n *benchNode) await(ctx context.Context) error {
 }
 
 // addDomain adds a domain for the team of a key and waits until it is verified.
-func (n *benchNode) addDomain(ctx context.Context, key, body string) error {
+func (n *measuredNode) addDomain(ctx context.Context, key, body string) error {
 	var made struct {
 		ID     string `json:"id"`
 		Status string `json:"status"`
@@ -124,11 +124,11 @@ func (n *benchNode) addDomain(ctx context.Context, key, body string) error {
 	}
 }
 
-func (n *benchNode) call(ctx context.Context, method, path, body string) ([]byte, int, error) {
-	return n.callAs(ctx, benchKey, method, path, body)
+func (n *measuredNode) call(ctx context.Context, method, path, body string) ([]byte, int, error) {
+	return n.callAs(ctx, apiKey, method, path, body)
 }
 
-func (n *benchNode) callAs(ctx context.Context, key, method, path, body string) ([]byte, int, error) {
+func (n *measuredNode) callAs(ctx context.Context, key, method, path, body string) ([]byte, int, error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+n.addr+path, bytes.NewReader([]byte(body)))
 	if err != nil {
 		return nil, 0, err
@@ -144,7 +144,7 @@ func (n *benchNode) callAs(ctx context.Context, key, method, path, body string) 
 }
 
 // idle waits until the outcome of every accepted email is recorded.
-func (n *benchNode) idle(ctx context.Context) error {
+func (n *measuredNode) idle(ctx context.Context) error {
 	for {
 		text, _, err := n.call(ctx, http.MethodGet, "/dev/waiting", "")
 		if err != nil {
@@ -176,7 +176,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // cpu returns the processor time that the node has used.
-func (n *benchNode) cpu() time.Duration {
+func (n *measuredNode) cpu() time.Duration {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(n.pid) + "/stat")
 	if err != nil {
 		return 0
@@ -191,10 +191,10 @@ func (n *benchNode) cpu() time.Duration {
 }
 
 // peakMB returns the peak of the node's memory.
-func (n *benchNode) peakMB() float64 { return n.memoryMB("VmHWM") }
+func (n *measuredNode) peakMB() float64 { return n.memoryMB("VmHWM") }
 
 // memoryMB reads a line of proc_pid_status(5): VmRSS is the current memory of the node, VmHWM the peak.
-func (n *benchNode) memoryMB(kind string) float64 {
+func (n *measuredNode) memoryMB(kind string) float64 {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(n.pid) + "/status")
 	if err != nil {
 		return 0
@@ -208,7 +208,7 @@ func (n *benchNode) memoryMB(kind string) float64 {
 	return 0
 }
 
-func (n *benchNode) stop() {
+func (n *measuredNode) stop() {
 	n.cmd.Process.Signal(syscall.SIGTERM)
 	n.cmd.Wait()
 }

@@ -1,4 +1,4 @@
-package cli
+package bench
 
 import (
 	"cmp"
@@ -41,8 +41,8 @@ var goodEvents = []string{"email.sent", "email.delivered"}
 
 // hostileRun measures one team beside another whose hosts and endpoints never answer.
 type hostileRun struct {
-	*benchRun
-	node   *benchNode
+	*measurement
+	node   *measuredNode
 	client *http.Client
 
 	good, bad string // keys
@@ -58,7 +58,7 @@ type hostileRun struct {
 
 // hostile starts a node that delivers to hosts on loopback, and reports the latencies of a well-behaved team alone,
 // and while another team mails silent hosts, has silent webhook endpoints, and attaches files that never arrive.
-func (b *benchRun) hostile(ctx context.Context) error {
+func (b *measurement) hostile(ctx context.Context) error {
 	h, stop, err := b.beside(ctx)
 	defer stop()
 	if err != nil {
@@ -74,7 +74,7 @@ func (b *benchRun) hostile(ctx context.Context) error {
 	if err := h.post(ctx, h.good, "/webhooks", map[string]any{"endpoint": h.hooks.URL, "events": goodEvents}); err != nil {
 		return err
 	}
-	b.say("Postrider %s on %s: a team sends %d emails a second, beside another whose hosts never answer", Version,
+	b.say("Postrider %s on %s: a team sends %d emails a second, beside another whose hosts never answer", b.env.Version,
 		b.engine(), goodRate)
 	return h.measure(ctx, []phase{
 		{"alone", nil},
@@ -85,8 +85,8 @@ func (b *benchRun) hostile(ctx context.Context) error {
 }
 
 // beside starts a node and a team, to be measured beside another load. stop must be called even after an error.
-func (b *benchRun) beside(ctx context.Context, args ...string) (h *hostileRun, stop func(), err error) {
-	h = &hostileRun{benchRun: b, client: &http.Client{Timeout: time.Minute}, posted: map[string]time.Time{},
+func (b *measurement) beside(ctx context.Context, args ...string) (h *hostileRun, stop func(), err error) {
+	h = &hostileRun{measurement: b, client: &http.Client{Timeout: time.Minute}, posted: map[string]time.Time{},
 		arrived: map[string]time.Duration{}, more: make(chan struct{}, 1)}
 	if stop, err = h.serveHosts(); err != nil {
 		return h, stop, err
@@ -101,7 +101,7 @@ func (b *benchRun) beside(ctx context.Context, args ...string) (h *hostileRun, s
 		h.node.stop()
 		stopHosts()
 	}
-	h.good = benchKey
+	h.good = apiKey
 	return h, stop, nil
 }
 

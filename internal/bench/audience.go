@@ -1,4 +1,4 @@
-package cli
+package bench
 
 import (
 	"bufio"
@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -53,7 +52,7 @@ type audienceRun struct {
 
 // audience imports contacts with two properties, asks for lists and counts of them, and sends them two broadcasts: one
 // while nothing is delivered, and one while everything is, beside single emails to another host.
-func (b *benchRun) audience(ctx context.Context, contacts int) error {
+func (b *measurement) audience(ctx context.Context, contacts int) error {
 	h, stop, err := b.beside(ctx, "--import-max-size", "100GB")
 	defer stop()
 	if err != nil {
@@ -70,7 +69,7 @@ func (b *benchRun) audience(ctx context.Context, contacts int) error {
 		return err
 	}
 	defer a.store.Close()
-	b.say("Postrider %s on %s: %d contacts with two properties in one segment, a broadcast of %d bytes of HTML", Version,
+	b.say("Postrider %s on %s: %d contacts with two properties in one segment, a broadcast of %d bytes of HTML", b.env.Version,
 		b.engine(), contacts, b.bytes)
 	if err := a.imports(ctx); err != nil {
 		return err
@@ -95,7 +94,7 @@ func (a *audienceRun) open(ctx context.Context) (err error) {
 	if a.store, err = node.Open(ctx, c, slog.New(slog.DiscardHandler), node.Options{Beside: true}); err != nil {
 		return err
 	}
-	who, err := a.store.Teams.Authenticate(ctx, benchKey)
+	who, err := a.store.Teams.Authenticate(ctx, apiKey)
 	if err != nil {
 		a.store.Close()
 		return fmt.Errorf("find the team: %w", err)
@@ -145,8 +144,8 @@ func (a *audienceRun) imports(ctx context.Context) error {
 	a.segment = made.ID
 	for _, run := range []struct{ name, onConflict string }{{"import of new contacts", "skip"},
 		{"the same file, upsert", "upsert"}, {"the same file, skip", "skip"}} {
-		m, err := newImporter(&env{getenv: os.Getenv, out: io.Discard, errOut: io.Discard}, path,
-			[]string{"--url", "http://" + a.node.addr, "--api-key", benchKey, "--map", "email=email", "--map",
+		m, err := a.env.NewImporter(path,
+			[]string{"--url", "http://" + a.node.addr, "--api-key", apiKey, "--map", "email=email", "--map",
 				"first_name=first_name", "--property", "plan=plan", "--property", "city=city", "--segment", a.segment,
 				"--on-conflict", run.onConflict})
 		if err != nil {
@@ -154,20 +153,20 @@ func (a *audienceRun) imports(ctx context.Context) error {
 		}
 		a.node.forgetPeak()
 		start, cpu := time.Now(), a.node.cpu()
-		importID, err := m.upload(ctx)
+		importID, err := m.Upload(ctx)
 		if err != nil {
 			return err
 		}
 		accepted := time.Since(start)
-		last, err := m.watch(ctx, importID)
+		last, err := m.Watch(ctx, importID)
 		if err != nil {
 			return err
 		}
 		took := time.Since(start)
-		if done := []int64{last.Counts.Created, last.Counts.Updated, last.Counts.Skipped}; last.Status != "completed" ||
+		if done := []int64{last.Created, last.Updated, last.Skipped}; last.Status != "completed" ||
 			slices.Max(done) != int64(a.contacts) || run.name == "import of new contacts" && done[0] != slices.Max(done) {
 			return fmt.Errorf("%s: it %s %s with %+v; the database must be empty before", run.name, last.Status, last.Error,
-				last.Counts)
+				last)
 		}
 		a.say("%-26s %7.0f /s   %.1f s, of which %.1f s until it was accepted   CPU %.3f ms a row   peak memory %.0f MB",
 			run.name, float64(a.contacts)/took.Seconds(), took.Seconds(), accepted.Seconds(),

@@ -1,4 +1,4 @@
-package cli
+package bench
 
 import (
 	"bufio"
@@ -28,7 +28,7 @@ const (
 
 // inbound measures receiving: durable messages a second, the memory for one large message, and the cost of idle
 // connections.
-func (b *benchRun) inbound(ctx context.Context) error {
+func (b *measurement) inbound(ctx context.Context) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (b *benchRun) inbound(ctx context.Context) error {
 		return err
 	}
 	defer n.stop()
-	err = n.addDomain(ctx, benchKey, `{"name":"inbound.example","capabilities":{"receiving":"enabled"}}`)
+	err = n.addDomain(ctx, apiKey, `{"name":"inbound.example","capabilities":{"receiving":"enabled"}}`)
 	if err != nil {
 		return fmt.Errorf("add the receiving domain: %w", err)
 	}
@@ -56,7 +56,7 @@ func (b *benchRun) inbound(ctx context.Context) error {
 	if path, err := exec.LookPath("smtp-source"); err == nil {
 		load, by = smtpSource(path), "smtp-source"
 	}
-	b.say("Postrider %s on %s: messages of %d bytes, %d sessions of %s", Version, b.engine(), b.bytes, b.conns, by)
+	b.say("Postrider %s on %s: messages of %d bytes, %d sessions of %s", b.env.Version, b.engine(), b.bytes, b.conns, by)
 	// This is measured first, while the node's heap has no free space that would hide the cost.
 	if err := b.idleConnections(ctx, n, mx, t); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (b *benchRun) inbound(ctx context.Context) error {
 
 // serveDNS serves DNS to the measured node, so that authenticating the sender is part of the measurement and the
 // network is not. stop stops it.
-func (b *benchRun) serveDNS() (stop func(), err error) {
+func (b *measurement) serveDNS() (stop func(), err error) {
 	return b.answerDNS(func(q dns.Question) []dns.RR {
 		if q.Qtype != dns.TypeTXT || q.Name != "sender.example." {
 			return nil
@@ -91,7 +91,7 @@ func (b *benchRun) serveDNS() (stop func(), err error) {
 }
 
 // answerDNS serves the records that zone returns for a question. stop stops it.
-func (b *benchRun) answerDNS(zone func(dns.Question) []dns.RR) (stop func(), err error) {
+func (b *measurement) answerDNS(zone func(dns.Question) []dns.RR) (stop func(), err error) {
 	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("serve DNS: %w", err)
@@ -115,7 +115,7 @@ func (b *benchRun) answerDNS(zone func(dns.Question) []dns.RR) (stop func(), err
 }
 
 // bigMessages reports the peak of memory while messages of 30 MB arrive.
-func (b *benchRun) bigMessages(ctx context.Context, n *benchNode, mx string, t smtpTraffic) error {
+func (b *measurement) bigMessages(ctx context.Context, n *measuredNode, mx string, t smtpTraffic) error {
 	for _, together := range []int{1, 4} {
 		before := n.memoryMB("VmRSS")
 		n.forgetPeak()
@@ -129,7 +129,7 @@ func (b *benchRun) bigMessages(ctx context.Context, n *benchNode, mx string, t s
 
 // idleConnections reports the cost of sessions that have sent EHLO and wait. They come from several addresses of this
 // machine, because one address may not have that many.
-func (b *benchRun) idleConnections(ctx context.Context, n *benchNode, mx string, t smtpTraffic) error {
+func (b *measurement) idleConnections(ctx context.Context, n *measuredNode, mx string, t smtpTraffic) error {
 	// One message and one connection first: what is allocated once is not their cost.
 	if err := b.smtpLoad(ctx, mx, t, 1, 1, b.bytes); err != nil {
 		return err
@@ -176,7 +176,7 @@ type smtpTraffic struct {
 }
 
 // smtpLoad sends messages of a size over some sessions.
-func (b *benchRun) smtpLoad(ctx context.Context, mx string, t smtpTraffic, sessions, messages, size int) error {
+func (b *measurement) smtpLoad(ctx context.Context, mx string, t smtpTraffic, sessions, messages, size int) error {
 	message := t.message(size)
 	var next atomic.Int64
 	var mu sync.Mutex
@@ -266,7 +266,7 @@ func (s *smtpSession) send(t smtpTraffic, message []byte) error {
 }
 
 // forgetPeak resets the recorded peak of memory (proc_pid_clear_refs(5)).
-func (n *benchNode) forgetPeak() {
+func (n *measuredNode) forgetPeak() {
 	// Without permission the peak is that of the whole run, which is higher.
 	_ = os.WriteFile("/proc/"+strconv.Itoa(n.pid)+"/clear_refs", []byte("5"), 0)
 }

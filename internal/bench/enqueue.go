@@ -1,4 +1,4 @@
-package cli
+package bench
 
 import (
 	"context"
@@ -13,14 +13,15 @@ import (
 	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/content"
+	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
 // enqueue times entering the recipients of one content, in this process; nothing is delivered.
-func (b *benchRun) enqueue(ctx context.Context, c config.Config, recipients int) error {
+func (b *measurement) enqueue(ctx context.Context, c config.Config, recipients int) error {
 	c.DataDir, c.BlobURL = b.data(), filepath.Join(b.data(), "blobs")
-	n, err := node.Open(ctx, c, slog.New(slog.DiscardHandler), node.Options{Version: Version})
+	n, err := node.Open(ctx, c, slog.New(slog.DiscardHandler), node.Options{Version: b.env.Version})
 	if err != nil {
 		return err
 	}
@@ -29,7 +30,7 @@ func (b *benchRun) enqueue(ctx context.Context, c config.Config, recipients int)
 	if err != nil {
 		return err
 	}
-	self := &benchNode{pid: os.Getpid()}
+	self := &measuredNode{pid: os.Getpid()}
 	idle, start, cpu := self.memoryMB("VmRSS"), time.Now(), self.cpu()
 	var took []time.Duration
 	for from := 0; from < recipients; from += emails.MaxEnqueue {
@@ -49,7 +50,7 @@ func (b *benchRun) enqueue(ctx context.Context, c config.Config, recipients int)
 	}
 	all := time.Since(start)
 	slices.Sort(took)
-	b.say("Postrider %s on %s: %d recipients of one content of %d bytes, %d in a transaction", Version, b.engine(),
+	b.say("Postrider %s on %s: %d recipients of one content of %d bytes, %d in a transaction", b.env.Version, b.engine(),
 		recipients,
 		b.bytes, emails.MaxEnqueue)
 	b.say("entered                     %8.0f /s   CPU %.3f ms a recipient   a transaction p50 %.0f ms, p99 %.0f ms",
@@ -60,15 +61,15 @@ func (b *benchRun) enqueue(ctx context.Context, c config.Config, recipients int)
 }
 
 // mailing adds a team with a verified domain, and a content.
-func (b *benchRun) mailing(ctx context.Context, n *node.Node) (*emails.Mailing, error) {
-	if err := n.Teams.EnsureKey(ctx, "Bench", "bench", benchKey); err != nil {
+func (b *measurement) mailing(ctx context.Context, n *node.Node) (*emails.Mailing, error) {
+	if err := n.Teams.EnsureKey(ctx, "Bench", "bench", apiKey); err != nil {
 		return nil, err
 	}
-	if _, err := addVerified(ctx, n, benchKey, []string{"bench.example"}); err != nil {
-		return nil, err
-	}
-	who, err := n.Teams.Authenticate(ctx, benchKey)
+	who, err := n.Teams.Authenticate(ctx, apiKey)
 	if err != nil {
+		return nil, err
+	}
+	if _, err := n.Domains.AddVerified(ctx, who.TeamID, domains.NewDomain{Name: "bench.example"}); err != nil {
 		return nil, err
 	}
 	html := "<p>Dear {{{contact.first_name|reader}}},</p>\n" + b.html()

@@ -1,4 +1,4 @@
-package cli
+package bench
 
 import (
 	"context"
@@ -9,17 +9,17 @@ import (
 
 // submission measures submission by SMTP: durable messages a second with delivery held, and end to end, signed and
 // delivered. Last it submits one message of 30 MB.
-func (b *benchRun) submission(ctx context.Context) error {
+func (b *measurement) submission(ctx context.Context) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	port := l.Addr().String()
 	l.Close()
-	b.say("Postrider %s on %s: messages of %d bytes, %d sessions with a key as the password", Version, b.engine(), b.bytes,
+	b.say("Postrider %s on %s: messages of %d bytes, %d sessions with a key as the password", b.env.Version, b.engine(), b.bytes,
 		b.conns)
 	t := smtpTraffic{from: "alice@bench.example", to: "bob@inbox.example",
-		auth: base64.StdEncoding.EncodeToString([]byte("\x00postrider\x00" + benchKey))}
+		auth: base64.StdEncoding.EncodeToString([]byte("\x00postrider\x00" + apiKey))}
 	n, err := b.start(ctx, "--smtp-submit", port, "--roles", "api,submission")
 	if err != nil {
 		return err

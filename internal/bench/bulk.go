@@ -1,4 +1,4 @@
-package cli
+package bench
 
 import (
 	"context"
@@ -12,13 +12,13 @@ const bulkBatches = 1000
 
 // bulk reports the latencies of a team's single emails alone, and beside the team's own bulk mail to the same
 // destination.
-func (b *benchRun) bulk(ctx context.Context) error {
+func (b *measurement) bulk(ctx context.Context) error {
 	h, stop, err := b.beside(ctx)
 	defer stop()
 	if err != nil {
 		return err
 	}
-	b.say("Postrider %s on %s: a team sends %d emails a second, beside bulk mail of its own", Version, b.engine(),
+	b.say("Postrider %s on %s: a team sends %d emails a second, beside bulk mail of its own", b.env.Version, b.engine(),
 		goodRate)
 	return h.measure(ctx, []phase{
 		{"alone", nil},

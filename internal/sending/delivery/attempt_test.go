@@ -64,7 +64,8 @@ func TestAttempt(t *testing.T) {
 func TestOutboxWithoutItsStore(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Capture}, resolve.Fake{})
 	keep := func() error {
-		_, err := f.service.outbox.store(t.Context(), &emails.Outgoing{}, smtpclient.Envelope{To: []string{"ann@one.example"}},
+		_, err := f.service.outbox.store(t.Context(), &emails.Outgoing{},
+			smtpclient.Envelope{To: []string{"ann@one.example"}},
 			[][]byte{[]byte("Hi")})
 		return err
 	}

@@ -44,7 +44,8 @@ type outbox struct {
 }
 
 // store stores a message instead of sending it. Its recipients count as delivered.
-func (b *outbox) store(ctx context.Context, o *emails.Outgoing, env smtpclient.Envelope, msg [][]byte) (outcome, error) {
+func (b *outbox) store(ctx context.Context, o *emails.Outgoing, env smtpclient.Envelope,
+	msg [][]byte) (outcome, error) {
 	raw := bytes.Join(msg, nil)
 	c := CapturedMessage{ID: id.New(), EmailID: o.ID, TeamID: o.TeamID, From: env.From, To: env.To, Size: len(raw),
 		At: time.Now().UTC()}
@@ -63,8 +64,8 @@ func (b *outbox) store(ctx context.Context, o *emails.Outgoing, env smtpclient.E
 	}
 	a := answer{stage: smtpclient.StageFinal, reply: smtpclient.Reply{Code: 250, Enhanced: "2.0.0", Text: "captured as " +
 		c.ID, Local: true}}
-	return outcome{host: "outbox", answers: repeatAnswer(a, len(env.To)), conversation: "* kept in the outbox and not sent\n"},
-		nil
+	return outcome{host: "outbox", answers: repeatAnswer(a, len(env.To)),
+		conversation: "* kept in the outbox and not sent\n"}, nil
 }
 
 // prune adds a new message to the stored ids and deletes the oldest messages beyond capturedMax.

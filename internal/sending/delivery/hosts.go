@@ -81,7 +81,8 @@ type failure struct {
 
 // newHosts returns hosts without entries. full limits the conversations with an address.
 func newHosts(full int) *hosts {
-	return &hosts{backoffFirst: backoffFirst, backoffMax: backoffMax, patience: stallAfter, full: full, entries: map[string]*host{},
+	return &hosts{backoffFirst: backoffFirst, backoffMax: backoffMax, patience: stallAfter, full: full,
+		entries:       map[string]*host{},
 		conversations: map[connKey]*conversations{}, plain: map[string]time.Time{}}
 }
 
@@ -318,7 +319,8 @@ func (h *hosts) begin(addr, team string, now time.Time) (may bool, news <-chan s
 	switch {
 	case l.stalls(now, h.patience):
 		why := ownReply(451, "4.4.2", "the host leaves other messages without an answer at present")
-		return false, nil, failure{times: 1, at: l.lastProgress, until: now, why: answer{stage: smtpclient.StageConnect, reply: why}}
+		return false, nil, failure{times: 1, at: l.lastProgress, until: now, why: answer{stage: smtpclient.StageConnect,
+			reply: why}}
 	case l.talking < l.allowed() && (one.talking < one.share || l.talking == 0 && one.share > 0):
 		l.begin(now)
 		one.talking++

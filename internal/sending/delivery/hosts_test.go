@@ -17,7 +17,8 @@ func TestBackoffGrows(t *testing.T) {
 		h.endDial("a", what, answer{unknown: true}, now)
 	}
 	first := now
-	for _, wait := range []time.Duration{backoffFirst, 2 * backoffFirst, 4 * backoffFirst, 8 * backoffFirst, 16 * backoffFirst, backoffMax,
+	for _, wait := range []time.Duration{backoffFirst, 2 * backoffFirst, 4 * backoffFirst, 8 * backoffFirst,
+		16 * backoffFirst, backoffMax,
 		backoffMax} {
 		try(noGreeting)
 		if may, news, f := h.claimDial("a", now.Add(wait-1)); may || news != nil || !f.why.unknown {

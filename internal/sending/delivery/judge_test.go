@@ -352,7 +352,8 @@ func TestJudgeWhenTheScheduleIsOver(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	unknown := judge(answer{stage: smtpclient.StageFinal, unknown: true, reply: ownReply(451, "4.4.2", "cut")}, time.Minute,
+	unknown := judge(answer{stage: smtpclient.StageFinal, unknown: true, reply: ownReply(451, "4.4.2", "cut")},
+		time.Minute,
 		false, now)
 	if unknown.state != delayed || unknown.until != now.Add(time.Minute) {
 		t.Errorf("an unknown outcome is %+v; it must be tried again", unknown)

@@ -105,7 +105,8 @@ func TestMode(t *testing.T) {
 		{Relay, far, smtpclient.TLSNone, "user", domains.Opportunistic, smtpclient.TLSNone}, // the operator has said so
 		{Relay, far, smtpclient.TLSImplicit, "", domains.Enforced, smtpclient.TLSImplicit},
 	} {
-		s := newService(Config{Transport: c.transport, RelayAddr: c.relay, RelayTLS: c.relayTLS, RelayUsername: c.user}, Deps{})
+		s := newService(Config{Transport: c.transport, RelayAddr: c.relay, RelayTLS: c.relayTLS, RelayUsername: c.user},
+			Deps{})
 		if got := s.mode(c.domain); got != c.want {
 			t.Errorf("%+v: mode %v", c, got)
 		}

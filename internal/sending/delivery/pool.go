@@ -61,7 +61,8 @@ type pool struct {
 }
 
 func newPool(limit, messages int) *pool {
-	return &pool{limit: limit, messages: messages, permits: fairshare.New(int64(limit), fairshare.Greed), idle: map[poolKey][]*pooledConn{},
+	return &pool{limit: limit, messages: messages, permits: fairshare.New(int64(limit), fairshare.Greed),
+		idle:   map[poolKey][]*pooledConn{},
 		ending: map[string]int{}}
 }
 

@@ -87,7 +87,8 @@ func (s *shaper) entry(destination string) *shape {
 		if len(s.shapes) >= shapesMax {
 			s.forget(time.Now())
 		}
-		h = &shape{allowed: s.connections, share: s.connections, turns: fairshare.NewTurns(s.connections, reservedConnections(s.connections)),
+		h = &shape{allowed: s.connections, share: s.connections, turns: fairshare.NewTurns(s.connections,
+			reservedConnections(s.connections)),
 			windows: map[string]*window{}}
 		s.shapes[destination] = h
 	}

@@ -21,7 +21,8 @@ func (s *Service) dropSuppressed(ctx context.Context, t *try) (left bool, err er
 		return false, err
 	}
 	now := s.p.DB.Now()
-	if age := now.Sub(t.suppressionsReadAt); age >= 0 && age < s.suppressionsMaxAge { // a time from another node's clock may be in the future
+	// A time from another node's clock may be in the future.
+	if age := now.Sub(t.suppressionsReadAt); age >= 0 && age < s.suppressionsMaxAge {
 		return true, nil
 	}
 	skipped, err := s.p.Emails.DropSuppressed(ctx, t.o)

@@ -293,8 +293,8 @@ func TestOutboxOfBefore(t *testing.T) {
 		t.Fatalf("%d are listed, %v", len(all), err)
 	}
 	newest := all[0]
-	want := CapturedMessage{ID: newest.ID, EmailID: "email", TeamID: "team", From: "f@a.example", To: []string{"a@b.example",
-		"c@b.example"}, Size: 7, At: newest.At}
+	want := CapturedMessage{ID: newest.ID, EmailID: "email", TeamID: "team", From: "f@a.example",
+		To: []string{"a@b.example", "c@b.example"}, Size: 7, At: newest.At}
 	if diff := cmp.Diff(want, newest); diff != "" {
 		t.Error(diff)
 	}

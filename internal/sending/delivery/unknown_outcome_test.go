@@ -63,7 +63,8 @@ func TestUnknownWait(t *testing.T) {
 	for n := range 8 {
 		got = append(got, unknownWait(n))
 	}
-	if diff := cmp.Diff([]time.Duration{0, 0, unknownWaitMin, 2 * unknownWaitMin, 4 * unknownWaitMin, unknownWaitMax, unknownWaitMax, unknownWaitMax},
+	if diff := cmp.Diff([]time.Duration{0, 0, unknownWaitMin, 2 * unknownWaitMin, 4 * unknownWaitMin, unknownWaitMax,
+		unknownWaitMax, unknownWaitMax},
 		got); diff != "" {
 		t.Error(diff)
 	}

@@ -176,7 +176,8 @@ func TestStallUntilTheLimitOfATry(t *testing.T) {
 			time.AfterFunc(2*time.Second, cancel)
 		}
 		to := smtpclient.Envelope{To: []string{address(1)}}
-		out, _, _ := s.tryHost(ctx, hop{name: "mx.test", addr: p.Addr}, "team", to, [][]byte{[]byte("Subject: x\r\n\r\nx\r\n")})
+		out, _, _ := s.tryHost(ctx, hop{name: "mx.test", addr: p.Addr}, "team", to,
+			[][]byte{[]byte("Subject: x\r\n\r\nx\r\n")})
 		cancel()
 		if _, ok := s.hosts.backoff(p.Addr, "team", time.Now()); ok != limit || (out.response == unanswered) != limit {
 			t.Errorf("by our limit %v: left alone %v, heard %d", limit, ok, out.response)

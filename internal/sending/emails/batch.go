@@ -64,7 +64,8 @@ func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, perm
 
 // acceptWithinLimits accepts the drafts that are within the actor's limits. If concurrent requests use up the rest,
 // it tries again with fewer drafts.
-func (s *Service) acceptWithinLimits(ctx context.Context, by teams.Actor, drafts []*draft, indexes []int, a *answer) error {
+func (s *Service) acceptWithinLimits(ctx context.Context, by teams.Actor, drafts []*draft, indexes []int,
+	a *answer) error {
 	broken := a.Errors
 	for tried := len(drafts) + 1; ; {
 		a.Errors = slices.Clone(broken)
@@ -81,8 +82,8 @@ func (s *Service) acceptWithinLimits(ctx context.Context, by teams.Actor, drafts
 
 // withinLimits returns the drafts that are within the actor's limits, and adds the other drafts to the errors of the
 // answer.
-func (s *Service) withinLimits(ctx context.Context, by teams.Actor, drafts []*draft, indexes []int, a *answer) ([]*draft,
-	error) {
+func (s *Service) withinLimits(ctx context.Context, by teams.Actor, drafts []*draft, indexes []int,
+	a *answer) ([]*draft, error) {
 	faults, err := s.CheckLimit(ctx, by, countEach(drafts))
 	if err != nil {
 		return nil, err

@@ -62,7 +62,8 @@ func (b ReportHistory) First(address string, t events.Type) bool {
 // LockReportHistory returns the types of the events recorded so far for some recipients of an email. The caller
 // records more events in the same transaction. Until that ends, other transactions wait that call it for one of these
 // recipients.
-func LockReportHistory(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (ReportHistory, error) {
+func LockReportHistory(ctx context.Context, tx *db.Tx, teamID, emailID string,
+	addresses []string) (ReportHistory, error) {
 	before, err := lockRecipients(ctx, tx, teamID, emailID, addresses)
 	if err == nil {
 		err = before.load(ctx, tx.Reader, teamID, emailID)

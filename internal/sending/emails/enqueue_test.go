@@ -47,7 +47,8 @@ func (f *fixture) mailing(t testing.TB, contentID string) *emails.Mailing {
 	return m
 }
 
-func (f *fixture) enqueue(t testing.TB, m *emails.Mailing, to ...emails.MailingRecipient) (entered []emails.EnqueueResult) {
+func (f *fixture) enqueue(t testing.TB, m *emails.Mailing,
+	to ...emails.MailingRecipient) (entered []emails.EnqueueResult) {
 	t.Helper()
 	err := f.DB.Update(t.Context(), func(tx *db.Tx) (err error) {
 		entered, err = f.Emails.Enqueue(t.Context(), tx, m, to)
@@ -66,7 +67,8 @@ func TestEnqueue(t *testing.T) {
 		m := f.mailing(t, f.add(t, news()))
 		m.Tags, m.BroadcastID = []emails.Tag{{Name: "kind", Value: "news"}}, "broadcast"
 		got := f.enqueue(t, m,
-			emails.MailingRecipient{Address: "Ann <Ann@one.example>", Values: render.Values{"NAME": "Ann", "CODE": "a1", "OTHER": "unused"}},
+			emails.MailingRecipient{Address: "Ann <Ann@one.example>", Values: render.Values{"NAME": "Ann", "CODE": "a1",
+				"OTHER": "unused"}},
 			emails.MailingRecipient{Address: "bob@two.example"},
 			emails.MailingRecipient{Address: "nobody"},
 			emails.MailingRecipient{Address: "eve@one.example", Values: render.Values{"NAME": "Eve\r\nBcc: x@one.example"}})
@@ -233,7 +235,8 @@ func TestEnqueueWholly(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		m, failed := f.mailing(t, f.add(t, news())), errors.New("failed")
 		err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
-			if _, err := f.Emails.Enqueue(t.Context(), tx, m, []emails.MailingRecipient{{Address: "ann@one.example"}}); err != nil {
+			if _, err := f.Emails.Enqueue(t.Context(), tx, m,
+				[]emails.MailingRecipient{{Address: "ann@one.example"}}); err != nil {
 				return err
 			}
 			return failed
@@ -271,7 +274,8 @@ func TestContentsGo(t *testing.T) {
 		kept := news()
 		kept.Kept = true
 		used, unused, keptID := f.add(t, news()), f.add(t, news()), f.add(t, kept)
-		got := f.enqueue(t, f.mailing(t, used), emails.MailingRecipient{Address: "ann@one.example"}, emails.MailingRecipient{Address: "bob@one.example"})
+		got := f.enqueue(t, f.mailing(t, used), emails.MailingRecipient{Address: "ann@one.example"},
+			emails.MailingRecipient{Address: "bob@one.example"})
 		left := func() string {
 			t.Helper()
 			if err := f.Emails.SweepContents(t.Context()); err != nil {

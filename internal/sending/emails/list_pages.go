@@ -47,7 +47,7 @@ func (s *Service) ListPage(ctx context.Context, teamID string, within Span, afte
 // ListPageTo reads the emails that a team sent to an address, newest first. It searches the next 2,000 emails after a
 // cursor, and returns each match with only that recipient. next is the cursor of the next page, "" after the last
 // one.
-func (s *Service) ListPageTo(ctx context.Context, teamID string, a erasure.Address, after string) (some []EmailWithRecipients,
-	next string, err error) {
+func (s *Service) ListPageTo(ctx context.Context, teamID string, a erasure.Address,
+	after string) (some []EmailWithRecipients, next string, err error) {
 	return emailsPageTo(ctx, s.d.Reader, teamID, a, after)
 }

@@ -44,7 +44,8 @@ func (s *Service) mayWriteTo(ctx context.Context, teamID string, from domains.Se
 }
 
 // recipientFilter returns a function that reports whether the sender may write to an address.
-func (s *Service) recipientFilter(ctx context.Context, teamID string, from domains.Sender) (func(message.Address) bool, error) {
+func (s *Service) recipientFilter(ctx context.Context, teamID string, from domains.Sender) (func(message.Address) bool,
+	error) {
 	if !from.Sandbox || !from.OwnerOnly {
 		return func(message.Address) bool { return true }, nil
 	}

@@ -26,7 +26,8 @@ func TestEnqueueValuesOfAHeader(t *testing.T) {
 		Headers: []message.Field{{Name: "List-Unsubscribe", Value: "<https://acme.example/u/{{{TOKEN|x}}}>"}}}
 	m := f.mailing(t, f.add(t, c))
 	for _, n := range []int{1000, 17_000, 3 << 20} {
-		e := f.enqueue(t, m, emails.MailingRecipient{Address: "ann@one.example", Values: render.Values{"TOKEN": strings.Repeat("t", n)}})[0]
+		e := f.enqueue(t, m, emails.MailingRecipient{Address: "ann@one.example",
+			Values: render.Values{"TOKEN": strings.Repeat("t", n)}})[0]
 		if e.Err != nil {
 			continue
 		}

@@ -28,8 +28,10 @@ func scopeAll(after, upTo string) recipientScope {
 }
 
 func scopeTeam(teamID, after, upTo string) recipientScope {
-	return recipientScope{`emails e JOIN email_recipients p ON p.email_id = e.id WHERE e.id > $2 AND e.id <= $3 AND e.team_id = $4`,
-		[]any{after, upTo, teamID}}
+	return recipientScope{
+		`emails e JOIN email_recipients p ON p.email_id = e.id WHERE e.id > $2 AND e.id <= $3 AND e.team_id = $4`,
+		[]any{after, upTo, teamID},
+	}
 }
 
 // emailsTo returns the emails with an address among some recipients. It first looks up the spellings of the address,

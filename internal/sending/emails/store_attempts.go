@@ -60,7 +60,8 @@ const OutcomeUnknown = "unknown"
 func UnknownAttempts(ctx context.Context, r db.Reader, teamID, emailID, destination string, to ...string,
 ) (n int, err error) {
 	rows, err := r.Query(ctx, `SELECT recipients FROM email_attempts WHERE email_id = $1 AND team_id = $2
-		AND destination = $3 AND outcome = $4 ORDER BY id DESC LIMIT $5`, emailID, teamID, destination, OutcomeUnknown, attemptsMax)
+		AND destination = $3 AND outcome = $4 ORDER BY id DESC LIMIT $5`, emailID, teamID, destination, OutcomeUnknown,
+		attemptsMax)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var text string
 		if err := r.Scan(&text); err != nil {

@@ -66,8 +66,8 @@ func recipientsOf(ctx context.Context, r db.Reader, teamID string, emailIDs []st
 
 const pageToRows = 2000 // emails that one call of ListPageTo searches
 
-func emailsPageTo(ctx context.Context, r db.Reader, teamID string, a erasure.Address, after string) (some []EmailWithRecipients,
-	next string, err error) {
+func emailsPageTo(ctx context.Context, r db.Reader, teamID string, a erasure.Address,
+	after string) (some []EmailWithRecipients, next string, err error) {
 	all := emailsWithin(teamID, Span{})
 	to := page.Select{Text: all.Text + ` AND (SELECT COUNT(*) FROM email_recipients r WHERE r.email_id = e.id
 		AND LOWER(r.address) LIKE $2 ESCAPE '\') > 0`, ID: all.ID, Args: []any{teamID, a.Like()}}

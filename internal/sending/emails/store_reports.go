@@ -134,9 +134,9 @@ func (b ReportHistory) load(ctx context.Context, r db.Reader, teamID, emailID st
 	return err
 }
 
-// setUnsubscribedRecipient completes the event of an unsubscribed address: it sets the email's domain and broadcast, and
-// the recipient as the email has it. The recipient stays empty if the team has no such email, or the email has no such
-// recipient.
+// setUnsubscribedRecipient completes the event of an unsubscribed address. It sets the email's domain, its broadcast,
+// and the recipient as the email has it. The recipient stays empty if the team has no such email, or the email has no
+// such recipient.
 func setUnsubscribedRecipient(ctx context.Context, tx *db.Tx, e *events.Event, address string) error {
 	rows, err := tx.Query(ctx, `SELECT e.domain_id, e.broadcast_id, r.address FROM emails e JOIN email_recipients r
 		ON r.email_id = e.id WHERE e.id = $1 AND e.team_id = $2 ORDER BY r.position`, e.EmailID, e.TeamID)

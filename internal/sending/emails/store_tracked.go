@@ -11,7 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-func trackedEmails(ctx context.Context, r db.Reader, emailIDs []string, positions []int64) (map[string]*TrackedEmail, error) {
+func trackedEmails(ctx context.Context, r db.Reader, emailIDs []string,
+	positions []int64) (map[string]*TrackedEmail, error) {
 	found := make(map[string]*TrackedEmail, len(emailIDs))
 	rows, err := r.Query(ctx, `SELECT e.id, e.team_id, e.domain_id, e.broadcast_id, e.contact_id FROM emails e
 		JOIN teams t ON t.id = e.team_id WHERE e.id = ANY($1) AND t.deleted_at = 0`, emailIDs)
@@ -45,7 +46,8 @@ func trackedEmails(ctx context.Context, r db.Reader, emailIDs []string, position
 	return found, nil
 }
 
-func eventSummaries(ctx context.Context, r db.Reader, teamID string, emailIDs []string) (map[string]*events.Email, error) {
+func eventSummaries(ctx context.Context, r db.Reader, teamID string,
+	emailIDs []string) (map[string]*events.Email, error) {
 	all := make(map[string]*events.Email, len(emailIDs))
 	rows, err := r.Query(ctx, `SELECT `+emailColumns+`, `+fieldColumns+` FROM emails e`+fieldTables+`
 		WHERE e.id = ANY($1) AND e.team_id || '' = $2`, emailIDs, teamID)

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
-// ReadTracked returns the content of the token of a tracked link at a host; see [tokens.ReadLink]. It reads nothing from
-// the database.
+// ReadTracked returns the content of the token of a tracked link at a host; see [tokens.ReadLink]. It does not use the
+// database.
 func (s *Service) ReadTracked(token, host string) (tokens.TrackedLink, error) {
 	return tokens.ReadLink(s.keys, token, host)
 }

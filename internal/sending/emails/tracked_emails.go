@@ -43,8 +43,8 @@ func (f *TrackedEmail) Recipient(position int) (to TrackedRecipient, ok bool) {
 
 // TrackedEmails returns the existing emails of some ids, by id, with their recipients at some positions. It leaves
 // out emails of deleted teams. It takes no team, because the token of a link names only the email.
-func (s *Service) TrackedEmails(ctx context.Context, r db.Reader, emailIDs []string, positions []int) (map[string]*TrackedEmail,
-	error) {
+func (s *Service) TrackedEmails(ctx context.Context, r db.Reader, emailIDs []string,
+	positions []int) (map[string]*TrackedEmail, error) {
 	wanted := make([]int64, 0, len(positions)+2)
 	for _, p := range positions {
 		if p < 0 {
@@ -58,7 +58,7 @@ func (s *Service) TrackedEmails(ctx context.Context, r db.Reader, emailIDs []str
 
 // EventSummaries returns the summaries of some emails that their events carry, by id. It leaves out emails that do
 // not exist.
-func (s *Service) EventSummaries(ctx context.Context, r db.Reader, teamID string, emailIDs []string) (map[string]*events.Email,
-	error) {
+func (s *Service) EventSummaries(ctx context.Context, r db.Reader, teamID string,
+	emailIDs []string) (map[string]*events.Email, error) {
 	return eventSummaries(ctx, r, teamID, emailIDs)
 }

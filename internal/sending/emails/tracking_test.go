@@ -292,8 +292,9 @@ func TestTrackedContent(t *testing.T) {
 		}
 		var got []emails.EnqueueResult
 		n.Update(func(tx *db.Tx) (err error) {
-			got, err = n.Emails.Enqueue(t.Context(), tx, m, []emails.MailingRecipient{{Address: "a@one.example", Values: render.Values{
-				"NAME": "<Ann>", "CODE": "1\" x", render.UnsubscribeURL: "https://unsubscribe.example/1"}}})
+			got, err = n.Emails.Enqueue(t.Context(), tx, m, []emails.MailingRecipient{{Address: "a@one.example",
+				Values: render.Values{
+					"NAME": "<Ann>", "CODE": "1\" x", render.UnsubscribeURL: "https://unsubscribe.example/1"}}})
 			return err
 		})
 		jobs := deliveries(t, n, got[0].ID)

@@ -126,7 +126,8 @@ func TestUnreadable(t *testing.T) {
 		{"a row that is lost", t.Context(), fmt.Errorf("read: %w", db.ErrNoRows), fault.Internal},
 		{"a mistake", t.Context(), mistake, fault.Invalid},
 	} {
-		if err := unreadable(c.ctx, c.err); fault.KindOf(err) != c.want || c.want != fault.Unavailable && !errors.Is(err, c.err) {
+		if err := unreadable(c.ctx, c.err); fault.KindOf(err) != c.want || c.want != fault.Unavailable && !errors.Is(err,
+			c.err) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

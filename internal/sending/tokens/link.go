@@ -35,11 +35,11 @@ const (
 	MaxPosition = 3*50 - 1
 )
 
-// The token of a link consists of a version, the position plus one as a varint, the 16 bytes of the email's id, the URL,
-// and a MAC. The MAC covers all of that and the host of the link.
+// The token of a link has these parts: a version, the position plus one as a varint, the 16 bytes of the email's id,
+// the URL, and a MAC. The MAC covers the other parts and the host of the link.
 //
-// The host itself is not part of the token. Because the MAC covers it, a token does not work at the host of another
-// team, where it would lead people, and filters that trust that host, to a target of its sender's choice.
+// The host itself is not part of the token. Because the MAC covers the host, a token does not work at the host of
+// another team. There it would lead people who trust that host to a target that another team chose.
 //
 // The URL is part of the token, so that a link works while the database is away and after the email was deleted.
 // Because of the MAC, a link leads only to a target that a sender chose.

@@ -62,7 +62,8 @@ func TestLinks(t *testing.T) {
 		}
 	}
 	for _, other := range []string{"", "links.other.example", "acme.example", aHost + "\x00"} {
-		if got, err := ReadLink(keys, linkToken(t, keys, TrackedLink{anEmail, 0, "https://a.example/"}), other); got != (TrackedLink{}) ||
+		if got, err := ReadLink(keys, linkToken(t, keys, TrackedLink{anEmail, 0, "https://a.example/"}),
+			other); got != (TrackedLink{}) ||
 			fault.KindOf(err) != fault.NotFound {
 			t.Errorf("at the host %q it is %+v, %v", other, got, err)
 		}

@@ -1,11 +1,14 @@
 package delivery
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/mail/smtpclient"
+	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
@@ -75,13 +78,26 @@ func TestOutboxWithoutItsStore(t *testing.T) {
 	if err := keep(); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.service.p.Blobs.Close(); err != nil {
-		t.Fatal(err)
-	}
+	f.service.outbox.blobs = lostStore(t)
 	if err := keep(); err == nil {
 		t.Error("a message is kept without a store")
 	}
 	if all, err := f.service.Outbox(t.Context()); err == nil {
 		t.Errorf("%d are kept without a store", len(all))
 	}
+}
+
+// lostStore returns a file store whose folder was deleted, so that writing and listing fail.
+func lostStore(t *testing.T) *blob.Store {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "files")
+	s, err := blob.Open(t.Context(), folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	if err := os.RemoveAll(folder); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }

@@ -321,9 +321,7 @@ func TestOutboxOfBefore(t *testing.T) {
 	if _, err := s.outbox.envelope(t.Context(), oldest); !errors.Is(err, blob.ErrNotFound) {
 		t.Errorf("an envelope that is gone: %v", err)
 	}
-	if err := blobs.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s.outbox.blobs = lostStore(t)
 	s.outbox.stored = make([]string, capturedMax)
 	if err := s.outbox.prune(t.Context(), "newest"); err == nil {
 		t.Error("nobody hears that the oldest cannot be removed")

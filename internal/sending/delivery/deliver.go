@@ -196,11 +196,12 @@ func (s *Service) transmit(ctx context.Context, t *try, r *route, destination st
 	return err
 }
 
-// withConnection calls talk with the permits that a conversation needs: first a connection permit, of which every
-// team has a share, and then a slot at the destination, where teams take turns. A message with a slot waits only for
-// the host, so a team never blocks another at a destination because of its mail elsewhere. While a message is being
-// signed, or waits for the disk or for another connection's result at a host, other messages can use its permit and
-// its slot. news has the meaning that it has for talk.
+// withConnection calls talk with the permits that a conversation needs. The first is a connection permit, of which
+// every team has a share. The second is a slot at the destination, where teams take turns. A message with a slot
+// waits only for the host, so a team never blocks another at a destination because of its mail elsewhere.
+//
+// Other messages can use the permit and the slot while a message is being signed, or waits for the disk or for
+// another connection's result at a host. news has the meaning that it has for talk.
 func (s *Service) withConnection(ctx context.Context, t *try, r *route, destination string, env smtpclient.Envelope,
 	msg [][]byte) (
 	news <-chan struct{}, err error) {

@@ -218,8 +218,8 @@ func (s *shaper) share(destination, team string, now time.Time) jobs.Share {
 	return jobs.Share{Most: n, Doubt: f.doubt(now, s.patience)}
 }
 
-// fill adds the tokens for the time since the last call. The number of tokens is at most that of one second, which is
-// also the initial number, and at least one, so that the first message does not wait.
+// fill adds the tokens for the time since the last call. The bucket holds the tokens of one second, and at least one.
+// It is full at first, so that the first message does not wait.
 func (s *shaper) fill(destination string, h *shape, now time.Time) {
 	if now.Sub(h.second) >= time.Second {
 		h.started, h.second = 0, now

@@ -10,7 +10,7 @@ const (
 	// stallAfter is how long conversations may be without any answer before they count as stalled. While they are
 	// stalled, no further message is sent the same way. The time is longer than most content filters need.
 	stallAfter = 30 * time.Second
-	// slowMax limits concurrent conversations with a host that answers later than stallAfter.
+	// slowMax limits the concurrent conversations with a host whose answers take longer than stallAfter.
 	slowMax = 4
 )
 

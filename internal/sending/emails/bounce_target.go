@@ -59,9 +59,9 @@ func (b ReportHistory) First(address string, t events.Type) bool {
 	return true
 }
 
-// LockReportHistory returns the types of the events recorded so far for some recipients of an email. The caller
-// records more events in the same transaction. Until that ends, other transactions wait that call it for one of these
-// recipients.
+// LockReportHistory returns the types of the events recorded so far for some recipients of an email. It locks these
+// recipients: until the transaction ends, another call for one of them waits. The caller records more events in the
+// same transaction.
 func LockReportHistory(ctx context.Context, tx *db.Tx, teamID, emailID string,
 	addresses []string) (ReportHistory, error) {
 	before, err := lockRecipients(ctx, tx, teamID, emailID, addresses)

@@ -111,7 +111,7 @@ const (
 	shareDefault   = 48 * time.Hour      // also the maximum
 )
 
-// Tag is a label that a caller gives an email.
+// Tag is a label that a sender gives an email.
 type Tag struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -156,7 +156,7 @@ type Send struct {
 	HasTemplate bool
 	Variables   map[string]scalar.Value // of the template
 
-	template *templateVersion // set by byTemplate
+	template *templateVersion // set by resolveTemplate
 	values   render.Values    // of the template's placeholders
 
 	// Broken is the fault of a rule that the decoder of the request already found broken. The email is refused with it.
@@ -189,7 +189,7 @@ type Email struct {
 	HTML   *string
 	Text   *string
 	bulk   bool
-	isRaw  bool // its caller composed it
+	isRaw  bool // the sender composed the message
 	shared shared
 
 	hasHTML         bool // it has a body of its own, with HTML, and we compose the message

@@ -40,7 +40,7 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 			return erase(emailsTo(ctx, s.d.Reader, a, scopeAll(after, upTo)))
 		})
 	} else {
-		// Each team's own emails are read, not the emails of all teams.
+		// The erasure for a team reads only the team's own emails.
 		for _, teamID := range scope.Teams {
 			if err == nil {
 				err = db.Walk(ctx, s.d.Reader, "emails WHERE team_id = $1", "id", []any{teamID}, func(after, upTo string) error {

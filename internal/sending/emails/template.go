@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 )
 
-// templateVersion is the version of a template that an email is sent with. The drafts of a batch wait for each other,
-// so it holds only what is needed of the content, without its texts.
+// templateVersion is the version of a template that an email is sent with. It has no texts, because all drafts of a
+// batch are in memory at once.
 type templateVersion struct {
 	templateID string
 	content    content.Ref

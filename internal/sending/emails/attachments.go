@@ -89,17 +89,17 @@ func (s *Service) DownloadURL(a *Attachment, now time.Time) (link string, expire
 
 // Download opens the attachment of a token that DownloadURL made. The caller closes the content.
 func (s *Service) Download(ctx context.Context, token string) (Attachment, io.ReadCloser, error) {
-	parts, err := s.keys.Verify(downloadPurpose, token, time.Now())
+	ids, err := s.keys.Verify(downloadPurpose, token, time.Now())
 	if errors.Is(err, keyring.ErrExpired) {
 		return Attachment{}, nil, fault.Forbiddenf("", "This link has expired. Ask the API for a new one.")
 	}
-	if err != nil || len(parts) != 3 {
+	if err != nil || len(ids) != 3 {
 		return Attachment{}, nil, fault.NotFoundf("Attachment not found")
 	}
-	if err := s.teams.CheckActive(ctx, parts[0]); err != nil {
+	if err := s.teams.CheckActive(ctx, ids[0]); err != nil {
 		return Attachment{}, nil, err
 	}
-	a, err := getAttachment(ctx, s.d.Reader, parts[0], parts[1], parts[2])
+	a, err := getAttachment(ctx, s.d.Reader, ids[0], ids[1], ids[2])
 	if err != nil {
 		return a, nil, err
 	}
@@ -109,7 +109,7 @@ func (s *Service) Download(ctx context.Context, token string) (Attachment, io.Re
 	content, err := s.open(ctx, &a)
 	if isLost(err) {
 		// The file is deleted after its row, so the row may have been deleted since it was read.
-		if _, gone := getAttachment(ctx, s.d.Reader, parts[0], parts[1], parts[2]); gone != nil {
+		if _, gone := getAttachment(ctx, s.d.Reader, ids[0], ids[1], ids[2]); gone != nil {
 			return a, nil, gone
 		}
 	}

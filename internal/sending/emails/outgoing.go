@@ -116,7 +116,7 @@ type Outgoing struct {
 
 type bodies struct {
 	html, text string
-	parts      int
+	flags      int
 	headers    string
 	shared     *content.Compiled // nil if the email has a body of its own
 }
@@ -142,7 +142,7 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	o.ContentMissing = r.shared.contentID != "" && o.body.shared == nil || r.shared.contentID == "" && !own
 	o.ID, o.TeamID, o.DomainID, o.BroadcastID, o.ContactID = r.ID, r.TeamID, r.DomainID, r.BroadcastID, r.ContactID
 	o.CreatedAt, o.LastEvent = db.Time(r.created), State(r.last)
-	if o.body.parts&hasFiles != 0 {
+	if o.body.flags&hasFiles != 0 {
 		if o.attachments, err = attachmentsOf(ctx, s.d.Reader, o.TeamID, o.ID); err != nil {
 			return nil, fmt.Errorf("load attachments of email %s: %w", o.ID, err)
 		}
@@ -177,7 +177,7 @@ func (s *Service) stillPending(ctx context.Context, d Delivery, o *Outgoing) err
 }
 
 func (o *Outgoing) needsUTF8() bool {
-	return o.body.parts&needsUTF8 != 0 ||
+	return o.body.flags&needsUTF8 != 0 ||
 		slices.ContainsFunc(o.To, func(a string) bool {
 			return strings.ContainsFunc(a,
 				func(r rune) bool { return r > 0x7e })
@@ -285,7 +285,7 @@ func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
 		z.texts += c.Size(z.shared.values)
 	}
 	switch {
-	case z.parts&isRaw == 0:
+	case z.flags&isRaw == 0:
 		on, err := s.trackingOf(ctx, z.domainID)
 		if err != nil {
 			return 0, fmt.Errorf("look up the size of email %s: %w", emailID, err)
@@ -295,7 +295,7 @@ func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
 			n += memoryOfTracking(z.texts)
 		}
 		return n, nil
-	case z.parts&isBlob != 0:
+	case z.flags&isBlob != 0:
 		return memoryForRaw(z.texts, s.c.MaxSize), nil
 	}
 	return memoryForRaw(z.texts, rawInRow), nil
@@ -313,7 +313,7 @@ func (o *Outgoing) ReleaseContent() {
 // Compose returns the message without signatures. The same email and recipients give the same bytes each time, unless
 // the tracking settings of the domain change.
 func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
-	if o.body.parts&isRaw != 0 {
+	if o.body.flags&isRaw != 0 {
 		text, err := s.raw(ctx, o.TeamID, o.ID)
 		return s.unsubscribeInfo(o).before(text), err
 	}
@@ -379,7 +379,7 @@ func (o *Outgoing) bodyParts(values render.Values, l unsubscribeInfo, t *tracker
 		return c.Bodies(values)
 	}
 	html, text = l.fill(o.body.html), l.fill(o.body.text)
-	if o.body.parts&gaveText == 0 {
+	if o.body.flags&gaveText == 0 {
 		text = htmltext.FromHTML(html)
 	}
 	if t != nil {

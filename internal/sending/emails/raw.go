@@ -243,8 +243,8 @@ func (s *Service) raw(ctx context.Context, teamID, emailID string) ([]byte, erro
 
 // open opens the content of an attachment.
 func (s *Service) open(ctx context.Context, a *Attachment) (io.ReadCloser, error) {
-	_, part, within := strings.Cut(a.blobKey, fileMark)
-	if !within {
+	_, number, inMessage := strings.Cut(a.blobKey, fileMark)
+	if !inMessage {
 		return s.blobs.Get(ctx, a.blobKey)
 	}
 	text, err := s.raw(ctx, a.TeamID, a.EmailID)
@@ -252,9 +252,9 @@ func (s *Service) open(ctx context.Context, a *Attachment) (io.ReadCloser, error
 		return nil, err
 	}
 	files := mailparse.Parse(text).Files
-	n, err := strconv.Atoi(part)
+	n, err := strconv.Atoi(number)
 	if err != nil || n >= len(files) {
-		return nil, fmt.Errorf("the message of email %s has no file %q: %w", a.EmailID, part, blob.ErrNotFound)
+		return nil, fmt.Errorf("the message of email %s has no file %q: %w", a.EmailID, number, blob.ErrNotFound)
 	}
 	return io.NopCloser(bytes.NewReader(files[n].Content)), nil
 }

@@ -86,35 +86,35 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	if err := insertRow(ctx, tx, e); err != nil {
 		return err
 	}
-	html, text, parts := "", "", 0
+	html, text, flags := "", "", 0
 	if d.HTML != nil {
-		html, parts = *d.HTML, parts|gaveHTML
+		html, flags = *d.HTML, flags|gaveHTML
 	}
 	if d.Text != nil {
-		text, parts = *d.Text, parts|gaveText
+		text, flags = *d.Text, flags|gaveText
 	}
 	if len(d.Attachments) > 0 {
-		parts |= hasFiles
+		flags |= hasFiles
 	}
 	if e.bulk {
-		parts |= markedBulk
+		flags |= markedBulk
 	}
 	if d.raw != nil {
-		parts |= isRaw
+		flags |= isRaw
 		if d.raw.blobKey != "" {
-			parts |= isBlob
+			flags |= isBlob
 		}
 		tx.Queue(ctx, `INSERT INTO email_messages (email_id, team_id, content, blob_key) VALUES ($1, $2, $3, $4)`, e.ID,
 			e.TeamID,
 			d.raw.content, d.raw.blobKey)
 		if d.raw.UTF8 {
-			parts |= needsUTF8
+			flags |= needsUTF8
 		}
 	}
-	if e.shared.contentID == "" || parts != 0 || headers != "" {
+	if e.shared.contentID == "" || flags != 0 || headers != "" {
 		tx.Queue(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers)
 			VALUES ($1, $2, $3, $4, $5, $6)`,
-			e.ID, e.TeamID, html, text, parts, headers)
+			e.ID, e.TeamID, html, text, flags, headers)
 	}
 	for i := range d.recipients {
 		d.recipients[i].position = i
@@ -168,8 +168,8 @@ func (r *emailRow) email() (Email, error) {
 // content was deleted.
 func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, error) {
 	var html, text string
-	e, parts, err := selectEmail(ctx, r, teamID, emailID, `COALESCE(b.html, ''), COALESCE(b.body_text, '')`, &html, &text)
-	return e.withBody(parts, html, text), err
+	e, flags, err := selectEmail(ctx, r, teamID, emailID, `COALESCE(b.html, ''), COALESCE(b.body_text, '')`, &html, &text)
+	return e.withBody(flags, html, text), err
 }
 
 // getEmailWithin is getEmail with a limit for the body in bytes. size is the size of the body. Neither engine reads a
@@ -180,16 +180,16 @@ func getEmailWithin(ctx context.Context, r db.Reader, teamID, emailID string, mo
 	const bodySize = `OCTET_LENGTH(COALESCE(b.html, '')) + OCTET_LENGTH(COALESCE(b.body_text, ''))`
 	columns := fmt.Sprintf(`%[1]s, CASE WHEN %[1]s > %[2]d THEN '' ELSE COALESCE(b.html, '') END,
 		CASE WHEN %[1]s > %[2]d THEN '' ELSE COALESCE(b.body_text, '') END`, bodySize, most)
-	e, parts, err := selectEmail(ctx, r, teamID, emailID, columns, &size, &html, &text)
-	return e.withBody(parts, html, text), size, err
+	e, flags, err := selectEmail(ctx, r, teamID, emailID, columns, &size, &html, &text)
+	return e.withBody(flags, html, text), size, err
 }
 
 // withBody returns the email with those texts that its sender gave.
-func (e Email) withBody(parts int, html, text string) Email {
-	if parts&gaveHTML != 0 {
+func (e Email) withBody(flags int, html, text string) Email {
+	if flags&gaveHTML != 0 {
 		e.HTML = &html
 	}
-	if parts&gaveText != 0 {
+	if flags&gaveText != 0 {
 		e.Text = &text
 	}
 	return e
@@ -205,10 +205,10 @@ func readEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email,
 func selectEmail(ctx context.Context, r db.Reader, teamID, emailID, columns string, dest ...any) (Email, int, error) {
 	var row emailRow
 	var variables string
-	var parts int
+	var flags int
 	err := r.QueryRow(ctx, `SELECT `+emailColumns+`, e.content_id, e.variables, COALESCE(b.parts, 0), `+columns+`
 		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1 AND e.team_id = $2`, emailID, teamID).
-		Scan(row.dest(append([]any{&row.shared.contentID, &variables, &parts}, dest...)...)...)
+		Scan(row.dest(append([]any{&row.shared.contentID, &variables, &flags}, dest...)...)...)
 	if errors.Is(err, db.ErrNoRows) {
 		return Email{}, 0, fault.NotFoundf("Email not found")
 	}
@@ -222,9 +222,9 @@ func selectEmail(ctx context.Context, r db.Reader, teamID, emailID, columns stri
 	if err := e.shared.decode(variables); err != nil {
 		return e, 0, fmt.Errorf("read the variables of email %s: %w", emailID, err)
 	}
-	e.bulk, e.isRaw = parts&markedBulk != 0, parts&isRaw != 0
-	e.hasHTML = parts&gaveHTML != 0 && !e.isRaw
-	return e, parts, nil
+	e.bulk, e.isRaw = flags&markedBulk != 0, flags&isRaw != 0
+	e.hasHTML = flags&gaveHTML != 0 && !e.isRaw
+	return e, flags, nil
 }
 
 // exists returns a NotFound fault if the team has no such email.
@@ -286,7 +286,7 @@ func positionOf(ctx context.Context, r db.Reader, teamID, emailID, address strin
 type sizes struct {
 	teamID, domainID   string
 	shared             shared
-	parts              int
+	flags              int
 	texts, attachments int64
 }
 
@@ -299,7 +299,7 @@ func sizeOf(ctx context.Context, r db.Reader, emailID string) (z sizes, err erro
 		(SELECT CAST(COALESCE(SUM(a.size), 0) AS BIGINT) FROM email_attachments a WHERE a.email_id = e.id)
 		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id
 		WHERE e.id = $1 AND (b.email_id IS NOT NULL OR e.content_id <> '')`, emailID).
-		Scan(&z.teamID, &z.domainID, &z.shared.contentID, &variables, &z.parts, &z.texts, &z.attachments)
+		Scan(&z.teamID, &z.domainID, &z.shared.contentID, &variables, &z.flags, &z.texts, &z.attachments)
 	if err == nil {
 		err = z.shared.decode(variables)
 	}

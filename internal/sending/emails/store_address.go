@@ -64,17 +64,17 @@ func scanAddressed(r db.Row) (e matchedEmail, err error) {
 // it is always true. Of shared content it searches only the email's variables.
 func contentNames(ctx context.Context, r db.Reader, a erasure.Address, emailID string) (bool, error) {
 	var variables, html, text, headers string
-	var parts int
+	var flags int
 	err := r.QueryRow(ctx, `SELECT e.variables, COALESCE(b.html, ''), COALESCE(b.body_text, ''), COALESCE(b.headers, ''),
 		COALESCE(b.parts, 0) FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1`, emailID).
-		Scan(&variables, &html, &text, &headers, &parts)
+		Scan(&variables, &html, &text, &headers, &flags)
 	if errors.Is(err, db.ErrNoRows) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("read the content of email %s: %w", emailID, err)
 	}
-	return parts&isRaw != 0 || anyContains(a, variables, html, text, headers), nil
+	return flags&isRaw != 0 || anyContains(a, variables, html, text, headers), nil
 }
 
 // replaceInEmail replaces an address in the recipients, the subject and the tags of an email.

@@ -17,7 +17,7 @@ func readOutgoing(ctx context.Context, q db.Reader, emailID string, o *Outgoing)
 		COALESCE(b.parts, 0), COALESCE(b.headers, '')
 		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1
 		AND NOT EXISTS (SELECT 1 FROM teams t WHERE t.id = e.team_id AND t.deleted_at <> 0)`, emailID).
-		Scan(r.dest(&own, &r.shared.contentID, &variables, &o.body.html, &o.body.text, &o.body.parts, &o.body.headers)...)
+		Scan(r.dest(&own, &r.shared.contentID, &variables, &o.body.html, &o.body.text, &o.body.flags, &o.body.headers)...)
 	if err == nil {
 		err = r.shared.decode(variables)
 	}

@@ -175,7 +175,7 @@ func TestDeliveryPayload(t *testing.T) {
 // Only addresses with a byte outside ASCII need SMTPUTF8.
 func TestNeedsUTF8(t *testing.T) {
 	for _, c := range []struct {
-		parts int
+		flags int
 		to    []string
 		want  bool
 	}{
@@ -185,9 +185,9 @@ func TestNeedsUTF8(t *testing.T) {
 		{isRaw | hasFiles, []string{"a@one.example"}, false},
 		{0, nil, false},
 	} {
-		o := &Outgoing{To: c.to, body: bodies{parts: c.parts}}
+		o := &Outgoing{To: c.to, body: bodies{flags: c.flags}}
 		if got := o.needsUTF8(); got != c.want {
-			t.Errorf("parts %b to %q: %v", c.parts, c.to, got)
+			t.Errorf("flags %b to %q: %v", c.flags, c.to, got)
 		}
 	}
 }

@@ -18,145 +18,189 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
+// operations are received emails and an SMTP session for the operations under test.
+type operations struct {
+	*fixture
+	t       *testing.T
+	files   string // a message with an attachment that belongs to the conversation of sent
+	sent    string // id of a sent email
+	n       int    // of the latest bounced recipient
+	email   receiving.Email
+	session smtpserver.Session
+}
+
+func newOperations(t *testing.T, f *fixture) *operations {
+	f.Counted(later())
+	o := &operations{fixture: f, t: t, sent: f.send("jo@sender.example")}
+	// The reference makes SentThread look up conversations.
+	if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
+		tx.Queue(t.Context(), `UPDATE email_bodies SET headers = '[{"Name":"References","Value":"<x@x.example>"}]'`)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	o.files = fmt.Sprintf("Message-ID: <f@x.example>\nIn-Reply-To: <%s@acme.example>\nSubject: Files\nMIME-Version: 1.0\n",
+		o.sent) +
+		"Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Disposition: attachment; filename=a\n\nx\n--b--\n"
+	o.receive()
+	return o
+}
+
+// receive receives an email with an attachment.
+func (o *operations) receive() {
+	o.deliver(o.t, o.files, "a@in.acme.example")
+	o.email = o.list(o.t, o.Acme.TeamID)[0]
+}
+
+// begin begins a message.
+func (o *operations) begin(from, to string) {
+	o.t.Helper()
+	var err error
+	if o.session, err = o.fixture.begin(o.t, o.Service, from, to); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// beginBounce sends an email and begins a message to its return path.
+func (o *operations) beginBounce() {
+	o.n++
+	o.begin("", o.returnTo(o.send(fmt.Sprintf("ann%d@gone.example", o.n)), "gone.example"))
+}
+
+// beginSession begins a session without a recipient, on a node that has nothing cached of domains.
+func (o *operations) beginSession() {
+	o.DB.Hint("domains", "")
+	var err error
+	if o.session, err = o.Open(o.t.Context(), smtpserver.Peer{}); err != nil {
+		o.t.Fatal(err)
+	}
+	ctx := context.WithoutCancel(o.t.Context())
+	if err := o.session.Mail(ctx, "jo@sender.example", smtpserver.MailOptions{}); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// temporary checks that an error of the session is a temporary refusal, and returns it.
+func (o *operations) temporary(err error) error {
+	if err != nil && answer(err)[0] != '4' {
+		o.t.Errorf("it is refused by %s: %v", answer(err), err)
+	}
+	return err
+}
+
+// data sends the content of a message.
+func (o *operations) data(text string) error {
+	_, err := o.session.Data(o.t.Context(), strings.NewReader(crlf(text)))
+	return o.temporary(err)
+}
+
+// opened closes a download.
+func opened(d receiving.Download, err error) error {
+	if err != nil {
+		return err
+	}
+	return d.Body.Close()
+}
+
+// rows returns the number of received emails and events.
+func (o *operations) rows() int {
+	return len(o.list(o.t, o.Acme.TeamID)) + o.Count(`SELECT COUNT(*) FROM email_events`)
+}
+
+// operation is an operation with its preparation, which may be nil. keeps is set if a failure must not change rows.
+type operation struct {
+	name    string
+	prepare func()
+	act     func() error
+	keeps   bool
+}
+
+// reads returns the operations that read.
+func (o *operations) reads() []operation {
+	ctx, team, e := o.t.Context(), o.Acme.TeamID, o.email
+	file, _ := o.FileURL(team, e.ID, e.Files[0].ID, time.Now())
+	raw, _ := o.RawURL(team, e.ID, time.Now())
+	link, err := o.Share(ctx, team, e.ID, "")
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return []operation{
+		{"List", nil, func() error { _, _, err := o.List(ctx, team, "", page.Page{}); return err }, true},
+		{"a thread", nil, func() error { _, _, err := o.List(ctx, team, e.ID, page.Page{}); return err }, true},
+		{"Get", nil, func() error {
+			_, content, err := o.Get(ctx, team, e.ID, receiving.CID)
+			if err == nil {
+				content.Close()
+			}
+			return err
+		}, true},
+		{"Files", nil, func() error { _, _, err := o.Files(ctx, team, e.ID, page.Page{}); return err }, true},
+		{"File", nil, func() error { _, err := o.File(ctx, team, e.ID, e.Files[0].ID); return err }, true},
+		{"OpenFile", nil, func() error { return opened(o.OpenFile(ctx, token(file))) }, true},
+		{"OpenRaw", nil, func() error { return opened(o.OpenRaw(ctx, token(raw))) }, true},
+		{"SentThread", nil, func() error {
+			thread, err := o.SentThread(ctx, team, o.sent)
+			if err == nil && thread == "" {
+				err = errors.New("it has no thread")
+			}
+			return err
+		}, true},
+		{"Share", nil, func() error { _, err := o.Share(ctx, team, e.ID, ""); return err }, true},
+		{"Shared", nil, func() error {
+			shared, err := o.Shared(ctx, link[strings.IndexByte(link, '=')+1:])
+			if err == nil {
+				shared.Close()
+			}
+			return err
+		}, true},
+	}
+}
+
+// writes returns the operations that write.
+func (o *operations) writes() []operation {
+	ctx, team := o.t.Context(), o.Acme.TeamID
+	a, err := erasure.Parse("jo@sender.example")
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return []operation{
+		{"a message", func() { o.begin("jo@sender.example", "a@in.acme.example") },
+			func() error { return o.data(o.files) }, true},
+		{"a recipient", o.beginSession,
+			func() error { return o.temporary(o.session.Rcpt(ctx, "a@in.acme.example")) }, true},
+		{"a bounce", o.beginBounce, func() error {
+			return o.data(dsn("failed", "5.1.1", fmt.Sprintf("ann%d@gone.example", o.n), "550 5.1.1 no such user"))
+		}, true},
+		{"Delete", o.receive, func() error { return o.Delete(ctx, team, o.email.ID) }, false},
+		{"RemoveBefore", o.receive, func() error {
+			_, err := o.RemoveBefore(ctx, team, later(), "")
+			return err
+		}, false},
+		{"EraseAddress", o.receive, func() error {
+			_, err := o.EraseAddress(ctx, a, erasure.Scope{Teams: []string{team}})
+			return err
+		}, false},
+		{"EraseTeam", o.receive, func() error { return o.EraseTeam(ctx, team) }, false},
+	}
+}
+
 // If any statement of an operation fails, the operation returns an error. A message is refused temporarily, and nothing
 // of it is stored.
-func TestVerbsWithoutAStatement(t *testing.T) {
+func TestOperationsWithoutAStatement(t *testing.T) {
 	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
-		ctx, team := t.Context(), f.Acme.TeamID
-		f.Counted(later())
-		sent := f.send("jo@sender.example")
-		if err := f.DB.Update(ctx, func(tx *db.Tx) error { // a reference, so that conversations are looked up
-			tx.Queue(ctx, `UPDATE email_bodies SET headers = '[{"Name":"References","Value":"<x@x.example>"}]'`)
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		files := fmt.Sprintf("Message-ID: <f@x.example>\nIn-Reply-To: <%s@acme.example>\nSubject: Files\nMIME-Version: 1.0\n",
-			sent) +
-			"Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Disposition: attachment; filename=a\n\nx\n--b--\n"
-		var e receiving.Email
-		var c smtpserver.Session
-		one := func() {
-			f.deliver(t, files, "a@in.acme.example")
-			e = f.list(t, team)[0]
-		}
-		one()
-		file, _ := f.FileURL(team, e.ID, e.Files[0].ID, time.Now())
-		raw, _ := f.RawURL(team, e.ID, time.Now())
-		link, err := f.Share(ctx, team, e.ID, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		begin := func(from, to string) {
-			t.Helper()
-			if c, err = f.begin(t, f.Service, from, to); err != nil {
-				t.Fatal(err)
-			}
-		}
-		data := func(text string) func() error {
-			return func() error {
-				_, err := c.Data(ctx, strings.NewReader(crlf(text)))
-				if err != nil && answer(err)[0] != '4' {
-					t.Errorf("it is refused by %s: %v", answer(err), err)
-				}
-				return err
-			}
-		}
-		rcpt := func(to string) func() error {
-			return func() error {
-				err := c.Rcpt(ctx, to)
-				if err != nil && answer(err)[0] != '4' {
-					t.Errorf("%s is refused by %s: %v", to, answer(err), err)
-				}
-				return err
-			}
-		}
-		opened := func(d receiving.Download, err error) error {
-			if err != nil {
-				return err
-			}
-			return d.Body.Close()
-		}
-		a, err := erasure.Parse("jo@sender.example")
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := 0
-		fresh := func() {
-			n++
-			to := fmt.Sprintf("ann%d@gone.example", n)
-			begin("", f.returnTo(f.send(to), "gone.example"))
-		}
-		domain := func() {
-			f.DB.Hint("domains", "")
-			if c, err = f.Open(ctx, smtpserver.Peer{}); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Mail(context.WithoutCancel(ctx), "jo@sender.example", smtpserver.MailOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for _, v := range []struct {
-			name    string
-			prepare func()
-			act     func() error
-			may     []string // statements whose failure does not matter
-			keeps   bool
-		}{
-			{"List", nil, func() error { _, _, err := f.List(ctx, team, "", page.Page{}); return err }, nil, true},
-			{"a thread", nil, func() error { _, _, err := f.List(ctx, team, e.ID, page.Page{}); return err }, nil, true},
-			{"Get", nil, func() error {
-				_, content, err := f.Get(ctx, team, e.ID, receiving.CID)
-				if err == nil {
-					content.Close()
-				}
-				return err
-			}, nil, true},
-			{"Files", nil, func() error { _, _, err := f.Files(ctx, team, e.ID, page.Page{}); return err }, nil, true},
-			{"File", nil, func() error { _, err := f.File(ctx, team, e.ID, e.Files[0].ID); return err }, nil, true},
-			{"OpenFile", nil, func() error { return opened(f.OpenFile(ctx, token(file))) }, nil, true},
-			{"OpenRaw", nil, func() error { return opened(f.OpenRaw(ctx, token(raw))) }, nil, true},
-			{"SentThread", nil, func() error {
-				thread, err := f.SentThread(ctx, team, sent)
-				if err == nil && thread == "" {
-					err = errors.New("it has no thread")
-				}
-				return err
-			}, nil, true},
-			{"Share", nil, func() error { _, err := f.Share(ctx, team, e.ID, ""); return err }, nil, true},
-			{"Shared", nil, func() error {
-				shared, err := f.Shared(ctx, link[strings.IndexByte(link, '=')+1:])
-				if err == nil {
-					shared.Close()
-				}
-				return err
-			}, nil, true},
-			{"a message", func() { begin("jo@sender.example", "a@in.acme.example") }, data(files), nil, true},
-			{"a recipient", domain, rcpt("a@in.acme.example"), nil, true},
-			{"a bounce", fresh, func() error {
-				return data(dsn("failed", "5.1.1", fmt.Sprintf("ann%d@gone.example", n), "550 5.1.1 no such user"))()
-			}, nil, true},
-			{"Delete", one, func() error { return f.Delete(ctx, team, e.ID) }, nil, false},
-			{"RemoveBefore", one, func() error { _, err := f.RemoveBefore(ctx, team, later(), ""); return err }, nil, false},
-			{"EraseAddress", one, func() error {
-				_, err := f.EraseAddress(ctx, a,
-					erasure.Scope{Teams: []string{team}})
-				return err
-			}, nil, false},
-			{"EraseTeam", one, func() error { return f.EraseTeam(ctx, team) }, nil, false},
-		} {
+		o, team := newOperations(t, f), f.Acme.TeamID
+		for _, v := range append(o.reads(), o.writes()...) {
 			before := 0
 			failed := trace.EachBroken(t, func() {
 				if v.prepare != nil {
 					v.prepare()
 				}
-				before = len(f.list(t, team)) + f.Count(`SELECT COUNT(*) FROM email_events`)
+				before = o.rows()
 			}, v.act, func(err error) {
-				now := len(f.list(t, team)) + f.Count(`SELECT COUNT(*) FROM email_events`)
-				if err != nil && v.keeps && now != before {
+				if now := o.rows(); err != nil && v.keeps && now != before {
 					t.Errorf("%s fails and has changed something: %v", v.name, err)
 				}
-			}, v.may...)
+			})
 			if failed < 1 {
 				t.Errorf("%s never fails", v.name)
 			}
@@ -167,7 +211,8 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 		if all := f.list(t, team); len(all) > 0 {
 			t.Errorf("%d emails are left", len(all))
 		}
-		if to, err := f.Emails.Recipients(ctx, team, sent); err != nil || len(to) != 1 || to[0].State != emails.Queued {
+		to, err := f.Emails.Recipients(t.Context(), team, o.sent)
+		if err != nil || len(to) != 1 || to[0].State != emails.Queued {
 			t.Errorf("%+v, %v", to, err)
 		}
 	})

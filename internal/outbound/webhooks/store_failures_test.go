@@ -49,22 +49,32 @@ func (f *fixture) change(t testing.TB, texts ...string) {
 	}))
 }
 
+// clear deletes all rows of webhooks and all jobs.
+func (f *fixture) clear(t testing.TB) {
+	f.change(t, `DELETE FROM jobs`, `DELETE FROM webhook_attempts`, `DELETE FROM webhook_deliveries`,
+		`DELETE FROM webhook_fanouts`, `DELETE FROM webhook_messages`, `DELETE FROM webhooks`)
+}
+
+// enqueueBacklog enqueues a measurement of a team's backlog.
+func (f *fixture) enqueueBacklog(t testing.TB, team string) {
+	must(t, f.DB.Update(t.Context(), func(tx *db.Tx) error {
+		f.Queue.Insert(t.Context(), tx, jobs.New{Kind: "webhook.backlog", Lane: team, TeamID: team, Dedupe: team})
+		return nil
+	}))
+}
+
 // If any statement of an operation or job fails, it returns an error and can be repeated. Deliveries are not included,
 // because recording a response is repeated until it succeeds.
 func TestVerbsWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
-		ctx := t.Context()
-		f := newFixture(t, d, config(), loopbackOnly)
+		ctx, f := t.Context(), newFixture(t, d, config(), loopbackOnly)
 		const url = "http://127.0.0.1:1"
-		team := f.Acme.TeamID
+		team, n := f.Acme.TeamID, 0
 		var e webhooks.Endpoint
 		var m webhooks.Message
 		var j jobs.Job
-		n := 0
 		fresh := func(more int) {
-			f.change(t, `DELETE FROM jobs`, `DELETE FROM webhook_attempts`, `DELETE FROM webhook_deliveries`,
-				`DELETE FROM webhook_fanouts`,
-				`DELETE FROM webhook_messages`, `DELETE FROM webhooks`)
+			f.clear(t)
 			e = f.endpoint(t, url)
 			for range more {
 				f.endpoint(t, url)
@@ -85,10 +95,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 					must(t, f.Recover(ctx, team, e.ID, time.Now().Add(-time.Hour)))
 				}
 				if kind == "webhook.backlog" {
-					must(t, d.Update(ctx, func(tx *db.Tx) error {
-						f.Queue.Insert(ctx, tx, jobs.New{Kind: kind, Lane: team, TeamID: team, Dedupe: team})
-						return nil
-					}))
+					f.enqueueBacklog(t, team)
 				}
 				f.change(t, spoil...)
 				j = f.inHand(t, kind)

@@ -90,10 +90,14 @@ func TestVerbsThatAreRefused(t *testing.T) {
 			t.Errorf("a job %s that cannot be read has ended", kind)
 		}
 	}
+}
 
-	// A replay ends without a request if its message or endpoint no longer exists.
-	to := receive(t, nil)
-	f.change(t, `DELETE FROM jobs`)
+// A replay ends without a request if its message or endpoint no longer exists.
+func TestReplayOfDeletedRows(t *testing.T) {
+	t.Parallel()
+	ctx, d := t.Context(), dbtest.SQLite(t)
+	f := newFixture(t, d, config(), loopbackOnly)
+	team, to := f.Acme.TeamID, receive(t, nil)
 	there := f.endpoint(t, to.URL)
 	f.suppress(t, "bob@one.example")
 	f.change(t, `DELETE FROM jobs`)
@@ -113,9 +117,15 @@ func TestVerbsThatAreRefused(t *testing.T) {
 			t.Errorf("%s is gone: %v, %d jobs, %d requests", name, err, f.count(t, `jobs`), len(to.all()))
 		}
 	}
+}
 
-	// Waiting messages of a disabled endpoint fail.
-	there = f.endpoint(t, to.URL)
+// Waiting messages of a disabled endpoint fail.
+func TestDisabledEndpointFailsItsMessages(t *testing.T) {
+	t.Parallel()
+	d := dbtest.SQLite(t)
+	f := newFixture(t, d, config(), loopbackOnly)
+	team, to := f.Acme.TeamID, receive(t, nil)
+	there := f.endpoint(t, to.URL)
 	f.suppress(t, "eve@one.example")
 	f.change(t, `UPDATE webhooks SET status = 'disabled'`)
 	d.Hint("webhooks", team)

@@ -38,8 +38,168 @@ func (s store) attach(service *domains.Service) {
 	}
 }
 
+// operations are domains and claims in the states that the operations under test need.
+type operations struct {
+	t           *testing.T
+	d           *db.DB
+	dns         *zone
+	s, trusting *domains.Service // without and with TrustDomains
+	n           int              // of the latest domain
+	domain      domains.Domain
+	claim       domains.Claim
+	job         jobs.Job
+}
+
+// add adds a domain.
+func (o *operations) add() {
+	o.n++
+	o.domain = mustCreate(o.t, o.s, domains.NewDomain{Name: o.name(), TrackingSubdomain: "links"})
+}
+
+func (o *operations) name() string { return fmt.Sprintf("d%d.example", o.n) }
+
+// addPublished adds a domain whose records are in DNS, and claims its look-up job.
+func (o *operations) addPublished() {
+	o.add()
+	o.dns.install(o.s.Records(&o.domain))
+	verify(o.t, o.s, "team", o.domain.ID)
+	o.job = inHand(o.t, o.d, o.domain.ID)
+}
+
+// addVerified adds a verified domain.
+func (o *operations) addVerified() {
+	o.t.Helper()
+	o.addPublished()
+	if err := o.s.Kind().Handle(o.t.Context(), o.job); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// begin claims the domain for another team, and claims the claim's look-up job.
+func (o *operations) begin() {
+	o.t.Helper()
+	var err error
+	o.claim, _, err = o.trusting.Claim(o.t.Context(), "other", domains.NewDomain{Name: o.domain.Name})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.job = inHand(o.t, o.d, o.claim.DomainID)
+}
+
+// beginVerified claims a verified domain.
+func (o *operations) beginVerified() {
+	o.t.Helper()
+	o.addVerified()
+	o.begin()
+}
+
+// prove handles the look-up that finds the claim's proof, and claims the next job.
+func (o *operations) prove() {
+	o.t.Helper()
+	if err := o.look(); err != nil {
+		o.t.Fatal(err)
+	}
+	o.job = inHand(o.t, o.d, o.claim.DomainID)
+}
+
+// look handles a look-up that finds everything.
+func (o *operations) look() error { return o.trusting.Kind().Handle(o.t.Context(), o.job) }
+
+// rows returns the numbers of rows as text.
+func (o *operations) rows() (text string) {
+	o.t.Helper()
+	for _, what := range []string{`COUNT(*) FROM domains`, `COUNT(*) FROM domain_claims`, `COUNT(*) FROM jobs`,
+		`COUNT(*) FROM domains WHERE status = 'verified'`, `COUNT(*) FROM domains WHERE team_id = 'other'`,
+		`COUNT(*) FROM domains WHERE checks <> '{}'`} {
+		var n int
+		if err := o.d.QueryRow(o.t.Context(), `SELECT `+what).Scan(&n); err != nil {
+			o.t.Fatal(err)
+		}
+		text += fmt.Sprintln(n, what)
+	}
+	return text
+}
+
+// operation is an operation with its preparation, which may be nil.
+type operation struct {
+	name    string
+	prepare func()
+	act     func() error
+}
+
+// onDomains returns the operations on domains.
+func (o *operations) onDomains() []operation {
+	ctx, s, no := o.t.Context(), o.s, false
+	return []operation{
+		{"Create", nil, func() error {
+			o.n++
+			_, err := s.Create(ctx, "team", domains.NewDomain{Name: o.name(), TrackingSubdomain: "links"})
+			return err
+		}},
+		{"AddVerified", func() { o.n++ }, func() error {
+			_, err := o.trusting.AddVerified(ctx, "team", domains.NewDomain{Name: o.name()})
+			return err
+		}},
+		{"AddVerified of an existing domain", o.add, func() error {
+			_, err := o.trusting.AddVerified(ctx, "team", domains.NewDomain{Name: o.domain.Name})
+			return err
+		}},
+		{"Get", o.add, func() error { _, err := s.Get(ctx, "team", o.domain.ID); return err }},
+		{"Exists", nil, func() error {
+			there, err := s.Exists(ctx, "team", o.domain.ID)
+			if err == nil && !there {
+				o.t.Error("the domain does not exist")
+			}
+			return err
+		}},
+		{"Count", nil, func() error { _, err := s.Count(ctx, "team"); return err }},
+		{"List", nil, func() error { _, _, err := s.List(ctx, "team", page.Page{}); return err }},
+		{"Update", o.add, func() error {
+			return s.Update(ctx, "team", o.domain.ID, domains.Change{OpenTracking: &no, TrackingSubdomain: new("other")})
+		}},
+		{"Update of a verified domain", o.addVerified, func() error {
+			return s.Update(ctx, "team", o.domain.ID, domains.Change{ClickTracking: &no})
+		}},
+		{"Delete", o.add, func() error { return s.Delete(ctx, "team", o.domain.ID) }},
+		{"Verify", o.add, func() error { return s.Verify(ctx, "team", o.domain.ID) }},
+		{"Sender", func() { o.addVerified(); o.d.Hint("domains", o.domain.ID) }, func() error {
+			_, err := s.Sender(ctx, "team", o.domain.Name)
+			return err
+		}},
+		{"Sender of a sandbox", func() {
+			if err := o.trusting.EraseTeam(ctx, "system"); err != nil {
+				o.t.Fatal(err)
+			}
+		}, func() error { _, err := o.trusting.Sender(ctx, "team", "sandbox.example"); return err }},
+		{"Signing", func() { o.d.Hint("domains", o.domain.ID) }, func() error {
+			_, err := s.Signing(ctx, o.domain.ID)
+			return err
+		}},
+		{"a look-up", o.addPublished, o.look},
+	}
+}
+
+// onClaims returns the operations on claims.
+func (o *operations) onClaims() []operation {
+	ctx, s := o.t.Context(), o.s
+	return []operation{
+		{"Claim", o.addVerified, func() error {
+			_, _, err := s.Claim(ctx, "other", domains.NewDomain{Name: o.domain.Name})
+			return err
+		}},
+		{"GetClaim", o.beginVerified, func() error { _, err := s.GetClaim(ctx, "other", o.claim.DomainID); return err }},
+		{"VerifyClaim", o.beginVerified, func() error {
+			_, err := s.VerifyClaim(ctx, "other", o.claim.DomainID)
+			return err
+		}},
+		{"the look-up of a proof", o.beginVerified, o.look},
+		{"the check of a domain in use", func() { o.beginVerified(); o.prove() }, o.look},
+		{"a transfer", func() { o.add(); o.begin(); o.prove() }, o.look},
+	}
+}
+
 // If any statement of an operation fails, the operation returns an error and changes nothing.
-func TestVerbsWithoutAStatement(t *testing.T) {
+func TestOperationsWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx, dns := t.Context(), newZone()
 		others := store{d}
@@ -50,133 +210,16 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			oneKey(t, service)
 			others.attach(service)
 		}
-		var dom domains.Domain
-		var c domains.Claim
-		var j jobs.Job
-		n := 0
-		one := func() {
-			n++
-			dom = mustCreate(t, s, domains.NewDomain{Name: fmt.Sprintf("d%d.example", n), TrackingSubdomain: "links"})
-		}
-		verified := func() {
-			one()
-			dns.install(s.Records(&dom))
-			verify(t, s, "team", dom.ID)
-			j = inHand(t, d, dom.ID)
-		}
-		handled := func() {
-			t.Helper()
-			if err := s.Kind().Handle(ctx, j); err != nil {
-				t.Fatal(err)
-			}
-		}
-		claim := func() {
-			t.Helper()
-			var err error
-			if c, _, err = trusting.Claim(ctx, "other", domains.NewDomain{Name: dom.Name}); err != nil {
-				t.Fatal(err)
-			}
-			j = inHand(t, d, c.DomainID)
-		}
-		claimed := func() {
-			t.Helper()
-			verified()
-			handled()
-			claim()
-		}
-		rows := func() (text string) {
-			t.Helper()
-			for _, what := range []string{`COUNT(*) FROM domains`, `COUNT(*) FROM domain_claims`, `COUNT(*) FROM jobs`,
-				`COUNT(*) FROM domains WHERE status = 'verified'`, `COUNT(*) FROM domains WHERE team_id = 'other'`,
-				`COUNT(*) FROM domains WHERE checks <> '{}'`} {
-				var n int
-				if err := d.QueryRow(ctx, `SELECT `+what).Scan(&n); err != nil {
-					t.Fatal(err)
-				}
-				text += fmt.Sprintln(n, what)
-			}
-			return text
-		}
-		look := func() error { return trusting.Kind().Handle(ctx, j) }
-		no := false
-		for _, v := range []struct {
-			name    string
-			prepare func()
-			act     func() error
-		}{
-			{"Create", nil, func() error {
-				n++
-				_, err := s.Create(ctx, "team", domains.NewDomain{Name: fmt.Sprintf("d%d.example", n), TrackingSubdomain: "links"})
-				return err
-			}},
-			{"AddVerified", func() { n++ }, func() error {
-				_, err := trusting.AddVerified(ctx, "team", domains.NewDomain{Name: fmt.Sprintf("d%d.example", n)})
-				return err
-			}},
-			{"AddVerified of one that is there", one, func() error {
-				_, err := trusting.AddVerified(ctx, "team", domains.NewDomain{Name: dom.Name})
-				return err
-			}},
-			{"Get", one, func() error { _, err := s.Get(ctx, "team", dom.ID); return err }},
-			{"Exists", nil, func() error {
-				there, err := s.Exists(ctx, "team", dom.ID)
-				if err == nil && !there {
-					t.Error("it does not exist")
-				}
-				return err
-			}},
-			{"Count", nil, func() error { _, err := s.Count(ctx, "team"); return err }},
-			{"List", nil, func() error { _, _, err := s.List(ctx, "team", page.Page{}); return err }},
-			{"Update", one, func() error {
-				return s.Update(ctx, "team", dom.ID, domains.Change{OpenTracking: &no, TrackingSubdomain: new("other")})
-			}},
-			{"Update of one that is proved", func() { verified(); handled() }, func() error {
-				return s.Update(ctx, "team", dom.ID, domains.Change{ClickTracking: &no})
-			}},
-			{"Delete", one, func() error { return s.Delete(ctx, "team", dom.ID) }},
-			{"Verify", one, func() error { return s.Verify(ctx, "team", dom.ID) }},
-			{"Sender", func() { verified(); handled(); d.Hint("domains", dom.ID) }, func() error {
-				_, err := s.Sender(ctx, "team", dom.Name)
-				return err
-			}},
-			{"Sender of a sandbox", func() {
-				if err := trusting.EraseTeam(ctx, "system"); err != nil {
-					t.Fatal(err)
-				}
-			}, func() error { _, err := trusting.Sender(ctx, "team", "sandbox.example"); return err }},
-			{"Signing", func() { d.Hint("domains", dom.ID) }, func() error { _, err := s.Signing(ctx, dom.ID); return err }},
-			{"the look-up", verified, look},
-			{"Claim", func() { verified(); handled() }, func() error {
-				_, _, err := s.Claim(ctx, "other", domains.NewDomain{Name: dom.Name})
-				return err
-			}},
-			{"GetClaim", claimed, func() error { _, err := s.GetClaim(ctx, "other", c.DomainID); return err }},
-			{"VerifyClaim", claimed, func() error { _, err := s.VerifyClaim(ctx, "other", c.DomainID); return err }},
-			{"the look for a proof", claimed, look},
-			{"the look at what is in use", func() {
-				claimed()
-				if err := look(); err != nil {
-					t.Fatal(err)
-				}
-				j = inHand(t, d, c.DomainID)
-			}, look},
-			{"handing over", func() {
-				one()
-				claim()
-				if err := look(); err != nil {
-					t.Fatal(err)
-				}
-				j = inHand(t, d, c.DomainID)
-			}, look},
-		} {
+		o := &operations{t: t, d: d, dns: dns, s: s, trusting: trusting}
+		for _, v := range append(o.onDomains(), o.onClaims()...) {
 			before := ""
 			failed := trace.EachBroken(t, func() {
 				if v.prepare != nil {
 					v.prepare()
 				}
-				before = rows()
+				before = o.rows()
 			}, v.act, func(err error) {
-				if now := rows(); err != nil && now != before {
+				if now := o.rows(); err != nil && now != before {
 					t.Errorf("%s fails and has changed something: %v\n%s\n%s", v.name, err, before, now)
 				}
 			})
@@ -188,16 +231,14 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			}
 		}
 		for name, act := range map[string]func() error{"Recheck": func() error { return s.Recheck(ctx) },
-			"EraseTeam": func() error {
-				return s.EraseTeam(ctx, "team")
-			}} {
-			if trace.EachBroken(t, one, act, nil) < 1 {
+			"EraseTeam": func() error { return s.EraseTeam(ctx, "team") }} {
+			if trace.EachBroken(t, o.add, act, nil) < 1 {
 				t.Errorf("%s never fails", name)
 			}
 		}
-		if _, err := s.Create(ctx, "team", domains.NewDomain{Name: "other.example", Region: "moon"}); fault.KindOf(
-			err) != fault.Invalid {
-			t.Errorf("in a region that there is not: %v", err)
+		_, err := s.Create(ctx, "team", domains.NewDomain{Name: "other.example", Region: "moon"})
+		if fault.KindOf(err) != fault.Invalid {
+			t.Errorf("in an unknown region: %v", err)
 		}
 	})
 }

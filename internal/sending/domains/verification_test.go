@@ -322,8 +322,7 @@ func TestJudgeClaim(t *testing.T) {
 			ClaimBlocked,
 			"recent_owner_activity", 10 * time.Minute},
 		{"for 30 days", both(expired, proven(30*day+1, 30*day, 28*day)), present,
-			ownerUsage{inUse: true, active: true}, ClaimFailed,
-			"", 0},
+			ownerUsage{inUse: true, active: true}, ClaimFailed, "", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			claim := base

@@ -14,118 +14,131 @@ import (
 
 type newTemplate = templates.NewTemplate
 
+// repeated returns a text of n letters.
+func repeated(n int) string { return strings.Repeat("x", n) }
+
+// declarations returns the declarations of n variables.
+func declarations(n int) (all []templates.Declaration) {
+	for i := range n {
+		all = append(all, templates.Declaration{Key: fmt.Sprintf("KEY_%d", i), Type: "string"})
+	}
+	return all
+}
+
+// declaring returns a function that declares one variable.
+func declaring(v templates.Declaration) func(*newTemplate) {
+	return func(n *newTemplate) { n.Variables = []templates.Declaration{v} }
+}
+
+// ruleCases are templates at the limits of the rules. says is empty if the template is accepted.
+var ruleCases = []struct {
+	name string
+	set  func(*newTemplate)
+	kind fault.Kind
+	says string
+}{
+	{"as it is", func(*newTemplate) {}, 0, ""},
+	{"no name", func(n *newTemplate) { n.Name = "" }, fault.Missing, "`name`"},
+	{"a blank name", func(n *newTemplate) { n.Name = " \t" }, fault.Missing, "`name`"},
+	{"the longest name", func(n *newTemplate) { n.Name = strings.Repeat("é", templates.MaxName) }, 0, ""},
+	{"a longer name", func(n *newTemplate) { n.Name = strings.Repeat("é", templates.MaxName+1) }, fault.Invalid,
+		"`name`"},
+	{"a name of two lines", func(n *newTemplate) { n.Name = "a\nb" }, fault.Invalid, "`name`"},
+	{"no HTML", func(n *newTemplate) { n.HTML = nil }, fault.Missing, "`html`"},
+	{"empty HTML", func(n *newTemplate) { n.HTML = new("") }, 0, ""},
+	{"HTML that is none", func(n *newTemplate) { n.HTML = new("<<p <!-- {{{") }, 0, ""},
+	{"NUL in HTML", func(n *newTemplate) { n.HTML = new("a\x00") }, fault.Invalid, "`html`"},
+	{"NUL in text", func(n *newTemplate) { n.Text = new("a\x00") }, fault.Invalid, "`text`"},
+	{"the largest HTML", func(n *newTemplate) { n.HTML, n.Text = new(repeated(templates.MaxSize-1)), new("x") }, 0, ""},
+	{"larger HTML", func(n *newTemplate) { n.HTML, n.Text = new(repeated(templates.MaxSize)), new("x") }, fault.Invalid,
+		"`html`"},
+	{"the most placeholders", func(n *newTemplate) {
+		n.Subject, n.HTML = "", new(strings.Repeat("{{{A}}}", templates.MaxPlaceholders))
+	}, 0, ""},
+	{"more placeholders", func(n *newTemplate) {
+		n.Subject, n.HTML = "{{{A}}}", new(strings.Repeat("{{{A}}}", templates.MaxPlaceholders))
+	}, fault.Invalid, "10001 placeholders"},
+	{"no alias", func(n *newTemplate) { n.Alias = "" }, 0, ""},
+	{"the longest alias", func(n *newTemplate) { n.Alias = "a-Z_9" + repeated(95) }, 0, ""},
+	{"a longer alias", func(n *newTemplate) { n.Alias = repeated(101) }, fault.Invalid, "`alias`"},
+	{"an alias with a space", func(n *newTemplate) { n.Alias = "a b" }, fault.Invalid, "`alias`"},
+	{"an alias like an id", func(n *newTemplate) { n.Alias = id.New() }, fault.Invalid, "`alias`"},
+	{"no sender", func(n *newTemplate) { n.From = "" }, 0, ""},
+	{"a sender that is none", func(n *newTemplate) { n.From = "nobody" }, fault.Invalid, "`from`"},
+	{"a sender with a placeholder", func(n *newTemplate) { n.From = "{{{NAME}}} <a@acme.example>" }, 0, ""},
+	{"a sender of two lines", func(n *newTemplate) { n.From = "{{{NAME}}}\n <a@acme.example>" }, fault.Invalid,
+		"`from`"},
+	{"a long sender", func(n *newTemplate) { n.From = repeated(2000) + " <a@acme.example>" }, fault.Invalid, "`from`"},
+	{"a subject of two lines", func(n *newTemplate) { n.Subject = "a\nb" }, fault.Invalid, "`subject`"},
+	{"the longest subject", func(n *newTemplate) { n.Subject = repeated(998) }, 0, ""},
+	{"a longer subject", func(n *newTemplate) { n.Subject = repeated(999) }, fault.Invalid, "`subject`"},
+	{"an address for replies that is none", func(n *newTemplate) { n.ReplyTo = []string{"a@b.example", "x"} },
+		fault.Invalid, "`reply_to`"},
+	{"an empty address for replies", func(n *newTemplate) { n.ReplyTo = []string{""} }, fault.Invalid, "`reply_to`"},
+	{"51 addresses", func(n *newTemplate) { n.ReplyTo = make([]string, 51) }, fault.Invalid, "`reply_to`"},
+	{"50 variables", func(n *newTemplate) { n.Variables = declarations(50) }, 0, ""},
+	{"51 variables", func(n *newTemplate) { n.Variables = declarations(51) }, fault.Invalid, "`variables`"},
+	{"a key twice", func(n *newTemplate) { n.Variables = append(declarations(2), declarations(1)...) }, fault.Invalid,
+		"`variables[2]`"},
+	{"keys that differ in case", func(n *newTemplate) {
+		n.Variables = []templates.Declaration{{Key: "a", Type: "string"}, {Key: "A", Type: "string"}}
+	}, 0, ""},
+	{"no key", declaring(templates.Declaration{Type: "string"}), fault.Missing, "`variables[0].key`"},
+	{"the longest key", declaring(templates.Declaration{Key: "aZ9_" + repeated(46), Type: "string"}), 0, ""},
+	{"a longer key", declaring(templates.Declaration{Key: repeated(51), Type: "string"}), fault.Invalid,
+		"`variables[0].key`"},
+	{"a key with a dash", declaring(templates.Declaration{Key: "a-b", Type: "string"}), fault.Invalid,
+		"`variables[0].key`"},
+	{"a key that is not ASCII", declaring(templates.Declaration{Key: "é", Type: "string"}), fault.Invalid,
+		"`variables[0].key`"},
+	{"FIRST_NAME", declaring(templates.Declaration{Key: "FIRST_NAME", Type: "string"}), fault.Invalid, "is reserved"},
+	{"LAST_NAME", declaring(templates.Declaration{Key: "LAST_NAME", Type: "string"}), fault.Invalid, "is reserved"},
+	{"EMAIL", declaring(templates.Declaration{Key: "EMAIL", Type: "string"}), fault.Invalid, "is reserved"},
+	{"UNSUBSCRIBE_URL", declaring(templates.Declaration{Key: "UNSUBSCRIBE_URL", Type: "string"}), fault.Invalid,
+		"is reserved"},
+	{"RESEND_UNSUBSCRIBE_URL", declaring(templates.Declaration{Key: "RESEND_UNSUBSCRIBE_URL", Type: "string"}),
+		fault.Invalid, "is reserved"},
+	{"POSTRIDER_UNSUBSCRIBE_URL", declaring(templates.Declaration{Key: "POSTRIDER_UNSUBSCRIBE_URL", Type: "string"}),
+		fault.Invalid, "is reserved"},
+	{"POSTRIDER_EMAIL", declaring(templates.Declaration{Key: "POSTRIDER_EMAIL", Type: "string"}), fault.Invalid,
+		"is reserved"},
+	{"RESEND_LAST_NAME", declaring(templates.Declaration{Key: "RESEND_LAST_NAME", Type: "string"}), fault.Invalid,
+		"is reserved"},
+	{"RESEND_this", declaring(templates.Declaration{Key: "RESEND_this", Type: "string"}), fault.Invalid, "is reserved"},
+	{"POSTRIDER_this", declaring(templates.Declaration{Key: "POSTRIDER_this", Type: "string"}), fault.Invalid,
+		"is reserved"},
+	{"RESEND_contact", declaring(templates.Declaration{Key: "RESEND_contact", Type: "string"}), fault.Invalid,
+		"is reserved"},
+	{"POSTRIDER_contact", declaring(templates.Declaration{Key: "POSTRIDER_contact", Type: "string"}), fault.Invalid,
+		"is reserved"},
+	{"RESEND_THIS", declaring(templates.Declaration{Key: "RESEND_THIS", Type: "string"}), 0, ""},
+	{"contact", declaring(templates.Declaration{Key: "contact", Type: "string"}), fault.Invalid, "is reserved"},
+	{"this", declaring(templates.Declaration{Key: "this", Type: "string"}), fault.Invalid, "is reserved"},
+	{"email", declaring(templates.Declaration{Key: "email", Type: "string"}), 0, ""},
+	{"no type", declaring(templates.Declaration{Key: "a"}), fault.Missing, "`variables[0].type`"},
+	{"another type", declaring(templates.Declaration{Key: "a", Type: "boolean"}), fault.Invalid, "`variables[0].type`"},
+	{"a fallback of another type", declaring(templates.Declaration{Key: "a", Type: "number",
+		Fallback: scalar.OfText("1")}), fault.Invalid, "`variables[0].fallback_value`"},
+	{"a fallback of no type", declaring(templates.Declaration{Key: "a", Type: "string",
+		Fallback: scalar.Value{Type: scalar.Other}}), fault.Invalid, "`variables[0].fallback_value`"},
+	{"an empty fallback", declaring(templates.Declaration{Key: "a", Type: "string", Fallback: scalar.OfText("")}), 0, ""},
+	{"the longest fallback", declaring(templates.Declaration{Key: "a", Type: "string",
+		Fallback: scalar.OfText(strings.Repeat("é", 2000))}), 0, ""},
+	{"a longer fallback", declaring(templates.Declaration{Key: "a", Type: "string",
+		Fallback: scalar.OfText(strings.Repeat("é", 2001))}), fault.Invalid, "`variables[0].fallback_value`"},
+	{"the largest number", declaring(templates.Declaration{Key: "a", Type: "number",
+		Fallback: scalar.OfNumber(-scalar.MaxNumber)}), 0, ""},
+	{"a larger number", declaring(templates.Declaration{Key: "a", Type: "number",
+		Fallback: scalar.OfNumber(scalar.MaxNumber + 1)}), fault.Invalid, "`variables[0].fallback_value`"},
+	{"an infinite number", declaring(templates.Declaration{Key: "a", Type: "number",
+		Fallback: scalar.OfNumber(math.Inf(1))}), fault.Invalid, "`variables[0].fallback_value`"},
+}
+
 // Each limit accepts its bound and refuses the next value, with the field at fault. A refused template is not stored.
 func TestRules(t *testing.T) {
-	x := func(n int) string { return strings.Repeat("x", n) }
-	variables := func(n int) (all []templates.Declaration) {
-		for i := range n {
-			all = append(all, templates.Declaration{Key: fmt.Sprintf("KEY_%d", i), Type: "string"})
-		}
-		return all
-	}
-	one := func(v templates.Declaration) func(*newTemplate) {
-		return func(n *newTemplate) { n.Variables = []templates.Declaration{v} }
-	}
 	each(t, func(t *testing.T, o *office) {
 		made := 0
-		for i, c := range []struct {
-			name string
-			set  func(*newTemplate)
-			kind fault.Kind
-			says string
-		}{
-			{"as it is", func(*newTemplate) {}, 0, ""},
-			{"no name", func(n *newTemplate) { n.Name = "" }, fault.Missing, "`name`"},
-			{"a blank name", func(n *newTemplate) { n.Name = " \t" }, fault.Missing, "`name`"},
-			{"the longest name", func(n *newTemplate) { n.Name = strings.Repeat("é", templates.MaxName) }, 0, ""},
-			{"a longer name", func(n *newTemplate) { n.Name = strings.Repeat("é", templates.MaxName+1) }, fault.Invalid,
-				"`name`"},
-			{"a name of two lines", func(n *newTemplate) { n.Name = "a\nb" }, fault.Invalid, "`name`"},
-			{"no HTML", func(n *newTemplate) { n.HTML = nil }, fault.Missing, "`html`"},
-			{"empty HTML", func(n *newTemplate) { n.HTML = new("") }, 0, ""},
-			{"HTML that is none", func(n *newTemplate) { n.HTML = new("<<p <!-- {{{") }, 0, ""},
-			{"NUL in HTML", func(n *newTemplate) { n.HTML = new("a\x00") }, fault.Invalid, "`html`"},
-			{"NUL in text", func(n *newTemplate) { n.Text = new("a\x00") }, fault.Invalid, "`text`"},
-			{"the largest HTML", func(n *newTemplate) { n.HTML, n.Text = new(x(templates.MaxSize-1)), new("x") }, 0, ""},
-			{"larger HTML", func(n *newTemplate) { n.HTML, n.Text = new(x(templates.MaxSize)), new("x") }, fault.Invalid,
-				"`html`"},
-			{"the most placeholders", func(n *newTemplate) {
-				n.Subject, n.HTML = "", new(strings.Repeat("{{{A}}}", templates.MaxPlaceholders))
-			}, 0, ""},
-			{"more placeholders", func(n *newTemplate) {
-				n.Subject, n.HTML = "{{{A}}}", new(strings.Repeat("{{{A}}}", templates.MaxPlaceholders))
-			}, fault.Invalid, "10001 placeholders"},
-			{"no alias", func(n *newTemplate) { n.Alias = "" }, 0, ""},
-			{"the longest alias", func(n *newTemplate) { n.Alias = "a-Z_9" + x(95) }, 0, ""},
-			{"a longer alias", func(n *newTemplate) { n.Alias = x(101) }, fault.Invalid, "`alias`"},
-			{"an alias with a space", func(n *newTemplate) { n.Alias = "a b" }, fault.Invalid, "`alias`"},
-			{"an alias like an id", func(n *newTemplate) { n.Alias = id.New() }, fault.Invalid, "`alias`"},
-			{"no sender", func(n *newTemplate) { n.From = "" }, 0, ""},
-			{"a sender that is none", func(n *newTemplate) { n.From = "nobody" }, fault.Invalid, "`from`"},
-			{"a sender with a placeholder", func(n *newTemplate) { n.From = "{{{NAME}}} <a@acme.example>" }, 0, ""},
-			{"a sender of two lines", func(n *newTemplate) { n.From = "{{{NAME}}}\n <a@acme.example>" }, fault.Invalid,
-				"`from`"},
-			{"a long sender", func(n *newTemplate) { n.From = x(2000) + " <a@acme.example>" }, fault.Invalid, "`from`"},
-			{"a subject of two lines", func(n *newTemplate) { n.Subject = "a\nb" }, fault.Invalid, "`subject`"},
-			{"the longest subject", func(n *newTemplate) { n.Subject = x(998) }, 0, ""},
-			{"a longer subject", func(n *newTemplate) { n.Subject = x(999) }, fault.Invalid, "`subject`"},
-			{"an address for replies that is none", func(n *newTemplate) { n.ReplyTo = []string{"a@b.example", "x"} },
-				fault.Invalid, "`reply_to`"},
-			{"an empty address for replies", func(n *newTemplate) { n.ReplyTo = []string{""} }, fault.Invalid, "`reply_to`"},
-			{"51 addresses", func(n *newTemplate) { n.ReplyTo = make([]string, 51) }, fault.Invalid, "`reply_to`"},
-			{"50 variables", func(n *newTemplate) { n.Variables = variables(50) }, 0, ""},
-			{"51 variables", func(n *newTemplate) { n.Variables = variables(51) }, fault.Invalid, "`variables`"},
-			{"a key twice", func(n *newTemplate) { n.Variables = append(variables(2), variables(1)...) }, fault.Invalid,
-				"`variables[2]`"},
-			{"keys that differ in case", func(n *newTemplate) {
-				n.Variables = []templates.Declaration{{Key: "a", Type: "string"}, {Key: "A", Type: "string"}}
-			}, 0, ""},
-			{"no key", one(templates.Declaration{Type: "string"}), fault.Missing, "`variables[0].key`"},
-			{"the longest key", one(templates.Declaration{Key: "aZ9_" + x(46), Type: "string"}), 0, ""},
-			{"a longer key", one(templates.Declaration{Key: x(51), Type: "string"}), fault.Invalid, "`variables[0].key`"},
-			{"a key with a dash", one(templates.Declaration{Key: "a-b", Type: "string"}), fault.Invalid, "`variables[0].key`"},
-			{"a key that is not ASCII", one(templates.Declaration{Key: "é", Type: "string"}), fault.Invalid,
-				"`variables[0].key`"},
-			{"FIRST_NAME", one(templates.Declaration{Key: "FIRST_NAME", Type: "string"}), fault.Invalid, "is reserved"},
-			{"LAST_NAME", one(templates.Declaration{Key: "LAST_NAME", Type: "string"}), fault.Invalid, "is reserved"},
-			{"EMAIL", one(templates.Declaration{Key: "EMAIL", Type: "string"}), fault.Invalid, "is reserved"},
-			{"UNSUBSCRIBE_URL", one(templates.Declaration{Key: "UNSUBSCRIBE_URL", Type: "string"}), fault.Invalid,
-				"is reserved"},
-			{"RESEND_UNSUBSCRIBE_URL", one(templates.Declaration{Key: "RESEND_UNSUBSCRIBE_URL", Type: "string"}), fault.Invalid,
-				"is reserved"},
-			{"POSTRIDER_UNSUBSCRIBE_URL", one(templates.Declaration{Key: "POSTRIDER_UNSUBSCRIBE_URL", Type: "string"}),
-				fault.Invalid, "is reserved"},
-			{"POSTRIDER_EMAIL", one(templates.Declaration{Key: "POSTRIDER_EMAIL", Type: "string"}), fault.Invalid,
-				"is reserved"},
-			{"RESEND_LAST_NAME", one(templates.Declaration{Key: "RESEND_LAST_NAME", Type: "string"}), fault.Invalid,
-				"is reserved"},
-			{"RESEND_this", one(templates.Declaration{Key: "RESEND_this", Type: "string"}), fault.Invalid, "is reserved"},
-			{"POSTRIDER_this", one(templates.Declaration{Key: "POSTRIDER_this", Type: "string"}), fault.Invalid, "is reserved"},
-			{"RESEND_contact", one(templates.Declaration{Key: "RESEND_contact", Type: "string"}), fault.Invalid, "is reserved"},
-			{"POSTRIDER_contact", one(templates.Declaration{Key: "POSTRIDER_contact", Type: "string"}), fault.Invalid,
-				"is reserved"},
-			{"RESEND_THIS", one(templates.Declaration{Key: "RESEND_THIS", Type: "string"}), 0, ""},
-			{"contact", one(templates.Declaration{Key: "contact", Type: "string"}), fault.Invalid, "is reserved"},
-			{"this", one(templates.Declaration{Key: "this", Type: "string"}), fault.Invalid, "is reserved"},
-			{"email", one(templates.Declaration{Key: "email", Type: "string"}), 0, ""},
-			{"no type", one(templates.Declaration{Key: "a"}), fault.Missing, "`variables[0].type`"},
-			{"another type", one(templates.Declaration{Key: "a", Type: "boolean"}), fault.Invalid, "`variables[0].type`"},
-			{"a fallback of another type", one(templates.Declaration{Key: "a", Type: "number",
-				Fallback: scalar.OfText("1")}), fault.Invalid, "`variables[0].fallback_value`"},
-			{"a fallback of no type", one(templates.Declaration{Key: "a", Type: "string",
-				Fallback: scalar.Value{Type: scalar.Other}}), fault.Invalid, "`variables[0].fallback_value`"},
-			{"an empty fallback", one(templates.Declaration{Key: "a", Type: "string", Fallback: scalar.OfText("")}), 0, ""},
-			{"the longest fallback", one(templates.Declaration{Key: "a", Type: "string",
-				Fallback: scalar.OfText(strings.Repeat("é", 2000))}), 0, ""},
-			{"a longer fallback", one(templates.Declaration{Key: "a", Type: "string",
-				Fallback: scalar.OfText(strings.Repeat("é", 2001))}), fault.Invalid, "`variables[0].fallback_value`"},
-			{"the largest number", one(templates.Declaration{Key: "a", Type: "number",
-				Fallback: scalar.OfNumber(-scalar.MaxNumber)}), 0, ""},
-			{"a larger number", one(templates.Declaration{Key: "a", Type: "number",
-				Fallback: scalar.OfNumber(scalar.MaxNumber + 1)}), fault.Invalid, "`variables[0].fallback_value`"},
-			{"an infinite number", one(templates.Declaration{Key: "a", Type: "number",
-				Fallback: scalar.OfNumber(math.Inf(1))}), fault.Invalid, "`variables[0].fallback_value`"},
-		} {
+		for i, c := range ruleCases {
 			n := templates.NewTemplate{Name: "x", Alias: fmt.Sprint("alias-", i), HTML: new("<p>")}
 			c.set(&n)
 			_, err := o.Create(t.Context(), o.team, n)

@@ -12,21 +12,21 @@ import (
 // ApprovalItem is an approval in a list.
 type ApprovalItem struct {
 	ID          string       `json:"id"`
-	Status      string       `json:"status" enum:"pending,approved,rejected,expired,failed" doc:"Only pending changes. Approved ones were sent; failed ones could not be."`
+	Status      string       `json:"status" enum:"pending,approved,rejected,expired,failed" doc:"Only pending approvals can change. The emails of approved ones were sent; those of failed ones could not be sent."`
 	RequestedBy actorWire    `json:"requested_by"`
 	From        string       `json:"from"`
-	Recipients  int          `json:"recipients" doc:"How many addresses To, Cc and Bcc have together."`
+	Recipients  int          `json:"recipients" doc:"The number of addresses in To, Cc and Bcc."`
 	Subject     string       `json:"subject"`
 	CreatedAt   wire.DBTime  `json:"created_at"`
-	ExpiresAt   wire.DBTime  `json:"expires_at" doc:"When it is not sent any more unless it was approved before."`
+	ExpiresAt   wire.DBTime  `json:"expires_at" doc:"When the approval expires. The email is not sent unless it is approved before."`
 	DecidedAt   wire.DBTime  `json:"decided_at" nullable:"true"`
-	DecidedBy   *deciderWire `json:"decided_by" doc:"Null unless somebody decided."`
-	Reason      *string      `json:"reason" nullable:"true" doc:"Why it was rejected or failed."`
-	EmailID     *string      `json:"email_id" nullable:"true" doc:"Of the email that was sent."`
-	URL         string       `json:"url" doc:"The page on which a person decides."`
+	DecidedBy   *deciderWire `json:"decided_by" doc:"Null until the email is approved or rejected."`
+	Reason      *string      `json:"reason" nullable:"true" doc:"Why the email was rejected or could not be sent."`
+	EmailID     *string      `json:"email_id" nullable:"true" doc:"The ID of the sent email."`
+	URL         string       `json:"url" doc:"The page on which a user approves or rejects the email."`
 }
 
-// deciderWire is who has decided.
+// deciderWire is the actor who approved or rejected an email.
 type deciderWire struct {
 	Type string `json:"type" enum:"key,user"`
 	ID   string `json:"id"`
@@ -35,10 +35,10 @@ type deciderWire struct {
 type approvalWire struct {
 	Object string `json:"object"`
 	ApprovalItem
-	Email *approvalEmail `json:"email" doc:"What is to be sent; null once it is decided."`
+	Email *approvalEmail `json:"email" doc:"The email to be sent; null once it is decided."`
 }
 
-// approvalEmail is an email that waits for approval, as it would be sent.
+// approvalEmail is an email that waits for approval. It shows what would be sent.
 type approvalEmail struct {
 	From        string         `json:"from"`
 	To          []string       `json:"to"`
@@ -55,7 +55,7 @@ type approvalEmail struct {
 	TopicID     *string        `json:"topic_id" nullable:"true"`
 }
 
-// fieldsOut are header fields in their order.
+// fieldsOut are header fields in the order of the message.
 type fieldsOut []fieldOut
 
 type fieldOut struct {
@@ -67,7 +67,7 @@ type approvalFile struct {
 	Filename    string  `json:"filename"`
 	ContentType string  `json:"content_type"`
 	ContentID   *string `json:"content_id" nullable:"true"`
-	Size        int     `json:"size" doc:"Octets."`
+	Size        int     `json:"size" doc:"In bytes."`
 }
 
 func (a *API) approvalToItem(p approvals.Approval) ApprovalItem {
@@ -149,7 +149,7 @@ func (a *API) approve(ctx context.Context, c *wire.Call, _ wire.None) (approvalW
 }
 
 type rejectIn struct {
-	Reason string `json:"reason,omitzero" doc:"For the program; at most 500 characters." maxLength:"500"`
+	Reason string `json:"reason,omitzero" doc:"A reason for the OAuth client; at most 500 characters." maxLength:"500"`
 }
 
 func (a *API) reject(ctx context.Context, c *wire.Call, in rejectIn) (approvalWire, error) {

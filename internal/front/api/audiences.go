@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/lib/id"
 )
 
-// Audiences are the older name of segments, under which their contacts could be asked for too (API reference
-// section 13). Their ids are the same.
+// Audiences are the former name of segments and have the same IDs. Their operations include some on contacts (API
+// reference section 13).
 
 type createAudienceIn struct {
 	Name string `json:"name" maxLength:"255" example:"Customers"`
@@ -37,7 +37,7 @@ func (a *API) getAudience(ctx context.Context, c *wire.Call, _ wire.None) (audie
 }
 
 func (a *API) deleteAudience(ctx context.Context, c *wire.Call, _ wire.None) (gone, error) {
-	return a.goneSegment(ctx, c, "audience")
+	return a.deleteSegmentAs(ctx, c, "audience")
 }
 
 func (a *API) createAudienceContact(ctx context.Context, c *wire.Call, in createContactIn) (ref, error) {
@@ -46,7 +46,7 @@ func (a *API) createAudienceContact(ctx context.Context, c *wire.Call, in create
 		return ref{}, err
 	}
 	if _, err := a.Services.Contacts.Segments.Get(ctx, c.TeamID, audienceID); err != nil {
-		return ref{}, err // in a body the same is a mistake of the body
+		return ref{}, err // in a body, an unknown segment is a validation error
 	}
 	in.AudienceID = audienceID
 	return a.createContact(ctx, c, in)
@@ -60,7 +60,7 @@ func (a *API) listAudienceContacts(ctx context.Context, c *wire.Call, _ wire.Non
 	return a.contactsIn(ctx, c, audienceID)
 }
 
-// audienceContact returns the contact of the path, which must be in the audience of the path.
+// audienceContact returns the contact of the path, who must be in the audience of the path.
 func (a *API) audienceContact(ctx context.Context, c *wire.Call) (contacts.Member, error) {
 	audienceID, err := c.ID("audience_id")
 	if err != nil {
@@ -87,8 +87,8 @@ func (a *API) updateAudienceContact(ctx context.Context, c *wire.Call, in update
 	return ref{"contact", at.ID}, err
 }
 
-// deleteAudienceContact answers with the name that the contact has in the path, and in the same way when there is no
-// such contact, as clients expect (API reference section 12).
+// deleteAudienceContact returns the ID or address by which the path names the contact. The response is the same if
+// there is no such contact, as clients expect (API reference section 12).
 func (a *API) deleteAudienceContact(ctx context.Context, c *wire.Call, _ wire.None) (contactGone, error) {
 	out := contactGone{Object: "contact", Contact: c.Param("contact"), Deleted: true}
 	if id.Valid(out.Contact) {

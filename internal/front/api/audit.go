@@ -14,35 +14,35 @@ import (
 	"github.com/postrider/postrider/internal/platform/audit"
 )
 
-// auditQuery are the filters of the audit log.
+// auditQuery are the query parameters of the audit log.
 var auditQuery = slices.Clip([]string{"actor_id", "action", "target_id", "from", "to"})
 
 // auditItem is an entry of the audit log.
 type auditItem struct {
 	ID        string      `json:"id"`
 	CreatedAt wire.DBTime `json:"created_at"`
-	Action    string      `json:"action" doc:"What was done, such as domain.created."`
-	TargetID  *string     `json:"target_id" doc:"To what."`
+	Action    string      `json:"action" doc:"The action, such as domain.created."`
+	TargetID  *string     `json:"target_id" doc:"The ID of the resource that was changed."`
 	Detail    *string     `json:"detail"`
 	Actor     actorWire   `json:"actor"`
 	Address   *string     `json:"ip_address"`
 	UserAgent *string     `json:"user_agent"`
-	RequestID *string     `json:"request_id" doc:"As in the X-Request-Id header of the answer."`
+	RequestID *string     `json:"request_id" doc:"The X-Request-Id of the response."`
 }
 
-// actorWire is who did something.
+// actorWire is the actor of an audit log entry or a request for approval.
 type actorWire struct {
 	Type string  `json:"type" enum:"key,user,grant,system"`
-	ID   *string `json:"id" doc:"Null for the system."`
-	Name *string `json:"name" doc:"At that time: the name of a key or a program, the address of a person."`
+	ID   *string `json:"id" doc:"Null if the actor is the system."`
+	Name *string `json:"name" doc:"The name of the key or OAuth client, or the address of the user, at that time."`
 }
 
-// auditList is a list of entries, as far as it was looked through.
+// auditList is a page of the audit log. The search may have ended before the page was full.
 type auditList struct {
 	Object  string      `json:"object"`
 	HasMore bool        `json:"has_more"`
 	Data    []auditItem `json:"data"`
-	Next    string      `json:"next,omitzero" doc:"Given when few entries match and there may be more: the value of after, or of before, with which to go on."`
+	Next    string      `json:"next,omitzero" doc:"Present if few entries match and there may be more. Pass it as after (or before) to continue the search."`
 }
 
 func auditToItem(e audit.Entry) auditItem {

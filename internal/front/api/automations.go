@@ -16,10 +16,10 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// stepList is the steps of a graph as they are written; package engine parses them.
+// stepList is the JSON of a graph's steps. Package engine parses it.
 type stepList struct{ text jsontext.Value }
 
-// UnmarshalJSONFrom takes any value; null is absent.
+// UnmarshalJSONFrom reads any value. Null counts as absent.
 func (l *stepList) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
 	l.text, err = readPart(d, engine.MaxText)
 	return err
@@ -30,7 +30,7 @@ func (l stepList) MarshalJSONTo(e *jsontext.Encoder) error { return writeList(e,
 
 func (*stepList) ElementTypes() []reflect.Type { return nil }
 
-// Schema describes a step without its config, which depends on its type (docs/automations.md).
+// Schema describes a step without its config, which depends on the type of the step (docs/automations.md).
 func (stepList) Schema(huma.Registry) *huma.Schema {
 	text := &huma.Schema{Type: huma.TypeString}
 	var types []any
@@ -44,10 +44,10 @@ func (stepList) Schema(huma.Registry) *huma.Schema {
 				"config": {Type: huma.TypeObject}}}}
 }
 
-// connectionList is the connections of a graph as they are written.
+// connectionList is the JSON of a graph's connections.
 type connectionList struct{ text jsontext.Value }
 
-// UnmarshalJSONFrom takes any value; null is absent.
+// UnmarshalJSONFrom reads any value. Null counts as absent.
 func (l *connectionList) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
 	l.text, err = readPart(d, engine.MaxText)
 	return err
@@ -58,7 +58,7 @@ func (l connectionList) MarshalJSONTo(e *jsontext.Encoder) error { return writeL
 
 func (*connectionList) ElementTypes() []reflect.Type { return nil }
 
-// Schema describes a connection. Its type may be the name of a branch.
+// Schema describes a connection. Its type may be the name of a branch of a split.
 func (connectionList) Schema(huma.Registry) *huma.Schema {
 	text := &huma.Schema{Type: huma.TypeString}
 	return &huma.Schema{Type: huma.TypeArray, MaxItems: new(engine.MaxSteps * engine.MaxBranches),
@@ -68,10 +68,10 @@ func (connectionList) Schema(huma.Registry) *huma.Schema {
 					"timeout, or the name of a branch of a split."}}}}
 }
 
-// scenarioPart is a scenario as it is written.
+// scenarioPart is the JSON of a scenario.
 type scenarioPart struct{ text jsontext.Value }
 
-// UnmarshalJSONFrom takes any value; null is absent.
+// UnmarshalJSONFrom reads any value. Null counts as absent.
 func (p *scenarioPart) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
 	p.text, err = readPart(d, simulate.MaxScenario)
 	return err
@@ -79,10 +79,10 @@ func (p *scenarioPart) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
 
 func (*scenarioPart) ElementTypes() []reflect.Type { return nil }
 
-// Schema says no more than that it is an object; docs/automations.md describes it.
+// Schema describes an object without its fields; docs/automations.md describes them.
 func (scenarioPart) Schema(huma.Registry) *huma.Schema { return &huma.Schema{Type: huma.TypeObject} }
 
-// readPart returns the next value as it is written, nil for null. One that is longer than so many octets is refused.
+// readPart returns the JSON of the next value, and nil for null. It refuses more than limit bytes.
 func readPart(d *jsontext.Decoder, limit int) (jsontext.Value, error) {
 	value, err := d.ReadValue()
 	if err != nil || value.Kind() == 'n' {
@@ -96,10 +96,10 @@ func readPart(d *jsontext.Decoder, limit int) (jsontext.Value, error) {
 	return bytes.Clone(value), nil
 }
 
-// formerEdges is what connections were once called.
+// formerEdges is the former name of connections, which is refused.
 type formerEdges struct{ given bool }
 
-// UnmarshalJSONFrom takes any value; null is absent.
+// UnmarshalJSONFrom reads any value. Null counts as absent.
 func (e *formerEdges) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	value, err := d.ReadValue()
 	e.given = err == nil && value.Kind() != 'n'
@@ -125,9 +125,9 @@ func writeList(e *jsontext.Encoder, text jsontext.Value) error {
 type createAutomationIn struct {
 	Name        string         `json:"name" minLength:"1" maxLength:"255" example:"Welcome series"`
 	Status      string         `json:"status,omitzero" enum:"enabled,disabled" default:"disabled"`
-	Reentry     string         `json:"reentry,omitzero" doc:"When an event begins a run for a contact that has had one: always, unless one has not ended, or never again. Whatever it says, a contact has at most 20 runs of an automation at once and begins at most 100 within an hour: the first event beyond that leaves a run that has failed with the reason too_many_runs, further ones in that hour leave nothing." enum:"always,once_at_a_time,once" default:"always"`
-	Steps       stepList       `json:"steps" doc:"At least one of them is a trigger."`
-	Connections connectionList `json:"connections" doc:"Empty only when there is nothing but a trigger."`
+	Reentry     string         `json:"reentry,omitzero" doc:"Whether an event starts a run for a contact that already had one. always: every event does. once_at_a_time: only if no run is active. once: never again. In any case, a contact can have 20 active runs of an automation and start 100 per hour. The first event above these limits creates a failed run with the reason too_many_runs; further events in that hour are ignored." enum:"always,once_at_a_time,once" default:"always"`
+	Steps       stepList       `json:"steps" doc:"The steps, with at least one trigger."`
+	Connections connectionList `json:"connections" doc:"May be empty only if the trigger is the only step."`
 	Edges       formerEdges    `json:"edges,omitzero" hidden:"true"`
 }
 
@@ -135,19 +135,18 @@ type updateAutomationIn struct {
 	Name        *string        `json:"name,omitzero" nullable:"false" minLength:"1" maxLength:"255"`
 	Status      *string        `json:"status,omitzero" nullable:"false" enum:"enabled,disabled"`
 	Reentry     *string        `json:"reentry,omitzero" nullable:"false" enum:"always,once_at_a_time,once"`
-	Steps       stepList       `json:"steps,omitzero" doc:"Together with connections. Runs that have begun keep the steps that they began with."`
-	Connections connectionList `json:"connections,omitzero" doc:"Together with steps."`
+	Steps       stepList       `json:"steps,omitzero" doc:"Required if connections is given. Active runs keep the steps that they started with."`
+	Connections connectionList `json:"connections,omitzero" doc:"Required if steps is given."`
 	Edges       formerEdges    `json:"edges,omitzero" hidden:"true"`
 }
 
-// AutomationItem is an automation in a list. It is exported because Huma overlooks the fields of embedded types that
-// are not.
+// AutomationItem is an automation in a list. It is exported because Huma skips the fields of unexported embedded types.
 type AutomationItem struct {
 	ID        string      `json:"id"`
 	Name      string      `json:"name"`
 	Status    string      `json:"status" enum:"enabled,disabled"`
 	Reentry   string      `json:"reentry" enum:"always,once_at_a_time,once"`
-	Version   int64       `json:"version" doc:"Of the steps with which runs begin; counted from 1."`
+	Version   int64       `json:"version" doc:"The version of the steps that new runs use, counted from 1."`
 	CreatedAt wire.DBTime `json:"created_at"`
 	UpdatedAt wire.DBTime `json:"updated_at"`
 }
@@ -204,10 +203,11 @@ func (a *API) getAutomation(ctx context.Context, c *wire.Call, _ wire.None) (aut
 
 type automationSecret struct {
 	Object        string `json:"object"`
-	SigningSecret string `json:"signing_secret" doc:"Of the team; it does not change."`
+	SigningSecret string `json:"signing_secret" doc:"The secret of the team, which never changes."`
 }
 
-// automationSecret needs more than reading, as the secrets of webhooks do.
+// automationSecret returns the secret that signs the requests of webhook steps. It requires a scope that ends in
+// :write, as for the secrets of webhooks.
 func (a *API) automationSecret(_ context.Context, c *wire.Call, _ wire.None) (automationSecret, error) {
 	return automationSecret{"automation", a.Services.Webhooks.CallSecret(c.TeamID)}, nil
 }
@@ -252,25 +252,25 @@ func (a *API) stopAutomation(ctx context.Context, c *wire.Call, _ wire.None) (au
 	return automationStatus{"automation", id, string(one.Status)}, err
 }
 
-// runWait is what a run waits for.
+// runWait is the event or the time that a run waits for.
 type runWait struct {
-	Step  string      `json:"step" doc:"The key."`
-	Event *string     `json:"event" doc:"That ends the wait before; null for none."`
+	Step  string      `json:"step" doc:"The key of the step."`
+	Event *string     `json:"event" doc:"The event that ends the wait early; null if there is none."`
 	Until wire.DBTime `json:"until"`
 }
 
-// RunItem is a run in a list. It is exported because Huma overlooks the fields of embedded types that are not.
+// RunItem is a run in a list. It is exported because Huma skips the fields of unexported embedded types.
 type RunItem struct {
 	ID          string      `json:"id"`
 	Status      string      `json:"status" enum:"running,completed,failed,cancelled"`
 	StartedAt   wire.DBTime `json:"started_at"`
 	CompletedAt wire.DBTime `json:"completed_at" nullable:"true"`
 	CreatedAt   wire.DBTime `json:"created_at"`
-	ContactID   string      `json:"contact_id" doc:"Of a contact that may have been deleted."`
-	Version     int64       `json:"version" doc:"Of the steps that it goes through."`
-	Event       string      `json:"event" doc:"That began it."`
-	Reason      *string     `json:"reason" doc:"Why it failed or was cancelled."`
-	Waiting     *runWait    `json:"waiting" doc:"Null when it does not wait."`
+	ContactID   string      `json:"contact_id" doc:"The ID of the contact, who may have been deleted."`
+	Version     int64       `json:"version" doc:"The version of the steps that this run uses."`
+	Event       string      `json:"event" doc:"The event that started the run."`
+	Reason      *string     `json:"reason" doc:"Why the run failed or was cancelled."`
+	Waiting     *runWait    `json:"waiting" doc:"What the run waits for; null if it does not wait."`
 }
 
 func runToItem(r automations.Run) RunItem {
@@ -282,8 +282,8 @@ func runToItem(r automations.Run) RunItem {
 	return i
 }
 
-// stepError is why a step failed, or was skipped because the run ended before. Why other steps are skipped is in their
-// outputs.
+// stepError is the reason why a step failed, or why it was skipped because the run ended. Other reasons for skipped
+// steps are in their output.
 type stepError struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
@@ -295,7 +295,7 @@ type runStepWire struct {
 	Status      string          `json:"status" enum:"pending,running,waiting,completed,failed,skipped"`
 	StartedAt   wire.DBTime     `json:"started_at" nullable:"true"`
 	CompletedAt wire.DBTime     `json:"completed_at" nullable:"true"`
-	Output      simulate.Output `json:"output" nullable:"true" doc:"What came of it; of a skipped step the reason."`
+	Output      simulate.Output `json:"output" nullable:"true" doc:"The result of the step; for a skipped step, the reason."`
 	Error       *stepError      `json:"error"`
 	CreatedAt   wire.DBTime     `json:"created_at"`
 }
@@ -313,15 +313,15 @@ type runWire struct {
 	Object string `json:"object"`
 	RunItem
 	Message *string       `json:"message" doc:"The reason as a sentence."`
-	Steps   []runStepWire `json:"steps" doc:"Those that were begun, in the order of the graph."`
+	Steps   []runStepWire `json:"steps" doc:"The steps that were started, in the order of the graph."`
 }
 
-// runList is a list of runs, as far as it was looked through.
+// runList is a page of runs. The search may have ended before the page was full.
 type runList struct {
 	Object  string    `json:"object"`
 	HasMore bool      `json:"has_more"`
 	Data    []RunItem `json:"data"`
-	Next    string    `json:"next,omitzero" doc:"Given when few of very many runs match and there may be more: the value of after, or of before, with which to go on."`
+	Next    string    `json:"next,omitzero" doc:"Present if few of very many runs match and there may be more. Pass it as after (or before) to continue the search."`
 }
 
 func (a *API) listRuns(ctx context.Context, c *wire.Call, _ wire.None) (runList, error) {
@@ -358,9 +358,9 @@ func (a *API) getRun(ctx context.Context, c *wire.Call, _ wire.None) (runWire, e
 }
 
 type simulateIn struct {
-	Steps       stepList       `json:"steps,omitzero" doc:"In place of the automation's own."`
-	Connections connectionList `json:"connections,omitzero" doc:"Together with steps."`
-	Scenario    scenarioPart   `json:"scenario" doc:"A made-up contact, the event that begins a run, and a timetable of what happens then."`
+	Steps       stepList       `json:"steps,omitzero" doc:"Simulates these steps instead of the automation's own."`
+	Connections connectionList `json:"connections,omitzero" doc:"Required if steps is given."`
+	Scenario    scenarioPart   `json:"scenario" doc:"An imaginary contact, the event that starts a run, and a schedule of later events."`
 }
 
 type simulationWire struct {

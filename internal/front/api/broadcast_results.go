@@ -10,10 +10,10 @@ import (
 type broadcastAudienceOut struct {
 	Object   string           `json:"object"`
 	ID       string           `json:"id"`
-	Contacts int64            `json:"contacts" doc:"All of the segment."`
-	Mailed   int64            `json:"mailed" doc:"Who would get it now."`
-	HeldOut  int64            `json:"held_out" doc:"About as many would be held out."`
-	LeftOut  map[string]int64 `json:"left_out" doc:"Who would be left out, by the reason."`
+	Contacts int64            `json:"contacts" doc:"All contacts of the segment."`
+	Mailed   int64            `json:"mailed" doc:"Contacts who would receive the broadcast if it were sent now."`
+	HeldOut  int64            `json:"held_out" doc:"The approximate number of contacts who would be held out."`
+	LeftOut  map[string]int64 `json:"left_out" doc:"Contacts who would receive nothing, counted by reason."`
 }
 
 func (a *API) broadcastAudience(ctx context.Context, c *wire.Call, _ wire.None) (broadcastAudienceOut, error) {
@@ -25,24 +25,24 @@ func (a *API) broadcastAudience(ctx context.Context, c *wire.Call, _ wire.None) 
 	return broadcastAudienceOut{"broadcast_audience", id, of.Contacts, of.Mailed, of.HeldOut, of.LeftOut}, err
 }
 
-// BroadcastTally counts recipients. It is exported because Huma overlooks the fields of embedded types that are not.
+// BroadcastTally counts recipients. It is exported because Huma skips the fields of unexported embedded types.
 type BroadcastTally struct {
-	Entered      int64 `json:"entered" doc:"Who got an email, or will."`
-	Waiting      int64 `json:"waiting" doc:"Whose email no host was given yet."`
+	Entered      int64 `json:"entered" doc:"Recipients for whom an email was created."`
+	Waiting      int64 `json:"waiting" doc:"Recipients whose email was not handed to a mail server yet."`
 	Sent         int64 `json:"sent"`
 	Delivered    int64 `json:"delivered"`
 	Bounced      int64 `json:"bounced"`
 	Failed       int64 `json:"failed"`
-	Suppressed   int64 `json:"suppressed" doc:"After they were entered; those before are left out."`
+	Suppressed   int64 `json:"suppressed" doc:"Suppressed after the email was created. Contacts who were suppressed before count in left_out."`
 	Canceled     int64 `json:"canceled"`
-	Opened       int64 `json:"opened" doc:"People; machines do not count."`
-	Clicked      int64 `json:"clicked" doc:"People; machines do not count."`
+	Opened       int64 `json:"opened" doc:"By people; opens and clicks by bots are not counted."`
+	Clicked      int64 `json:"clicked" doc:"By people; opens and clicks by bots are not counted."`
 	Complained   int64 `json:"complained"`
 	Unsubscribed int64 `json:"unsubscribed"`
 }
 
 type variantTally struct {
-	Variant      int   `json:"variant" doc:"From 0."`
+	Variant      int   `json:"variant" doc:"Counted from 0."`
 	Winner       bool  `json:"winner"`
 	Entered      int64 `json:"entered"`
 	Sent         int64 `json:"sent"`
@@ -59,7 +59,7 @@ type broadcastResultsOut struct {
 	ID     string `json:"id"`
 	State  string `json:"state" enum:"draft,scheduled,queued,paused,canceled,sent,failed"`
 	BroadcastTally
-	LeftOut  map[string]int64 `json:"left_out" doc:"By the reason."`
+	LeftOut  map[string]int64 `json:"left_out" doc:"Contacts who received nothing, counted by reason."`
 	Variants []variantTally   `json:"variants"`
 }
 
@@ -85,24 +85,24 @@ type clickedLink struct {
 }
 
 type broadcastRecipientItem struct {
-	ID           string        `json:"id" doc:"The place in the list, for after and before."`
-	ContactID    *string       `json:"contact_id" doc:"Null when the contact was deleted."`
+	ID           string        `json:"id" doc:"The position in the list, for the parameters after and before."`
+	ContactID    *string       `json:"contact_id" doc:"Null if the contact was deleted."`
 	Email        string        `json:"email"`
-	EmailID      *string       `json:"email_id" doc:"Of the email that it got."`
+	EmailID      *string       `json:"email_id" doc:"The ID of the email that the contact received."`
 	Variant      int           `json:"variant"`
 	State        string        `json:"state" enum:"waiting,sent,delivered,bounced,failed,suppressed,canceled,left_out"`
-	Reason       *string       `json:"reason" doc:"Why it got none."`
-	Count        *int          `json:"count,omitzero" doc:"How often; only of the types opened and clicked."`
+	Reason       *string       `json:"reason" doc:"Why the contact received no email."`
+	Count        *int          `json:"count,omitzero" doc:"The number of opens or clicks; only with the types opened and clicked."`
 	BounceType   string        `json:"bounce_type,omitzero" enum:"permanent,transient,undetermined"`
-	ClickedLinks []clickedLink `json:"clicked_links,omitzero" doc:"Only of the type clicked; at most 100."`
+	ClickedLinks []clickedLink `json:"clicked_links,omitzero" doc:"Only with the type clicked; at most 100."`
 }
 
-// broadcastRecipientList is a list of recipients, as far as it was looked through.
+// broadcastRecipientList is a page of recipients. The search may have ended before the page was full.
 type broadcastRecipientList struct {
 	Object  string                   `json:"object"`
 	HasMore bool                     `json:"has_more"`
 	Data    []broadcastRecipientItem `json:"data"`
-	Next    string                   `json:"next,omitzero" doc:"Given when few of very many recipients are of the type and there may be more: the value of after, or of before, with which to go on."`
+	Next    string                   `json:"next,omitzero" doc:"Present if few of very many recipients match and there may be more. Pass it as after (or before) to continue the search."`
 }
 
 func (a *API) listBroadcastRecipients(ctx context.Context, c *wire.Call, _ wire.None) (broadcastRecipientList, error) {
@@ -142,10 +142,10 @@ func (a *API) listBroadcastRecipients(ctx context.Context, c *wire.Call, _ wire.
 }
 
 type broadcastLinkItem struct {
-	ID           string `json:"id" doc:"The place in the list, for after and before."`
+	ID           string `json:"id" doc:"The position in the list, for the parameters after and before."`
 	URL          string `json:"url"`
 	Clicks       int    `json:"clicks"`
-	UniqueClicks int    `json:"unique_clicks" doc:"How many recipients followed it."`
+	UniqueClicks int    `json:"unique_clicks" doc:"The number of recipients who clicked the link."`
 }
 
 func (a *API) listBroadcastLinks(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[broadcastLinkItem], error) {

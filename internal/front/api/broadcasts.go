@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// variantIn is what a variant of an A/B test has in place of the broadcast's own.
+// variantIn is a variant of an A/B test. Its fields replace those of the broadcast.
 type variantIn struct {
 	From        *string `json:"from,omitzero"`
 	Subject     *string `json:"subject,omitzero" maxLength:"998"`
@@ -29,14 +29,14 @@ func variantsOf(in []variantIn) []broadcasts.Variant {
 	return all
 }
 
-// abTest says how the variants are compared.
+// abTest configures the comparison of the variants.
 type abTest struct {
-	Share  *float64 `json:"share,omitzero" nullable:"false" doc:"Percent of the audience that get the variants; the others wait for the winner. 100, the default, sends the variants to all." minimum:"1" maximum:"100"`
-	Metric *string  `json:"metric,omitzero" nullable:"false" doc:"By what the winner is chosen. Opens and clicks by machines do not count." enum:"opens,clicks,manual" default:"opens"`
+	Share  *float64 `json:"share,omitzero" nullable:"false" doc:"The percentage of the audience that receives the variants; the others receive the winner. The default of 100 sends the variants to everyone." minimum:"1" maximum:"100"`
+	Metric *string  `json:"metric,omitzero" nullable:"false" doc:"The metric that decides the winner. Opens and clicks by bots are not counted." enum:"opens,clicks,manual" default:"opens"`
 	Wait   *int64   `json:"wait,omitzero" nullable:"false" doc:"Minutes until the winner is chosen." default:"240" minimum:"1" maximum:"10080"`
 }
 
-// check refuses what stands for the defaults in the options: whoever gives a value does not mean those.
+// check rejects explicit zeros, because zero means "default" in Options.
 func (t *abTest) check() error {
 	switch {
 	case t == nil:
@@ -51,7 +51,7 @@ func (t *abTest) check() error {
 	return nil
 }
 
-// set sets what is given.
+// set copies the fields that are not nil.
 func (t *abTest) set(o *broadcasts.Options) {
 	if t.Share != nil {
 		o.TestShare = *t.Share
@@ -65,25 +65,25 @@ func (t *abTest) set(o *broadcasts.Options) {
 }
 
 type createBroadcastIn struct {
-	Name        string                      `json:"name,omitzero" doc:"The subject when not given." maxLength:"255"`
-	SegmentID   string                      `json:"segment_id,omitzero" doc:"Whose contacts get it." format:"uuid"`
-	AudienceID  string                      `json:"audience_id,omitzero" doc:"An older name of segment_id." deprecated:"true" format:"uuid"`
+	Name        string                      `json:"name,omitzero" doc:"The name for your own use. If absent, the subject is used." maxLength:"255"`
+	SegmentID   string                      `json:"segment_id,omitzero" doc:"The segment whose contacts receive the broadcast." format:"uuid"`
+	AudienceID  string                      `json:"audience_id,omitzero" doc:"Deprecated name of segment_id." deprecated:"true" format:"uuid"`
 	From        string                      `json:"from" example:"Acme <news@acme.example>"`
 	Subject     string                      `json:"subject" doc:"Placeholders such as {{{FIRST_NAME|there}}} are replaced." maxLength:"998"`
 	ReplyTo     wire.Strings[maxRecipients] `json:"reply_to,omitzero"`
-	PreviewText string                      `json:"preview_text,omitzero" doc:"What mail programs show beside the subject." maxLength:"998"`
+	PreviewText string                      `json:"preview_text,omitzero" doc:"The text that mail clients show next to the subject." maxLength:"998"`
 	HTML        *string                     `json:"html,omitzero"`
-	Text        *string                     `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
-	TopicID     topicRef                    `json:"topic_id,omitzero" doc:"Who does not want to read about the topic is left out." format:"uuid"`
-	Send        bool                        `json:"send,omitzero" doc:"Send it at once, or at scheduled_at."`
-	ScheduledAt string                      `json:"scheduled_at,omitzero" doc:"ISO 8601, or English such as \"tomorrow at 9am\"; only together with send."`
+	Text        *string                     `json:"text,omitzero" doc:"The plain text. Generated from the HTML if absent; an empty string sends no text part."`
+	TopicID     topicRef                    `json:"topic_id,omitzero" doc:"Contacts who are not subscribed to the topic receive nothing." format:"uuid"`
+	Send        bool                        `json:"send,omitzero" doc:"Whether to send the broadcast now, or at scheduled_at."`
+	ScheduledAt string                      `json:"scheduled_at,omitzero" doc:"ISO 8601, or a phrase such as \"tomorrow at 9am\"; only if send is true."`
 
-	Pace           int                                `json:"pace,omitzero" doc:"Recipients an hour; 0 is as fast as possible." minimum:"0" maximum:"1000000"`
-	HoldOut        float64                            `json:"hold_out,omitzero" doc:"Percent of the audience that get nothing, to compare with." minimum:"0" maximum:"90"`
+	Pace           int                                `json:"pace,omitzero" doc:"Recipients per hour; 0 means as fast as possible." minimum:"0" maximum:"1000000"`
+	HoldOut        float64                            `json:"hold_out,omitzero" doc:"The percentage of the audience that receives nothing, for comparison." minimum:"0" maximum:"90"`
 	Variants       wire.Array[variantIn, maxVariants] `json:"variants,omitzero" doc:"2 to 5 variants of an A/B test."`
 	ABTest         *abTest                            `json:"ab_test,omitzero"`
-	BounceLimit    *float64                           `json:"bounce_limit,omitzero" doc:"Percent of bounces at which it pauses, in place of the installation's; 100 is never." minimum:"0" maximum:"100"`
-	ComplaintLimit *float64                           `json:"complaint_limit,omitzero" doc:"Percent of complaints at which it pauses, in place of the installation's; 100 is never." minimum:"0" maximum:"100"`
+	BounceLimit    *float64                           `json:"bounce_limit,omitzero" doc:"The percentage of bounces at which the broadcast pauses; overrides the installation's setting. 100 means never." minimum:"0" maximum:"100"`
+	ComplaintLimit *float64                           `json:"complaint_limit,omitzero" doc:"The percentage of complaints at which the broadcast pauses; overrides the installation's setting. 100 means never." minimum:"0" maximum:"100"`
 }
 
 func (in *createBroadcastIn) broadcast() (broadcasts.NewBroadcast, error) {
@@ -105,7 +105,7 @@ func (in *createBroadcastIn) broadcast() (broadcasts.NewBroadcast, error) {
 	return n, in.ABTest.check()
 }
 
-// segmentOf returns the segment that is given by either of its names.
+// segmentOf returns the segment that a request names by segment_id or by audience_id.
 func segmentOf(segmentID, audienceID string) (string, error) {
 	if segmentID != "" && audienceID != "" && !strings.EqualFold(segmentID, audienceID) {
 		return "", fault.Invalidf("audience_id", "The `audience_id` field names another segment than `segment_id`, of which "+
@@ -117,18 +117,18 @@ func segmentOf(segmentID, audienceID string) (string, error) {
 type updateBroadcastIn struct {
 	Name        wire.Optional[string]                             `json:"name,omitzero" maxLength:"255"`
 	SegmentID   string                                            `json:"segment_id,omitzero" format:"uuid"`
-	AudienceID  string                                            `json:"audience_id,omitzero" doc:"An older name of segment_id." deprecated:"true" format:"uuid"`
+	AudienceID  string                                            `json:"audience_id,omitzero" doc:"Deprecated name of segment_id." deprecated:"true" format:"uuid"`
 	From        string                                            `json:"from,omitzero"`
 	Subject     string                                            `json:"subject,omitzero" maxLength:"998"`
-	ReplyTo     wire.Optional[wire.Strings[maxRecipients]]        `json:"reply_to,omitzero" doc:"Null or an empty list removes them."`
+	ReplyTo     wire.Optional[wire.Strings[maxRecipients]]        `json:"reply_to,omitzero" doc:"Null or an empty list removes all addresses."`
 	PreviewText wire.Optional[string]                             `json:"preview_text,omitzero" doc:"Null removes it." maxLength:"998"`
 	HTML        wire.Optional[string]                             `json:"html,omitzero" doc:"Null removes it."`
-	Text        wire.Optional[string]                             `json:"text,omitzero" doc:"Null makes it from the HTML; an empty string is none."`
+	Text        wire.Optional[string]                             `json:"text,omitzero" doc:"Null generates it from the HTML; an empty string means no text part."`
 	TopicID     wire.Optional[topicRef]                           `json:"topic_id,omitzero" doc:"Null removes it."`
-	Pace        wire.Optional[int]                                `json:"pace,omitzero" doc:"Null is 0, as fast as possible." minimum:"0" maximum:"1000000"`
-	HoldOut     wire.Optional[float64]                            `json:"hold_out,omitzero" doc:"Null is 0, nobody." minimum:"0" maximum:"90"`
-	Variants    wire.Optional[wire.Array[variantIn, maxVariants]] `json:"variants,omitzero" doc:"All variants; null or an empty list ends the A/B test."`
-	ABTest      wire.Optional[abTest]                             `json:"ab_test,omitzero" doc:"What is not named stays; null brings the defaults back."`
+	Pace        wire.Optional[int]                                `json:"pace,omitzero" doc:"Null means 0, as fast as possible." minimum:"0" maximum:"1000000"`
+	HoldOut     wire.Optional[float64]                            `json:"hold_out,omitzero" doc:"Null means 0: everyone receives the broadcast." minimum:"0" maximum:"90"`
+	Variants    wire.Optional[wire.Array[variantIn, maxVariants]] `json:"variants,omitzero" doc:"Replaces all variants; null or an empty list ends the A/B test."`
+	ABTest      wire.Optional[abTest]                             `json:"ab_test,omitzero" doc:"Omitted fields keep their value; null resets all fields to their defaults."`
 
 	BounceLimit    wire.Optional[float64] `json:"bounce_limit,omitzero"`
 	ComplaintLimit wire.Optional[float64] `json:"complaint_limit,omitzero"`
@@ -137,7 +137,7 @@ type updateBroadcastIn struct {
 	ScheduledAt wire.ReadOnly `json:"scheduled_at,omitzero" hidden:"true"`
 }
 
-// change translates a change. Clients send empty strings for what they do not mean to change.
+// change converts the request. Some clients send empty strings for fields that they do not change.
 func (in *updateBroadcastIn) change() (c broadcasts.Change, err error) {
 	const instead = "Send or schedule a broadcast with POST /broadcasts/{broadcast_id}/send."
 	if err := cmp.Or(in.Send.Refuse("send", instead), in.ScheduledAt.Refuse("scheduled_at", instead),
@@ -169,7 +169,7 @@ func (in *updateBroadcastIn) change() (c broadcasts.Change, err error) {
 	switch r := in.ReplyTo; {
 	case r.Given && r.Value == nil:
 		c.ReplyTo = new([]string)
-	case r.Given && *r.Value != nil: // nil is an empty string
+	case r.Given && *r.Value != nil: // nil stands for an empty string
 		c.ReplyTo = (*[]string)(r.Value)
 	}
 	if h := in.HTML; h.Given && (h.Value == nil || *h.Value != "") {
@@ -211,17 +211,16 @@ func (in *updateBroadcastIn) change() (c broadcasts.Change, err error) {
 	return c, nil
 }
 
-// BroadcastItem is a broadcast in a list. It is exported because Huma overlooks the fields of embedded types that are
-// not.
+// BroadcastItem is a broadcast in a list. It is exported because Huma skips the fields of unexported embedded types.
 type BroadcastItem struct {
 	ID          string      `json:"id"`
 	Name        string      `json:"name"`
 	AudienceID  string      `json:"audience_id" doc:"The same as segment_id." deprecated:"true"`
 	SegmentID   string      `json:"segment_id"`
-	TopicID     *string     `json:"topic_id" doc:"Null also when the topic was deleted. Until it is changed, the broadcast cannot be sent then."`
-	Status      string      `json:"status" enum:"draft,scheduled,queued,sent,failed" doc:"As clients know it: a broadcast that is paused is queued, and one that was canceled while it was sent is sent."`
+	TopicID     *string     `json:"topic_id" doc:"Also null if the topic was deleted. The broadcast then cannot be sent until topic_id is changed."`
+	Status      string      `json:"status" enum:"draft,scheduled,queued,sent,failed" doc:"The state in terms that older clients know: paused is shown as queued, and canceled as sent."`
 	State       string      `json:"state" enum:"draft,scheduled,queued,paused,canceled,sent,failed"`
-	Reason      *string     `json:"reason" doc:"Why it paused by itself, or failed."`
+	Reason      *string     `json:"reason" doc:"Why the broadcast paused automatically or failed."`
 	CreatedAt   wire.DBTime `json:"created_at"`
 	ScheduledAt wire.DBTime `json:"scheduled_at" nullable:"true"`
 	SentAt      wire.DBTime `json:"sent_at" nullable:"true"`
@@ -259,12 +258,12 @@ type broadcastWire struct {
 	PreviewText    *string       `json:"preview_text"`
 	HTML           *string       `json:"html"`
 	Text           *string       `json:"text"`
-	Message        *string       `json:"message" doc:"What the reason means, and what to do."`
+	Message        *string       `json:"message" doc:"The reason as a sentence that says what to do."`
 	Pace           int           `json:"pace"`
 	HoldOut        float64       `json:"hold_out"`
 	Variants       []variantWire `json:"variants"`
 	ABTest         *abTest       `json:"ab_test"`
-	Winner         *int          `json:"winner" doc:"The number of the variant that won, from 0."`
+	Winner         *int          `json:"winner" doc:"The number of the variant that won, counted from 0."`
 	BounceLimit    *float64      `json:"bounce_limit"`
 	ComplaintLimit *float64      `json:"complaint_limit"`
 }
@@ -361,7 +360,7 @@ func (a *API) deleteBroadcast(ctx context.Context, c *wire.Call, _ wire.None) (g
 }
 
 type sendBroadcastIn struct {
-	ScheduledAt string `json:"scheduled_at,omitzero" doc:"ISO 8601, or English such as \"tomorrow at 9am\"; at once when not given."`
+	ScheduledAt string `json:"scheduled_at,omitzero" doc:"ISO 8601, or a phrase such as \"tomorrow at 9am\". If absent, the broadcast is sent now."`
 }
 
 type sentBroadcast struct {
@@ -403,7 +402,7 @@ func (a *API) resumeBroadcast(ctx context.Context, c *wire.Call, _ wire.None) (r
 }
 
 type winnerIn struct {
-	Variant *int `json:"variant" nullable:"false" doc:"The number of the variant, from 0." minimum:"0" maximum:"4"`
+	Variant *int `json:"variant" nullable:"false" doc:"The number of the variant, counted from 0." minimum:"0" maximum:"4"`
 }
 
 func (a *API) chooseBroadcastWinner(ctx context.Context, c *wire.Call, in winnerIn) (ref, error) {
@@ -430,15 +429,15 @@ func (a *API) duplicateBroadcast(ctx context.Context, c *wire.Call, _ wire.None)
 }
 
 type testBroadcastIn struct {
-	To      wire.Strings[maxTestRecipients] `json:"to" doc:"At most 10 addresses, which need not be contacts."`
-	Contact string                          `json:"contact,omitzero" doc:"Id or address of the contact whose values are filled in; the fallbacks when not given."`
-	Variant int                             `json:"variant,omitzero" doc:"The number of the variant, from 0." minimum:"0" maximum:"4"`
+	To      wire.Strings[maxTestRecipients] `json:"to" doc:"At most 10 addresses, which need not belong to contacts."`
+	Contact string                          `json:"contact,omitzero" doc:"The ID or address of the contact whose values replace the placeholders. If absent, the fallbacks are used."`
+	Variant int                             `json:"variant,omitzero" doc:"The number of the variant, counted from 0." minimum:"0" maximum:"4"`
 }
 
 type testBroadcastOut struct {
 	Object string    `json:"object"`
-	ID     string    `json:"id" doc:"Of the broadcast."`
-	Emails []emailID `json:"emails" doc:"In the order of to."`
+	ID     string    `json:"id" doc:"The ID of the broadcast."`
+	Emails []emailID `json:"emails" doc:"The emails in the order of to."`
 }
 
 func (a *API) testBroadcast(ctx context.Context, c *wire.Call, in testBroadcastIn) (testBroadcastOut, error) {

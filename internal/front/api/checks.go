@@ -15,21 +15,21 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// checkEmailIn is a draft, with the fields of sendEmailIn, or the id of a sent email.
+// checkEmailIn is a draft, with the fields of sendEmailIn, or the ID of a sent email.
 type checkEmailIn struct {
-	EmailID     string                                   `json:"email_id,omitzero" format:"uuid" doc:"Of a sent email, instead of a draft; takes a key that may read emails."`
-	From        string                                   `json:"from,omitzero" doc:"The sender: email@example.com or Name <email@example.com>."`
-	To          wire.Strings[maxRecipients]              `json:"to,omitzero" doc:"At most 50; may be left out."`
+	EmailID     string                                   `json:"email_id,omitzero" format:"uuid" doc:"The ID of a sent email, instead of a draft. The API key must be allowed to read emails."`
+	From        string                                   `json:"from,omitzero" doc:"The sender as email@example.com or Name <email@example.com>."`
+	To          wire.Strings[maxRecipients]              `json:"to,omitzero" doc:"At most 50; optional."`
 	Cc          wire.Strings[maxRecipients]              `json:"cc,omitzero" doc:"At most 50."`
 	Bcc         wire.Strings[maxRecipients]              `json:"bcc,omitzero" doc:"At most 50."`
 	ReplyTo     wire.Strings[maxRecipients]              `json:"reply_to,omitzero"`
-	ReplyToOld  wire.Strings[maxRecipients]              `json:"replyTo,omitzero" doc:"Older name of reply_to."`
+	ReplyToOld  wire.Strings[maxRecipients]              `json:"replyTo,omitzero" doc:"Deprecated name of reply_to."`
 	Subject     string                                   `json:"subject,omitzero" maxLength:"998"`
 	HTML        *string                                  `json:"html,omitzero"`
-	Text        *string                                  `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
+	Text        *string                                  `json:"text,omitzero" doc:"The plain text. Generated from the HTML if absent; an empty string sends no text part."`
 	Template    *templateIn                              `json:"template,omitzero"`
-	Headers     headerFields                             `json:"headers,omitzero" doc:"Custom header fields."`
-	Attachments wire.Array[attachmentIn, maxAttachments] `json:"attachments,omitzero" doc:"40 MB in all, encoded. None is stored or fetched."`
+	Headers     headerFields                             `json:"headers,omitzero" doc:"Custom header fields by name."`
+	Attachments wire.Array[attachmentIn, maxAttachments] `json:"attachments,omitzero" doc:"At most 40 MB in total, encoded. Attachments are not stored or fetched."`
 	Tags        wire.Array[tagIn, maxTags]               `json:"tags,omitzero"`
 	ScheduledAt string                                   `json:"scheduled_at,omitzero"`
 	TopicID     topicRef                                 `json:"topic_id,omitzero"`
@@ -42,20 +42,20 @@ func (in *checkEmailIn) draft() *sendEmailIn {
 }
 
 type checkWire struct {
-	ID      string   `json:"id" doc:"Of the check; the same in every answer."`
+	ID      string   `json:"id" doc:"The name of the check, which is the same in every response."`
 	Level   string   `json:"level" enum:"pass,info,warning,problem"`
-	Message string   `json:"message" doc:"A sentence that says what to do."`
-	Details []string `json:"details" doc:"What it is about, such as links; at most 20."`
+	Message string   `json:"message" doc:"A sentence that explains the result and what to do."`
+	Details []string `json:"details" doc:"What the check found, such as links; at most 20 items."`
 }
 
 type emailChecksWire struct {
 	Object  string      `json:"object"`
 	EmailID *string     `json:"email_id" doc:"Null for a draft."`
-	Level   string      `json:"level" enum:"pass,info,warning,problem" doc:"The most serious one of all checks."`
+	Level   string      `json:"level" enum:"pass,info,warning,problem" doc:"The most serious level of all checks."`
 	Data    []checkWire `json:"data"`
 }
 
-// checkEmail checks a draft, of which nothing is sent or stored, or a sent email.
+// checkEmail checks a sent email, or a draft, which is neither sent nor stored.
 func (a *API) checkEmail(ctx context.Context, c *wire.Call, in checkEmailIn) (emailChecksWire, error) {
 	if in.EmailID == "" {
 		p, err := a.Services.Emails.PreviewDraft(ctx, c.TeamID, in.draft().send())
@@ -70,18 +70,18 @@ func (a *API) checkEmail(ctx context.Context, c *wire.Call, in checkEmailIn) (em
 	case !id.Valid(in.EmailID):
 		return emailChecksWire{}, fault.New(fault.BadID, "email_id", "The `email_id` must be a valid UUID.")
 	}
-	// Who may only send may check drafts, and does not see what others sent.
+	// An API key that may only send can check drafts. It must not read emails that others sent.
 	if err := c.Require(teams.EmailsRead); err != nil {
 		return emailChecksWire{}, err
 	}
 	return a.checkSent(ctx, c, strings.ToLower(in.EmailID))
 }
 
-// checkTemplateIn says how a template is filled for its checks.
+// checkTemplateIn has the values that replace the placeholders of the template.
 type checkTemplateIn struct {
-	Variables wire.Object[scalarValue, maxVariables] `json:"variables,omitzero" doc:"As for sending."`
-	Version   string                                 `json:"version,omitzero" doc:"published, draft for the newest, or the id or number of a version." default:"published"`
-	From      string                                 `json:"from,omitzero" doc:"The sender, if not the template's."`
+	Variables wire.Object[scalarValue, maxVariables] `json:"variables,omitzero" doc:"Values of the variables, as in a request that sends an email."`
+	Version   string                                 `json:"version,omitzero" doc:"published, draft for the newest version, or the ID or number of a version." default:"published"`
+	From      string                                 `json:"from,omitzero" doc:"The sender, if it is not the sender of the template."`
 }
 
 // checkTemplate checks an email that would be sent with a template.
@@ -112,7 +112,7 @@ func (a *API) getEmailChecks(ctx context.Context, c *wire.Call, _ wire.None) (em
 
 func (a *API) checkSent(ctx context.Context, c *wire.Call, emailID string) (emailChecksWire, error) {
 	size, err := a.Services.Emails.TextSize(ctx, c.TeamID, emailID)
-	if err == nil && size > wire.LargeResponse { // the texts are in memory while DNS is asked
+	if err == nil && size > wire.LargeResponse { // the texts stay in memory during DNS queries
 		err = c.ReserveMemory(ctx, size)
 	}
 	if err != nil {
@@ -125,7 +125,7 @@ func (a *API) checkSent(ctx context.Context, c *wire.Call, emailID string) (emai
 	return a.check(ctx, c, p, emailID)
 }
 
-// check makes all checks of an email that the actor's team sends; emailID is "" for one that is not sent yet.
+// check runs all checks on an email of the actor's team. emailID is "" for a draft.
 func (a *API) check(ctx context.Context, c *wire.Call, p emails.Preview, emailID string) (emailChecksWire, error) {
 	from, err := a.checkedSender(ctx, c, p.From.Domain)
 	if err != nil {
@@ -141,8 +141,8 @@ func (a *API) check(ctx context.Context, c *wire.Call, p emails.Preview, emailID
 	return w, nil
 }
 
-// checkedSender returns what is known of a domain as the sender of the actor's team. A domain that cannot send is no
-// error: the checks say so.
+// checkedSender returns the facts about a domain as the sender of the actor's team. A domain that cannot send is not an
+// error; the checks report it.
 func (a *API) checkedSender(ctx context.Context, c *wire.Call, name string) (s preflight.Sender, err error) {
 	sender, err := a.Services.Domains.Sender(ctx, c.TeamID, name)
 	switch {

@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// segmentRef is the id of a segment, or an object that has it.
+// segmentRef is the ID of a segment, or an object with the field id.
 type segmentRef string
 
 // UnmarshalJSONFrom reads either form.
@@ -38,18 +38,18 @@ func (s *segmentRef) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 
 func (*segmentRef) ElementTypes() []reflect.Type { return nil }
 
-// Schema describes both forms in the document.
+// Schema describes both forms in the OpenAPI document.
 func (segmentRef) Schema(huma.Registry) *huma.Schema {
 	one := &huma.Schema{Type: huma.TypeString, Format: "uuid"}
 	return &huma.Schema{OneOf: []*huma.Schema{one,
 		{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"id": one}, Required: []string{"id"}}}}
 }
 
-// topicRef is the id of a topic, which is never empty: an email for which an empty id were taken for none would go to
-// those who left the topic that was meant.
+// topicRef is the ID of a topic. It refuses an empty string: an email without its topic would also go to contacts who
+// unsubscribed from the topic.
 type topicRef string
 
-// UnmarshalJSONFrom reads an id; null is absent.
+// UnmarshalJSONFrom reads an ID. Null counts as absent.
 func (t *topicRef) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	given := d.PeekKind() != 'n'
 	if err := json.UnmarshalDecode(d, (*string)(t)); err != nil {
@@ -64,13 +64,13 @@ func (t *topicRef) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 
 func (*topicRef) ElementTypes() []reflect.Type { return nil }
 
-// Schema describes the id in the document.
+// Schema describes the ID in the OpenAPI document.
 func (topicRef) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Format: "uuid"}
 }
 
 type subscriptionWire struct {
-	ID           string `json:"id" doc:"Of the topic." format:"uuid"`
+	ID           string `json:"id" doc:"The ID of the topic." format:"uuid"`
 	Subscription string `json:"subscription" enum:"opt_in,opt_out"`
 }
 
@@ -83,14 +83,14 @@ func choices(in []subscriptionWire) []contacts.Choice {
 }
 
 type createContactIn struct {
-	Email        string                                  `json:"email" doc:"If there is a contact with the address, it is changed."`
+	Email        string                                  `json:"email" doc:"If a contact with this address exists, the request changes that contact."`
 	FirstName    *string                                 `json:"first_name,omitzero" maxLength:"255"`
 	LastName     *string                                 `json:"last_name,omitzero" maxLength:"255"`
-	Unsubscribed *bool                                   `json:"unsubscribed,omitzero" doc:"From all broadcasts and automations, and from emails with a topic."`
+	Unsubscribed *bool                                   `json:"unsubscribed,omitzero" doc:"Whether the contact is unsubscribed from all broadcasts and automations and from emails with a topic."`
 	Properties   wire.Object[scalarValue, maxProperties] `json:"properties,omitzero" doc:"Values by the keys of contact properties; null removes a value."`
-	Segments     wire.Array[segmentRef, maxSegments]     `json:"segments,omitzero" doc:"To which the contact is added."`
-	Topics       wire.Array[subscriptionWire, maxTopics] `json:"topics,omitzero" doc:"What the contact is subscribed to."`
-	AudienceID   string                                  `json:"audience_id,omitzero" doc:"Deprecated: a segment to which the contact is added." format:"uuid"`
+	Segments     wire.Array[segmentRef, maxSegments]     `json:"segments,omitzero" doc:"Segments that the contact is added to."`
+	Topics       wire.Array[subscriptionWire, maxTopics] `json:"topics,omitzero" doc:"The contact's topic subscriptions."`
+	AudienceID   string                                  `json:"audience_id,omitzero" doc:"Deprecated: a segment that the contact is added to." format:"uuid"`
 }
 
 func (in *createContactIn) change() contacts.Change {
@@ -114,16 +114,16 @@ func propertyValues(in map[string]scalarValue) map[string]scalar.Value {
 }
 
 type updateContactIn struct {
-	Email        *string                                 `json:"email,omitzero" nullable:"false" doc:"A new address, if the contact is named by its id; otherwise its present one."`
+	Email        *string                                 `json:"email,omitzero" nullable:"false" doc:"The new address, if the path has the contact's ID. Otherwise it must be the present address."`
 	FirstName    wire.Optional[string]                   `json:"first_name,omitzero" doc:"Null removes it." maxLength:"255"`
 	LastName     wire.Optional[string]                   `json:"last_name,omitzero" doc:"Null removes it." maxLength:"255"`
-	Unsubscribed *bool                                   `json:"unsubscribed,omitzero" doc:"From all broadcasts and automations, and from emails with a topic."`
-	Properties   wire.Object[scalarValue, maxProperties] `json:"properties,omitzero" doc:"Values by the keys of contact properties; null removes a value, and others stay."`
+	Unsubscribed *bool                                   `json:"unsubscribed,omitzero" doc:"Whether the contact is unsubscribed from all broadcasts and automations and from emails with a topic."`
+	Properties   wire.Object[scalarValue, maxProperties] `json:"properties,omitzero" doc:"Values by the keys of contact properties. Null removes a value; omitted values are kept."`
 	Segments     wire.ReadOnly                           `json:"segments,omitzero" hidden:"true"`
 	Topics       wire.ReadOnly                           `json:"topics,omitzero" hidden:"true"`
 }
 
-// change returns the change of a contact that is named by its id or its address.
+// change converts the request. name is the ID or the address of the contact in the path.
 func (in *updateContactIn) change(name string) (contacts.Change, error) {
 	c := contacts.Change{FirstName: in.FirstName.Replacement(), LastName: in.LastName.Replacement(),
 		Unsubscribed: in.Unsubscribed, Properties: propertyValues(in.Properties)}
@@ -131,7 +131,7 @@ func (in *updateContactIn) change(name string) (contacts.Change, error) {
 	case in.Email == nil:
 	case id.Valid(name):
 		c.Address = in.Email
-	case !repeats(*in.Email, name): // some clients repeat the address by which they name the contact
+	case !sameAddress(*in.Email, name): // some clients repeat the address of the path
 		return c, fault.Invalidf("email", "The `email` field is another address than that of the path. Name the contact by "+
 			"its id to change its address.")
 	}
@@ -140,9 +140,9 @@ func (in *updateContactIn) change(name string) (contacts.Change, error) {
 		in.Topics.Refuse("topics", "Change them with PATCH /contacts/{contact}/topics."))
 }
 
-// repeats reports whether an address is the one by which a contact is named in the path. What is no address there is
-// left to whoever looks the contact up.
-func repeats(address, name string) bool {
+// sameAddress reports whether address is the same as name, by which the path names a contact. It returns true if name
+// is not a valid address; the look-up reports that error.
+func sameAddress(address, name string) bool {
 	of, err := message.ParseAddress(name)
 	if err != nil {
 		return true
@@ -151,7 +151,7 @@ func repeats(address, name string) bool {
 	return err == nil && a.Key() == of.Key()
 }
 
-// contactTopicsIn is a list of subscriptions, or an object that has it.
+// contactTopicsIn is a list of subscriptions, or an object with the field topics.
 type contactTopicsIn struct {
 	topics wire.Array[subscriptionWire, maxTopics]
 }
@@ -173,7 +173,7 @@ func (*contactTopicsIn) ElementTypes() []reflect.Type {
 	return []reflect.Type{reflect.TypeFor[subscriptionWire]()}
 }
 
-// Schema describes both forms in the document.
+// Schema describes both forms in the OpenAPI document.
 func (contactTopicsIn) Schema(r huma.Registry) *huma.Schema {
 	topics := wire.Array[subscriptionWire, maxTopics]{}.Schema(r)
 	return &huma.Schema{OneOf: []*huma.Schema{topics,
@@ -188,10 +188,10 @@ type valueWire struct {
 type contactWire struct {
 	Object string `json:"object"`
 	ContactItem
-	Properties map[string]valueWire `json:"properties" doc:"What the contact has, by the keys of contact properties."`
+	Properties map[string]valueWire `json:"properties" doc:"The contact's values by the keys of contact properties."`
 }
 
-// ContactItem is a contact in a list. It is exported because Huma overlooks the fields of embedded types that are not.
+// ContactItem is a contact in a list. It is exported because Huma skips the fields of unexported embedded types.
 type ContactItem struct {
 	ID           string      `json:"id"`
 	Email        string      `json:"email"`
@@ -230,7 +230,7 @@ func (a *API) listContacts(ctx context.Context, c *wire.Call, _ wire.None) (wire
 	return a.contactsIn(ctx, c, segmentID)
 }
 
-// contactsIn returns a page of the contacts of a segment, or of all when segmentID is "".
+// contactsIn returns a page of the contacts of a segment, or of all contacts if segmentID is "".
 func (a *API) contactsIn(ctx context.Context, c *wire.Call, segmentID string) (wire.List[ContactItem], error) {
 	p, err := c.Page(0)
 	if err != nil {
@@ -270,10 +270,10 @@ func (a *API) deleteContact(ctx context.Context, c *wire.Call, _ wire.None) (con
 	return contactGone{"contact", at.ID, at.ID, true}, err
 }
 
-// contactSegmentWire has the fields that different clients read: id is that of the segment.
+// contactSegmentWire has the fields that different clients read. id is the ID of the segment.
 type contactSegmentWire struct {
 	Object    string `json:"object"`
-	ID        string `json:"id" doc:"Of the segment."`
+	ID        string `json:"id" doc:"The ID of the segment."`
 	ContactID string `json:"contact_id"`
 	SegmentID string `json:"segment_id"`
 	Deleted   bool   `json:"deleted,omitzero"`
@@ -312,7 +312,7 @@ type contactTopicItem struct {
 	ID           string `json:"id"`
 	Name         string `json:"name"`
 	Description  string `json:"description"`
-	Subscription string `json:"subscription" enum:"opt_in,opt_out" doc:"What the contact chose, or the topic's default."`
+	Subscription string `json:"subscription" enum:"opt_in,opt_out" doc:"The contact's choice, or the default of the topic."`
 }
 
 func (a *API) listContactTopics(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[contactTopicItem], error) {
@@ -330,7 +330,7 @@ type contactTopicsWire struct {
 	Object    string             `json:"object"`
 	ID        string             `json:"id"`
 	ContactID string             `json:"contact_id"`
-	Topics    []subscriptionWire `json:"topics" doc:"Those that were given."`
+	Topics    []subscriptionWire `json:"topics" doc:"The topics of the request."`
 }
 
 func (a *API) updateContactTopics(ctx context.Context, c *wire.Call, in contactTopicsIn) (contactTopicsWire, error) {

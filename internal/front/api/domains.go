@@ -18,12 +18,12 @@ type capabilitiesIn struct {
 type createDomainIn struct {
 	Name              string         `json:"name" doc:"The domain, such as example.com."`
 	Region            string         `json:"region,omitzero" enum:"us-east-1,eu-west-1,sa-east-1,ap-northeast-1" default:"us-east-1"`
-	CustomReturnPath  string         `json:"custom_return_path,omitzero" doc:"Label below which bounces come back." default:"send" maxLength:"63"`
+	CustomReturnPath  string         `json:"custom_return_path,omitzero" doc:"The first label of the domain that receives bounces." default:"send" maxLength:"63"`
 	OpenTracking      bool           `json:"open_tracking,omitzero"`
 	ClickTracking     bool           `json:"click_tracking,omitzero"`
-	TLS               string         `json:"tls,omitzero" doc:"How mail is secured on its way: opportunistic tries TLS, enforced sends with a verified certificate or not at all." enum:"opportunistic,enforced" default:"opportunistic"`
+	TLS               string         `json:"tls,omitzero" doc:"opportunistic uses TLS if the receiving server offers it. enforced sends only over TLS with a verified certificate." enum:"opportunistic,enforced" default:"opportunistic"`
 	Capabilities      capabilitiesIn `json:"capabilities,omitzero"`
-	TrackingSubdomain string         `json:"tracking_subdomain,omitzero" doc:"Label of the host of tracked links." maxLength:"63"`
+	TrackingSubdomain string         `json:"tracking_subdomain,omitzero" doc:"The first label of the hostname of tracked links." maxLength:"63"`
 }
 
 type updateDomainIn struct {
@@ -50,11 +50,11 @@ type recordWire struct {
 	TTL      string `json:"ttl"`
 	Status   string `json:"status" enum:"not_started,pending,verified,failed,temporary_failure"`
 	Value    string `json:"value"`
-	Priority int    `json:"priority,omitzero" doc:"Of MX records."`
+	Priority int    `json:"priority,omitzero" doc:"Only in MX records."`
 }
 
-// DomainItem is a domain in a list; a single one has its records too. It is exported because Huma overlooks the
-// fields of embedded types that are not.
+// DomainItem is a domain in a list, without its DNS records. It is exported because Huma skips the fields of unexported
+// embedded types.
 type DomainItem struct {
 	ID            string           `json:"id"`
 	Name          string           `json:"name"`

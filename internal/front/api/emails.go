@@ -19,10 +19,10 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// headerFields are the custom header fields of an email, as an object in JSON.
+// headerFields are the custom header fields of an email. The request has them as an object.
 type headerFields []message.Field
 
-// UnmarshalJSONFrom reads the fields in the order of the object.
+// UnmarshalJSONFrom keeps the order of the object.
 func (f *headerFields) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	*f = (*f)[:0]
 	if d.PeekKind() == 'n' {
@@ -66,7 +66,7 @@ func (f *headerFields) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// Schema describes the object in the document.
+// Schema describes the object in the OpenAPI document.
 func (headerFields) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, MaxProperties: new(emails.MaxHeaders),
 		AdditionalProperties: &huma.Schema{Type: huma.TypeString}}
@@ -75,12 +75,12 @@ func (headerFields) Schema(huma.Registry) *huma.Schema {
 func (*headerFields) ElementTypes() []reflect.Type { return nil }
 
 type attachmentIn struct {
-	Content         wire.FileContent `json:"content,omitzero" doc:"The file; either this or path."`
-	Path            string           `json:"path,omitzero" doc:"Address from which the file is fetched once the email is accepted."`
+	Content         wire.FileContent `json:"content,omitzero" doc:"The content of the file. Give either content or path."`
+	Path            string           `json:"path,omitzero" doc:"The URL from which the file is fetched after the email is accepted."`
 	Filename        string           `json:"filename,omitzero"`
-	ContentType     string           `json:"content_type,omitzero" doc:"Media type; by the filename when not given."`
-	ContentID       string           `json:"content_id,omitzero" doc:"Makes the file inline: the HTML shows it as cid:<content_id>." maxLength:"127"`
-	InlineContentID string           `json:"inline_content_id,omitzero" doc:"Older name of content_id."`
+	ContentType     string           `json:"content_type,omitzero" doc:"The media type. If absent, the filename decides."`
+	ContentID       string           `json:"content_id,omitzero" doc:"Makes the file inline: the HTML can refer to it as cid:<content_id>." maxLength:"127"`
+	InlineContentID string           `json:"inline_content_id,omitzero" doc:"Deprecated name of content_id."`
 }
 
 type tagIn struct {
@@ -89,26 +89,26 @@ type tagIn struct {
 }
 
 type templateIn struct {
-	ID        string                                 `json:"id" doc:"Id or alias of a published template."`
-	Variables wire.Object[scalarValue, maxVariables] `json:"variables,omitzero" doc:"A value for each variable without a fallback, and for others. Values of other names are ignored."`
+	ID        string                                 `json:"id" doc:"The ID or alias of a published template."`
+	Variables wire.Object[scalarValue, maxVariables] `json:"variables,omitzero" doc:"The values of the template's variables. Variables without a fallback need one. Unknown names are ignored."`
 }
 
 type sendEmailIn struct {
-	From        string                                   `json:"from,omitzero" doc:"The sender: email@example.com or Name <email@example.com>, at a verified domain. Required unless the template has one."`
+	From        string                                   `json:"from,omitzero" doc:"The sender at a verified domain, as email@example.com or Name <email@example.com>. Required unless the template has one."`
 	To          wire.Strings[maxRecipients]              `json:"to" doc:"1 to 50 recipients."`
 	Cc          wire.Strings[maxRecipients]              `json:"cc,omitzero" doc:"At most 50."`
-	Bcc         wire.Strings[maxRecipients]              `json:"bcc,omitzero" doc:"At most 50; they stand in no header."`
+	Bcc         wire.Strings[maxRecipients]              `json:"bcc,omitzero" doc:"At most 50. They do not appear in any header."`
 	ReplyTo     wire.Strings[maxRecipients]              `json:"reply_to,omitzero"`
-	ReplyToOld  wire.Strings[maxRecipients]              `json:"replyTo,omitzero" doc:"Older name of reply_to."`
+	ReplyToOld  wire.Strings[maxRecipients]              `json:"replyTo,omitzero" doc:"Deprecated name of reply_to."`
 	Subject     string                                   `json:"subject,omitzero" doc:"Required unless the template has one." maxLength:"998"`
 	HTML        *string                                  `json:"html,omitzero"`
-	Text        *string                                  `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
-	Template    *templateIn                              `json:"template,omitzero" doc:"In place of html and text. Its sender, subject and addresses for replies count where none are given."`
-	Headers     headerFields                             `json:"headers,omitzero" doc:"Custom header fields."`
-	Attachments wire.Array[attachmentIn, maxAttachments] `json:"attachments,omitzero" doc:"40 MB in all, encoded."`
+	Text        *string                                  `json:"text,omitzero" doc:"The plain text. Generated from the HTML if absent; an empty string sends no text part."`
+	Template    *templateIn                              `json:"template,omitzero" doc:"Replaces html and text. The template also provides the sender, subject and reply addresses that the request omits."`
+	Headers     headerFields                             `json:"headers,omitzero" doc:"Custom header fields by name."`
+	Attachments wire.Array[attachmentIn, maxAttachments] `json:"attachments,omitzero" doc:"At most 40 MB in total, encoded."`
 	Tags        wire.Array[tagIn, maxTags]               `json:"tags,omitzero"`
 	ScheduledAt string                                   `json:"scheduled_at,omitzero" doc:"ISO 8601, or a phrase such as \"in 2 hours\" or \"tomorrow at 9am\"; at most 30 days ahead."`
-	TopicID     topicRef                                 `json:"topic_id,omitzero" doc:"Only those who want to read about the topic get it, each with a link to unsubscribe by."`
+	TopicID     topicRef                                 `json:"topic_id,omitzero" doc:"Only contacts who are subscribed to the topic receive the email, each with an unsubscribe link."`
 }
 
 func (in *sendEmailIn) send() emails.Send {
@@ -150,14 +150,14 @@ func (a *API) sendEmail(ctx context.Context, c *wire.Call, in sendEmailIn) (emai
 	return emailID{id}, err
 }
 
-// batchIn is a list of emails; any other kind of body is an error that says so.
+// batchIn is the list of emails of a batch.
 type batchIn struct {
 	emails []sendEmailIn
-	broken []error // for each email, the error found in decoding it; nil for none
+	broken []error // for each email, its decoding error or nil
 }
 
-// UnmarshalJSONFrom reads the list. It skips an email that breaks a rule while it is decoded, so that a permissive
-// batch can accept the others.
+// UnmarshalJSONFrom reads the list. If an email violates a rule of its type, it records the error and reads on, so that
+// a permissive batch can accept the other emails.
 func (b *batchIn) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() != '[' {
 		return fault.Invalidf("", "The request body must be an array of 1 to %d emails.", emails.MaxBatch)
@@ -173,7 +173,7 @@ func (b *batchIn) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		b.emails, b.broken = append(b.emails, sendEmailIn{}), append(b.broken, nil)
 		err := json.UnmarshalDecode(d, &b.emails[n])
 		if files := b.emails[n].Attachments; len(files) > 1 {
-			b.emails[n].Attachments = slices.Clone(files[:1]) // a batch allows none: one is enough for the error
+			b.emails[n].Attachments = slices.Clone(files[:1]) // one is enough to report that a batch allows none
 		}
 		if e, ok := errors.AsType[*fault.Error](err); ok {
 			b.broken[n], err = e, skipTo(d, depth)
@@ -186,7 +186,7 @@ func (b *batchIn) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// countOn counts the emails beyond the limit.
+// countOn counts the emails beyond the limit, for the error message.
 func (b *batchIn) countOn(d *jsontext.Decoder) error {
 	n := len(b.emails)
 	for ; d.PeekKind() != ']'; n++ {
@@ -197,7 +197,7 @@ func (b *batchIn) countOn(d *jsontext.Decoder) error {
 	return emails.BadBatchSize(n)
 }
 
-// skipTo reads to the end of the value at a depth that contains the decoder's position.
+// skipTo reads to the end of the value at this depth.
 func skipTo(d *jsontext.Decoder, depth int) error {
 	for d.StackDepth() > depth {
 		if _, err := d.ReadToken(); err != nil {
@@ -207,7 +207,7 @@ func skipTo(d *jsontext.Decoder, depth int) error {
 	return nil
 }
 
-// Schema describes the list in the document.
+// Schema describes the list in the OpenAPI document.
 func (batchIn) Schema(r huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeArray, MinItems: new(1), MaxItems: new(emails.MaxBatch),
 		Items: r.Schema(reflect.TypeFor[sendEmailIn](), true, "")}
@@ -217,7 +217,7 @@ func (*batchIn) ElementTypes() []reflect.Type { return []reflect.Type{reflect.Ty
 
 type batchOut struct {
 	Data   []emailID            `json:"data"`
-	Errors *[]emails.BatchError `json:"errors,omitzero" doc:"In a permissive batch: what was not accepted, and why."`
+	Errors *[]emails.BatchError `json:"errors,omitzero" doc:"In a permissive batch: the refused emails and the reasons."`
 }
 
 func (a *API) sendBatch(ctx context.Context, c *wire.Call, in batchIn) (batchOut, error) {
@@ -250,7 +250,7 @@ func (a *API) sendBatch(ctx context.Context, c *wire.Call, in batchIn) (batchOut
 	return out, err
 }
 
-// EmailItem is an email in a list. It is exported because Huma overlooks the fields of embedded types that are not.
+// EmailItem is an email in a list. It is exported because Huma skips the fields of unexported embedded types.
 type EmailItem struct {
 	ID          string      `json:"id"`
 	MessageID   string      `json:"message_id"`
@@ -272,8 +272,8 @@ type emailWire struct {
 	Text    *string      `json:"text"`
 	Tags    []emails.Tag `json:"tags"`
 	TopicID *string      `json:"topic_id"`
-	// ThreadID is an addition to the reference: official clients ignore it.
-	ThreadID string `json:"thread_id" doc:"The same for all emails of a conversation, received ones among them."`
+	// ThreadID is not in the API reference. Official clients ignore it.
+	ThreadID string `json:"thread_id" doc:"The ID of the conversation, which all of its sent and received emails share."`
 }
 
 func emailToItem(e emails.Email) EmailItem {
@@ -334,7 +334,7 @@ func (a *API) cancelEmail(ctx context.Context, c *wire.Call, _ wire.None) (ref, 
 }
 
 type shareIn struct {
-	ExpiresIn string `json:"expires_in,omitzero" doc:"Such as 10m, 2 hours or 1 day; 48 hours at most and when not given."`
+	ExpiresIn string `json:"expires_in,omitzero" doc:"A duration such as 10m, 2 hours or 1 day. The default and the maximum are 48 hours."`
 }
 
 type shareOut struct {
@@ -359,11 +359,11 @@ func (a *API) shareEmail(ctx context.Context, c *wire.Call, in shareIn) (shareOu
 type AttachmentItem struct {
 	ID                 string       `json:"id"`
 	Filename           *string      `json:"filename"`
-	Size               int64        `json:"size" doc:"Bytes."`
+	Size               int64        `json:"size" doc:"In bytes."`
 	ContentType        string       `json:"content_type"`
 	ContentDisposition string       `json:"content_disposition" enum:"inline,attachment"`
 	ContentID          *string      `json:"content_id"`
-	DownloadURL        string       `json:"download_url" doc:"Works without a key until it expires."`
+	DownloadURL        string       `json:"download_url" doc:"The link works without an API key until it expires."`
 	ExpiresAt          wire.ISOTime `json:"expires_at"`
 }
 
@@ -408,12 +408,12 @@ func (a *API) getAttachment(ctx context.Context, c *wire.Call, _ wire.None) (att
 	return attachmentWire{"attachment", a.attachmentToItem(f)}, err
 }
 
-// invalidChoice reports a value that is not one of those allowed.
+// invalidChoice returns the fault for a value that is not among those allowed.
 func invalidChoice(field string, allowed ...string) error {
 	return fault.Invalidf(field, "The `%s` field must be `%s`.", field, strings.Join(allowed, "` or `"))
 }
 
-// welcomeOut describes the service to anybody who opens the address.
+// welcomeOut is the response at the root path.
 type welcomeOut struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`

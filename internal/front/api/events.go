@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// eventSchema is the schema of a custom event.
+// eventSchema is the schema of a custom event in a request.
 type eventSchema = wire.Object[string, maxEventFields]
 
 func schemaOf(in eventSchema) customevents.Schema {
@@ -27,8 +27,8 @@ func schemaOf(in eventSchema) customevents.Schema {
 }
 
 type createEventIn struct {
-	Name   string      `json:"name" doc:"By which it is sent and starts automations; not a UUID, and without the prefixes of system events." maxLength:"255" example:"user.created"`
-	Schema eventSchema `json:"schema,omitzero" doc:"The types of members of the payload, by their names: string, number, boolean or date."`
+	Name   string      `json:"name" doc:"The name that senders and automations use. It must not be a UUID or begin with the prefix of a system event." maxLength:"255" example:"user.created"`
+	Schema eventSchema `json:"schema,omitzero" doc:"The types of the payload's fields by name: string, number, boolean or date."`
 }
 
 type updateEventIn struct {
@@ -36,18 +36,17 @@ type updateEventIn struct {
 }
 
 type sendEventIn struct {
-	Event     string         `json:"event" doc:"The name; it need not be defined." maxLength:"255" example:"user.created"`
-	ContactID string         `json:"contact_id,omitzero" doc:"To whom it happened; either this or email." format:"uuid"`
-	Email     string         `json:"email,omitzero" doc:"To whom it happened; not only to contacts."`
-	Payload   jsontext.Value `json:"payload,omitzero" doc:"An object of at most 32 KB. Members that the schema names must have its types, or be null or absent."`
+	Event     string         `json:"event" doc:"The name of the event, which need not be defined." maxLength:"255" example:"user.created"`
+	ContactID string         `json:"contact_id,omitzero" doc:"The contact that the event concerns. Give either contact_id or email." format:"uuid"`
+	Email     string         `json:"email,omitzero" doc:"The address of the person that the event concerns, who need not be a contact. Give either email or contact_id."`
+	Payload   jsontext.Value `json:"payload,omitzero" doc:"An object of at most 32 KB. Fields that the schema defines must have the defined type or be null or absent."`
 }
 
-// CustomEventItem is an event in a list. It is exported because Huma overlooks the fields of embedded types that are
-// not.
+// CustomEventItem is an event in a list. It is exported because Huma skips the fields of unexported embedded types.
 type CustomEventItem struct {
 	ID        string             `json:"id"`
 	Name      string             `json:"name"`
-	Schema    *map[string]string `json:"schema" doc:"Null when it has none."`
+	Schema    *map[string]string `json:"schema" doc:"Null if the event has no schema."`
 	CreatedAt wire.DBTime        `json:"created_at"`
 	UpdatedAt wire.DBTime        `json:"updated_at"`
 }

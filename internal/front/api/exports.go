@@ -14,11 +14,12 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// exportQuery are the parameters of every export.
+// exportQuery are the query parameters that all exports have.
 var exportQuery = slices.Clip([]string{"format", "formulas"})
 
-// exported makes an operation of an export.
-func exported[Row any](f func(ctx context.Context, c *wire.Call) (*exports.Export, error)) wire.Handler {
+// exportHandler makes a handler of a function that returns an export. Row describes a line of NDJSON in the OpenAPI
+// document.
+func exportHandler[Row any](f func(ctx context.Context, c *wire.Call) (*exports.Export, error)) wire.Handler {
 	return wire.Streaming[Row](func(ctx context.Context, c *wire.Call) (wire.Stream, error) {
 		o, err := exports.ParseOptions(c.Query().Get("format"), c.Query().Get("formulas"))
 		if err != nil {
@@ -52,7 +53,7 @@ func (a *API) exportLogs(_ context.Context, c *wire.Call) (*exports.Export, erro
 	return a.Services.Exports.Logs(c.TeamID, f), err
 }
 
-// readSpan reads the parameters from and to. What is not given stays zero, which means no bound.
+// readSpan reads the parameters from and to. A missing parameter leaves its time zero, which means no bound.
 func readSpan(q url.Values, from, to *time.Time) (err error) {
 	for name, dst := range map[string]*time.Time{"from": from, "to": to} {
 		if q.Get(name) == "" {

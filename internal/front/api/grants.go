@@ -9,25 +9,25 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// grantItem is a grant in a list. It has no `object`, as the specification shows it.
+// grantItem is a grant in a list. It has no field object, as the specification requires.
 type grantItem struct {
 	ID            string      `json:"id"`
-	ClientID      string      `json:"client_id" doc:"The program that it was given to."`
-	Scopes        []string    `json:"scopes" doc:"What the program may do: full_access, or names like emails:send."`
-	Resource      *string     `json:"resource" nullable:"true" doc:"The address that it is for; null if the program named none."`
+	ClientID      string      `json:"client_id" doc:"The OAuth client that the grant was given to."`
+	Scopes        []string    `json:"scopes" doc:"What the OAuth client may do: full_access, or scopes such as emails:send."`
+	Resource      *string     `json:"resource" nullable:"true" doc:"The resource that the grant is for; null if the OAuth client named none."`
 	CreatedAt     wire.DBTime `json:"created_at"`
-	RevokedAt     wire.DBTime `json:"revoked_at" nullable:"true" doc:"Null while it is active."`
-	RevokedReason *string     `json:"revoked_reason" nullable:"true" doc:"Null while it is active."`
+	RevokedAt     wire.DBTime `json:"revoked_at" nullable:"true" doc:"Null while the grant is active."`
+	RevokedReason *string     `json:"revoked_reason" nullable:"true" doc:"Null while the grant is active."`
 	Client        grantClient `json:"client"`
-	// Limits is an addition to the specification.
-	Limits grantLimits `json:"limits" doc:"What a person has limited the program to."`
+	// Limits is not in the specification.
+	Limits grantLimits `json:"limits" doc:"The limits that a user has set for the OAuth client."`
 }
 
-// grantLimits is what a grant may send.
+// grantLimits are the sending limits of a grant.
 type grantLimits struct {
-	Recipients *int64 `json:"recipients_per_email" nullable:"true" doc:"To, Cc and Bcc together; null is no limit."`
-	Emails     *int64 `json:"emails_per_day" nullable:"true" doc:"In a day of UTC; each recipient counts. Null is no limit."`
-	Approval   bool   `json:"approval" doc:"A person approves each email before it goes."`
+	Recipients *int64 `json:"recipients_per_email" nullable:"true" doc:"To, Cc and Bcc together; null means no limit."`
+	Emails     *int64 `json:"emails_per_day" nullable:"true" doc:"Per UTC day, counted per recipient. Null means no limit."`
+	Approval   bool   `json:"approval" doc:"Whether a person must approve each email before it is sent."`
 }
 
 func grantLimitsOf(l grants.Limits) grantLimits {
@@ -42,7 +42,7 @@ func grantLimitsOf(l grants.Limits) grantLimits {
 }
 
 type grantClient struct {
-	Name    string  `json:"name" doc:"What the program calls itself."`
+	Name    string  `json:"name" doc:"The name that the OAuth client registered."`
 	LogoURI *string `json:"logo_uri" nullable:"true"`
 }
 
@@ -73,12 +73,12 @@ type updateGrantIn struct {
 }
 
 type updateLimitsIn struct {
-	Recipients wire.Optional[int64] `json:"recipients_per_email,omitzero" doc:"To, Cc and Bcc together; null for no limit." minimum:"1" maximum:"150"`
-	Emails     wire.Optional[int64] `json:"emails_per_day,omitzero" doc:"In a day of UTC; each recipient counts. Null for no limit." minimum:"1" maximum:"1000000"`
-	Approval   *bool                `json:"approval,omitzero" nullable:"false" doc:"A person approves each email before it goes."`
+	Recipients wire.Optional[int64] `json:"recipients_per_email,omitzero" doc:"To, Cc and Bcc together; null removes the limit." minimum:"1" maximum:"150"`
+	Emails     wire.Optional[int64] `json:"emails_per_day,omitzero" doc:"Per UTC day, counted per recipient. Null removes the limit." minimum:"1" maximum:"1000000"`
+	Approval   *bool                `json:"approval,omitzero" nullable:"false" doc:"Whether a person must approve each email before it is sent."`
 }
 
-// change changes limits to what is asked for.
+// change applies the requested limits to l.
 func (in *updateGrantIn) change(l *grants.Limits) error {
 	n := in.Limits
 	if n == nil {
@@ -103,7 +103,7 @@ func (in *updateGrantIn) change(l *grants.Limits) error {
 	return nil
 }
 
-// grantWire is a grant by itself.
+// grantWire is the response to a change of a grant.
 type grantWire struct {
 	Object string      `json:"object"`
 	ID     string      `json:"id"`

@@ -13,8 +13,8 @@ import (
 type eventItem struct {
 	ID        string         `json:"id"`
 	Type      string         `json:"type"`
-	Recipient *string        `json:"recipient" doc:"Whom it happened to; null when it is of the whole email."`
-	Data      jsontext.Value `json:"data" doc:"More of it, as webhooks have it; null when there is no more."`
+	Recipient *string        `json:"recipient" doc:"The recipient of the event; null if the event concerns the whole email."`
+	Data      jsontext.Value `json:"data" doc:"The details of the event, as in webhooks; null if there are none."`
 	CreatedAt wire.DBTime    `json:"created_at"`
 }
 
@@ -26,8 +26,8 @@ func eventToItem(e events.Entry) eventItem {
 	return w
 }
 
-// listEvents lists the timeline, oldest first. Without a limit it is whole, unless there are very many opens and
-// clicks.
+// listEvents lists the timeline of an email, oldest first. Without a limit it returns all events, unless there are too
+// many opens and clicks for one response.
 func (a *API) listEvents(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[eventItem], error) {
 	id, err := c.ID("email_id")
 	if err != nil {
@@ -49,13 +49,13 @@ type attemptItem struct {
 	Destination  string      `json:"destination"`
 	Recipients   []string    `json:"recipients"`
 	Host         *string     `json:"host"`
-	TLS          *string     `json:"tls" doc:"Null when in the clear."`
+	TLS          *string     `json:"tls" doc:"The TLS version, the cipher and whether the certificate was verified; null if the connection was not encrypted."`
 	Outcome      string      `json:"outcome" enum:"delivered,delayed,bounced,mixed,unknown"`
-	Reply        string      `json:"reply" doc:"What decided the outcome."`
+	Reply        string      `json:"reply" doc:"The SMTP reply that decided the outcome."`
 	Conversation string      `json:"conversation"`
 	StartedAt    wire.DBTime `json:"started_at"`
 	DurationMS   float64     `json:"duration_ms"`
-	NextAt       wire.DBTime `json:"next_at" nullable:"true" doc:"When it is tried again; null when it is not."`
+	NextAt       wire.DBTime `json:"next_at" nullable:"true" doc:"The time of the next attempt; null if there is none."`
 }
 
 func attemptToItem(t emails.Attempt) attemptItem {
@@ -64,8 +64,8 @@ func attemptToItem(t emails.Attempt) attemptItem {
 		wire.DBTime(t.StartedAt), float64(t.Duration.Microseconds()) / 1000, wire.DBTime(t.NextAt)}
 }
 
-// listAttempts lists the tries to deliver, oldest first. Without a limit it has all of them, unless the email has very
-// many recipients that are hard to reach.
+// listAttempts lists the delivery attempts, oldest first. Without a limit it returns all of them, unless there are too
+// many for one response.
 func (a *API) listAttempts(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[attemptItem], error) {
 	id, err := c.ID("email_id")
 	if err != nil {

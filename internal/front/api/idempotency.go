@@ -14,7 +14,7 @@ func idempotencyOf(c *wire.Call, scope, mode string, all ...emails.Send) (emails
 }
 
 // idempotency returns the idempotency key of a request, and the zero value if it has none. digest returns a hash of the
-// request's content; it is called only if there is a key.
+// request. It is called only if the request has a key.
 func idempotency(c *wire.Call, scope string, digest func() string) (emails.Idempotency, error) {
 	if _, given := c.Request.Header["Idempotency-Key"]; !given {
 		return emails.Idempotency{}, nil

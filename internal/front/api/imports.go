@@ -19,19 +19,19 @@ import (
 	"github.com/postrider/postrider/internal/outbound/exports"
 )
 
-const importsLimit = 10 // items of a list without a limit (specification, Limits)
+const importsLimit = 10 // items on a page if the request has no limit (specification, Limits)
 
-// createImportIn is the form of a new import.
+// createImportIn describes the form of a new import in the OpenAPI document.
 type createImportIn struct {
 	File       string `json:"file" format:"binary" doc:"A CSV file whose first line names the columns: UTF-8, UTF-16 or Windows-1252; separated by commas, semicolons, tabs or vertical bars."`
-	ColumnMap  string `json:"column_map,omitzero" doc:"JSON: which column is what. Without it, the columns email, first_name, last_name and unsubscribed are imported. Properties that the team does not have are created; their types are string, number or boolean." example:"{\"email\":\"Email\",\"first_name\":\"First name\",\"properties\":{\"plan\":{\"column\":\"Plan\",\"type\":\"string\"}}}"`
-	OnConflict string `json:"on_conflict,omitzero" doc:"What to do with contacts that exist." enum:"upsert,skip" default:"skip"`
-	Segments   string `json:"segments,omitzero" doc:"JSON: segments to which the contacts are added." example:"[{\"id\":\"78261eea-8f8b-4381-83c6-79fa7120f1cf\"}]"`
-	Topics     string `json:"topics,omitzero" doc:"JSON: what the contacts are subscribed to." example:"[{\"id\":\"b6d24b8e-af0b-4c3c-be0c-359bbd97381e\",\"subscription\":\"opt_in\"}]"`
+	ColumnMap  string `json:"column_map,omitzero" doc:"JSON that maps fields to columns. If absent, the columns email, first_name, last_name and unsubscribed are imported. Missing properties are created; their types are string, number or boolean." example:"{\"email\":\"Email\",\"first_name\":\"First name\",\"properties\":{\"plan\":{\"column\":\"Plan\",\"type\":\"string\"}}}"`
+	OnConflict string `json:"on_conflict,omitzero" doc:"What to do with contacts that already exist." enum:"upsert,skip" default:"skip"`
+	Segments   string `json:"segments,omitzero" doc:"JSON: the segments that the contacts are added to." example:"[{\"id\":\"78261eea-8f8b-4381-83c6-79fa7120f1cf\"}]"`
+	Topics     string `json:"topics,omitzero" doc:"JSON: the topic subscriptions of the contacts." example:"[{\"id\":\"b6d24b8e-af0b-4c3c-be0c-359bbd97381e\",\"subscription\":\"opt_in\"}]"`
 }
 
-// columnMap is the JSON of column_map. Unlike in the bodies of other requests, members that nobody knows are refused:
-// clients add none, and the column that a misspelt one was to import would be left out of every row.
+// columnMap is the JSON of column_map. Unlike other request types, it refuses unknown fields. A misspelled field would
+// otherwise leave its column out of every imported row.
 type columnMap struct {
 	Email        string                                  `json:"email"`
 	FirstName    string                                  `json:"first_name"`
@@ -40,7 +40,7 @@ type columnMap struct {
 	Properties   wire.Object[columnOfMap, maxProperties] `json:"properties"`
 }
 
-// columnOfMap is a column of a property: an object, or its name alone.
+// columnOfMap is the column of a property: an object, or only the name of the column.
 type columnOfMap struct {
 	Column string
 	Type   string
@@ -62,11 +62,11 @@ func (c *columnOfMap) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 
 func (*columnOfMap) ElementTypes() []reflect.Type { return nil }
 
-// importOf translates the fields of a form.
+// importOf converts the fields of a form.
 func importOf(f *wire.Form) (n imports.NewImport, err error) {
 	n.Filename, n.OnConflict = f.FileName, f.Fields["on_conflict"]
 	if f.Fields["column_map"] != "" {
-		var in *columnMap // stays nil for null
+		var in *columnMap // nil for null
 		err := f.DecodeField("column_map", `{"email":"Email","first_name":"First name"}`, &in,
 			json.RejectUnknownMembers(true))
 		if err != nil {
@@ -94,7 +94,7 @@ func importOf(f *wire.Form) (n imports.NewImport, err error) {
 }
 
 type importCounts struct {
-	Total   int64 `json:"total" doc:"The rows that were read until now."`
+	Total   int64 `json:"total" doc:"The number of rows read so far."`
 	Created int64 `json:"created"`
 	Updated int64 `json:"updated"`
 	Skipped int64 `json:"skipped"`
@@ -106,12 +106,12 @@ type contactImportWire struct {
 	ID          string       `json:"id"`
 	Status      string       `json:"status" enum:"queued,in_progress,completed,failed"`
 	CreatedAt   wire.DBTime  `json:"created_at"`
-	CompletedAt wire.DBTime  `json:"completed_at" doc:"When it completed or failed; null until then."`
+	CompletedAt wire.DBTime  `json:"completed_at" doc:"When the import completed or failed; null while it runs."`
 	Counts      importCounts `json:"counts"`
 	Filename    *string      `json:"filename"`
-	Size        int64        `json:"size" doc:"Octets of the file."`
-	Processed   int64        `json:"processed" doc:"Octets of it that are done."`
-	Error       *string      `json:"error" doc:"Why it failed, or cannot go on and is tried again."`
+	Size        int64        `json:"size" doc:"The size of the file in bytes."`
+	Processed   int64        `json:"processed" doc:"The number of bytes that have been processed."`
+	Error       *string      `json:"error" doc:"Why the import failed, or why it is being retried."`
 }
 
 func importToWire(i imports.Import) contactImportWire {
@@ -169,9 +169,9 @@ func (a *API) cancelImport(ctx context.Context, c *wire.Call, _ wire.None) (cont
 	return importToWire(i), err
 }
 
-// watchImport streams the state of an import as server-sent events (HTML Living Standard, section 9.2): progress
-// whenever it changes, and done when it has ended, with which the stream ends. The data is the import as it is
-// retrieved.
+// watchImport streams the state of an import as server-sent events (HTML Living Standard, section 9.2). An event named
+// progress reports each change. The stream ends with an event named done. The data of both is the import as getImport
+// returns it.
 func (a *API) watchImport(ctx context.Context, c *wire.Call) (wire.Stream, error) {
 	importID, err := c.ID("import_id")
 	if err != nil {
@@ -182,8 +182,8 @@ func (a *API) watchImport(ctx context.Context, c *wire.Call) (wire.Stream, error
 		Parts: a.progress(ctx, i)}, err
 }
 
-// progress has an event for each state of an import from now on, and comments in between. It ends when the import has
-// ended, or the node stops.
+// progress yields an event for each new state of an import, and comments in between. It ends when the import has ended
+// or the node stops.
 func (a *API) progress(ctx context.Context, i imports.Import) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for shown := ""; ; {
@@ -214,8 +214,7 @@ func (a *API) progress(ctx context.Context, i imports.Import) iter.Seq2[[]byte, 
 	}
 }
 
-// importFailures streams the rows of an import that failed, as CSV: the line of the file, the reason, and the columns
-// of the file.
+// importFailures streams the failed rows of an import as CSV: the line number, the reason, and the columns of the file.
 func (a *API) importFailures(ctx context.Context, c *wire.Call) (wire.Stream, error) {
 	importID, err := c.ID("import_id")
 	if err != nil {
@@ -230,7 +229,7 @@ func (a *API) importFailures(ctx context.Context, c *wire.Call) (wire.Stream, er
 		FileName: "import-" + importID + "-failures.csv", Parts: failedRows(header, rows, o)}, err
 }
 
-// failedRows writes rows that failed, in parts of about 64 KB, with formulas as the exports write them.
+// failedRows writes failed rows in parts of about 64 KB. It escapes formulas as the exports do.
 func failedRows(header []string, rows iter.Seq2[imports.Failure, error], o exports.Options) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		const size = 64 << 10

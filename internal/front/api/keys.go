@@ -10,21 +10,21 @@ import (
 )
 
 type createKeyIn struct {
-	Name       string `json:"name" doc:"What people call the key; at most 50 characters." maxLength:"50"`
-	Permission string `json:"permission,omitzero" doc:"What it may do." enum:"full_access,sending_access" default:"full_access"`
-	DomainID   string `json:"domain_id,omitzero" doc:"With sending_access: the only domain that it may send from."`
+	Name       string `json:"name" doc:"The display name of the key; at most 50 characters." maxLength:"50"`
+	Permission string `json:"permission,omitzero" doc:"What the key may do." enum:"full_access,sending_access" default:"full_access"`
+	DomainID   string `json:"domain_id,omitzero" doc:"With sending_access: the only domain that the key may send from."`
 }
 
 type keyCreated struct {
 	ID    string `json:"id"`
-	Token string `json:"token" doc:"Shown this once."`
+	Token string `json:"token" doc:"The token is shown only in this response."`
 }
 
 type keyWire struct {
 	ID         string      `json:"id"`
 	Name       string      `json:"name"`
 	CreatedAt  wire.DBTime `json:"created_at"`
-	LastUsedAt wire.DBTime `json:"last_used_at" nullable:"true" doc:"Null before the first use."`
+	LastUsedAt wire.DBTime `json:"last_used_at" nullable:"true" doc:"Null if the key was never used."`
 }
 
 type renameKeyIn struct {

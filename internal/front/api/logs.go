@@ -14,35 +14,35 @@ import (
 	"github.com/postrider/postrider/internal/outbound/requestlog"
 )
 
-// logsQuery are the filters of the list of logs, which the public API does not have.
+// logsQuery are the query parameters that filter the request log. The public API does not have them.
 var logsQuery = []string{"status", "method", "endpoint", "user_agent", "api_key_id", "from", "to"}
 
-// LogItem is a request in the list of logs.
+// LogItem is a request in a list of the request log.
 type LogItem struct {
 	ID             string      `json:"id"`
 	CreatedAt      wire.DBTime `json:"created_at"`
-	Endpoint       string      `json:"endpoint" doc:"The path, without host and query."`
+	Endpoint       string      `json:"endpoint" doc:"The path without host and query."`
 	Method         string      `json:"method"`
 	ResponseStatus int         `json:"response_status"`
 	UserAgent      *string     `json:"user_agent"`
 }
 
-// logList is a list of logs, as far as it was looked through.
+// logList is a page of the request log. The search may have ended before the page was full.
 type logList struct {
 	Object  string    `json:"object"`
 	HasMore bool      `json:"has_more"`
 	Data    []LogItem `json:"data"`
-	Next    string    `json:"next,omitzero" doc:"Given when few entries match and there may be more: the value of after, or of before, with which to go on."`
+	Next    string    `json:"next,omitzero" doc:"Present if few entries match and there may be more. Pass it as after (or before) to continue the search."`
 }
 
 type logWire struct {
 	Object string `json:"object"`
 	LogItem
-	RequestBody  verbatim `json:"request_body" doc:"Without secrets and the contents of attachments; null when there was none."`
+	RequestBody  verbatim `json:"request_body" doc:"Without secrets and the content of attachments; null if the request had no body."`
 	ResponseBody verbatim `json:"response_body"`
 }
 
-// verbatim is JSON that is written unchanged; empty is null.
+// verbatim is JSON that is written unchanged. The empty string is written as null.
 type verbatim string
 
 // MarshalJSONTo writes the text, or null if it is not valid JSON.
@@ -54,7 +54,7 @@ func (v verbatim) MarshalJSONTo(e *jsontext.Encoder) error {
 	return e.WriteValue(text)
 }
 
-// Schema is that of any JSON.
+// Schema allows any JSON.
 func (verbatim) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
 
 func logToItem(e requestlog.Entry) LogItem {

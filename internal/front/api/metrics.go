@@ -19,15 +19,15 @@ import (
 var metricsQuery = []string{"start_date", "end_date", "timezone", "granularity", "metrics", "dimensions", "domain_id",
 	"email_id", "broadcast_id"}
 
-// counted are the metrics that are counted, rates those computed from them.
+// counterMetrics are the metrics that are counters. The rates are computed from them.
 var (
-	counted = []string{"received", "delivered", "complained", "suppressed", "bounced", "bounced_transient",
+	counterMetrics = []string{"received", "delivered", "complained", "suppressed", "bounced", "bounced_transient",
 		"bounced_permanent",
 		"bounced_undetermined", "opened", "clicked", "unsubscribed", "delivery_delayed", "failed", "sent", "unique_opened",
 		"unique_clicked"}
-	// machines are metrics of ours, which are shown when they are asked for by name.
-	machines = []string{"opened_machine", "clicked_machine", "unique_opened_people", "unique_clicked_people"}
-	rates    = map[string][2]string{"delivery_rate": {"delivered", "sent"}, "open_rate": {"unique_opened", "delivered"},
+	// botMetrics are metrics that the API reference does not have. The response has them only if the request names them.
+	botMetrics = []string{"opened_machine", "clicked_machine", "unique_opened_people", "unique_clicked_people"}
+	rates      = map[string][2]string{"delivery_rate": {"delivered", "sent"}, "open_rate": {"unique_opened", "delivered"},
 		"click_rate": {"unique_clicked", "delivered"}, "bounce_rate": {"bounced", "sent"}, "complaint_rate": {"complained",
 			"delivered"},
 		"unsubscribe_rate": {"unsubscribed", "delivered"}}
@@ -36,7 +36,7 @@ var (
 
 const (
 	maxPeriods = 10_000
-	slot       = 15 * time.Minute // in every zone, hours begin at a multiple of this since 1970
+	hourStep   = 15 * time.Minute // in every time zone, hours begin at a multiple of this since 1970
 )
 
 type metricsOut struct {
@@ -47,10 +47,10 @@ type metricsOut struct {
 	Dimensions  []string           `json:"dimensions"`
 	Granularity string             `json:"granularity"`
 	Totals      map[string]float64 `json:"totals"`
-	Data        *[]map[string]any  `json:"data,omitzero" doc:"Absent without dimensions."`
+	Data        *[]map[string]any  `json:"data,omitzero" doc:"Absent if the request has no dimensions."`
 }
 
-// metricsIn is the query of metrics, checked.
+// metricsIn is a valid request for metrics.
 type metricsIn struct {
 	metrics.Query
 	metrics, dimensions []string
@@ -87,7 +87,7 @@ func (a *API) getMetrics(ctx context.Context, c *wire.Call, _ wire.None) (metric
 func add(to map[string]int, n metrics.Count) {
 	switch n.Type {
 	case "sent":
-		to["sent"] += n.Recipients // as the fates of emails are counted by recipient
+		to["sent"] += n.Recipients // counted per recipient, as the outcomes are
 		return
 	case "opened", "clicked":
 		to["unique_"+n.Type] += n.Recipients
@@ -101,7 +101,7 @@ func add(to map[string]int, n metrics.Count) {
 	to[n.Type] += n.Events
 }
 
-// row computes the requested metrics from the counts.
+// row returns the requested metrics, computed from counters.
 func (in *metricsIn) row(n map[string]int) map[string]float64 {
 	row := map[string]float64{}
 	for _, m := range in.metrics {
@@ -117,7 +117,7 @@ func (in *metricsIn) row(n map[string]int) map[string]float64 {
 	return row
 }
 
-// data returns the breakdown. If it is by period only, periods without events are included.
+// data returns the counts by dimension. If the period is the only dimension, periods without events are included.
 func (in *metricsIn) data(ctx context.Context, counts []metrics.Count) ([]map[string]any, error) {
 	type key struct{ period, domain, name, email, broadcast string }
 	rows := map[key]map[string]int{}
@@ -206,10 +206,10 @@ func readMetrics(q url.Values, now time.Time) (in metricsIn, err error) {
 		return in, err
 	}
 	if len(in.metrics) == 0 {
-		in.metrics = append(slices.Clone(counted), rateNames...)
+		in.metrics = append(slices.Clone(counterMetrics), rateNames...)
 	}
 	for _, m := range in.metrics {
-		if _, rate := rates[m]; !rate && !slices.Contains(counted, m) && !slices.Contains(machines, m) {
+		if _, rate := rates[m]; !rate && !slices.Contains(counterMetrics, m) && !slices.Contains(botMetrics, m) {
 			return in, fault.Invalidf("metrics", "The `metrics` parameter has `%s`, which is no metric.", m)
 		}
 	}
@@ -282,7 +282,7 @@ func (in *metricsIn) readSpan(q url.Values, now time.Time) (err error) {
 	return nil
 }
 
-// parseDate reads a date or a datetime; without an offset it is in the zone.
+// parseDate parses a date or a datetime. Without an offset, it is in the given time zone.
 func parseDate(name, text string, zone *time.Location) (time.Time, error) {
 	for _, layout := range []string{time.DateOnly, time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04"} {
 		if t, err := time.ParseInLocation(layout, text, zone); err == nil {

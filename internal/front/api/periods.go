@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// The client chooses the span, which may be of ten thousand years, more than a time.Duration holds: periods are
+// The client chooses the time span, which may be ten thousand years. A time.Duration cannot hold that, so periods are
 // counted by the calendar.
 
-// period names the period that contains a time, in the requested zone. Weeks begin on Monday.
+// period returns the name of the period that contains t in the requested time zone. Weeks begin on Monday.
 func (in *metricsIn) period(t time.Time) string {
 	t = t.In(in.zone)
 	switch in.granularity {
@@ -22,20 +22,21 @@ func (in *metricsIn) period(t time.Time) string {
 	return t.Format(time.DateOnly)
 }
 
-// bounds returns the first and the last moment of the span, in the zone; ok is false if the span is empty.
+// bounds returns the first and the last moment of the span in the requested time zone. ok is false if the span is
+// empty.
 func (in *metricsIn) bounds() (first, last time.Time, ok bool) {
 	return in.From.In(in.zone), in.To.Add(-time.Microsecond).In(in.zone), in.From.Before(in.To)
 }
 
-// countPeriods returns the number of periods in the span, in constant time. It may be one too many, if a zone skips a
-// day or a part of an hour.
+// countPeriods returns the number of periods in the span, in constant time. The number may be one too high if the time
+// zone skips a day or part of an hour.
 func (in *metricsIn) countPeriods() int64 {
 	first, last, ok := in.bounds()
 	switch {
 	case !ok:
 		return 0
 	case in.granularity == "hourly":
-		return (hour(last)-hour(first)+3599)/3600 + 1 // Lord Howe's clocks change by half an hour
+		return (hour(last)-hour(first)+3599)/3600 + 1 // Lord Howe Island changes its clocks by half an hour
 	case in.granularity == "weekly":
 		return (monday(last)-monday(first))/7 + 1
 	case in.granularity == "monthly":
@@ -44,19 +45,19 @@ func (in *metricsIn) countPeriods() int64 {
 	return dayNumber(last) - dayNumber(first) + 1
 }
 
-// hour returns the beginning of the hour of a time, in seconds since 1970.
+// hour returns the beginning of the hour of t, in seconds since 1970.
 func hour(t time.Time) int64 { return t.Unix() - int64(t.Minute()*60+t.Second()) }
 
-// dayNumber returns the number of a calendar day, counted from 1 January 1970.
+// dayNumber returns the number of days from 1 January 1970 to the calendar day of t.
 func dayNumber(t time.Time) int64 {
 	y, m, d := t.Date()
 	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / 86400
 }
 
-// monday returns the number of the day on which the week of a time began.
+// monday returns the day number of the Monday of the week of t.
 func monday(t time.Time) int64 { return dayNumber(t) - int64(t.Weekday()+6)%7 }
 
-// periods yields the names of all periods of the span, in order. An hour may occur more than once.
+// periods yields the names of all periods of the span in order. The name of an hour may occur more than once.
 func (in *metricsIn) periods() iter.Seq[string] {
 	first, last, ok := in.bounds()
 	step, from, to := int64(1), dayNumber(first), dayNumber(last)
@@ -67,7 +68,7 @@ func (in *metricsIn) periods() iter.Seq[string] {
 		switch {
 		case !ok:
 		case in.granularity == "hourly":
-			for t := first.Truncate(slot); !t.After(last); t = t.Add(slot) {
+			for t := first.Truncate(hourStep); !t.After(last); t = t.Add(hourStep) {
 				if !yield(in.period(t)) {
 					return
 				}
@@ -81,7 +82,7 @@ func (in *metricsIn) periods() iter.Seq[string] {
 		default:
 			for n := from; n <= to; n += step {
 				day := time.Unix(n*86400, 0).UTC()
-				if step == 1 && !in.has(day) {
+				if step == 1 && !in.hasDay(day) {
 					continue
 				}
 				if !yield(day.Format(time.DateOnly)) {
@@ -92,8 +93,8 @@ func (in *metricsIn) periods() iter.Seq[string] {
 	}
 }
 
-// has reports whether the day exists in the zone: Samoa went from 29 to 31 December 2011.
-func (in *metricsIn) has(day time.Time) bool {
+// hasDay reports whether the day exists in the time zone: Samoa skipped 30 December 2011.
+func (in *metricsIn) hasDay(day time.Time) bool {
 	y, m, d := day.Date()
 	return time.Date(y, m, d, 12, 0, 0, 0, in.zone).Day() == d
 }

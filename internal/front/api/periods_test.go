@@ -30,7 +30,7 @@ func TestPeriods(t *testing.T) {
 		in.From = starts[r.IntN(len(starts))].Add(time.Duration(r.Int64N(int64(5 * 24 * time.Hour)))).Truncate(time.Second)
 		in.To = in.From.Add(time.Duration(r.Int64N(int64(70 * 24 * time.Hour))))
 		var want []string
-		for q := in.From.Truncate(slot); q.Before(in.To); q = q.Add(slot) {
+		for q := in.From.Truncate(hourStep); q.Before(in.To); q = q.Add(hourStep) {
 			want = append(want, in.period(q))
 		}
 		want = slices.Compact(want)

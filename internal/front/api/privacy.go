@@ -9,8 +9,8 @@ import (
 )
 
 type eraseIn struct {
-	Suppressions bool `json:"suppressions,omitzero" doc:"Forget too that the address is suppressed, unsubscribed or opted out. It can be mailed again then."`
-	DryRun       bool `json:"dry_run,omitzero" doc:"Count what would be erased, and erase nothing."`
+	Suppressions bool `json:"suppressions,omitzero" doc:"Whether to erase suppressions and unsubscriptions too. The address can then receive email again."`
+	DryRun       bool `json:"dry_run,omitzero" doc:"Whether to only count what would be erased."`
 }
 
 type erasureWire struct {
@@ -21,20 +21,20 @@ type erasureWire struct {
 // ErasureItem is an erasure in a list.
 type ErasureItem struct {
 	ID           string        `json:"id"`
-	ContactID    *string       `json:"contact_id" doc:"Null when the address was of no contact."`
+	ContactID    *string       `json:"contact_id" doc:"Null if no contact had the address."`
 	Status       string        `json:"status" enum:"queued,in_progress,completed"`
 	Suppressions bool          `json:"suppressions"`
 	DryRun       bool          `json:"dry_run"`
-	Found        []erasurePart `json:"found" doc:"So far."`
+	Found        []erasurePart `json:"found" doc:"What was found so far."`
 	CreatedAt    wire.DBTime   `json:"created_at"`
 	CompletedAt  wire.DBTime   `json:"completed_at" nullable:"true"`
 }
 
 type erasurePart struct {
-	In    string  `json:"in" doc:"What was searched."`
+	In    string  `json:"in" doc:"The kind of data that was searched."`
 	What  string  `json:"what"`
 	Count int     `json:"count"`
-	Left  *string `json:"left" doc:"Null when they were erased: soon and later when they can be erased in a few minutes or once they are delivered, kept when they stay unless suppressions is true."`
+	Left  *string `json:"left" doc:"Null if they were erased. soon: they can be erased in a few minutes. later: they can be erased once they are delivered. kept: they are erased only if suppressions is true."`
 }
 
 func erasureToItem(e privacy.Erasure) ErasureItem {
@@ -78,7 +78,7 @@ func (a *API) listErasures(ctx context.Context, c *wire.Call, _ wire.None) (wire
 	return wire.ListOf(all, more, erasureToItem), err
 }
 
-// exportContact streams all that is stored about an address, which takes the scopes of all of it.
+// exportContact streams all data that is stored about an address. The actor needs the scopes for all of that data.
 func (a *API) exportContact(ctx context.Context, c *wire.Call) (wire.Stream, error) {
 	for _, s := range []teams.Scope{teams.EmailsRead, teams.ReceivingRead, teams.SuppressionsRead, teams.BroadcastsRead,
 		teams.AutomationsRead} {

@@ -11,9 +11,9 @@ import (
 )
 
 type createPropertyIn struct {
-	Key           string      `json:"key" doc:"ASCII letters, digits and underscores; broadcasts refer to it as {{{KEY}}}." maxLength:"50" example:"company_name"`
+	Key           string      `json:"key" doc:"ASCII letters, digits and underscores. Placeholders have the form {{{KEY}}}." maxLength:"50" example:"company_name"`
 	Type          string      `json:"type" enum:"string,number"`
-	FallbackValue scalarValue `json:"fallback_value,omitzero" doc:"Stands for contacts without a value."`
+	FallbackValue scalarValue `json:"fallback_value,omitzero" doc:"Used for contacts without a value."`
 }
 
 type updatePropertyIn struct {
@@ -27,8 +27,8 @@ type contactPropertyWire struct {
 	ContactPropertyItem
 }
 
-// ContactPropertyItem is a property in a list. It is exported because Huma overlooks the fields of embedded types that
-// are not.
+// ContactPropertyItem is a property in a list. It is exported because Huma skips the fields of unexported embedded
+// types.
 type ContactPropertyItem struct {
 	ID            string      `json:"id"`
 	Key           string      `json:"key"`

@@ -18,22 +18,22 @@ import (
 type ReceivedItem struct {
 	ID          string         `json:"id"`
 	To          []string       `json:"to"`
-	From        string         `json:"from" doc:"The address alone; the name stands in the header."`
+	From        string         `json:"from" doc:"The address without the display name, which is in the headers."`
 	CreatedAt   wire.ISOTime   `json:"created_at"`
 	Subject     *string        `json:"subject"`
 	MessageID   string         `json:"message_id"`
 	Bcc         []string       `json:"bcc"`
 	Cc          []string       `json:"cc"`
 	ReplyTo     []string       `json:"reply_to"`
-	ReceivedFor []string       `json:"received_for" doc:"The addresses because of which it was received, also when they stand nowhere in the header."`
-	ThreadID    string         `json:"thread_id" doc:"The same for all emails of a conversation."`
+	ReceivedFor []string       `json:"received_for" doc:"The addresses that the message was delivered to, which the header may not contain."`
+	ThreadID    string         `json:"thread_id" doc:"The ID of the conversation, which all of its emails share."`
 	Attachments []receivedFile `json:"attachments"`
 }
 
 type receivedFile struct {
 	ID                 string  `json:"id"`
 	Filename           *string `json:"filename"`
-	Size               int64   `json:"size" doc:"Bytes."`
+	Size               int64   `json:"size" doc:"In bytes."`
 	ContentType        string  `json:"content_type"`
 	ContentID          *string `json:"content_id"`
 	ContentDisposition *string `json:"content_disposition"`
@@ -45,14 +45,14 @@ type receivedWire struct {
 	HTML           *string            `json:"html"`
 	Text           *string            `json:"text"`
 	HTMLFormat     string             `json:"html_format" enum:"data_uri,cid"`
-	Headers        map[string]string  `json:"headers" doc:"By name in lower case; fields that stand more than once are joined by line feeds."`
-	Raw            rawLink            `json:"raw" doc:"The whole message as it came in."`
-	Authentication *authenticationOut `json:"authentication" doc:"What SPF, DKIM and DMARC say of where it came from; null when that was not looked at. ARC is not evaluated."`
-	Spam           *spamOut           `json:"spam" doc:"What the content filter found; null without one."`
+	Headers        map[string]string  `json:"headers" doc:"Header fields by lower-case name. The values of repeated fields are joined by line feeds."`
+	Raw            rawLink            `json:"raw" doc:"The complete message as it was received."`
+	Authentication *authenticationOut `json:"authentication" doc:"The SPF, DKIM and DMARC results; null if they were not evaluated. ARC is not evaluated."`
+	Spam           *spamOut           `json:"spam" doc:"The result of the content filter; null if no filter is configured."`
 }
 
 type rawLink struct {
-	DownloadURL string       `json:"download_url" doc:"Works without a key until it expires."`
+	DownloadURL string       `json:"download_url" doc:"The link works without an API key until it expires."`
 	ExpiresAt   wire.ISOTime `json:"expires_at"`
 }
 
@@ -116,7 +116,7 @@ func (a *API) getReceived(ctx context.Context, c *wire.Call, _ wire.None) (recei
 	link, expires := a.Services.Receiving.RawURL(e.TeamID, e.ID, time.Now())
 	w := receivedWire{Object: "email", ReceivedItem: receivedToItem(e), HTML: content.HTML, Text: content.Text,
 		HTMLFormat: format,
-		Headers:    joined(content.Header), Raw: rawLink{link, wire.ISOTime(expires)},
+		Headers:    joinHeader(content.Header), Raw: rawLink{link, wire.ISOTime(expires)},
 		Authentication: authenticationOf(e.Authentication)}
 	if e.Spam != nil {
 		w.Spam = &spamOut{e.Spam.Action, e.Spam.Fields}
@@ -124,8 +124,9 @@ func (a *API) getReceived(ctx context.Context, c *wire.Call, _ wire.None) (recei
 	return w, nil
 }
 
-// joined returns a header as a map: values of a repeated field are joined, in the order of the message.
-func joined(header []message.Field) map[string]string {
+// joinHeader returns a header as a map by lower-case names. It joins the values of repeated fields in the order of the
+// message.
+func joinHeader(header []message.Field) map[string]string {
 	values := map[string][]string{}
 	for _, f := range header {
 		name := strings.ToLower(f.Name)
@@ -150,15 +151,15 @@ func authenticationOf(r *authres.Results) *authenticationOut {
 	return out
 }
 
-// ReceivedAttachmentItem is an attachment of a received email with its link.
+// ReceivedAttachmentItem is an attachment of a received email with its download link.
 type ReceivedAttachmentItem struct {
 	ID                 string       `json:"id"`
 	Filename           *string      `json:"filename"`
-	Size               int64        `json:"size" doc:"Bytes."`
+	Size               int64        `json:"size" doc:"In bytes."`
 	ContentType        string       `json:"content_type"`
 	ContentDisposition *string      `json:"content_disposition"`
 	ContentID          *string      `json:"content_id"`
-	DownloadURL        string       `json:"download_url" doc:"Works without a key until it expires."`
+	DownloadURL        string       `json:"download_url" doc:"The link works without an API key until it expires."`
 	ExpiresAt          wire.ISOTime `json:"expires_at"`
 }
 

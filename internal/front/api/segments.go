@@ -12,15 +12,15 @@ import (
 
 type createSegmentIn struct {
 	Name   string         `json:"name" maxLength:"255" example:"Customers"`
-	Filter jsontext.Value `json:"filter,omitzero" doc:"Says who is in the segment, instead of adding contacts to it."`
+	Filter jsontext.Value `json:"filter,omitzero" doc:"A rule that selects the contacts of the segment, instead of adding them one by one."`
 }
 
 type updateSegmentIn struct {
 	Name   *string        `json:"name,omitzero" nullable:"false" maxLength:"255"`
-	Filter jsontext.Value `json:"filter,omitzero" doc:"For a segment that has one."`
+	Filter jsontext.Value `json:"filter,omitzero" doc:"The new filter of a segment that has a filter."`
 }
 
-// filterOf returns a filter of a request as text, "" for none and for null.
+// filterOf returns the JSON of a filter, and "" if the request has none or null.
 func filterOf(in jsontext.Value) string {
 	if in.Kind() == 'n' {
 		return ""
@@ -34,7 +34,7 @@ type segmentMade struct {
 	Name   string `json:"name"`
 }
 
-// SegmentItem is a segment in a list. It is exported because Huma overlooks the fields of embedded types that are not.
+// SegmentItem is a segment in a list. It is exported because Huma skips the fields of unexported embedded types.
 type SegmentItem struct {
 	ID        string      `json:"id"`
 	Name      string      `json:"name"`
@@ -48,8 +48,8 @@ func segmentToItem(g segments.Segment) SegmentItem {
 type segmentWire struct {
 	Object string `json:"object"`
 	SegmentItem
-	Filter    jsontext.Value `json:"filter" doc:"Null when contacts are added by hand."`
-	Contacts  *int           `json:"contacts" doc:"How many contacts it had when they were counted; null before the first count of a large segment, and when the filter names what was deleted."`
+	Filter    jsontext.Value `json:"filter" doc:"Null if contacts are added one by one."`
+	Contacts  *int           `json:"contacts" doc:"The number of contacts at counted_at. Null before the first count of a large segment, and if the filter refers to something that was deleted."`
 	CountedAt wire.DBTime    `json:"counted_at"`
 }
 
@@ -102,12 +102,12 @@ func (a *API) updateSegment(ctx context.Context, c *wire.Call, in updateSegmentI
 }
 
 func (a *API) deleteSegment(ctx context.Context, c *wire.Call, _ wire.None) (gone, error) {
-	return a.goneSegment(ctx, c, "segment")
+	return a.deleteSegmentAs(ctx, c, "segment")
 }
 
-// goneSegment deletes a segment. One that there is not is answered in the same way, as clients expect (API reference
-// section 13).
-func (a *API) goneSegment(ctx context.Context, c *wire.Call, object string) (gone, error) {
+// deleteSegmentAs deletes a segment. An unknown ID gets the same response, as clients expect (API reference section
+// 13).
+func (a *API) deleteSegmentAs(ctx context.Context, c *wire.Call, object string) (gone, error) {
 	id, err := c.ID(object + "_id")
 	if err != nil {
 		return gone{}, err

@@ -9,7 +9,7 @@ import (
 )
 
 type addSuppressionIn struct {
-	Email string `json:"email" doc:"The address that is not to be mailed."`
+	Email string `json:"email" doc:"The address to suppress."`
 }
 
 type addSuppressionsIn struct {
@@ -17,8 +17,8 @@ type addSuppressionsIn struct {
 }
 
 type removeSuppressionsIn struct {
-	Emails wire.Array[string, maxSuppressions] `json:"emails,omitzero" doc:"1 to 100 addresses; either these or ids."`
-	IDs    wire.Array[string, maxSuppressions] `json:"ids,omitzero" doc:"1 to 100 ids."`
+	Emails wire.Array[string, maxSuppressions] `json:"emails,omitzero" doc:"1 to 100 addresses. Give either emails or ids."`
+	IDs    wire.Array[string, maxSuppressions] `json:"ids,omitzero" doc:"1 to 100 IDs. Give either ids or emails."`
 }
 
 type suppressionWire struct {
@@ -26,8 +26,8 @@ type suppressionWire struct {
 	SuppressionItem
 }
 
-// SuppressionItem is a suppression in a list. It is exported because Huma overlooks the fields of embedded types that
-// are not.
+// SuppressionItem is a suppression in a list. It is exported because Huma skips the fields of unexported embedded
+// types.
 type SuppressionItem struct {
 	ID        string      `json:"id"`
 	Email     string      `json:"email"`

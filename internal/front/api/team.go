@@ -9,20 +9,20 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// teamWire is the actor's team. A limit of null means no limit.
+// teamWire is the actor's team. A limit of null means that there is no limit.
 type teamWire struct {
 	Object       string      `json:"object"`
 	ID           string      `json:"id"`
 	Name         string      `json:"name"`
 	CreatedAt    wire.DBTime `json:"created_at"`
-	RateLimit    *int        `json:"rate_limit" doc:"Requests a second."`
-	DailyQuota   *int64      `json:"daily_quota" doc:"Emails a day of UTC, sent and received."`
-	MonthlyQuota *int64      `json:"monthly_quota" doc:"Emails a month of UTC, sent and received."`
+	RateLimit    *int        `json:"rate_limit" doc:"Requests per second."`
+	DailyQuota   *int64      `json:"daily_quota" doc:"Emails per UTC day, sent and received."`
+	MonthlyQuota *int64      `json:"monthly_quota" doc:"Emails per UTC month, sent and received."`
 }
 
-// MemberItem is a user in a team.
+// MemberItem is a member of a team.
 type MemberItem struct {
-	ID        string      `json:"id" doc:"That of the user."`
+	ID        string      `json:"id" doc:"The ID of the user."`
 	Email     string      `json:"email"`
 	Name      *string     `json:"name"`
 	Role      string      `json:"role" enum:"owner,admin,member,viewer"`
@@ -39,11 +39,11 @@ type updateMemberIn struct {
 }
 
 type createInvitationIn struct {
-	Email string `json:"email" doc:"To whom the invitation is sent."`
-	Role  string `json:"role" enum:"owner,admin,member,viewer" doc:"What the person may do in the team; at most what you may do."`
+	Email string `json:"email" doc:"The address that the invitation is sent to."`
+	Role  string `json:"role" enum:"owner,admin,member,viewer" doc:"The role in the team. You cannot grant more rights than you have."`
 }
 
-// InvitationItem asks somebody to join a team.
+// InvitationItem is an invitation to a team.
 type InvitationItem struct {
 	ID        string      `json:"id"`
 	Email     string      `json:"email"`
@@ -51,14 +51,14 @@ type InvitationItem struct {
 	Status    string      `json:"status" enum:"pending,expired"`
 	InvitedBy inviterWire `json:"invited_by"`
 	CreatedAt wire.DBTime `json:"created_at"`
-	SentAt    wire.DBTime `json:"sent_at" doc:"When it was sent last."`
+	SentAt    wire.DBTime `json:"sent_at" doc:"When the invitation was last sent."`
 	ExpiresAt wire.DBTime `json:"expires_at"`
 }
 
-// inviterWire is who invited.
+// inviterWire is the actor who sent an invitation.
 type inviterWire struct {
 	Type string  `json:"type" enum:"key,user,grant,system"`
-	ID   *string `json:"id" doc:"Null for the system."`
+	ID   *string `json:"id" doc:"Null if the actor is the system."`
 }
 
 type invitationWire struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// addresses is a list in a response that is null when it is empty.
+// addresses is a list in a response. An empty list is written as null.
 type addresses []string
 
 // MarshalJSONTo writes the list or null.
@@ -23,7 +23,7 @@ func (a addresses) MarshalJSONTo(e *jsontext.Encoder) error {
 	return json.MarshalEncode(e, []string(a))
 }
 
-// Schema describes both in the document.
+// Schema describes both forms in the OpenAPI document.
 func (addresses) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{OneOf: []*huma.Schema{
 		{Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString}}, {Type: "null"}}}
@@ -41,12 +41,12 @@ func valuesOf(in map[string]scalarValue) map[string]scalar.Value {
 }
 
 type variableIn struct {
-	Key           string      `json:"key" doc:"ASCII letters, digits and underscores; the HTML refers to it as {{{KEY}}}." maxLength:"50" example:"FIRST_ITEM"`
+	Key           string      `json:"key" doc:"ASCII letters, digits and underscores. Placeholders have the form {{{KEY}}}." maxLength:"50" example:"FIRST_ITEM"`
 	Type          string      `json:"type" enum:"string,number"`
-	FallbackValue scalarValue `json:"fallback_value,omitzero" doc:"For emails that give no value; without it they must."`
+	FallbackValue scalarValue `json:"fallback_value,omitzero" doc:"Used by emails that set no value. Without a fallback, every email must set one."`
 }
 
-func declared(in []variableIn) []templates.Declaration {
+func templateVariables(in []variableIn) []templates.Declaration {
 	all := make([]templates.Declaration, len(in))
 	for i, v := range in {
 		all[i] = templates.Declaration{Key: v.Key, Type: v.Type, Fallback: v.FallbackValue.Value}
@@ -56,13 +56,13 @@ func declared(in []variableIn) []templates.Declaration {
 
 type createTemplateIn struct {
 	Name      string                                       `json:"name" maxLength:"255" example:"Order confirmation"`
-	Alias     string                                       `json:"alias,omitzero" doc:"Another name that requests may use in place of the id: ASCII letters, digits, underscores and dashes." maxLength:"100" example:"order-confirmation"`
-	From      string                                       `json:"from,omitzero" doc:"The sender of emails that give none."`
-	Subject   string                                       `json:"subject,omitzero" doc:"The subject of emails that give none; placeholders are filled." maxLength:"998"`
+	Alias     string                                       `json:"alias,omitzero" doc:"A name that requests can use instead of the ID: ASCII letters, digits, underscores and dashes." maxLength:"100" example:"order-confirmation"`
+	From      string                                       `json:"from,omitzero" doc:"The default sender of emails with this template."`
+	Subject   string                                       `json:"subject,omitzero" doc:"The default subject of emails with this template; placeholders are replaced." maxLength:"998"`
 	ReplyTo   wire.Strings[maxRecipients]                  `json:"reply_to,omitzero"`
-	HTML      *string                                      `json:"html" nullable:"false" doc:"Placeholders such as {{{KEY}}} are filled with values."`
-	Text      *string                                      `json:"text,omitzero" doc:"Made from the HTML when not given; an empty string for none."`
-	Variables wire.Array[variableIn, maxTemplateVariables] `json:"variables,omitzero" doc:"What emails may or must give; at most 50."`
+	HTML      *string                                      `json:"html" nullable:"false" doc:"Placeholders such as {{{KEY}}} are replaced by values."`
+	Text      *string                                      `json:"text,omitzero" doc:"The plain text. Generated from the HTML if absent; an empty string sends no text part."`
+	Variables wire.Array[variableIn, maxTemplateVariables] `json:"variables,omitzero" doc:"The variables that emails can set; at most 50."`
 }
 
 type updateTemplateIn struct {
@@ -70,14 +70,15 @@ type updateTemplateIn struct {
 	Alias     wire.Optional[string]                         `json:"alias,omitzero" doc:"Null removes it."`
 	From      wire.Optional[string]                         `json:"from,omitzero" doc:"Null removes it."`
 	Subject   wire.Optional[string]                         `json:"subject,omitzero" doc:"Null removes it."`
-	ReplyTo   wire.Optional[wire.Strings[maxRecipients]]    `json:"reply_to,omitzero" doc:"Null or an empty list removes them."`
+	ReplyTo   wire.Optional[wire.Strings[maxRecipients]]    `json:"reply_to,omitzero" doc:"Null or an empty list removes all addresses."`
 	HTML      *string                                       `json:"html,omitzero" nullable:"false"`
-	Text      wire.Optional[string]                         `json:"text,omitzero" doc:"Null makes it from the HTML; an empty string is none."`
-	Variables *wire.Array[variableIn, maxTemplateVariables] `json:"variables,omitzero" nullable:"false" doc:"All variables; a known key keeps its id."`
+	Text      wire.Optional[string]                         `json:"text,omitzero" doc:"Null generates it from the HTML; an empty string means no text part."`
+	Variables *wire.Array[variableIn, maxTemplateVariables] `json:"variables,omitzero" nullable:"false" doc:"Replaces all variables; an existing key keeps its ID."`
 }
 
-// change translates a change. An empty string where one makes no sense counts as absent: the Go client always sends the
-// name and the HTML. So does null, which the .NET client writes for all that it was not given.
+// change converts the request. For the name and the HTML, null and an empty string count as absent: the Go client
+// always sends both, and the .NET client sends null for unset fields. Elsewhere null removes a value, and an empty
+// string counts as absent.
 func (in *updateTemplateIn) change() (c templates.Change) {
 	given := func(o wire.Optional[string]) *string {
 		switch {
@@ -101,21 +102,20 @@ func (in *updateTemplateIn) change() (c templates.Change) {
 	switch r := in.ReplyTo; {
 	case r.Given && r.Value == nil:
 		c.ReplyTo = new([]string)
-	case r.Given && *r.Value != nil: // nil is an empty string
+	case r.Given && *r.Value != nil: // nil stands for an empty string
 		c.ReplyTo = (*[]string)(r.Value)
 	}
 	if in.Variables != nil {
-		c.Variables = new(declared(*in.Variables))
+		c.Variables = new(templateVariables(*in.Variables))
 	}
 	return c
 }
 
-// TemplateItem is a template in a list. It is exported because Huma overlooks the fields of embedded types that are
-// not.
+// TemplateItem is a template in a list. It is exported because Huma skips the fields of unexported embedded types.
 type TemplateItem struct {
 	ID          string      `json:"id"`
 	Name        string      `json:"name" example:"Order confirmation"`
-	Status      string      `json:"status" enum:"draft,published" doc:"draft until it is published for the first time."`
+	Status      string      `json:"status" enum:"draft,published" doc:"draft until the template is published for the first time."`
 	PublishedAt wire.DBTime `json:"published_at" nullable:"true"`
 	CreatedAt   wire.DBTime `json:"created_at"`
 	UpdatedAt   wire.DBTime `json:"updated_at"`
@@ -140,14 +140,14 @@ type variableWire struct {
 	UpdatedAt     wire.DBTime `json:"updated_at"`
 }
 
-// TemplateText is what a version of a template says. It is exported because Huma overlooks the fields of embedded types
-// that are not.
+// TemplateText is the content of a version of a template. It is exported because Huma skips the fields of unexported
+// embedded types.
 type TemplateText struct {
 	From      *string        `json:"from"`
 	Subject   *string        `json:"subject"`
 	ReplyTo   addresses      `json:"reply_to"`
 	HTML      string         `json:"html"`
-	Text      string         `json:"text" doc:"Made from the HTML if none was given."`
+	Text      string         `json:"text" doc:"Generated from the HTML if the template has no text."`
 	Variables []variableWire `json:"variables"`
 }
 
@@ -164,19 +164,19 @@ type templateWire struct {
 	Object string `json:"object"`
 	TemplateItem
 	TemplateText
-	CurrentVersionID       string `json:"current_version_id" doc:"The newest version, which is shown."`
-	HasUnpublishedVersions bool   `json:"has_unpublished_versions" doc:"The newest version is not published."`
+	CurrentVersionID       string `json:"current_version_id" doc:"The newest version, which this response shows."`
+	HasUnpublishedVersions bool   `json:"has_unpublished_versions" doc:"Whether the newest version is unpublished."`
 }
 
-// TemplateVersionItem is a version of a template in a list. It is exported because Huma overlooks the fields of
-// embedded types that are not.
+// TemplateVersionItem is a version of a template in a list. It is exported because Huma skips the fields of unexported
+// embedded types.
 type TemplateVersionItem struct {
 	ID          string      `json:"id"`
-	Number      int64       `json:"number" doc:"From 1."`
-	Current     bool        `json:"current" doc:"It is the newest version."`
-	Published   bool        `json:"published" doc:"It is the version that emails are sent with."`
+	Number      int64       `json:"number" doc:"Counted from 1."`
+	Current     bool        `json:"current" doc:"Whether this is the newest version."`
+	Published   bool        `json:"published" doc:"Whether emails are sent with this version."`
 	CreatedAt   wire.DBTime `json:"created_at"`
-	PublishedAt wire.DBTime `json:"published_at" nullable:"true" doc:"When it was published last."`
+	PublishedAt wire.DBTime `json:"published_at" nullable:"true" doc:"When the version was last published."`
 }
 
 func versionToItem(t *templates.Template, v *templates.Version) TemplateVersionItem {
@@ -194,7 +194,7 @@ type templateVersionWire struct {
 func (a *API) createTemplate(ctx context.Context, c *wire.Call, in createTemplateIn) (ref, error) {
 	t, err := a.Services.Templates.Create(ctx, c.TeamID, templates.NewTemplate{Name: in.Name, Alias: in.Alias,
 		From: in.From, Subject: in.Subject, ReplyTo: in.ReplyTo, HTML: in.HTML, Text: in.Text,
-		Variables: declared(in.Variables)})
+		Variables: templateVariables(in.Variables)})
 	return ref{"template", t.ID}, err
 }
 
@@ -241,8 +241,8 @@ func (a *API) duplicateTemplate(ctx context.Context, c *wire.Call, _ wire.None) 
 }
 
 type renderTemplateIn struct {
-	Variables wire.Object[scalarValue, maxVariables] `json:"variables,omitzero" doc:"As for sending."`
-	Version   string                                 `json:"version,omitzero" doc:"published, draft for the newest, or the id or number of a version." default:"published"`
+	Variables wire.Object[scalarValue, maxVariables] `json:"variables,omitzero" doc:"Values of the variables, as in a request that sends an email."`
+	Version   string                                 `json:"version,omitzero" doc:"published, draft for the newest version, or the ID or number of a version." default:"published"`
 }
 
 type renderTemplateOut struct {
@@ -251,7 +251,7 @@ type renderTemplateOut struct {
 	From    *string   `json:"from"`
 	ReplyTo addresses `json:"reply_to"`
 	HTML    string    `json:"html"`
-	Text    string    `json:"text" doc:"As it is sent; empty for no text part."`
+	Text    string    `json:"text" doc:"The text that would be sent; empty if there is no text part."`
 }
 
 func (a *API) renderTemplate(ctx context.Context, c *wire.Call, in renderTemplateIn) (renderTemplateOut, error) {
@@ -309,8 +309,8 @@ type compareVersionsOut struct {
 	TemplateID string        `json:"template_id"`
 	A          versionRef    `json:"a"`
 	B          versionRef    `json:"b"`
-	Changed    changedFields `json:"changed" doc:"Whether the field differs."`
-	Diff       diffs         `json:"diff" doc:"Unified diffs, from a to b; empty where nothing differs."`
+	Changed    changedFields `json:"changed" doc:"Whether each field differs."`
+	Diff       diffs         `json:"diff" doc:"Unified diffs from a to b; empty if nothing differs."`
 }
 
 func (a *API) compareTemplateVersions(ctx context.Context, c *wire.Call, _ wire.None) (compareVersionsOut, error) {

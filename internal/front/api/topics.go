@@ -9,9 +9,9 @@ import (
 
 type createTopicIn struct {
 	Name                string `json:"name" maxLength:"50" example:"Product news"`
-	DefaultSubscription string `json:"default_subscription" enum:"opt_in,opt_out" doc:"Of contacts that have chosen neither; it never changes."`
+	DefaultSubscription string `json:"default_subscription" enum:"opt_in,opt_out" doc:"The subscription of contacts who have not chosen; it never changes."`
 	Description         string `json:"description,omitzero" maxLength:"200"`
-	Visibility          string `json:"visibility,omitzero" enum:"public,private" default:"private" doc:"Who sees it on the pages of unsubscribe links: everybody, or those who are opted in."`
+	Visibility          string `json:"visibility,omitzero" enum:"public,private" default:"private" doc:"Who sees the topic on the unsubscribe page: everyone, or only contacts who have opted in."`
 }
 
 type updateTopicIn struct {
@@ -27,7 +27,7 @@ type topicWire struct {
 	TopicItem
 }
 
-// TopicItem is a topic in a list. It is exported because Huma overlooks the fields of embedded types that are not.
+// TopicItem is a topic in a list. It is exported because Huma skips the fields of unexported embedded types.
 type TopicItem struct {
 	ID                  string      `json:"id"`
 	Name                string      `json:"name"`

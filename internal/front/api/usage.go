@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/front/api/wire"
 )
 
-// usageWire is a team's usage (API reference section 25). A limit of null means no limit.
+// usageWire is the usage of a team (API reference section 25). A limit of null means that there is no limit.
 type usageWire struct {
 	Object      string       `json:"object"`
 	GeneratedAt wire.ISOTime `json:"generated_at"`
@@ -24,16 +24,16 @@ type usageWire struct {
 	AutomationRuns runUsage    `json:"automation_runs"`
 	Domains        usageOf     `json:"domains"`
 	RateLimit      rateUsage   `json:"rate_limit"`
-	// Additions to the reference: other facts about a team's account.
-	ManagedDomain *string     `json:"managed_domain" doc:"Any address at this domain is received for the team; null when the operator has set none."`
-	Grant         *grantUsage `json:"grant" doc:"What the program that asks may send, and has; null for an API key."`
+	// These fields are not in the API reference.
+	ManagedDomain *string     `json:"managed_domain" doc:"The team receives email for any address at this domain; null if the operator has not configured one."`
+	Grant         *grantUsage `json:"grant" doc:"The sending limits and usage of the OAuth client that makes the request; null for an API key."`
 }
 
-// grantUsage is what a program may send by its grant, and has sent.
+// grantUsage has the sending limits of a grant and how many emails its OAuth client has sent.
 type grantUsage struct {
 	ID       string       `json:"id"`
-	Limits   grantLimits  `json:"limits" doc:"What a person has limited the program to."`
-	Used     *int64       `json:"used" nullable:"true" doc:"Emails sent today, in UTC; each recipient counts. Null without a limit of a day, as nothing is counted then."`
+	Limits   grantLimits  `json:"limits" doc:"The limits that a user has set for the OAuth client."`
+	Used     *int64       `json:"used" nullable:"true" doc:"Emails sent on this UTC day, counted per recipient. Null if there is no daily limit, because nothing is counted then."`
 	ResetsAt wire.ISOTime `json:"resets_at"`
 }
 
@@ -43,7 +43,7 @@ type usageOf struct {
 }
 
 type emailUsage struct {
-	Used     int          `json:"used" doc:"Sent and received together; each address that an email goes to counts. With a limit, what was accepted and is not sent yet counts too."`
+	Used     int          `json:"used" doc:"Sent and received emails, counted per recipient. With a limit, accepted emails that are not sent yet count too."`
 	Limit    *int         `json:"limit"`
 	Sent     int          `json:"sent"`
 	Received int          `json:"received"`
@@ -85,8 +85,8 @@ func (a *API) usage(ctx context.Context, c *wire.Call, _ wire.None) (usageWire, 
 	if err != nil {
 		return out, err
 	}
-	out.Emails.Daily.limited(quota.Day, quota.Daily)
-	out.Emails.Monthly.limited(quota.Month, quota.Monthly)
+	out.Emails.Daily.setQuota(quota.Day, quota.Daily)
+	out.Emails.Monthly.setQuota(quota.Month, quota.Monthly)
 	if out.Domains.Used, err = a.Services.Domains.Count(ctx, c.TeamID); err != nil {
 		return out, err
 	}
@@ -103,7 +103,7 @@ func (a *API) usage(ctx context.Context, c *wire.Call, _ wire.None) (usageWire, 
 	return out, err
 }
 
-// grantUsage returns what the program that asks has used; nil if it is none.
+// grantUsage returns the usage of the OAuth client that makes the request, and nil for other actors.
 func (a *API) grantUsage(ctx context.Context, c *wire.Call, resets wire.ISOTime) (*grantUsage, error) {
 	if c.Kind != teams.GrantActor {
 		return nil, nil
@@ -124,8 +124,8 @@ func (a *API) emailUsage(ctx context.Context, c *wire.Call, from, to time.Time) 
 	return emailUsage{Used: u.Sent + u.Received, Sent: u.Sent, Received: u.Received, ResetsAt: wire.ISOTime(to)}, err
 }
 
-// limited shows a quota, if it is not 0. What counts is used then, which has also what was accepted and not sent yet.
-func (u *emailUsage) limited(used, quota int64) {
+// setQuota shows the quota unless it is 0. The usage then includes emails that were accepted but not sent yet.
+func (u *emailUsage) setQuota(used, quota int64) {
 	if quota > 0 {
 		u.Used, u.Limit = int(used), new(int(quota))
 	}

@@ -11,20 +11,20 @@ import (
 	"github.com/postrider/postrider/internal/audience/scalar"
 )
 
-// ref identifies a thing; creating and changing operations answer with it.
+// ref identifies a resource. Operations that create or change a resource return it.
 type ref struct {
 	Object string `json:"object"`
 	ID     string `json:"id"`
 }
 
-// gone identifies a thing that was deleted.
+// gone identifies a deleted resource.
 type gone struct {
 	Object  string `json:"object"`
 	ID      string `json:"id"`
 	Deleted bool   `json:"deleted"`
 }
 
-// orNull returns nil, which is null, for an empty string.
+// orNull returns a pointer to s, and nil, which is written as null, if s is empty.
 func orNull(s string) *string {
 	if s == "" {
 		return nil
@@ -32,7 +32,7 @@ func orNull(s string) *string {
 	return &s
 }
 
-// orEmpty returns an empty list for nil, so that it is never null.
+// orEmpty returns l, and an empty list if l is nil, so that it is never written as null.
 func orEmpty(l []string) []string {
 	if l == nil {
 		return []string{}
@@ -40,8 +40,8 @@ func orEmpty(l []string) []string {
 	return l
 }
 
-// scalarValue is a value of a property of a contact or of a variable of a template: a string or a number, or null for
-// none. It keeps of any other value only that it is another, for the error.
+// scalarValue is the value of a contact property or of a template variable: a string, a number or null. It accepts
+// other values as scalar.Other, so that the resource can name the field in its error.
 type scalarValue struct{ scalar.Value }
 
 // UnmarshalJSONFrom reads any value.
@@ -60,7 +60,7 @@ func (v *scalarValue) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// MarshalJSONTo writes what UnmarshalJSONFrom reads.
+// MarshalJSONTo writes a value in the form that UnmarshalJSONFrom reads.
 func (v scalarValue) MarshalJSONTo(e *jsontext.Encoder) error {
 	switch v.Type {
 	case scalar.String:
@@ -73,7 +73,7 @@ func (v scalarValue) MarshalJSONTo(e *jsontext.Encoder) error {
 
 func (*scalarValue) ElementTypes() []reflect.Type { return nil }
 
-// Schema describes both types in the document.
+// Schema describes the types in the OpenAPI document.
 func (scalarValue) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{OneOf: []*huma.Schema{
 		{Type: huma.TypeString, MaxLength: new(scalar.MaxText)},
@@ -81,8 +81,8 @@ func (scalarValue) Schema(huma.Registry) *huma.Schema {
 		{Type: "null"}}}
 }
 
-// readScalar reads any value, and returns its kind: that of a string with its text, and of a number with the number,
-// which is infinite beyond the bounds of float64. Others are passed over.
+// readScalar reads any value and returns its kind, with the text of a string or the value of a number. A number beyond
+// the range of float64 is returned as infinity. Other values are skipped.
 func readScalar(d *jsontext.Decoder) (kind jsontext.Kind, text string, n float64, err error) {
 	switch kind = d.PeekKind(); kind {
 	case '"':

@@ -13,31 +13,31 @@ import (
 )
 
 type createWebhookIn struct {
-	Endpoint string                      `json:"endpoint" doc:"URL that events are posted to; https." maxLength:"2048"`
+	Endpoint string                      `json:"endpoint" doc:"The https URL that events are posted to." maxLength:"2048"`
 	Events   wire.Strings[maxEventTypes] `json:"events" doc:"Event types, such as email.delivered."`
 }
 
 type updateWebhookIn struct {
-	Endpoint *string                     `json:"endpoint,omitzero" doc:"URL that events are posted to; https." maxLength:"2048"`
-	Events   wire.Strings[maxEventTypes] `json:"events,omitzero" doc:"Event types; they replace those before."`
+	Endpoint *string                     `json:"endpoint,omitzero" doc:"The https URL that events are posted to." maxLength:"2048"`
+	Events   wire.Strings[maxEventTypes] `json:"events,omitzero" doc:"Event types, which replace the previous ones."`
 	Status   *string                     `json:"status,omitzero" enum:"enabled,disabled"`
 }
 
 type recoverWebhookIn struct {
-	Since string `json:"since" doc:"What failed since this time is delivered again; ISO 8601."`
+	Since string `json:"since" doc:"Failed events since this time are delivered again; ISO 8601."`
 }
 
-// WebhookItem is an endpoint in a list; a single one has its secret too.
+// WebhookItem is an endpoint in a list, without its signing secret.
 type WebhookItem struct {
 	ID             string      `json:"id"`
 	Endpoint       string      `json:"endpoint"`
-	Events         []string    `json:"events" nullable:"true" doc:"Null for all."`
+	Events         []string    `json:"events" nullable:"true" doc:"Null means all event types."`
 	Status         string      `json:"status" enum:"enabled,disabled"`
 	CreatedAt      wire.DBTime `json:"created_at"`
-	DisabledReason *string     `json:"disabled_reason" doc:"Why it was disabled for failing; null when it was not."`
+	DisabledReason *string     `json:"disabled_reason" doc:"Why the endpoint was disabled automatically; null if it was not."`
 	DisabledAt     wire.DBTime `json:"disabled_at" nullable:"true"`
-	FailingSince   wire.DBTime `json:"failing_since" nullable:"true" doc:"Since when every attempt failed, as far as is known; null while it works."`
-	FullSince      wire.DBTime `json:"full_since" nullable:"true" doc:"Since when too many events wait for it, so that new ones are recorded as failed; null while it takes them."`
+	FailingSince   wire.DBTime `json:"failing_since" nullable:"true" doc:"Since when every known attempt has failed; null if the last attempt succeeded."`
+	FullSince      wire.DBTime `json:"full_since" nullable:"true" doc:"Since when too many events wait for this endpoint, so that new events fail at once; null if it accepts events."`
 }
 
 type webhookWire struct {
@@ -49,7 +49,7 @@ type webhookWire struct {
 type webhookSecret struct {
 	Object        string `json:"object"`
 	ID            string `json:"id"`
-	SigningSecret string `json:"signing_secret" doc:"whsec_ and the key in base64, for the libraries that verify signatures."`
+	SigningSecret string `json:"signing_secret" doc:"whsec_ followed by the key in base64, as libraries that verify signatures expect it."`
 }
 
 func webhookToItem(e webhooks.Endpoint) WebhookItem {
@@ -128,7 +128,7 @@ func (a *API) recoverWebhook(ctx context.Context, c *wire.Call, in recoverWebhoo
 }
 
 type webhookEventItem struct {
-	ID        string       `json:"id" doc:"msg_...; the header svix-id of every attempt."`
+	ID        string       `json:"id" doc:"msg_..., which is also the header svix-id of every attempt."`
 	Type      string       `json:"type"`
 	CreatedAt wire.ISOTime `json:"created_at"`
 	Status    string       `json:"status" enum:"pending,attempting,success,failed"`
@@ -141,15 +141,15 @@ type webhookEventWire struct {
 	CreatedAt     wire.ISOTime   `json:"created_at"`
 	Status        string         `json:"status" enum:"pending,attempting,success,failed"`
 	NextAttemptAt *wire.ISOTime  `json:"next_attempt_at"`
-	Payload       jsontext.Value `json:"payload" doc:"What was posted."`
+	Payload       jsontext.Value `json:"payload" doc:"The JSON that was posted."`
 }
 
 type webhookAttemptItem struct {
 	ID         string       `json:"id"`
-	Code       int          `json:"http_status_code" doc:"0 when there was no answer."`
-	Response   string       `json:"response" doc:"The beginning of the answer's body: 1 KB, or 256 octets of a success."`
+	Code       int          `json:"http_status_code" doc:"The status code of the response; 0 if there was none."`
+	Response   string       `json:"response" doc:"The beginning of the response body: 1 KB, or 256 bytes if the attempt succeeded."`
 	Status     string       `json:"status" enum:"success,failed"`
-	Error      *string      `json:"error" doc:"Why it failed; null when it did not."`
+	Error      *string      `json:"error" doc:"Why the attempt failed; null if it succeeded."`
 	SentAt     wire.ISOTime `json:"sent_at"`
 	DurationMS float64      `json:"duration_ms"`
 }

@@ -164,8 +164,12 @@ func schemaName(t reflect.Type, hint string) string {
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
-// operationID makes the ID of an operation from its summary: "Send an email" becomes sendAnEmail.
+// operationID returns the ID of an operation. It makes an ID from the summary if there is none: "Send an email" becomes
+// sendAnEmail.
 func operationID(o *Operation) string {
+	if o.ID != "" {
+		return o.ID
+	}
 	words := strings.FieldsFunc(strings.ReplaceAll(o.Summary, "'", ""), func(r rune) bool { return r < 'A' || r > 'z' })
 	for i, w := range words {
 		if w = strings.ToLower(w); i > 0 {

@@ -21,6 +21,7 @@ type Operation struct {
 	Status       int         // of a successful response
 	Tag          string      // the group in the document; "" leaves the operation out
 	Summary      string      // for the document
+	ID           string      // in the document; "" makes it from the summary
 	Query        []string    // names of the query parameters, for the document
 	Audit        AuditAction
 	Handler

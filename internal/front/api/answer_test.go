@@ -26,7 +26,7 @@ const (
 	memoryWait   = 10 * time.Second // how long a request waits for memory
 )
 
-// large sends an email with a text of so many octets and returns its id.
+// large sends an email with an HTML body of this many bytes and returns its ID.
 func (f *fixture) large(t testing.TB, octets int) string {
 	t.Helper()
 	w := f.do(t, "POST /emails\n\n"+`{"from":"a@resend.dev","to":"delivered@resend.dev","subject":"Large","html":"`+
@@ -38,7 +38,7 @@ func (f *fixture) large(t testing.TB, octets int) string {
 	return made.ID
 }
 
-// halting is a client that takes a piece of its answer when it is let go on.
+// halting is a client that receives each piece of a response only when the test lets it.
 type halting struct {
 	*httptest.ResponseRecorder
 	at, on chan struct{}
@@ -50,7 +50,8 @@ func (w *halting) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// asks makes a request of a client that halts, and returns it when its answer begins.
+// asks sends a request from a halting client and returns when the response begins. end lets the client receive the
+// rest.
 func (f *fixture) asks(t *testing.T, path string) (w *halting, end func()) {
 	t.Helper()
 	w = &halting{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
@@ -74,7 +75,8 @@ func (f *fixture) asks(t *testing.T, path string) (w *halting, end func()) {
 	}
 }
 
-// A large email has memory while it is read, and as much as the answer is long until its client has received that.
+// A request for a large email reserves memory before it reads the email. The reservation shrinks to the length of the
+// response and lasts until the client has received it.
 func TestMemoryOfLargeEmails(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -123,7 +125,8 @@ func TestMemoryOfLargeEmails(t *testing.T) {
 	})
 }
 
-// Without memory for a large answer in time the client is asked to try again; small ones need none.
+// If there is not enough memory for a large response in time, the client is asked to try again. Small responses need no
+// reservation.
 func TestNoMemoryForLargeAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, dbtest.SQLite(t), Options{})
@@ -144,8 +147,8 @@ func TestNoMemoryForLargeAnswers(t *testing.T) {
 	})
 }
 
-// A slow client of a large received email holds up neither others that read nor mail that comes in: what the message
-// takes in memory is free once the answer is made.
+// A slow client of a large received email delays neither other clients nor incoming mail. The memory of the message is
+// released once the response is encoded.
 func TestSlowReaderOfReceivedEmail(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
@@ -165,7 +168,7 @@ func TestSlowReaderOfReceivedEmail(t *testing.T) {
 		t.Fatal(answer)
 	}
 	_, end := f.asks(t, "/emails/receiving/"+id)
-	_, end2 := f.asks(t, "/emails/receiving/"+id) // it would wait for a minute for memory
+	_, end2 := f.asks(t, "/emails/receiving/"+id) // without the release it would wait for memory for a minute
 	if answer := f.receive(t, message); !strings.HasPrefix(answer, "250 ") {
 		t.Error(answer)
 	}

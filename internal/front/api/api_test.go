@@ -51,8 +51,8 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 
 var update = flag.Bool("update", false, "write what was answered into the scenario files")
 
-// fixture is an API on an empty database with three teams: Acme with a full and a sending key, another, and one that
-// is suspended.
+// fixture is an API on an empty database with three teams: Acme with a full and a sending key, another team, and a
+// suspended team.
 type fixture struct {
 	*testnode.Node
 	*API
@@ -60,14 +60,15 @@ type fixture struct {
 	log  *testnode.Logged
 }
 
-// newFixture builds it. Domains can be verified without DNS, see fixture.verified; a request to verify is left waiting.
+// newFixture returns a fixture. Domains can be verified without DNS, see fixture.verified. Requests to verify a domain
+// stay pending.
 func newFixture(t testing.TB, d *db.DB, o Options) *fixture {
 	t.Helper()
 	return newFixtureOn(t, d, o, nil, "")
 }
 
-// newFixtureOn is newFixture with domains that are verified by asking dns, unless that is nil, and a place for its
-// blobs, unless that is "".
+// newFixtureOn is newFixture with a DNS resolver that verifies domains, unless it is nil, and a folder for blobs,
+// unless it is "".
 func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place string) *fixture {
 	t.Helper()
 	n := testnode.Bare(t, d, testnode.Options{MaxSize: 40 << 20, DNS: dns, Blobs: place,
@@ -139,7 +140,7 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 	return f
 }
 
-// remember has requests logged, each before the next one.
+// remember writes each request to the request log before the next one.
 func (f *fixture) remember(t testing.TB) {
 	f.observe(func(ctx context.Context, r RequestRecord) {
 		if !r.Logged() {
@@ -182,11 +183,12 @@ func newRoute[In, Out any](t testing.TB, o Options,
 	return f
 }
 
-// shown are the response headers that a scenario shows, when they are there.
+// shown are the response headers that a scenario shows if they are present.
 var shown = []string{"Allow", "Ratelimit-Limit", "Ratelimit-Policy", "Ratelimit-Remaining", "Ratelimit-Reset",
 	"Retry-After", "Www-Authenticate", "X-Resend-Daily-Quota", "X-Resend-Monthly-Quota"}
 
-// names replaces what differs from run to run, the same thing by the same name, and back.
+// names replaces values that differ between runs by names, and names by values. The same value always has the same
+// name.
 type names struct {
 	of   map[string]string
 	back []string
@@ -232,13 +234,13 @@ func (n *names) hide(text string) string {
 
 func (n *names) show(text string) string { return strings.NewReplacer(n.back...).Replace(text) }
 
-// verified verifies a domain of the team with the key full without DNS, and adds it where it is not there.
+// verified verifies a domain of the team with the key full without DNS. It adds the domain if it does not exist.
 func (f *fixture) verified(name string) domains.Domain {
 	f.T.Helper()
 	return f.Verified(f.Acme.TeamID, domains.NewDomain{Name: name})
 }
 
-// quota limits the emails a day and a month of the team with the key full.
+// quota sets the daily and the monthly quota of the team with the key full.
 func (f *fixture) quota(words []string) string {
 	f.T.Helper()
 	daily, err := strconv.ParseInt(words[0], 10, 64)
@@ -251,7 +253,7 @@ func (f *fixture) quota(words []string) string {
 	return "limited"
 }
 
-// segment makes a segment with contacts and returns its id.
+// segment creates a segment with contacts and returns its ID.
 func (f *fixture) segment(addresses ...string) string {
 	f.T.Helper()
 	ctx := f.T.Context()
@@ -266,7 +268,7 @@ func (f *fixture) segment(addresses ...string) string {
 	return segment.ID
 }
 
-// grant lets a program act for the team with the key full. Its access token has the name granted.
+// grant gives an OAuth client a grant of the team with the key full. Its access token gets the name granted.
 func (f *fixture) grant(scopes string) string {
 	f.T.Helper()
 	ctx, s := f.T.Context(), f.Services.Grants
@@ -287,7 +289,7 @@ func (f *fixture) grant(scopes string) string {
 	return "granted " + tokens.Scopes.String()
 }
 
-// sendBroadcasts runs the jobs of broadcasts until all that are being sent have entered their emails.
+// sendBroadcasts runs the jobs of broadcasts until all emails of queued broadcasts have been created.
 func (f *fixture) sendBroadcasts() {
 	f.T.Helper()
 	stop := f.Run(f.Services.Broadcasts.Kinds()...)
@@ -297,7 +299,7 @@ func (f *fixture) sendBroadcasts() {
 	stop()
 }
 
-// goOn works what is due of automations.
+// goOn runs the due jobs of automations until all runs wait or have ended.
 func (f *fixture) goOn() {
 	f.T.Helper()
 	stop := f.Run(f.Services.Automations.Kinds()...)
@@ -308,8 +310,7 @@ func (f *fixture) goOn() {
 	stop()
 }
 
-// receive hands a message to the SMTP side of receiving, as a client would that says RECEIVE FROM TO...; it returns
-// what is answered.
+// receive delivers a message by SMTP for a request of the form RECEIVE FROM TO... It returns the SMTP reply.
 func (f *fixture) receive(t *testing.T, text string) string {
 	t.Helper()
 	head, message, _ := strings.Cut(text, "\n\n")
@@ -335,7 +336,7 @@ func (f *fixture) receive(t *testing.T, text string) string {
 	return "250 " + id
 }
 
-// TestScenarios carries out the files below testdata, on both engines. A file is a conversation:
+// TestScenarios runs the files in testdata on both engines. A file is a sequence of requests and responses:
 //
 //	What it shows, in words. Options stand in lines of their own, see scenarioOptions.
 //	-- request --
@@ -349,13 +350,12 @@ func (f *fixture) receive(t *testing.T, text string) string {
 //
 //	{"statusCode":401,...}
 //
-// Requests are written as fixture.do takes them, or begin with RECEIVE as fixture.receive does; VERIFIED and a name
-// verifies a domain without DNS, as fixture.verified does; SEGMENT and addresses makes a segment of them, and MEMBER
-// with an address and a role makes a member of the team; QUOTA with two numbers limits the emails of a day and of a
-// month; BROADCASTS has broadcasts enter their emails; RUNS has the runs of automations go on; GRANT and scopes grants
-// these to a program, whose access token is the key granted. Answers are compared byte for byte, but ids, tokens and
-// times have names: the first id that is seen in a file is <id1>, and may be used so in later requests. Run the test
-// with -update to write the answers into the file, and read the difference.
+// Requests have the form of fixture.do. Other lines prepare data: RECEIVE delivers an email by SMTP. VERIFIED verifies
+// a domain without DNS. SEGMENT creates a segment of the addresses, and MEMBER a member with an address and a role.
+// QUOTA sets the daily and the monthly quota. BROADCASTS sends the broadcasts. RUNS continues the runs of automations.
+// GRANT gives an OAuth client these scopes; its access token is the key granted. Responses are compared byte for byte,
+// but IDs, tokens and times are replaced by names: the first ID in a file is <id1>, which later requests can use. Run
+// the test with -update to write the responses into the file, and review the difference.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*/*.txtar")
@@ -370,7 +370,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// Every operation has a scenario in which it succeeds.
+// At least one scenario of each operation succeeds.
 func TestScenariosAreComplete(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*/*.txtar")
@@ -402,8 +402,8 @@ func scenarioOptions(comment string) Options {
 		BodyMax:          map[bool]int64{true: 100}[has("body_max=100")]}
 }
 
-// playScenario compares a file with what is answered. If that differs when a day of UTC may have ended meanwhile, with
-// which what was counted in it begins anew, the file is played once more.
+// playScenario compares a file with the responses. If they differ and a UTC day may have ended in between, which resets
+// daily counters, it plays the file once more.
 func playScenario(t *testing.T, d *db.DB, file string) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -437,7 +437,7 @@ func playScenario(t *testing.T, d *db.DB, file string) {
 
 func dayOf(at time.Time) string { return at.UTC().Format(time.DateOnly) }
 
-// play returns the text of a scenario with what is answered.
+// play returns the text of a scenario with the actual responses.
 func play(t *testing.T, d *db.DB, text string) (f *fixture, got string) {
 	parts := regexp.MustCompile(`(?m)^-- (request|response) --\n`).Split(text, -1)
 	f = newFixture(t, d, scenarioOptions(parts[0]))

@@ -21,8 +21,8 @@ import (
 
 const actionsFile = "testdata/actions.txt"
 
-// How each operation is recorded is compared with the table of testdata. Run the test with -update to write it, and
-// read the difference: a new operation is a new line.
+// The audit action of each operation matches the table in testdata. Run the test with -update to write the table, and
+// review the difference: a new operation is a new line.
 func TestActions(t *testing.T) {
 	t.Parallel()
 	var table bytes.Buffer
@@ -66,8 +66,8 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// An operation that changes something is recorded once, in one transaction with it; one that is refused, one that
-// changes nothing and the sending of emails are not.
+// An operation that changes something writes one audit entry in the same transaction. Refused operations, read
+// operations and the sending of emails write none.
 func TestRecordedOnce(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -126,7 +126,7 @@ func TestRecordedOnce(t *testing.T) {
 	})
 }
 
-// What cannot be recorded is not shown, and not changed.
+// If the audit entry cannot be written, nothing is changed and nothing is shown.
 func TestNotRecorded(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

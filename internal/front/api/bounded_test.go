@@ -17,10 +17,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// place is where in a body something stands: names of members, and [] for an element of a list.
+// place is a path in a JSON body: names of fields, and [] for an element of a list.
 type place []string
 
-// last is the name that an error gives the place, "" for the body itself.
+// last returns the last name of the path, "" for the body itself.
 func (p place) last() string {
 	if len(p) == 0 {
 		return ""
@@ -28,7 +28,7 @@ func (p place) last() string {
 	return p[len(p)-1]
 }
 
-// body is a body in which text stands at the place; at the place of a member it stands as often as repeat says.
+// body returns a body that has text at the place. A field at the place is repeated as often as repeat says.
 func (p place) body(text string, repeat int) string {
 	if len(p) == 0 {
 		return text
@@ -41,14 +41,14 @@ func (p place) body(text string, repeat int) string {
 	return inner.body("{"+strings.TrimSuffix(strings.Repeat(member+",", repeat), ",")+"}", 1)
 }
 
-// docList is a list, or an object whose members have any name, in the body of an operation.
+// docList is a list, or an object with arbitrary names, in the request body of an operation.
 type docList struct {
 	place
 	schema docSchema
 	isMap  bool
 }
 
-// lists finds them all in a schema of the document.
+// lists returns all lists of a schema in the document.
 func (doc *openAPIDoc) lists(s docSchema, at place) (all []docList) {
 	if len(at) > 8 {
 		return nil
@@ -72,7 +72,7 @@ func (doc *openAPIDoc) lists(s docSchema, at place) (all []docList) {
 	return all
 }
 
-// resolve follows a reference.
+// resolve returns the schema that a reference refers to.
 func (doc *openAPIDoc) resolve(s docSchema) docSchema {
 	if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {
 		return doc.Components.Schemas[name]
@@ -80,7 +80,7 @@ func (doc *openAPIDoc) resolve(s docSchema) docSchema {
 	return s
 }
 
-// list is the text of n elements as small as they may be.
+// list returns the JSON of n minimal elements.
 func (doc *openAPIDoc) list(l docList, n int) string {
 	if l.isMap {
 		return "{" + strings.TrimSuffix(strings.Repeat(`"ab":"",`, n), ",") + "}"
@@ -96,7 +96,7 @@ func (doc *openAPIDoc) list(l docList, n int) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"
 }
 
-// allocated is how many octets a request makes the program allocate, with its answer.
+// allocated returns how many bytes a request allocates, and its response.
 func (f *fixture) allocated(t *testing.T, method, path, key, body string) (uint64, *httptest.ResponseRecorder) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://postrider.test"+path, strings.NewReader(body))
@@ -117,17 +117,15 @@ func (f *fixture) allocated(t *testing.T, method, path, key, body string) (uint6
 
 const (
 	elements = 1_000_000
-	// multiple is how many octets may be allocated, over the whole of a request, for one of its body; small is what a
-	// request takes anyway.
+	// multiple is how many bytes a request may allocate per byte of its body, in addition to small.
 	multiple = 10
 	small    = 512 << 10
 )
 
 func withIDs(path string) string { return pathParam.ReplaceAllString(path, id.New()) }
 
-// Every list of every operation that the document has is refused with a million elements, by its name, and none of
-// the elements that are too many takes memory; as a member that an operation does not know it is passed over as
-// cheaply. Within its limit, it may stand as often as a body has room.
+// Every list in the document refuses a million elements with an error that names the list. The excess elements use no
+// memory, and neither do unknown fields. A list within its limit may be repeated as often as it fits into a body.
 func TestEveryListIsBoundedWhileDecoded(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t), Options{})
 	doc, _ := readDocOf(t, f)
@@ -191,8 +189,8 @@ func TestEveryListIsBoundedWhileDecoded(t *testing.T) {
 	}
 }
 
-// Other bodies that could make much of little: none takes more memory than a small multiple of it. An error about a
-// name that is as long as the body copies it a few times.
+// Other hostile bodies use at most a small multiple of their size in memory. An error about a field name as long as the
+// body copies the name a few times.
 func TestHostileBodiesAreCheap(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t), Options{})
 	const n = 200_000
@@ -236,7 +234,7 @@ func TestHostileBodiesAreCheap(t *testing.T) {
 	}
 }
 
-// In a permissive batch, an email with a list that is too long is passed over like any other that breaks a rule.
+// In a permissive batch, an email with a list that is too long is refused like any other invalid email.
 func TestBatchWithALongList(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
@@ -265,7 +263,7 @@ func TestBatchWithALongList(t *testing.T) {
 // bodyCost is how many bytes of memory package wire reserves for a byte of a body.
 const bodyCost = 3
 
-// The memory that a large body and what is made of it hold is no more than is set aside for it.
+// A large body and the values decoded from it use at most the memory that is reserved for it.
 func TestLargeBodiesCostWhatIsSetAside(t *testing.T) {
 	var held uint64
 	f := newRoute(t, Options{}, func(_ context.Context, c *wire.Call, in sendEmailIn) (int, error) {

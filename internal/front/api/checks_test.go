@@ -87,7 +87,8 @@ func wantLevels(t *testing.T, what string, got map[string]string, pairs ...strin
 	}
 }
 
-// The checks know the sender's domain as it is: its return path, its keys, what is tracked, and what the DNS says.
+// The checks use the facts about the sender's domain: its return path, its keys, its tracking settings and its DNS
+// records.
 func TestChecksOfADomain(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -130,7 +131,7 @@ func TestChecksOfADomain(t *testing.T) {
 	})
 }
 
-// A domain whose records are gone is a problem, although emails from it are still accepted for a while.
+// A domain with missing DNS records is reported as a problem, although its emails are still accepted for a while.
 func TestChecksOfADomainThatIsGoing(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -182,7 +183,7 @@ func (w muteDNS) TXT(ctx context.Context, _ string) ([]string, error) {
 	return nil, resolve.ErrTemporary
 }
 
-// A request checks either a sent email or a draft, and a template with another sender has no need of its own.
+// A request checks either a sent email or a draft, not both.
 func TestChecksOfEitherAndWithASender(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
@@ -208,8 +209,8 @@ func TestChecksOfEitherAndWithASender(t *testing.T) {
 	wantLevels(t, "with another sender", f.checked(t, request+`,"from":"b@example.org"}`), "sender", "pass")
 }
 
-// A placeholder in a link is an address that leads nowhere where nothing fills it: in a draft without a template, and
-// the one of the unsubscribe page in an email without a topic. A template is checked as it is filled.
+// A placeholder in a link that nothing replaces is reported: in a draft without a template, and for the unsubscribe
+// link in an email without a topic.
 func TestChecksOfPlaceholders(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

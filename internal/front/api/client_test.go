@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// listening is the API behind a true server.
+// listening serves a fixture on a network connection.
 func listening(t *testing.T, f *fixture) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(f)

@@ -32,13 +32,13 @@ func TestContactTopicsInLowerCase(t *testing.T) {
 	})
 }
 
-// A property takes its 2,000 characters whatever they are: no index needs to hold them.
+// A property accepts 2,000 characters of any kind, because no index contains its values.
 func TestLongestValues(t *testing.T) {
 	t.Parallel()
 	text := make([]rune, scalar.MaxText)
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range text {
-		text[i] = 0x20000 + random.Int32N(0xa000) // 4 octets each, of which no compression saves much
+		text[i] = 0x20000 + random.Int32N(0xa000) // 4 bytes each, which compression does not shorten much
 	}
 	long := string(text)
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -9,7 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// An export has what the list has, and nothing of another team; it is not kept in the request log, which names it.
+// An export has the same rows as the list and none of another team. The request log has the request but not the
+// exported data.
 func TestExportOfLogs(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

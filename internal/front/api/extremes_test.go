@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Times and durations as far away as they can be written are refused by their name, or mean what they say.
+// Extreme times and durations are accepted with their exact meaning or refused with the name of the field.
 func TestExtremeTimes(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

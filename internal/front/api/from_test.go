@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// rawQuote writes a JSON string, octet by octet.
+// rawQuote writes a JSON string byte by byte.
 func rawQuote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -59,7 +59,7 @@ func TestFromForms(t *testing.T) {
 			}
 			if one.Takers != "both" && one.Takers != "api" {
 				refused++
-				// What no text may have is refused before anybody knows the field.
+				// Text with forbidden characters is refused before the fields are checked.
 				named := strings.Contains(answer.Message, "`from`") || strings.Contains(one.Value, "\x00")
 				if w.Code != 422 || !named {
 					t.Errorf("%q: %d %s", one.Value, w.Code, w.Body)
@@ -120,7 +120,8 @@ func (f *fixture) isFrom(t *testing.T, id, addr string) {
 	}
 }
 
-// TestReservedHeaders asks for header fields that say who sends, what was verified or which way a message took.
+// TestReservedHeaders sends custom header fields that would forge the sender, authentication results or the path of the
+// message.
 func TestReservedHeaders(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})

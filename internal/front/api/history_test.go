@@ -25,7 +25,8 @@ func (f *fixture) entries(t *testing.T, path, query string) (got wire.List[entry
 	return got
 }
 
-// inPages reads a list of n entries that begins with the oldest, of which at most so many come unless a limit is given.
+// inPages reads a list of n entries, oldest first. It expects at most this many entries per response unless the request
+// has a limit.
 func (f *fixture) inPages(t *testing.T, path string, n, most int) (all []entry) {
 	t.Helper()
 	first := f.entries(t, path, "")
@@ -99,7 +100,7 @@ func TestEventsInPages(t *testing.T) {
 	})
 }
 
-// All tries to deliver an email are found by paging, in the order in which they were made.
+// Paging returns all delivery attempts of an email in their order.
 func TestAttemptsInPages(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Options{})

@@ -16,17 +16,17 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// hostileTexts are texts that databases do not take, as they stand in a URL.
+// hostileTexts are texts that databases cannot store, encoded for URLs.
 var hostileTexts = []string{"%00", "a%00b", "%ff", "%ed%a0%80", "%zz", "%", "a%", "%5C", "%25", "_", "'", ";", "%F0%9F",
 	strings.Repeat("_", 40_000),
 	strings.Repeat("%25", 40_000), strings.Repeat("%5C%25", 5_000), strings.Repeat("%00", 100)}
 
-// hostileStrings are the same in JSON, where they stand within quotes.
+// hostileStrings are such texts in JSON, without their quotes.
 var hostileStrings = []string{`\u0000`, `a\u0000b`, `\ud800`, `\udc00\ud800`, "\xff", "\xed\xa0\x80", "\\ufffe",
 	`\u0001\u007f`, `\\u0000`, `\\`, `%`,
 	strings.Repeat("_", 40_000), strings.Repeat("%", 40_000), strings.Repeat(`\\%`, 20_000)}
 
-// asker asks an API for what must not be answered as a failure of ours.
+// asker sends requests that must not cause internal errors.
 type asker struct {
 	*fixture
 	t     *testing.T
@@ -40,7 +40,7 @@ func (k *asker) ask(method, path, query, body string, headers ...string) {
 		k.t.Fatal(err)
 	}
 	if r.URL.Path, err = url.PathUnescape(path); err != nil {
-		return // net/http refuses it before anybody sees it
+		return // net/http refuses this path itself
 	}
 	r.URL.RawPath, r.URL.RawQuery = path, query
 	r.Header.Set("Authorization", "Bearer "+k.keys["full"])
@@ -57,7 +57,7 @@ func (k *asker) ask(method, path, query, body string, headers ...string) {
 	k.log.Take()
 }
 
-// strings finds the places of all strings of a body, and of the names of members that its writer chooses.
+// strings returns the places of all strings of a body, and of field names that the client chooses.
 func (doc *openAPIDoc) strings(s docSchema, at place) (all []place) {
 	s = doc.resolve(s)
 	if len(at) > 8 {
@@ -81,10 +81,10 @@ func (doc *openAPIDoc) strings(s docSchema, at place) (all []place) {
 	return all
 }
 
-// hostileName and hostileValue stand where hostile text is put into a body.
+// hostileName and hostileValue mark where hostile text is inserted into a body.
 const hostileName, hostileValue = "hostile-name", "hostile-value"
 
-// put puts a value into a body at a place, and returns the body.
+// put sets the value at a place in a body and returns the body.
 func put(body any, at place, value any) any {
 	if len(at) == 0 {
 		return value
@@ -105,7 +105,7 @@ func put(body any, at place, value any) any {
 	return object
 }
 
-// rightBodies are bodies that are right, by operation, so that what is put into them is reached.
+// rightBodies are valid bodies by operation, so that hostile values reach the code behind the validation.
 var rightBodies = map[string]string{
 	"POST /emails":       `{"from":"a@example.org","to":["b@example.net"],"subject":"s","text":"t"}`,
 	"POST /emails/batch": `[{"from":"a@example.org","to":["b@example.net"],"subject":"s","text":"t"}]`,
@@ -134,8 +134,8 @@ var rightBodies = map[string]string{
 	"POST /contact-properties": `{"key":"x","type":"string"}`,
 }
 
-// Text that a database does not take is never a failure of ours, wherever in a request it stands: in a parameter of a
-// path or a query, whether the operation knows it or not, in a header, or in any string of a body.
+// Text that a database cannot store never causes an internal error, in any part of a request: path and query
+// parameters, known or not, headers, and strings in bodies.
 func TestHostileTextIsNoFailureOfOurs(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -151,11 +151,11 @@ func TestHostileTextIsNoFailureOfOurs(t *testing.T) {
 			}
 			for _, name := range append([]string{"unknown"}, o.Query...) {
 				k.ask(o.Method, withIDs(o.Path), name+"=%00", "")
-				// What can be read of a query that is broken elsewhere counts too.
+				// The readable part of a query with a syntax error must be checked too.
 				k.ask(o.Method, withIDs(o.Path), "%zz&"+name+"=%00", "")
 				k.ask(o.Method, withIDs(o.Path), "a;b&"+name+"=%ff", "")
 			}
-			k.remember(t) // what is in the request log is written to the database too
+			k.remember(t) // the request log stores these texts in the database too
 			for _, header := range []string{"Idempotency-Key", "User-Agent", "X-Request-Id", "X-Batch-Validation"} {
 				for _, text := range []string{"\x00", "a\xffb", strings.Repeat("_", 40_000), strings.Repeat("é", 200)} {
 					k.ask(o.Method, withIDs(o.Path), "", rightBodies[o.Method+" "+o.Path], header, text)

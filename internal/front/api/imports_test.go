@@ -21,10 +21,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// part is a part of a form.
+// part is one part of a form.
 type part struct{ name, text string }
 
-// formOf writes a form with its parts in this order.
+// formOf returns a form with these parts in their order.
 func formOf(t testing.TB, parts ...part) (mediaType, body string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -50,14 +50,14 @@ func formOf(t testing.TB, parts ...part) (mediaType, body string) {
 	return w.FormDataContentType(), b.String()
 }
 
-// upload posts a form.
+// upload posts a form that creates an import.
 func (f *fixture) upload(t testing.TB, parts ...part) *httptest.ResponseRecorder {
 	t.Helper()
 	mediaType, body := formOf(t, parts...)
 	return f.do(t, "POST /contacts/imports\nContent-Type: "+mediaType+"\n\n"+body)
 }
 
-// importing enters an import and returns its id.
+// importing creates an import and returns its ID.
 func (f *fixture) importing(t testing.TB, file string, fields map[string]string) string {
 	t.Helper()
 	parts := []part{{"file", file}}
@@ -181,7 +181,7 @@ func (f *fixture) watched(t *testing.T, importID string) {
 	}
 }
 
-// Who watches an import is told of each state until it ends, or until the node stops.
+// The stream of an import reports each state until the import ends or the node stops.
 func TestWatchImport(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -227,7 +227,7 @@ func TestWatchImport(t *testing.T) {
 	})
 }
 
-// A team has a number of streams of events, and so has the node; who closes one makes room for another.
+// The number of event streams is limited per team and per node. Closing one allows another.
 func TestWatchersAreCounted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
@@ -248,7 +248,7 @@ func TestWatchersAreCounted(t *testing.T) {
 		t.Errorf("another team: %d", status)
 	}
 	all[0].Body.Close()
-	// The place is free once the next event cannot be sent.
+	// The server notices the closed connection when it writes the next event.
 	f.do(t, "POST "+strings.TrimSuffix(events, "/events")+"/cancel")
 	testnode.Until(t, "the streams have ended", func() bool { return f.Capacity.EventStreams.Held(f.Acme.TeamID) == 0 })
 	if w := f.do(t, "GET "+events); w.Code != 200 || !strings.HasPrefix(w.Body.String(), "event: done\n") {

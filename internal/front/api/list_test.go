@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// crowd enters n contacts, who are in a segment, and returns its id and theirs, newest first.
+// crowd creates n contacts in a segment. It returns the ID of the segment and those of the contacts, newest first.
 func (f *fixture) crowd(t testing.TB, n int) (segmentID string, ids []string) {
 	t.Helper()
 	g, err := f.Services.Contacts.Segments.Create(t.Context(), f.Acme.TeamID, segments.Definition{Name: "All"})
@@ -41,7 +41,7 @@ func (f *fixture) crowd(t testing.TB, n int) (segmentID string, ids []string) {
 	return g.ID, ids
 }
 
-// flushed is a client that has something done each time that it is sent a part of an answer.
+// flushed is a client that calls a function for each part of a response.
 type flushed struct {
 	*httptest.ResponseRecorder
 	do func(octets int)
@@ -49,7 +49,8 @@ type flushed struct {
 
 func (w *flushed) FlushError() error { w.do(w.Body.Len()); return nil }
 
-// get makes a request of a client that gets its answer in parts, and reports whether the answer was cut.
+// get sends a request from a client that receives its response in parts, and reports whether the response was
+// truncated.
 func (f *fixture) get(t testing.TB, method, path string, each func(octets int)) (w *httptest.ResponseRecorder,
 	cut bool) {
 	t.Helper()
@@ -68,8 +69,7 @@ func (f *fixture) get(t testing.TB, method, path string, each func(octets int)) 
 	return w, false
 }
 
-// A list without a limit has all items. If it is long, it is written while it is read: each part is sent before the
-// next is read.
+// A list without a limit has all items. If it is long, it is streamed: each part is sent before the next one is read.
 func TestLongLists(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -152,7 +152,7 @@ func TestLongLists(t *testing.T) {
 	})
 }
 
-// Of a long list the request log has how long it was, as of any answer that is too long for it.
+// The request log has the length of a long list, as of any response that is too long to store.
 func TestLongListInTheLog(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
@@ -169,7 +169,7 @@ func TestLongListInTheLog(t *testing.T) {
 	}
 }
 
-// What is wrong before a long list begins is answered; what goes wrong later cuts it.
+// An error before a long list begins is an error response. A later error truncates the list.
 func TestLongListThatFails(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -188,7 +188,7 @@ func TestLongListThatFails(t *testing.T) {
 	})
 }
 
-// Long lists wait for a place, and do not wait for ever; short ones need none.
+// Long lists wait a limited time for capacity. Short lists need none.
 func TestPlacesOfLongLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, dbtest.SQLite(t), Options{})

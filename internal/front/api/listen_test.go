@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// watch opens a stream and returns a function that reads its next block of lines.
+// watch opens a stream and returns a function that reads its next event.
 func (f *fixture) watch(t *testing.T, s *httptest.Server, query, key, last string) (status int, next func() string) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
@@ -91,7 +91,7 @@ func TestListen(t *testing.T) {
 	})
 }
 
-// A stream that is open is not in the request log, and what it showed even less.
+// The request log has no entry for an open stream, and none of its events.
 func TestListenIsNotLogged(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
@@ -104,8 +104,8 @@ func TestListenIsNotLogged(t *testing.T) {
 	}
 }
 
-// A stream ends when its key is deleted, or its team suspended or deleted; it does not wait for a sign of life to be
-// due, and shows nothing of what happens after.
+// A stream ends when its API key is deleted, or its team is suspended or deleted. It ends before the next heartbeat and
+// shows no later event.
 func TestListenEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(t *testing.T, f *fixture, keyID string){

@@ -88,8 +88,8 @@ func (n *nodes) second(limit int, requests ...int) (admitted []int) {
 	return admitted
 }
 
-// settle makes requests, second by second, until they are admitted as they should be, and the shares of those that are
-// asked add up to no more than the limit: a second of this test is shorter than the time between exchanges.
+// settle sends requests each second until the expected number is accepted and the shares of the asked nodes add up to
+// at most the limit. A second of this test is shorter than the interval in which nodes exchange counts.
 func (n *nodes) settle(what string, limit int, requests []int, ok func(admitted []int) bool) {
 	n.t.Helper()
 	var last []int

@@ -17,8 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// public are the operations of these resources in the public description of the API that Postrider's follows, without
-// parameters' names, and those of its reference pages.
+// public are the operations of the public API that Postrider implements, without the names of parameters.
 const public = `
 DELETE /api-keys/{}
 DELETE /audiences/{}
@@ -102,7 +101,7 @@ POST /templates/{}/publish
 POST /topics
 `
 
-// undocumented are operations for machines, and other names of one that is documented.
+// undocumented are the operations for load balancers and the aliases.
 var undocumented = []string{"GET /", "GET /healthz", "GET /readyz", "POST /email", "POST /email/sending",
 	"POST /emails/sending",
 	"POST /domains/claims", "GET /domains/{domain_id}/claims", "POST /domains/{domain_id}/claims/verify"}
@@ -171,7 +170,7 @@ func readDocOf(t *testing.T, f *fixture) (openAPIDoc, string) {
 	return doc, w.Body.String()
 }
 
-// The document has every operation, whole.
+// The document describes every operation completely.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	doc, text := readDoc(t)
@@ -240,7 +239,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// The document has the headers that tell of quotas on the answers that have them, on refusals, too, and on no others.
+// The document has the quota headers in the responses of operations that send emails, including errors, and in no
+// others.
 func TestDocumentHasQuotaHeaders(t *testing.T) {
 	t.Parallel()
 	doc, _ := readDoc(t)
@@ -273,11 +273,11 @@ func TestDocumentHasQuotaHeaders(t *testing.T) {
 	}
 }
 
-// nullIsAValue are the members of requests that must be there and may be null.
+// nullIsAValue are required fields of requests that may be null.
 var nullIsAValue = []string{"UpdatePropertyRequest.fallback_value", "UpdateEventRequest.schema"}
 
-// Every schema of the document is one of JSON Schema, and what a request must have cannot be null in it: null counts as
-// absent.
+// Every schema of the document is valid JSON Schema. Required fields of requests do not allow null, because null counts
+// as absent.
 func TestDocumentHasValidSchemas(t *testing.T) {
 	t.Parallel()
 	_, text := readDoc(t)
@@ -398,7 +398,7 @@ func TestPublicOperations(t *testing.T) {
 	}
 }
 
-// What an operation answers has just the members that the document gives it.
+// Responses have exactly the fields that the document describes.
 func TestDocumentTellsTheTruth(t *testing.T) {
 	t.Parallel()
 	doc, _ := readDoc(t)
@@ -458,7 +458,7 @@ func TestDocumentTellsTheTruth(t *testing.T) {
 	}
 }
 
-// Nothing that succeeds has a statusCode: clients take it for an error.
+// No successful response has a statusCode: clients would take it for an error.
 func TestNoStatusCodeInSuccess(t *testing.T) {
 	t.Parallel()
 	doc, _ := readDoc(t)

@@ -15,11 +15,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// deletedAnyway are the operations that answer in the same way whether there was something to delete or not.
+// deletedAnyway are the operations whose response is the same whether or not the resource exists.
 var deletedAnyway = []string{"DELETE /segments/{segment_id}", "DELETE /audiences/{audience_id}",
 	"DELETE /audiences/{audience_id}/contacts/{contact}"}
 
-// Every operation, asked for the things of another team, knows nothing of them.
+// Every operation responds with 404 to the IDs of another team.
 func TestOtherTeams(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

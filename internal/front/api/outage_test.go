@@ -60,7 +60,7 @@ func anyBody(o wire.Operation) string {
 		`"role":"viewer","since":"` + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339) + `"}`
 }
 
-// answered are the operations that ask the database nothing once the key is known.
+// answered are the operations that do not query the database once the API key is cached.
 var answered = []string{"POST /automations/simulate"}
 
 // queriesDatabase reports whether an operation queries the database.
@@ -79,8 +79,7 @@ func wantAway(t *testing.T, what string, w *httptest.ResponseRecorder) {
 	}
 }
 
-// With the database away, every operation answers 503 with Retry-After and the shape of all errors: whoever asks, and
-// also where the key is remembered, so that the operation itself meets it.
+// While the database is unavailable, every operation responds with 503 and Retry-After, even if the API key is cached.
 func TestEveryOperationWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(*pgproxy.Proxy){
@@ -121,7 +120,7 @@ func TestEveryOperationWithoutDatabase(t *testing.T) {
 	}
 }
 
-// While the disk fails, every operation that reads answers 503, and none calls it a failure of its own.
+// While the disk fails, every operation that reads responds with 503 and not with an internal error.
 func TestEveryOperationWithABadDisk(t *testing.T) {
 	path := dbtest.SQLiteFile(t)
 	d := dbtest.Open(t, path)
@@ -174,8 +173,8 @@ func TestSilentDatabase(t *testing.T) {
 	f.heal(t) // closing waits for a server that is silent
 }
 
-// Whichever answer of the database breaks off in the middle, no operation calls it a failure of its own: it succeeds on
-// another connection, or says that trying again may help. None succeeds with less than it has otherwise.
+// If any response of the database is cut off, the operation succeeds on another connection or asks the client to try
+// again. It never returns an internal error or incomplete data.
 func TestTornAnswers(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 0)

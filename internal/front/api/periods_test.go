@@ -11,8 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Periods are those that the quarters of an hour of the span are in, and there are as many as were counted before
-// they were made.
+// The periods contain all quarter hours of the span, and their number is the one computed in advance.
 func TestPeriods(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

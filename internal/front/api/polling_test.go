@@ -20,14 +20,14 @@ type sentEmail struct {
 	ID string `json:"id"`
 }
 
-// poller asks a list for what is new, as clients do: it knows the id of the newest that it has seen.
+// poller polls a list for new items, as clients do. It knows the ID of the newest item that it has seen.
 type poller struct {
 	f      *fixture
 	path   string
 	newest string
 }
 
-// poll returns the ids of what is new, newest first.
+// poll returns the IDs of new items, newest first.
 func (p *poller) poll(t *testing.T) (found []string) {
 	t.Helper()
 	query := "?limit=100"
@@ -59,8 +59,7 @@ func sentID(w *httptest.ResponseRecorder) string {
 	return sent.ID
 }
 
-// Whoever polls a list sees each email, however long what belongs to one takes to be stored: others that are accepted
-// meanwhile do not pass it by.
+// A client that polls a list sees each email, even if other emails are accepted while an email is being stored.
 func TestPollingMissesNothing(t *testing.T) {
 	const small = `POST /emails
 
@@ -116,7 +115,7 @@ Subject: Hi
 	})
 }
 
-// The emails of a batch stand in the list in their order, the last one first.
+// The list has the emails of a batch in their order, the last one first.
 func TestBatchKeepsItsOrder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Options{})

@@ -23,7 +23,7 @@ import (
 
 const scopesFile = "testdata/scopes.txt"
 
-// bearing is the API for requests that bear a token.
+// bearing returns the API with a token added to each request.
 func (f *fixture) bearing(token string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("Authorization", "Bearer "+token)
@@ -31,8 +31,8 @@ func (f *fixture) bearing(token string) http.Handler {
 	})
 }
 
-// Every operation is asked for by every kind of actor, and who may do what is compared with the table of testdata. Run
-// the test with -update to write it, and read the difference: a new operation is a new line.
+// Every kind of actor requests every operation, and the results match the table in testdata. Run the test with -update
+// to write the table, and review the difference: a new operation is a new line.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	want, err := os.ReadFile(scopesFile)
@@ -41,7 +41,7 @@ func TestScopes(t *testing.T) {
 	}
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Options{})
-		f.Services.Live.Close() // whoever may listen sees the end of the stream
+		f.Services.Live.Close() // actors who may listen see the end of the stream
 		domain, err := f.Services.Domains.Create(t.Context(), f.Acme.TeamID, domains.NewDomain{Name: "example.org"})
 		if err != nil {
 			t.Fatal(err)
@@ -122,7 +122,7 @@ func TestScopes(t *testing.T) {
 	})
 }
 
-// What is stored about an address is shown to those who may read each kind of it.
+// The export of an address requires the scopes for every kind of data in it.
 func TestScopesOfThePersonalExport(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -144,11 +144,11 @@ func TestScopesOfThePersonalExport(t *testing.T) {
 	})
 }
 
-// refusals are how actors hear that they do not have a scope.
+// refusals are the error names for an actor without the scope.
 var refusals = map[int]string{http.StatusUnauthorized: "restricted_api_key", http.StatusForbidden: "invalid_permission"}
 
-// may asks for an operation, and returns yes when it is carried out, or fails for another reason than who asks.
-// Otherwise it returns the status.
+// may requests an operation. It returns yes if the actor has the scope, whether or not the request succeeds, and the
+// status code otherwise.
 func may(t *testing.T, h http.Handler, method, path, body string) string {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))

@@ -10,8 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// What opens something by itself is neither in the request log nor in the log of the program: links, keys, signing
-// secrets.
+// Secrets appear neither in the request log nor in the log of the program: links, keys and signing secrets.
 func TestLogsHaveNoSecrets(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -43,8 +43,8 @@ func TestChangesOfATemplateWithNothing(t *testing.T) {
 	}
 }
 
-// Requests for large templates give back the memory that their answers held: more of them than it is enough for at once
-// are answered one after the other.
+// Requests for large templates release the memory of their responses. If there are too many at once, they wait for each
+// other.
 func TestLargeTemplates(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})

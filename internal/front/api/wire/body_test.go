@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// pipes is a listener of connections in memory, on which a synctest bubble's clock counts.
+// pipes is a listener for in-memory connections, which work with the clock of synctest.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -37,7 +37,7 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// Memory for four bodies of 4 MB, and for eight beginnings of them.
+// bodyStartsTest and bodiesTest are the memory for eight beginnings of bodies of 4 MB and for four such bodies.
 const (
 	bodyStartsTest = 4 << 20
 	bodiesTest     = 16 << 20 * bodyCost
@@ -65,8 +65,8 @@ func newPipeServer(t *testing.T) (*pipeServer, func()) {
 	}
 }
 
-// begin sends the head of a request, and its body in pieces with pauses after each, until it stops or the connection
-// is closed. Only so many octets of it are sent.
+// begin sends the header of a request and the first bytes of its body, in pieces with a pause after each. sent is how
+// many bytes of the body it sends.
 func (s *pipeServer) begin(key string, body []byte, sent, piece int, pause time.Duration) net.Conn {
 	here, there := net.Pipe()
 	s.p.conns <- there
@@ -84,13 +84,13 @@ func (s *pipeServer) begin(key string, body []byte, sent, piece int, pause time.
 	return here
 }
 
-// text is a body of so many octets.
+// text returns a JSON body of n bytes.
 func text(n int) []byte {
 	const frame = len(`{"text":""}`)
 	return []byte(`{"text":"` + strings.Repeat("x", n-frame) + `"}`)
 }
 
-// readResponse returns the status and the body of a response.
+// readResponse returns the status code and the body of a response.
 func readResponse(c net.Conn) (int, string, error) {
 	r, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
@@ -101,8 +101,7 @@ func readResponse(c net.Conn) (int, string, error) {
 	return r.StatusCode, string(b), err
 }
 
-// Requests that announce large bodies and send little keep no memory from others, nor from other requests of their
-// team, and end soon.
+// Requests that announce large bodies and send little of them take no memory from other requests, and end soon.
 func TestAnnouncedBodies(t *testing.T) {
 	const length = 4 << 20
 	body := text(length)
@@ -153,7 +152,7 @@ func TestAnnouncedBodies(t *testing.T) {
 	}
 }
 
-// While others have all the memory for large bodies, one of medium size is read at once.
+// A body of medium size is read at once even if other requests hold all memory for large bodies.
 func TestMediumBodiesDoNotWaitBehindLargeOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stop := newPipeServer(t)
@@ -172,7 +171,7 @@ func TestMediumBodiesDoNotWaitBehindLargeOnes(t *testing.T) {
 	})
 }
 
-// A team that is suspended while a body comes in does not hear that the request was carried out.
+// If a team is suspended while a body arrives, the request is refused.
 func TestSuspendedDuringABody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stop := newPipeServer(t)
@@ -189,13 +188,13 @@ func TestSuspendedDuringABody(t *testing.T) {
 	})
 }
 
-// A body that drips is cut off, small or large; one that comes at the pace is not.
+// A body that arrives below the minimum rate is refused, whatever its size. A body at the minimum rate is accepted.
 func TestPaceOfBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stop := newPipeServer(t)
 		defer func() {
 			stop()
-			time.Sleep(2 * time.Minute) // The clients look now and then whether they may go on.
+			time.Sleep(2 * time.Minute) // The clients notice the closed connection at their next write.
 		}()
 		drip := func(length, piece int, every time.Duration) (status int, took time.Duration) {
 			start := time.Now()
@@ -225,7 +224,7 @@ func TestPaceOfBodies(t *testing.T) {
 	})
 }
 
-// The deadline is lifted for what comes after a body.
+// The read deadline is removed after a body has arrived.
 func TestDeadlineOfBodiesIsLifted(t *testing.T) {
 	t.Parallel()
 	f := newRoute(t, Options{}, func(_ context.Context, _ *Call, in echo) (int, error) { return len(in.Text), nil })

@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A request type with a list, a map or anything else that has no limit makes no operation.
+// Endpoint refuses request types with a list, a map or another type without a limit.
 func TestRequestTypesAreBounded(t *testing.T) {
 	t.Parallel()
 	type tags struct {

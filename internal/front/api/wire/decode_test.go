@@ -146,7 +146,7 @@ func TestTimesOnTheWire(t *testing.T) {
 	}
 }
 
-// Whatever a body is, it is read or refused with a fault.
+// Any body is decoded or refused with a fault.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{``, `{}`, `null`, `[{}]`, `{"to":["a",1]}`, `{"text":"\ud800\u0000"}`,
 		"\ufeff{\"a\":1e400}", `{"file":{"data":{"data":"x"}}}`,

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A client must receive a large answer at a minimum rate, which does not begin anew with each piece.
+// A client must receive a large response at a minimum rate. The deadline does not start again with each piece.
 func TestPaceOfLargeAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &dated{ResponseRecorder: httptest.NewRecorder(), start: time.Now()}
@@ -26,7 +26,7 @@ func TestPaceOfLargeAnswers(t *testing.T) {
 	})
 }
 
-// dated is a client whose deadlines are noted.
+// dated is a client that records its write deadlines.
 type dated struct {
 	*httptest.ResponseRecorder
 	start time.Time

@@ -23,7 +23,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// A team that makes more requests than it may in a second is told so, in every answer; the next second is a new one.
+// A team that exceeds its rate limit gets status 429 until the next second. Every response has the rate limit headers.
 func TestRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, Options{RateLimit: 2})
@@ -69,7 +69,7 @@ func TestRateLimit(t *testing.T) {
 	})
 }
 
-// Without a limit there are no headers about one.
+// Without a rate limit, responses have no rate limit headers.
 func TestNoRateLimit(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
@@ -80,7 +80,7 @@ func TestNoRateLimit(t *testing.T) {
 	}
 }
 
-// Whoever guesses keys is slowed down; who has one is not, even at the same address.
+// Requests with unknown keys are limited per address. A valid key works even from the same address.
 func TestGuessing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, Options{})
@@ -114,7 +114,7 @@ func TestRequestID(t *testing.T) {
 	}
 }
 
-// What is not a fault is answered in general words, and logged once with its cause.
+// An error that is not a fault is answered without its cause, which is logged once.
 func TestFailuresOfOurs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -154,7 +154,7 @@ func TestFailuresOfOurs(t *testing.T) {
 	}
 }
 
-// What is refused because too much is asked for is a warning, of which few are logged, and hides no failure.
+// Overload is logged as a warning at a limited rate, and does not hide failures.
 func TestTooMuchIsNoFailure(t *testing.T) {
 	t.Parallel()
 	for name, cause := range map[string]error{"no place": db.ErrCrowded,
@@ -180,7 +180,7 @@ func TestTooMuchIsNoFailure(t *testing.T) {
 	}
 }
 
-// A client that goes away is no failure of ours.
+// A client that disconnects causes no error in the log.
 func TestClientGoesAway(t *testing.T) {
 	t.Parallel()
 	f := newRoute(t, Options{}, func(ctx context.Context, _ *Call, _ None) (None, error) {
@@ -213,7 +213,8 @@ type echo struct {
 	Text string `json:"text"`
 }
 
-// The observer sees each request with a known key as it was, and no other.
+// Observe is called for each request with a valid API key, with the original request and response, and for no other
+// request.
 func TestObserver(t *testing.T) {
 	t.Parallel()
 	var seen []RequestRecord
@@ -249,7 +250,7 @@ func TestObserver(t *testing.T) {
 	}
 }
 
-// listening is the API behind a true server.
+// listening serves a fixture on a network connection.
 func listening(t *testing.T, f *fixture) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(f)
@@ -276,7 +277,7 @@ func send(t *testing.T, f *fixture, method, url string, body io.Reader) (int, st
 	return w.StatusCode, string(text)
 }
 
-// Bodies of any size and with or without a length arrive whole, up to the limit, and free what they took.
+// Bodies of any size up to the limit arrive completely, with and without Content-Length, and release their memory.
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
@@ -306,7 +307,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// Large bodies wait for memory, for a while.
+// Large bodies wait for memory for a limited time.
 func TestTooManyLargeBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newRoute(t, Options{}, func(_ context.Context, _ *Call, in echo) (int, error) { return len(in.Text), nil })
@@ -357,7 +358,7 @@ func TestBodyIsNotReadInVain(t *testing.T) {
 	}
 }
 
-// HEAD is GET without the body; load balancers use it.
+// HEAD responds like GET without the body. Load balancers use it.
 func TestHead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
@@ -370,7 +371,7 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// One line is logged for a request: at debug when it went well, at info when the client erred.
+// Each request is logged in one line: at debug level if it succeeds, at info level if the client made a mistake.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder

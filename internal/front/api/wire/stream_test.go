@@ -54,7 +54,8 @@ func (f *fixture) fetch(t *testing.T, s *httptest.Server, method, path string) *
 	return w
 }
 
-// An error in the middle of a stream cuts the answer, so that nobody takes it for whole, and is logged with its cause.
+// An error in the middle of a stream closes the connection, so that the client notices. The error is logged with its
+// cause.
 func TestStreamIsCut(t *testing.T) {
 	t.Parallel()
 	seen := make(chan RequestRecord, 1)
@@ -75,7 +76,7 @@ func TestStreamIsCut(t *testing.T) {
 	}
 }
 
-// An error before anything was written is answered like any other.
+// An error before the first part of a stream is an error response.
 func TestStreamThatCannotBegin(t *testing.T) {
 	t.Parallel()
 	f, s := streaming(t, Options{}, func(yield func([]byte, error) bool) { yield(nil, errors.New("the disk is gone")) })
@@ -86,7 +87,7 @@ func TestStreamThatCannotBegin(t *testing.T) {
 	}
 }
 
-// A HEAD request reads nothing but the first part.
+// A HEAD request reads only the first part of a stream.
 func TestStreamForHead(t *testing.T) {
 	t.Parallel()
 	parts := 0
@@ -100,8 +101,7 @@ func TestStreamForHead(t *testing.T) {
 	}
 }
 
-// A client that goes away ends its stream and gives back its place, and so does a key that is deleted meanwhile. A team
-// has a number of places.
+// A stream ends when its client disconnects or its key is deleted. The number of streams per team is limited.
 func TestStreamsOfOneTeam(t *testing.T) {
 	t.Parallel()
 	var open atomic.Int32
@@ -146,7 +146,7 @@ func TestStreamsOfOneTeam(t *testing.T) {
 	}
 }
 
-// A client that receives nothing is disconnected in the end, however long it would keep the connection.
+// A client that receives nothing is disconnected after a timeout.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	w := &sluggish{ResponseRecorder: httptest.NewRecorder()}
@@ -156,7 +156,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// sluggish takes one piece.
+// sluggish is a client that receives one piece.
 type sluggish struct {
 	*httptest.ResponseRecorder
 	pieces, deadlines int

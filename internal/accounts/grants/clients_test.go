@@ -59,7 +59,7 @@ func TestRegisterRefused(t *testing.T) {
 	})
 }
 
-// An address registers 20 clients an hour, and an IPv6 network counts as an address.
+// An address may register 20 clients an hour, and an IPv6 /64 counts as one address.
 func TestRegistrationFlood(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		from := func(address string) error {
@@ -71,7 +71,7 @@ func TestRegistrationFlood(t *testing.T) {
 			f.Must(from("2001:db8::" + string(rune('a'+i%6))))
 		}
 		wantCode(t, from("2001:db8::9"), grants.TooManyRequests)
-		// What is refused does not wait for others that write.
+		// A refused registration does not wait for the write lock.
 		f.Update(func(tx *db.Tx) error {
 			f.Must(tx.Serialize(context.Background(), "oauth clients"))
 			refused := make(chan error, 1)
@@ -168,7 +168,7 @@ func TestAskRefused(t *testing.T) {
 	})
 }
 
-// The official command-line program is known without registration, and has any port of its machine.
+// The official command-line client is known without registration and may use any loopback port.
 func TestCLI(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		p := f.params()
@@ -186,8 +186,8 @@ func TestCLI(t *testing.T) {
 	})
 }
 
-// What strangers can write is bounded: of the clients that nobody uses the newest 2,000 are kept, and the audit log has
-// those alone that somebody has consented to.
+// Strangers can write only a bounded number of rows: the newest 2,000 unused clients are kept, and the audit log
+// records a client only at its first consent.
 func TestStrangersWriteLittle(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.code(f.Acme, "full_access")
@@ -211,7 +211,8 @@ func TestStrangersWriteLittle(t *testing.T) {
 	})
 }
 
-// What nobody uses goes away: clients after 30 days, codes after their time, grants whose client has gone.
+// Sweep deletes clients unused for 30 days and expired codes, and expires grants whose clients did not renew their
+// tokens.
 func TestSweep(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		day := (24 * time.Hour).Microseconds()

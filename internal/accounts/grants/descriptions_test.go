@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 )
 
-// Every scope that a program can have is said in words, once, and what a limited one does less by is said, too.
+// Every scope that an app can have is described once, also for an app with limits.
 func TestWords(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -28,7 +28,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// No way to send is left to who asks a person for each email, nor one that is not counted to who has a limit.
+// A grant that needs approvals has no way to send by itself, and a grant with limits none that is not counted.
 func TestWays(t *testing.T) {
 	t.Parallel()
 	full := Scopes{Full: true}.All()
@@ -39,7 +39,7 @@ func TestWays(t *testing.T) {
 		teams.EventsSend)); got != nil {
 		t.Errorf("without the ways: %q", got)
 	}
-	// Broadcasts are written still; that they are neither sent nor resumed, package broadcasts tests.
+	// The app may still write broadcasts; package broadcasts tests that it can neither send nor resume them.
 	if got := DescribeSending(Limits{Emails: 1}.restrict(full) &^ teams.NewScopes(teams.BroadcastsWrite)); len(got) != 1 ||
 		got[0] != "by sending them, and broadcasts" {
 		t.Errorf("with a limit: %q", got)

@@ -25,7 +25,7 @@ const (
 	mcp      = testnode.PublicURL + "/mcp"
 )
 
-// fixture is grants on a node with the teams Acme and Other, and a client.
+// fixture is the service of grants on a node with the teams Acme and Other, and a client.
 type fixture struct {
 	*testnode.Node
 	*grants.Service
@@ -54,7 +54,7 @@ func each(t *testing.T, f func(t *testing.T, f *fixture)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) { f(t, newFixture(t, d)) })
 }
 
-// register registers a client, with what n lacks.
+// register registers a client, with defaults for the fields that n leaves empty.
 func (f *fixture) register(n grants.NewClient) grants.Client {
 	f.T.Helper()
 	if n.Name == "" {
@@ -73,13 +73,13 @@ func challengeOf(verifier string) string {
 	return base64.RawURLEncoding.EncodeToString(hash[:])
 }
 
-// params are those of a right request by the client.
+// params returns a valid authorization request of the client.
 func (f *fixture) params() grants.Params {
 	return grants.Params{ClientID: f.client.ID, ResponseType: "code", RedirectURI: redirect, State: "s",
 		Challenge: challengeOf(verifier), ChallengeMethod: "S256"}
 }
 
-// code returns a code for scopes to which somebody has consented, and what it takes to use it.
+// code returns a code after a consent to scopes, and the parameters of its exchange.
 func (f *fixture) code(by teams.Actor, scopes string) grants.ExchangeParams {
 	f.T.Helper()
 	p := f.params()
@@ -91,7 +91,7 @@ func (f *fixture) code(by teams.Actor, scopes string) grants.ExchangeParams {
 	return grants.ExchangeParams{ClientID: f.client.ID, Code: code, RedirectURI: redirect, Verifier: verifier}
 }
 
-// granted lets the client act.
+// granted creates a grant of the client and returns its tokens.
 func (f *fixture) granted(by teams.Actor, scopes string) grants.Tokens {
 	f.T.Helper()
 	t, err := f.Exchange(f.T.Context(), f.code(by, scopes))
@@ -103,7 +103,7 @@ func (f *fixture) refresh(token string) (grants.Tokens, error) {
 	return f.Refresh(f.T.Context(), grants.RefreshParams{ClientID: f.client.ID, Token: token})
 }
 
-// only returns the one grant of Acme.
+// only returns the only grant of Acme.
 func (f *fixture) only() grants.Grant {
 	f.T.Helper()
 	all, more, err := f.List(f.T.Context(), f.Acme.TeamID, page.Page{})
@@ -114,7 +114,7 @@ func (f *fixture) only() grants.Grant {
 	return all[0]
 }
 
-// member makes a user with a role in Acme.
+// member creates a user with a role in Acme.
 func (f *fixture) member(email string, role teams.Role) teams.Actor {
 	f.T.Helper()
 	u, err := f.Users.Create(f.T.Context(), users.NewUser{Email: email})
@@ -127,7 +127,7 @@ func (f *fixture) member(email string, role teams.Role) teams.Actor {
 	return by
 }
 
-// works fails the test unless a token is accepted, or refused.
+// works checks whether a token is accepted or refused.
 func (f *fixture) works(token string, want bool) teams.Actor {
 	f.T.Helper()
 	by, err := f.Node.Teams.Authenticate(f.T.Context(), token)
@@ -137,7 +137,7 @@ func (f *fixture) works(token string, want bool) teams.Actor {
 	return by
 }
 
-// exec changes rows, as time does.
+// exec changes rows, to simulate the passing of time.
 func (f *fixture) exec(text string, args ...any) {
 	f.T.Helper()
 	f.Update(func(tx *db.Tx) error {
@@ -146,13 +146,13 @@ func (f *fixture) exec(text string, args ...any) {
 	})
 }
 
-// recorded returns how often the audit log has an action.
+// recorded returns how often the audit log contains an action.
 func (f *fixture) recorded(action string) int {
 	f.T.Helper()
 	return f.Count(`SELECT COUNT(*) FROM audit_log WHERE action = $1`, action)
 }
 
-// wantCode fails the test unless an error is a refusal with that name, whose text may be sent.
+// wantCode checks that an error is a refusal with that name, whose text is valid on the wire.
 func wantCode(t *testing.T, err error, want grants.Code) {
 	t.Helper()
 	e, ok := errors.AsType[*grants.Error](err)

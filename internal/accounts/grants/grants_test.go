@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A person lets a program act, which renews its tokens until the team takes it back.
+// A user connects an app, which renews its tokens until the team revokes the grant.
 func TestGrant(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		by := f.member("ann@acme.example", teams.Admin)
@@ -72,7 +72,7 @@ func TestGrant(t *testing.T) {
 	})
 }
 
-// What a program has scheduled is not sent once the grant is revoked.
+// A scheduled email of an app is not sent after the grant is revoked.
 func TestScheduledByGrant(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ids := map[bool]string{}
@@ -100,7 +100,7 @@ func TestScheduledByGrant(t *testing.T) {
 	})
 }
 
-// A grant of a key acts for the key's team, and dies with the team.
+// A grant of an API key acts for the key's team, and ends with the team.
 func TestGrantOfKey(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		tokens := f.granted(f.Acme, "emails:send domains:read")
@@ -125,7 +125,7 @@ func TestGrantOfKey(t *testing.T) {
 	})
 }
 
-// What a grant may do follows the role of its user, at once, and never grows beyond what was granted.
+// A change of the user's role changes the scopes of the grant at once. They never exceed those that were granted.
 func TestRoles(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		owner := f.member("owner@acme.example", teams.Owner)
@@ -170,7 +170,7 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// Who leaves a team and joins it again does not bring back what was granted before, nor what was consented to.
+// A user who leaves a team and joins again gets back neither earlier grants nor unused codes.
 func TestJoinsAgain(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		owner, ann := f.member("owner@acme.example", teams.Owner), f.member("ann@acme.example", teams.Admin)
@@ -194,7 +194,7 @@ func TestJoinsAgain(t *testing.T) {
 	})
 }
 
-// Who has none of what a program asks for grants nothing.
+// A user who has none of the requested scopes cannot consent.
 func TestNothingToGrant(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		p := f.params()
@@ -212,7 +212,7 @@ func TestNothingToGrant(t *testing.T) {
 	})
 }
 
-// A code works once; its second use takes back what the first one gave.
+// A code works once, and its second use revokes the grant.
 func TestCodeTwice(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		x := f.code(f.Acme, "full_access")
@@ -231,7 +231,7 @@ func TestCodeTwice(t *testing.T) {
 	})
 }
 
-// Of many uses of a code at the same time one at most gets tokens, and these do not work.
+// If a code is used many times at once, at most one use gets tokens, and these are revoked.
 func TestCodeManyTimesAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		x := f.code(f.Acme, "full_access")
@@ -246,7 +246,7 @@ func TestCodeManyTimesAtOnce(t *testing.T) {
 	})
 }
 
-// atOnce calls f so many times at the same time, and returns the tokens that were given.
+// atOnce calls f n times at once and returns the issued tokens.
 func atOnce(n int, f func() (grants.Tokens, error)) (all []grants.Tokens) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -266,7 +266,7 @@ func atOnce(n int, f func() (grants.Tokens, error)) (all []grants.Tokens) {
 	return all
 }
 
-// A code that is presented wrongly is spent.
+// A code that is presented with wrong parameters becomes invalid.
 func TestWrongCodes(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		other := f.register(grants.NewClient{RedirectURIs: []string{redirect, "https://a.example/"}})
@@ -326,7 +326,7 @@ func TestWrongCodes(t *testing.T) {
 
 var taking sync.Mutex
 
-// The limits of a team: more active grants are refused until some are revoked.
+// A team with the maximum number of active grants must revoke some before it can grant more.
 func TestTooManyGrants(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		g := f.granted(f.Acme, "full_access")
@@ -340,7 +340,7 @@ func TestTooManyGrants(t *testing.T) {
 			t.Errorf("the grant after 1,000 active ones: %v", err)
 		}
 		f.Must(f.RevokeToken(t.Context(), f.client.ID, g.Refresh, ""))
-		// There is room for one, which several have consented to, and all of them are collected at once.
+		// One more grant is allowed. Several users have consented, and all codes are exchanged at once.
 		var codes [4]grants.ExchangeParams
 		for i := range codes {
 			codes[i] = f.code(f.Acme, "full_access")
@@ -363,8 +363,7 @@ func TestTooManyGrants(t *testing.T) {
 	})
 }
 
-// A team that is suspended is so for a token that is used just then: what packages remember is forgotten in no order
-// that would let one take it from the other again.
+// A suspension applies to a token that is in use at that moment, in whatever order packages clear their caches.
 func TestSuspendedMeanwhile(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		var use func()
@@ -386,7 +385,7 @@ func TestSuspendedMeanwhile(t *testing.T) {
 	})
 }
 
-// A code and a refresh token for which no answer can be signed are not used up.
+// A code or a refresh token stays valid if the new tokens could not be signed.
 func TestNothingIsSigned(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		code := f.code(f.Acme, "full_access")
@@ -414,8 +413,8 @@ func TestNothingIsSigned(t *testing.T) {
 	})
 }
 
-// A change of a role whose hint is lost is noticed as soon as the token is looked up, whatever is remembered of the
-// user.
+// If the hint of a change of role is lost, the change is noticed at the next look-up of the token, whatever is cached
+// about the user.
 func TestLostHintOfARole(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		by := f.member("ada@acme.example", teams.Admin)
@@ -427,7 +426,7 @@ func TestLostHintOfARole(t *testing.T) {
 	})
 }
 
-// Who joined while the clock was ahead has not left since, although a grant of theirs seems to be older.
+// A user who joined while the clock was ahead keeps a grant that seems to be older than the membership.
 func TestJoinedByAWrongClock(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		by := f.member("ada@acme.example", teams.Admin)
@@ -442,8 +441,7 @@ func TestJoinedByAWrongClock(t *testing.T) {
 	})
 }
 
-// Who was removed by another node, which this one has not heard of yet, lets nobody act any more: the grant would work
-// when they come back.
+// A user whom another node has just removed cannot consent, even if this node has not received the hint.
 func TestConsentAfterLeaving(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ann := f.member("ann@acme.example", teams.Admin)

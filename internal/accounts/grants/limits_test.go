@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// limited lets the client send within limits, and returns it as an actor.
+// limited gives the client's grant limits, and returns the grant as an actor.
 func (f *fixture) limited(l grants.Limits) teams.Actor {
 	f.T.Helper()
 	p := f.params()
@@ -40,7 +40,7 @@ func (f *fixture) sendBy(by teams.Actor, to ...string) error {
 	return err
 }
 
-// wantLimit fails the test unless an error is a refusal that names the limit.
+// wantLimit checks that an error is a refusal that names the limit.
 func wantLimit(t *testing.T, err error, kind fault.Kind, names string) {
 	t.Helper()
 	if err == nil || fault.KindOf(err) != kind || !strings.Contains(err.Error(), names) {
@@ -48,7 +48,7 @@ func wantLimit(t *testing.T, err error, kind fault.Kind, names string) {
 	}
 }
 
-// A limited program sends what its limits allow and no more, whichever way it sends.
+// An app with limits cannot exceed them, by whichever operation it sends.
 func TestLimits(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -78,7 +78,7 @@ func TestLimits(t *testing.T) {
 		f.Must(f.sendBy(by, "a@reader.example"))
 		wantLimit(t, f.sendBy(by, "a@reader.example"), fault.DailyQuota, "may send 5 emails a day")
 
-		// Others of the team are not concerned, and it begins anew on the next day.
+		// Other actors of the team are not limited, and the count starts again on the next day.
 		f.Send(testnode.Hello("a@reader.example", "b@reader.example", "c@reader.example"))
 		f.exec(`UPDATE grant_volumes SET day = day - 1`)
 		f.Must(f.sendBy(by, "a@reader.example"))
@@ -88,8 +88,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// Of a permissive batch the emails go that are within the limits, and the others are errors; if the day's limit lets
-// none go, the batch is refused as a single email is.
+// In a permissive batch, the emails within the limits are sent and the others are listed as errors. If the day's limit
+// allows none, the batch is refused like a single email.
 func TestLimitsOfPermissiveBatch(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -132,8 +132,8 @@ func TestLimitsOfPermissiveBatch(t *testing.T) {
 	})
 }
 
-// What is accepted by a clock that is behind another one at midnight counts for the day that has begun: the count of a
-// day begins once. A day that is further ahead was a wrong clock's.
+// Around midnight, an email accepted by a slower clock counts for the day that has begun, so a day's count starts once.
+// A count for a later day comes from a wrong clock and is ignored.
 func TestLimitAtMidnight(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		by := f.limited(grants.Limits{Emails: 2})
@@ -149,8 +149,7 @@ func TestLimitAtMidnight(t *testing.T) {
 	})
 }
 
-// What is accepted at the same time does not exceed the limit of a day, and what is refused does not count, neither by
-// the program nor by the team.
+// Concurrent emails do not exceed the limit of a day, and refused emails count neither for the app nor for the team.
 func TestLimitAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.Must(f.Quotas.Set(t.Context(), f.Node.Teams, f.Acme.TeamID, func(q *teams.Quota) { q.Daily = 1000 }))
@@ -178,7 +177,7 @@ func TestLimitAtOnce(t *testing.T) {
 	})
 }
 
-// Broadcasts would go to any number.
+// An app with limits cannot send broadcasts, because their number of recipients is unlimited.
 func TestLimitedSendsNoBroadcast(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		s := testnode.Must(broadcasts.New(broadcasts.Config{MaxSize: 1 << 20}, broadcasts.Deps{DB: f.Node.DB, Queue: f.Queue,
@@ -196,7 +195,7 @@ func TestLimitedSendsNoBroadcast(t *testing.T) {
 	})
 }
 
-// A person changes limits, and it takes effect at once. A program does not.
+// A person can change limits, with effect at once; an app cannot.
 func TestSetLimits(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -231,7 +230,7 @@ func TestSetLimits(t *testing.T) {
 	})
 }
 
-// The grants of a member end with the membership, and all of a user who is disabled or deleted.
+// The grants of a member end with the membership, and all grants of a user when the user is disabled or deleted.
 func TestGrantsEndWithTheirUser(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -254,7 +253,7 @@ func TestGrantsEndWithTheirUser(t *testing.T) {
 	})
 }
 
-// Of two changes at the same time neither undoes the other: a person may demand approval while a script sets a number.
+// Two concurrent changes of limits do not undo each other: a person may require approval while a script sets a number.
 func TestSetLimitsAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		by := f.limited(grants.Limits{})
@@ -286,7 +285,7 @@ func TestSetLimitsAtOnce(t *testing.T) {
 	})
 }
 
-// Of permissive batches at the same time all goes that the limit of the day has room for.
+// Concurrent permissive batches send exactly as many emails as the day's limit allows.
 func TestLimitsOfPermissiveBatchesAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		const limit = 10

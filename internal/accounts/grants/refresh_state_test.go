@@ -41,9 +41,9 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// However clients and thieves use the tokens they were given: a token that led to no answer is replaced once, and of
-// two who hold tokens, the one who does not hold the newest ends the line with the next use.
-func TestLineHasOneHolder(t *testing.T) {
+// Whatever clients and thieves do with their tokens, a lost answer can be replaced once. If two parties hold tokens,
+// the next use by the one without the newest token revokes the grant.
+func TestRefreshStateHasOneHolder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		l, now := refreshState{newest: 1}, time.Now()

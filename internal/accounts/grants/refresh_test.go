@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/audit"
 )
 
-// An old refresh token takes the grant from whoever has it.
+// The use of an old refresh token revokes the grant for both holders.
 func TestRefreshTokenReused(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		first := f.granted(f.Acme, "full_access")
@@ -30,8 +30,8 @@ func TestRefreshTokenReused(t *testing.T) {
 	})
 }
 
-// A client that did not get the answer may ask again for ten seconds. The tokens that it did not get are replaced, and
-// whoever has them after all is found out.
+// A client that did not receive the answer may retry for ten seconds. The lost tokens are replaced, and their use
+// revokes the grant.
 func TestRefreshRetried(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		first := f.granted(f.Acme, "full_access")
@@ -56,7 +56,7 @@ func TestRefreshRetried(t *testing.T) {
 	})
 }
 
-// Of many refreshes at the same time, each of which may be a retry, one line of tokens goes on.
+// After many concurrent refreshes, each of which may be a retry, exactly one refresh token is valid.
 func TestRefreshManyTimesAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		first := f.granted(f.Acme, "full_access")
@@ -85,7 +85,7 @@ func TestRefreshManyTimesAtOnce(t *testing.T) {
 	})
 }
 
-// take returns one of the tokens, and each once.
+// take removes and returns one of the tokens.
 func take(tokens map[string]bool) string {
 	taking.Lock()
 	defer taking.Unlock()

@@ -6,9 +6,9 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 )
 
-// What a limited grant lacks of full access. A scope that is added has to be placed here, with thought: could a program
-// send by it what nobody counts?
-func TestWithin(t *testing.T) {
+// The scopes that a grant with limits lacks compared to full access. A new scope must be added here with care: could an
+// app use it to send emails that are not counted?
+func TestRestrict(t *testing.T) {
 	t.Parallel()
 	full := Scopes{Full: true}.All()
 	const ways = "api_keys:write webhooks:write events:send automations:write members:write grants:write approvals:write"

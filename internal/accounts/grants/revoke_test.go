@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A client revokes what it was granted by its refresh token, and nothing else.
+// A client can revoke its own grant with its refresh token, and no other grant.
 func TestRevokeToken(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		other := f.register(grants.NewClient{})
@@ -42,7 +42,7 @@ func TestRevokeToken(t *testing.T) {
 	})
 }
 
-// A grant that one node revokes is refused by another as soon as the hint arrives, which is sooner than its cache ends.
+// A grant that one node revokes is refused by another node when the hint arrives, before its cache expires.
 func TestRevokedOnAnotherNode(t *testing.T) {
 	t.Parallel()
 	url := dbtest.PostgresURL(t)
@@ -55,7 +55,7 @@ func TestRevokedOnAnotherNode(t *testing.T) {
 	wg.Go(func() { far.DB.Run(ctx) })
 	t.Cleanup(func() { stop(); wg.Wait() })
 
-	// A hint that is sent before the other node listens is lost: the first key of teams shows when it does.
+	// A hint that is sent before the other node listens is lost. The first revocation of a key shows when it listens.
 	key, token := f.Key(f.Acme.TeamID, teams.NewKey{Name: "x"})
 	_, err := far.Teams.Authenticate(t.Context(), token)
 	f.Must(err)
@@ -79,7 +79,7 @@ func TestRevokedOnAnotherNode(t *testing.T) {
 	t.Logf("refused after %v", time.Since(begun))
 }
 
-// What a key has consented to ends with it: the grants, and what no client has collected yet.
+// Deleting a key revokes the grants to which it consented, and deletes its unused codes.
 func TestKeyDeleted(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -104,7 +104,7 @@ func TestKeyDeleted(t *testing.T) {
 		if n := f.Count(`SELECT COUNT(*) FROM oauth_grants WHERE revoked_reason = $1`, string(grants.KeyDeleted)); n != 1 {
 			t.Errorf("%d grants ended with the key", n)
 		}
-		// A program that knows nothing of grants deletes a key: they do not work either.
+		// A release that knows nothing of grants deletes a key: its grants stop working too.
 		key, token = f.Key(f.Acme.TeamID, teams.NewKey{Name: "dev"})
 		by, err = f.Node.Teams.Authenticate(ctx, token)
 		f.Must(err)
@@ -119,7 +119,7 @@ func TestKeyDeleted(t *testing.T) {
 	})
 }
 
-// RevokeUser ends the grants of one user in one team.
+// RevokeUser revokes the grants of one user in one team.
 func TestRevokeUser(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ann, bob := f.member("ann@acme.example", teams.Owner), f.member("bob@acme.example", teams.Admin)

@@ -32,7 +32,7 @@ func newSigner(t testing.TB, d *db.DB) *Service {
 	return newService(Config{Issuer: issuer, Resources: []string{issuer, issuer + "/mcp"}}, Deps{DB: d, Keys: keys})
 }
 
-// signed is a token with the given claims, by the key that signs.
+// signed returns a token with the given claims, signed with the current key.
 func (s *Service) signed(t testing.TB, c any, change func(o *jose.SignerOptions)) string {
 	t.Helper()
 	k, err := s.signer(t.Context(), time.Now())
@@ -106,7 +106,7 @@ func TestForgedTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The public key as the secret of a MAC, which a verifier that believes the header would accept.
+	// The public key used as an HMAC secret: a verifier that trusts the header would accept it.
 	public, err := x509.MarshalPKIXPublicKey(k.private.Public())
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func generate(t testing.TB) *ecdsa.PrivateKey {
 	return k
 }
 
-// Tokens with made-up keys do not make this node ask the database each time.
+// Tokens with made-up key ids do not cause a query each.
 func TestUnknownKeys(t *testing.T) {
 	t.Parallel()
 	s := newSigner(t, dbtest.SQLite(t))
@@ -154,8 +154,8 @@ func TestUnknownKeys(t *testing.T) {
 	}
 }
 
-// Keys follow one another without a gap: the next one is published a day before it signs, and an old one verifies as
-// long as there are tokens of it.
+// Keys are replaced without a gap: the next key is published a day before it signs, and an old key stays published as
+// long as its tokens are valid.
 func TestRotateKeys(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -212,7 +212,7 @@ func TestRotateKeys(t *testing.T) {
 	})
 }
 
-// Nodes that start together agree on one first key.
+// Nodes that start at the same time agree on one first key.
 func TestFirstKey(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -236,7 +236,7 @@ func TestFirstKey(t *testing.T) {
 	})
 }
 
-// With another secret key there are other signing keys: those of before cannot be opened.
+// With a different secret key, new signing keys are created, because the old ones cannot be unsealed.
 func TestOtherSecretKey(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -25,7 +25,7 @@ import (
 
 const week = 7 * 24 * time.Hour
 
-// Somebody who is invited joins, as a user whom there is or as a new one, and once only.
+// An invited person joins as an existing or a new user, and only once.
 func TestInvitation(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -82,7 +82,7 @@ func TestInvitation(t *testing.T) {
 	})
 }
 
-// What keeps an invitation from being accepted leaves nothing behind.
+// A refused acceptance leaves nothing behind.
 func TestInvitationRefused(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -153,7 +153,7 @@ func TestInvitationRefused(t *testing.T) {
 	})
 }
 
-// An invitation ends with the right of who sent it last to give its role.
+// An invitation is valid only while its last sender may give its role.
 func TestInvitationEndsWithItsMaker(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -241,7 +241,7 @@ func TestInvitationEndsWithItsMaker(t *testing.T) {
 	})
 }
 
-// grant is a program that a member lets do all that the member may.
+// grant creates an app with the scopes of a member.
 func (b *box) grant(by teams.Actor) teams.Actor {
 	b.t.Helper()
 	ctx := b.t.Context()
@@ -265,7 +265,7 @@ func (b *box) grant(by teams.Actor) teams.Actor {
 	return a
 }
 
-// userOf is the user who acts, or who let a program act.
+// userOf returns the user who acts, or who connected the app that acts.
 func (b *box) userOf(by teams.Actor) string {
 	b.t.Helper()
 	if by.Kind == teams.UserActor {
@@ -310,7 +310,8 @@ func TestAcceptAtTheSameTime(t *testing.T) {
 	})
 }
 
-// Who accepts while the inviter is removed joins before or is too late, and PostgreSQL need not end one of the two.
+// If the inviter is removed while an invitation is accepted, the user joins before that or is refused, without a
+// deadlock on PostgreSQL.
 func TestAcceptWhileTheInviterIsRemoved(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -341,7 +342,7 @@ func TestAcceptWhileTheInviterIsRemoved(t *testing.T) {
 	})
 }
 
-// Invitations are listed while they are open, by team, and those that have expired too, for a while.
+// Invitations are listed by team while they are open, and for some time after they expired.
 func TestInvitations(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -392,8 +393,7 @@ func TestInvitations(t *testing.T) {
 	})
 }
 
-// Who is removed cannot come back by an invitation of their own, and who gets a lesser role gives none that may do
-// more.
+// A removed member cannot return through an own invitation, and a member with a lower role cannot give a higher one.
 func TestInvitationsEndWithTheRole(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -435,7 +435,7 @@ func TestInvitationsEndWithTheRole(t *testing.T) {
 	})
 }
 
-// A suspended team sends no mail, so it sends no invitations; the operator may still pass on a link.
+// A suspended team cannot send invitations by mail; the operator can still pass on a link.
 func TestSuspendedTeamInvites(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -454,7 +454,7 @@ func TestSuspendedTeamInvites(t *testing.T) {
 	})
 }
 
-// A team has a bounded number of open invitations, sends a bounded number within an hour, and each a few times.
+// The number of open invitations, of invitation emails an hour, and of emails for one invitation is limited.
 func TestInvitationLimits(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -487,7 +487,7 @@ func TestInvitationLimits(t *testing.T) {
 	})
 }
 
-// Addresses and roles that nobody can be invited with.
+// Invitations with invalid addresses or roles are refused.
 func TestInviteInvalid(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -510,7 +510,7 @@ func TestInviteInvalid(t *testing.T) {
 	})
 }
 
-// Who accepts by a link that is being replaced waits for that, and is refused.
+// An acceptance with a link that is just being replaced waits for the change and is refused.
 func TestAcceptWhileItIsSentAgain(t *testing.T) {
 	t.Parallel()
 	n := testnode.New(t, dbtest.Postgres(t), testnode.Options{})

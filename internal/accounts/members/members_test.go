@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// box is a node whose invitations are kept instead of sent.
+// box is a node that collects invitations instead of sending them.
 type box struct {
 	*testnode.Node
 	t      *testing.T
@@ -56,14 +56,14 @@ func each(t *testing.T, f func(t *testing.T, b *box)) {
 	})
 }
 
-// pass lets time pass for invitations.
+// pass advances the clock for invitations.
 func (b *box) pass(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.clock += d
 }
 
-// token is that of the invitation that was sent last to an address.
+// token returns the token of the last invitation to an address.
 func (b *box) token(to string) string {
 	b.t.Helper()
 	b.mu.Lock()
@@ -77,7 +77,7 @@ func (b *box) token(to string) string {
 	return ""
 }
 
-// user makes a user who is in no team.
+// user creates a user without a team.
 func (b *box) user(email string) users.User {
 	b.t.Helper()
 	u, err := b.Users.Create(b.t.Context(), users.NewUser{Email: email, Name: "Somebody"})
@@ -85,7 +85,7 @@ func (b *box) user(email string) users.User {
 	return u
 }
 
-// invited is an invitation by the key of Acme.
+// invited creates an invitation by the key of Acme.
 func (b *box) invited(email string, role teams.Role) members.Invitation {
 	b.t.Helper()
 	v, err := b.Members.Invite(b.t.Context(), b.Acme, email, role)
@@ -93,7 +93,7 @@ func (b *box) invited(email string, role teams.Role) members.Invitation {
 	return v
 }
 
-// acts are the actions in Acme's audit log of members, oldest first, with their details.
+// acts returns the actions about members in Acme's audit log, oldest first, with their details.
 func (b *box) acts() (all []string) {
 	b.t.Helper()
 	entries, _, _, err := b.Audit.List(b.t.Context(), b.Acme.TeamID, audit.Filter{}, page.Page{Limit: 100})
@@ -111,7 +111,7 @@ func wantKind(t *testing.T, err error, kind fault.Kind, words string) {
 	}
 }
 
-// An actor has the scopes of the role, until the membership, the user or the team ends.
+// An actor has the scopes of its role until the membership, the user or the team ends.
 func TestActor(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -152,7 +152,7 @@ func TestActor(t *testing.T) {
 	})
 }
 
-// A user may be in several teams, in different roles, and a team sees its own members only.
+// A user may have different roles in several teams, and a team sees only its own members.
 func TestTeams(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -185,7 +185,7 @@ func TestTeams(t *testing.T) {
 	})
 }
 
-// Who may give, change and end which role.
+// Which actors may give, change and remove which roles.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -256,7 +256,7 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// Two owners who remove each other at the same time, or leave: one of them stays.
+// If two owners remove each other or leave at the same time, one of them stays.
 func TestOwnersAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -297,7 +297,7 @@ func TestOwnersAtTheSameTime(t *testing.T) {
 	})
 }
 
-// Each change that may withdraw a right is told to all nodes.
+// Each change that may withdraw a right sends a hint to all nodes.
 func TestHints(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -341,8 +341,7 @@ func TestLeaving(t *testing.T) {
 	})
 }
 
-// A team has a bounded number of members.
-// Nobody becomes a member of a team that there is not, or that was deleted.
+// The number of members of a team is limited, and users cannot join an unknown or deleted team.
 func TestAddToNoTeam(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -359,7 +358,7 @@ func TestAddToNoTeam(t *testing.T) {
 	})
 }
 
-// Who is disabled is no owner who could act: the last one who can neither leaves nor gets another role.
+// A disabled owner does not count: the last other owner can neither leave nor change role.
 func TestLastOwnerWhoCanAct(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -395,7 +394,7 @@ func TestMostMembers(t *testing.T) {
 	})
 }
 
-// A user is in no more teams than are listed, chosen from and left.
+// The number of teams of a user is limited, so that lists contain all of them.
 func TestMostTeams(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -429,7 +428,7 @@ func TestMostTeams(t *testing.T) {
 	})
 }
 
-// What a deleted team leaves is erased, and nothing of others.
+// EraseTeam deletes the rows of a deleted team and no others.
 func TestEraseTeam(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {

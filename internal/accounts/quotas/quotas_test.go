@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// limit gives Acme quotas, and collects the subjects of the notices about them.
+// limit sets quotas for Acme and collects the subjects of the notices.
 func limit(t *testing.T, n *testnode.Node, daily, monthly int64) (told func() []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -106,7 +106,7 @@ func TestQuota(t *testing.T) {
 	})
 }
 
-// A quota from which most is left is counted in parts. Many at the same time, on two nodes, get exactly what there is.
+// Far below its quota, a team is counted in shards. Concurrent senders on two nodes get exactly the quota.
 func TestExactWithTwoNodes(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		const quota, asked = 150, 200
@@ -140,7 +140,7 @@ func TestExactWithTwoNodes(t *testing.T) {
 	})
 }
 
-// What is counted is undone with the transaction that counted it.
+// A count is rolled back together with the transaction that counted.
 func TestCountIsUndone(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		limit(t, n, 100, 100)
@@ -164,7 +164,7 @@ func TestCountIsUndone(t *testing.T) {
 	})
 }
 
-// Mail that comes in counts, and is never refused.
+// Received mail counts, and is never refused.
 func TestReceivedCounts(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		limit(t, n, 10, 0)
@@ -182,7 +182,7 @@ func TestReceivedCounts(t *testing.T) {
 	})
 }
 
-// A day and a month begin anew, also for what the parts had of the last one.
+// The counts start again with each day and month, including the usage in all shards.
 func TestNextDay(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		told := limit(t, n, 10, 15)
@@ -210,7 +210,7 @@ func TestNextDay(t *testing.T) {
 	})
 }
 
-// What was sent before the first quota counts in it.
+// Emails that were sent before the first quota count in it.
 func TestFirstQuota(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		n.Quotas.CountedBetween = func(_ context.Context, _ string, from, to time.Time) (int64, error) {
@@ -237,7 +237,7 @@ func TestFirstQuota(t *testing.T) {
 	})
 }
 
-// Two commands at the same time change both quotas of a team that had none, and what it has sent counts once.
+// Two concurrent commands that set the first quotas of a team count its earlier emails once.
 func TestFirstQuotasAtOnce(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		n.Quotas.CountedBetween = func(context.Context, string, time.Time, time.Time) (int64, error) { return 8, nil }
@@ -262,7 +262,7 @@ func TestFirstQuotasAtOnce(t *testing.T) {
 	})
 }
 
-// Suppressed recipients do not count, and a scheduled email does when it is released.
+// Suppressed recipients do not count, and a scheduled email counts when it is released.
 func TestWhatCounts(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		limit(t, n, 3, 0)
@@ -287,8 +287,7 @@ func TestWhatCounts(t *testing.T) {
 	})
 }
 
-// All who count take the locks of the count first, so that none waits in a circle for one who counts after something
-// else that both write.
+// Transactions lock the counter first, so that they cannot deadlock with others that write the same rows.
 func TestCountsBeforeAllElse(t *testing.T) {
 	t.Parallel()
 	n := testnode.New(t, dbtest.Postgres(t), testnode.Options{})
@@ -309,7 +308,7 @@ func TestCountsBeforeAllElse(t *testing.T) {
 		}
 		first = false
 		wait.Go(func() {
-			// More than a part has room for: this adds up all of them.
+			// More than the allowance of a shard: this adds up all shards.
 			err := n.DB.Update(t.Context(), func(tx *db.Tx) error {
 				runs.Add(1)
 				if err := n.Quotas.Count(t.Context(), tx, n.Acme.TeamID, 2000); err != nil {
@@ -333,7 +332,7 @@ func TestCountsBeforeAllElse(t *testing.T) {
 	}
 }
 
-// More than is left of a quota that is mostly unused is refused, and the team is not told that the quota is used up.
+// A request larger than the rest of a mostly unused quota is refused without a notice that the quota is used up.
 func TestTooManyAtOnce(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		told := limit(t, n, 10, 0)
@@ -357,7 +356,7 @@ func TestTooManyAtOnce(t *testing.T) {
 	})
 }
 
-// A quota that was counted by a clock far in the future begins anew once the clock is right again.
+// A quota that was counted by a clock far in the future starts again when the clock is right.
 func TestClockSetBack(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		told := limit(t, n, 10, 0)

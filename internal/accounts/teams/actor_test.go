@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// What each permission stands for: a scope that is added has to be given to somebody here, with thought.
+// The scopes of each permission. A new scope must be added here with care.
 func TestScopesOfPermissions(t *testing.T) {
 	t.Parallel()
 	for permission, want := range map[teams.Permission]string{
@@ -30,7 +30,7 @@ func TestScopesOfPermissions(t *testing.T) {
 	}
 }
 
-// What each role stands for, told by what it lacks.
+// The scopes of each role, listed by what it lacks.
 func TestScopesOfRoles(t *testing.T) {
 	t.Parallel()
 	for role, want := range map[teams.Role]string{
@@ -75,7 +75,7 @@ func TestScopesHaveNames(t *testing.T) {
 	}
 }
 
-// Clients of keys and of OAuth know the refusal by different names. Asking costs no allocation.
+// Keys and OAuth clients get different error names. The check allocates no memory.
 func TestRequire(t *testing.T) {
 	sending := teams.NewScopes(teams.EmailsSend)
 	for _, c := range []struct {
@@ -107,7 +107,7 @@ func TestRequire(t *testing.T) {
 	}
 }
 
-// An actor cannot make a key that may do more than itself.
+// An actor cannot create a key with more rights than its own.
 func TestKeysGiveNoMoreThanTheirMakerHas(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -144,7 +144,7 @@ func TestKeysGiveNoMoreThanTheirMakerHas(t *testing.T) {
 	})
 }
 
-// Keys and grants must exist; for others there is nothing to look up.
+// Keys and grants must exist; other actors need no look-up.
 func TestActive(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -52,7 +52,7 @@ func TestFind(t *testing.T) {
 	})
 }
 
-// A key for a name that no team has comes with its team, or neither is made.
+// A key for an unknown team name is created together with the team, or neither is created.
 func TestCreateKeyFor(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -102,7 +102,7 @@ func TestCreateKeyFor(t *testing.T) {
 	})
 }
 
-// Of two changes at the same time neither undoes the other.
+// Two concurrent changes do not undo each other.
 func TestChangesOfATeamAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -123,8 +123,8 @@ func TestChangesOfATeamAtTheSameTime(t *testing.T) {
 	})
 }
 
-// A deleted team cannot be found at once. Rows written after its data was deleted are deleted an hour later, and then
-// its own row.
+// A deleted team disappears at once. Rows that are written after its data was deleted are deleted an hour later, and
+// its own row last.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -218,7 +218,7 @@ func TestDelete(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// What a process beside a node changes is noticed by the node before it would look again.
+// A node notices changes by another process before its cache expires.
 func TestCommandReachesTheNode(t *testing.T) {
 	t.Parallel()
 	for engine, url := range map[string]string{"sqlite": dbtest.SQLiteFile(t), "postgres": dbtest.PostgresURL(t)} {
@@ -264,7 +264,7 @@ func TestCommandReachesTheNode(t *testing.T) {
 	}
 }
 
-// Commands that come together make one team of a name.
+// Concurrent commands create one team of a name.
 func TestOneTeamOfANameIsMade(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, _ := oneTeam(t, d)
@@ -286,7 +286,7 @@ func TestOneTeamOfANameIsMade(t *testing.T) {
 	})
 }
 
-// A team keeps what it has for a day at least, and no longer than the installation does.
+// A team's retention is at least a day and at most the installation's.
 func TestRetention(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx := t.Context()

@@ -29,7 +29,7 @@ const ownDomain = "01990000-0000-7000-8000-000000000001"
 
 var errLookup = errors.New("no look-up")
 
-// oneTeam is the service with one team, whose only domain is ownDomain.
+// oneTeam returns a service with one team, whose only domain is ownDomain.
 func oneTeam(t *testing.T, d *db.DB) (*teams.Service, teams.Team) {
 	t.Helper()
 	s := testTeams(d, slog.New(slog.DiscardHandler), func(_ context.Context, _, domainID string) (bool, error) {
@@ -166,7 +166,7 @@ func TestAuthenticate(t *testing.T) {
 	})
 }
 
-// While keys are looked up all the time, a key that is deleted is refused as soon as its deletion has returned.
+// A key that is looked up all the time is refused as soon as its deletion has returned.
 func TestDeletedKeyIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -212,7 +212,7 @@ func TestDeletionReachesOtherNodes(t *testing.T) {
 	wg.Go(func() { other.Run(ctx) })
 	defer wg.Wait()
 	defer cancel()
-	// The first hints may be lost: the other node is still about to listen. Without hints it would take 5 seconds.
+	// The first hints may be lost, before the other node listens. Without hints, it would take 5 seconds.
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for range 10 {
@@ -307,7 +307,7 @@ func lastUsed(t *testing.T, s *teams.Service, teamID string) map[string]time.Tim
 	return used
 }
 
-// What was used is written when Run ends, at the latest.
+// Times of last use are written when Run ends, at the latest.
 func TestLastUse(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -333,7 +333,7 @@ func TestLastUse(t *testing.T) {
 	})
 }
 
-// The write happens on its own every ten seconds; and a cached key is looked up anew after five.
+// Times of last use are written every ten seconds, and a cached key is looked up again after five.
 func TestRunInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)
@@ -370,7 +370,7 @@ func TestRunInTime(t *testing.T) {
 	})
 }
 
-// A write that fails is tried again, and said.
+// A failed write is logged and retried.
 func TestLastUseSurvivesAFailure(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

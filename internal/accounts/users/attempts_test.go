@@ -37,8 +37,8 @@ func TestLimits(t *testing.T) {
 		x.pass(time.Minute)
 		x.session("ada@example.com", password)
 
-		// The addresses of an IPv6 /64 are one network, and a /56 and a /48 have room for some of the smaller ones. What has
-		// been counted already stands for guesses that were made.
+		// The addresses of an IPv6 /64 count as one network; a /56 and a /48 have higher limits. The attempts above count
+		// too.
 		count := func(network string, n int) {
 			x.must(x.d.Update(t.Context(), func(tx *db.Tx) error {
 				_, err := tx.Exec(t.Context(), `INSERT INTO user_attempts (name, since, n) VALUES ($1, $2, $3)
@@ -76,14 +76,15 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// attempts counts the rows of what is counted.
+// attempts returns the number of rows with counts.
 func (x *fixture) attempts() (n int) {
 	x.Helper()
 	x.must(x.d.QueryRow(x.Context(), `SELECT COUNT(*) FROM user_attempts`).Scan(&n))
 	return n
 }
 
-// TestAttemptsThatAreNotJudged signs in while too many do: what was not judged does not count.
+// TestAttemptsThatAreNotJudged signs in while too many hashes are computed: attempts that could not be checked do not
+// count.
 func TestAttemptsThatAreNotJudged(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -102,7 +103,7 @@ func TestAttemptsThatAreNotJudged(t *testing.T) {
 	})
 }
 
-// TestLimitsAfterAWrongClock tries while the clock is wrong: when it is right again, nobody waits for that time.
+// TestLimitsAfterAWrongClock signs in while the clock is wrong: the limits do not last longer once the clock is right.
 func TestLimitsAfterAWrongClock(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -125,7 +126,7 @@ func TestLimitsAfterAWrongClock(t *testing.T) {
 	})
 }
 
-// TestAttemptsAtOnce guesses with many requests at the same time: no more are judged than the limit allows.
+// TestAttemptsAtOnce guesses with many concurrent requests: no more are checked than the limit allows.
 func TestAttemptsAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

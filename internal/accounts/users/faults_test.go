@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// TestSameWork compares what is asked of the database for a wrong password, and for a link by mail, with and without an
-// account: what is not the same could be timed.
+// TestSameWork compares the statements for a wrong password, and for a link by mail, with and without an account.
+// Differences could be timed.
 func TestSameWork(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -42,8 +42,8 @@ func TestSameWork(t *testing.T) {
 	})
 }
 
-// TestBroken breaks each statement in turn. Whatever fails is our fault, and can be tried again: a code, a link and a
-// challenge are not used up by a transaction that failed.
+// TestBroken makes each statement fail in turn. Every failure is reported as an internal error and can be retried: a
+// failed transaction does not consume a code, a link or a challenge.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {

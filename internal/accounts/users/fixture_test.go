@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is a service with a clock of its own, and what it did.
+// fixture is a service with its own clock, collected emails and audit entries.
 type fixture struct {
 	*testing.T
 	*users.Service

@@ -44,8 +44,7 @@ func TestSignInWhileReset(t *testing.T) {
 	}
 }
 
-// TestLastTwoMeansAtOnce takes away the last two means of signing in at the same time: one of them stays. The first
-// goes on when the second waits for it, or has looked too.
+// TestLastTwoMeansAtOnce removes the last two factors of a user at the same time: one of them stays.
 func TestLastTwoMeansAtOnce(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)

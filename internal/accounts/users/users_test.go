@@ -50,8 +50,8 @@ func TestSignIn(t *testing.T) {
 	})
 }
 
-// TestNoEnumeration compares what those see who do not sign in: an account, a disabled one, one without a password, and
-// none.
+// TestNoEnumeration compares the answers for an existing account, a disabled one, one without a password, and an
+// unknown address.
 func TestNoEnumeration(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -154,7 +154,7 @@ func TestUsers(t *testing.T) {
 			_, err := x.Create(ctx, n)
 			x.is(err, fault.Invalid)
 		}
-		// Two at the same time: the index decides.
+		// Two concurrent creations: the index decides.
 		var wg sync.WaitGroup
 		errs := make([]error, 4)
 		for i := range errs {

@@ -38,7 +38,7 @@ func (w *world) property(name string, t scalar.Type) contacts.Property {
 	return p
 }
 
-// walk returns the addresses of an audience, read in pages of a size, up to the @, each with its values.
+// walk returns the contacts of an audience, read in pages of a size: each address up to the @, with its values.
 func (w *world) walk(a contacts.Audience, size int) (all []string) {
 	w.t.Helper()
 	after := ""
@@ -117,7 +117,7 @@ func TestWalk(t *testing.T) {
 				Properties: []string{"seats"}}, []string{"2 seats=2.5", "4 seats=4.5", "6 seats=6.5"}},
 			"two filters": {contacts.Audience{SegmentID: byFilter.ID, Filter: pro}, []string{"2", "4", "6"}},
 		} {
-			// In parts of any size, and by sets where parts find few, it is the same.
+			// The result is the same for parts of any size, and by sets.
 			for _, part := range []struct{ size, worth int }{{10_000, 10}, {2, 1}, {1, 1_000_000}, {1, 0}} {
 				w.Contacts.SetParts(part.size, part.worth)
 				for _, size := range []int{1, 3, 100} {
@@ -149,7 +149,7 @@ func TestWalk(t *testing.T) {
 	})
 }
 
-// A page of a walk has few contacts when these have large values, so that it does not fill the memory.
+// A page of a walk has few contacts if their values are large, so that it does not fill the memory.
 func TestWalkReadsFewLargeContacts(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -196,9 +196,9 @@ func TestWalkReadsFewLargeContacts(t *testing.T) {
 	})
 }
 
-// Contacts are looked up by their ids as they are now, with whether they may be mailed; who was deleted, and the
-// contacts of another team, are not there.
-func TestCurrent(t *testing.T) {
+// AudienceMembers returns contacts as they are now, and whether they may be mailed. Deleted contacts and those of
+// another team are missing.
+func TestAudienceMembers(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -254,8 +254,8 @@ func TestCurrent(t *testing.T) {
 	})
 }
 
-// An email that was entered for a contact is refused by the contact, under whatever address, and also by who has one of
-// its addresses now and has left; the address alone decides when the contact was deleted or there is none.
+// RefusedContact follows the contact's choice, whatever its address is, and that of another contact with one of the
+// addresses. The address alone decides if the contact was deleted or there is none.
 func TestRefusedContact(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -317,9 +317,9 @@ func TestRefusedContact(t *testing.T) {
 	})
 }
 
-// Looking contacts up by their ids is one query by the primary key for a chunk of them, and for one with an address a
-// query by the indexes of both.
-func TestStandingIsOneQueryByIndexes(t *testing.T) {
+// Looking up contacts by id is one query by the primary key for each chunk. Looking up a contact with addresses is one
+// query by two indexes.
+func TestMailabilityIsOneQueryByIndexes(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		n := testnode.New(t, d, testnode.Options{})
@@ -373,8 +373,8 @@ func TestStandingIsOneQueryByIndexes(t *testing.T) {
 	})
 }
 
-// What is mailed is counted for contacts of the team alone.
-func TestMailed(t *testing.T) {
+// RecordMailed counts only for contacts of the team.
+func TestRecordMailed(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
 		a, b := w.upsert("a@x.example", contacts.Change{}), w.upsert("b@x.example", contacts.Change{})
@@ -397,8 +397,8 @@ func TestMailed(t *testing.T) {
 	})
 }
 
-// Who may not be mailed about a topic follows from what they chose, the default of the topic, and whether they are
-// unsubscribed at all.
+// Whether a contact may be mailed about a topic depends on its choice, the topic's default, and whether it is
+// unsubscribed.
 func TestCountRefused(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// world is a node with what it records.
+// world is a node that collects the events of contacts.
 type world struct {
 	*testnode.Node
 	t    *testing.T
@@ -59,7 +59,7 @@ func (w *world) upsert(address string, c contacts.Change) contacts.Contact {
 	return at
 }
 
-// happened returns the types of the events since it was called last, with the address of each contact.
+// happened returns the types of the events since the last call, with the address of each contact.
 func (w *world) happened() (all []string) {
 	for _, e := range w.seen.Take() {
 		all = append(all, string(e.Type)+" "+e.Data.(*events.Contact).Email)
@@ -224,7 +224,7 @@ func TestTopics(t *testing.T) {
 
 func errorOf[T any](_ T, err error) error { return err }
 
-// Who may be mailed about a topic, and why not.
+// Which contacts may be mailed about a topic, and why not.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -296,7 +296,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// What a link's token carries comes back, and nobody else can make one or change one.
+// A token returns the link that it was made for, and nobody else can create or change one.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	n := testnode.Bare(t, dbtest.SQLite(t), testnode.Options{})
@@ -330,7 +330,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A token that is read is the one that is made for what it carries: there is no second spelling of it.
+// A token that is accepted is identical to the one that is made for its link: there is no second encoding.
 func FuzzReadToken(f *testing.F) {
 	keys, err := keyring.New(make([]byte, keyring.MasterSize))
 	if err != nil {
@@ -351,7 +351,7 @@ func FuzzReadToken(f *testing.F) {
 	})
 }
 
-// Many programs that post at once for somebody who is no contact make one contact, and the choice of each holds.
+// Many concurrent one-click requests for an address that is no contact create one contact, and each choice is kept.
 func TestUnsubscribingAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -449,7 +449,7 @@ func TestSubscribe(t *testing.T) {
 	})
 }
 
-// The rows of a deleted topic go, and those of others stay.
+// Sweep deletes the rows of a deleted topic and no others.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -477,7 +477,7 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// Of an address nothing is left but what it does not want, and not even that if so asked.
+// EraseAddress keeps nothing of an address but its opt-outs, and not even these if refusals is set.
 func TestEraseAddress(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -553,7 +553,7 @@ func TestEraseAddress(t *testing.T) {
 	})
 }
 
-// Who may be mailed is one query by indexes, for one address and for several.
+// Refused is one query by indexes, for one address and for several.
 func TestRefusedIsOneQueryByIndexes(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {

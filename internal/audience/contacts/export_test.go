@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// SetCountAtOnce has segments of more than n contacts counted rarely.
+// SetCountAtOnce sets the size up to which segments are counted on each request.
 func (s *Service) SetCountAtOnce(n int) { s.counts.directLimit = n }
 
-// SetParts has contacts gone through in parts of some size, and sets looked for where they are worth some parts.
+// SetParts sets the size of parts, and the cost of sets in parts.
 func (s *Service) SetParts(size, worth int) {
 	s.limits.partSize, s.limits.comparisons, s.limits.minPart, s.limits.maxRulePart = size, size, size, size
 	s.limits.setsCost = worth
 }
 
-// SetTimes limits how long requests wait for a place and may then read, and how long counts beside them may; 0 leaves
-// it as it is.
+// SetTimes limits how long requests wait for a slot and may read, and how long background counts may read; 0 keeps a
+// limit.
 func (s *Service) SetTimes(wait, read, count time.Duration) {
 	s.limits.wait, s.limits.read = cmp.Or(wait, s.limits.wait), cmp.Or(read, s.limits.read)
 	s.limits.count = cmp.Or(count, s.limits.count)
 }
 
-// SetPatience limits how long what nobody waits for waits for a place.
+// SetPatience limits how long background work waits for a slot.
 func (s *Service) SetPatience(d time.Duration) { s.limits.backgroundWait = d }
 
-// SetPreview limits how long it may take to count who of an audience is mailed.
+// SetPreview limits how long CountRefused may take.
 func (s *Service) SetPreview(d time.Duration) { s.limits.preview = d }
 
-// Forgive has the filters that took too long tried again, as when the time of their rest is over.
+// Forgive lets filters that took too long be tried again at once.
 func (s *Service) Forgive() {
 	for name := range s.slow.until {
 		s.slow.until[name] = time.Time{}
@@ -37,7 +37,7 @@ func (s *Service) Forgive() {
 
 const CountQueue = countQueue
 
-// RenewNext renews the count of the next segment, as Run does, and reports false if there is none.
+// RenewNext renews the count of the next segment, as Run does, and returns false if none waits.
 func (s *Service) RenewNext(ctx context.Context) bool {
 	teamID, segmentID := s.counts.next()
 	if segmentID == "" {
@@ -47,14 +47,14 @@ func (s *Service) RenewNext(ctx context.Context) bool {
 	return true
 }
 
-// Counted is how many teams' segments are counted now, or wait for a place.
+// Counted returns how many teams have a segment that is being counted or waits for a slot.
 func (s *Service) Counted() int {
 	s.counts.mu.Lock()
 	defer s.counts.mu.Unlock()
 	return len(s.counts.active)
 }
 
-// HoldCounts keeps counts from running until end is called.
+// HoldCounts prevents counts from running until end is called.
 func (s *Service) HoldCounts() (end func()) {
 	s.counts.running <- struct{}{}
 	return func() { <-s.counts.running }

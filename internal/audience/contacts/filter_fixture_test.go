@@ -16,7 +16,7 @@ import (
 )
 
 // filtered is a team with two text properties, plan and note, two number properties, age and score, a topic with each
-// default, and three segments, of which the last has a filter.
+// default, and three segments, the last of them with a filter.
 type filtered struct {
 	t        testing.TB
 	s        *Service
@@ -60,7 +60,7 @@ func (f *filtered) exec(text string, args ...any) {
 	}
 }
 
-// person is a contact with all that filters know of it.
+// person is a contact with all facts that filters can read.
 type person struct {
 	Contact
 	texts         map[string]string  // by the name of the property
@@ -72,7 +72,7 @@ type person struct {
 	times         [3]time.Time       // the same; zero when never
 }
 
-// write writes the rows of a person in place of those that there are.
+// write replaces the rows of a person.
 func (f *filtered) write(p *person) {
 	f.t.Helper()
 	ctx := f.t.Context()
@@ -122,7 +122,7 @@ func (f *filtered) write(p *person) {
 	}
 }
 
-// value is what a field holds for a person, from the description in docs/filters.md.
+// value returns the value of a field for a person, according to docs/filters.md.
 func (f *filtered) value(p *person, name string) filter.Value {
 	for i, topic := range f.topics {
 		if strings.EqualFold(name, "contact.topics."+topic) {
@@ -164,7 +164,7 @@ func (f *filtered) value(p *person, name string) filter.Value {
 	return filter.TextValue(p.texts[key])
 }
 
-// found returns the ids that the rule finds by SQL, in order.
+// found returns the sorted ids that the rule selects by SQL.
 func (f *filtered) found(t rapid.TB, rule *filter.Rule) []string {
 	t.Helper()
 	schema, err := f.s.FilterSchema(f.t.Context(), f.s.d.Reader, f.team, rule)
@@ -186,7 +186,7 @@ func (f *filtered) found(t rapid.TB, rule *filter.Rule) []string {
 	if err != nil || n != len(ids) {
 		t.Fatalf("counted %d, %v; Where finds %d", n, err, len(ids))
 	}
-	// Sets that are all large are combined in another way.
+	// Large sets are combined in another way.
 	large := func(string, []any) (int, error) { return math.MaxInt, nil }
 	text, args, err = rule.Count(schema, f.now, "contacts c WHERE c.team_id =", f.team, large)
 	if err != nil {
@@ -199,8 +199,7 @@ func (f *filtered) found(t rapid.TB, rule *filter.Rule) []string {
 	return ids
 }
 
-// sets compares what sets find with the ids that Where finds, also within bounds, which one in the middle of the ids
-// and its neighbours are.
+// sets compares the ids that Find selects with those that Where selects, also within bounds around an id in the middle.
 func (f *filtered) sets(t rapid.TB, rule *filter.Rule, schema filter.Schema, ids []string) {
 	t.Helper()
 	large := func(string, []any) (int, error) { return math.MaxInt, nil }
@@ -261,7 +260,7 @@ func drawNumber(t *rapid.T) float64 {
 		math.Copysign(0, -1)}), rapid.Float64Range(-1<<53, 1<<53)).Draw(t, "number")
 }
 
-// drawTime draws times around the bounds that rules draw, and far from them.
+// drawTime draws times near the bounds that rules draw, and far from them.
 func (f *filtered) drawTime(t *rapid.T) time.Time {
 	near := rapid.SampledFrom([]time.Duration{0, -time.Hour, -30 * 24 * time.Hour, -12 * time.Hour, -84 * time.Hour,
 		time.Minute, 12 * time.Hour, -365 * 24 * time.Hour}).Draw(t, "near")

@@ -20,13 +20,13 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// words are texts with what SQL, LIKE, collations and numerals could read in another way.
+// words are texts that SQL, LIKE, collations and numerals might read differently.
 var words = []string{"", "pro", "Pro", "PRO", "free", "50%", "50_", `5\%`, "é", "É", "e\u0301", "E", "z", "Z", "a b",
 	" ", "a\tb", "10", "9", "9.0", "-1.5", "-", ".5", "1e3", "007", "٣", "1234567890123456", "12345678901234567", "$1",
 	"?", "'; DROP TABLE contacts; --", "Straße", "STRASSE", "ﬁ", "😀x", "x😀", "İ", "null", "true", "\u202e\u200b",
 	strings.Repeat("x", 2000)}
 
-// TestFiltersMeanTheSameInSQLAndInMemory draws a contact and a rule, and compares whom SQL finds with whom Match does.
+// TestFiltersMeanTheSameInSQLAndInMemory draws a contact and a rule, and compares the results of SQL and Match.
 func TestFiltersMeanTheSameInSQLAndInMemory(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFiltered(t, d)
@@ -75,15 +75,15 @@ func TestFiltersMeanTheSameInSQLAndInMemory(t *testing.T) {
 			}
 			chosen, all = chosen+len(want), all+len(crowd)+1
 		})
-		// A test in which rules find nobody, or everybody, compares nothing.
+		// If rules selected no contacts, or all of them, the test would compare nothing.
 		if chosen*10 < all || chosen*10 > 9*all {
 			t.Errorf("the rules find %d of %d", chosen, all)
 		}
 	})
 }
 
-// TestFiltersCompareAddressesByTheirKeys holds both meanings of a filter to the key of the address that it names: for
-// Unicode the capital İ and the Kelvin sign are i and k, but their addresses belong to somebody else.
+// TestFiltersCompareAddressesByTheirKeys checks that both evaluations compare the key of an address. Unicode maps the
+// capital İ and the Kelvin sign to i and k, but addresses with them belong to other people.
 func TestFiltersCompareAddressesByTheirKeys(t *testing.T) {
 	const letters = "iIİkK\u212aéÉ"
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -125,8 +125,7 @@ func TestFiltersCompareAddressesByTheirKeys(t *testing.T) {
 	})
 }
 
-// incompressible returns a text of n characters of 4 octets, the same each time, of which PostgreSQL makes nothing
-// shorter.
+// incompressible returns a fixed text of n characters of 4 bytes that PostgreSQL cannot compress.
 func incompressible(n int) string {
 	text := make([]rune, n)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -136,7 +135,7 @@ func incompressible(n int) string {
 	return string(text)
 }
 
-// TestFiltersOfLongTexts compares texts that differ beyond what PostgreSQL's index has of them.
+// TestFiltersOfLongTexts compares texts that differ only beyond the part that PostgreSQL's index contains.
 func TestFiltersOfLongTexts(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFiltered(t, d)
@@ -227,7 +226,7 @@ func TestFiltersNameWhatTheTeamHas(t *testing.T) {
 	})
 }
 
-// TestTheLargestFilters runs filters with as many comparisons, levels and values as there may be.
+// TestTheLargestFilters runs filters with the maximum number of comparisons, levels and values.
 func TestTheLargestFilters(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFiltered(t, d)
@@ -271,7 +270,7 @@ func TestTheLargestFilters(t *testing.T) {
 	})
 }
 
-// TestFiltersGoByIndexes holds walks to the keys of contacts, whatever the values are, and counts to the indexes of
+// TestFiltersGoByIndexes checks that walks use the keys of contacts, whatever the values are, and counts the indexes of
 // values.
 func TestFiltersGoByIndexes(t *testing.T) {
 	whole := regexp.MustCompile(`Seq Scan|SCAN [^jC]|Sort |FOR ORDER BY`) // but json_each and a CONSTANT ROW
@@ -350,7 +349,8 @@ func TestFiltersGoByIndexes(t *testing.T) {
 	})
 }
 
-// TestConditionsOverEventsAndContacts evaluates a rule as an automation does, whose schema has fields of events too.
+// TestConditionsOverEventsAndContacts evaluates a rule as an automation does, with a schema that also has fields of
+// events.
 func TestConditionsOverEventsAndContacts(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFiltered(t, d)

@@ -23,7 +23,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// byFilter makes a segment with a filter.
+// byFilter creates a segment with a filter.
 func (w *world) byFilter(rule string) segments.Segment {
 	w.t.Helper()
 	g, err := w.Contacts.Segments.Create(w.t.Context(), w.team, segments.Definition{Name: "by filter", Filter: rule})
@@ -37,7 +37,7 @@ func leaf(field, operator, value string) string {
 	return fmt.Sprintf(`{"type":"rule","field":"%s","operator":"%s","value":%s}`, field, operator, value)
 }
 
-// crowd makes n contacts that differ in plan, seats, name and being unsubscribed.
+// crowd creates n contacts with different plans, seats, names and subscriptions.
 func (w *world) crowd(n int) {
 	w.t.Helper()
 	w.property("plan", scalar.String)
@@ -51,7 +51,8 @@ func (w *world) crowd(n int) {
 
 func pad(i int) string { return fmt.Sprintf("%02d@x.example", i) }
 
-// A page of whom a filter chooses is full unless the list ends with it, wherever they are, however they are found.
+// A page by a filter is full unless the list ends with it, wherever the matching contacts are and however they are
+// found.
 func TestPagesOfFiltersAreFull(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -103,8 +104,7 @@ func TestPagesOfFiltersAreFull(t *testing.T) {
 	})
 }
 
-// pages reads a list to its end from its beginning, or back from its last, and checks that no page but the last is
-// short.
+// pages reads a list to its end, forward or backward, and checks that only the last page is short.
 func (w *world) pages(what, segmentID string, limit int, back bool) (all []string) {
 	w.t.Helper()
 	p := page.Page{Limit: limit}
@@ -138,7 +138,7 @@ func (w *world) pages(what, segmentID string, limit int, back bool) (all []strin
 	return all
 }
 
-// fill takes all places of long reads, each for another owner, until the test gives them back.
+// fill takes all slots for long reads, each for another owner, until the test releases them.
 func (w *world) fill() (release func()) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -164,8 +164,7 @@ func (w *world) fill() (release func()) {
 	}
 }
 
-// What may go through many contacts needs a place. Without one there is a fault that says what to do, and what goes
-// through few is answered.
+// A read of many contacts needs a slot. Without one, it returns a fault with advice; short reads still work.
 func TestFiltersWithoutAPlace(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -215,8 +214,8 @@ func TestFiltersWithoutAPlace(t *testing.T) {
 	})
 }
 
-// A filter is asked of contacts in a place of long reads, however soon it would fill a page, unless it makes few
-// look-ups. Otherwise one team's lists would hold up every read of all teams.
+// A filter is evaluated in a long read, even if it would soon fill a page, unless it makes few look-ups. Otherwise one
+// team's lists could delay the reads of all teams.
 func TestHeavyFiltersNeedAPlace(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -261,8 +260,7 @@ func TestHeavyFiltersNeedAPlace(t *testing.T) {
 	})
 }
 
-// A filter whose count takes too long keeps its last count. It is tried again later, or when it is changed, and the log
-// says so once.
+// A filter whose count takes too long keeps its last count. It is tried again later or after a change, and logged once.
 func TestCountsThatTakeTooLong(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -277,7 +275,7 @@ func TestCountsThatTakeTooLong(t *testing.T) {
 				VALUES ($1, $2, 7, 1)`, g.ID, w.team)
 			return err
 		})
-		// step asks for the count, has it renewed if it is to be, and compares it.
+		// step requests the count, renews it if one is scheduled, and compares it.
 		step := func(what string, g segments.Segment, want int, renewed bool) {
 			t.Helper()
 			if c, err := w.Contacts.CountSegment(ctx, g); c.Contacts != want || err != nil {
@@ -317,7 +315,7 @@ func TestCountsThatTakeTooLong(t *testing.T) {
 	})
 }
 
-// Teams take turns in being counted, and none has more than some segments wait.
+// Teams take turns in counting, and the number of waiting segments of a team is limited.
 func TestCountsTakeTurns(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -373,8 +371,8 @@ func (w *world) until(what string, holds func() bool) {
 	}
 }
 
-// A team whose counts wait for a place, as for the end of its own long reads, holds up no other team's: all wait at
-// the same time.
+// A team whose counts wait for a slot, for example because of its own long reads, does not delay other teams: all wait
+// at the same time.
 func TestCountsWaitBesideEachOther(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -422,7 +420,7 @@ func TestCountsWaitBesideEachOther(t *testing.T) {
 	})
 }
 
-// While a count runs, others do not, also those that have found a place: they give it back.
+// While a count runs, no other count runs: one that has got a slot gives it back.
 func TestOneCountAtATime(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -31,8 +31,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// What is counted is bounded: what is over is forgotten first, and all of it if nothing is.
-func TestAgainIsBounded(t *testing.T) {
+// The number of counted contacts is limited: expired counts are dropped first, and all of them if none has expired.
+func TestOptInLimiterIsBounded(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	var a optInLimiter
 	for i := range maxOptInContacts {

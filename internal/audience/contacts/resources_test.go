@@ -23,7 +23,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// What happens to a contact is told with the segments that it is in then, the first one first.
+// The events of a contact list its segments at that time, oldest membership first.
 func TestEventsOfContacts(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -85,7 +85,7 @@ func TestEventsOfContacts(t *testing.T) {
 	})
 }
 
-// rows is how many rows there are of each table of contacts.
+// rows returns the number of rows in each table of contacts.
 func (w *world) rows() string {
 	w.t.Helper()
 	text := ""
@@ -96,7 +96,7 @@ func (w *world) rows() string {
 	return strings.TrimSpace(text)
 }
 
-// whole makes a contact of which there is a row in each table.
+// whole creates a contact with a row in each table.
 func (w *world) whole(address string, topic contacts.Topic, g segments.Segment, choice contacts.Subscription) string {
 	w.t.Helper()
 	at := w.upsert(address, contacts.Change{FirstName: new("First"), Segments: []string{g.ID},
@@ -106,8 +106,7 @@ func (w *world) whole(address string, topic contacts.Topic, g segments.Segment, 
 	return at.ID
 }
 
-// Of a contact that is deleted, a property or a segment that is deleted, an address and a team that are erased, nothing
-// is left.
+// A deleted contact, property or segment leaves no rows behind, and neither does an erased address or team.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -171,7 +170,7 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
-// A contact that is neither inserted nor found, however often, is an error of ours.
+// A contact that can be neither inserted nor found, after all retries, is an internal error.
 func TestContested(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -203,7 +202,7 @@ func TestContested(t *testing.T) {
 	})
 }
 
-// What many contacts have of a deleted property or segment is deleted in steps.
+// Values and memberships of many contacts in a deleted property or segment are deleted in steps.
 func TestSweepInSteps(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -236,7 +235,7 @@ func TestSweepInSteps(t *testing.T) {
 	})
 }
 
-// Properties and segments have limits, and another team knows nothing of them.
+// The numbers of properties and segments are limited, and other teams do not see them.
 func TestLimitsOfPropertiesAndSegments(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -270,7 +269,7 @@ func TestLimitsOfPropertiesAndSegments(t *testing.T) {
 	})
 }
 
-// Of many who create the last property or a contact at once, each gets a right answer.
+// Concurrent requests that create the last property, or the same contact, each get a correct answer.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -313,7 +312,7 @@ func TestAtOnce(t *testing.T) {
 	})
 }
 
-// Contacts that are written, deleted and erased at the same time leave nothing behind.
+// Contacts that are written, deleted and erased concurrently leave no rows behind.
 func TestDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -359,7 +358,7 @@ func TestDeletedMeanwhile(t *testing.T) {
 	})
 }
 
-// Opens and clicks by people are counted for the contact of the address, and those by programs are not.
+// Opens and clicks by people count for the contact with the address; those by bots do not.
 func TestEngagement(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -393,8 +392,8 @@ func TestEngagement(t *testing.T) {
 	})
 }
 
-// What is done with an email counts for the contact that it was entered for, under whatever address. The address is
-// asked for if there is no such contact any more, in the form in which addresses are stored.
+// Opens and clicks count for the contact to which the email was sent, whatever its address is now. If that contact no
+// longer exists, they count for the contact with the normalized address.
 func TestEngagementIsOfTheContact(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -438,7 +437,7 @@ func TestEngagementIsOfTheContact(t *testing.T) {
 	})
 }
 
-// What belongs to another team is not there, in every place that takes an id.
+// Objects of another team are not found, wherever an id is given.
 func TestOfOtherTeams(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -509,7 +508,7 @@ func TestOfOtherTeams(t *testing.T) {
 
 func errorOf2[T any](_ T, _ bool, err error) error { return err }
 
-// An address that is taken between two requests is told to the second one.
+// An update to an address that was taken in the meantime is refused.
 func TestUpdateRefuses(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// What is done within a transaction is there with the rest of it or not at all.
+// Changes within the caller's transaction are committed with it or not at all.
 func TestWithinATransaction(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -68,7 +68,7 @@ func TestWithinATransaction(t *testing.T) {
 	})
 }
 
-// A fault leaves the transaction as it was, so that the caller can note it and go on.
+// A fault leaves the transaction usable, so that the caller can continue.
 func TestFaultsWithinATransaction(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -165,7 +165,7 @@ func TestMemberIn(t *testing.T) {
 	})
 }
 
-// Listeners are told what a contact chose, so that an automation can begin with it.
+// Events contain the contact's new choices, so that an automation can start with them.
 func TestEventsTellWhatWasChosen(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// walkers makes n contacts in a segment, of whom every tenth has the plan pro.
+// walkers creates n contacts in a segment; every tenth has the plan pro.
 func walkers(f *filtered, n int) (ids []string) {
 	f.t.Helper()
 	for i := range n {
@@ -30,7 +30,7 @@ func walkers(f *filtered, n int) (ids []string) {
 	return ids
 }
 
-// walked walks through an audience by pages, and returns the ids and the statements.
+// walked walks through an audience by pages and returns the ids and the statements.
 func (f *filtered) walked(trace *dbtest.Trace, a Audience, limit int) (ids []string, asked []db.Statement) {
 	f.t.Helper()
 	trace.Take()
@@ -49,8 +49,8 @@ func (f *filtered) walked(trace *dbtest.Trace, a Audience, limit int) (ids []str
 	}
 }
 
-// A walk asks for a bounded part at a time, also where it passes over many: memberships and contacts that came later
-// than the audience has them, and contacts that a filter does not choose.
+// A walk reads a bounded part at a time, even if it skips many contacts: those added after the audience's limit, and
+// those that do not match a filter.
 func TestWalksPassOverManyInParts(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFiltered(t, d)
@@ -92,7 +92,7 @@ func TestWalksPassOverManyInParts(t *testing.T) {
 					}
 				}
 			}
-			// Each page may begin with a part that the page before has looked through.
+			// Each page may begin with a part that the previous page has read.
 			if most := 2 * (n/part + len(c.want) + 2); parts > most || parts < n/part {
 				t.Errorf("%s: %d parts, want %d at most", name, parts, most)
 			}
@@ -100,7 +100,7 @@ func TestWalksPassOverManyInParts(t *testing.T) {
 	})
 }
 
-// A walk looks for few by sets, unless these are known to take too long.
+// A walk finds few matching contacts by sets, unless these are known to take too long.
 func TestWalksBySets(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFiltered(t, d)
@@ -136,7 +136,7 @@ func TestWalksBySets(t *testing.T) {
 	})
 }
 
-// What was found before sets were given up is not found again by what goes on in parts.
+// Contacts that were found by sets before these took too long are not found again in parts.
 func TestSetsThatAreGivenUpLeaveWhatTheyFound(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFiltered(t, d)

@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// units writes a text in UTF-16.
+// units encodes a text in UTF-16.
 func units(text string, order binary.AppendByteOrder) (b []byte) {
 	for _, u := range utf16.Encode([]rune(text)) {
 		b = order.AppendUint16(b, u)
@@ -25,7 +25,7 @@ func units(text string, order binary.AppendByteOrder) (b []byte) {
 	return b
 }
 
-// records reads all of a file.
+// records reads all records of a file.
 func records(t testing.TB, file []byte) (form Form, all []string) {
 	t.Helper()
 	form, head, err := Sniff(file[:min(len(file), HeadSize)])
@@ -35,7 +35,7 @@ func records(t testing.TB, file []byte) (form Form, all []string) {
 	return form, append([]string{show(head, nil)}, rest(t, file, form, head)...)
 }
 
-// rest reads what follows a record in a file, and goes on anew from the end of each record.
+// rest reads the records after one of them, with a new reader from the end of each record.
 func rest(t testing.TB, file []byte, form Form, at Record) (all []string) {
 	t.Helper()
 	whole := NewReader(bytes.NewReader(file[at.End:]), form, at.End, at.Lines)
@@ -114,7 +114,7 @@ func TestSeparators(t *testing.T) {
 	}
 }
 
-// What is no CSV is refused with what to do.
+// A file that is not CSV is refused with advice.
 func TestSniffRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ head, says string }{
@@ -149,7 +149,7 @@ func TestSniffRefuses(t *testing.T) {
 	}
 }
 
-// A record that cannot be read costs itself, and what follows is read.
+// A broken record is skipped, and the following ones are read.
 func TestBrokenRecords(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", MaxRecord)
@@ -182,7 +182,7 @@ func TestBrokenRecords(t *testing.T) {
 	}
 }
 
-// failing is a file of which a part cannot be read.
+// failing is a file with an unreadable part.
 type failing struct{ r io.Reader }
 
 func (f failing) Read(p []byte) (int, error) {
@@ -193,7 +193,7 @@ func (f failing) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A file that cannot be read to its end does not seem to end.
+// A read error is not mistaken for the end of the file.
 func TestReadErrors(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"a,b\nc", "a,b\n\"c", "a,b\n\"c\"d", "a,b\r", ""} {
@@ -216,7 +216,7 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// What is held of a file does not depend on its size.
+// Memory use does not depend on the size of the file.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	for name, line := range map[string]string{"one line": "x", "one field": "\"", "fields": ",", "lines": "\n\"x\","} {
@@ -240,8 +240,8 @@ func (r repeated) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Where encoding/csv reads a file without errors, this package reads the same, and everywhere it reads to the end, at
-// exact offsets.
+// Where encoding/csv reads a file without errors, this package returns the same records. For every file, it reads to
+// the end with exact offsets.
 func FuzzReader(f *testing.F) {
 	for _, text := range []string{"a,b\nc,d\n", "a;\"b\"\"\nx\"\r\nc;d", "\"\"\n,\n\r\r\n",
 		"a\tb\n\"c\"d\te\n", "\xe0,\xff\n",
@@ -283,7 +283,7 @@ func FuzzReader(f *testing.F) {
 		for i := range all {
 			_, all[i], _ = strings.Cut(all[i], " ")
 		}
-		// encoding/csv changes CRLF within quotes. What is printed as CRLF otherwise is so on both sides.
+		// encoding/csv converts CRLF within quotes, so the test normalizes both sides.
 		for _, records := range [][]string{want, all} {
 			for i := range records {
 				records[i] = strings.ReplaceAll(records[i], `\r\n`, `\n`)

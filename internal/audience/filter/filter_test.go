@@ -245,7 +245,7 @@ func TestErrorsNameThePlaceWithinTheRequest(t *testing.T) {
 
 var noon = time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC)
 
-// TestMatch is the table of docs/filters.md, line by line.
+// TestMatch checks the table in docs/filters.md, line by line.
 func TestMatch(t *testing.T) {
 	none := Value{}
 	text, number := TextValue, NumberValue
@@ -418,7 +418,8 @@ func TestNumeralsAreReadAlike(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that what is read is written so that the same is read again, and that nothing of it is in the SQL.
+// FuzzParse checks that a parsed rule is encoded to JSON that parses to the same rule, and that no user text is part of
+// the SQL.
 func FuzzParse(f *testing.F) {
 	for _, leaf := range []string{
 		leafOf("contact.email", "contains", `"'; DROP TABLE contacts; --"`), leafOf("properties.age", "in", `[1, 2.5,
@@ -462,8 +463,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkTokens fails if SQL has tokens that neither the package nor the schema wrote, or if there is an argument, after
-// the first ones, that it does not use.
+// checkTokens fails if the SQL has tokens that come neither from the package nor from the schema, or if an argument
+// after the first ones is unused.
 func checkTokens(t *testing.T, sql string, args, first int) {
 	t.Helper()
 	found := tokens.FindAllString(sql, -1)
@@ -484,7 +485,7 @@ var (
 	parameter = regexp.MustCompile(`^\$[0-9]+$`)
 )
 
-// written are the tokens that conditions consist of, besides parameters.
+// written are the tokens that conditions may contain, besides parameters.
 var written = strings.Fields(`contact_texts contact_numbers contact_topics contact_segments contact_engagement
 	v v.contact_id v.property_id v.topic_id v.segment_id v.subscription v.value v.opened v.opened_at
 	contacts c s s.contact_id contact_id id c.team_id c.id c.address c.first_name c.unsubscribed c.created_at

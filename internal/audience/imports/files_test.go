@@ -22,7 +22,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// Files as programs save them, and files that are partly wrong.
+// Files as programs save them, and partly broken files.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	wide := make([]byte, 0, 200)
@@ -57,7 +57,7 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// What others do with the same contacts meanwhile makes no row count twice or get lost.
+// Concurrent changes of the same contacts cause no row to be lost or counted twice.
 func TestBesideOthers(t *testing.T) {
 	t.Parallel()
 	each(t, imports.Config{Batch: 10}, func(t *testing.T, w *world) {
@@ -96,7 +96,7 @@ func TestBesideOthers(t *testing.T) {
 	})
 }
 
-// A contact that is created between the look at a batch's addresses and the insertion is changed like those before.
+// A contact that is created between a batch's look-up and its insert is updated like an existing one.
 func TestCreatedMeanwhile(t *testing.T) {
 	t.Parallel()
 	d := dbtest.Postgres(t) // on SQLite nobody writes meanwhile
@@ -139,8 +139,8 @@ func TestCreatedMeanwhile(t *testing.T) {
 	}
 }
 
-// A contact that others create before a batch inserts it, and delete before the batch looks for it again, is created
-// after all.
+// A contact that others create before a batch inserts it, and delete before the batch looks it up again, is created in
+// the end.
 func TestCreatedAndDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	d := dbtest.Postgres(t) // on SQLite nobody writes meanwhile
@@ -152,7 +152,7 @@ func TestCreatedAndDeletedMeanwhile(t *testing.T) {
 	}())
 	plan, err := w.Contacts.CreateProperty(ctx, w.team, contacts.NewProperty{Name: "plan", Type: scalar.String})
 	w.Must(err)
-	// waits waits until the batch waits for another transaction in a statement.
+	// waits waits until the batch blocks on another transaction.
 	waits := func(statement string) {
 		testnode.Until(t, statement+" waits", func() bool {
 			return w.Count(`SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()
@@ -205,7 +205,7 @@ func TestCreatedAndDeletedMeanwhile(t *testing.T) {
 	}
 }
 
-// An address is erased from failed rows beyond those of one step.
+// An address is erased from more failed rows than one step handles.
 func TestEraseInManyFailures(t *testing.T) {
 	t.Parallel()
 	each(t, imports.Config{}, func(t *testing.T, w *world) {
@@ -222,7 +222,7 @@ func TestEraseInManyFailures(t *testing.T) {
 	})
 }
 
-// Files and failed rows go away when nobody needs them, and with their team.
+// Files and failed rows are deleted when they are no longer needed, and with their team.
 func TestSweepAndErase(t *testing.T) {
 	t.Parallel()
 	const retention = 48 * time.Hour
@@ -287,7 +287,7 @@ func TestSweepAndErase(t *testing.T) {
 	})
 }
 
-// An import is another team's business.
+// A team cannot see the imports of another team.
 func TestOthersImports(t *testing.T) {
 	t.Parallel()
 	each(t, imports.Config{}, func(t *testing.T, w *world) {

@@ -49,7 +49,7 @@ func each(t *testing.T, c imports.Config, f func(t *testing.T, w *world)) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) { f(t, newWorld(t, n, c)) })
 }
 
-// create enters the import of a file.
+// create creates the import of a file.
 func (w *world) create(file string, n imports.NewImport) (imports.Import, error) {
 	w.t.Helper()
 	stored, err := w.imports.Store(w.t.Context(), strings.NewReader(file))
@@ -78,7 +78,7 @@ func (w *world) await(importID string) imports.Import {
 	return w.get(importID)
 }
 
-// imported imports a file.
+// imported imports a file and waits for the end.
 func (w *world) imported(file string, n imports.NewImport) imports.Import {
 	w.t.Helper()
 	i, err := w.create(file, n)
@@ -86,12 +86,12 @@ func (w *world) imported(file string, n imports.NewImport) imports.Import {
 	return w.await(i.ID)
 }
 
-// counts is what became of an import's rows.
+// counts returns the result counts of an import.
 func counts(i imports.Import) string {
 	return fmt.Sprintf("%s %d=%d+%d+%d+%d", i.Status, i.Total(), i.Created, i.Updated, i.Skipped, i.Failed)
 }
 
-// failures are the failed rows of an import.
+// failures returns the failed rows of an import.
 func (w *world) failures(importID string) (all []imports.Failure) {
 	w.t.Helper()
 	_, rows, err := w.imports.Failures(w.t.Context(), w.team, importID)
@@ -103,7 +103,7 @@ func (w *world) failures(importID string) (all []imports.Failure) {
 	return all
 }
 
-// contacts are the contacts of the team with their values, segments and topics, by address.
+// contacts returns the team's contacts with their values, segments and topics, by address.
 func (w *world) contacts() (all []string) {
 	w.t.Helper()
 	list, _, err := w.Contacts.List(w.t.Context(), w.team, "", page.Page{})
@@ -223,12 +223,12 @@ func TestImport(t *testing.T) {
 	})
 }
 
-// updated is when a contact was changed last.
+// updated returns when a contact was last changed.
 func (w *world) updated() time.Time {
 	return db.Time(int64(w.Count(`SELECT MAX(updated_at) FROM contacts`)))
 }
 
-// An import does not undo what people chose themselves.
+// An import does not undo choices that contacts made through a link.
 func TestChoicesByLinkStay(t *testing.T) {
 	t.Parallel()
 	each(t, imports.Config{}, func(t *testing.T, w *world) {
@@ -242,7 +242,7 @@ func TestChoicesByLinkStay(t *testing.T) {
 			_, _, err := w.Contacts.Unsubscribe(ctx, l)
 			w.Must(err)
 		}
-		// Dan and Eve confirm by a link what was noted of them before.
+		// Dan and Eve confirm by a link the choices that the team recorded before.
 		for _, address := range []string{"cid@example.org", "dan@example.org", "eve@example.org"} {
 			_, _, err = w.Contacts.Upsert(ctx, w.team, address, contacts.Change{Unsubscribed: new(true),
 				Topics: []contacts.Choice{{TopicID: topic.ID, Subscription: contacts.OptOut}}})
@@ -344,7 +344,7 @@ func TestCreateRefuses(t *testing.T) {
 	})
 }
 
-// files counts the files of imports.
+// files returns the number of stored files.
 func (w *world) files() (n int) {
 	w.t.Helper()
 	w.Must(w.Blobs.List(w.t.Context(), "imports/", func(blob.Info) error { n++; return nil }))
@@ -357,7 +357,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errBroken }
 
-// One import of a team runs at a time, and what it refers to may go away.
+// An import ends with a failure if an object that it refers to is deleted.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	each(t, imports.Config{Batch: 1}, func(t *testing.T, w *world) {
@@ -399,7 +399,7 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// An import that the database does not take says so while it is tried again.
+// An import that the database refuses shows a reason while it is retried.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	each(t, imports.Config{Batch: 1}, func(t *testing.T, w *world) {
@@ -428,7 +428,7 @@ func TestHeld(t *testing.T) {
 	})
 }
 
-// Imports of one team run in the order in which they came.
+// Imports of one team run in the order of their creation.
 func TestOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	each(t, imports.Config{}, func(t *testing.T, w *world) {
@@ -450,7 +450,7 @@ func TestOneAfterAnother(t *testing.T) {
 
 func (w *world) done(importID string) bool { i := w.get(importID); return i.Done() }
 
-// job claims the job of an import, as a worker would that is killed afterwards.
+// job claims the job of an import, as a worker that is then killed.
 func (w *world) job(importID string) jobs.Job {
 	w.t.Helper()
 	j := jobs.Job{Kind: imports.Kind, Lane: w.team, TeamID: w.team, Payload: importID}

@@ -35,7 +35,7 @@ func newResuming(t *testing.T, d *db.DB, batch int) *resuming {
 			"seats": {Name: "seats", Type: "number"}}}}}
 }
 
-// begin enters an import of addresses that there are not.
+// begin creates an import of new addresses.
 func (r *resuming) begin() {
 	r.t.Helper()
 	r.round++
@@ -52,7 +52,7 @@ func (r *resuming) begin() {
 	r.Must(err)
 }
 
-// check goes on with the import and compares what became of it.
+// check continues the import and compares the result.
 func (r *resuming) check(what string) {
 	r.t.Helper()
 	for n := 0; !r.done(r.last.ID); n++ {
@@ -84,7 +84,7 @@ func (r *resuming) check(what string) {
 	}
 }
 
-// An import whose attempt ends at any statement goes on as if it had not.
+// An import whose attempt fails at any statement continues with the same result.
 func TestResumesAfterErrors(t *testing.T) {
 	t.Parallel()
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -99,7 +99,7 @@ func TestResumesAfterErrors(t *testing.T) {
 	})
 }
 
-// An answer that is lost on the way, that to a COMMIT among them, neither loses nor repeats a row.
+// A lost answer of the database, even to a COMMIT, neither loses nor repeats a row.
 func TestResumesAfterLostAnswers(t *testing.T) {
 	t.Parallel()
 	d, proxy := dbtest.Proxied(t, 0)

@@ -83,8 +83,8 @@ type Config struct {
 	PublicURL     string   // prefix of download links
 	Memory        int64    // bytes of memory for all large messages together; 0 means a default
 
-	// TakeWait and ReadWait are how long a large message waits for memory when it is received and when it is read. 0
-	// means one minute and 10 seconds.
+	// TakeWait is how long a large message waits for memory when it is received; 0 means one minute. ReadWait is the same
+	// for reading; 0 means 10 seconds.
 	TakeWait, ReadWait time.Duration
 }
 

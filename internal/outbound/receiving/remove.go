@@ -28,9 +28,9 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	}
 }
 
-// RemoveBefore deletes a team's oldest emails that were received before a time and have ids greater than after, as many
-// as fit in one short transaction. Their events stay counted. It returns the value of after for the next call, "" at
-// the end.
+// RemoveBefore deletes a team's oldest emails that were received before a time and have ids greater than after. It
+// deletes as many as fit in one short transaction. Their events stay counted. It returns the value of after for the
+// next call, "" at the end.
 func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := storedBetween(ctx, s.p.DB.Reader, teamID, after, id.First(before))

@@ -247,8 +247,8 @@ func (s *Service) matchProof(ctx context.Context, text string) (e *emails.Bounce
 	return &found, near, nil
 }
 
-// fromProvider reports whether a message comes from a provider on the operator's list: its only author is at a listed
-// domain or is a listed address, and that domain signed the message.
+// fromProvider reports whether a message comes from a provider on the operator's list. Its only author must be at a
+// listed domain or be a listed address, and that domain must have signed the message.
 func (s *Service) fromProvider(m *incoming) bool {
 	if m.auth == nil || len(m.parsed.From) != 1 {
 		return false

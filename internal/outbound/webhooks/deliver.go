@@ -89,8 +89,8 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	return nil
 }
 
-// waitForEarlier reschedules a job while an earlier message of its chain is pending: until that message's next attempt,
-// or briefly if the attempt is in progress.
+// waitForEarlier reschedules a job while an earlier message of its chain is open. The job waits until that message's
+// next attempt, or briefly if the attempt is in progress.
 func (s *Service) waitForEarlier(ctx context.Context, j jobs.Job, next int64) error {
 	return s.p.DB.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
 		at := tx.Now().Add(holdTime)

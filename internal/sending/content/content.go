@@ -9,8 +9,8 @@
 // [Service.RemoveUnused] delete a content that is not marked as kept. Emails have no index by content, which makes an
 // email of a broadcast cheaper. [Service.Delete] is for a content that no email ever had.
 //
-// The row stays right if a clock is set back or if the clocks of nodes differ by minutes: each use is recorded within
-// an hour of its emails, and the search begins two hours before the first and ends two hours after the last.
+// The row stays right if a clock is set back or if the clocks of nodes differ by minutes. Each use is recorded within
+// an hour of its emails. The search begins two hours before the first of them and ends two hours after the last.
 //
 // # When it fails
 //
@@ -216,8 +216,8 @@ func (c *Compiled) TrackedBodies(v render.Values, link func(dst, target []byte) 
 	return c.html.Track(v, link, pixel), text
 }
 
-// textOf returns the text of one email. html is its filled HTML, which is used only if the HTML has placeholders and no
-// text was given.
+// textOf returns the text of one email. It reads the filled html only if the HTML has placeholders and no text was
+// given.
 func (c *Compiled) textOf(v render.Values, html string) string {
 	switch {
 	case c.text != nil:
@@ -236,8 +236,8 @@ func fill(t *render.Template, v render.Values) *string {
 	return &text
 }
 
-// Size returns the bytes of the HTML and the given text of one email, or those of the unfilled texts if they are
-// larger: these occupy memory, too.
+// Size returns the bytes of the HTML and the given text of one email. If the unfilled texts are larger, it returns
+// their bytes, because these occupy memory, too.
 func (c *Compiled) Size(v render.Values) (n int64) {
 	for _, t := range c.bodyTemplates() {
 		n += int64(t.Len(v))

@@ -26,8 +26,8 @@ const (
 	perLink        = 80 // in addition to its target
 )
 
-// usedEvery is how often a process records the use of a content. usedSlack is longer, for safety: a content stays at
-// least that long after a recorded use, and its emails are searched that far around it.
+// usedEvery is how often a process records the use of a content. usedSlack is longer, for safety. A content stays at
+// least that long after a recorded use, and its emails are searched that far around the use.
 const (
 	usedEvery = time.Hour
 	usedSlack = 2 * time.Hour

@@ -14,8 +14,8 @@
 //
 // Only the domain's own DKIM key is a value that no other team was given, so it alone proves control of the domain's
 // DNS. Every capability needs it: sending, receiving and tracking. The other required records only direct mail and
-// links to this installation. They also exist at names that the team does not control: at return paths of other teams,
-// or at domains that previous owners no longer use.
+// links to this installation. Such records also exist at names that the team does not control, such as return paths of
+// other teams and domains that previous owners no longer use.
 //
 // # Names
 //

@@ -94,8 +94,8 @@ func (s *Service) correct(ctx context.Context, teamID string, at state, _ int64)
 		}
 	}
 	// The entries are deleted last. Until then queries do not use the counters of their slots, and a stop loses nothing.
-	// If another node has changed the state, it may have counted slots that were not counted when dirtySlots ran, so the
-	// entries stay for the next pass.
+	// Another node may have changed the state and counted slots that dirtySlots did not return. Then the entries stay for
+	// the next pass.
 	for some := range slices.Chunk(ids, lateStep) {
 		deletes := func(tx *db.Tx) { deleteLate(ctx, tx, teamID, some) }
 		if ok, err := s.advanceState(ctx, teamID, &at, at.until, deletes); err != nil || !ok {

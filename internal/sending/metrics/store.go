@@ -62,9 +62,9 @@ func deleteLate(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	tx.Queue(ctx, `DELETE FROM email_counts_late WHERE team_id = $1 AND id = ANY($2)`, teamID, ids)
 }
 
-// dirtySlots returns, in order, the slots before until whose counters are wrong: those of late events, and those of
-// later opens and clicks of the same email, which may no longer be the first. It reads the events of each email once,
-// however many late entries the email has.
+// dirtySlots returns, in order, the slots before until whose counters are wrong. These are the slots of late events,
+// and those of later opens and clicks of the same email, which may no longer be the first. It reads the events of each
+// email once, however many late entries the email has.
 func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64) ([]int64, error) {
 	rows, err := r.Query(ctx, `SELECT l.at / $3 FROM email_counts_late l WHERE l.team_id = $1 AND l.at < $2
 		UNION SELECT e.created_at / $3 FROM (SELECT l.email_id, MIN(l.at) AS since FROM email_counts_late l

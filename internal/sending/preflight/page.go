@@ -295,8 +295,8 @@ func (p *page) results(in *Input) []Result {
 	}
 }
 
-// result returns the result of a check: pass if nothing was found. things is a format with the counted noun in the
-// singular; the formatted number replaces the verb in format.
+// result returns the result of a check, which passes if nothing was found. things is the counted noun in the singular
+// with a verb for the number. The formatted text replaces the verb in format.
 func (f *occurrences) result(id string, level Level, format, things, pass string) Result {
 	if f.n == 0 {
 		return result(id, Pass, "%s", pass)

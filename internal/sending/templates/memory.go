@@ -10,8 +10,8 @@ import (
 )
 
 // Limits of the memory for large templates. Texts below memoryLarge are not counted. Stored texts and rendered ones
-// have separate pools, so that two requests cannot wait for each other: no request holds memory of the pool that it
-// waits for.
+// have separate pools. No request holds memory of the pool that it waits for, so two requests cannot wait for each
+// other.
 const (
 	memoryMax   = 128 << 20 // bytes of a pool
 	memoryLarge = 256 << 10 // bytes of text from which memory is counted

@@ -148,9 +148,9 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Templ
 var errChanged = errors.New("the template was changed since it was read")
 
 // change applies a change to a template. It reads the template with its newest version and calls plan. plan loads the
-// texts that it needs, computes the change, and returns the function that writes it, or nil to write nothing. That
-// function runs in a transaction that has claimed the template, and modifies t, which is then written. If the template
-// was changed in between, change starts again. It returns the resulting template.
+// texts that it needs and computes the change. It returns the function that writes the change, or nil to write nothing.
+// The function runs in a transaction that has claimed the template; it modifies t, which is then written. If the
+// template was changed in between, change starts again. It returns the resulting template.
 func (s *Service) change(ctx context.Context, teamID, idOrAlias string,
 	plan func(t *Template, v *Version) (write func(tx *db.Tx, t *Template) error, err error)) (Template, error) {
 	for range triesMax {

@@ -9,8 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// FuzzAssertion reads what anybody may send as the answer of a passkey. It is a known structure or a fault, never a
-// panic.
+// FuzzAssertion parses arbitrary answers of a passkey. The result is a valid structure or a fault, never a panic.
 func FuzzAssertion(f *testing.F) {
 	for _, seed := range []string{"", "{}", "null", "[]", `{"id":"AA","rawId":"AA","type":"public-key","response":{}}`,
 		`{"id":"AAAA","rawId":"AAAA","type":"public-key","response":{"authenticatorData":
@@ -31,7 +30,7 @@ func FuzzAssertion(f *testing.F) {
 	})
 }
 
-// FuzzCode takes no code but the right one for a code.
+// FuzzCode checks that only the right code is accepted.
 func FuzzCode(f *testing.F) {
 	const secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ" // of RFC 6238, whose code at 59 s ends in 287082
 	at := time.Unix(59, 0)

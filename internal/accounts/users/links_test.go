@@ -54,7 +54,7 @@ func TestSetupLink(t *testing.T) {
 	})
 }
 
-// tokenOf makes a set-up link and returns its token.
+// tokenOf creates a set-up link and returns its token.
 func tokenOf(t *testing.T, x *fixture, path string) string {
 	t.Helper()
 	link, err := x.SetupLink(t.Context())

@@ -115,7 +115,7 @@ func (i *issuer) token(w http.ResponseWriter, r *http.Request) {
 	i.answer(w, map[string]any{"access_token": "x", "token_type": "Bearer", "id_token": token})
 }
 
-// visit is what a browser does that is sent to the provider: it comes back with a state and a code.
+// visit follows a redirect to the provider as a browser does, and returns the state and the code.
 func (i *issuer) visit(address string, claims map[string]any) (state, code string) {
 	i.Helper()
 	u, err := url.Parse(address)
@@ -150,7 +150,7 @@ func withIssuer(i *issuer) users.Config {
 		ClientSecret: "s3cret", Name: "Acme ID", Domains: []string{"acme.example"}}}
 }
 
-// through goes to the provider and back.
+// through signs in at the provider and returns the result.
 func (x *fixture) through(i *issuer, s *users.Session, claims map[string]any) (users.OIDCResult, error) {
 	x.Helper()
 	flow, err := x.BeginOIDC(x.Context(), s)
@@ -221,7 +221,7 @@ func TestOIDC(t *testing.T) {
 	})
 }
 
-// TestOIDCOfUsersWithoutPassword signs in whom the operator has entered by address alone.
+// TestOIDCOfUsersWithoutPassword signs in users whom the operator created with an address only.
 func TestOIDCOfUsersWithoutPassword(t *testing.T) {
 	t.Parallel()
 	eachOIDC(t, func(t *testing.T, x *fixture, i *issuer) {
@@ -295,7 +295,7 @@ func TestOIDCOfStrangers(t *testing.T) {
 	})
 }
 
-// TestOIDCIsChecked finishes sign-ins in ways that must not be believed.
+// TestOIDCIsChecked finishes sign-ins with forged or wrong parameters, which must be refused.
 func TestOIDCIsChecked(t *testing.T) {
 	t.Parallel()
 	eachOIDC(t, func(t *testing.T, x *fixture, i *issuer) {
@@ -368,7 +368,7 @@ func TestOIDCIsChecked(t *testing.T) {
 	})
 }
 
-// TestOIDCIsLimited comes back with codes that the provider never gave: it is not asked about all of them.
+// TestOIDCIsLimited returns with made-up codes: the number of requests to the provider is limited.
 func TestOIDCIsLimited(t *testing.T) {
 	t.Parallel()
 	eachOIDC(t, func(t *testing.T, x *fixture, i *issuer) {
@@ -391,8 +391,8 @@ func TestOIDCIsLimited(t *testing.T) {
 	})
 }
 
-// TestOIDCProviderIsSlow has many ask for a provider that does not answer: it is asked once, and who leaves has not to
-// wait for it.
+// TestOIDCProviderIsSlow starts many sign-ins while the provider does not answer: they share one request, and a caller
+// whose context ends does not wait.
 func TestOIDCProviderIsSlow(t *testing.T) {
 	t.Parallel()
 	eachOIDC(t, func(t *testing.T, x *fixture, i *issuer) {

@@ -29,10 +29,10 @@ func newDevice(t *testing.T) *device {
 		virtualwebauthn.NewAuthenticator(), newKey()}
 }
 
-// newKey makes a passkey's key. The library writes a coordinate with leading zeros too short, as of one key in 128,
-// which no authenticator does (RFC 9053 section 7.1.1): such a key is not taken.
+// newKey creates the key of a passkey. The library encodes a coordinate with leading zeros too short (one key in 128),
+// which real authenticators do not do (RFC 9053 section 7.1.1), so newKey skips such keys.
 func newKey() virtualwebauthn.Credential {
-	const size = 77 // octets of a whole key in CBOR
+	const size = 77 // bytes of a complete key in CBOR
 	for {
 		if key := virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2); len(key.Key.AttestationData()) == size {
 			return key
@@ -61,7 +61,7 @@ func (v *device) sign(c users.Challenge) []byte {
 	return []byte(virtualwebauthn.CreateAssertionResponse(v.site, v.authenticator, v.key, *o))
 }
 
-// passkey makes a passkey for the user of a session.
+// passkey registers a passkey for the user of a session.
 func (x *fixture) passkey(s users.Session, name string) (*device, users.Passkey) {
 	x.Helper()
 	v := newDevice(x.T)
@@ -141,7 +141,7 @@ func TestPasskeys(t *testing.T) {
 	})
 }
 
-// TestPasskeysAreChecked answers challenges in ways that must not be believed.
+// TestPasskeysAreChecked answers challenges in invalid ways, which must be refused.
 func TestPasskeysAreChecked(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -262,7 +262,7 @@ func TestNewPasskeysAreChecked(t *testing.T) {
 	})
 }
 
-// TestChallengeAtOnce gives one answer many times at the same time.
+// TestChallengeAtOnce sends one answer many times at once: one of them is accepted.
 func TestChallengeAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -291,7 +291,7 @@ func TestChallengeAtOnce(t *testing.T) {
 	})
 }
 
-// TestLastMeans keeps users from locking themselves out.
+// TestLastMeans checks that users cannot remove their last way to sign in.
 func TestLastMeans(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

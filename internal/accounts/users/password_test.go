@@ -42,7 +42,7 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// TestHashesAreFew fills all places: who comes then waits, and beyond a number is refused.
+// TestHashesAreFew takes all slots: further callers wait, and beyond a limit they are refused.
 func TestHashesAreFew(t *testing.T) {
 	t.Parallel()
 	var h hasher
@@ -141,7 +141,7 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// FuzzHash reads hashes: one that is taken is written again as it was, and costs no more than allowed.
+// FuzzHash parses hashes: an accepted one is encoded to the same text and is within the cost limits.
 func FuzzHash(f *testing.F) {
 	for _, seed := range []string{"",
 		"$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc",
@@ -166,7 +166,7 @@ func FuzzHash(f *testing.F) {
 	})
 }
 
-// FuzzPassword checks passwords of any kind: those that are taken are within the limits.
+// FuzzPassword checks arbitrary passwords: accepted ones are within the limits.
 func FuzzPassword(f *testing.F) {
 	for _, seed := range []string{"", "password123", "seven lamps, one bridge", "\xff", strings.Repeat("1q2w3e", 50)} {
 		f.Add(seed)

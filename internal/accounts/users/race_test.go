@@ -14,7 +14,7 @@ import (
 )
 
 // TestSignInWhileReset signs in with a password while a link replaces it: the session of the old password is refused or
-// ends with the others. SQLite's one writer sees no other change in between.
+// ended. On SQLite nothing can happen in between, because there is one writer.
 func TestSignInWhileReset(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, dbtest.Postgres(t), users.Config{PublicURL: publicURL})

@@ -82,7 +82,7 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// TestSessionEndsOnOtherNodes ends a session that another node has in its cache.
+// TestSessionEndsOnOtherNodes ends a session that another node has cached.
 func TestSessionEndsOnOtherNodes(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// code is the code of a TOTP secret at a time.
+// code returns the code of a TOTP secret at a time.
 func code(t *testing.T, secret string, at time.Time) string {
 	t.Helper()
 	c, err := totp.GenerateCode(secret, at)
@@ -35,7 +35,7 @@ func (x *fixture) withTOTP(s users.Session) (secret string, codes []string) {
 	return setup.Secret, codes
 }
 
-// pending returns the token with which the second factor of a user is given, after the right password.
+// pending signs in with the password and returns the token for the second factor.
 func (x *fixture) pending(u users.User) string {
 	x.Helper()
 	out, err := x.attempt(u.Email, password)
@@ -219,7 +219,7 @@ func TestCodesAreLimited(t *testing.T) {
 	})
 }
 
-// TestOneCodeAtOnce gives one code in two sign-ins at the same time.
+// TestOneCodeAtOnce uses one code in two concurrent sign-ins: one of them succeeds.
 func TestOneCodeAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

@@ -177,15 +177,15 @@ func TestWalkReadsFewLargeContacts(t *testing.T) {
 			if some, more, err = w.Contacts.Walk(t.Context(), w.team, of, after, 1000); err != nil || len(some) == 0 {
 				t.Fatal(some, err)
 			}
-			octets := 0
+			size := 0
 			for _, m := range some {
 				if all++; all > small && len(m.Properties) != properties {
 					t.Fatalf("%s has %d values", m.Address, len(m.Properties))
 				}
-				octets += 2000 * len(m.Properties)
+				size += 2000 * len(m.Properties)
 			}
-			if octets > 4<<20 {
-				t.Errorf("a page of %d contacts has %d octets", len(some), octets)
+			if size > 4<<20 {
+				t.Errorf("a page of %d contacts has %d bytes", len(some), size)
 			}
 			after = some[len(some)-1].ID
 			sizes = append(sizes, len(some))

@@ -309,7 +309,7 @@ func TestTokens(t *testing.T) {
 		if got, err := n.Contacts.ReadToken(token); err != nil || got != l {
 			t.Errorf("%+v became %+v, %v", l, got, err)
 		}
-		octets, err := base64.RawURLEncoding.DecodeString(token)
+		raw, err := base64.RawURLEncoding.DecodeString(token)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -319,10 +319,10 @@ func TestTokens(t *testing.T) {
 				t.Errorf("an altered token is %+v, %v", got, err)
 			}
 		}
-		for bit := range 8 * len(octets) {
-			octets[bit/8] ^= 1 << (bit % 8)
-			refuse(base64.RawURLEncoding.EncodeToString(octets))
-			octets[bit/8] ^= 1 << (bit % 8)
+		for bit := range 8 * len(raw) {
+			raw[bit/8] ^= 1 << (bit % 8)
+			refuse(base64.RawURLEncoding.EncodeToString(raw))
+			raw[bit/8] ^= 1 << (bit % 8)
 		}
 		for _, bad := range []string{"", token[1:], token[:len(token)-1], token + "A", token + "\n", "%"} {
 			refuse(bad)

@@ -166,9 +166,9 @@ func TestBrokenRecords(t *testing.T) {
 		"never closed": {"a,\"b\nc,d\ne",
 			[]string{"The row (lines 2 to 4) opens a quote that is never closed."}},
 		"too long": {long + "x,c\nd,e\n",
-			[]string{"The row (line 2) is longer than 1048576 octets. Is a quote not closed?", `3 ["d" "e"]`}},
+			[]string{"The row (line 2) is longer than 1048576 bytes. Is a quote not closed?", `3 ["d" "e"]`}},
 		"too long, of many lines": {"\"" + strings.Repeat("\n", MaxRecord+1) + "\",c\nd,e\n",
-			[]string{"The row (lines 2 to 1048579) is longer than 1048576 octets. Is a quote not closed?",
+			[]string{"The row (lines 2 to 1048579) is longer than 1048576 bytes. Is a quote not closed?",
 				`1048580 ["d" "e"]`}},
 		"as long as can be": {long + "\nd,e", []string{`2 ["` + long + `"]`, `3 ["d" "e"]`}},
 		"too wide": {strings.Repeat(",", MaxFields) + "\nd,e\n",
@@ -226,7 +226,7 @@ func TestMemory(t *testing.T) {
 			_, err = r.Read()
 		}
 		if cap(r.text) > 2*MaxRecord || cap(r.ends) > 2*MaxFields || cap(r.out) > 2*MaxFields {
-			t.Errorf("%s: holds %d octets and %d fields", name, cap(r.text), cap(r.ends))
+			t.Errorf("%s: holds %d bytes and %d fields", name, cap(r.text), cap(r.ends))
 		}
 	}
 }

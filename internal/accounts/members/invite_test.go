@@ -122,7 +122,7 @@ func TestInvitationRefused(t *testing.T) {
 		}
 		v := b.invited("ann@one.example", teams.Viewer)
 		token := b.token("ann@one.example")
-		_, err := b.Members.Accept(ctx, token, eve.ID) // it was forwarded
+		_, err := b.Members.Accept(ctx, token, eve.ID) // the link was forwarded
 		wantKind(t, err, fault.Forbidden, "another address")
 		if got := b.acts(); got[len(got)-1] != "user eve@one.example: invitation.refused (sent to ann@one.example)" {
 			t.Errorf("audit log:\n%s", strings.Join(got, "\n"))
@@ -210,7 +210,7 @@ func TestInvitationEndsWithItsMaker(t *testing.T) {
 				b.Must(err)
 				sent = append(sent, v)
 			}
-			v, err := b.Members.Resend(ctx, owner, sent[1].ID) // now it is the owner's
+			v, err := b.Members.Resend(ctx, owner, sent[1].ID) // the owner is now the sender
 			b.Must(err)
 			if v.By != owner.Ref() {
 				t.Errorf("%s: resent by %v", name, v.By)
@@ -401,7 +401,7 @@ func TestInvitationsEndWithTheRole(t *testing.T) {
 		owner := b.Member(b.Acme.TeamID, "owner@acme.example", teams.Owner)
 		for name, x := range map[string]struct {
 			end  func(teams.Actor) error
-			left []teams.Role // that somebody was invited to, and still is
+			left []teams.Role // roles with an invitation, before and after
 		}{
 			"removed": {func(a teams.Actor) error { return b.Members.Remove(ctx, owner, a.ID) }, nil},
 			"left":    {func(a teams.Actor) error { return b.Members.Leave(ctx, a.TeamID, a.ID) }, nil},
@@ -464,7 +464,7 @@ func TestInvitationLimits(t *testing.T) {
 		}
 		_, err := b.Members.Invite(ctx, b.Acme, "more@one.example", teams.Viewer)
 		wantKind(t, err, fault.Forbidden, "50 open")
-		last := b.invited("0@one.example", teams.Admin) // in the place of another one
+		last := b.invited("0@one.example", teams.Admin) // replaces another invitation
 		b.Must(b.Members.Revoke(ctx, b.Acme, last.ID))
 		for i := range 49 {
 			v := b.invited("again@one.example", teams.Viewer)

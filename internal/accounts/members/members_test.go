@@ -30,7 +30,7 @@ type box struct {
 	*testnode.Node
 	t      *testing.T
 	mu     sync.Mutex
-	mailed []string // the texts, with the recipient before
+	mailed []string // recipient and text of each email
 	clock  time.Duration
 }
 
@@ -198,7 +198,7 @@ func TestRoles(t *testing.T) {
 		for name, test := range map[string]struct {
 			by   teams.Actor
 			role teams.Role
-			kind fault.Kind // 0: allowed
+			kind fault.Kind // 0 means allowed
 		}{
 			"an owner makes an owner":         {owner, teams.Owner, 0},
 			"an admin makes an owner":         {admin, teams.Owner, fault.OutOfScope},

@@ -145,7 +145,7 @@ func TestCountIsUndone(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		limit(t, n, 100, 100)
 		failure := errors.New("no")
-		for range 2 { // the first adds up, the second counts in a part
+		for range 2 { // the first adds up the shards, the second counts in one shard
 			err := n.Quotas.Update(t.Context(), n.Acme.TeamID, 5, func(tx *db.Tx) error {
 				tx.QueueOne(t.Context(), failure, `DELETE FROM teams WHERE id = 'none'`)
 				return nil

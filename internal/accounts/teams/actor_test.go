@@ -81,7 +81,7 @@ func TestRequire(t *testing.T) {
 	for _, c := range []struct {
 		actor teams.Actor
 		scope teams.Scope
-		kind  fault.Kind // Internal: it has the scope
+		kind  fault.Kind // Internal means that the actor has the scope
 		says  string
 	}{
 		{teams.Actor{Kind: teams.KeyActor, Scopes: sending}, teams.EmailsSend, fault.Internal, ""},
@@ -120,7 +120,7 @@ func TestKeysGiveNoMoreThanTheirMakerHas(t *testing.T) {
 			scopes teams.Scopes
 			domain string
 			give   teams.NewKey
-			kind   fault.Kind // Internal: it is made
+			kind   fault.Kind // Internal means that the key is created
 			field  string
 		}{
 			"all of it":               {all, "", full, fault.Internal, ""},
@@ -154,7 +154,7 @@ func TestActive(t *testing.T) {
 			{Kind: teams.KeyActor, ID: k.ID}:   true,
 			{Kind: teams.KeyActor, ID: "x"}:    false,
 			{Kind: teams.UserActor, ID: "x"}:   true,
-			{Kind: teams.GrantActor, ID: k.ID}: false, // nothing is granted here
+			{Kind: teams.GrantActor, ID: k.ID}: false, // no package of grants is set
 			{Kind: teams.SystemActor}:          true,
 		} {
 			if got, err := s.Active(t.Context(), team.ID, by); got != want || err != nil {

@@ -61,7 +61,7 @@ func TestCreateKeyFor(t *testing.T) {
 		for _, x := range []struct {
 			team, email string
 			give        teams.NewKey
-			teams       int // that there are then; 0 is as many as before, because it is refused
+			teams       int // number of teams afterwards; 0 means unchanged, because the request is refused
 		}{
 			{"Acme", "", teams.NewKey{Name: "k", Token: taken}, 1},
 			{"Acme", "OWNER@example.org", teams.NewKey{Name: "k"}, 1},
@@ -250,7 +250,7 @@ func TestCommandReachesTheNode(t *testing.T) {
 				}
 				select {
 				case teamID := <-heard:
-					if teamID != team.ID { // one of the making of teams that the listener still got
+					if teamID != team.ID { // a hint from the creation of the teams
 						continue
 					}
 					if p, err := s.Authenticate(t.Context(), token); err != nil || !p.Suspended {

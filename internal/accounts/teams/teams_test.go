@@ -76,7 +76,7 @@ func TestCreateKeyRules(t *testing.T) {
 		for _, c := range []struct {
 			name  string
 			give  teams.NewKey
-			kind  fault.Kind // Internal: it is made
+			kind  fault.Kind // Internal means that the key is created
 			field string
 		}{
 			{"a name of 50 characters", teams.NewKey{Name: strings.Repeat("é", 50)}, fault.Internal, ""},
@@ -134,7 +134,7 @@ func TestAuthenticate(t *testing.T) {
 		want := teams.Actor{Kind: teams.KeyActor, ID: k.ID, Name: "k", TeamID: team.ID,
 			Scopes:   teams.SendingAccess.Scopes(),
 			DomainID: ownDomain}
-		for range 2 { // from the database, then from memory
+		for range 2 { // from the database, then from the cache
 			got, err := s.Authenticate(t.Context(), token)
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
 				t.Errorf("error %v, difference %s", err, diff)

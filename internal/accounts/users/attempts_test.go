@@ -24,7 +24,7 @@ func TestLimits(t *testing.T) {
 		for i := range 9 {
 			x.is(wrong("ada@example.com", fmt.Sprintf("192.0.2.%d", i)), fault.BadCredential)
 		}
-		x.session("ada@example.com", password) // gives back what it counted, and no more
+		x.session("ada@example.com", password) // refunds its own count, and no more
 		x.is(wrong("ada@example.com", "192.0.2.50"), fault.BadCredential)
 		_, err := x.attempt("ada@example.com", password)
 		x.is(err, fault.TooFast)
@@ -65,7 +65,7 @@ func TestLimits(t *testing.T) {
 			x.is(wrong("more@example.com", c.next), fault.BadCredential)
 		}
 		rows := x.attempts()
-		for i := range 3 { // what succeeds leaves nothing
+		for i := range 3 { // successful attempts leave no rows
 			_, err := x.SignIn(t.Context(), users.Attempt{Email: "ada@example.com", Password: password,
 				Client: users.Client{Address: fmt.Sprintf("2001:db8:5:%d::1", i)}})
 			x.must(err)

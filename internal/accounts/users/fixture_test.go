@@ -31,7 +31,7 @@ type fixture struct {
 	mu     sync.Mutex
 	at     time.Time
 	mails  []string
-	logged map[string]bool // entries of the audit log
+	logged map[string]bool // ids of audit entries that took has returned
 }
 
 // each runs a test on both engines.
@@ -78,7 +78,7 @@ func (x *fixture) pass(d time.Duration) {
 	x.mu.Lock()
 	x.at = x.at.Add(d)
 	x.mu.Unlock()
-	x.d.Hint(users.HintTopic, "") // the cache is kept by another clock
+	x.d.Hint(users.HintTopic, "") // the cache uses another clock
 }
 
 // settle does what waits to be done apart from requests.

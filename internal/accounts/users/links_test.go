@@ -100,7 +100,7 @@ func TestReset(t *testing.T) {
 		}
 		out, err := x.attempt(u.Email, password)
 		x.must(err)
-		for range 10 { // someone guesses meanwhile
+		for range 10 { // an attacker guesses passwords
 			_, err = x.attempt(u.Email, "not the password")
 			x.is(err, fault.BadCredential)
 		}
@@ -109,7 +109,7 @@ func TestReset(t *testing.T) {
 		x.is(x.Reset(ctx, token, other, home), fault.NotFound)
 		_, _, err = x.Session(ctx, out.Token)
 		x.is(err, fault.BadCredential)
-		x.session(u.Email, other) // the account does not wait any more
+		x.session(u.Email, other) // the account is no longer locked
 
 		token = ask()
 		x.pass(time.Hour)

@@ -36,12 +36,12 @@ type issuer struct {
 	now func() time.Time
 
 	mu     sync.Mutex
-	claims map[string]any // of the next ID token, besides those of the protocol
+	claims map[string]any // claims of the next ID token, besides those of the protocol
 	change func(map[string]any)
-	codes  map[string]url.Values // what was asked for, by code
+	codes  map[string]url.Values // the authorization requests, by code
 
-	asked    atomic.Int32         // how often it was asked for its addresses
-	discover func() (refuse bool) // called then; nil for nothing
+	asked    atomic.Int32         // the number of discovery requests
+	discover func() (refuse bool) // called on discovery; may be nil
 }
 
 var issuerKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
@@ -170,7 +170,7 @@ func TestOIDC(t *testing.T) {
 		if x.OIDCName() != "Acme ID" {
 			t.Errorf("the provider is %q", x.OIDCName())
 		}
-		// A user who has a password is not taken over by an address at the provider.
+		// An address at the provider cannot take over a user who has a password.
 		u := x.user("ada@example.com")
 		_, err := x.through(i, nil, as("s1", "ada@example.com", true))
 		x.is(err, fault.Forbidden)
@@ -180,7 +180,8 @@ func TestOIDC(t *testing.T) {
 		if !got.Linked || got.Token != "" {
 			t.Errorf("linked: %+v", got)
 		}
-		got, err = x.through(i, nil, as("s1", "another@example.com", true)) // the subject counts, not the address
+		// the subject identifies the account, not the address
+		got, err = x.through(i, nil, as("s1", "another@example.com", true))
 		x.must(err)
 		if in := x.of(got.Outcome); in.UserID != u.ID {
 			t.Errorf("session %+v", in)
@@ -191,13 +192,13 @@ func TestOIDC(t *testing.T) {
 			t.Errorf("identities %+v", all)
 		}
 
-		// An account is one user's.
+		// An account can be linked to one user only.
 		eve := x.session(x.user("eve@example.com").Email, password)
 		_, err = x.through(i, &eve, as("s1", "eve@example.com", true))
 		x.is(err, fault.Invalid)
 		x.is(x.Unlink(ctx, eve, all[0].ID), fault.NotFound)
 
-		// The second factor is asked for.
+		// The second factor is required.
 		secret, _ := x.withTOTP(s)
 		x.pass(time.Minute)
 		got, err = x.through(i, nil, as("s1", "", false))
@@ -236,12 +237,12 @@ func TestOIDCOfUsersWithoutPassword(t *testing.T) {
 		if s.UserID != u.ID {
 			t.Errorf("session %+v", s)
 		}
-		// Another account with the same address is not adopted as well.
+		// A second account with the same address is not linked.
 		_, err = x.through(i, nil, as("s2", "ada@example.com", true))
 		x.is(err, fault.Forbidden)
 		all, err := x.Identities(ctx, u.ID)
 		x.must(err)
-		x.is(x.Unlink(ctx, s, all[0].ID), fault.Forbidden) // the only way in
+		x.is(x.Unlink(ctx, s, all[0].ID), fault.Forbidden) // the only way to sign in
 		x.must(x.SetDisabled(ctx, u.ID, true))
 		_, err = x.through(i, nil, as("s1", "ada@example.com", true))
 		x.is(err, fault.BadCredential)
@@ -382,7 +383,7 @@ func TestOIDCIsLimited(t *testing.T) {
 		for range 49 {
 			x.is(guess(), fault.BadCredential)
 		}
-		for range 3 { // gives back what it counted
+		for range 3 { // refunds its count
 			_, err = x.through(i, nil, as("s1", "new@acme.example", true))
 			x.must(err)
 		}

@@ -93,7 +93,7 @@ func TestPasskeys(t *testing.T) {
 		x.withTOTP(s)
 		x.pass(time.Minute)
 		v.key.Counter = 1
-		out, err := x.enter(v) // no code is asked for, nor an address
+		out, err := x.enter(v) // needs neither a code nor an address
 		x.must(err)
 		if got := x.of(out); got.UserID != u.ID || !got.Fresh(x.now()) {
 			t.Errorf("session %+v", got)
@@ -102,7 +102,7 @@ func TestPasskeys(t *testing.T) {
 			t.Errorf("passkeys %+v, %v", all, err)
 		}
 
-		// An account that waits lets its passkey in.
+		// A locked account accepts its passkey.
 		for range 11 {
 			_, err = x.attempt(u.Email, "not the password")
 		}
@@ -112,7 +112,7 @@ func TestPasskeys(t *testing.T) {
 		x.must(err)
 		s = x.of(out)
 
-		// A proof.
+		// A passkey renews the proof.
 		x.pass(time.Hour)
 		if err := x.RemovePasskey(ctx, s, made.ID); !errors.Is(err, users.ErrProve) {
 			t.Errorf("removed without a proof: %v", err)
@@ -238,7 +238,7 @@ func TestNewPasskeysAreChecked(t *testing.T) {
 		other, err := x.BeginPasskey(ctx, eve)
 		x.must(err)
 		_, err = x.FinishPasskey(ctx, eve, other.Token, "", v.register(other))
-		x.is(err, fault.Invalid) // the id of somebody else's
+		x.is(err, fault.Invalid) // the id of another user's passkey
 		unverified := newDevice(t)
 		unverified.authenticator.Options.UserNotVerified = true
 		other, err = x.BeginPasskey(ctx, eve)
@@ -246,7 +246,7 @@ func TestNewPasskeysAreChecked(t *testing.T) {
 		_, err = x.FinishPasskey(ctx, eve, other.Token, "", unverified.register(other))
 		x.is(err, fault.BadCredential)
 
-		// What the browser is asked for.
+		// The options for the browser.
 		var asked struct {
 			PublicKey struct {
 				RP                     struct{ ID string }

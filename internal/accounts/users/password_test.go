@@ -32,7 +32,7 @@ func TestHash(t *testing.T) {
 	if ok, _, err := h.check(ctx, "", ""); ok || err != nil {
 		t.Errorf("no hash: %v, %v", ok, err)
 	}
-	// By the reference implementation: echo -n password | argon2 somesalt -id -t 2 -k 65536 -p 1 -l 24 -e
+	// The output of the reference implementation: echo -n password | argon2 somesalt -id -t 2 -k 65536 -p 1 -l 24 -e
 	const reference = "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc"
 	if ok, weak, err := h.check(ctx, "password", reference); !ok || !weak || err != nil {
 		t.Errorf("the reference's hash: %v, %v, %v", ok, weak, err)

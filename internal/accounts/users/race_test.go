@@ -26,7 +26,7 @@ func TestSignInWhileReset(t *testing.T) {
 	var asked atomic.Int32
 	reset := make(chan error, 1)
 	x.Now = func() time.Time {
-		if asked.Add(1) != 2 { // the second time is within the transaction that begins the session
+		if asked.Add(1) != 2 { // the second call runs in the transaction that begins the session
 			return x.now()
 		}
 		go func() { reset <- x.Reset(ctx, token, other, home) }()
@@ -59,7 +59,7 @@ func TestLastTwoMeansAtOnce(t *testing.T) {
 	_, one := x.passkey(s, "one")
 	linked, err := x.Identities(ctx, u.ID)
 	x.must(err)
-	// What records the act comes after the look at what is left.
+	// The audit entry is written after the check of the remaining factors.
 	var looked atomic.Int32
 	x.TeamsOf = func(ctx context.Context, _ db.Reader, _ string) ([]string, error) {
 		looked.Add(1)

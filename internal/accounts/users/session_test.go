@@ -26,7 +26,7 @@ func TestSessions(t *testing.T) {
 			x.is(err, fault.BadCredential)
 		}
 
-		// It lasts while it is used, and 90 days at most.
+		// A session lasts while it is used, for at most 90 days.
 		x.pass(13 * 24 * time.Hour)
 		used := x.of(out)
 		if !used.UsedAt.Equal(x.now()) {
@@ -58,7 +58,7 @@ func TestSessions(t *testing.T) {
 			t.Errorf("sessions %v, %v; want none that has not ended", all, err)
 		}
 
-		// Ending one, and all others.
+		// Ends one session, and all others.
 		one, err := x.attempt(u.Email, password)
 		x.must(err)
 		two, three := x.session(u.Email, password), x.session(u.Email, password)
@@ -112,7 +112,7 @@ func TestTooManySessions(t *testing.T) {
 				return err
 			}))
 			if i == 49 {
-				_, _, err := x.Session(t.Context(), first) // and remember it
+				_, _, err := x.Session(t.Context(), first) // and caches it
 				x.must(err)
 			}
 		}

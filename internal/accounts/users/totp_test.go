@@ -208,7 +208,7 @@ func TestCodesAreLimited(t *testing.T) {
 			x.is(err, fault.Invalid)
 		}
 		_, err = x.SecondFactor(ctx, pending(), code(t, secret, x.now()), home)
-		x.is(err, fault.TooFast) // ten of the account, however many sign-ins were begun
+		x.is(err, fault.TooFast) // ten codes for the account, however many sign-ins have begun
 		x.pass(time.Hour)
 		_, err = x.SecondFactor(ctx, pending(), code(t, secret, x.now()), home)
 		x.must(err)

@@ -107,7 +107,7 @@ func TestPasswords(t *testing.T) {
 		elsewhere, err := x.attempt(u.Email, password)
 		x.must(err)
 		s := x.of(out)
-		for range 20 { // does not count: the password is not a wrong one
+		for range 20 { // does not count as a wrong password
 			if f := x.field(x.SetPassword(ctx, s, password, "short")); f != "password" {
 				t.Errorf("a short password is blamed on %q", f)
 			}

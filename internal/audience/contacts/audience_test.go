@@ -294,7 +294,7 @@ func TestRefusedContact(t *testing.T) {
 			{news.ID, id.New(), "out@x.example", contacts.OptedOut},
 			{news.ID, id.New(), "old@x.example", ""},
 			{strings.ToUpper(beta.ID), in.ID, "old@x.example", ""},
-			{beta.ID, in.ID, "plain@x.example", ""}, // who has not refused explicitly
+			{beta.ID, in.ID, "plain@x.example", ""}, // has not opted out explicitly
 			{beta.ID, plain.ID, "in@x.example", contacts.NotOptedIn},
 			{beta.ID, id.New(), "old@x.example", contacts.NotOptedIn},
 			{beta.ID, "", "in@x.example", ""},

@@ -65,11 +65,11 @@ type person struct {
 	Contact
 	texts         map[string]string  // by the name of the property
 	numbers       map[string]float64 // the same
-	subscriptions []string           // by the index of the topic, "" when nothing was chosen
+	subscriptions []string           // by the index of the topic; "" for no choice
 	segments      []bool             // by the index of the segment
 	engaged       bool               // whether there is a row of engagement
 	counts        [3]int             // mailed, opened, clicked
-	times         [3]time.Time       // the same; zero when never
+	times         [3]time.Time       // likewise; zero for never
 }
 
 // write replaces the rows of a person.

@@ -407,7 +407,7 @@ func TestEngagementIsOfTheContact(t *testing.T) {
 		strange, _, err := w.Contacts.Upsert(ctx, w.Other.TeamID, "stranger@x.example", contacts.Change{})
 		w.Must(err)
 		late, again := w.upsert("a@x.example", contacts.Change{}), w.upsert("gone@x.example", contacts.Change{})
-		kelvin := w.upsert("\u212aarl@x.example", contacts.Change{}) // whose sign in lower case is the k of ASCII
+		kelvin := w.upsert("\u212aarl@x.example", contacts.Change{}) // the Kelvin sign, whose lower case is the ASCII k
 		w.upsert("karl@x.example", contacts.Change{})
 		by := func(contactID, to string, data any) events.Event {
 			e := events.Event{TeamID: w.team, EmailID: emailID, Type: events.EmailOpened, Recipient: to,

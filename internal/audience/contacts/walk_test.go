@@ -149,7 +149,7 @@ func TestSetsThatAreGivenUpLeaveWhatTheyFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.s.limits.maxIDs = 2
-		for asked := range 3 { // chunks that are read before it is given up
+		for asked := range 3 { // chunks that are read before the time is up
 			find := f.s.finder(of, "", true, 10)
 			ctx, cancel := context.WithCancel(t.Context())
 			n := -1

@@ -99,7 +99,7 @@ func TestBesideOthers(t *testing.T) {
 // A contact that is created between a batch's look-up and its insert is updated like an existing one.
 func TestCreatedMeanwhile(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Postgres(t) // on SQLite nobody writes meanwhile
+	d := dbtest.Postgres(t) // SQLite has one writer
 	w := newWorld(t, testnode.New(t, d, testnode.Options{}), imports.Config{})
 	ctx := t.Context()
 	for _, skip := range []bool{false, true} {
@@ -143,7 +143,7 @@ func TestCreatedMeanwhile(t *testing.T) {
 // the end.
 func TestCreatedAndDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Postgres(t) // on SQLite nobody writes meanwhile
+	d := dbtest.Postgres(t) // SQLite has one writer
 	w := newWorld(t, testnode.New(t, d, testnode.Options{}), imports.Config{})
 	ctx := t.Context()
 	w.Must(func() error {
@@ -183,11 +183,11 @@ func TestCreatedAndDeletedMeanwhile(t *testing.T) {
 					return err
 				})
 			}()
-			waits("SELECT") // for the first contact; it does not see what begins now
+			waits("SELECT") // blocks on the first contact; its snapshot is older than the next change
 			_, _, err := w.Contacts.Upsert(ctx, w.team, "gone@example.org", contacts.Change{})
 			return err
 		})
-		waits("INSERT") // for the last one, having found the one that goes now
+		waits("INSERT") // blocks on the last contact, after finding the one that is deleted next
 		_, err = w.Contacts.Delete(ctx, w.team, "gone@example.org")
 		return err
 	})
@@ -283,7 +283,7 @@ func TestSweepAndErase(t *testing.T) {
 		if n := w.files(); n != 1 { // the one without an import
 			t.Errorf("%d files are left", n)
 		}
-		w.Must(w.handle(waits.ID)) // its job ends in peace
+		w.Must(w.handle(waits.ID)) // its job ends without an error
 	})
 }
 

@@ -186,7 +186,7 @@ func TestImport(t *testing.T) {
 		}
 		got := w.failures(i.ID)
 		if len(got) == 4 {
-			got[0].Reason = wrong[0].Reason // the words are those of package message
+			got[0].Reason = wrong[0].Reason // the text comes from package message
 		}
 		if diff := cmp.Diff(wrong, got); diff != "" {
 			t.Error(diff)
@@ -437,7 +437,7 @@ func TestOneAfterAnother(t *testing.T) {
 		w.Must(err)
 		second, err := w.create("email,first_name\na@example.org,Second\n", n)
 		w.Must(err)
-		w.Must(w.handle(second.ID)) // by a node that came by it first
+		w.Must(w.handle(second.ID)) // by the node that claimed it first
 		if i := w.get(second.ID); i.Status != imports.Queued {
 			t.Errorf("the second is %s before the first", i.Status)
 		}

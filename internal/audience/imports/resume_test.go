@@ -105,7 +105,7 @@ func TestResumesAfterLostAnswers(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	r := newResuming(t, d, 4)
 	failed := 0
-	for skip, torn := 0, true; torn && skip < 200; skip += 3 { // each takes a while
+	for skip, torn := 0, true; torn && skip < 200; skip += 3 { // each round is slow
 		r.begin()
 		j := r.job(r.last.ID)
 		before := proxy.Torn()

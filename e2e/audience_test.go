@@ -11,19 +11,40 @@ import (
 func TestOfficialClientUsesContacts(t *testing.T) {
 	n := start(t, nil)
 	c := client(t, n)
-	must := func(what string, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
+	plan := usesProperties(t, c)
+	segment, topic := usesSegmentsAndTopics(t, c)
+	contactID := usesContact(t, c, segment, topic)
+	listsAndRemovesContacts(t, c, segment, contactID)
+	usesAudiences(t, c)
+	if gone, err := c.Segments.Remove(segment); err != nil || !gone.Deleted {
+		t.Errorf("removed %+v, %v", gone, err)
 	}
+	if gone, err := c.Topics.Remove(topic); err != nil || !gone.Deleted {
+		t.Errorf("removed %+v, %v", gone, err)
+	}
+	if gone, err := c.ContactProperties.Remove(plan); err != nil || !gone.Deleted {
+		t.Errorf("removed %+v, %v", gone, err)
+	}
+}
+
+// must fails the test if a step of the client failed.
+func must(t *testing.T, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// usesProperties creates two properties and returns the id of one.
+func usesProperties(t *testing.T, c *resend.Client) string {
+	t.Helper()
 	plan, err := c.ContactProperties.Create(&resend.CreateContactPropertyRequest{Key: "plan", Type: "string",
 		FallbackValue: "free"})
-	must("create a property", err)
+	must(t, "create a property", err)
 	_, err = c.ContactProperties.Create(&resend.CreateContactPropertyRequest{Key: "seats", Type: "number"})
-	must("create a property without a fallback", err)
+	must(t, "create a property without a fallback", err)
 	_, err = c.ContactProperties.Update(&resend.UpdateContactPropertyRequest{Id: plan.Id, FallbackValue: "none"})
-	must("update a property", err)
+	must(t, "update a property", err)
 	p, err := c.ContactProperties.Get(plan.Id)
 	if err != nil || p.Key != "plan" || p.Type != "string" || p.FallbackValue != "none" {
 		t.Errorf("the property is %+v, %v", p, err)
@@ -31,16 +52,21 @@ func TestOfficialClientUsesContacts(t *testing.T) {
 	if all, err := c.ContactProperties.List(); err != nil || len(all.Data) != 2 || all.Data[0].Key != "seats" {
 		t.Errorf("properties %+v, %v", all, err)
 	}
+	return plan.Id
+}
 
+// usesSegmentsAndTopics creates a segment and a topic and returns their ids.
+func usesSegmentsAndTopics(t *testing.T, c *resend.Client) (segmentID, topicID string) {
+	t.Helper()
 	segment, err := c.Segments.Create(&resend.CreateSegmentRequest{Name: "Customers"})
 	if err != nil || segment.Name != "Customers" || segment.Object != "segment" {
 		t.Fatalf("%+v, %v", segment, err)
 	}
 	topic, err := c.Topics.Create(&resend.CreateTopicRequest{Name: "News",
 		DefaultSubscription: resend.DefaultSubscriptionOptIn, Description: "Monthly."})
-	must("create a topic", err)
+	must(t, "create a topic", err)
 	_, err = c.Topics.Update(topic.Id, &resend.UpdateTopicRequest{Name: "Product news"})
-	must("update a topic", err)
+	must(t, "update a topic", err)
 	if got, err := c.Topics.Get(topic.Id); err != nil || got.Name != "Product news" || got.Description != "Monthly." ||
 		got.DefaultSubscription != resend.DefaultSubscriptionOptIn {
 		t.Errorf("the topic is %+v, %v", got, err)
@@ -48,7 +74,12 @@ func TestOfficialClientUsesContacts(t *testing.T) {
 	if all, err := c.Topics.List(nil); err != nil || len(all.Data) != 1 {
 		t.Errorf("topics %+v, %v", all, err)
 	}
+	return segment.Id, topic.Id
+}
 
+// usesContact creates a contact, changes it, and returns its id.
+func usesContact(t *testing.T, c *resend.Client, segmentID, topicID string) string {
+	t.Helper()
 	made, err := c.Contacts.Create(&resend.CreateContactRequest{Email: "rita+1@example.org", FirstName: "Rita",
 		Properties: map[string]any{"plan": "pro", "seats": 3}})
 	if err != nil || made.Object != "contact" {
@@ -58,9 +89,9 @@ func TestOfficialClientUsesContacts(t *testing.T) {
 	if err != nil || again.Id != made.Id {
 		t.Errorf("created again, it is %+v, %v", again, err)
 	}
-	added, err := c.Contacts.Segments.Add(&resend.AddContactSegmentRequest{SegmentId: segment.Id,
+	added, err := c.Contacts.Segments.Add(&resend.AddContactSegmentRequest{SegmentId: segmentID,
 		Email: "rita+1@example.org"})
-	if err != nil || added.Id != segment.Id {
+	if err != nil || added.Id != segmentID {
 		t.Errorf("added %+v, %v", added, err)
 	}
 	if all, err := c.Contacts.Segments.List(&resend.ListContactSegmentsRequest{ContactId: made.Id}); err != nil ||
@@ -68,7 +99,7 @@ func TestOfficialClientUsesContacts(t *testing.T) {
 		t.Errorf("segments of the contact %+v, %v", all, err)
 	}
 	if got, err := c.Contacts.Topics.Update(&resend.UpdateContactTopicsRequest{Email: "rita+1@example.org",
-		Topics: []resend.TopicSubscriptionUpdate{{Id: topic.Id, Subscription: "opt_out"}}}); err != nil || got.Id != made.Id {
+		Topics: []resend.TopicSubscriptionUpdate{{Id: topicID, Subscription: "opt_out"}}}); err != nil || got.Id != made.Id {
 		t.Errorf("changed topics %+v, %v", got, err)
 	}
 	if all, err := c.Contacts.Topics.List(made.Id); err != nil || len(all.Data) != 1 ||
@@ -86,10 +117,15 @@ func TestOfficialClientUsesContacts(t *testing.T) {
 		got.LastName != "Ray" || !got.Unsubscribed || len(got.Properties) != 1 {
 		t.Errorf("the contact is %+v, %v", got, err)
 	}
+	return made.Id
+}
 
-	legacy, err := c.Contacts.Create(&resend.CreateContactRequest{Email: "old@example.org", AudienceId: segment.Id})
-	must("create a contact in an audience", err)
-	if all, err := c.Contacts.List(&resend.ListContactsOptions{AudienceId: segment.Id}); err != nil ||
+// listsAndRemovesContacts creates a second contact by the older field for an audience, and removes both.
+func listsAndRemovesContacts(t *testing.T, c *resend.Client, segmentID, contactID string) {
+	t.Helper()
+	legacy, err := c.Contacts.Create(&resend.CreateContactRequest{Email: "old@example.org", AudienceId: segmentID})
+	must(t, "create a contact in an audience", err)
+	if all, err := c.Contacts.List(&resend.ListContactsOptions{AudienceId: segmentID}); err != nil ||
 		len(all.Data) != 2 ||
 		all.Data[0].Id != legacy.Id {
 		t.Errorf("contacts of the audience %+v, %v", all, err)
@@ -98,24 +134,28 @@ func TestOfficialClientUsesContacts(t *testing.T) {
 		t.Errorf("contacts %+v, %v", all, err)
 	}
 	if gone, err := c.Contacts.Remove(&resend.RemoveContactOptions{Id: "old@example.org",
-		AudienceId: segment.Id}); err != nil || !gone.Deleted || gone.Id != legacy.Id {
+		AudienceId: segmentID}); err != nil || !gone.Deleted || gone.Id != legacy.Id {
 		t.Errorf("removed %+v, %v", gone, err)
 	}
-	if left, err := c.Contacts.Segments.Remove(&resend.RemoveContactSegmentRequest{SegmentId: segment.Id,
-		ContactId: made.Id}); err != nil || !left.Deleted || left.Id != segment.Id {
+	if left, err := c.Contacts.Segments.Remove(&resend.RemoveContactSegmentRequest{SegmentId: segmentID,
+		ContactId: contactID}); err != nil || !left.Deleted || left.Id != segmentID {
 		t.Errorf("removed from the segment %+v, %v", left, err)
 	}
-	if gone, err := c.Contacts.Remove(&resend.RemoveContactOptions{Id: made.Id}); err != nil || gone.Id != made.Id {
+	if gone, err := c.Contacts.Remove(&resend.RemoveContactOptions{Id: contactID}); err != nil || gone.Id != contactID {
 		t.Errorf("removed %+v, %v", gone, err)
 	}
-	if _, err := c.Contacts.Get(&resend.GetContactOptions{Id: made.Id}); err == nil ||
+	if _, err := c.Contacts.Get(&resend.GetContactOptions{Id: contactID}); err == nil ||
 		!strings.Contains(err.Error(), "Contact not found") {
 		t.Errorf("a contact that is gone: %v", err)
 	}
+}
 
+// usesAudiences calls the operations on audiences, which are segments by an older name.
+func usesAudiences(t *testing.T, c *resend.Client) {
+	t.Helper()
 	audiences := c.Audiences //lint:ignore SA1019 older programs call it
 	audience, err := audiences.Create(&resend.CreateAudienceRequest{Name: "Registered"})
-	must("create an audience", err)
+	must(t, "create an audience", err)
 	if got, err := audiences.Get(audience.Id); err != nil || got.Name != "Registered" {
 		t.Errorf("the audience is %+v, %v", got, err)
 	}
@@ -123,15 +163,6 @@ func TestOfficialClientUsesContacts(t *testing.T) {
 		t.Errorf("segments %+v, %v", all, err)
 	}
 	if gone, err := audiences.Remove(audience.Id); err != nil || !gone.Deleted {
-		t.Errorf("removed %+v, %v", gone, err)
-	}
-	if gone, err := c.Segments.Remove(segment.Id); err != nil || !gone.Deleted {
-		t.Errorf("removed %+v, %v", gone, err)
-	}
-	if gone, err := c.Topics.Remove(topic.Id); err != nil || !gone.Deleted {
-		t.Errorf("removed %+v, %v", gone, err)
-	}
-	if gone, err := c.ContactProperties.Remove(plan.Id); err != nil || !gone.Deleted {
 		t.Errorf("removed %+v, %v", gone, err)
 	}
 }

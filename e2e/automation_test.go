@@ -8,6 +8,27 @@ import (
 	"github.com/resend/resend-go/v3"
 )
 
+// step, connection and automation are JSON of the API.
+type (
+	step struct {
+		Key    string         `json:"key"`
+		Type   string         `json:"type"`
+		Config map[string]any `json:"config"`
+	}
+	connection struct {
+		From string `json:"from"`
+		To   string `json:"to"`
+		Type string `json:"type,omitempty"`
+	}
+	automation struct {
+		ID          string       `json:"id,omitempty"`
+		Name        string       `json:"name,omitempty"`
+		Status      string       `json:"status,omitempty"`
+		Steps       []step       `json:"steps,omitempty"`
+		Connections []connection `json:"connections,omitempty"`
+	}
+)
+
 // TestOfficialClientRunsAutomations uses all operations of automations by the official Go client, whose version knows
 // them only by their paths.
 func TestOfficialClientRunsAutomations(t *testing.T) {
@@ -28,23 +49,6 @@ func TestOfficialClientRunsAutomations(t *testing.T) {
 		if err := ask(method, path, body, into); err != nil {
 			t.Fatalf("%s %s: %v", method, path, err)
 		}
-	}
-	type step struct {
-		Key    string         `json:"key"`
-		Type   string         `json:"type"`
-		Config map[string]any `json:"config"`
-	}
-	type connection struct {
-		From string `json:"from"`
-		To   string `json:"to"`
-		Type string `json:"type,omitempty"`
-	}
-	type automation struct {
-		ID          string       `json:"id,omitempty"`
-		Name        string       `json:"name,omitempty"`
-		Status      string       `json:"status,omitempty"`
-		Steps       []step       `json:"steps,omitempty"`
-		Connections []connection `json:"connections,omitempty"`
 	}
 	text, err := c.Templates.Create(&resend.CreateTemplateRequest{Name: "Hello", Alias: "hello",
 		From: "Acme <hello@acme.example>", Subject: "Hello", Html: "<p>Hello</p>"})

@@ -93,41 +93,8 @@ func TestOfficialClientSends(t *testing.T) {
 			t.Errorf("suppressed %v", list.Data)
 		}
 	})
-	t.Run("a batch", func(t *testing.T) {
-		one := &resend.SendEmailRequest{From: "hello@acme.example", To: []string{"bob@example.net"}, Subject: "s", Text: "t"}
-		bad := &resend.SendEmailRequest{From: "hello@acme.example", To: []string{"nobody"}, Subject: "s", Text: "t"}
-		b, err := c.Batch.Send([]*resend.SendEmailRequest{one, one})
-		if err != nil || len(b.Data) != 2 {
-			t.Fatalf("%+v, %v", b, err)
-		}
-		if _, err := c.Batch.Send([]*resend.SendEmailRequest{one, bad}); err == nil || !strings.Contains(err.Error(), "to") {
-			t.Errorf("a bad email in a strict batch: %v", err)
-		}
-		b, err = c.Batch.SendWithOptions(t.Context(), []*resend.SendEmailRequest{one, bad},
-			&resend.BatchSendEmailOptions{BatchValidation: resend.BatchValidationPermissive})
-		if err != nil || len(b.Data) != 1 || len(b.Errors) != 1 || b.Errors[0].Index != 1 {
-			t.Errorf("a permissive batch: %+v, %v", b, err)
-		}
-	})
-	t.Run("schedule, reschedule, cancel", func(t *testing.T) {
-		sent, err := c.Emails.Send(&resend.SendEmailRequest{From: "hello@acme.example", To: []string{"bob@example.net"},
-			Subject: "s", Text: "t", ScheduledAt: "in 2 hours"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		n.awaitEvent(c, sent.Id, "scheduled")
-		if _, err := c.Emails.Update(&resend.UpdateEmailRequest{Id: sent.Id,
-			ScheduledAt: time.Now().Add(3 * time.Hour).Format(time.RFC3339)}); err != nil {
-			t.Error(err)
-		}
-		if _, err := c.Emails.Cancel(sent.Id); err != nil {
-			t.Error(err)
-		}
-		n.awaitEvent(c, sent.Id, "canceled")
-		if _, err := c.Emails.Cancel(sent.Id); err == nil {
-			t.Error("canceled twice")
-		}
-	})
+	t.Run("a batch", func(t *testing.T) { sendsBatches(t, c) })
+	t.Run("schedule, reschedule, cancel", func(t *testing.T) { n.schedules(t, c) })
 	t.Run("an idempotency key", func(t *testing.T) {
 		r := &resend.SendEmailRequest{From: "hello@acme.example", To: []string{"bob@example.net"}, Subject: "s", Text: "t"}
 		o := &resend.SendEmailOptions{IdempotencyKey: "once"}
@@ -152,6 +119,47 @@ func TestOfficialClientSends(t *testing.T) {
 			t.Errorf("%+v, %v", rest, err)
 		}
 	})
+}
+
+// sendsBatches sends strict batches and a permissive one.
+func sendsBatches(t *testing.T, c *resend.Client) {
+	t.Helper()
+	one := &resend.SendEmailRequest{From: "hello@acme.example", To: []string{"bob@example.net"}, Subject: "s", Text: "t"}
+	bad := &resend.SendEmailRequest{From: "hello@acme.example", To: []string{"nobody"}, Subject: "s", Text: "t"}
+	b, err := c.Batch.Send([]*resend.SendEmailRequest{one, one})
+	if err != nil || len(b.Data) != 2 {
+		t.Fatalf("%+v, %v", b, err)
+	}
+	if _, err := c.Batch.Send([]*resend.SendEmailRequest{one, bad}); err == nil || !strings.Contains(err.Error(), "to") {
+		t.Errorf("a bad email in a strict batch: %v", err)
+	}
+	b, err = c.Batch.SendWithOptions(t.Context(), []*resend.SendEmailRequest{one, bad},
+		&resend.BatchSendEmailOptions{BatchValidation: resend.BatchValidationPermissive})
+	if err != nil || len(b.Data) != 1 || len(b.Errors) != 1 || b.Errors[0].Index != 1 {
+		t.Errorf("a permissive batch: %+v, %v", b, err)
+	}
+}
+
+// schedules schedules an email, moves it, and cancels it.
+func (n *node) schedules(t *testing.T, c *resend.Client) {
+	t.Helper()
+	sent, err := c.Emails.Send(&resend.SendEmailRequest{From: "hello@acme.example", To: []string{"bob@example.net"},
+		Subject: "s", Text: "t", ScheduledAt: "in 2 hours"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.awaitEvent(c, sent.Id, "scheduled")
+	if _, err := c.Emails.Update(&resend.UpdateEmailRequest{Id: sent.Id,
+		ScheduledAt: time.Now().Add(3 * time.Hour).Format(time.RFC3339)}); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Emails.Cancel(sent.Id); err != nil {
+		t.Error(err)
+	}
+	n.awaitEvent(c, sent.Id, "canceled")
+	if _, err := c.Emails.Cancel(sent.Id); err == nil {
+		t.Error("canceled twice")
+	}
 }
 
 // checkSignatures verifies a message as an independent receiver does, with the records that the domain's owner

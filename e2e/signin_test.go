@@ -120,6 +120,26 @@ func TestPeopleSignIn(t *testing.T) {
 	r.open(link)
 	r.sees("This link no longer works")
 
+	code := r.turnsOnTOTP()
+	r.addsPasskey()
+	r.signsInTwice(code)
+	r.cookiesAreHidden()
+
+	// The API and the pages have separate paths.
+	answer, err := http.Get(r.url + "/emails")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the API answers with %d", answer.StatusCode)
+	}
+}
+
+// turnsOnTOTP sets up two-factor authentication and returns a function that returns the code after a time from now.
+func (r *reader) turnsOnTOTP() (code func(after time.Duration) string) {
+	t := r.t
+	t.Helper()
 	r.open("/account/totp")
 	r.presses("Set up an authenticator app")
 	r.sees("Scan this")
@@ -133,31 +153,39 @@ func TestPeopleSignIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	code := func(at time.Time) string {
-		text, err := totp.GenerateCode(strings.ReplaceAll(secret, " ", ""), at)
+	code = func(after time.Duration) string {
+		text, err := totp.GenerateCode(strings.ReplaceAll(secret, " ", ""), now.Add(after))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return text
 	}
-	r.types("Code", code(now))
+	r.types("Code", code(0))
 	r.presses("Turn on")
 	r.sees("Recovery codes")
 	r.presses("I have saved them")
 	r.sees("After your password, you enter a code")
+	return code
+}
 
+func (r *reader) addsPasskey() {
+	r.t.Helper()
 	r.types("Name of a new passkey", "Laptop")
 	r.presses("Add a passkey")
 	r.sees("The passkey is added")
 	r.sees("Laptop")
+}
 
+// signsInTwice signs in with a password and a code, and then with the passkey.
+func (r *reader) signsInTwice(code func(after time.Duration) string) {
+	r.t.Helper()
 	r.presses("Sign out")
 	r.sees("You are signed out")
 	r.types("Email address", "ada@acme.example")
 	r.types("Password", "correct horse battery")
 	r.presses("Sign in")
 	r.sees("Enter your code")
-	r.types("Code", code(now.Add(30*time.Second))) // the one before was used
+	r.types("Code", code(30*time.Second)) // the one before was used
 	r.presses("Sign in")
 	r.sees("Your account")
 
@@ -166,7 +194,12 @@ func TestPeopleSignIn(t *testing.T) {
 	r.presses("Sign in with a passkey")
 	r.sees("Your account")
 	r.sees("last used")
+}
 
+// cookiesAreHidden checks that no script reads the cookies, and that nobody is signed in after signing out.
+func (r *reader) cookiesAreHidden() {
+	t := r.t
+	t.Helper()
 	cookies, err := chromedp.Run(r.tab, chromedp.Evaluate[string](`document.cookie`))
 	if err != nil || cookies != "" {
 		t.Errorf("a script reads the cookies %q (%v)", cookies, err)
@@ -177,16 +210,6 @@ func TestPeopleSignIn(t *testing.T) {
 	r.sees("You are signed out")
 	r.open("/people")
 	r.sees("Forgot your password?")
-
-	// What the API has at such a path, and the pages, are apart.
-	answer, err := http.Get(r.url + "/emails")
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer.Body.Close()
-	if answer.StatusCode != http.StatusUnauthorized {
-		t.Errorf("the API answers with %d", answer.StatusCode)
-	}
 }
 
 // In development passkeys work at the address that the program prints, and who comes by 127.0.0.1 is led there.

@@ -24,7 +24,7 @@ func TestFailureAtItsEdges(t *testing.T) {
 	now := time.Now()
 	f.add(answer{}, time.Second, time.Hour, now)
 	first := f
-	f.add(answer{unknown: true}, time.Second, time.Hour, now.Add(time.Second-1)) // one that was under way
+	f.add(answer{unknown: true}, time.Second, time.Hour, now.Add(time.Second-1)) // a connection that began before the failure
 	if f.times != 1 || !f.until.Equal(first.until) || !f.at.Equal(now) || !f.why.unknown {
 		t.Errorf("%+v", f)
 	}
@@ -119,7 +119,7 @@ func TestWhatHostsForget(t *testing.T) {
 		}
 	}
 	for what, n := range map[string]int{"addresses": len(h.entries), "lines": len(h.conversations)} {
-		if n < hostsMax/5 || n > hostsMax*3/10 { // half of those that are left alone, by chance
+		if n < hostsMax/5 || n > hostsMax*3/10 { // about half of those in backoff
 			t.Errorf("%d %s are known", n, what)
 		}
 	}
@@ -161,11 +161,11 @@ func TestConversationsWithAnAddress(t *testing.T) {
 			t.Fatal("the first may not begin")
 		}
 		use(1, 1)
-		second := begins("one") // its flow has one place
+		second := begins("one") // its window allows one conversation
 		if second == nil {
 			t.Fatal("a flow has two places at first")
 		}
-		use(1, 1) // one that waits for its own team's place wants none of the address's
+		use(1, 1) // it waits for its own team's window, not for the address
 		if begins("two") != nil || begins("three") != nil {
 			t.Error("a team that has none does not get its one")
 		}
@@ -176,11 +176,11 @@ func TestConversationsWithAnAddress(t *testing.T) {
 		if closed(second) {
 			t.Error("the second is woken early")
 		}
-		h.end("a", "one", replied, time.Second, now) // it has earned a second place
+		h.end("a", "one", replied, time.Second, now) // a prompt answer allows a second conversation
 		if !closed(second) {
 			t.Error("nobody hears that a conversation ended")
 		}
-		if begins("one") != nil { // one of its own, though there are two others
+		if begins("one") != nil { // another team may have one, although two are in progress
 			t.Error("woken for nothing")
 		}
 		if begins("one") == nil {
@@ -233,7 +233,7 @@ func TestThoseWhoWaitAreAwoken(t *testing.T) {
 		if may, _, _ := h.begin("a", "team", time.Now()); !may {
 			t.Error("nothing is sent after it answered")
 		}
-		time.Sleep(2 * stallAfter) // nobody waits, and no timer is left
+		time.Sleep(2 * stallAfter) // no message waits, so no timer is left
 	})
 }
 
@@ -321,7 +321,7 @@ func TestStrikes(t *testing.T) {
 			s.recordVerdicts("d", v, time.Second, now)
 		}
 		if c.reopened {
-			s.recordVerdicts("d", throttled, time.Second, h.until.Add(-1)) // of what was under way
+			s.recordVerdicts("d", throttled, time.Second, h.until.Add(-1)) // a verdict on a message sent before the pause
 			s.recordVerdicts("d", throttled, time.Second, h.until)
 		}
 		if h.strikes != c.strikes || h.pause != c.pause || h.allowed != c.allowed {
@@ -417,7 +417,7 @@ func TestRateAtItsEdges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, _ = s.limit("d", time.Now()); n != 4 { // one of them is in hand
+		if n, _ = s.limit("d", time.Now()); n != 4 { // one of them is in progress
 			t.Errorf("with one in hand %d", n)
 		}
 		at.release(false, untried) // it was not sent

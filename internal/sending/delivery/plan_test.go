@@ -126,7 +126,7 @@ func TestNextWait(t *testing.T) {
 		{0, 0, time.Minute, false}, {1, time.Minute, time.Hour, false}, {2, time.Hour, time.Hour, true},
 		{2, time.Minute, time.Hour, false}, // its host was left alone
 		{49, time.Minute, time.Hour, false},
-		{0, 4 * time.Hour, time.Minute, true}, // could seldom be tried
+		{0, 4 * time.Hour, time.Minute, true}, // was rarely tried
 	} {
 		wait, over := nextWait(schedule, jobs.Job{Tries: c.tries, CreatedAt: now.Add(-c.age)}, now)
 		if wait != c.wait || over != c.over {

@@ -28,7 +28,7 @@ func TestShaperBacksOff(t *testing.T) {
 	}
 	expect(8, 0)
 	s.recordVerdicts("d", throttled, slow, now)
-	expect(8, 0) // one is no sign
+	expect(8, 0) // a single refusal does not count
 	s.recordVerdicts("d", throttled, slow, now)
 	expect(0, pauseMin)
 	for range 5 {

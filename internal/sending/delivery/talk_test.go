@@ -86,7 +86,7 @@ func TestDeliverNowhere(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, dbtest.SQLite(t), Config{}, c.dns)
-			f.service.guard = newService(Config{}, Deps{}).guard // refuses private addresses, as in earnest
+			f.service.guard = newService(Config{}, Deps{}).guard // refuses private addresses, as in production
 			f.run()
 			x := f.send(address(1))
 			f.wait(x, events.EmailBounced)
@@ -296,7 +296,7 @@ func TestDeliverWithWrongPassword(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayUsername: "user",
 		RelayPassword: "wrong"}, resolve.Fake{}).run()
 	x := f.send(address(1))
-	f.wait(x, events.EmailDelayed) // a mistake of the operator's costs no email
+	f.wait(x, events.EmailDelayed) // a wrong setting of the operator fails no email
 	if a := f.attempts(x)[0]; !strings.HasPrefix(a.Reply, "535") || a.NextAt.IsZero() {
 		t.Errorf("attempt %+v", a)
 	}

@@ -118,7 +118,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// If there is no host to try, permanent reasons are refused for good, and the others for now.
+// If there is no host to try, recipients are refused for good if the reason is permanent, and otherwise for now.
 func TestAnswerForPlanError(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]string{resolve.ErrNullMX: "556 5.1.10", resolve.ErrNoDomain: "550 5.1.2",

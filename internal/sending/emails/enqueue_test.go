@@ -292,7 +292,7 @@ func TestContentsGo(t *testing.T) {
 		if s := left(); s != "used unused kept " {
 			t.Errorf("at once there are %q", s)
 		}
-		f.change(`UPDATE contents SET used_at = 1`) // long before the emails, as if nobody had noted their use
+		f.change(`UPDATE contents SET used_at = 1`) // long before the emails, as if their use was not recorded
 		f.change(`UPDATE contents SET used_at = $2 WHERE id = $1`, used, f.DB.Now().UnixMicro())
 		if s := left(); s != "used kept " {
 			t.Errorf("after a while there are %q", s)
@@ -311,7 +311,7 @@ func TestContentsGo(t *testing.T) {
 		for i := range got {
 			got[i].ID = f.older(t, got[i].ID, 3*time.Hour)
 		}
-		f.compose(t, got[1].ID) // that waits still
+		f.compose(t, got[1].ID) // that still waits
 		if s := left(); s != "used kept " {
 			t.Errorf("while an email waits there are %q", s)
 		}

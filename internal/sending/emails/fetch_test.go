@@ -281,7 +281,7 @@ func TestStoreThatCannotBeReadEndsNoEmail(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		var mended atomic.Bool
 		host := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/other" && !mended.Load() { // what came before it is stored by now
+			if r.URL.Path == "/other" && !mended.Load() { // the files before it are stored by now
 				path := f.onlyBlob(t)
 				if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil { // opens, and cannot be read
 					t.Error(err)

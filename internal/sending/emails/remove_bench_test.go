@@ -23,8 +23,8 @@ func BenchmarkRemoveWhileAccepting(b *testing.B) {
 			f.Counted(later())
 			const old = 50_000
 			f.fill(b, old)
-			f.change(`ANALYZE`) // as PostgreSQL does by itself in the time in which emails become old
-			cut := time.Now()   // what is accepted from here on is young
+			f.change(`ANALYZE`) // autovacuum does this before emails become old
+			cut := time.Now()   // emails accepted from here on are young
 			ctx, stop := context.WithCancel(b.Context())
 			s := retention.New(teams.Retention{Emails: teams.MinRetention}, f.Teams,
 				func() time.Time { return cut.Add(teams.MinRetention) },

@@ -56,7 +56,7 @@ func TestContentsAfterBodyRetention(t *testing.T) {
 	f.end(t, emailID, "email.delivered", "ann@one.example")
 	f.change(`UPDATE email_events SET created_at = created_at - 3600000000`)
 	f.Counted(later())
-	f.all(t, f.Emails.RemoveBefore, func() {}) // body_retention was set to none meanwhile; email_retention stays
+	f.all(t, f.Emails.RemoveBefore, func() {}) // body_retention was set to none in between; email_retention stays
 	if n := f.Count(`SELECT COUNT(*) FROM emails`); n != 0 {
 		t.Fatalf("%d emails are left", n)
 	}

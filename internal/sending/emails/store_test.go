@@ -483,7 +483,7 @@ func TestNothingToRemove(t *testing.T) {
 		f.Send(hello("a@one.example"))
 		check("with one that waits")
 		f.change(`DELETE FROM jobs`)
-		f.fill(t, 250) // of which nothing is counted: it stays
+		f.fill(t, 250) // its events are not counted yet, so it stays
 		check("with many that are not counted")
 		if n := f.Count(`SELECT COUNT(*) FROM emails`); n != 251 {
 			t.Errorf("%d emails are left", n)

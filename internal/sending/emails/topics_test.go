@@ -353,7 +353,7 @@ func TestLastRecipientsAtTheSameTime(t *testing.T) {
 			return err
 		}
 		var one int
-		if err := tx.QueryRow(t.Context(), `SELECT 1`).Scan(&one); err != nil { // sends what is queued
+		if err := tx.QueryRow(t.Context(), `SELECT 1`).Scan(&one); err != nil { // sends the queued statements
 			return err
 		}
 		second.Go(func() {

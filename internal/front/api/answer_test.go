@@ -153,10 +153,12 @@ func TestSlowReaderOfReceivedEmail(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
 	const octets = 2 << 20
-	f.Services.Receiving = testnode.Must(receiving.New(receiving.Config{Hostname: "mx.postrider.test", PublicURL: "https://a.example",
-		Hosts: []string{"mx.postrider.test"}, Memory: 3 * (octets + 2000), TakeWait: time.Minute, ReadWait: time.Minute},
-		receiving.Deps{DB: f.DB, Quotas: f.Quotas, Recorder: f.Recorder, Blobs: f.Blobs, Keys: f.Keys, Domains: f.Domains, Emails: f.Emails,
-			Teams: f.Teams, Log: f.Log}))
+	f.Services.Receiving = testnode.Must(receiving.New(receiving.Config{Hostname: "mx.postrider.test",
+		PublicURL: "https://a.example",
+		Hosts:     []string{"mx.postrider.test"}, Memory: 3 * (octets + 2000), TakeWait: time.Minute, ReadWait: time.Minute},
+		receiving.Deps{DB: f.DB, Quotas: f.Quotas, Recorder: f.Recorder, Blobs: f.Blobs, Keys: f.Keys, Domains: f.Domains,
+			Emails: f.Emails,
+			Teams:  f.Teams, Log: f.Log}))
 	f.API = New(Options{Services: f.Services, Log: f.Log})
 	f.do(t, "POST /domains\n\n"+fmt.Sprintf(onlyReceiving, "in.example"))
 	f.verified("in.example")

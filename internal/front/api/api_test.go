@@ -78,7 +78,8 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 		Templates: n.Templates, Volume: n.Quotas, Contacts: n.Contacts, Events: n.CustomEvents,
 		Metrics: metrics.New(d), Logs: requestlog.New(d, n.Log, time.Hour)}
 	n.Recorder.Listen(s.Metrics)
-	s.Webhooks = testnode.Must(webhooks.New(webhooks.Config{}, webhooks.Deps{DB: d, Queue: n.Queue, Keys: n.Keys, Guard: n.Guard,
+	s.Webhooks = testnode.Must(webhooks.New(webhooks.Config{}, webhooks.Deps{DB: d, Queue: n.Queue, Keys: n.Keys,
+		Guard:   n.Guard,
 		Domains: n.Domains, Log: n.Log, Notify: n.Quotas.Notify}))
 	n.Recorder.Listen(s.Webhooks)
 	s.Live = eventstream.New(d, n.Log, func(ctx context.Context, tx *db.Tx,
@@ -88,17 +89,21 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 		return m, err
 	})
 	n.Recorder.Listen(s.Live)
-	s.Receiving = testnode.Must(receiving.New(receiving.Config{Hostname: "mx.postrider.test", Hosts: []string{"mx.postrider.test"},
-		PublicURL: testnode.PublicURL}, receiving.Deps{DB: d, Quotas: n.Quotas, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys,
+	s.Receiving = testnode.Must(receiving.New(receiving.Config{Hostname: "mx.postrider.test",
+		Hosts:     []string{"mx.postrider.test"},
+		PublicURL: testnode.PublicURL}, receiving.Deps{DB: d, Quotas: n.Quotas, Recorder: n.Recorder, Blobs: n.Blobs,
+		Keys:    n.Keys,
 		Domains: n.Domains, Emails: n.Emails, Teams: n.Teams, Log: n.Log}))
-	s.Imports = testnode.Must(imports.New(imports.Config{MaxSize: 1 << 20}, imports.Deps{DB: d, Queue: n.Queue, Blobs: n.Blobs,
+	s.Imports = testnode.Must(imports.New(imports.Config{MaxSize: 1 << 20}, imports.Deps{DB: d, Queue: n.Queue,
+		Blobs:    n.Blobs,
 		Contacts: n.Contacts, Log: n.Log}))
 	s.Broadcasts = testnode.Must(broadcasts.New(broadcasts.Config{MaxSize: 40 << 20, BounceLimit: 5, ComplaintLimit: 0.3},
 		broadcasts.Deps{DB: d, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Contents: n.Contents,
 			Contacts: n.Contacts, Teams: n.Teams, Log: n.Log, Notify: n.Quotas.Notify}))
 	n.Recorder.Listen(s.Broadcasts)
-	s.Automations = testnode.Must(automations.New(automations.Deps{DB: d, Queue: n.Queue, Emails: n.Emails, Templates: n.Templates,
-		Contacts: n.Contacts, Teams: n.Teams, Log: n.Log, CheckURL: s.Webhooks.CheckURL, Call: s.Webhooks.Call}))
+	s.Automations = testnode.Must(automations.New(automations.Deps{DB: d, Queue: n.Queue, Emails: n.Emails,
+		Templates: n.Templates,
+		Contacts:  n.Contacts, Teams: n.Teams, Log: n.Log, CheckURL: s.Webhooks.CheckURL, Call: s.Webhooks.Call}))
 	n.Recorder.Listen(s.Automations)
 	n.CustomEvents.OnEvent = s.Automations.OnEvent
 	s.Exports = exports.New(n.Contacts, n.Emails, n.Suppressions, s.Logs, n.Audit)

@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A draft is written like an email.
+// A draft has the fields of an email.
 func TestDraftsHaveTheFieldsOfEmails(t *testing.T) {
 	t.Parallel()
 	fields := func(t reflect.Type) (all []string) {
@@ -56,7 +56,7 @@ func TestDraftsHaveTheFieldsOfEmails(t *testing.T) {
 	}
 }
 
-// checked are the levels of an answer, by check.
+// checked returns the levels of a response by check.
 func (f *fixture) checked(t *testing.T, request string) map[string]string {
 	t.Helper()
 	w := f.do(t, request)
@@ -105,7 +105,7 @@ func TestChecksOfADomain(t *testing.T) {
 		wantLevels(t, "a draft", f.checked(t, own), "sender", "pass", "dkim", "pass", "spf", "pass", "dmarc", "pass",
 			"alignment", "info", "text_part", "pass", "link_text", "pass")
 
-		// Tracked links lead elsewhere than their texts say, but only once their host is verified.
+		// Tracked links point to another host than their text, but only once the tracking host is verified.
 		set := func(text string) {
 			t.Helper()
 			if err := d.Update(t.Context(), func(tx *db.Tx) error {
@@ -150,7 +150,7 @@ func TestChecksOfADomainThatIsGoing(t *testing.T) {
 	})
 }
 
-// The look-ups end when the client goes away.
+// The DNS queries end when the client disconnects.
 func TestChecksEndWithTheirClient(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{}, 10)
@@ -171,7 +171,7 @@ func TestChecksEndWithTheirClient(t *testing.T) {
 	}
 }
 
-// muteDNS is a DNS that never answers.
+// muteDNS is a resolver that never responds.
 type muteDNS struct {
 	resolve.Resolver
 	asked chan struct{}

@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// zone is DNS that changes while it is asked.
+// zone is a fake DNS whose records a test can change.
 type zone struct {
 	mu sync.Mutex
 	resolve.Fake
@@ -50,14 +50,15 @@ func (z *zone) CNAME(ctx context.Context, name string) (string, error) {
 	return z.Fake.CNAME(ctx, name)
 }
 
-// pointMX has the mail of a name come here, as the return paths of customers do, and domains whose owners have left.
+// pointMX points the MX record of a name at this installation, like the return path hosts of customers and domains
+// whose owners have left.
 func (z *zone) pointMX(name, host string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.MXRecords[name] = []resolve.MX{{Host: host, Pref: 10}}
 }
 
-// install enters the records of a domain, as its owner does who rules its DNS.
+// install adds the DNS records of a domain to the zone, as the owner of the domain would.
 func (z *zone) install(root string, d shownDomain) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -77,7 +78,7 @@ func (z *zone) install(root string, d shownDomain) {
 	}
 }
 
-// shownDomain is what of an answer these tests look at.
+// shownDomain has the fields of a response that these tests read.
 type shownDomain struct {
 	ID      string       `json:"id"`
 	Name    string       `json:"name"`
@@ -85,7 +86,7 @@ type shownDomain struct {
 	Records []recordWire `json:"records"`
 }
 
-// call makes a request of a key's and returns the status and the answer.
+// call sends a request with a key and returns the status code and the response.
 func (f *fixture) call(t *testing.T, key, request, body string) (int, shownDomain, string) {
 	t.Helper()
 	w := f.do(t, request+"\nAuthorization: "+key+"\n\n"+body)
@@ -98,7 +99,7 @@ func (f *fixture) call(t *testing.T, key, request, body string) (int, shownDomai
 	return w.Code, d, w.Body.String()
 }
 
-// add adds a domain, which must be accepted.
+// add adds a domain and fails the test if it is refused.
 func (f *fixture) add(t *testing.T, key, body string) shownDomain {
 	t.Helper()
 	code, d, text := f.call(t, key, "POST /domains", body)
@@ -117,7 +118,7 @@ func (d *shownDomain) record(kind, typ string) string {
 	return ""
 }
 
-// looked asks for verification and returns the domain once it is as done says.
+// looked requests the verification of a domain and waits until done accepts the domain.
 func (f *fixture) looked(t *testing.T, key, id, what string, done func(shownDomain) bool) shownDomain {
 	t.Helper()
 	if code, _, text := f.call(t, key, "POST /domains/"+id+"/verify", ""); code != 200 {
@@ -140,7 +141,7 @@ func (f *fixture) looked(t *testing.T, key, id, what string, done func(shownDoma
 
 func isVerified(d shownDomain) bool { return d.Status == "verified" }
 
-// port25 serves receiving at a port of this machine until the test ends.
+// port25 serves the SMTP listener of receiving on a local port until the test ends.
 func (f *fixture) port25(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -160,7 +161,7 @@ func (f *fixture) port25(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// smtpRcpt sends a message by SMTP and returns the code of the answer.
+// smtpRcpt sends a message by SMTP and returns the reply code.
 func smtpRcpt(t *testing.T, addr, to string) int {
 	t.Helper()
 	c, err := smtp.Dial(addr)
@@ -178,7 +179,7 @@ func smtpRcpt(t *testing.T, addr, to string) int {
 	return 250
 }
 
-// received counts what the team of a key has received.
+// received returns how many emails the team of a key has received.
 func (f *fixture) received(t *testing.T, key string) int {
 	t.Helper()
 	w := f.do(t, "GET /emails/receiving\nAuthorization: "+key)
@@ -191,8 +192,8 @@ func (f *fixture) received(t *testing.T, key string) int {
 
 const onlyReceiving = `{"name":"%s","capabilities":{"sending":"disabled","receiving":"enabled"}}`
 
-// An MX record leads here from many names that are not the team's: the return path hosts of all that send, and domains
-// whose owners have left. It proves nothing; only the record of the key that this team alone was given does.
+// An MX record that points here does not prove who owns a domain: return path hosts and abandoned domains have one too.
+// Only the record with the team's own key is proof.
 func TestMailIsNotHijacked(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -200,7 +201,7 @@ func TestMailIsNotHijacked(t *testing.T) {
 		f := newFixtureOn(t, d, Options{}, dns, "")
 		addr := f.port25(t)
 
-		// The other team comes first, while the return path host is nobody's.
+		// The other team adds the domain first, while no team has the return path host.
 		stolen := f.add(t, "other", fmt.Sprintf(onlyReceiving, "send.acme.example"))
 		left := f.add(t, "other", fmt.Sprintf(onlyReceiving, "left.example"))
 		both := f.add(t, "other", `{"name":"gone.example","capabilities":{"receiving":"enabled"}}`)
@@ -228,7 +229,7 @@ func TestMailIsNotHijacked(t *testing.T) {
 			t.Errorf("the other team reads %d emails of domains that are not its own", n)
 		}
 
-		// Receiving that is enabled later needs the same proof, and with it mail comes in.
+		// Receiving that is enabled later requires the same proof before mail is accepted.
 		own := f.add(t, "full", fmt.Sprintf(onlyReceiving, "in.acme.example"))
 		dns.install("acme.example", own)
 		f.looked(t, "full", own.ID, "a domain that only receives is verified", isVerified)
@@ -252,7 +253,7 @@ func TestMailIsNotHijacked(t *testing.T) {
 	})
 }
 
-// The names that follow from a domain are its team's, and the operator's are the operator's, however they are written.
+// The hostnames derived from a domain belong to its team, and the operator's to the operator, in any spelling.
 func TestNamesOfOthersAreRefused(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -312,12 +313,12 @@ func TestNamesOfOthersAreRefused(t *testing.T) {
 			f.refused(t, "POST /domains", `{"name":"postrider-user.example","`+field+`":"in"}`, 403, "`"+field+"`")
 		}
 
-		// What is above and below is nobody's yet, and a team may have a domain at a host of its own.
+		// The parent domain and subdomains are free, and a team may add a host of its own domain as a domain.
 		f.add(t, "other", `{"name":"mail.acme.example"}`)
 		f.add(t, "other", `{"name":"postrider-user.example"}`)
 		f.add(t, "full", `{"name":"links.acme.example"}`)
 
-		// What its owner gives up is free.
+		// A name is free after its owner deletes the domain.
 		if code, _, text := f.call(t, "full", "DELETE /domains/"+acme, ""); code != 200 {
 			t.Fatal(text)
 		}
@@ -325,7 +326,7 @@ func TestNamesOfOthersAreRefused(t *testing.T) {
 	})
 }
 
-// refused makes a request of the other team's that must be refused with words of the reason.
+// refused sends a request of the other team, which must be refused with this reason.
 func (f *fixture) refused(t *testing.T, request, body string, code int, words string) {
 	t.Helper()
 	got, _, text := f.call(t, "other", request, body)
@@ -334,8 +335,7 @@ func (f *fixture) refused(t *testing.T, request, body string, code int, words st
 	}
 }
 
-// A key costs a tenth of a second of a processor: none is made for a request that is refused, or answered with what
-// there is.
+// A DKIM key takes 0.1 s of CPU time. Requests that are refused, or answered with an existing domain, generate none.
 func TestNoKeysAreMadeForWhatIsRefused(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -381,7 +381,7 @@ func TestNoKeysAreMadeForWhatIsRefused(t *testing.T) {
 	})
 }
 
-// Without aliases the other names of operations are not there, and no other operation is missing.
+// With NoAliases, only the aliases are missing.
 func TestAliasesCanBeTurnedOff(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

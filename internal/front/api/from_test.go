@@ -34,8 +34,8 @@ func rawQuote(s string) string {
 	return b.String() + `"`
 }
 
-// TestFromForms sends an email from each form of a sender. What is taken is one address to all who read the message,
-// in what is shown, and in the domain that signs; all else is refused with the field's name.
+// TestFromForms sends an email from each form of a sender. An accepted address is the same for every reader of the
+// message, in responses and in the signing domain. Others are refused with the name of the field.
 func TestFromForms(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -79,7 +79,7 @@ func TestFromForms(t *testing.T) {
 	})
 }
 
-// isFrom fails unless the email is shown, written and signed as of addr.
+// isFrom fails the test unless the email is shown, written and signed with this sender.
 func (f *fixture) isFrom(t *testing.T, id, addr string) {
 	t.Helper()
 	e, err := f.Services.Emails.Get(t.Context(), f.Acme.TeamID, id)

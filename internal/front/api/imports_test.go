@@ -336,7 +336,8 @@ func TestImportsRefused(t *testing.T) {
 func TestRefusedUploadIsReceived(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
-	f.Services.Imports = testnode.Must(imports.New(imports.Config{MaxSize: 20 << 20}, imports.Deps{DB: f.DB, Queue: f.Queue,
+	f.Services.Imports = testnode.Must(imports.New(imports.Config{MaxSize: 20 << 20}, imports.Deps{DB: f.DB,
+		Queue: f.Queue,
 		Blobs: f.Blobs, Contacts: f.Contacts, Log: f.Log}))
 	f.API = New(Options{Services: f.Services, Log: f.Log})
 	s := listening(t, f)

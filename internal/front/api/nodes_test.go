@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/nodelimits"
 )
 
-// nodes are several APIs on one database, with one clock that the test sets.
+// nodes are several APIs on one database that share a clock, which the test sets.
 type nodes struct {
 	t      *testing.T
 	d      *db.DB
@@ -64,7 +64,7 @@ func (n *nodes) exec(text string, args ...any) {
 	}
 }
 
-// second makes that many requests to each of some nodes in one second, and returns how many each admitted.
+// second sends that many requests to each of some nodes within one second and returns how many each node accepted.
 func (n *nodes) second(limit int, requests ...int) (admitted []int) {
 	n.t.Helper()
 	n.clock.Add(1)
@@ -110,7 +110,7 @@ func (n *nodes) settle(what string, limit int, requests []int, ok func(admitted 
 	n.t.Fatalf("%s: not within half a minute, but %v", what, last)
 }
 
-// flood makes requests for many seconds, and fails when the nodes together admit another number than the limit allows.
+// flood sends requests for many seconds and fails if the nodes together accept more or fewer than the limit.
 func (n *nodes) flood(what string, limit, seconds int, requests ...int) {
 	n.t.Helper()
 	total := 0
@@ -124,7 +124,8 @@ func (n *nodes) flood(what string, limit, seconds int, requests ...int) {
 	}
 }
 
-// Three nodes let a team make as many requests as one does: when all are flooded, when one is, and after one has died.
+// Three nodes together accept as many requests of a team as one node: when all are flooded, when one is, and after one
+// has died.
 func TestNodesKeepOneRate(t *testing.T) {
 	t.Parallel()
 	const limit = 10
@@ -154,7 +155,7 @@ func TestNodesKeepOneRate(t *testing.T) {
 	n.flood("one has died", limit, 40, 15, 15)
 }
 
-// A client that keeps to its limit is not refused because its requests go to several nodes.
+// A client within its limit is not refused because its requests go to several nodes.
 func TestNodesByTurns(t *testing.T) {
 	t.Parallel()
 	const limit = 2

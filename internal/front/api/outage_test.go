@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// remote is an API whose PostgreSQL can be made to fail.
+// remote is an API whose connections to PostgreSQL can fail.
 type remote struct {
 	*fixture
 	proxy *pgproxy.Proxy
@@ -32,7 +32,7 @@ func newRemote(t *testing.T, patience time.Duration) *remote {
 	return &remote{newFixture(t, d, Options{Ready: d.Ready}), proxy}
 }
 
-// heal ends what fails, and has the key known.
+// heal ends all failures and makes a request, so that the API key is cached.
 func (f *remote) heal(t *testing.T) {
 	t.Helper()
 	if err := f.proxy.Pass(); err != nil {
@@ -47,7 +47,7 @@ func (f *remote) heal(t *testing.T) {
 	}
 }
 
-// anyBody has a right value for each operation that takes a body.
+// anyBody is a body with valid values for all operations that read one.
 func anyBody(o wire.Operation) string {
 	switch {
 	case rightBodies[o.Method+" "+o.Path] != "":
@@ -144,7 +144,7 @@ func TestEveryOperationWithABadDisk(t *testing.T) {
 			"-", ""), 1))
 		w := f.do(t, text+"\n\n"+anyBody(o))
 		mend()
-		// The writer need not read what it has in memory; the secret is derived, and only recorded as shown.
+		// The log writes from memory, and the secret is derived without a query. Only its audit entry needs the database.
 		reads := o.Method == http.MethodGet && o.Path != "/automations/signing-secret"
 		if reads || w.Code >= 500 {
 			wantAway(t, o.Method+" "+o.Path, w)
@@ -156,7 +156,7 @@ func TestEveryOperationWithABadDisk(t *testing.T) {
 	}
 }
 
-// A database that is silent ends no request in silence.
+// A database that does not respond leaves no request without a response.
 func TestSilentDatabase(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 500*time.Millisecond)
@@ -230,7 +230,7 @@ func TestTornAnswers(t *testing.T) {
 				succeeded = append(succeeded, fmt.Sprint(w.Code, " ", told(o, w)))
 			}
 			if whole := fmt.Sprint(w.Code, " ", told(o, w)); !broke {
-				for _, s := range succeeded { // but what was done cannot always be done again
+				for _, s := range succeeded { // some operations cannot be repeated
 					if s != whole && (o.Method == http.MethodGet || w.Code < 300) {
 						t.Errorf("%s %s, an answer torn: %s\nwithout that: %s", o.Method, o.Path, s, whole)
 					}
@@ -243,8 +243,8 @@ func TestTornAnswers(t *testing.T) {
 	}
 }
 
-// told is what an operation answers whenever it is asked: the whole body where nothing is changed, else the names in
-// it.
+// told returns the part of a response that repeats: the complete body of a read operation, otherwise the names of its
+// fields.
 func told(o wire.Operation, w *httptest.ResponseRecorder) string {
 	if o.Method == http.MethodGet {
 		return w.Body.String()
@@ -261,7 +261,7 @@ func (f *remote) send(t *testing.T, key string) *httptest.ResponseRecorder {
 	return f.do(t, "POST /emails\nIdempotency-Key: "+key+"\n\n"+rightBodies["POST /emails"])
 }
 
-// emailIDs are the emails that there are.
+// emailIDs returns the IDs of all emails.
 func (f *remote) emailIDs(t *testing.T) (ids []string) {
 	t.Helper()
 	var all wire.List[ref]
@@ -274,8 +274,8 @@ func (f *remote) emailIDs(t *testing.T) (ids []string) {
 	return ids
 }
 
-// An email whose commit lost its answer was accepted, and the request says so. Where that cannot be found out in time,
-// the answer says that it may have been, and the same key gives the same email.
+// If the reply to a commit is lost, the email was accepted and the request succeeds. If the outcome cannot be
+// determined in time, the response says so, and a retry with the same key returns the same email.
 func TestLostAnswersOfEmails(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 2*time.Second)
@@ -301,7 +301,7 @@ func TestLostAnswersOfEmails(t *testing.T) {
 		t.Errorf("repeated: %d %s; the emails are %v", w.Code, w.Body, ids)
 	}
 
-	// One whose COMMIT did not get there is not accepted, and its key is free.
+	// If the COMMIT did not arrive, the email is not accepted and its key can be used again.
 	f.proxy.DropCommits(2)
 	wantAway(t, "a commit that was not made", f.send(t, "free"))
 	f.heal(t)
@@ -316,7 +316,7 @@ func TestLostAnswersOfEmails(t *testing.T) {
 	}
 }
 
-// A permissive batch does not take an outage for a fault of its emails.
+// A permissive batch does not report an outage as an error of its emails.
 func TestPermissiveBatchWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 0)
@@ -326,7 +326,7 @@ func TestPermissiveBatchWithoutDatabase(t *testing.T) {
 		rightBodies["POST /emails/batch"]))
 }
 
-// An outage is a line in the log, not one for each request.
+// An outage is logged at a limited rate and not once per request.
 func TestOutageIsNoFlood(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 0)
@@ -340,7 +340,8 @@ func TestOutageIsNoFlood(t *testing.T) {
 	}
 }
 
-// Received mail is taken when its commit lost its answer, and refused for the time being when the database is away.
+// Received mail is accepted if the reply to its commit is lost, and temporarily refused while the database is
+// unavailable.
 func TestReceivingWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 0)

@@ -50,7 +50,7 @@ func (p *poller) poll(t *testing.T) (found []string) {
 	return found
 }
 
-// sentID is the id of an answer to a request that sends, or what else is answered.
+// sentID returns the email ID of a response, or the complete response if it has none.
 func sentID(w *httptest.ResponseRecorder) string {
 	var sent sentEmail
 	if err := json.Unmarshal(w.Body.Bytes(), &sent); err != nil || sent.ID == "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A program that may write broadcasts and not send does not send them: neither as it makes them, nor to try them out.
+// An OAuth client that may write but not send broadcasts cannot send them, neither on creation nor as a test.
 func TestWriteBroadcastsWithoutSending(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -301,7 +301,7 @@ func TestTrackedHosts(t *testing.T) {
 	}
 }
 
-// Whatever the request, the answer redirects only to a signed target.
+// The answer to any request redirects only to a signed target.
 func FuzzTracked(f *testing.F) {
 	keys, err := keyring.New(make([]byte, keyring.MasterSize))
 	if err != nil {

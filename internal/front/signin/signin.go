@@ -180,7 +180,7 @@ func (p *Pages) routes() []route {
 }
 
 // withProof runs f. If f returns [users.ErrProve], it redirects the visitor to the page that asks for a password or
-// passkey, and from there back to the current page.
+// passkey. That page leads back to the current page.
 func (p *Pages) withProof(f func(http.ResponseWriter, *http.Request, web.Visitor) error) func(http.ResponseWriter,
 	*http.Request, web.Visitor) error {
 	return func(w http.ResponseWriter, r *http.Request, v web.Visitor) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// A large message that takes long to store is listed by the time at which it was stored, and contains the id that it
-// got then.
+// A large message is listed by the time when it was stored completely, and
+// it contains the id that it got then.
 func TestSlowMessageIsTheNewest(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		bucket := blobtest.New(t)

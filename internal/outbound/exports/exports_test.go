@@ -82,8 +82,8 @@ func read(t *testing.T, e *Export, o Options) string {
 	return b.String()
 }
 
-// The number of queries is proportional to the length of the export, and few rows are in memory at a time, whether the
-// filter selects all rows or few.
+// The number of queries is proportional to the length of the export, whether the filter selects all rows or few. Few
+// rows are in memory at a time.
 func TestExportOfMany(t *testing.T) {
 	t.Parallel()
 	const rows = 20_000

@@ -56,7 +56,7 @@ func Redact(body []byte, longest int) string {
 	return string(r.out)
 }
 
-// omitted returns what is stored in place of a body that is too long.
+// omitted returns the JSON that replaces a body that is too long.
 func omitted(size int64) string {
 	return fmt.Sprintf(`{"omitted":"The body had %d bytes, which is more than the log keeps."}`, size)
 }

@@ -52,11 +52,11 @@ func (s *Service) accept(ctx context.Context, m *incoming, r io.Reader) error {
 		s.deleteBlob(ctx, m.blobKey)
 		return err
 	}
-	kept, err := s.store(ctx, m)
+	needsRaw, err := s.store(ctx, m)
 	if err != nil {
 		return err // The commit may have succeeded, so the blob stays. If not, the sweep deletes it.
 	}
-	if !kept {
+	if !needsRaw {
 		s.deleteBlob(ctx, m.blobKey)
 	}
 	s.p.Log.Info("received", "id", m.id, "emails", m.emailIDs, "from", m.origin.MailFrom, "client", m.origin.Addr,

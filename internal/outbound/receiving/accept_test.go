@@ -358,7 +358,7 @@ func TestMemory(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	c := config()
 	c.Memory = 1 << 20
-	s := testnode.Must(receiving.New(c, f.parts))
+	s := testnode.Must(receiving.New(c, f.deps))
 	for range 5 { // each takes all memory
 		session, err := f.begin(t, s, "", "a@in.acme.example")
 		if err != nil {
@@ -376,14 +376,14 @@ func TestMemory(t *testing.T) {
 // A network whose large messages use up its memory leaves some to other networks and to teams that read.
 func TestNetworksShareMemory(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
-	c, p := config(), f.parts
+	c, p := config(), f.deps
 	c.Memory = 8 << 20
 	judging := slow{make(chan string, 10), make(chan struct{})}
 	p.Auth = judging
 	addr := serveFor(t, smtpserver.Config{}, testnode.Must(receiving.New(c, p)))
 	large := "Subject: x\r\n\r\n" + strings.Repeat("x\r\n", 1<<19/3) // takes 1.5 MB while it is processed
 	var all sync.WaitGroup
-	hand := func(from string) {
+	transmit := func(from string) {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 		nc, err := d.Dial("tcp", addr)
 		if err != nil {
@@ -397,12 +397,12 @@ func TestNetworksShareMemory(t *testing.T) {
 		}
 	}
 	for i := range 6 {
-		all.Go(func() { hand(fmt.Sprintf("127.0.1.%d", i+1)) })
+		all.Go(func() { transmit(fmt.Sprintf("127.0.1.%d", i+1)) })
 	}
 	for range 4 { // More cannot be processed at the same time.
 		<-judging.begun
 	}
-	all.Go(func() { hand("127.0.2.1") })
+	all.Go(func() { transmit("127.0.2.1") })
 	if from := <-judging.begun; from != "127.0.2.1" {
 		t.Errorf("a message from %s goes first", from)
 	}
@@ -434,7 +434,7 @@ func TestSlowDownloadsShareMemory(t *testing.T) {
 		f := newFixture(t, dbtest.SQLite(t))
 		c := config()
 		c.Memory = 8 << 20
-		s := testnode.Must(receiving.New(c, f.parts))
+		s := testnode.Must(receiving.New(c, f.deps))
 		file := "MIME-Version: 1.0\nContent-Type: application/octet-stream\nContent-Disposition: attachment; filename=a\n\n" +
 			strings.Repeat("x\n", 1<<20/3)
 		f.deliver(t, file, "a@in.acme.example", "b@other.example")

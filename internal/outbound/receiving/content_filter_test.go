@@ -34,7 +34,7 @@ func (v verdicts) Check(_ context.Context, o authres.Origin, raw io.ReaderAt, si
 func TestAuthenticationIsKept(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	asked := verdicts{new([]authres.Origin)}
-	p := f.parts
+	p := f.deps
 	p.Auth = asked
 	f.Service = testnode.Must(receiving.New(config(), p))
 	f.deliver(t, "Subject: x\n\nx\n", "a@in.acme.example")
@@ -92,7 +92,7 @@ func TestContentFilter(t *testing.T) {
 	server := library.Server{NewMilter: func() library.Milter { return &filter{} }}
 	done := make(chan error)
 	go func() { done <- server.Serve(l) }()
-	p := f.parts
+	p := f.deps
 	if p.Milter, err = milter.New(milter.Config{Address: "inet:" + l.Addr().String(), Hostname: "mx.postrider.test",
 		FailClosed: true}); err != nil {
 		t.Fatal(err)

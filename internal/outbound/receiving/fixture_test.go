@@ -23,8 +23,8 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 type fixture struct {
 	*testnode.Node
 	*receiving.Service
-	parts receiving.Deps
-	seen  *testnode.Seen
+	deps receiving.Deps
+	seen *testnode.Seen
 }
 
 func config() receiving.Config {
@@ -36,9 +36,9 @@ func newFixture(t testing.TB, d *db.DB) *fixture {
 	t.Helper()
 	f := &fixture{Node: testnode.New(t, d, testnode.Options{}), seen: &testnode.Seen{}}
 	f.Recorder.Listen(f.seen)
-	f.parts = receiving.Deps{DB: d, Quotas: f.Quotas, Recorder: f.Recorder, Blobs: f.Blobs, Keys: f.Keys,
+	f.deps = receiving.Deps{DB: d, Quotas: f.Quotas, Recorder: f.Recorder, Blobs: f.Blobs, Keys: f.Keys,
 		Domains: f.Domains, Emails: f.Emails, Teams: f.Teams, Log: f.Log}
-	f.Service = testnode.Must(receiving.New(config(), f.parts))
+	f.Service = testnode.Must(receiving.New(config(), f.deps))
 	on, off := true, false
 	f.Verified(f.Acme.TeamID, newDomain("in.acme.example", &off, &on))
 	f.Verified(f.Other.TeamID, newDomain("other.example", nil, &on))

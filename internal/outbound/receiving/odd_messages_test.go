@@ -14,7 +14,7 @@ import (
 
 // Nonstandard messages that readers understand are accepted unchanged and shown as their senders meant them.
 func TestOddMessagesAreShown(t *testing.T) {
-	const part = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nHello\n--b\n"
+	const multipart = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nHello\n--b\n"
 	const cat = "begin 644 cat.txt\n#0V%T\n`\nend\n"
 	type file struct{ name, contentType, content string }
 	messages := []struct {
@@ -22,26 +22,27 @@ func TestOddMessagesAreShown(t *testing.T) {
 		files                                []file
 	}{
 		{"bytes in encoded words", "From: =?iso-8859-2?Q?\xb3?= <jo@sender.example>\n" +
-			"Subject: =?koi8-r?Q?\xf0\xd2=C9?= \xfc\n" + part +
+			"Subject: =?koi8-r?Q?\xf0\xd2=C9?= \xfc\n" + multipart +
 			"Content-Type: application/pdf; name=\"=?koi8-r?Q?\xf0?=.pdf\"\n\nA\n--b--\n", "ł <jo@sender.example>",
 			"При ü", "Hello", "",
 			[]file{{"П.pdf", "application/pdf", "A"}}},
 		{"UTF-7", "From: jo@sender.example\nSubject: =?utf-7?Q?Gr+APwA3w-e?=\nContent-Type: text/html; charset=utf-7\n" +
 			"\n+ADw-p+AD4-+APw-\n",
 			"jo@sender.example", "Grüße", "", "<p>ü", nil},
-		{"a uuencoded part", "From: jo@sender.example\nSubject: x\n" + part + "Content-Type: application/octet-stream\n" +
+		{"a uuencoded part", "From: jo@sender.example\nSubject: x\n" + multipart +
+			"Content-Type: application/octet-stream\n" +
 			"Content-Transfer-Encoding: x-uuencode\n\n" + cat + "--b--\n", "jo@sender.example", "x", "Hello", "",
 			[]file{{"cat.txt", "application/octet-stream", "Cat"}}},
 		{"a uuencoded file in a text", "From: jo@sender.example\nSubject: x\n\nHello\n" + cat, "jo@sender.example",
 			"x", "Hello", "",
 			[]file{{"cat.txt", "text/plain", "Cat"}}},
-		{"a header that begins with a space", " (oops)\nFrom: jo@sender.example\nSubject: x\n" + part +
+		{"a header that begins with a space", " (oops)\nFrom: jo@sender.example\nSubject: x\n" + multipart +
 			"Content-Type: a/b; name=c\n\nA\n--b--\n",
 			"jo@sender.example", "x", "Hello", "", []file{{"c", "a/b", "A"}}},
-		{"a header that begins with a line of mbox", "From jo\n>From jo\nFrom: jo@sender.example\nSubject: x\n" + part +
+		{"a header that begins with a line of mbox", "From jo\n>From jo\nFrom: jo@sender.example\nSubject: x\n" + multipart +
 			"Content-Type: a/b; name=c\n\nA\n--b--\n", "jo@sender.example", "x", "Hello", "", []file{{"c", "a/b", "A"}}},
-		{"no header", "Hello\nSubject: x\n" + part + "Content-Type: a/b; name=c\n\nA\n--b--\n", "", "",
-			"Hello\nSubject: x\n" + strings.TrimSuffix(part, "\n") + "\nContent-Type: a/b; name=c\n\nA\n--b--", "", nil},
+		{"no header", "Hello\nSubject: x\n" + multipart + "Content-Type: a/b; name=c\n\nA\n--b--\n", "", "",
+			"Hello\nSubject: x\n" + strings.TrimSuffix(multipart, "\n") + "\nContent-Type: a/b; name=c\n\nA\n--b--", "", nil},
 	}
 	each(t, func(t *testing.T, f *fixture) {
 		c, err := smtp.Dial(f.listen(t, smtpserver.Config{MaxSize: 1 << 20}))

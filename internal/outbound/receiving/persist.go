@@ -24,9 +24,9 @@ const (
 	referencesMax = 20   // Message-IDs that are looked up for one message
 )
 
-// store inserts a received email for each team, and records the events of reports. kept is true if a row needs the raw
-// message.
-func (s *Service) store(ctx context.Context, m *incoming) (kept bool, err error) {
+// store inserts a received email for each team, and records the events of reports. needsRaw is true if a row needs the
+// raw message.
+func (s *Service) store(ctx context.Context, m *incoming) (needsRaw bool, err error) {
 	outcomes, rest, err := s.outcomes(ctx, m)
 	if err != nil {
 		return false, err

@@ -63,12 +63,12 @@ func TestQueriesOfOneMessage(t *testing.T) {
 		if again > first+len(to)+5 { // each event is an insert that does not wait for its result
 			t.Errorf("a report on %d recipients: %d statements, and %d on one", len(to), again, first)
 		}
-		var parts strings.Builder
-		parts.WriteString(head + "Content-Type: multipart/mixed; boundary=b\n\n")
+		var files strings.Builder
+		files.WriteString(head + "Content-Type: multipart/mixed; boundary=b\n\n")
 		for i := range 900 {
-			fmt.Fprintf(&parts, "--b\nContent-Type: application/pdf; name=f%d\n\n%d\n", i, i)
+			fmt.Fprintf(&files, "--b\nContent-Type: application/pdf; name=f%d\n\n%d\n", i, i)
 		}
-		if n := asked(parts.String()+"--b--\n", "a@in.acme.example"); n > plain {
+		if n := asked(files.String()+"--b--\n", "a@in.acme.example"); n > plain {
 			t.Errorf("900 files: %d statements, and %d without", n, plain)
 		}
 		if n := asked(head+body, slices.Repeat([]string{"a@in.acme.example"}, 50)...); n > plain {

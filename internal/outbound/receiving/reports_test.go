@@ -294,7 +294,7 @@ func TestProviders(t *testing.T) {
 		records["s._domainkey."+domain] = []string{key.Record()}
 	}
 	each(t, func(t *testing.T, f *fixture) {
-		c, p := config(), f.parts
+		c, p := config(), f.deps
 		c.Providers = []string{"arf.provider.example", "staff@mail.example"}
 		p.Auth = authres.New("mx.postrider.test", resolve.NetForm{Resolver: resolve.Fake{TXTRecords: records}})
 		for name, one := range map[string]struct {

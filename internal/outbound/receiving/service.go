@@ -173,15 +173,15 @@ type Download struct {
 
 // OpenFile opens the attachment of a token from FileURL.
 func (s *Service) OpenFile(ctx context.Context, token string) (Download, error) {
-	parts, err := s.verify(ctx, filePurpose, token, 3)
+	values, err := s.verify(ctx, filePurpose, token, 3)
 	if err != nil {
 		return Download{}, err
 	}
-	e, err := getEmail(ctx, s.p.DB.Reader, parts[0], parts[1])
+	e, err := getEmail(ctx, s.p.DB.Reader, values[0], values[1])
 	if err != nil {
 		return Download{}, err
 	}
-	i := slices.IndexFunc(e.Files, func(f File) bool { return f.ID == parts[2] })
+	i := slices.IndexFunc(e.Files, func(f File) bool { return f.ID == values[2] })
 	if i < 0 {
 		return Download{}, fault.NotFoundf("Attachment not found")
 	}
@@ -203,11 +203,11 @@ func (s *Service) OpenFile(ctx context.Context, token string) (Download, error) 
 
 // OpenRaw opens the raw message of a token from RawURL.
 func (s *Service) OpenRaw(ctx context.Context, token string) (Download, error) {
-	parts, err := s.verify(ctx, rawPurpose, token, 2)
+	values, err := s.verify(ctx, rawPurpose, token, 2)
 	if err != nil {
 		return Download{}, err
 	}
-	e, err := getEmail(ctx, s.p.DB.Reader, parts[0], parts[1])
+	e, err := getEmail(ctx, s.p.DB.Reader, values[0], values[1])
 	if err != nil {
 		return Download{}, err
 	}
@@ -222,14 +222,14 @@ func (s *Service) OpenRaw(ctx context.Context, token string) (Download, error) {
 }
 
 func (s *Service) verify(ctx context.Context, purpose, token string, n int) ([]string, error) {
-	parts, err := s.p.Keys.Verify(purpose, token, time.Now())
+	values, err := s.p.Keys.Verify(purpose, token, time.Now())
 	if errors.Is(err, keyring.ErrExpired) {
 		return nil, fault.Forbiddenf("", "This link has expired. Ask the API for a new one.")
 	}
-	if err != nil || len(parts) != n {
+	if err != nil || len(values) != n {
 		return nil, fault.NotFoundf("There is nothing at this address.")
 	}
-	return parts, s.p.Teams.CheckActive(ctx, parts[0])
+	return values, s.p.Teams.CheckActive(ctx, values[0])
 }
 
 // Sweep deletes blobs older than a day that no row refers to: their messages were refused or deleted. It is called

@@ -25,12 +25,12 @@ const columns = `team_id, id, domain_id, sender, subject, message_id, recipients
 
 func insertEmail(ctx context.Context, tx *db.Tx, e *Email, m *incoming) error {
 	var texts [6]string
-	for i, part := range []any{recipients{e.To, e.Cc, e.Bcc, e.ReplyTo}, e.ReceivedFor, e.Files, e.Origin,
+	for i, value := range []any{recipients{e.To, e.Cc, e.Bcc, e.ReplyTo}, e.ReceivedFor, e.Files, e.Origin,
 		e.Authentication, e.Spam} {
 		if len(e.Files) == 0 && i == 2 || e.Authentication == nil && i == 4 || e.Spam == nil && i == 5 {
 			continue
 		}
-		text, err := json.Marshal(part)
+		text, err := json.Marshal(value)
 		if err != nil {
 			return fmt.Errorf("encode received email: %w", err)
 		}
@@ -60,15 +60,15 @@ func scanEmail(r db.Row) (e Email, err error) {
 		return e, fmt.Errorf("read received email: %w", err)
 	}
 	var list recipients
-	for _, part := range []struct {
+	for _, value := range []struct {
 		text string
 		dst  any
 	}{{to, &list}, {received, &e.ReceivedFor}, {files, &e.Files}, {origin, &e.Origin}, {auth, &e.Authentication},
 		{spam, &e.Spam}} {
-		if part.text == "" {
+		if value.text == "" {
 			continue
 		}
-		if err := json.Unmarshal([]byte(part.text), part.dst); err != nil {
+		if err := json.Unmarshal([]byte(value.text), value.dst); err != nil {
 			return e, fmt.Errorf("read received email %s: %w", e.ID, err)
 		}
 	}

@@ -226,22 +226,22 @@ func TestFailedDeletionsKeepTheMessage(t *testing.T) {
 		f.Counted(later())
 		large := "Subject: Large\n\n" + strings.Repeat("Hello, hello.\n", 10_000)
 		var e receiving.Email
-		kept := 0
+		remaining := 0
 		trace.EachBroken(t, func() {
 			f.deliver(t, large, "a@in.acme.example")
 			e = f.list(t, team)[0]
 		}, func() error { return f.Delete(ctx, team, e.ID) }, func(err error) {
 			for _, left := range f.list(t, team) {
 				if left.ID == e.ID {
-					kept++
+					remaining++
 					if raw := f.rawOf(t, left); err == nil || len(raw) < len(large) {
 						t.Errorf("it is left, %v, with %d bytes", err, len(raw))
 					}
 				}
 			}
 		})
-		if kept < 2 {
-			t.Errorf("%d deletions have failed", kept)
+		if remaining < 2 {
+			t.Errorf("%d deletions have failed", remaining)
 		}
 		f.deliver(t, large, "a@in.acme.example")
 		e = f.list(t, team)[0]

@@ -235,7 +235,7 @@ func beginning(resp *http.Response) (string, error) {
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	text := kept(string(body))
+	text := storable(string(body))
 	return strings.ToValidUTF8(text[:min(len(text), most)], ""), err
 }
 
@@ -244,8 +244,8 @@ func isTimeout(err error) bool {
 	return ok && t.Timeout()
 }
 
-// kept returns text without invalid UTF-8 and NUL characters, which databases reject.
-func kept(text string) string {
+// storable returns text without invalid UTF-8 and NUL characters, which databases reject.
+func storable(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd")
 }
 
@@ -258,9 +258,9 @@ func explain(err error) string {
 		err = u.Err
 	}
 	if errors.Is(err, netguard.ErrRefused) {
-		return "the address of the endpoint is not public: " + kept(err.Error())
+		return "the address of the endpoint is not public: " + storable(err.Error())
 	}
-	text := kept(err.Error())
+	text := storable(err.Error())
 	const limit = 500
 	return strings.ToValidUTF8(text[:min(len(text), limit)], "")
 }

@@ -17,10 +17,10 @@ func TestTellFull(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		const hour = time.Hour
 		for _, c := range []struct {
-			name string
-			told []time.Duration // time since the last notice about each endpoint; 0 means never
-			full []bool
-			want string // text in the notice, "" for no notice
+			name       string
+			noticeAges []time.Duration // time since the last notice about each endpoint; 0 means never
+			full       []bool
+			want       string // text in the notice, "" for no notice
 		}{
 			{"none is full", []time.Duration{0}, []bool{false}, ""},
 			{"one is", []time.Duration{0}, []bool{true}, "u0"},
@@ -40,13 +40,13 @@ func TestTellFull(t *testing.T) {
 				return nil
 			}}}
 			var all []*Endpoint
-			for i := range c.told {
+			for i := range c.noticeAges {
 				e := &Endpoint{ID: fmt.Sprint(i), URL: fmt.Sprint("u", i), TeamID: "team"}
 				if c.full[i] {
 					e.FullSince = d.Now()
 				}
-				if c.told[i] > 0 {
-					e.fullNotified = d.Now().Add(-c.told[i])
+				if c.noticeAges[i] > 0 {
+					e.fullNotified = d.Now().Add(-c.noticeAges[i])
 				}
 				all = append(all, e)
 			}

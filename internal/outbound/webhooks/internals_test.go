@@ -25,7 +25,7 @@ import (
 func TestEnteredIsMeasuredInParts(t *testing.T) {
 	d := dbtest.SQLite(t)
 	var c entryCounter
-	enter := func(team string, n int, fails bool) (due bool) {
+	add := func(team string, n int, fails bool) (due bool) {
 		t.Helper()
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
 			due = c.add(tx, team, n, 10)
@@ -47,7 +47,7 @@ func TestEnteredIsMeasuredInParts(t *testing.T) {
 	}{{"a", 4, false, false}, {"a", 5, true, false}, {"a", 5, false, false}, {"b", 9, false, false}, {"a", 1, true, true},
 		{"a", 1, false, true},
 		{"a", 9, false, false}, {"a", 1, false, true}, {"b", 1, false, true}, {"c", 10, false, true}} {
-		if due := enter(x.team, x.n, x.fails); due != x.due {
+		if due := add(x.team, x.n, x.fails); due != x.due {
 			t.Errorf("step %d: it is measured: %v", i, due)
 		}
 	}
@@ -55,10 +55,10 @@ func TestEnteredIsMeasuredInParts(t *testing.T) {
 	for i := range cacheMax - 1 {
 		c.n[fmt.Sprint(i)] = 1
 	}
-	if enter("a", 3, false); len(c.n) != cacheMax || c.n["a"] != 3 {
+	if add("a", 3, false); len(c.n) != cacheMax || c.n["a"] != 3 {
 		t.Errorf("%d teams are known", len(c.n))
 	}
-	if enter("b", 3, false); len(c.n) != 1 || c.n["b"] != 3 {
+	if add("b", 3, false); len(c.n) != 1 || c.n["b"] != 3 {
 		t.Errorf("%d teams are known with one more", len(c.n))
 	}
 }
@@ -166,13 +166,13 @@ func TestJudgedAtItsEdges(t *testing.T) {
 		ok, bad, gone := verdict{state: Success}, verdict{state: Attempting, reason: "it is broken"},
 			verdict{state: Failed, gone: true}
 		for i, c := range []struct {
-			name    string
-			failing time.Duration // for how long; 0 means that it does not fail
-			warned  bool
-			v       verdict
-			works   time.Duration // time since the last success; 0 means never
-			failed  bool          // whether it counts as failing afterwards
-			told    string
+			name     string
+			failing  time.Duration // for how long; 0 means that it does not fail
+			warned   bool
+			v        verdict
+			works    time.Duration // time since the last success; 0 means never
+			failed   bool          // whether it counts as failing afterwards
+			notified string
 		}{
 			{"it works", 0, false, ok, 0, false, ""},
 			{"it works after a failure", time.Minute, false, ok, 0, true, ""},
@@ -188,10 +188,10 @@ func TestJudgedAtItsEdges(t *testing.T) {
 			{"it fails now and then", limit, true, bad, time.Hour, false, ""},
 			{"it worked before", limit, true, bad, limit + time.Hour, true, "disabled"},
 		} {
-			told := ""
+			notified := ""
 			s := &Service{c: Config{DisableAfter: limit}, p: Deps{DB: d, Log: slog.New(slog.DiscardHandler),
 				Notify: func(_ context.Context, _ *db.Tx, team, subject, text string) error {
-					if told = subject; team != "team" || !strings.Contains(text, "https://one.example") {
+					if notified = subject; team != "team" || !strings.Contains(text, "https://one.example") {
 						t.Errorf("%s: %s is told %q", c.name, team, text)
 					}
 					return nil
@@ -221,18 +221,18 @@ func TestJudgedAtItsEdges(t *testing.T) {
 				t.Fatal(c.name, err, err2)
 			}
 			disabled := after.Status == Disabled
-			if after.FailingSince.IsZero() == c.failed || disabled != (c.told == "disabled") ||
-				!strings.Contains(told, c.told) || told != "" && c.told == "" {
-				t.Errorf("%s: failing since %v, %s, told %q", c.name, after.FailingSince, after.Status, told)
+			if after.FailingSince.IsZero() == c.failed || disabled != (c.notified == "disabled") ||
+				!strings.Contains(notified, c.notified) || notified != "" && c.notified == "" {
+				t.Errorf("%s: failing since %v, %s, told %q", c.name, after.FailingSince, after.Status, notified)
 			}
-			if after.warned != (c.failed && (c.warned || c.told == "fails")) {
+			if after.warned != (c.failed && (c.warned || c.notified == "fails")) {
 				t.Errorf("%s: warned %v", c.name, after.warned)
 			}
 			// Another node with the same result sends no second notice.
-			if told = ""; c.told != "" {
+			if notified = ""; c.notified != "" {
 				err := d.Update(t.Context(), func(tx *db.Tx) error { return s.judged(t.Context(), tx, e, c.v) })
-				if err != nil || told != "" {
-					t.Errorf("%s: %v, told again %q", c.name, err, told)
+				if err != nil || notified != "" {
+					t.Errorf("%s: %v, told again %q", c.name, err, notified)
 				}
 			}
 		}
@@ -244,7 +244,7 @@ func TestJudgedAtItsEdges(t *testing.T) {
 func TestConnectionsAreCounted(t *testing.T) {
 	c := &connections{all: map[connKey]map[*connection]bool{}}
 	at := connKey{"team", netip.MustParseAddr("192.0.2.1")}
-	enter := func() (*connection, bool) {
+	add := func() (*connection, bool) {
 		near, far := net.Pipe()
 		t.Cleanup(func() { near.Close(); far.Close() })
 		x := &connection{Conn: near, c: c, key: at}
@@ -252,21 +252,21 @@ func TestConnectionsAreCounted(t *testing.T) {
 	}
 	var all []*connection
 	for range perAddress {
-		x, ok := enter()
+		x, ok := add()
 		if !ok {
 			t.Fatalf("there is no room for %d", len(all)+1)
 		}
 		all = append(all, x)
 	}
-	if _, ok := enter(); ok {
+	if _, ok := add(); ok {
 		t.Error("there is room beyond the limit while all are dialled")
 	}
 	all[3].use(1)
-	if _, ok := enter(); ok {
+	if _, ok := add(); ok {
 		t.Error("there is room beyond the limit while one is used")
 	}
 	all[3].use(-1)
-	x, ok := enter()
+	x, ok := add()
 	if !ok || len(c.all[at]) != perAddress || c.all[at][all[3]] || !c.all[at][x] {
 		t.Error("one that idles makes no room")
 	}
@@ -528,17 +528,17 @@ func TestJudgedWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		const limit = 5 * 24 * time.Hour
 		for name, failing := range map[string]time.Duration{"a warning": limit / 2, "the end": 2 * limit} {
-			told, n := 0, 0
+			notified, n := 0, 0
 			s := &Service{c: Config{DisableAfter: limit}, p: Deps{DB: d, Notify: func(context.Context, *db.Tx, string, string,
 				string) error {
-				told++
+				notified++
 				return nil
 			}}}
 			s.endpoints.start(d)
 			var e *Endpoint
 			failed := trace.EachBroken(t, func() {
 				n++
-				told = 0
+				notified = 0
 				e = &Endpoint{ID: fmt.Sprint(name, n), TeamID: "team", URL: "https://one.example", Status: Enabled,
 					CreatedAt:    d.Now(),
 					FailingSince: d.Now().Add(-failing), sealed: []byte{1}}
@@ -558,7 +558,7 @@ func TestJudgedWithoutAStatement(t *testing.T) {
 			}, func(err error) {
 				after, err2 := getEndpoint(t.Context(), d.Reader, "team", e.ID)
 				if done := after.warned || after.Status == Disabled; err2 != nil || done != (err == nil) || err == nil &&
-					told != 1 {
+					notified != 1 {
 					t.Errorf("%s: warned %v, %s, after %v, %v", name, after.warned, after.Status, err, err2)
 				}
 			})

@@ -69,8 +69,8 @@ func (o *outbox) enqueue(ctx context.Context, tx *db.Tx, x *Endpoint, m *entry) 
 func (o *outbox) insertJobs(ctx context.Context, tx *db.Tx, q *jobs.Queue) map[string]int {
 	n := map[string]int{}
 	for _, k := range o.keys {
-		for part := range slices.Chunk(o.lists[k], perJob) {
-			q.Insert(ctx, tx, jobs.New{Kind: Kind, Lane: lane(k.team, k.endpoint), TeamID: k.team, Payload: strings.Join(part,
+		for ids := range slices.Chunk(o.lists[k], perJob) {
+			q.Insert(ctx, tx, jobs.New{Kind: Kind, Lane: lane(k.team, k.endpoint), TeamID: k.team, Payload: strings.Join(ids,
 				",")})
 			n[k.team]++
 		}

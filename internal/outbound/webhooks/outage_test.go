@@ -68,9 +68,9 @@ func TestStoppingReplaysNothing(t *testing.T) {
 		r := jobs.NewRunner(d, f.Queue, slog.New(slog.DiscardHandler), 2*time.Second)
 		for _, k := range f.Kinds() {
 			if handle := k.Handle; k.Name == webhooks.Kind {
-				k.Handle = func(hand context.Context, j jobs.Job) error {
+				k.Handle = func(handleCtx context.Context, j jobs.Job) error {
 					cancel()
-					return handle(hand, j)
+					return handle(handleCtx, j)
 				}
 				r.Handle(k)
 			}

@@ -47,17 +47,17 @@ func TestPayloads(t *testing.T) {
 		f.happen(t, everything(domain, email, plain)...)
 
 		var got strings.Builder
-		told := map[events.Type]bool{}
+		delivered := map[events.Type]bool{}
 		all := f.messages(t, e)
 		slices.Reverse(all)
 		for _, m := range all {
-			told[m.Type] = true
+			delivered[m.Type] = true
 			one, err := f.Message(t.Context(), f.Acme.TeamID, e.ID, m.ID)
 			must(t, err)
 			got.WriteString(one.Payload + "\n")
 		}
 		for _, k := range webhooks.Types() {
-			if !told[k] {
+			if !delivered[k] {
 				t.Errorf("no payload of %s", k)
 			}
 		}

@@ -18,13 +18,13 @@ const endpointColumns = `id, team_id, url, events, status, secret, old_secret, o
 
 func scanEndpoint(r db.Row) (e Endpoint, err error) {
 	var types, status string
-	var oldUntil, failing, disabledAt, created, full, told int64
+	var oldUntil, failing, disabledAt, created, full, notified int64
 	err = r.Scan(&e.ID, &e.TeamID, &e.URL, &types, &status, &e.sealed, &e.sealedOld, &oldUntil, &failing, &e.warned,
-		&e.DisabledReason, &disabledAt, &created, &full, &told)
+		&e.DisabledReason, &disabledAt, &created, &full, &notified)
 	e.Events, e.Status = splitTypes(types), Status(status)
 	e.oldUntil, e.FailingSince, e.DisabledAt, e.CreatedAt = db.Time(oldUntil), db.Time(failing), db.Time(disabledAt),
 		db.Time(created)
-	e.FullSince, e.fullNotified = db.Time(full), db.Time(told)
+	e.FullSince, e.fullNotified = db.Time(full), db.Time(notified)
 	return e, err
 }
 

@@ -90,10 +90,10 @@ func (f *fixture) state(a approvals.Approval) approvals.Approval {
 
 func (f *fixture) emails() int { return f.Count(`SELECT COUNT(*) FROM emails`) }
 
-func wantFault(t *testing.T, err error, kind fault.Kind, part string) {
+func wantFault(t *testing.T, err error, kind fault.Kind, substring string) {
 	t.Helper()
-	if err == nil || fault.KindOf(err) != kind || !strings.Contains(err.Error(), part) {
-		t.Errorf("error %v, want one of the kind %d with %q", err, kind, part)
+	if err == nil || fault.KindOf(err) != kind || !strings.Contains(err.Error(), substring) {
+		t.Errorf("error %v, want one of the kind %d with %q", err, kind, substring)
 	}
 }
 
@@ -120,14 +120,14 @@ func TestApprove(t *testing.T) {
 			got.Email != nil {
 			t.Errorf("%d emails, sent by %v, decided by %v", f.emails(), e.Actor, got.DecidedBy)
 		}
-		var told []events.Type
+		var types []events.Type
 		for _, e := range f.seen.Take() {
 			if e.EmailID == "" {
-				told = append(told, e.Type)
+				types = append(types, e.Type)
 			}
 		}
-		if len(told) != 2 || told[0] != events.ApprovalRequested || told[1] != events.ApprovalDecided {
-			t.Errorf("told of %v", told)
+		if len(types) != 2 || types[0] != events.ApprovalRequested || types[1] != events.ApprovalDecided {
+			t.Errorf("told of %v", types)
 		}
 		_, err := f.Reject(t.Context(), f.user, a.ID, "")
 		wantFault(t, err, fault.Invalid, "approved already")
@@ -331,12 +331,12 @@ func TestAskers(t *testing.T) {
 }
 
 // failed approves an email and checks that the approval becomes failed for a reason and sends nothing.
-func (f *fixture) failed(a approvals.Approval, part string) {
+func (f *fixture) failed(a approvals.Approval, substring string) {
 	f.T.Helper()
 	before := f.emails()
 	got, err := f.Approve(f.T.Context(), f.user, a.ID)
-	if err != nil || got.State != approvals.Failed || !strings.Contains(got.Reason, part) || f.emails() != before {
-		f.T.Errorf("%+v, error %v, %d emails; want it failed with %q", got, err, f.emails()-before, part)
+	if err != nil || got.State != approvals.Failed || !strings.Contains(got.Reason, substring) || f.emails() != before {
+		f.T.Errorf("%+v, error %v, %d emails; want it failed with %q", got, err, f.emails()-before, substring)
 	}
 }
 
@@ -480,7 +480,7 @@ func TestEraseAddress(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
 		f.ask(testnode.Hello("Ann.Reader@reader.example"))
-		kept := f.ask(testnode.Hello("joann.reader@reader.example"))
+		remaining := f.ask(testnode.Hello("joann.reader@reader.example"))
 		address, err := erasure.Parse("ann.reader@reader.example")
 		f.Must(err)
 		for _, dry := range []bool{true, false} {
@@ -492,7 +492,7 @@ func TestEraseAddress(t *testing.T) {
 		}
 		all, _, err := f.List(ctx, f.Acme, "", page.Page{})
 		f.Must(err)
-		if len(all) != 1 || all[0].ID != kept.ID {
+		if len(all) != 1 || all[0].ID != remaining.ID {
 			t.Errorf("left are %v", all)
 		}
 	})

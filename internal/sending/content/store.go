@@ -34,26 +34,26 @@ func insert(ctx context.Context, tx *db.Tx, c *Content) error {
 	if err != nil {
 		return fmt.Errorf("encode the headers of a content: %w", err)
 	}
-	html, text, parts := "", "", 0
+	html, text, given := "", "", 0
 	if c.HTML != nil {
-		html, parts = *c.HTML, parts|htmlGiven
+		html, given = *c.HTML, given|htmlGiven
 	}
 	if c.Text != nil {
-		text, parts = *c.Text, parts|textGiven
+		text, given = *c.Text, given|textGiven
 	}
 	now := c.CreatedAt.UnixMicro()
 	tx.Queue(ctx, `INSERT INTO contents (id, team_id, kept, used_at, created_at, parts, sender, subject, reply_to,
 		headers, html, body_text, from_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`, c.ID, c.TeamID,
-		c.Kept, now, now, parts, c.From, c.Subject, replyTo, headers, html, text, firstOf(c.CreatedAt))
+		c.Kept, now, now, given, c.From, c.Subject, replyTo, headers, html, text, firstOf(c.CreatedAt))
 	return nil
 }
 
 func get(ctx context.Context, r db.Reader, teamID, contentID string) (c Content, err error) {
 	var created int64
-	var parts int
+	var given int
 	var replyTo, headers, html, text string
 	err = r.QueryRow(ctx, `SELECT id, team_id, kept, created_at, parts, sender, subject, reply_to, headers, html, body_text
-		FROM contents WHERE id = $1 AND team_id = $2`, contentID, teamID).Scan(&c.ID, &c.TeamID, &c.Kept, &created, &parts,
+		FROM contents WHERE id = $1 AND team_id = $2`, contentID, teamID).Scan(&c.ID, &c.TeamID, &c.Kept, &created, &given,
 		&c.From, &c.Subject, &replyTo, &headers, &html, &text)
 	if errors.Is(err, db.ErrNoRows) {
 		return c, notFound()
@@ -62,10 +62,10 @@ func get(ctx context.Context, r db.Reader, teamID, contentID string) (c Content,
 		return c, fmt.Errorf("read content %s: %w", contentID, err)
 	}
 	c.CreatedAt = db.Time(created)
-	if parts&htmlGiven != 0 {
+	if given&htmlGiven != 0 {
 		c.HTML = &html
 	}
-	if parts&textGiven != 0 {
+	if given&textGiven != 0 {
 		c.Text = &text
 	}
 	if c.ReplyTo, err = db.DecodeList[string](replyTo); err != nil {

@@ -31,14 +31,14 @@ type contest struct {
 	sent      atomic.Bool  // the owner has sent lately
 	broken    atomic.Int32 // number of internal errors still to be returned
 
-	mu   sync.Mutex
-	told []string // subjects of notices, by team
+	mu      sync.Mutex
+	notices []string // subjects of notices, by team
 }
 
 func (c *contest) listen() {
 	c.Notify = func(_ context.Context, _ *db.Tx, team, subject, text string) error {
 		c.mu.Lock()
-		c.told = append(c.told, team+": "+subject)
+		c.notices = append(c.notices, team+": "+subject)
 		c.mu.Unlock()
 		if !strings.Contains(text, "acme.example") {
 			c.t.Errorf("told %q", text)
@@ -117,10 +117,10 @@ func (c *contest) heard(want ...string) {
 	for i := range want {
 		want[i] = "team: " + want[i]
 	}
-	if strings.Join(c.told, "\n") != strings.Join(want, "\n") {
-		c.t.Errorf("told %q, want %q", c.told, want)
+	if strings.Join(c.notices, "\n") != strings.Join(want, "\n") {
+		c.t.Errorf("told %q, want %q", c.notices, want)
 	}
-	c.told = nil
+	c.notices = nil
 }
 
 const (

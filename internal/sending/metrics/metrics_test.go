@@ -278,15 +278,15 @@ func TestCountsAreTrue(t *testing.T) {
 // delete deletes all rows of an email if its events are counted.
 func (w *fixture) delete(t *testing.T, e email) {
 	t.Helper()
-	var kept []string
+	var released []string
 	w.update(t, func(tx *db.Tx) (err error) {
-		if kept, err = metrics.RetainCounts(t.Context(), tx, "team", []string{e.id}); len(kept) > 0 {
+		if released, err = metrics.RetainCounts(t.Context(), tx, "team", []string{e.id}); len(released) > 0 {
 			tx.Queue(t.Context(), `DELETE FROM email_events WHERE email_id = $1`, e.id)
 			tx.Queue(t.Context(), `DELETE FROM email_recipients WHERE email_id = $1`, e.id)
 		}
 		return err
 	})
-	w.gone[e.id] = len(kept) > 0
+	w.gone[e.id] = len(released) > 0
 }
 
 // Counts always equal a plain recount, even while emails are deleted and late events of others are recorded.

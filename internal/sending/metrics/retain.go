@@ -20,12 +20,12 @@ func RetainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []stri
 	if err != nil {
 		return nil, fmt.Errorf("find events of team %s that are not counted: %w", teamID, err)
 	}
-	kept := slices.DeleteFunc(slices.Clone(emailIDs), func(emailID string) bool {
+	released := slices.DeleteFunc(slices.Clone(emailIDs), func(emailID string) bool {
 		return slices.Contains(without,
 			emailID)
 	})
-	if len(kept) > 0 {
-		retainCounts(ctx, tx, teamID, kept)
+	if len(released) > 0 {
+		retainCounts(ctx, tx, teamID, released)
 	}
-	return kept, nil
+	return released, nil
 }

@@ -109,8 +109,8 @@ func (s *Service) correct(ctx context.Context, teamID string, at state, _ int64)
 func (s *Service) recount(ctx context.Context, teamID string, at *state, slots []int64) (ok bool, err error) {
 	var rows []row
 	for _, d := range slots {
-		part := span{d * slot.Microseconds(), min((d+1)*slot.Microseconds(), at.until)}
-		more, err := countEvents(ctx, s.d.Reader, teamID, part, counterGroups, filters{}, rowsMax)
+		slotSpan := span{d * slot.Microseconds(), min((d+1)*slot.Microseconds(), at.until)}
+		more, err := countEvents(ctx, s.d.Reader, teamID, slotSpan, counterGroups, filters{}, rowsMax)
 		if err != nil {
 			return false, err
 		}

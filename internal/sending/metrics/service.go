@@ -130,7 +130,7 @@ func (s *Service) toCounts(ctx context.Context, teamID string, q Query, rows []r
 		}
 	}
 	periods := map[int64]string{}
-	place := map[Count]int{}
+	index := map[Count]int{}
 	var out []Count
 	for _, r := range rows {
 		if ctx.Err() != nil {
@@ -144,10 +144,10 @@ func (s *Service) toCounts(ctx context.Context, teamID string, q Query, rows []r
 			}
 			c.Period = periods[r.slot]
 		}
-		i, ok := place[c]
+		i, ok := index[c]
 		if !ok {
 			i = len(out)
-			place[c] = i
+			index[c] = i
 			out = append(out, c)
 		}
 		out[i].Events += int(r.events)

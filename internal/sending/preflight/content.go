@@ -72,7 +72,7 @@ func unsubscribe(in *Input) Result {
 			posts = append(posts, f.Value)
 		}
 	}
-	const give = "Set the headers `List-Unsubscribe: <https://...>` and `List-Unsubscribe-Post: " +
+	const instruction = "Set the headers `List-Unsubscribe: <https://...>` and `List-Unsubscribe-Post: " +
 		"List-Unsubscribe=One-Click`, where the address takes a POST and needs no further click (RFC 8058)."
 	switch {
 	case len(lists) == 0 && !in.Bulk:
@@ -81,7 +81,7 @@ func unsubscribe(in *Input) Result {
 	case len(lists) == 0:
 		return result(id, Problem,
 			"The email is bulk mail and offers no way to unsubscribe, which large mailbox providers "+
-				"require. "+give)
+				"require. "+instruction)
 	case len(lists) > 1 || len(posts) > 1:
 		return result(id, Problem, "The email has several headers `List-Unsubscribe` or `List-Unsubscribe-Post`. Keep one "+
 			"of each.").with(append(lists, posts...)...)
@@ -95,13 +95,13 @@ func unsubscribe(in *Input) Result {
 	switch {
 	case !https && http:
 		return result(id, Problem, "The address in `List-Unsubscribe` begins with http:, and one click works only with "+
-			"https:. "+give).with(lists[0])
+			"https:. "+instruction).with(lists[0])
 	case !https:
 		return result(id, Problem, "The header `List-Unsubscribe` has no https: address, so that one click cannot work. "+
-			give).with(lists[0])
+			instruction).with(lists[0])
 	case len(posts) == 0:
 		return result(id, Problem, "The header `List-Unsubscribe-Post` is missing, without which one click does not work. "+
-			give)
+			instruction)
 	case !strings.EqualFold(strings.TrimSpace(posts[0]), "List-Unsubscribe=One-Click"):
 		return result(id, Problem,
 			"The header `List-Unsubscribe-Post` must be `List-Unsubscribe=One-Click`, nothing else.").

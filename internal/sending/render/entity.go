@@ -79,15 +79,15 @@ func appendReferred(dst, ref []byte) []byte {
 	text := html.UnescapeString(string(ref))
 	// UnescapeString also resolves a reference that is only the beginning of a name. In attributes such a reference is
 	// text.
-	last, part := text[len(text)-1], false
+	last, partial := text[len(text)-1], false
 	switch {
 	case ref[1] == '#':
 	case ref[len(ref)-1] == ';':
-		part = last == ';' && text != ";"
+		partial = last == ';' && text != ";"
 	default:
-		part = isDigit(last) || isLetter(last)
+		partial = isDigit(last) || isLetter(last)
 	}
-	if part {
+	if partial {
 		return append(dst, ref...)
 	}
 	return append(dst, text...)
@@ -97,7 +97,7 @@ func appendReferred(dst, ref []byte) []byte {
 // value in place. It returns false unless the result is an absolute http or https URL of at most MaxTarget bytes.
 func target(value []byte) ([]byte, bool) {
 	value = bytes.TrimFunc(value, func(r rune) bool { return r <= ' ' })
-	kept := value[:0]
+	cleaned := value[:0]
 	for _, c := range value {
 		switch {
 		case c == '\t', c == '\n', c == '\r':
@@ -105,11 +105,12 @@ func target(value []byte) ([]byte, bool) {
 		case c < ' ', c == 0x7f:
 			return nil, false
 		}
-		kept = append(kept, c)
+		cleaned = append(cleaned, c)
 	}
-	scheme, rest, ok := bytes.Cut(kept, []byte("://"))
-	if !ok || len(kept) > MaxTarget || len(rest) == 0 || strings.IndexByte("/\\?# ", rest[0]) >= 0 || !utf8.Valid(kept) {
+	scheme, rest, ok := bytes.Cut(cleaned, []byte("://"))
+	if !ok || len(cleaned) > MaxTarget || len(rest) == 0 || strings.IndexByte("/\\?# ", rest[0]) >= 0 ||
+		!utf8.Valid(cleaned) {
 		return nil, false
 	}
-	return kept, bytes.EqualFold(scheme, []byte("http")) || bytes.EqualFold(scheme, []byte("https"))
+	return cleaned, bytes.EqualFold(scheme, []byte("http")) || bytes.EqualFold(scheme, []byte("https"))
 }

@@ -171,15 +171,15 @@ func TestLeftAlone(t *testing.T) {
 	text := `<p>{{{NAME}}} <a href="https://a.example/?a&amp;b">a</a> <a href="{{{URL}}}">b</a></body>`
 	h := render.CompileHTML(text)
 	values := render.Values{"NAME": "Ann", "URL": "https://b.example/?a&amp;b"}
-	keep := func(dst, target []byte) ([]byte, bool) { return append(dst, "dropped"...), false }
-	if got := h.Track(values, keep, nil); got != h.Fill(values) {
+	decline := func(dst, target []byte) ([]byte, bool) { return append(dst, "dropped"...), false }
+	if got := h.Track(values, decline, nil); got != h.Fill(values) {
 		t.Errorf("it becomes %s", got)
 	}
 	if got := h.Track(values, nil, nil); got != h.Fill(values) {
 		t.Errorf("it becomes %s", got)
 	}
 	want := strings.Replace(h.Fill(values), "</body>", pixel+"</body>", 1)
-	for name, link := range map[string]func(dst, target []byte) ([]byte, bool){"none": nil, "kept": keep} {
+	for name, link := range map[string]func(dst, target []byte) ([]byte, bool){"none": nil, "kept": decline} {
 		if got := h.Track(values, link, func(dst []byte) []byte { return append(dst, pixel...) }); got != want {
 			t.Errorf("links %s: it becomes %s, want %s", name, got, want)
 		}
@@ -348,18 +348,18 @@ func FuzzTargets(f *testing.F) {
 // Hostile HTML takes linear time and memory. The test counts the bytes of work: with a quadratic algorithm they would
 // be gigabytes.
 func TestHostileHTML(t *testing.T) {
-	for _, part := range []string{"<", "<a ", "<a href=", `<a href="`, "<!--", "<!", "</", "\x00", "<a\x00",
+	for _, piece := range []string{"<", "<a ", "<a href=", `<a href="`, "<!--", "<!", "</", "\x00", "<a\x00",
 		"<svg><title>", "<script>", "<a href='http://a.example/'>", "&", "<a href=http://a.example/&amp;>", "<![CDATA[",
 		"{{{", "}}}", "{{", "}}", "<a {{{A}}} href={{{B}}}>", "<p a=b c=d e=f>",
 		"<x a b c d e f g h i j k l m n o p q r s t u v w x y z>"} {
-		text := strings.Repeat(part, 100_000/len(part))
+		text := strings.Repeat(piece, 100_000/len(piece))
 		h := render.CompileHTML(text)
 		got, _ := track(h, nil)
 		if len(got) > 3*len(text)+1000*100 {
-			t.Errorf("%q: %d bytes become %d", part, len(text), len(got))
+			t.Errorf("%q: %d bytes become %d", piece, len(text), len(got))
 		}
 		if n := testing.AllocsPerRun(1, func() { track(h, nil) }); n > 5000 {
-			t.Errorf("%q: filling takes %v allocations", part, n)
+			t.Errorf("%q: filling takes %v allocations", piece, n)
 		}
 	}
 }

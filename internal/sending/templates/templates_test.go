@@ -389,9 +389,9 @@ func TestSweep(t *testing.T) {
 				o.publish(t, "order")
 			}
 		}
-		kept := order()
-		kept.Alias = "kept"
-		o.create(t, kept)
+		unaliased := order()
+		unaliased.Alias = "kept"
+		o.create(t, unaliased)
 		if _, err := o.Delete(t.Context(), o.team, "order"); err != nil {
 			t.Fatal(err)
 		}

@@ -62,20 +62,20 @@ func TestWebhooksOfHits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, part := range []string{`"type":"email.opened"`, `"open":{"ipAddress":"203.0.113.9","timestamp":"`,
+			for _, want := range []string{`"type":"email.opened"`, `"open":{"ipAddress":"203.0.113.9","timestamp":"`,
 				`"type":"email.clicked"`, `"click":{"ipAddress":"203.0.113.9","link":"` + target + `","timestamp":"`,
 				`"userAgent":"` + firefox + `"}`, `"userAgent":"curl/8","machine":true,"machineReason":"user_agent"}`} {
-				if strings.Contains(one.Payload, part) {
-					count[part]++
+				if strings.Contains(one.Payload, want) {
+					count[want]++
 				}
 			}
 		}
 		if len(count) != 6 {
 			t.Errorf("%v", count)
 		}
-		for part, n := range count {
+		for want, n := range count {
 			if n != 12 {
-				t.Errorf("%d messages have %s", n, part)
+				t.Errorf("%d messages have %s", n, want)
 			}
 		}
 	})

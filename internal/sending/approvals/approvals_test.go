@@ -365,7 +365,7 @@ func TestApproveTooLate(t *testing.T) {
 		}
 		f.Must(f.Members.Remove(ctx, teams.System(f.Acme.TeamID), f.user.ID))
 		got, err = f.Approve(ctx, f.Acme, limited.ID)
-		if err != nil || got.State != approvals.Failed || !strings.Contains(got.Reason, "may not act for the team") {
+		if err != nil || got.State != approvals.Failed || !strings.Contains(got.Reason, "may no longer act for the team") {
 			t.Errorf("after the user left: %+v, error %v", got, err)
 		}
 		if f.emails() != 0 {

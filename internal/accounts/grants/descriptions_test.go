@@ -44,7 +44,8 @@ func TestWays(t *testing.T) {
 		got[0] != "by sending them, and broadcasts" {
 		t.Errorf("with a limit: %q", got)
 	}
-	if got := DescribeSending(Limits{Approval: true}.restrict(full) &^ teams.NewScopes(teams.BroadcastsWrite)); got != nil {
+	approved := Limits{Approval: true}.restrict(full) &^ teams.NewScopes(teams.BroadcastsWrite)
+	if got := DescribeSending(approved); got != nil {
 		t.Errorf("with an approval: %q", got)
 	}
 }

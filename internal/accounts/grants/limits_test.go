@@ -208,7 +208,7 @@ func TestSetLimits(t *testing.T) {
 			return func(old *grants.Limits) error { *old = l; return nil }
 		}
 		_, err := f.SetLimits(ctx, by, by.ID, set(grants.Limits{}))
-		wantLimit(t, err, fault.OutOfScope, "Programs do not")
+		wantLimit(t, err, fault.OutOfScope, "cannot change limits")
 		_, err = f.SetLimits(ctx, f.Other, by.ID, set(grants.Limits{}))
 		wantLimit(t, err, fault.NotFound, "not found")
 		_, err = f.SetLimits(ctx, f.Acme, by.ID, set(grants.Limits{Recipients: 151}))

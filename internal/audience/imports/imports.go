@@ -70,8 +70,8 @@ const (
 	maxKeptRow   = 8 << 10 // bytes of a failed row; for longer rows only the reason is kept
 	maxFilename  = 255     // bytes of a file's name; the rest is cut off
 	canceledText = "It was canceled."
-	holdReason   = "It cannot go on after line %d, for a reason on our side, and is tried again. If this goes on, tell the " +
-		"operator, or cancel it: imports that came later wait for it."
+	holdReason   = "It cannot go on after line %d, for a reason on our side, and is tried again. If this goes on, " +
+		"tell the operator, or cancel it: imports that came later wait for it."
 )
 
 // Import is a file of contacts and the results of its rows.

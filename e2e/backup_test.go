@@ -56,58 +56,12 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 	send(file + `,"scheduled_at":"in 1 hour"`)
 
-	// Others are accepted while the backup is made.
-	done := make(chan error)
 	saved := filepath.Join(t.TempDir(), "backup.tar")
 	env := []string{"POSTRIDER_DATA_DIR=" + n.dir()}
-	go func() {
-		_, errOut, err := command(t, env, "backup", saved)
-		if err != nil {
-			err = fmt.Errorf("%w: %s", err, errOut)
-		}
-		done <- err
-	}()
-	var err error
-	for working := true; working; {
-		select {
-		case err = <-done:
-			working = false
-		default:
-			var sent struct{ ID string }
-			n.must(http.MethodPost, "/emails", `{"from":"a@acme.example","to":"b@one.example","subject":"s","text":"t",`+file+
-				`}`, &sent)
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Stat(saved)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Fatalf("the backup has mode %v, %v", info.Mode(), err)
-	}
-	if _, errOut, err := command(t, env, "backup", saved); err == nil || !strings.Contains(errOut, "exists") {
-		t.Errorf("a backup over another: %s%v", errOut, err)
-	}
-	if out, errOut, err := command(t, env, "backup", "--force", saved); err != nil ||
-		!strings.Contains(out, "secret key is not in it") {
-		t.Errorf("a backup over another, by force: %s%s%v", out, errOut, err)
-	}
-	if names, err := filepath.Glob(filepath.Join(filepath.Dir(saved), "*")); err != nil || len(names) != 1 {
-		t.Errorf("beside the backup: %v, %v", names, err)
-	}
-
+	n.backsUpWhileSending(t, env, saved, file)
 	restored := filepath.Join(t.TempDir(), "data")
-	run := func(name string, args ...string) {
-		t.Helper()
-		if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
-			t.Fatalf("%s %v: %v\n%s", name, args, err, out)
-		}
-	}
-	run("mkdir", "-m", "700", restored)
-	run("tar", "-xf", saved, "-C", restored)
-	run("cp", filepath.Join(n.dir(), "secret.key"), restored)
+	restoreBackup(t, saved, restored, filepath.Join(n.dir(), "secret.key"))
 	n.kill()
-
 	r := in(t, restored, "POSTRIDER_LOG_LEVEL=info")
 	eventually(t, 10*time.Second, "the program says that it looked at the restored database", func() bool {
 		return strings.Contains(r.out.String(), "the database is whole") // What it says may be read later than it answers.
@@ -164,6 +118,61 @@ func TestBackupAndRestore(t *testing.T) {
 		!strings.Contains(string(out), "secret.key") {
 		t.Errorf("a backup with the key has %s, %v", out, err)
 	}
+}
+
+// backsUpWhileSending makes a backup while the node accepts more emails, and checks what the command refuses.
+func (n *node) backsUpWhileSending(t *testing.T, env []string, saved, file string) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		_, errOut, err := command(t, env, "backup", saved)
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, errOut)
+		}
+		done <- err
+	}()
+	var err error
+	for working := true; working; {
+		select {
+		case err = <-done:
+			working = false
+		default:
+			var sent struct{ ID string }
+			n.must(http.MethodPost, "/emails", `{"from":"a@acme.example","to":"b@one.example","subject":"s","text":"t",`+file+
+				`}`, &sent)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(saved)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the backup has mode %v, %v", info.Mode(), err)
+	}
+	if _, errOut, err := command(t, env, "backup", saved); err == nil || !strings.Contains(errOut, "exists") {
+		t.Errorf("a backup over another: %s%v", errOut, err)
+	}
+	if out, errOut, err := command(t, env, "backup", "--force", saved); err != nil ||
+		!strings.Contains(out, "secret key is not in it") {
+		t.Errorf("a backup over another, by force: %s%s%v", out, errOut, err)
+	}
+	if names, err := filepath.Glob(filepath.Join(filepath.Dir(saved), "*")); err != nil || len(names) != 1 {
+		t.Errorf("beside the backup: %v, %v", names, err)
+	}
+}
+
+// restoreBackup unpacks a backup into a new folder, as docs/operating.md says.
+func restoreBackup(t *testing.T, saved, restored, key string) {
+	t.Helper()
+	run := func(name string, args ...string) {
+		t.Helper()
+		if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+			t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+		}
+	}
+	run("mkdir", "-m", "700", restored)
+	run("tar", "-xf", saved, "-C", restored)
+	run("cp", key, restored)
 }
 
 // A start looks at a database after a kill, not after a stop, and refuses a damaged one.

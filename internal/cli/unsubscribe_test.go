@@ -55,34 +55,7 @@ func TestUnsubscribingByTheHeaderAlone(t *testing.T) {
 		}
 		state(send(), "delivered")
 
-		all, err := n.Delivery.Outbox(t.Context())
-		if err != nil || len(all) != 1 {
-			t.Fatalf("%d messages, %v", len(all), err)
-		}
-		opened, err := n.Delivery.OpenCaptured(t.Context(), all[0].ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer opened.Close()
-		raw, err := io.ReadAll(opened)
-		if err != nil {
-			t.Fatal(err)
-		}
-		header := map[string]string{}
-		for _, f := range mailparse.Parse(raw).Header {
-			name := strings.ToLower(f.Name)
-			header[name] += strings.Join(strings.Fields(f.Value), " ") // two signatures, so one after the other
-		}
-		if header["list-unsubscribe-post"] != "List-Unsubscribe=One-Click" {
-			t.Fatalf("%s", raw)
-		}
-		// RFC 8058 section 4: a signature covers both fields.
-		for _, name := range []string{"list-unsubscribe", "list-unsubscribe-post", "list-id"} {
-			signed := strings.ToLower(strings.ReplaceAll(header["dkim-signature"], " ", ""))
-			if !strings.Contains(signed, ":"+name+":") {
-				t.Errorf("no signature covers %s: %s", name, signed)
-			}
-		}
+		header := n.signedHeader()
 		link := strings.Trim(header["list-unsubscribe"], "<>")
 		answer, err := http.Post(link, "application/x-www-form-urlencoded",
 			strings.NewReader(header["list-unsubscribe-post"]))
@@ -120,6 +93,42 @@ func TestUnsubscribingByTheHeaderAlone(t *testing.T) {
 			}
 		}
 	})
+}
+
+// signedHeader returns the header fields of the only captured message, by their names in lower case. It checks that a
+// signature covers those by which mail programs unsubscribe.
+func (n *started) signedHeader() map[string]string {
+	t := n.t
+	t.Helper()
+	all, err := n.Delivery.Outbox(t.Context())
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d messages, %v", len(all), err)
+	}
+	opened, err := n.Delivery.OpenCaptured(t.Context(), all[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	raw, err := io.ReadAll(opened)
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := map[string]string{}
+	for _, f := range mailparse.Parse(raw).Header {
+		name := strings.ToLower(f.Name)
+		header[name] += strings.Join(strings.Fields(f.Value), " ") // two signatures, so one after the other
+	}
+	if header["list-unsubscribe-post"] != "List-Unsubscribe=One-Click" {
+		t.Fatalf("%s", raw)
+	}
+	// RFC 8058 section 4: a signature covers both fields.
+	for _, name := range []string{"list-unsubscribe", "list-unsubscribe-post", "list-id"} {
+		signed := strings.ToLower(strings.ReplaceAll(header["dkim-signature"], " ", ""))
+		if !strings.Contains(signed, ":"+name+":") {
+			t.Errorf("no signature covers %s: %s", name, signed)
+		}
+	}
+	return header
 }
 
 // A message that is submitted by SMTP keeps to the topic in its header, and says how to leave it.

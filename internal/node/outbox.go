@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
@@ -42,9 +43,8 @@ func (n *Node) ServeOutbox() {
 		}
 	})
 	n.mux.HandleFunc("GET /dev/waiting", func(w http.ResponseWriter, r *http.Request) {
-		var waiting int
-		if err := n.DB.QueryRow(r.Context(), `SELECT COUNT(*) FROM jobs WHERE kind = $1`,
-			emails.DeliveryKind).Scan(&waiting); err != nil {
+		waiting, err := jobs.CountWaiting(r.Context(), n.DB.Reader, emails.DeliveryKind)
+		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}

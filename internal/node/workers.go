@@ -148,7 +148,7 @@ func (n *Node) newDelivery(resources.Hooks) (err error) {
 		SandboxDomains: c.SandboxDomains, Unsigned: n.o.Unsigned, AllowPrivate: n.o.Loopback, OwnHosts: n.takenElsewhere()},
 		delivery.Deps{DB: n.DB, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Domains: n.Domains, Keys: n.Keys,
 			DNS: n.dns, Blobs: n.Blobs, Shares: n.shares, Log: n.Log, Broadcasts: n.Broadcasts,
-			OnLimitRaised: func(group string) { n.runner.Grown(emails.DeliveryKind, group) }})
+			OnLimitRaised: func(group string) { n.runner.LimitRaised(emails.DeliveryKind, group) }})
 	return err
 }
 

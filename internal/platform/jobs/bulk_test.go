@@ -133,8 +133,8 @@ func TestGrownLimit(t *testing.T) {
 		t.Cleanup(open)
 		<-begun
 		limit.Store(2)
-		b.r.Grown("other", "g")
-		b.r.Grown("k", "g")
+		b.r.LimitRaised("other", "g")
+		b.r.LimitRaised("k", "g")
 		select {
 		case <-begun:
 		case <-time.After(30 * time.Second):

@@ -43,13 +43,12 @@ func (r *Runner) Cron(c Cron) {
 	r.Handle(k)
 }
 
-// enterCrons inserts the job of each cron, and brings forward a job that an earlier, longer interval put too far off.
-func (r *Runner) enterCrons(ctx context.Context, tx *db.Tx) {
+// insertCrons inserts the job of each cron, and brings forward a job that an earlier, longer interval put too far off.
+func (r *Runner) insertCrons(ctx context.Context, tx *db.Tx) {
 	for _, c := range r.crons {
 		kind := "cron." + c.Name
 		next := tx.Now().Truncate(c.Every).Add(c.Every)
 		r.q.Insert(ctx, tx, New{Kind: kind, Dedupe: c.Name, RunAt: next})
-		tx.Queue(ctx, `UPDATE jobs SET run_at = $2, set_at = $4, parked = $3 WHERE kind = $1 AND holder = ''
-			AND (run_at > $2 OR set_at = 0)`, kind, next.UnixMicro(), false, tx.Now().UnixMicro())
+		tx.Queue(ctx, rescheduleCron, kind, next.UnixMicro(), false, tx.Now().UnixMicro())
 	}
 }

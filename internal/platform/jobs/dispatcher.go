@@ -331,7 +331,7 @@ func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) ti
 			break
 		}
 		if k.doubt.Load() {
-			if err := k.disown(ctx); err != nil {
+			if err := k.releaseClaims(ctx); err != nil {
 				return k.failed(ctx, err)
 			}
 		}

@@ -461,7 +461,7 @@ func TestCronAfterAnError(t *testing.T) {
 		// An interval that is shorter now brings the next time forward, and one that is longer does not put it off.
 		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = 1`, d.Now().Add(24*time.Hour).UnixMicro())
 		exec(t, d, `UPDATE jobs SET run_at = $1 WHERE kind = 'cron.seldom'`, d.Now().Add(time.Minute).UnixMicro())
-		if err := d.Update(t.Context(), func(tx *db.Tx) error { r.enterCrons(t.Context(), tx); return nil }); err != nil {
+		if err := d.Update(t.Context(), func(tx *db.Tx) error { r.insertCrons(t.Context(), tx); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		for kind, want := range map[string]time.Duration{"cron.often": 30 * time.Second, "cron.seldom": time.Minute} {

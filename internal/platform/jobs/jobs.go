@@ -109,13 +109,6 @@ type Queue struct{ d *db.DB }
 // NewQueue returns the queue in the database d.
 func NewQueue(d *db.DB) *Queue { return &Queue{d} }
 
-const insertJob = `INSERT INTO jobs (id, kind, lane, team_id, dedupe, payload, run_at, attempt, holder, parked,
-	last_error, created_at, set_at) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, '', $8, '', $9, $10)`
-
-// orRevive makes a parked job of the same kind and key due, and leaves one that waits or is in hand unchanged.
-const orRevive = ` ON CONFLICT (kind, dedupe) WHERE dedupe <> '' DO UPDATE SET parked = excluded.parked, failures = 0,
-	run_at = excluded.run_at, set_at = excluded.set_at WHERE jobs.parked`
-
 // Insert inserts jobs in the caller's transaction and wakes workers after its commit. When there is a job of the same
 // kind and dedupe key, it inserts none; a parked one it makes due.
 func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
@@ -140,7 +133,7 @@ func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
 // Finish deletes the job: its work is done and recorded in this transaction. When the job was claimed by another
 // worker meanwhile, the transaction fails with ErrLost; the same holds for Retry, Wait, Park and Hold.
 func (q *Queue) Finish(ctx context.Context, tx *db.Tx, j Job) {
-	tx.QueueOne(ctx, lost("finish", j), `DELETE FROM jobs WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt)
+	tx.QueueOne(ctx, lost("finish", j), finishJob, j.ID, j.Attempt)
 }
 
 // End is Finish in a transaction of its own, for work that leaves nothing to record.
@@ -153,9 +146,7 @@ func (q *Queue) End(ctx context.Context, j Job) error {
 
 // Retry makes the job due again at a time. It ends a try, and another follows. why is kept as the last error.
 func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
-	tx.QueueOne(ctx, lost("retry", j),
-		`UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, tries = tries + 1,
-		failures = 0 WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax),
+	tx.QueueOne(ctx, lost("retry", j), retryJob, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax),
 		tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
@@ -163,43 +154,38 @@ func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why s
 // Wait is Retry for a job that could not be tried, for a reason that is neither in the job nor an error of its
 // handler. It does not count as a try.
 func (q *Queue) Wait(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
-	tx.QueueOne(ctx, lost("wait", j), `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, failures = 0
-		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax), tx.Now().UnixMicro())
+	tx.QueueOne(ctx, lost("wait", j), waitJob, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax),
+		tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
 
 // fail makes a job whose handler failed due again, and counts the failure.
 func (q *Queue) fail(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
-	tx.QueueOne(ctx, lost("retry", j),
-		`UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, failures = failures + 1
-		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax), tx.Now().UnixMicro())
+	tx.QueueOne(ctx, lost("retry", j), failJob, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax),
+		tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
 
 // Park sets the job aside until an operator, Insert or Move makes it due again.
 func (q *Queue) Park(ctx context.Context, tx *db.Tx, j Job, why string) {
-	tx.QueueOne(ctx, lost("park", j), `UPDATE jobs SET run_at = $3, holder = '', parked = $4, last_error = $5,
-		failures = failures + 1 WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, int64(never), true, db.Text(why, whyMax))
+	tx.QueueOne(ctx, lost("park", j), parkJob, j.ID, j.Attempt, int64(never), true, db.Text(why, whyMax))
 }
 
 // Remove deletes a waiting or parked job by its dedupe key. It returns false when there is none or it is in hand.
 func (q *Queue) Remove(ctx context.Context, tx *db.Tx, kind, dedupe string) (bool, error) {
-	n, err := tx.Exec(ctx, `DELETE FROM jobs WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder = ''`, kind,
-		dedupe)
+	n, err := tx.Exec(ctx, removeJob, kind, dedupe)
 	return n > 0, err
 }
 
 // RemoveAll is Remove for many jobs of a kind. Those that are in hand stay.
 func (q *Queue) RemoveAll(ctx context.Context, tx *db.Tx, kind string, dedupes []string) {
-	tx.Queue(ctx, `DELETE FROM jobs WHERE kind = $1 AND dedupe = ANY($2) AND dedupe <> '' AND holder = ''`, kind, dedupes)
+	tx.Queue(ctx, removeJobs, kind, dedupes)
 }
 
 // Move gives a waiting or parked job, found by its dedupe key, another time that the caller chose. It returns false
 // when there is none or it is in hand.
 func (q *Queue) Move(ctx context.Context, tx *db.Tx, kind, lane, dedupe string, at time.Time) (bool, error) {
-	n, err := tx.Exec(ctx, `UPDATE jobs SET run_at = $3, set_at = 0, parked = $4,
-		failures = CASE WHEN parked THEN 0 ELSE failures END WHERE kind = $1 AND dedupe = $2 AND dedupe <> ''
-		AND holder = ''`, kind, dedupe, at.UnixMicro(), false)
+	n, err := tx.Exec(ctx, moveJob, kind, dedupe, at.UnixMicro(), false)
 	if n > 0 {
 		q.wake(tx, kind, lane, at)
 	}
@@ -226,33 +212,14 @@ func parseHint(p string) (kind, lane string, at int64, ok bool) {
 	return kind, lane, at, ok1 && ok2 && err == nil
 }
 
-const whyMax = 500 // octets of the error that is kept of a job
-
-// Parked is a parked job.
-type Parked struct {
-	ID, Kind, Lane, TeamID, LastError string
-	Failures                          int // in a row
-	CreatedAt                         time.Time
-}
-
-// ParkedJobs lists parked jobs, oldest first: at most limit of those whose id is after the given one.
-func ParkedJobs(ctx context.Context, r db.Reader, after string, limit int) ([]Parked, error) {
-	rows, err := r.Query(ctx, `SELECT id, kind, lane, team_id, last_error, failures, created_at FROM jobs
-		WHERE parked AND id > $1 ORDER BY id LIMIT $2`, after, limit)
-	return db.Collect(rows, err, func(r db.Row) (p Parked, err error) {
-		var created int64
-		err = r.Scan(&p.ID, &p.Kind, &p.Lane, &p.TeamID, &p.LastError, &p.Failures, &created)
-		p.CreatedAt = db.Time(created)
-		return p, err
-	})
-}
+const whyMax = 500 // bytes of the error that is kept of a job
 
 // Unpark makes a parked job due at once. Its failures are counted anew. It returns a NotFound fault when there is no
 // such job.
 func (q *Queue) Unpark(ctx context.Context, jobID string) error {
 	return q.d.Update(ctx, func(tx *db.Tx) error {
 		var kind, lane string
-		err := tx.QueryRow(ctx, `SELECT kind, lane FROM jobs WHERE id = $1 AND parked`, jobID).Scan(&kind, &lane)
+		err := tx.QueryRow(ctx, selectParkedLane, jobID).Scan(&kind, &lane)
 		if errors.Is(err, db.ErrNoRows) {
 			return fault.NotFoundf("There is no parked job %s. `postrider jobs` lists those that are.", jobID)
 		}
@@ -260,32 +227,8 @@ func (q *Queue) Unpark(ctx context.Context, jobID string) error {
 			return fmt.Errorf("unpark job %s: %w", jobID, err)
 		}
 		at := tx.Now().Add(-slack)
-		tx.Queue(ctx, `UPDATE jobs SET parked = $2, failures = 0, run_at = $3, set_at = $4 WHERE id = $1
-			AND parked`, jobID, false,
-			at.UnixMicro(), tx.Now().UnixMicro())
+		tx.Queue(ctx, unparkJob, jobID, false, at.UnixMicro(), tx.Now().UnixMicro())
 		q.wake(tx, kind, lane, at)
 		return nil
-	})
-}
-
-// Waiting counts the jobs of a kind.
-type Waiting struct {
-	Kind    string
-	Jobs    int
-	Parked  int
-	DueFrom time.Time // when the first waiting job became or becomes due; zero when all are in hand or parked
-}
-
-// Stats counts jobs by kind. It reads the whole queue and is meant for operators.
-func Stats(ctx context.Context, r db.Reader) ([]Waiting, error) {
-	rows, err := r.Query(ctx, `SELECT kind, COUNT(*), COUNT(*) FILTER (WHERE parked), MIN(run_at) FROM jobs
-		GROUP BY kind ORDER BY kind`)
-	return db.Collect(rows, err, func(r db.Row) (w Waiting, err error) {
-		var first int64
-		err = r.Scan(&w.Kind, &w.Jobs, &w.Parked, &first)
-		if first < inHand {
-			w.DueFrom = db.Time(first)
-		}
-		return w, err
 	})
 }

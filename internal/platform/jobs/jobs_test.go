@@ -722,7 +722,7 @@ func TestHintsWhileKindsAreRegistered(t *testing.T) {
 			inserting.Go(func() {
 				for n := range each {
 					b.insert(t, jobs.New{Kind: fmt.Sprint("k", (n+worker)%each), Lane: "l"})
-					b.r.Grown("k0", "l")
+					b.r.LimitRaised("k0", "l")
 				}
 			})
 		}

@@ -18,14 +18,14 @@ var ErrStopping = errors.New("the node is stopping")
 // handler that returns it gives its job back.
 var ErrUnsure = errors.New("the database could not be reached, so another node may have taken the job")
 
-// errBuried is the error of a claim by a node that is not among the nodes: if it died, no other node would make the
-// job due.
-var errBuried = fmt.Errorf("%w, which took this one for dead", ErrLost)
+// errDeclaredDead is the error of a claim by a node without a row in nodes. If that node died, no other node would make
+// the job due.
+var errDeclaredDead = fmt.Errorf("%w, which took this one for dead", ErrLost)
 
 const (
-	beatLimit = 5 * time.Second  // for one beat
-	buryLimit = time.Minute      // for making a dead node's jobs due, which reads all jobs
-	sureWait  = 30 * time.Second // the longest wait of Sure for a beat
+	beatLimit    = 5 * time.Second  // for one beat
+	releaseLimit = time.Minute      // for making a dead node's jobs due, which reads all jobs
+	sureWait     = 30 * time.Second // the longest wait of Sure for a beat
 )
 
 // pulse is the times of heartbeats.
@@ -105,20 +105,17 @@ func (j Job) Sure(ctx context.Context) error {
 	}
 }
 
-const release = `UPDATE jobs SET run_at = $2, set_at = $3, holder = '' WHERE holder = $1`
-
 // begin enters this node among the nodes, makes the jobs of dead nodes due on SQLite, and inserts the jobs of crons.
 func (r *Runner) begin(ctx context.Context) error {
 	r.stopping = ctx.Done()
 	r.life.Store(newLife(r, time.Now()))
 	err := r.d.Update(ctx, func(tx *db.Tx) error {
 		if r.d.Alone() {
-			tx.Queue(ctx, `UPDATE jobs SET run_at = $1, set_at = $2, holder = '' WHERE holder <> ''`, due(tx),
-				tx.Now().UnixMicro())
-			tx.Queue(ctx, `DELETE FROM nodes`)
+			tx.Queue(ctx, releaseAllJobs, due(tx), tx.Now().UnixMicro())
+			tx.Queue(ctx, deleteNodes)
 		}
-		r.enter(ctx, tx)
-		r.enterCrons(ctx, tx)
+		r.register(ctx, tx)
+		r.insertCrons(ctx, tx)
 		return nil
 	})
 	if err == nil {
@@ -130,8 +127,8 @@ func (r *Runner) begin(ctx context.Context) error {
 	return nil
 }
 
-func (r *Runner) enter(ctx context.Context, tx *db.Tx) {
-	tx.Queue(ctx, `INSERT INTO nodes (id, beat, started_at) VALUES ($1, $2, $3)`, r.node, r.beats, tx.Now().UnixMicro())
+func (r *Runner) register(ctx context.Context, tx *db.Tx) {
+	tx.Queue(ctx, insertNode, r.node, r.beats, tx.Now().UnixMicro())
 	r.announce(tx)
 }
 
@@ -156,8 +153,8 @@ func (r *Runner) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	err := r.d.Update(ctx, func(tx *db.Tx) error {
-		tx.Queue(ctx, release, r.node, due(tx), tx.Now().UnixMicro())
-		tx.Queue(ctx, `DELETE FROM nodes WHERE id = $1`, r.node)
+		tx.Queue(ctx, releaseNodeJobs, r.node, due(tx), tx.Now().UnixMicro())
+		tx.Queue(ctx, deleteNode, r.node)
 		r.announce(tx)
 		return nil
 	})
@@ -175,8 +172,7 @@ func (r *Runner) giveBack(ctx context.Context, j Job) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatLimit)
 	defer cancel()
 	err := r.d.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
-		tx.Queue(ctx, `UPDATE jobs SET run_at = $4, set_at = $5, holder = '' WHERE id = $1 AND attempt = $2 AND holder = $3`,
-			j.ID, j.Attempt, r.node, due(tx), tx.Now().UnixMicro())
+		tx.Queue(ctx, giveBackJob, j.ID, j.Attempt, r.node, due(tx), tx.Now().UnixMicro())
 		r.q.wake(tx, j.Kind, j.Lane, tx.Now())
 		return nil
 	})
@@ -228,7 +224,7 @@ func (r *Runner) tend(ctx context.Context) {
 // nodes are never compared.
 func (r *Runner) watch(ctx context.Context) {
 	w := watcher{r: r, pulse: r.pulse, known: map[string]seen{}}
-	defer w.burials.Wait()
+	defer w.deaths.Wait()
 	tick := time.NewTicker(r.pulse.every)
 	defer tick.Stop()
 	for {
@@ -243,11 +239,11 @@ func (r *Runner) watch(ctx context.Context) {
 }
 
 type watcher struct {
-	r       *Runner
-	pulse   pulse
-	known   map[string]seen // the nodes
-	last    time.Time       // when the last beat succeeded
-	burials sync.WaitGroup
+	r      *Runner
+	pulse  pulse
+	known  map[string]seen // the nodes
+	last   time.Time       // when the last beat succeeded
+	deaths sync.WaitGroup
 }
 
 // seen is a beat of a node and when it was first seen.
@@ -256,7 +252,7 @@ type seen struct {
 	at   time.Time
 }
 
-// beat writes one beat, reads those of other nodes, and starts to bury the dead.
+// beat writes one beat, reads those of other nodes, and declares nodes dead that stopped writing theirs.
 func (w *watcher) beat(ctx context.Context) {
 	r, began := w.r, time.Now()
 	limited, cancel := context.WithTimeout(ctx, beatLimit)
@@ -280,7 +276,7 @@ func (w *watcher) beat(ctx context.Context) {
 	r.life.Load().lives(began)
 	r.onNodes(len(beats))
 	for _, node := range w.judge(beats, time.Now()) {
-		w.burials.Go(func() { r.bury(ctx, node, beats[node]) })
+		w.deaths.Go(func() { r.declareDead(ctx, node, beats[node]) })
 	}
 }
 
@@ -304,19 +300,19 @@ func (w *watcher) judge(beats map[string]int64, now time.Time) (dead []string) {
 }
 
 // beat writes one beat, on a connection of its own, and returns the beats of all nodes. dead means that this node was
-// no longer among them; it is valid even with an error, after which the node may not have entered again.
+// no longer among them; it is valid even with an error, after which the node may not have registered again.
 func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, err error) {
 	r.beats++
 	err = r.d.UpdateApart(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE nodes SET beat = $2 WHERE id = $1`, r.node, r.beats)
+		n, err := tx.Exec(ctx, updateBeat, r.node, r.beats)
 		if err != nil {
 			return err
 		}
 		if n == 0 {
 			dead = true
-			r.enter(ctx, tx)
+			r.register(ctx, tx)
 		}
-		rows, err := tx.Query(ctx, `SELECT id, beat FROM nodes`)
+		rows, err := tx.Query(ctx, selectBeats)
 		beats = map[string]int64{}
 		_, err = db.Collect(rows, err, func(row db.Row) (struct{}, error) {
 			var node string
@@ -330,17 +326,17 @@ func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, e
 	return beats, dead, err
 }
 
-// bury makes the jobs of a dead node due, unless the node has written a beat since. A node that is alive after all
-// notices at its next beat, and until then is not sure of its jobs.
-func (r *Runner) bury(ctx context.Context, node string, beat int64) {
-	ctx, cancel := context.WithTimeout(ctx, buryLimit)
+// declareDead deletes a node and makes its jobs due, unless the node has written a heartbeat since. A node that is still
+// alive notices this at its next heartbeat. Until then, Sure returns no success for its jobs.
+func (r *Runner) declareDead(ctx context.Context, node string, beat int64) {
+	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
 	var n int64
 	err := r.d.Update(ctx, func(tx *db.Tx) (err error) {
-		if n, err = tx.Exec(ctx, `DELETE FROM nodes WHERE id = $1 AND beat = $2`, node, beat); err != nil || n == 0 {
+		if n, err = tx.Exec(ctx, deleteDeadNode, node, beat); err != nil || n == 0 {
 			return err
 		}
-		n, err = tx.Exec(ctx, release, node, due(tx), tx.Now().UnixMicro())
+		n, err = tx.Exec(ctx, releaseNodeJobs, node, due(tx), tx.Now().UnixMicro())
 		return err
 	})
 	if err != nil {
@@ -381,9 +377,7 @@ func (r *Runner) watchClock(ctx context.Context, c *stepper) {
 // since. Times that a caller chose are kept.
 func (r *Runner) mendTimes(ctx context.Context) error {
 	return r.d.Update(ctx, func(tx *db.Tx) error {
-		tx.Queue(ctx, `UPDATE jobs SET run_at = $1 + (run_at - set_at), set_at = $1 WHERE set_at > $2 AND holder = ''
-			AND NOT parked AND held = ''`,
-			tx.Now().UnixMicro(), tx.Now().Add(stepMin).UnixMicro())
+		tx.Queue(ctx, restartWaits, tx.Now().UnixMicro(), tx.Now().Add(stepMin).UnixMicro())
 		return nil
 	})
 }

@@ -156,9 +156,9 @@ func exec(t *testing.T, d *db.DB, text string, args ...any) {
 	}
 }
 
-// TestDeadNodesAreBuried has a node that was killed, and one that only seems to have held its jobs for too long,
+// TestDeadNodesLoseTheirJobs has a node that was killed, and one that only seems to have held its jobs for too long,
 // because its clock is behind.
-func TestDeadNodesAreBuried(t *testing.T) {
+func TestDeadNodesLoseTheirJobs(t *testing.T) {
 	d := dbtest.Postgres(t)
 	insert(t, d, New{Kind: "k", Lane: "l", Payload: "of the dead"}, New{Kind: "k", Lane: "l", Payload: "of the living"})
 	exec(t, d, `UPDATE jobs SET holder = payload, attempt = 1, run_at = 1`)
@@ -198,8 +198,8 @@ func TestDeadNodesAreBuried(t *testing.T) {
 	}
 }
 
-// TestBuriedNodeFindsOut makes others take a live node for dead.
-func TestBuriedNodeFindsOut(t *testing.T) {
+// TestNodeDeclaredDeadFindsOut makes others take a live node for dead.
+func TestNodeDeclaredDeadFindsOut(t *testing.T) {
 	d := dbtest.Postgres(t)
 	r := testRunner(t, d)
 	begun, lost := make(chan Job, 10), make(chan struct{})
@@ -340,7 +340,7 @@ func TestUnnoticedClaims(t *testing.T) {
 		got := make(chan Job, 10)
 		r.Handle(Kind{Name: "k", Handle: func(ctx context.Context, j Job) error {
 			if j.Payload == "mark" {
-				// The loop is between two claims, or in one that calls disown first.
+				// The loop is between two claims, or in one that calls releaseClaims first.
 				exec(t, d, `UPDATE jobs SET holder = $1, attempt = 1, run_at = $2 WHERE payload = 'claimed'`, r.node, int64(inHand))
 				r.kinds[0].doubt.Store(true)
 				insert(t, d, New{Kind: "k", Lane: "l"})
@@ -407,9 +407,9 @@ func TestClockSteppedBack(t *testing.T) {
 	})
 }
 
-// TestLostWordOfABurial makes others take a node for dead, and loses the answer to the beat that enters it again. Its
+// TestLostAnnouncementOfADeadNode makes others take a node for dead, and loses the answer to the beat that enters it again. Its
 // next beat finds it among the nodes, but the jobs that it had before are no longer its own.
-func TestLostWordOfABurial(t *testing.T) {
+func TestLostAnnouncementOfADeadNode(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	r := testRunner(t, d)
 	if err := r.begin(t.Context()); err != nil {
@@ -429,9 +429,9 @@ func TestLostWordOfABurial(t *testing.T) {
 	}
 }
 
-// TestBuriedNodeClaimsNothing makes others take a node for dead, which the node has not noticed. A claim of it must
+// TestNodeDeclaredDeadClaimsNothing makes others take a node for dead, which the node has not noticed. A claim of it must
 // fail, because no node would release the jobs if it died: its burial is over.
-func TestBuriedNodeClaimsNothing(t *testing.T) {
+func TestNodeDeclaredDeadClaimsNothing(t *testing.T) {
 	d := dbtest.Postgres(t)
 	dead, alive := testRunner(t, d), testRunner(t, d)
 	dead.pulse.every = time.Hour
@@ -473,9 +473,9 @@ func TestBuriedNodeClaimsNothing(t *testing.T) {
 	}
 }
 
-// TestClaimInABurial makes a node claim a job while another buries it. Either the burial makes the job due again, or
+// TestClaimDuringDeclaredDead makes a node claim a job while another buries it. Either the burial makes the job due again, or
 // the claim fails.
-func TestClaimInABurial(t *testing.T) {
+func TestClaimDuringDeclaredDead(t *testing.T) {
 	d := dbtest.Postgres(t)
 	dead, other := testRunner(t, d), testRunner(t, d)
 	dead.Handle(Kind{Name: "k", Handle: func(context.Context, Job) error { return nil }})
@@ -495,7 +495,7 @@ func TestClaimInABurial(t *testing.T) {
 		})
 	})
 	<-locked
-	wg.Go(func() { other.bury(t.Context(), dead.node, 0) })
+	wg.Go(func() { other.declareDead(t.Context(), dead.node, 0) })
 	waits := func() (n int) {
 		t.Helper()
 		if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
@@ -523,9 +523,9 @@ func TestClaimInABurial(t *testing.T) {
 	}
 }
 
-// TestFrozenNodeIsBuried stops a node, or its network, in the middle of transactions that lock what a burial needs:
+// TestFrozenNodeIsDeclaredDead stops a node, or its network, in the middle of transactions that lock what a burial needs:
 // the server does not notice that the node is gone.
-func TestFrozenNodeIsBuried(t *testing.T) {
+func TestFrozenNodeIsDeclaredDead(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	proxy, err := pgproxy.Start(url)
 	if err != nil {
@@ -575,7 +575,7 @@ func TestFrozenNodeIsBuried(t *testing.T) {
 	proxy.Hang()
 	defer proxy.Pass()
 	began := time.Now()
-	other.bury(t.Context(), frozen.node, 0)
+	other.declareDead(t.Context(), frozen.node, 0)
 	var free int
 	if err := beside.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE holder = ''`).Scan(&free); err != nil ||
 		free != 2 {

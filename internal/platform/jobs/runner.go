@@ -128,9 +128,9 @@ func (r *Runner) Handle(k Kind) {
 	r.kinds = append(r.kinds, d)
 }
 
-// Grown says that more jobs of a group may be in hand than the kind's Limit said before. Without it, lanes that wait
+// LimitRaised says that more jobs of a group may be in hand than the kind's Limit said before. Without it, lanes that wait
 // for the group go on when one of its jobs ends.
-func (r *Runner) Grown(kind, group string) {
+func (r *Runner) LimitRaised(kind, group string) {
 	if !r.running.Load() {
 		return
 	}

@@ -14,13 +14,6 @@ const (
 	scanRest   = 19 // rest after each page of a regular scan, as a multiple of the time it took
 )
 
-const scanLanes = `WITH RECURSIVE l (lane) AS (
-	SELECT MIN(lane) FROM jobs WHERE kind = $1 AND lane > $2
-	UNION ALL
-	SELECT (SELECT MIN(j.lane) FROM jobs j WHERE j.kind = $1 AND j.lane > l.lane) FROM l WHERE l.lane IS NOT NULL)
-	SELECT l.lane, (SELECT MIN(j.run_at) FROM jobs j WHERE j.kind = $1 AND j.lane = l.lane)
-	FROM l WHERE l.lane IS NOT NULL LIMIT $3`
-
 // scanAll scans regularly, and at once when look asks for it, until ctx ends. It runs beside the loop. A regular scan
 // finds what hints missed, and no caller waits for it: it works a twentieth of the time, so that with 200,000 lanes
 // it takes a minute or two, and the nodes do not keep the database busy with scans.

@@ -174,7 +174,7 @@ func TestRunnersWithoutAStatement(t *testing.T) {
 				return k.claim(ctx, ctx, []ask{{lane: "l", owner: "l", group: "l", n: 1}, {lane: "m", owner: "m", group: "m",
 					n: 1}}, &workers)
 			}},
-			{"disown", begun, func() error { return k.disown(ctx) }},
+			{"releaseClaims", begun, func() error { return k.releaseClaims(ctx) }},
 			{"mendTimes", begun, func() error { return r.mendTimes(ctx) }},
 			{"end", begun, func() error { return r.end() }},
 		} {

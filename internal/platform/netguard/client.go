@@ -89,7 +89,7 @@ func (g *Guard) fetcher() *http.Client {
 // Fetched is the response to a Fetch. The caller must close it.
 type Fetched struct {
 	Type   string // Content-Type as sent, possibly empty
-	Length int64  // octets; -1 if not sent
+	Length int64  // bytes; -1 if not sent
 
 	body  io.ReadCloser
 	pace  *paced
@@ -141,7 +141,7 @@ func (f *Fetched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the fetch and releases its places.
+// Close ends the fetch and releases its slots.
 func (f *Fetched) Close() error {
 	defer f.leave()
 	defer f.limit.end()
@@ -161,7 +161,7 @@ func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (
 		return nil, fmt.Errorf("URL %w", err)
 	}
 	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
-	leave, err := g.places.enter(ctx, "name "+host, owner)
+	leave, err := g.slots.acquire(ctx, "name "+host, owner)
 	if err != nil {
 		return nil, fmt.Errorf("fetch %s: %w", u.Host, err)
 	}
@@ -170,7 +170,7 @@ func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (
 		timeout, ok := errors.AsType[net.Error](err)
 		slow := errors.Is(err, ErrSlow) || ok && timeout.Timeout() && !errors.Is(err, ErrBusy)
 		if slow || errors.Is(err, io.EOF) {
-			g.places.heard("name "+host, owner, slow)
+			g.slots.heard("name "+host, owner, slow)
 		}
 	}
 	defer func() {
@@ -204,7 +204,7 @@ func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (
 		body: &capped{ReadCloser: body, left: maxBytes}, pace: body, limit: limit}, nil
 }
 
-// The least average rate at which a server must send, in octets a second, and the time after which it applies.
+// The least average rate at which a server must send, in bytes a second, and the time after which it applies.
 const (
 	leastRate = 4 << 10
 	paceAfter = 10 * time.Second

@@ -60,7 +60,7 @@ type Guard struct {
 	dialer  net.Dialer
 	bounded net.Dialer // for fetches: also waits for a place at each address
 	fetch   *http.Client
-	places  *places
+	slots   *slots
 }
 
 // New returns a guard.
@@ -71,13 +71,13 @@ func New(opt Options) *Guard {
 		DenySelf:      slices.Clone(opt.DenySelf),
 	}}
 	g.dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, ControlContext: g.control}
-	g.places = newPlaces()
+	g.slots = newSlots()
 	g.bounded = g.dialer
 	g.bounded.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {
 		if err := g.control(ctx, network, address, c); err != nil {
 			return err
 		}
-		return g.takePlace(ctx, netip.MustParseAddrPort(address).Addr().Unmap()) // control has parsed it
+		return g.acquireSlot(ctx, netip.MustParseAddrPort(address).Addr().Unmap()) // control has parsed it
 	}
 	g.fetch = g.fetcher()
 	return g

@@ -24,43 +24,43 @@ const (
 	slowKept        = 10_000
 )
 
-// places limits the simultaneous fetches from each host, for each owner and in all.
-type places struct {
-	mu    sync.Mutex
-	spots map[string]*spot
-	mine  map[ownSpot]*spot
-	slow  map[ownSpot]time.Time // host and owner -> until when
+// slots limits the simultaneous fetches from each host, for each owner and in all.
+type slots struct {
+	mu     sync.Mutex
+	hosts  map[string]*counts
+	owners map[hostOwner]*counts
+	slow   map[hostOwner]time.Time // host and owner -> until when
 }
 
-type ownSpot struct{ host, owner string }
+type hostOwner struct{ host, owner string }
 
-// spot is the places of one host, or those of one owner there. It exists while it has users.
-type spot struct {
+// counts are the slots of one host, or those of one owner at that host. They exist while they have users.
+type counts struct {
 	users int
 	all   *fairshare.Pool  // of a host
 	few   *fairshare.Turns // of an owner
 }
 
-func newPlaces() *places {
-	return &places{spots: map[string]*spot{}, mine: map[ownSpot]*spot{}, slow: map[ownSpot]time.Time{}}
+func newSlots() *slots {
+	return &slots{hosts: map[string]*counts{}, owners: map[hostOwner]*counts{}, slow: map[hostOwner]time.Time{}}
 }
 
-// enter waits for a place at a host. leave releases it, and may be called twice.
-func (p *places) enter(ctx context.Context, host, owner string) (leave func(), err error) {
-	k := ownSpot{host, owner}
+// acquire waits for a free slot of a host. leave releases the slot; a second call does nothing.
+func (p *slots) acquire(ctx context.Context, host, owner string) (leave func(), err error) {
+	k := hostOwner{host, owner}
 	p.mu.Lock()
-	all, mine := p.spots[host], p.mine[k]
+	all, mine := p.hosts[host], p.owners[k]
 	if all == nil {
-		all = &spot{all: fairshare.New(fetchesPerHost, fairshare.Greed)}
-		p.spots[host] = all
+		all = &counts{all: fairshare.New(fetchesPerHost, fairshare.Greed)}
+		p.hosts[host] = all
 	}
 	if mine == nil {
 		most := fetchesPerOwner
 		if time.Now().Before(p.slow[k]) {
 			most = 1
 		}
-		mine = &spot{few: fairshare.NewTurns(most, 0)}
-		p.mine[k] = mine
+		mine = &counts{few: fairshare.NewTurns(most, 0)}
+		p.owners[k] = mine
 	}
 	all.users++
 	mine.users++
@@ -69,10 +69,10 @@ func (p *places) enter(ctx context.Context, host, owner string) (leave func(), e
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if all.users--; all.users == 0 {
-			delete(p.spots, host)
+			delete(p.hosts, host)
 		}
 		if mine.users--; mine.users == 0 {
-			delete(p.mine, k)
+			delete(p.owners, k)
 		}
 	}
 	if err := mine.few.Enter(ctx, owner); err != nil {
@@ -92,8 +92,8 @@ func (p *places) enter(ctx context.Context, host, owner string) (leave func(), e
 }
 
 // heard records whether a host was slow for an owner. It has no effect on other owners.
-func (p *places) heard(host, owner string, slow bool) {
-	k := ownSpot{host, owner}
+func (p *slots) heard(host, owner string, slow bool) {
+	k := hostOwner{host, owner}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	most := fetchesPerOwner
@@ -106,7 +106,7 @@ func (p *places) heard(host, owner string, slow bool) {
 	} else {
 		delete(p.slow, k)
 	}
-	if mine := p.mine[k]; mine != nil {
+	if mine := p.owners[k]; mine != nil {
 		mine.few.SetLimit(most, 0)
 	}
 }
@@ -114,7 +114,7 @@ func (p *places) heard(host, owner string, slow bool) {
 // ownerKey is the key of the owner in a request's context.
 type ownerKey struct{}
 
-// dialing is one DialContext with the places that it took at addresses. Several addresses may be tried at once.
+// dialing is one DialContext with the slots that it acquired of addresses. Several addresses may be tried at once.
 type dialing struct {
 	mu    sync.Mutex
 	over  bool
@@ -123,7 +123,7 @@ type dialing struct {
 
 type dialingKey struct{}
 
-// dialBounded is DialContext for fetches: a connection holds a place at its address until it is closed, whatever name
+// dialBounded is DialContext for fetches: a connection holds a slot of its address until it is closed, whatever name
 // resolved to it.
 func (g *Guard) dialBounded(ctx context.Context, network, address string) (net.Conn, error) {
 	d := &dialing{taken: map[netip.Addr]func(){}}
@@ -148,11 +148,11 @@ func (g *Guard) dialBounded(ctx context.Context, network, address string) (net.C
 	return &placed{c, leave}, nil
 }
 
-// takePlace waits for a place at an address that is about to be connected to.
-func (g *Guard) takePlace(ctx context.Context, to netip.Addr) error {
+// acquireSlot waits for a free slot of an address before the Guard connects to it.
+func (g *Guard) acquireSlot(ctx context.Context, to netip.Addr) error {
 	d, _ := ctx.Value(dialingKey{}).(*dialing)
 	owner, _ := ctx.Value(ownerKey{}).(string)
-	leave, err := g.places.enter(ctx, to.String(), owner)
+	leave, err := g.slots.acquire(ctx, to.String(), owner)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (g *Guard) takePlace(ctx context.Context, to netip.Addr) error {
 	return nil
 }
 
-// placed is a connection that releases its place when it is closed.
+// placed is a connection that releases its slot when it is closed.
 type placed struct {
 	net.Conn
 	leave func()

@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-func TestPlacesOfAHost(t *testing.T) {
+func TestSlotsOfAHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlaces()
+		p := newSlots()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var mu sync.Mutex
@@ -27,7 +27,7 @@ func TestPlacesOfAHost(t *testing.T) {
 		ask := func(owner string, times int) {
 			for range times {
 				go func() {
-					leave, err := p.enter(ctx, "host", owner)
+					leave, err := p.acquire(ctx, "host", owner)
 					mu.Lock()
 					defer mu.Unlock()
 					if err == nil {
@@ -62,14 +62,14 @@ func TestPlacesOfAHost(t *testing.T) {
 				leave()
 			}
 		}
-		if len(p.spots)+len(p.mine) > 0 {
-			t.Errorf("%d and %d hosts are remembered for nothing", len(p.spots), len(p.mine))
+		if len(p.hosts)+len(p.owners) > 0 {
+			t.Errorf("%d and %d hosts are remembered for nothing", len(p.hosts), len(p.owners))
 		}
 	})
 }
 
 // Names that resolve to one address share its places.
-func TestPlacesOfAnAddress(t *testing.T) {
+func TestSlotsOfAnAddress(t *testing.T) {
 	t.Parallel()
 	came, release := make(chan struct{}, 100), make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -92,7 +92,7 @@ func TestPlacesOfAnAddress(t *testing.T) {
 	for range fetchesPerOwner {
 		<-came
 	}
-	if leave, err := g.places.enter(t.Context(), netip.MustParseAddr("127.0.0.1").String(), "other"); err != nil {
+	if leave, err := g.slots.acquire(t.Context(), netip.MustParseAddr("127.0.0.1").String(), "other"); err != nil {
 		t.Error(err)
 	} else {
 		leave()
@@ -107,9 +107,9 @@ func TestPlacesOfAnAddress(t *testing.T) {
 		}
 	}
 	held := func() int {
-		g.places.mu.Lock()
-		defer g.places.mu.Unlock()
-		return len(g.places.spots)
+		g.slots.mu.Lock()
+		defer g.slots.mu.Unlock()
+		return len(g.slots.hosts)
 	}
 	for deadline := time.Now().Add(10 * time.Second); held() > 0; time.Sleep(time.Millisecond) {
 		// closed by the transport, some time
@@ -119,7 +119,7 @@ func TestPlacesOfAnAddress(t *testing.T) {
 	}
 }
 
-// trickle gives an octet a second.
+// trickle gives a byte a second.
 type trickle struct{}
 
 func (trickle) Close() error { return nil }
@@ -133,7 +133,7 @@ func TestTrickleEnds(t *testing.T) {
 		body := &paced{ReadCloser: trickle{}, since: time.Now()}
 		n, err := io.Copy(io.Discard, body)
 		if !errors.Is(err, ErrSlow) || n > 12 {
-			t.Errorf("%d octets at one a second: %v", n, err)
+			t.Errorf("%d bytes at one a second: %v", n, err)
 		}
 	})
 }

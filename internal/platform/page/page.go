@@ -23,7 +23,6 @@ package page
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -136,7 +135,7 @@ func Part[T any](ctx context.Context, r db.Reader, all, some Select, after strin
 	scan func(db.Row) (T, error), id func(T) string) (items []T, next string, err error) {
 	p := Page{Limit: n, After: after}
 	if all.Text != some.Text {
-		if p.until, err = end(ctx, r, all, p, n); err != nil {
+		if p.until, err = endOfRows(ctx, r, all, p, n); err != nil {
 			return nil, "", err
 		}
 	}
@@ -169,7 +168,7 @@ func Search[T any](ctx context.Context, r db.Reader, all, some Select, p Page, s
 	}
 	limit, backwards := p.Limit, p.Before != ""
 	for step, rows := 0, firstStep; step < stepsMost; step, rows = step+1, min(4*rows, stepMost) {
-		if p.until, err = end(ctx, r, all, p, rows); err != nil {
+		if p.until, err = endOfRows(ctx, r, all, p, rows); err != nil {
 			return nil, false, "", err
 		}
 		// A page that has become full goes on until one more row shows that there are more.
@@ -196,30 +195,4 @@ func Search[T any](ctx context.Context, r db.Reader, all, some Select, p Page, s
 		}
 	}
 	return items, true, next, nil
-}
-
-// end returns the id of the nth row of a list from the cursor of a page on, away from it, "" if there are not so many.
-func end(ctx context.Context, r db.Reader, s Select, p Page, n int) (id string, err error) {
-	text, args := s.Text, slices.Clone(s.Args)
-	order, beyond, _ := s.direction(p)
-	if cursor := cmp.Or(p.After, p.Before); cursor != "" {
-		args = append(args, cursor)
-		text += fmt.Sprintf(" AND %s %s $%d", s.ID, beyond, len(args))
-	}
-	args = append(args, n)
-	text += fmt.Sprintf(" ORDER BY %s %s LIMIT $%d", s.ID, order, len(args))
-	last := "MIN"
-	if order == "ASC" {
-		last = "MAX"
-	}
-	args = append(args, n)
-	err = r.QueryRow(ctx, `SELECT COALESCE(`+last+`(id), '') FROM (`+text+`) x HAVING COUNT(*) = $`+
-		fmt.Sprint(len(args)), args...).Scan(&id)
-	if errors.Is(err, db.ErrNoRows) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("find the end of a part: %w", err)
-	}
-	return id, nil
 }

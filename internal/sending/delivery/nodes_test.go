@@ -119,7 +119,7 @@ func join(t *testing.T, f *fixture, c Config, nodes int) *member {
 		return dial(ctx, network, addr)
 	}
 	parts.Shares = m.shares
-	parts.OnLimitRaised = func(group string) { runner.Grown(emails.DeliveryKind, group) }
+	parts.OnLimitRaised = func(group string) { runner.LimitRaised(emails.DeliveryKind, group) }
 	m.service = newService(c, parts)
 	m.service.hosts.backoffFirst = 0
 	runner.Handle(m.service.Kind())

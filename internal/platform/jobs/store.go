@@ -1,0 +1,106 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/postrider/postrider/internal/platform/db"
+)
+
+const insertJob = `INSERT INTO jobs (id, kind, lane, team_id, dedupe, payload, run_at, attempt, holder, parked,
+	last_error, created_at, set_at) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, '', $8, '', $9, $10)`
+
+// orRevive makes a parked job of the same kind and key due. It leaves a waiting or claimed job unchanged.
+const orRevive = ` ON CONFLICT (kind, dedupe) WHERE dedupe <> '' DO UPDATE SET parked = excluded.parked, failures = 0,
+	run_at = excluded.run_at, set_at = excluded.set_at WHERE jobs.parked`
+
+// These statements end an attempt. Each changes the job only if the job is still in that attempt.
+const (
+	finishJob = `DELETE FROM jobs WHERE id = $1 AND attempt = $2`
+	retryJob  = `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, tries = tries + 1,
+		failures = 0 WHERE id = $1 AND attempt = $2`
+	waitJob = `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, failures = 0
+		WHERE id = $1 AND attempt = $2`
+	failJob = `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, failures = failures + 1
+		WHERE id = $1 AND attempt = $2`
+	parkJob = `UPDATE jobs SET run_at = $3, holder = '', parked = $4, last_error = $5,
+		failures = failures + 1 WHERE id = $1 AND attempt = $2`
+)
+
+// These statements find jobs by their dedupe key. They leave claimed jobs unchanged.
+const (
+	removeJob  = `DELETE FROM jobs WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder = ''`
+	removeJobs = `DELETE FROM jobs WHERE kind = $1 AND dedupe = ANY($2) AND dedupe <> '' AND holder = ''`
+	moveJob    = `UPDATE jobs SET run_at = $3, set_at = 0, parked = $4,
+		failures = CASE WHEN parked THEN 0 ELSE failures END WHERE kind = $1 AND dedupe = $2 AND dedupe <> ''
+		AND holder = ''`
+)
+
+const (
+	selectParkedLane = `SELECT kind, lane FROM jobs WHERE id = $1 AND parked`
+	unparkJob        = `UPDATE jobs SET parked = $2, failures = 0, run_at = $3, set_at = $4 WHERE id = $1
+			AND parked`
+)
+
+// rescheduleCron moves a cron's job to the given time if the job is due later, or at a time that a caller chose.
+const rescheduleCron = `UPDATE jobs SET run_at = $2, set_at = $4, parked = $3 WHERE kind = $1 AND holder = ''
+			AND (run_at > $2 OR set_at = 0)`
+
+// scanLanes reads lanes after the given one, each with the time at which its first job is due. It takes one look-up in
+// the index for each lane.
+const scanLanes = `WITH RECURSIVE l (lane) AS (
+	SELECT MIN(lane) FROM jobs WHERE kind = $1 AND lane > $2
+	UNION ALL
+	SELECT (SELECT MIN(j.lane) FROM jobs j WHERE j.kind = $1 AND j.lane > l.lane) FROM l WHERE l.lane IS NOT NULL)
+	SELECT l.lane, (SELECT MIN(j.run_at) FROM jobs j WHERE j.kind = $1 AND j.lane = l.lane)
+	FROM l WHERE l.lane IS NOT NULL LIMIT $3`
+
+// Parked is a parked job.
+type Parked struct {
+	ID, Kind, Lane, TeamID, LastError string
+	Failures                          int // in a row
+	CreatedAt                         time.Time
+}
+
+// ParkedJobs lists parked jobs, oldest first: at most limit of those whose id is after the given one.
+func ParkedJobs(ctx context.Context, r db.Reader, after string, limit int) ([]Parked, error) {
+	rows, err := r.Query(ctx, `SELECT id, kind, lane, team_id, last_error, failures, created_at FROM jobs
+		WHERE parked AND id > $1 ORDER BY id LIMIT $2`, after, limit)
+	return db.Collect(rows, err, func(r db.Row) (p Parked, err error) {
+		var created int64
+		err = r.Scan(&p.ID, &p.Kind, &p.Lane, &p.TeamID, &p.LastError, &p.Failures, &created)
+		p.CreatedAt = db.Time(created)
+		return p, err
+	})
+}
+
+// Waiting counts the jobs of a kind.
+type Waiting struct {
+	Kind    string
+	Jobs    int
+	Parked  int
+	DueFrom time.Time // when the first waiting job became or becomes due; zero when all are in hand or parked
+}
+
+// Stats counts jobs by kind. It reads the whole queue and is meant for operators.
+func Stats(ctx context.Context, r db.Reader) ([]Waiting, error) {
+	rows, err := r.Query(ctx, `SELECT kind, COUNT(*), COUNT(*) FILTER (WHERE parked), MIN(run_at) FROM jobs
+		GROUP BY kind ORDER BY kind`)
+	return db.Collect(rows, err, func(r db.Row) (w Waiting, err error) {
+		var first int64
+		err = r.Scan(&w.Kind, &w.Jobs, &w.Parked, &first)
+		if first < inHand {
+			w.DueFrom = db.Time(first)
+		}
+		return w, err
+	})
+}
+
+// CountWaiting returns the number of jobs of one kind, in every state.
+func CountWaiting(ctx context.Context, r db.Reader, kind string) (n int, err error) {
+	if err := r.QueryRow(ctx, `SELECT COUNT(*) FROM jobs WHERE kind = $1`, kind).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count the jobs of kind %s: %w", kind, err)
+	}
+	return n, nil
+}

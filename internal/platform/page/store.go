@@ -1,0 +1,37 @@
+package page
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/postrider/postrider/internal/platform/db"
+)
+
+// endOfRows returns the id of the nth row of a list from the cursor of a page on, away from it, "" if there are not so many.
+func endOfRows(ctx context.Context, r db.Reader, s Select, p Page, n int) (id string, err error) {
+	text, args := s.Text, slices.Clone(s.Args)
+	order, beyond, _ := s.direction(p)
+	if cursor := cmp.Or(p.After, p.Before); cursor != "" {
+		args = append(args, cursor)
+		text += fmt.Sprintf(" AND %s %s $%d", s.ID, beyond, len(args))
+	}
+	args = append(args, n)
+	text += fmt.Sprintf(" ORDER BY %s %s LIMIT $%d", s.ID, order, len(args))
+	last := "MIN"
+	if order == "ASC" {
+		last = "MAX"
+	}
+	args = append(args, n)
+	err = r.QueryRow(ctx, `SELECT COALESCE(`+last+`(id), '') FROM (`+text+`) x HAVING COUNT(*) = $`+
+		fmt.Sprint(len(args)), args...).Scan(&id)
+	if errors.Is(err, db.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("find the end of a part: %w", err)
+	}
+	return id, nil
+}

@@ -32,100 +32,100 @@ import (
 
 // Config is the settings of a node. The tags are the key, the default as text, and the description for the manual.
 type Config struct {
-	DataDir     string `toml:"data_dir" default:"data" doc:"Folder of the database, the blobs and the secret key, where those have no setting of their own."`
+	DataDir     string `toml:"data_dir" default:"data" doc:"Folder of the database, the blobs and the secret key, unless their own settings say otherwise."`
 	DatabaseURL Secret `toml:"database_url" doc:"PostgreSQL as postgres://user:password@host/name. Empty: SQLite in data_dir/postrider.db, for a single node."`
-	BlobURL     string `toml:"blob_url" doc:"Where raw messages and attachments are kept: a folder, file:///folder, s3://BUCKET?region=... (its parameters are in operating.md), or mem:// (lost at exit). Empty: data_dir/blobs."`
-	SecretKey   Secret `toml:"secret_key" doc:"Master key of sealed secrets and signed links, 64 hexadecimal digits, the same on all nodes. Empty: read from data_dir/secret.key, which is made at the first start. Keep a copy."`
+	BlobURL     string `toml:"blob_url" doc:"Storage of raw messages and attachments: a folder, file:///folder, s3://BUCKET?region=... (operating.md lists its parameters), or mem:// (lost at exit). Empty: data_dir/blobs."`
+	SecretKey   Secret `toml:"secret_key" doc:"Master key that encrypts secrets and signs links: 64 hexadecimal digits, the same on all nodes. Empty: the key in data_dir/secret.key, which the first start creates. Keep a copy."`
 
 	HTTPListen       string         `toml:"http_listen" default:":8080" doc:"Address and port of the API."`
-	PublicURL        string         `toml:"public_url" doc:"URL under which others reach this node, for links in emails and answers. Empty: http://localhost and the port of http_listen, or the address that it names."`
-	HTTPProxyFrom    []netip.Prefix `toml:"http_proxy_from" doc:"Proxies before http_listen, as prefixes such as 10.0.0.0/8: of requests from there, the client is the last address in X-Forwarded-For that is no proxy's. Opens, clicks and limits by address need it behind a proxy."`
-	Hostname         string         `toml:"hostname" doc:"Name of this node in EHLO and Message-IDs. Its address record must lead here, and the address's PTR record back. Empty: the name of the machine."`
+	PublicURL        string         `toml:"public_url" doc:"URL at which clients reach this node, used in links in emails and answers. Empty: http://localhost and the port of http_listen, or the address in http_listen."`
+	HTTPProxyFrom    []netip.Prefix `toml:"http_proxy_from" doc:"Trusted proxies before http_listen, as prefixes such as 10.0.0.0/8. The client is the last address in X-Forwarded-For that is not in this list. Behind a proxy, opens, clicks and limits per address need this setting."`
+	Hostname         string         `toml:"hostname" doc:"Name of this node in EHLO and Message-IDs. Its address record must lead to this node, and the PTR record of the address must lead back to the name. Empty: the name of the machine."`
 	RateLimit        int            `toml:"rate_limit" default:"10" doc:"Requests per second that a team may make, to all nodes of a database together. 0: no limit."`
 	RequireUserAgent bool           `toml:"require_user_agent" default:"false" doc:"Refuse API requests without a User-Agent header."`
-	TrialDaily       int            `toml:"trial_daily" default:"0" doc:"Emails a day, sent and received, that a team may have that is made from now on; the first team has no quota. postrider teams limit changes it. 0: no quota."`
-	TrialMonthly     int            `toml:"trial_monthly" default:"0" doc:"The same for a month."`
-	LegacyAliases    bool           `toml:"legacy_aliases" default:"true" doc:"Serve operations under the other names that older and official clients use for them too: /email, /emails/sending, /email/sending, /domains/claims; and take the older prefix of the value that proves a claim, resend-domain-verification=."`
-	AttachmentMax    Size           `toml:"attachment_max" default:"40MB" doc:"Greatest size of a message with its attachments, encoded."`
-	ImportMaxSize    Size           `toml:"import_max_size" default:"50MB" doc:"Greatest size of a file of contacts that is imported."`
+	TrialDaily       int            `toml:"trial_daily" default:"0" doc:"Daily quota of emails, sent and received, for each new team. The first team gets no quota. postrider teams limit changes a team's quota. 0: no quota."`
+	TrialMonthly     int            `toml:"trial_monthly" default:"0" doc:"Monthly quota of emails for each new team, like trial_daily. 0: no quota."`
+	LegacyAliases    bool           `toml:"legacy_aliases" default:"true" doc:"Also serve operations under the other paths that older and official clients use: /email, /emails/sending, /email/sending, /domains/claims. Also accept the older prefix of the value that proves a claim: resend-domain-verification=."`
+	AttachmentMax    Size           `toml:"attachment_max" default:"40MB" doc:"Maximum size of a message with its encoded attachments."`
+	ImportMaxSize    Size           `toml:"import_max_size" default:"50MB" doc:"Maximum size of a file of contacts to import."`
 
-	Transport       string          `toml:"transport" default:"direct" doc:"How mail leaves: direct (to the recipient's hosts), relay (through relay_addr), or capture (kept in the blobs, never sent; the command dev shows it)."`
-	RelayAddr       string          `toml:"relay_addr" doc:"host:port of the relay."`
+	Transport       string          `toml:"transport" default:"direct" doc:"How mail leaves: direct (to the recipients' mail hosts), relay (through relay_addr), or capture (stored in the blobs, never sent; the command dev shows it)."`
+	RelayAddr       string          `toml:"relay_addr" doc:"Address of the relay, as host:port."`
 	RelayUsername   string          `toml:"relay_username" doc:"User name at the relay. Empty: no authentication."`
 	RelayPassword   Secret          `toml:"relay_password" doc:"Password at the relay."`
-	RelayTLS        string          `toml:"relay_tls" default:"opportunistic" doc:"TLS towards the relay: opportunistic (STARTTLS when offered; with relay_username as required, unless the relay is on this machine), required (STARTTLS with a valid certificate), implicit (TLS from the first byte), or none. Mail of a domain with TLS enforced needs a valid certificate for the host of relay_addr under opportunistic and none, too, but for a relay on this machine under none."`
-	SMTPPort        int             `toml:"smtp_port" default:"25" doc:"Port that direct transport dials. Anything but 25 is for tests."`
-	DNSServers      []string        `toml:"dns_servers" doc:"Resolvers to ask, as address or address:port. Empty: those of the system."`
-	DeliveryWorkers int             `toml:"delivery_workers" default:"0" doc:"Deliveries at the same time. 0: four per CPU, at least 16."`
-	Signers         int             `toml:"signers" default:"0" doc:"DKIM signatures at the same time. 0: one per CPU."`
-	RetrySchedule   []time.Duration `toml:"retry_schedule" default:"1m,5m,15m,30m,1h,2h,4h,8h,8h,8h,8h,8h" doc:"Waits between attempts to deliver, each varied a little. After the last one the email bounces."`
-	LaneConcurrency int             `toml:"lane_concurrency" default:"20" doc:"Connections to one destination, and to one address however many destinations lead to it, at the same time, of all nodes of a database together. There is one at first; prompt answers add others."`
+	RelayTLS        string          `toml:"relay_tls" default:"opportunistic" doc:"TLS towards the relay: opportunistic (STARTTLS if offered), required (STARTTLS with a valid certificate), implicit (TLS from the first byte), or none. With relay_username, opportunistic means required, unless the relay is on this machine. Mail of a domain with enforced TLS needs a valid certificate for the host of relay_addr under opportunistic and none too. The exception is a relay on this machine under none."`
+	SMTPPort        int             `toml:"smtp_port" default:"25" doc:"Port that the direct transport connects to. Use other values than 25 only for tests."`
+	DNSServers      []string        `toml:"dns_servers" doc:"DNS resolvers, as address or address:port. Empty: the resolvers of the system."`
+	DeliveryWorkers int             `toml:"delivery_workers" default:"0" doc:"Number of concurrent deliveries. 0: four per CPU, at least 16."`
+	Signers         int             `toml:"signers" default:"0" doc:"Number of concurrent DKIM signatures. 0: one per CPU."`
+	RetrySchedule   []time.Duration `toml:"retry_schedule" default:"1m,5m,15m,30m,1h,2h,4h,8h,8h,8h,8h,8h" doc:"Waits between delivery attempts, each with a small random variation. The email bounces after the last one."`
+	LaneConcurrency int             `toml:"lane_concurrency" default:"20" doc:"Maximum number of concurrent connections to one destination, of all nodes of a database together. It also limits the connections to one address, even if several destinations lead to it. Postrider begins with one connection and adds others while the destination answers promptly."`
 	LaneRate        float64         `toml:"lane_rate" default:"0" doc:"Messages per second to one destination, from all nodes of a database together. 0: no limit."`
-	ConnectionsMax  int             `toml:"connections_max" default:"500" doc:"Connections of this node to all destinations at the same time."`
+	ConnectionsMax  int             `toml:"connections_max" default:"500" doc:"Maximum number of concurrent connections from this node to all destinations."`
 
-	WebhookSchedule     []time.Duration `toml:"webhook_schedule" default:"5s,5m,30m,2h,5h,10h,10h" doc:"Waits between attempts to deliver a webhook, each varied a little. After the last one it has failed, and can be replayed."`
-	WebhookDisableAfter time.Duration   `toml:"webhook_disable_after" default:"120h" doc:"Time of nothing but failures after which a webhook endpoint is disabled."`
+	WebhookSchedule     []time.Duration `toml:"webhook_schedule" default:"5s,5m,30m,2h,5h,10h,10h" doc:"Waits between attempts to deliver a webhook, each with a small random variation. After the last one the delivery has failed, and can be replayed."`
+	WebhookDisableAfter time.Duration   `toml:"webhook_disable_after" default:"120h" doc:"A webhook endpoint is disabled after it has only failed for this long."`
 	WebhookRetention    time.Duration   `toml:"webhook_retention" default:"720h" doc:"How long webhook events and their attempts are kept."`
 
-	BroadcastBounceLimit    float64 `toml:"broadcast_bounce_limit" default:"5" doc:"Percent of a broadcast's emails handed over, once they are 200, whose permanent bounces pause it. 100: never."`
-	BroadcastComplaintLimit float64 `toml:"broadcast_complaint_limit" default:"0.3" doc:"Percent of a broadcast's emails handed over, once they are 1,000, whose complaints pause it: from that rate on the large mailbox providers refuse a sender's mail. 100: never."`
+	BroadcastBounceLimit    float64 `toml:"broadcast_bounce_limit" default:"5" doc:"A broadcast pauses when more than this percentage of its sent emails has bounced permanently. The check begins at 200 sent emails. 100: never."`
+	BroadcastComplaintLimit float64 `toml:"broadcast_complaint_limit" default:"0.3" doc:"A broadcast pauses when more than this percentage of its sent emails has led to complaints. The check begins at 1,000 sent emails. Large mailbox providers refuse a sender's mail from a rate of 0.3 percent on. 100: never."`
 
-	BounceHost            string `toml:"bounce_host" doc:"Host that takes bounces, the MX of customers' return paths. Empty: hostname."`
-	InboundHost           string `toml:"inbound_host" doc:"Host that takes mail for customers' domains, their MX. Empty: hostname."`
-	SPFInclude            string `toml:"spf_include" doc:"Name whose SPF record lists the sending addresses; customers include it. Empty: hostname."`
-	TrackingHost          string `toml:"tracking_host" doc:"Host that customers' tracking domains are a CNAME of. Empty: the host of public_url."`
-	TrackingURL           string `toml:"tracking_url" doc:"URL that tracked links and pixels begin with, for all domains. Empty: https:// and the tracking domain, for which something before http_listen must have a certificate."`
-	DKIMSelector          string `toml:"dkim_selector" default:"postrider" doc:"Selector of the RSA key of customers' domains."`
-	DKIMSelectorEd25519   string `toml:"dkim_selector_ed25519" default:"postrider-ed" doc:"Selector of their Ed25519 key."`
+	BounceHost            string `toml:"bounce_host" doc:"Host that receives bounces: the MX of the customers' return paths. Empty: hostname."`
+	InboundHost           string `toml:"inbound_host" doc:"Host that receives mail for customers' domains: their MX. Empty: hostname."`
+	SPFInclude            string `toml:"spf_include" doc:"Name whose SPF record lists the sending addresses. Customers include it in their SPF records. Empty: hostname."`
+	TrackingHost          string `toml:"tracking_host" doc:"Host that customers' tracking domains point to with a CNAME record. Empty: the host of public_url."`
+	TrackingURL           string `toml:"tracking_url" doc:"Base URL of tracked links and pixels, for all domains. Empty: https:// and the tracking domain. A proxy before http_listen must then have a certificate for that domain."`
+	DKIMSelector          string `toml:"dkim_selector" default:"postrider" doc:"DKIM selector of the RSA key of customers' domains."`
+	DKIMSelectorEd25519   string `toml:"dkim_selector_ed25519" default:"postrider-ed" doc:"DKIM selector of the Ed25519 key of customers' domains."`
 	CAAIssuer             string `toml:"caa_issuer" default:"letsencrypt.org" doc:"Certificate authority that a CAA record of a tracking domain must allow."`
 	SMTPSubmitListen      string `toml:"smtp_submit_listen" default:":587" doc:"Address and port of SMTP submission with STARTTLS, with the role submission. Empty: none."`
-	SMTPSubmitsListen     string `toml:"smtp_submits_listen" default:":465" doc:"Address and port of SMTP submission with TLS from the first octet, with the role submission. Empty: none."`
-	SMTPSubmitConnections int    `toml:"smtp_submit_connections" default:"500" doc:"Connections to each of these at the same time."`
-	SMTPSubmitPerAddress  int    `toml:"smtp_submit_per_address" default:"50" doc:"Of these, connections from one IPv4 address or one IPv6 network of 64 bits. 0: no limit."`
-	SMTPSubmitClear       bool   `toml:"smtp_submit_clear" default:"false" doc:"Development: take passwords without TLS where smtp_submit_listen is a loopback address."`
-	TLSCertFile           string `toml:"tls_cert_file" doc:"Certificate of SMTP listeners with its chain, in PEM. It is read anew when it changes. Empty: one that nobody signed is made."`
+	SMTPSubmitsListen     string `toml:"smtp_submits_listen" default:":465" doc:"Address and port of SMTP submission with TLS from the first byte, with the role submission. Empty: none."`
+	SMTPSubmitConnections int    `toml:"smtp_submit_connections" default:"500" doc:"Maximum number of concurrent connections to each of the two submission ports."`
+	SMTPSubmitPerAddress  int    `toml:"smtp_submit_per_address" default:"50" doc:"Maximum number of concurrent submission connections from one IPv4 address or one IPv6 /64. 0: no limit."`
+	SMTPSubmitClear       bool   `toml:"smtp_submit_clear" default:"false" doc:"Development: accept passwords without TLS if smtp_submit_listen is a loopback address."`
+	TLSCertFile           string `toml:"tls_cert_file" doc:"Certificate of the SMTP listeners with its chain, in PEM. Postrider reads the file again when it changes. Empty: Postrider makes a self-signed certificate."`
 	TLSKeyFile            string `toml:"tls_key_file" doc:"Key of that certificate, in PEM."`
 
-	SMTPInListen        string         `toml:"smtp_in_listen" default:":25" doc:"Address and port at which mail comes in, with the role receiving."`
-	SMTPInMaxSize       Size           `toml:"smtp_in_max_size" default:"40MB" doc:"Greatest size of a message that comes in."`
-	SMTPInConnections   int            `toml:"smtp_in_connections" default:"1000" doc:"Connections of mail that comes in at the same time."`
-	SMTPInPerAddress    int            `toml:"smtp_in_per_address" default:"50" doc:"Of these, connections from one IPv4 address or one IPv6 network of 64 bits. 0: no limit."`
-	SMTPProxyFrom       []netip.Prefix `toml:"smtp_proxy_from" doc:"Proxies before the SMTP ports, as prefixes such as 10.0.0.0/8: connections from there begin with a PROXY header (version 1 or 2) that names the client."`
-	Milter              string         `toml:"milter" doc:"Content filter that is asked about mail that comes in: unix:/path or inet:host:port. Empty: none."`
-	MilterRequired      bool           `toml:"milter_required" default:"false" doc:"Answer 'later' while the content filter does not answer. Otherwise mail comes in unseen then."`
-	CheckAuthentication bool           `toml:"check_authentication" default:"true" doc:"Look into where mail comes from by SPF, DKIM and DMARC. The verdicts are shown with a received email; nothing is refused for them."`
-	OperatorTeam        string         `toml:"operator_team" doc:"Id of the operator's own team: it receives mail for postmaster@ and abuse@ of this node's hosts, and notices to teams are sent in its name. Empty: the team that was made first."`
-	NoticeFrom          string         `toml:"notice_from" doc:"Sender of notices to teams (a webhook endpoint fails, their domain is claimed), at a domain of the operator's team. Empty: notices are logged and not sent."`
-	FeedbackAddresses   []string       `toml:"feedback_address" doc:"Addresses at which mailbox providers' complaints (feedback loops) arrive. What comes there and is no complaint, or a complaint that proves nothing, goes to the operator's team."`
-	FeedbackProviders   []string       `toml:"feedback_providers" doc:"Senders whose complaints are believed without a proof of ours: domains that DKIM-sign their reports and where no strangers have mailboxes (arf.mail.example.com), or single addresses (staff@example.com). Needs check_authentication."`
-	ManagedDomain       string         `toml:"managed_domain" doc:"Domain under which each team is given a name to receive mail at. Empty: none."`
-	SandboxDomains      []string       `toml:"sandbox_domain" default:"resend.dev" doc:"Domains of test addresses: bounced@, delivered@ and the like act out an outcome, and onboarding@ may send to one's own address."`
+	SMTPInListen        string         `toml:"smtp_in_listen" default:":25" doc:"Address and port that receive mail, with the role receiving."`
+	SMTPInMaxSize       Size           `toml:"smtp_in_max_size" default:"40MB" doc:"Maximum size of a received message."`
+	SMTPInConnections   int            `toml:"smtp_in_connections" default:"1000" doc:"Maximum number of concurrent connections to smtp_in_listen."`
+	SMTPInPerAddress    int            `toml:"smtp_in_per_address" default:"50" doc:"Maximum number of these connections from one IPv4 address or one IPv6 /64. 0: no limit."`
+	SMTPProxyFrom       []netip.Prefix `toml:"smtp_proxy_from" doc:"Trusted proxies before the SMTP ports, as prefixes such as 10.0.0.0/8. Their connections begin with a PROXY header (version 1 or 2) that names the client."`
+	Milter              string         `toml:"milter" doc:"Content filter (milter) that checks received mail: unix:/path or inet:host:port. Empty: none."`
+	MilterRequired      bool           `toml:"milter_required" default:"false" doc:"Refuse mail temporarily while the content filter does not answer. Otherwise mail is then accepted without a check."`
+	CheckAuthentication bool           `toml:"check_authentication" default:"true" doc:"Check received mail by SPF, DKIM and DMARC. Received emails show the results; no mail is refused because of them."`
+	OperatorTeam        string         `toml:"operator_team" doc:"Id of the operator's own team. It receives mail for postmaster@ and abuse@ of this node's hosts, and is the sender of notices to teams. Empty: the oldest team."`
+	NoticeFrom          string         `toml:"notice_from" doc:"Sender of notices to teams (for example that a webhook endpoint fails, or that somebody claims their domain). Its domain must belong to the operator's team. Empty: notices are logged and not sent."`
+	FeedbackAddresses   []string       `toml:"feedback_address" doc:"Addresses that receive complaints (feedback loops) of mailbox providers. Mail to them that is not a complaint, or a complaint without proof, goes to the operator's team."`
+	FeedbackProviders   []string       `toml:"feedback_providers" doc:"Senders whose complaints need no proof: domains that DKIM-sign their reports and where the public cannot get mailboxes (arf.mail.example.com), or single addresses (staff@example.com). Needs check_authentication."`
+	ManagedDomain       string         `toml:"managed_domain" doc:"Domain under which each team gets a subdomain that receives mail. Empty: none."`
+	SandboxDomains      []string       `toml:"sandbox_domain" default:"resend.dev" doc:"Domains of test addresses. Mail to bounced@, delivered@ and similar addresses simulates an outcome. Mail from onboarding@ may go to one's own address."`
 	SandboxSend         bool           `toml:"sandbox_send" default:"false" doc:"Development: senders of a sandbox domain may send to anyone."`
-	TrustDomains        bool           `toml:"trust_domains" default:"false" doc:"Development: a domain that is asked to be verified is found verified a second later, and a claim proven, without DNS."`
+	TrustDomains        bool           `toml:"trust_domains" default:"false" doc:"Development: a domain counts as verified one second after the request to verify it, and a claim as proven, without DNS."`
 	AllowLoopback       bool           `toml:"allow_loopback" default:"false" doc:"Development: webhook endpoints and attachment paths may be on this machine."`
 
-	OIDCIssuer       string   `toml:"oidc_issuer" doc:"OpenID Connect provider by which people may sign in, as its issuer URL such as https://id.example.com. It sends them back to public_url/sign-in/oidc/callback. Empty: none."`
-	OIDCClientID     string   `toml:"oidc_client_id" doc:"Id of this installation at that provider."`
-	OIDCClientSecret Secret   `toml:"oidc_client_secret" doc:"Its secret there. Empty: a public client, which proves itself by PKCE alone."`
-	OIDCName         string   `toml:"oidc_name" doc:"Name of that provider on the page of sign-in. Empty: Single sign-on."`
-	OIDCDomains      []string `toml:"oidc_domain" doc:"Domains of addresses, verified by that provider, whose people may become users without an invitation. Which team they join is still to be decided by an invitation."`
+	OIDCIssuer       string   `toml:"oidc_issuer" doc:"Issuer URL of an OpenID Connect provider for sign-in, such as https://id.example.com. The provider redirects users to public_url/sign-in/oidc/callback. Empty: none."`
+	OIDCClientID     string   `toml:"oidc_client_id" doc:"Client id of this installation at the OpenID Connect provider."`
+	OIDCClientSecret Secret   `toml:"oidc_client_secret" doc:"Client secret of this installation at the provider. Empty: a public client, which uses only PKCE."`
+	OIDCName         string   `toml:"oidc_name" doc:"Name of the provider on the sign-in page. Empty: Single sign-on."`
+	OIDCDomains      []string `toml:"oidc_domain" doc:"Domains of email addresses whose owners may become users without an invitation, if the provider has verified the address. They still need an invitation to join a team."`
 
-	Roles           []string      `toml:"roles" default:"api,delivery,jobs" doc:"What this node does: api, delivery, jobs, submission (SMTP for customers), receiving (mail that comes in, bounces among it). Nodes that share the work need database_url."`
-	MigrateOnStart  bool          `toml:"migrate_on_start" default:"true" doc:"Bring the database up to date at the start. Otherwise run the command migrate."`
-	LogRetention    time.Duration `toml:"log_retention" default:"720h" doc:"How long API requests are shown in the request log."`
-	AuditRetention  time.Duration `toml:"audit_retention" default:"8760h" doc:"How long the audit log is kept: who did what."`
-	ImportRetention time.Duration `toml:"import_retention" default:"720h" doc:"How long imports of contacts are shown after they ended, with the rows that failed."`
+	Roles           []string      `toml:"roles" default:"api,delivery,jobs" doc:"Roles of this node: api, delivery, jobs, submission (SMTP for customers), receiving (incoming mail and bounces). Nodes that share the work need database_url."`
+	MigrateOnStart  bool          `toml:"migrate_on_start" default:"true" doc:"Migrate the database at the start. Otherwise run the command migrate."`
+	LogRetention    time.Duration `toml:"log_retention" default:"720h" doc:"How long the request log keeps API requests."`
+	AuditRetention  time.Duration `toml:"audit_retention" default:"8760h" doc:"How long audit log entries are kept."`
+	ImportRetention time.Duration `toml:"import_retention" default:"720h" doc:"How long finished contact imports are kept, with their failed rows."`
 
-	EmailRetention    time.Duration `toml:"email_retention" default:"0s" doc:"How long sent emails are kept, with all that belongs to them; those that are still to be delivered stay. Teams may have a shorter time. 0s: without end."`
-	BodyRetention     time.Duration `toml:"body_retention" default:"0s" doc:"How long the texts, headers and attachments of sent emails are kept. The emails and what happened to them stay. 0s: as long as the emails."`
-	ReceivedRetention time.Duration `toml:"received_retention" default:"0s" doc:"How long received emails are kept. 0s: without end."`
-	EventRetention    time.Duration `toml:"event_retention" default:"0s" doc:"How long the timeline of an email and the attempts to deliver it are kept after the last thing that happened to it, and how long recipients of broadcasts and runs of automations are kept after these ended. What metrics count stays. 0s: as long as the emails, the broadcasts and the automations."`
+	EmailRetention    time.Duration `toml:"email_retention" default:"0s" doc:"How long sent emails are kept, with all their data. Emails that are still being delivered stay. A team may have a shorter time. 0s: forever."`
+	BodyRetention     time.Duration `toml:"body_retention" default:"0s" doc:"How long the texts, headers and attachments of sent emails are kept. The emails and their events stay. 0s: as long as the emails."`
+	ReceivedRetention time.Duration `toml:"received_retention" default:"0s" doc:"How long received emails are kept. 0s: forever."`
+	EventRetention    time.Duration `toml:"event_retention" default:"0s" doc:"How long an email's timeline and delivery attempts are kept after its last event. It also applies to recipients of broadcasts and to automation runs, counted from the end of the broadcast or the run. Counts in metrics stay. 0s: as long as the emails, the broadcasts and the automations."`
 
-	ShutdownGrace time.Duration `toml:"shutdown_grace" default:"30s" doc:"Time for work in hand when the node is asked to stop. What is not done by then is taken up at the next start."`
-	LogLevel      slog.Level    `toml:"log_level" default:"info" doc:"Least level that is logged: debug, info, warn or error."`
-	LogFormat     string        `toml:"log_format" default:"text" doc:"text, for people, or json."`
+	ShutdownGrace time.Duration `toml:"shutdown_grace" default:"30s" doc:"Time to finish current work when the node is stopped. The next start continues unfinished work."`
+	LogLevel      slog.Level    `toml:"log_level" default:"info" doc:"Minimum level of log messages: debug, info, warn or error."`
+	LogFormat     string        `toml:"log_format" default:"text" doc:"Format of log messages: text, for people, or json."`
 
-	Regions map[string]Region `toml:"regions" doc:"Hosts per region, in the file only, as tables such as [regions.us-east-1]. What a region leaves out is as above."`
+	Regions map[string]Region `toml:"regions" doc:"Hosts per region, only in the file, as tables such as [regions.us-east-1]. A host that a region omits has the value of the setting above."`
 }
 
 // Region is the hosts that the DNS records of a region's domains name.

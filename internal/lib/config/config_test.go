@@ -76,7 +76,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func TestEachSourceStandsOverTheOneBefore(t *testing.T) {
+func TestLaterSourcesOverrideEarlierOnes(t *testing.T) {
 	t.Parallel()
 	file := `
 		http_listen = "127.0.0.1:1"

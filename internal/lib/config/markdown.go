@@ -13,21 +13,22 @@ func Markdown() string {
 	var b strings.Builder
 	b.WriteString(`# Configuration
 
-Every setting has a default, so Postrider starts without any. Each source stands over the one before it:
+Every setting has a default, so Postrider starts without any configuration. Postrider reads settings from these sources;
+later sources override earlier ones:
 
 1. the defaults in the table below,
-2. a TOML file: ` + "`postrider.toml`" + ` in the working directory if it exists, or the one that ` + "`--config`" +
+2. a TOML file: ` + "`postrider.toml`" + ` in the working directory if it exists, or the file that ` + "`--config`" +
 		` or
    ` + "`POSTRIDER_CONFIG`" + ` names,
-3. environment variables: ` + "`POSTRIDER_`" + ` and the name in capitals, as ` + "`POSTRIDER_HTTP_LISTEN=:80`" +
-		`; an empty one
-   counts as not set,
-4. flags: the name with hyphens, as ` + "`--http-listen=:80`" + `.
+3. environment variables: ` + "`POSTRIDER_`" + ` and the name in capitals, such as ` + "`POSTRIDER_HTTP_LISTEN=:80`" +
+		`; an empty
+   variable counts as not set,
+4. flags: the name with hyphens, such as ` + "`--http-listen=:80`" + `.
 
-Durations are written as ` + "`30s`, `5m`, `1h30m`" + `; sizes as ` + "`512KB`, `40MB`" +
-		` (1 KB is 1,024 bytes); lists as TOML arrays, or
-with commas in a variable or flag. All problems of the settings are reported at once, and nothing starts until there
-are none. The command dev has defaults of its own for a few of them.
+Durations are written as ` + "`30s`, `5m`, `1h30m`" + `, and sizes as ` + "`512KB`, `40MB`" +
+		` (1 KB is 1,024 bytes). Lists are TOML
+arrays; in a variable or flag, commas separate the items. Postrider reports all invalid settings at once and does not
+start until all are valid. The command dev has other defaults for some settings.
 
 | Setting | Type | Default | Meaning |
 | --- | --- | --- | --- |
@@ -42,8 +43,8 @@ are none. The command dev has defaults of its own for a few of them.
 	b.WriteString(`
 ## Regions
 
-A domain belongs to a region, and its DNS records point at the hosts of that region. A node with a single place needs no
-table; several are written so:
+A domain belongs to a region, and its DNS records point at the hosts of that region. An installation in a
+single location needs no table. Several regions are configured like this:
 
 ` + "```toml" + `
 [regions.us-east-1]

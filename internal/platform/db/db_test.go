@@ -105,6 +105,16 @@ func TestUpdate(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	})
+}
+
+func TestHooksAndMissingRows(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		makeTable(t, d)
+		ctx, name := t.Context(), ""
+		if err := insert(ctx, d, "a", "Ann", 1); err != nil {
+			t.Fatal(err)
+		}
 		t.Run("hooks run after the commit and not after a failure", func(t *testing.T) {
 			ran := 0
 			d.Update(ctx, func(tx *db.Tx) error { tx.AfterCommit(func() { ran++ }); return nil })

@@ -1,6 +1,7 @@
 package jobs
 
-// reserve is how many of n places bulk jobs leave to others: a quarter, at least one, but none of a single place.
+// reserve returns how many of n workers bulk jobs leave to other jobs: a quarter, but at least one. It returns 0 if n
+// is 1.
 func reserve(n int) int {
 	if n < 2 {
 		return 0
@@ -8,7 +9,7 @@ func reserve(n int) int {
 	return max(n/4, 1)
 }
 
-// bulk counts the jobs of bulk lanes that are in hand.
+// bulk counts the claimed jobs of bulk lanes.
 type bulk struct {
 	groups map[string]int
 	owners map[string]int
@@ -31,8 +32,8 @@ func count[K comparable](m map[K]int, key K, n int) {
 	}
 }
 
-// bulkRoom is how many more jobs of bulk lanes an owner may have in hand when planned of them are planned already.
-// The reserve is taken of the workers that the owner holds or may still take.
+// bulkRoom returns how many more jobs of bulk lanes an owner may claim if planned of them are already planned. The
+// reserve is a part of the workers that the owner holds or may still acquire.
 func (k *dispatcher) bulkRoom(owner string, planned int) int {
 	room := int(k.workers.Room(owner))
 	most := room + int(k.workers.Held(owner))

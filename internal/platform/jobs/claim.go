@@ -9,14 +9,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// ask is one lane's part of a claim. Its workers are taken from the pool already.
+// ask is one lane's share of a claim. The pool has already granted its workers.
 type ask struct {
 	lane, owner, group string
 	bulk               bool
 	n                  int
 }
 
-// claim claims due jobs of the lanes in asks, in one transaction, and starts their handlers.
+// claim claims due jobs of the lanes in asks in one transaction, and starts their handlers.
 func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.WaitGroup) error {
 	defer func() { k.claimedAt = time.Now() }()
 	var claimed map[string][]Job
@@ -24,8 +24,8 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 	var now int64
 	life := k.r.life.Load()
 	err := k.r.d.Update(ctx, func(tx *db.Tx) (err error) {
-		// A node that takes this one for dead waits for this claim and then makes its jobs due; if it was first, the claim
-		// fails.
+		// A node that declares this one dead waits for this claim and then makes its jobs due. If that node was first, the
+		// claim fails.
 		tx.QueueHold(ctx, errDeclaredDead, "nodes", k.r.node)
 		if claimed, err = claim(ctx, tx, k.Name, k.r.node, asks); err != nil {
 			return err
@@ -75,7 +75,7 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 	return nil
 }
 
-// releaseClaims gives back the jobs that this node holds and no worker has. They are from a claim that was committed
+// releaseClaims gives back the jobs that this node holds and no worker has. They come from a claim that was committed
 // although it returned an error.
 func (k *dispatcher) releaseClaims(ctx context.Context) error {
 	rows, err := k.r.d.Query(ctx, selectHeld, k.Name, k.r.node)

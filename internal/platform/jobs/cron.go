@@ -7,16 +7,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Cron is recurring work. It has one job, which stays in the queue permanently: each run moves it to the next time.
-// So any node may claim it, it never runs twice at the same time, and when ticks were missed while all nodes were
-// down it runs once for all of them. It is never parked.
+// Cron is recurring work. It has one job, which stays in the queue permanently: each run moves it to the next time. Any
+// node may claim the job, and it never runs twice at the same time. If all nodes were down for several intervals, it
+// runs once for all of them. It is never parked.
 type Cron struct {
 	Name  string
 	Every time.Duration
 	Run   func(ctx context.Context) error
 }
 
-// cronWait is how long after an error a cron runs again, unless its regular time comes first.
+// cronWait is the wait before a cron runs again after an error, unless its regular time comes first.
 const cronWait = time.Minute
 
 // Cron registers recurring work. Call it before Run.
@@ -43,7 +43,8 @@ func (r *Runner) Cron(c Cron) {
 	r.Handle(k)
 }
 
-// insertCrons inserts the job of each cron, and brings forward a job that an earlier, longer interval put too far off.
+// insertCrons inserts the job of each cron. If an earlier, longer interval left a job too late, insertCrons moves it to
+// the next time.
 func (r *Runner) insertCrons(ctx context.Context, tx *db.Tx) {
 	for _, c := range r.crons {
 		kind := "cron." + c.Name

@@ -1,14 +1,14 @@
-// Package jobs is a durable queue in the database that the work is about: a job is inserted in the transaction that
-// makes it necessary, and finished in the transaction that records its effect.
+// Package jobs is a durable queue in the database. A job is inserted in the transaction that makes it necessary and
+// finished in the transaction that records its effect.
 //
 // # Terms
 //
-// A job has a kind, which has a handler, and a lane: a queue of its own within the kind, such as one team's mail to
-// one destination. Lanes take turns, so a long or slow lane never delays another. Lanes may form a group that shares
-// a limit, such as the lanes of all teams to one destination. A lane has an owner, usually a team. Owners share the
-// workers of a kind as package fair describes: however many lanes an owner has, and however long its jobs take, the
-// next owner finds workers free. A lane may be for bulk work, which yields to the other work of its group and of its
-// owner ([Kind.Bulk]). An owner's groups that are stuck leave workers to its other groups ([Share]).
+// A job has a kind and a lane. Each kind has a handler. A lane is a queue within the kind, such as one team's mail to
+// one destination. Lanes take turns, so a long or slow lane never delays another. Lanes may form a group that shares a
+// limit, such as the lanes of all teams to one destination. A lane has an owner, usually a team. Owners share the
+// workers of a kind as package fairshare describes: a new owner always finds free workers, even if another owner has
+// many lanes or long jobs. A lane may be for bulk work, which yields to other work of its group and its owner
+// ([Kind.Bulk]). An owner's stuck groups leave workers to its other groups ([Share]).
 //
 // # Life of a job
 //
@@ -18,35 +18,37 @@
 //	              ▲                  ├─Park, or no try left──► parked ──Unpark──► waiting
 //	              ▲                  └─Hold──► held ──Release──► waiting
 //
-// A claim writes the node's id into holder, and no other node claims the job until holder is cleared: by the node
-// itself, which gives back what its workers did not end, or by another node that takes it for dead. Clocks of different
-// nodes are never compared. Each node counts heartbeats in the database, on a connection of its own, and takes another
-// node for dead when it saw no beat of it for 20 seconds by its own monotonic clock, and was itself never without the
-// database for more than 12 of them. A node whose own beats fail is unsure of its jobs after 12 seconds, and until it
-// is sure again begins nothing that cannot be undone (see [Job.Sure]). A node that starts on SQLite makes all claimed
-// jobs due, because no other process can hold one.
+// A claim writes the node's id into holder. No other node claims the job until holder is cleared. The node itself
+// clears holder when it gives back jobs that its workers did not end. Another node clears holder when it declares the
+// first one dead.
 //
-// attempt is the fence: a claim increments it, nothing decrements it, and Finish, Retry, Wait, Park and Hold change the
-// job only while it has their attempt, so that a worker that lost its job changes nothing ([ErrLost]). tries counts the
-// attempts that ended with Retry; crashes and errors of a handler do not count. failures counts a handler's errors in
-// a row and decides when a job is parked; Retry and Wait reset it.
+// Clocks of different nodes are never compared. Each node counts heartbeats in the database, on a separate connection.
+// It declares another node dead after 20 seconds without a new heartbeat of that node, measured by its own monotonic
+// clock. It may do so only if it lost the database for at most 12 seconds in that time. A node whose own heartbeats
+// fail is unsure of its jobs after 12 seconds. Until a heartbeat succeeds, it begins nothing that cannot be undone (see
+// [Job.Sure]). A node that starts on SQLite makes all claimed jobs due, because no other process can hold one.
+//
+// attempt is the fence. A claim increments it and nothing decrements it. Finish, Retry, Wait, Park and Hold change a
+// job only if its attempt is still the same, so a worker that lost its job changes nothing ([ErrLost]). tries counts
+// the attempts that ended with Retry; crashes and handler errors do not count. failures counts a handler's consecutive
+// errors and decides when a job is parked. Retry and Wait reset it.
 //
 // # When it fails
 //
-// A handler runs at least once, and again after a crash between its effect on the world and its commit. A hint of new
-// work may be lost; the next scan then finds the work. A job whose handler fails is retried by the kind's schedule.
-// After the last wait it is parked, where an operator sees it, or, if the kind is Endless, the last wait repeats; no
-// job is dropped. Insert and Move make a parked job with their dedupe key due again. When the node of a job dies, the
-// job is due again after about 20 seconds.
+// A handler runs at least once. It runs again after a crash between its external effect and its commit. If a hint of
+// new work is lost, the next scan finds the work. A job whose handler fails is retried by the kind's schedule. After
+// the last wait the job is parked, and an operator can list it. If the kind is Endless, the last wait repeats instead.
+// No job is dropped. Insert and Move make a parked job with their dedupe key due again. When the node of a job dies,
+// the job is due again after about 20 seconds.
 //
-// Times are those of the database's clock ([db.DB.Now]). When that steps back, which is noticed within seconds, waits
-// that had begun start again from the new time. A job that is due at once is inserted as due an hour ago, so a step
+// Times come from the database's clock ([db.DB.Now]). The runner notices within seconds when that clock steps back, and
+// then restarts the waits that had begun. A job that is due at once gets a due time one hour in the past, so a step
 // does not delay it. A time that a caller chose, such as that of a scheduled email, is kept.
 //
 // # What it does not do
 //
-// It does not run a job exactly once, keeps no history of finished jobs, and orders the jobs of a lane only by the
-// time at which they are due. It knows nothing of email.
+// The queue does not run a job exactly once and keeps no history of finished jobs. It orders the jobs of a lane only by
+// their due time. It knows nothing of email.
 package jobs
 
 import (
@@ -63,8 +65,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// ErrLost means that the job is no longer this worker's: another node took this one for dead, or the job was claimed
-// or ended by another attempt.
+// ErrLost means that the job no longer belongs to this worker. Another node declared this one dead, or another attempt
+// claimed or ended the job.
 var ErrLost = errors.New("the job was lost to another worker")
 
 // Values of run_at for jobs that do not become due by time.
@@ -73,7 +75,7 @@ const (
 	inHand = math.MaxInt64 - 1 // claimed by a node
 )
 
-// slack is how far in the past the run_at of a job is that is due at once.
+// slack is how far in the past a job's run_at is set if the job is due at once.
 const slack = time.Hour
 
 // Job is a claimed job.
@@ -84,7 +86,7 @@ type Job struct {
 	TeamID    string
 	Payload   string
 	Attempt   int // the fence: 1 for the first claim
-	Tries     int // that ended with Retry
+	Tries     int // attempts that ended with Retry
 	Failures  int // errors in a row, before this attempt
 	LastError string
 	CreatedAt time.Time
@@ -92,13 +94,13 @@ type Job struct {
 	life *life
 }
 
-// New is a job to insert. A job with a zero RunAt is due at once. Any other RunAt is a time that the caller chose,
-// which is kept when the clock steps back.
+// New is a job to insert. A job with a zero RunAt is due at once. Any other RunAt is a time that the caller chose; it
+// is kept when the clock steps back.
 type New struct {
 	Kind    string
 	Lane    string // "" means a lane with the name of the kind
 	TeamID  string
-	Dedupe  string // when not empty, no job is inserted while there is one of the same kind and key
+	Dedupe  string // if not empty, no job is inserted while another of the same kind and key exists
 	Payload string
 	RunAt   time.Time
 }
@@ -109,8 +111,8 @@ type Queue struct{ d *db.DB }
 // NewQueue returns the queue in the database d.
 func NewQueue(d *db.DB) *Queue { return &Queue{d} }
 
-// Insert inserts jobs in the caller's transaction and wakes workers after its commit. When there is a job of the same
-// kind and dedupe key, it inserts none; a parked one it makes due.
+// Insert inserts jobs in the caller's transaction and wakes workers after its commit. If a job of the same kind and
+// dedupe key exists, Insert adds none. If that job is parked, Insert makes it due.
 func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
 	for _, n := range all {
 		if n.Lane == "" {
@@ -130,13 +132,13 @@ func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
 	}
 }
 
-// Finish deletes the job: its work is done and recorded in this transaction. When the job was claimed by another
-// worker meanwhile, the transaction fails with ErrLost; the same holds for Retry, Wait, Park and Hold.
+// Finish deletes the job, whose work is done and recorded in this transaction. If another worker has claimed the job,
+// the transaction fails with ErrLost. The same holds for Retry, Wait, Park and Hold.
 func (q *Queue) Finish(ctx context.Context, tx *db.Tx, j Job) {
 	tx.QueueOne(ctx, lost("finish", j), finishJob, j.ID, j.Attempt)
 }
 
-// End is Finish in a transaction of its own, for work that leaves nothing to record.
+// End calls Finish in a separate transaction, for work that has no result to record.
 func (q *Queue) End(ctx context.Context, j Job) error {
 	return q.d.Update(ctx, func(tx *db.Tx) error {
 		q.Finish(ctx, tx, j)
@@ -144,15 +146,15 @@ func (q *Queue) End(ctx context.Context, j Job) error {
 	})
 }
 
-// Retry makes the job due again at a time. It ends a try, and another follows. why is kept as the last error.
+// Retry ends a try and makes the job due again at the given time. why is stored as the last error.
 func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
 	tx.QueueOne(ctx, lost("retry", j), retryJob, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax),
 		tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
 
-// Wait is Retry for a job that could not be tried, for a reason that is neither in the job nor an error of its
-// handler. It does not count as a try.
+// Wait makes the job due again at the given time without counting a try. It is for jobs that could not start for a
+// reason outside the job and its handler.
 func (q *Queue) Wait(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
 	tx.QueueOne(ctx, lost("wait", j), waitJob, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax),
 		tx.Now().UnixMicro())
@@ -171,19 +173,20 @@ func (q *Queue) Park(ctx context.Context, tx *db.Tx, j Job, why string) {
 	tx.QueueOne(ctx, lost("park", j), parkJob, j.ID, j.Attempt, int64(never), true, db.Text(why, whyMax))
 }
 
-// Remove deletes a waiting or parked job by its dedupe key. It returns false when there is none or it is in hand.
+// Remove deletes a waiting or parked job by its dedupe key. It returns false if no such job exists or a worker has
+// claimed it.
 func (q *Queue) Remove(ctx context.Context, tx *db.Tx, kind, dedupe string) (bool, error) {
 	n, err := tx.Exec(ctx, removeJob, kind, dedupe)
 	return n > 0, err
 }
 
-// RemoveAll is Remove for many jobs of a kind. Those that are in hand stay.
+// RemoveAll deletes the waiting and parked jobs of a kind with the given dedupe keys. Claimed jobs stay.
 func (q *Queue) RemoveAll(ctx context.Context, tx *db.Tx, kind string, dedupes []string) {
 	tx.Queue(ctx, removeJobs, kind, dedupes)
 }
 
-// Move gives a waiting or parked job, found by its dedupe key, another time that the caller chose. It returns false
-// when there is none or it is in hand.
+// Move makes a waiting or parked job, found by its dedupe key, due at a time that the caller chose. It returns false if
+// no such job exists or a worker has claimed it.
 func (q *Queue) Move(ctx context.Context, tx *db.Tx, kind, lane, dedupe string, at time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, moveJob, kind, dedupe, at.UnixMicro(), false)
 	if n > 0 {
@@ -198,7 +201,7 @@ func lost(what string, j Job) error {
 
 const hintTopic = "jobs"
 
-// wake hints to the workers of every node, after the commit, that a lane has a job due at a time.
+// wake sends a hint to every node after the commit: the lane has a job due at the given time.
 func (q *Queue) wake(tx *db.Tx, kind, lane string, at time.Time) {
 	tx.AfterCommit(func() {
 		q.d.Hint(hintTopic, kind+"\t"+lane+"\t"+strconv.FormatInt(at.UnixMicro(), 36))
@@ -212,10 +215,10 @@ func parseHint(p string) (kind, lane string, at int64, ok bool) {
 	return kind, lane, at, ok1 && ok2 && err == nil
 }
 
-const whyMax = 500 // bytes of the error that is kept of a job
+const whyMax = 500 // most bytes of the stored last_error
 
-// Unpark makes a parked job due at once. Its failures are counted anew. It returns a NotFound fault when there is no
-// such job.
+// Unpark makes a parked job due at once and resets its failures. It returns a NotFound fault if no parked job has this
+// id.
 func (q *Queue) Unpark(ctx context.Context, jobID string) error {
 	return q.d.Update(ctx, func(tx *db.Tx) error {
 		var kind, lane string

@@ -2,14 +2,14 @@ package jobs
 
 import "container/heap"
 
-// bulkTurn is how often bulk lanes get a turn while other lanes wait for the same thing: one turn in bulkTurn.
+// bulkTurn is the rate of turns for bulk lanes while other lanes wait too: one turn in bulkTurn.
 const bulkTurn = 8
 
-// turns is a set of lanes that wait for the same thing. Lanes that are not bulk go first, except for one turn in
+// turns is a set of lanes that wait for the same resource. Lanes that are not bulk go first, except for one turn in
 // bulkTurn.
 type turns struct {
 	first, bulk ring
-	passed      int // turns of first since bulk had one
+	passed      int // turns of first since the last turn of bulk
 }
 
 func (t *turns) of(bulk bool) *ring {
@@ -21,7 +21,7 @@ func (t *turns) of(bulk bool) *ring {
 
 func (t *turns) add(owner, lane string, bulk bool) { t.of(bulk).add(owner, lane) }
 
-// turn reports whether the next turn is for bulk. There must be a lane.
+// turn reports whether the next turn is for bulk. The set must not be empty.
 func (t *turns) turn() (bulk bool) {
 	return t.first.empty() || !t.bulk.empty() && t.passed >= bulkTurn-1
 }
@@ -39,7 +39,7 @@ func (t *turns) empty() bool { return t.first.empty() && t.bulk.empty() }
 type ring struct {
 	owners []string            // next first, without the paused
 	lanes  map[string][]string // by owner, next first; never an empty list
-	paused map[string]bool     // owners whose lanes must also wait for something else
+	paused map[string]bool     // owners that have used up their share of workers
 }
 
 func (t *ring) add(owner, lane string) {
@@ -52,7 +52,7 @@ func (t *ring) add(owner, lane string) {
 	t.lanes[owner] = append(t.lanes[owner], lane)
 }
 
-// next removes and returns the lane whose turn it is. There must be one.
+// next removes and returns the lane whose turn it is. The ring must not be empty.
 func (t *ring) next() (owner, lane string) {
 	owner, t.owners = t.owners[0], t.owners[1:]
 	all := t.lanes[owner]
@@ -69,8 +69,7 @@ func (t *ring) next() (owner, lane string) {
 // pass gives the turn to the next owner.
 func (t *ring) pass() { t.owners = append(t.owners[1:], t.owners[0]) }
 
-// pause removes the owner whose turn it is from the turns until resume. Its cost does not depend on the number of
-// lanes.
+// pause skips the owner whose turn it is until resume is called. Its cost does not depend on the number of lanes.
 func (t *ring) pause() {
 	if t.paused == nil {
 		t.paused = map[string]bool{}
@@ -79,7 +78,7 @@ func (t *ring) pause() {
 	t.owners = t.owners[1:]
 }
 
-// resume returns an owner to the turns.
+// resume gives turns to a paused owner again.
 func (t *ring) resume(owner string) {
 	delete(t.paused, owner)
 	if len(t.lanes[owner]) > 0 {
@@ -89,7 +88,8 @@ func (t *ring) resume(owner string) {
 
 func (t *ring) empty() bool { return len(t.owners) == 0 }
 
-// alarms is a set of names by time: lanes by when a job of them may be due, or groups by when their limit ends.
+// alarms is a set of names by time. The names are lanes with the time of their next job, or groups with the time at
+// which their limit ends.
 type alarms struct {
 	at    map[string]int64
 	queue alarmQueue // may contain outdated times; at has the current ones
@@ -97,7 +97,7 @@ type alarms struct {
 
 func newAlarms() *alarms { return &alarms{at: map[string]int64{}} }
 
-// set adds a name, or moves its time forward. A later time than the name has is ignored.
+// set adds a name, or moves it to an earlier time. It ignores a time later than the current one.
 func (a *alarms) set(name string, at int64) {
 	if old, ok := a.at[name]; ok && old <= at {
 		return

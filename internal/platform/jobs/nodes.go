@@ -10,12 +10,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// ErrStopping means that the node is about to end and begins nothing new. A handler that returns it gives its job
-// back.
+// ErrStopping means that the node is stopping and begins nothing new. A handler that returns it gives its job back.
 var ErrStopping = errors.New("the node is stopping")
 
-// ErrUnsure means that the node could not reach the database for so long that another node may have its jobs. A
-// handler that returns it gives its job back.
+// ErrUnsure means that this node lost the database for so long that another node may have its jobs. A handler that
+// returns it gives its job back.
 var ErrUnsure = errors.New("the database could not be reached, so another node may have taken the job")
 
 // errDeclaredDead is the error of a claim by a node without a row in nodes. If that node died, no other node would make
@@ -23,22 +22,22 @@ var ErrUnsure = errors.New("the database could not be reached, so another node m
 var errDeclaredDead = fmt.Errorf("%w, which took this one for dead", ErrLost)
 
 const (
-	beatLimit    = 5 * time.Second  // for one beat
+	beatLimit    = 5 * time.Second  // for one heartbeat
 	releaseLimit = time.Minute      // for making a dead node's jobs due, which reads all jobs
-	sureWait     = 30 * time.Second // the longest wait of Sure for a beat
+	sureWait     = 30 * time.Second // the longest wait of Sure for a heartbeat
 )
 
-// pulse is the times of heartbeats.
+// pulse holds the durations of heartbeats.
 type pulse struct {
-	every time.Duration // between beats
-	sure  time.Duration // from the start of its beat, how long a node is certain that no other takes it for dead
-	dead  time.Duration // without a beat for so long, a node is dead to one that could read the database meanwhile
+	every time.Duration // between heartbeats
+	sure  time.Duration // how long after a heartbeat's start no other node can declare this one dead
+	dead  time.Duration // how long without a heartbeat until a node with a working database declares another dead
 }
 
 var normalPulse = pulse{every: 2 * time.Second, sure: 12 * time.Second, dead: 20 * time.Second}
 
-// life is the time from a node's entry among the nodes until others take it for dead. A process that was suspended,
-// or could not reach the database, may have several.
+// life is the time from a node's registration until other nodes declare it dead. A process that was suspended, or lost
+// the database, may have several.
 type life struct {
 	alone    bool
 	sure     time.Duration
@@ -47,7 +46,7 @@ type life struct {
 	end      context.CancelCauseFunc
 
 	mu     sync.Mutex
-	beatAt time.Time     // when the last successful beat began
+	beatAt time.Time     // when the last successful heartbeat began
 	beat   chan struct{} // closed by the next one
 }
 
@@ -57,7 +56,7 @@ func newLife(r *Runner, at time.Time) *life {
 		beat: make(chan struct{})}
 }
 
-// lives records a successful beat that began at a time.
+// lives records a successful heartbeat that began at the given time.
 func (l *life) lives(at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,10 +65,10 @@ func (l *life) lives(at time.Time) {
 	l.beat = make(chan struct{})
 }
 
-// Sure returns nil when the job is certainly this worker's. Call it immediately before an effect on the world that
-// cannot be undone, such as the end of a message. It returns ErrStopping when the node has been asked to stop,
-// ErrLost when another node has the job, and ErrUnsure when the database could not be reached for half a minute. It
-// does not query the database: as long as this node's heartbeats succeed, no other takes its jobs.
+// Sure returns nil if the job certainly still belongs to this worker. Call it immediately before an effect that cannot
+// be undone, such as the end of a message. It returns ErrStopping if the node is stopping, and ErrLost if another node
+// has the job. It returns ErrUnsure if no heartbeat succeeded for half a minute. Sure does not query the database: as
+// long as this node's heartbeats succeed, no other node takes its jobs.
 func (j Job) Sure(ctx context.Context) error {
 	l := j.life
 	if l == nil { // a job that no runner claimed
@@ -105,7 +104,7 @@ func (j Job) Sure(ctx context.Context) error {
 	}
 }
 
-// begin enters this node among the nodes, makes the jobs of dead nodes due on SQLite, and inserts the jobs of crons.
+// begin registers this node, makes the jobs of dead nodes due on SQLite, and inserts the jobs of crons.
 func (r *Runner) begin(ctx context.Context) error {
 	r.stopping = ctx.Done()
 	r.life.Store(newLife(r, time.Now()))
@@ -134,18 +133,18 @@ func (r *Runner) register(ctx context.Context, tx *db.Tx) {
 
 const nodesTopic = "nodes"
 
-// announce makes the other nodes read the nodes at once.
+// announce makes the other nodes read the list of nodes immediately.
 func (r *Runner) announce(tx *db.Tx) {
 	tx.AfterCommit(func() { r.d.Hint(nodesTopic, r.node) })
 }
 
-// Node is the id of this node among the nodes of the database.
+// Node returns the id of this node in the database.
 func (r *Runner) Node() string { return r.node }
 
-// OnNodes makes f be called after each successful heartbeat with the number of nodes, this one included: those that
-// have not left and were not found dead. The number 0 means that others took this node for dead and its jobs are
-// theirs; another call follows once it is a node again. f must not block. Call OnNodes before Run. f is never called
-// on SQLite, where the node is alone (see [db.DB.Alone]).
+// OnNodes sets a function that the runner calls after each successful heartbeat. n is the number of registered nodes,
+// including this one. n is 0 if other nodes declared this one dead and took over its jobs; f is called again once this
+// node has registered again. f must not block. Call OnNodes before Run. On SQLite, where the node is alone, f is never
+// called (see [db.DB.Alone]).
 func (r *Runner) OnNodes(f func(n int)) { r.onNodes = f }
 
 // end gives back the jobs that are not done, and removes this node.
@@ -164,10 +163,11 @@ func (r *Runner) end() error {
 	return nil
 }
 
-// due is the run_at of a job that is due at once.
+// due returns the run_at of a job that is due at once.
 func due(tx *db.Tx) int64 { return tx.Now().Add(-slack).UnixMicro() }
 
-// giveBack makes a job due at once that this node holds and no worker has. When that fails, tend tries again.
+// giveBack makes a job that this node holds due at once. No worker may have the job. If the update fails, tend repeats
+// it.
 func (r *Runner) giveBack(ctx context.Context, j Job) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatLimit)
 	defer cancel()
@@ -183,7 +183,7 @@ func (r *Runner) giveBack(ctx context.Context, j Job) {
 	}
 }
 
-// giveBackOwed tries again to give back jobs for which it failed, until it fails again.
+// giveBackOwed gives back the jobs for which giveBack failed before. It stops at the first new failure.
 func (r *Runner) giveBackOwed(ctx context.Context) {
 	r.mu.Lock()
 	all := r.owed
@@ -219,9 +219,8 @@ func (r *Runner) tend(ctx context.Context) {
 	}
 }
 
-// watch writes this node's heartbeats and takes over from nodes that have stopped writing theirs, until ctx ends. It
-// waits only for its own connection to the database. It uses only this node's monotonic clock: clocks of different
-// nodes are never compared.
+// watch writes this node's heartbeats and takes over the jobs of dead nodes until ctx ends. It waits only for its own
+// database connection. It uses only this node's monotonic clock: clocks of different nodes are never compared.
 func (r *Runner) watch(ctx context.Context) {
 	w := watcher{r: r, pulse: r.pulse, known: map[string]seen{}}
 	defer w.deaths.Wait()
@@ -242,17 +241,17 @@ type watcher struct {
 	r      *Runner
 	pulse  pulse
 	known  map[string]seen // the nodes
-	last   time.Time       // when the last beat succeeded
+	last   time.Time       // when the last heartbeat succeeded
 	deaths sync.WaitGroup
 }
 
-// seen is a beat of a node and when it was first seen.
+// seen is the last heartbeat read of a node and when it was first read.
 type seen struct {
 	beat int64
 	at   time.Time
 }
 
-// beat writes one beat, reads those of other nodes, and declares nodes dead that stopped writing theirs.
+// beat writes one heartbeat, reads those of other nodes, and declares nodes dead that stopped writing theirs.
 func (w *watcher) beat(ctx context.Context) {
 	r, began := w.r, time.Now()
 	limited, cancel := context.WithTimeout(ctx, beatLimit)
@@ -262,7 +261,7 @@ func (w *watcher) beat(ctx context.Context) {
 		r.log.Warn("other nodes took this one for dead; what it had in hand is theirs")
 		at := began
 		if err != nil {
-			at = time.Time{} // the next beat shows whether it is a node again
+			at = time.Time{} // the next heartbeat shows whether the node is registered again
 		}
 		r.life.Swap(newLife(r, at)).end(ErrLost)
 		r.onNodes(0)
@@ -280,8 +279,8 @@ func (w *watcher) beat(ctx context.Context) {
 	}
 }
 
-// judge takes in the beats of all nodes and returns the nodes that are dead. A node that could not read the database
-// for a while knows nothing of the others, and judges them by what it sees from then on.
+// judge records the heartbeats of all nodes and returns the nodes that are dead. After this node lost the database for
+// a while, it forgets earlier heartbeats and waits for the full time again.
 func (w *watcher) judge(beats map[string]int64, now time.Time) (dead []string) {
 	if now.Sub(w.last) > w.pulse.sure {
 		clear(w.known)
@@ -299,8 +298,8 @@ func (w *watcher) judge(beats map[string]int64, now time.Time) (dead []string) {
 	return dead
 }
 
-// beat writes one beat, on a connection of its own, and returns the beats of all nodes. dead means that this node was
-// no longer among them; it is valid even with an error, after which the node may not have registered again.
+// beat writes one heartbeat on a separate connection and returns the heartbeats of all nodes. dead means that this
+// node's row was gone. It is valid even with an error; in that case the node may not be registered again yet.
 func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, err error) {
 	r.beats++
 	err = r.d.UpdateApart(ctx, func(tx *db.Tx) error {
@@ -349,9 +348,9 @@ func (r *Runner) declareDead(ctx context.Context, node string, beat int64) {
 	}
 }
 
-const stepMin = 5 * time.Second // a clock that goes back by less is not taken to have stepped
+const stepMin = 5 * time.Second // smaller differences are not treated as a step
 
-// stepper is a reading of the database's clock and when it was taken, by the monotonic clock.
+// stepper is a reading of the database's clock and the monotonic time at which it was taken.
 type stepper struct{ wall, at time.Time }
 
 // watchClock notices when the database's clock has stepped back, and then calls mendTimes.
@@ -373,8 +372,8 @@ func (r *Runner) watchClock(ctx context.Context, c *stepper) {
 	}
 }
 
-// mendTimes restarts the waits of jobs whose wait began in what is now the future, because the clock has stepped back
-// since. Times that a caller chose are kept.
+// mendTimes restarts the waits of jobs whose start is now in the future because the clock stepped back. It keeps times
+// that a caller chose.
 func (r *Runner) mendTimes(ctx context.Context) error {
 	return r.d.Update(ctx, func(tx *db.Tx) error {
 		tx.Queue(ctx, restartWaits, tx.Now().UnixMicro(), tx.Now().Add(stepMin).UnixMicro())

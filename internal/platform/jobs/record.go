@@ -13,10 +13,9 @@ const (
 	recordPause = 5 * time.Second  // the longest pause between tries
 )
 
-// Record runs fn, which records the outcome of a job, in an update. It repeats the update until it succeeds, as long
-// as ctx lasts and once more after that: a host's answer is known to no other process, and a job whose outcome is
-// lost is done again. fn must end the job, so that nothing is recorded twice. The error is ErrLost when another node
-// has the job.
+// Record runs fn, which records the outcome of a job, in an update. It repeats the update until one succeeds, and tries
+// once more after ctx has ended. Only this process knows the host's answer, and a job whose outcome is lost runs again.
+// fn must end the job, so that nothing is recorded twice. Record returns ErrLost if another node has the job.
 func (q *Queue) Record(ctx context.Context, fn func(*db.Tx) error) error {
 	pause := 100 * time.Millisecond
 	for made := false; ; { // made: an update that failed may have been committed

@@ -20,35 +20,35 @@ type Kind struct {
 	Name string
 
 	// Handle does the work. It ends its job with Finish, Retry, Wait or Park in the transaction that records the effect.
-	// If it returns an error or panics, the job is retried by Schedule. Its context ends with the lease, when another
-	// node has the job, or when stopping takes too long.
+	// If Handle returns an error or panics, the job is retried by Schedule. Its context ends with the lease, when another
+	// node takes the job, or when stopping takes too long.
 	Handle func(ctx context.Context, j Job) error
 
-	Workers int // the most jobs in hand on this node; 0 means 4
-	PerLane int // the most of one group, or up to twice as many if it has several owners; 0 means Workers
+	Workers int // the most running jobs on this node; 0 means 4
+	PerLane int // the most of one group, up to twice as many for several owners; 0 means Workers
 
 	// Group returns the group of a lane, whose lanes share PerLane; nil makes each lane a group.
 	Group func(lane string) string
 
-	// Owner returns the owner of a lane, usually its team. Owners take turns, and share Workers as package fair
-	// describes, so that one owner alone gets no more than 7/8 of them. Within a group each may have in hand as many as
-	// stay free of twice the group's limit. nil makes each lane its own owner, and PerLane exact.
+	// Owner returns the owner of a lane, usually its team. Owners take turns and share Workers as package fairshare
+	// describes, so a single owner gets at most 7/8 of them. Each owner may use up to half of what twice a group's limit
+	// leaves free. nil makes each lane its own owner, and PerLane exact.
 	Owner func(lane string) string
 
-	// Bulk, when set, reports whether the jobs of a lane yield to other jobs of their group and of their owner. Bulk
-	// always gets some capacity, and leaves some free (see [reserve]).
+	// Bulk, if set, reports whether the jobs of a lane yield to other jobs of their group and their owner. Bulk always
+	// gets some capacity and leaves some free (see [reserve]).
 	Bulk func(lane string) bool
 
-	// Limit, when set, returns how many jobs of a group may be in hand now, PerLane at most, and when to call it again
-	// if that number is lower for a time. The dispatcher calls it, and it must not block.
+	// Limit, if set, returns how many jobs of a group may run now, at most PerLane. If that number is lower only for a
+	// time, again is when to call Limit again. The dispatcher calls Limit, which must not block.
 	Limit func(group string) (n int, again time.Time)
 
-	// Share, when set, returns how many jobs of a group an owner may have in hand now, and how likely they are to end
-	// soon. The dispatcher calls it often, and it must not block.
+	// Share, if set, returns how many jobs of a group an owner may run now, and how likely they are to end soon. The
+	// dispatcher calls Share often, and it must not block.
 	Share func(group, owner string) Share
 
 	Lease    time.Duration   // how long one attempt may take, by this node's monotonic clock; 0 means 5 minutes
-	Schedule []time.Duration // waits after errors in a row; an error after the last parks the job
+	Schedule []time.Duration // waits after consecutive errors; an error after the last wait parks the job
 	Endless  bool            // jobs are never parked: the last wait of Schedule repeats
 }
 
@@ -65,16 +65,16 @@ type Runner struct {
 	pulse    pulse
 	stopping <-chan struct{} // closed when Run must end
 	life     atomic.Pointer[life]
-	beats    int64 // this node's beats so far; only Run's goroutines change it
+	beats    int64 // heartbeats so far; only Run's goroutines change it
 	onNodes  func(n int)
-	news     chan struct{} // a node came or went
-	running  atomic.Bool   // kinds are complete; what hints say before that, the first claims find by themselves
+	news     chan struct{} // signals that a node started or left
+	running  atomic.Bool   // kinds are complete; earlier hints are not needed, because the first scan finds their work
 
 	mu   sync.Mutex
-	owed []Job // to be given back, after a try that failed
+	owed []Job // to give back again, because the first attempt failed
 }
 
-// NewRunner returns a runner for the queue. Grace is how long jobs in hand may go on when the runner stops.
+// NewRunner returns a runner for the queue. grace is how long running jobs may continue when the runner stops.
 func NewRunner(d *db.DB, q *Queue, log *slog.Logger, grace time.Duration) *Runner {
 	r := &Runner{d: d, q: q, log: log, node: id.New(), grace: grace, pulse: normalPulse, onNodes: func(int) {},
 		news: make(chan struct{}, 1)}
@@ -128,8 +128,8 @@ func (r *Runner) Handle(k Kind) {
 	r.kinds = append(r.kinds, d)
 }
 
-// LimitRaised says that more jobs of a group may be in hand than the kind's Limit said before. Without it, lanes that wait
-// for the group go on when one of its jobs ends.
+// LimitRaised tells the dispatcher that a group's Limit has become higher. Without this call, waiting lanes of the
+// group continue only when one of its jobs ends.
 func (r *Runner) LimitRaised(kind, group string) {
 	if !r.running.Load() {
 		return
@@ -141,9 +141,9 @@ func (r *Runner) LimitRaised(kind, group string) {
 	}
 }
 
-// Run works until ctx ends. Then it claims no more jobs and begins nothing that cannot be undone (see [Job.Sure]),
-// lets the jobs in hand go on for the time of grace, and gives back those that are not done by then. It returns an
-// error when the database fails at the start or the end.
+// Run claims and handles jobs until ctx ends. Then it claims no more jobs and begins nothing that cannot be undone (see
+// [Job.Sure]). Running jobs may continue for the grace period; Run gives back those that have not ended by then. It
+// returns an error if the database fails at the start or the end.
 func (r *Runner) Run(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
 		if ctx.Err() != nil { // stopped before it began
@@ -152,7 +152,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		return err
 	}
 	r.running.Store(true)
-	// Heartbeats go on until the last job is done.
+	// Heartbeats continue until the last job is done.
 	heart, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var watching, wg sync.WaitGroup
 	if !r.d.Alone() {
@@ -169,7 +169,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	return r.end()
 }
 
-// work runs one handler and deals with its error. Unless the job was ended, or rescheduled, it is given back.
+// work runs one handler and handles its error. It gives the job back unless the job was ended or rescheduled.
 func (r *Runner) work(ctx context.Context, k *dispatcher, j Job) {
 	ctx, cancel := context.WithTimeout(ctx, k.Lease)
 	defer cancel()
@@ -193,8 +193,8 @@ func (r *Runner) work(ctx context.Context, k *dispatcher, j Job) {
 	r.giveBack(ctx, j)
 }
 
-// panicked is the error of a handler that panicked. Its text, which is stored with the job, does not contain the
-// stack.
+// panicked is the error of a handler that panicked. Error does not include the stack, because its text is stored with
+// the job.
 type panicked struct {
 	value any
 	stack []byte

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	scanAlone  = time.Minute      // between scans when this node sees every insert
-	scanShared = 10 * time.Second // between scans when other nodes insert too
+	scanAlone  = time.Minute      // between scans if this node sees every insert
+	scanShared = 10 * time.Second // between scans if other nodes insert too
 	scanPage   = 500
 	scanRest   = 19 // rest after each page of a regular scan, as a multiple of the time it took
 )
 
-// scanAll scans regularly, and at once when look asks for it, until ctx ends. It runs beside the loop. A regular scan
-// finds what hints missed, and no caller waits for it: it works a twentieth of the time, so that with 200,000 lanes
-// it takes a minute or two, and the nodes do not keep the database busy with scans.
+// scanAll scans regularly, and immediately when look receives a value, until ctx ends. It runs in a goroutine next to
+// the loop. A regular scan finds work whose hints were lost. It is active a twentieth of the time, so nodes do not keep
+// the database busy. With 200,000 lanes a regular scan takes one or two minutes.
 func (k *dispatcher) scanAll(ctx context.Context) {
 	every := scanShared
 	if k.r.d.Alone() {
@@ -42,9 +42,9 @@ func (k *dispatcher) scanAll(ctx context.Context) {
 	}
 }
 
-// scan finds all lanes, with one step of the index for each however many jobs it has, and hints at those that have a
-// job due soon. The next scan finds the others before they are due. After each page it rests for rest times as long
-// as the page took. When a scan at once is asked for meanwhile, it ends and returns true.
+// scan reads all lanes, with one look-up in the index for each, and notes those that have a job due soon. The next scan
+// finds the others before they are due. After each page, scan pauses for rest times the duration of the page. If look
+// receives a value during a pause, scan ends and returns true.
 func (k *dispatcher) scan(ctx context.Context, soon time.Duration, rest int) (asked bool, err error) {
 	last := ""
 	for {

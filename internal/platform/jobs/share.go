@@ -1,32 +1,30 @@
 package jobs
 
-// Share limits what an owner may have in hand of a group, in addition to Limit, which applies to the group as a
-// whole.
+// Share limits an owner's claimed jobs of one group, in addition to Limit, which applies to the whole group.
 type Share struct {
 	Most  int // jobs
 	Doubt Doubt
 }
 
-// Doubt is whether the jobs of a group may be expected to end soon. An owner may have three quarters of its workers
-// in hand for groups in doubt, and a quarter of these for groups that are stuck, so that some are always left for
-// groups that make progress. A group that is its owner's only one gets half of the owner's workers; beside others it
-// gets no more than a quarter of what stays free, because groups that make progress today may be stuck tomorrow.
+// Doubt tells whether the jobs of a group are likely to end soon. An owner may use three quarters of its workers for
+// groups in doubt, and a quarter of those for stuck groups. The remaining workers serve groups that make progress. An
+// owner's only group gets half of the owner's workers. If the owner has several groups, each gets at most a quarter of
+// the owner's free workers, because a group that makes progress now may be stuck later.
 type Doubt uint8
 
 const (
-	Sure    Doubt = iota // the last ones ended soon
-	Unknown              // there were none recently
-	Stuck                // the last ones took long, or those in hand do
+	Sure    Doubt = iota // recent jobs ended soon
+	Unknown              // no recent jobs
+	Stuck                // recent or current jobs take long
 )
 
-// doubts counts, for one plan, what owners have in hand for groups in doubt. It counts an owner when it is first
-// needed.
+// doubts counts, for one plan, each owner's claimed jobs of groups in doubt. It counts an owner's jobs on first use.
 type doubts struct {
 	k     *dispatcher
 	count map[string]*[3]int // jobs by owner and Doubt
 }
 
-// bound returns how many of n more jobs an owner may have for a group of which it has own already, planned ones
+// bound returns how many of n more jobs an owner may claim of a group in which it already has own jobs, planned ones
 // included.
 func (d *doubts) bound(n int, s share, own int) (int, Doubt) {
 	k := d.k
@@ -72,7 +70,7 @@ func (d *doubts) of(owner string) *[3]int {
 	return c
 }
 
-// add counts jobs that are planned.
+// add counts planned jobs.
 func (d *doubts) add(owner string, what Doubt, n int) {
 	if what != Sure {
 		d.of(owner)[what] += n

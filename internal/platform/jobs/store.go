@@ -63,7 +63,7 @@ type Parked struct {
 	CreatedAt                         time.Time
 }
 
-// ParkedJobs lists parked jobs, oldest first: at most limit of those whose id is after the given one.
+// ParkedJobs lists at most limit parked jobs whose id is greater than after, oldest first.
 func ParkedJobs(ctx context.Context, r db.Reader, after string, limit int) ([]Parked, error) {
 	rows, err := r.Query(ctx, `SELECT id, kind, lane, team_id, last_error, failures, created_at FROM jobs
 		WHERE parked AND id > $1 ORDER BY id LIMIT $2`, after, limit)
@@ -80,7 +80,7 @@ type Waiting struct {
 	Kind    string
 	Jobs    int
 	Parked  int
-	DueFrom time.Time // when the first waiting job became or becomes due; zero when all are in hand or parked
+	DueFrom time.Time // earliest due time of a waiting job; zero if all are claimed or parked
 }
 
 // Stats counts jobs by kind. It reads the whole queue and is meant for operators.

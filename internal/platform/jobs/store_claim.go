@@ -10,13 +10,13 @@ import (
 // selectHeld finds the jobs of a kind that a node has claimed.
 const selectHeld = `SELECT id, lane, attempt FROM jobs WHERE kind = $1 AND holder = $2`
 
-// claimed ends the claims that are one statement: it updates the jobs that are due, and returns them.
+// claimed is the end of a claim in one statement: it updates the due jobs and returns them.
 const claimed = ` UPDATE jobs SET run_at = $1, attempt = attempt + 1, holder = $2 WHERE id IN (SELECT id FROM due)
 	RETURNING id, lane, team_id, payload, attempt, tries, failures, last_error, created_at`
 
-// On PostgreSQL a claim is one statement for all lanes, because each statement is a round trip. SQLite has no LATERAL.
-// There a lane that is asked for many jobs has a statement of its own, which keeps what it finds in three temporary
-// tables, as slow as reading ten rows; and all lanes that are asked for few get one job each by two statements.
+// On PostgreSQL one statement claims jobs of all lanes, because each statement is a round trip. SQLite has no LATERAL.
+// There, each lane that wants many jobs has its own statement. Its three temporary tables cost about as much as reading
+// ten rows. Two further statements claim one job for each lane that wants few.
 const (
 	claimLane = `WITH due AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $3 AND run_at <= $4 AND holder = ''
 		AND lane = $5 ORDER BY run_at LIMIT $6)` + claimed
@@ -31,7 +31,7 @@ const (
 	claimFirsts = `UPDATE jobs SET run_at = $1, attempt = attempt + 1, holder = $2 WHERE id = ANY($3)`
 )
 
-// claim claims for a node up to n due jobs of each lane, and returns them by lane. It may return fewer than are due.
+// claim claims up to n due jobs of each lane for a node and returns them by lane. It may return fewer than are due.
 func claim(ctx context.Context, tx *db.Tx, kind, node string, asks []ask) (map[string][]Job, error) {
 	all := make(map[string][]Job, len(asks))
 	now := tx.Now().UnixMicro()
@@ -82,7 +82,7 @@ func claim(ctx context.Context, tx *db.Tx, kind, node string, asks []ask) (map[s
 	return all, nil
 }
 
-// nextDue returns for each lane the time of its next job that is not in hand. Lanes without one are left out.
+// nextDue returns for each lane the due time of its next unclaimed job. Lanes without such a job are left out.
 func nextDue(ctx context.Context, tx *db.Tx, kind string, lanes []string) (map[string]int64, error) {
 	all := map[string]int64{}
 	if len(lanes) == 0 {

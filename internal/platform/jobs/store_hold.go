@@ -7,19 +7,19 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// releaseMax is how many jobs one call of Release makes due: some milliseconds of SQLite's only writer.
+// releaseMax is how many jobs one call of Release makes due. That many take SQLite's only writer a few milliseconds.
 const releaseMax = 500
 
-// Hold sets the job aside until Release is called with the key, for work that somebody has stopped for now. It costs
-// nothing meanwhile and does not count as a try. The caller must make sure that no Release for the key comes before its
-// transaction ends; a job that is held after the last one waits for ever.
+// Hold sets the job aside until Release is called with the key, for work that somebody has stopped for now. A held job
+// uses no worker and counts no try. The caller must ensure that no Release for the key runs before its transaction
+// ends. A job held after the last Release waits for ever.
 func (q *Queue) Hold(ctx context.Context, tx *db.Tx, j Job, key string) {
 	tx.QueueOne(ctx, lost("hold", j), `UPDATE jobs SET run_at = $3, set_at = $4, holder = '', held = $5, failures = 0
 		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, int64(never), tx.Now().UnixMicro(), key)
 }
 
-// Release makes jobs due that are held with the key, some hundred at most, and returns how many. The time for which a
-// job was held does not count to its age. It is called until it returns 0.
+// Release makes up to 500 jobs due that are held with the key, and returns their number. Held time does not count
+// towards a job's age. The caller repeats Release until it returns 0.
 func (q *Queue) Release(ctx context.Context, tx *db.Tx, key string) (n int64, err error) {
 	at := tx.Now().Add(-slack)
 	rows, err := tx.Query(ctx, `UPDATE jobs SET held = '', run_at = $2, created_at = created_at + ($3 - set_at),

@@ -62,7 +62,7 @@ func (s *Service) invite(ctx context.Context, by teams.Actor, email string, role
 	}
 	token, hash := newToken()
 	var v Invitation
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		now := s.now()
 		v = Invitation{ID: id.At(tx.Now()), TeamID: by.TeamID, Email: a.Key(), Role: role, By: by.Ref(), CreatedAt: now}
 		if err := lock(ctx, tx, by.TeamID); err != nil {
@@ -155,7 +155,7 @@ func article(r teams.Role) string {
 
 // Invitations returns a page of a team's open invitations, newest first, including those that expired lately.
 func (s *Service) Invitations(ctx context.Context, teamID string, p page.Page) ([]Invitation, bool, error) {
-	all, more, err := listInvitations(ctx, s.d.Reader, teamID, p)
+	all, more, err := listInvitations(ctx, s.DB.Reader, teamID, p)
 	if err != nil {
 		return nil, false, err
 	}
@@ -163,7 +163,7 @@ func (s *Service) Invitations(ctx context.Context, teamID string, p page.Page) (
 	for i := range all {
 		v := &all[i]
 		if _, ok := may[v.By]; !ok {
-			if may[v.By], err = s.Scopes(ctx, s.d.Reader, teamID, v.By); err != nil {
+			if may[v.By], err = s.Scopes(ctx, s.DB.Reader, teamID, v.By); err != nil {
 				return nil, false, err
 			}
 		}
@@ -174,7 +174,7 @@ func (s *Service) Invitations(ctx context.Context, teamID string, p page.Page) (
 
 // Invitation returns the open invitation with a token.
 func (s *Service) Invitation(ctx context.Context, token string) (Invitation, error) {
-	return s.open(ctx, s.d.Reader, token)
+	return s.open(ctx, s.DB.Reader, token)
 }
 
 // Expired reports whether an open invitation can no longer be accepted.
@@ -202,7 +202,7 @@ func goneInvitation() error {
 
 // Revoke ends an open invitation.
 func (s *Service) Revoke(ctx context.Context, by teams.Actor, invitationID string) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		v, err := getInvitation(ctx, tx.Reader, by.TeamID, invitationID)
 		if err != nil {
 			return err
@@ -217,7 +217,7 @@ func (s *Service) Revoke(ctx context.Context, by teams.Actor, invitationID strin
 func (s *Service) Resend(ctx context.Context, by teams.Actor, invitationID string) (Invitation, error) {
 	token, hash := newToken()
 	var v Invitation
-	err := s.d.Update(ctx, func(tx *db.Tx) (err error) {
+	err := s.DB.Update(ctx, func(tx *db.Tx) (err error) {
 		if err := lock(ctx, tx, by.TeamID); err != nil {
 			return err
 		}
@@ -251,25 +251,25 @@ func (s *Service) AcceptAsNew(ctx context.Context, token string, n users.NewUser
 		return Membership{}, err
 	}
 	n.Email = v.Email
-	draft, err := s.users.Prepare(ctx, n)
+	draft, err := s.Users.Prepare(ctx, n)
 	if err != nil {
 		return Membership{}, err
 	}
 	m, err := s.accept(ctx, token, func(ctx context.Context, tx *db.Tx, _ Invitation) (string, error) {
-		u, err := s.users.CreateIn(ctx, tx, draft)
+		u, err := s.Users.CreateIn(ctx, tx, draft)
 		if err == nil && then != nil {
 			err = then(ctx, tx, u)
 		}
 		return u.ID, err
 	})
-	return m, s.users.AddressError(err)
+	return m, s.Users.AddressError(err)
 }
 
 // accept makes the user that who returns a member of the team.
 func (s *Service) accept(ctx context.Context, token string, who func(ctx context.Context, tx *db.Tx,
 	v Invitation) (userID string, err error)) (m Membership, err error) {
 	var refused *audit.Entry
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		refused = nil
 		v, err := s.open(ctx, tx.Reader, token)
 		if err != nil {
@@ -307,7 +307,7 @@ func (s *Service) accept(ctx context.Context, token string, who func(ctx context
 		return err
 	})
 	if refused != nil {
-		if werr := s.audit.Write(ctx, *refused); werr != nil {
+		if werr := s.Audit.Write(ctx, *refused); werr != nil {
 			return Membership{}, werr
 		}
 	}

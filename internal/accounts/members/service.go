@@ -45,9 +45,6 @@ type Deps struct {
 // Service implements the operations on members and invitations.
 type Service struct {
 	Deps
-	d     *db.DB
-	users *users.Service
-	audit *audit.Log
 
 	mu    sync.Mutex
 	cache map[cacheKey]cached
@@ -66,7 +63,7 @@ func New(d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
 	}
-	s := &Service{Deps: d, d: d.DB, users: d.Users, audit: d.Audit, cache: map[cacheKey]cached{}}
+	s := &Service{Deps: d, cache: map[cacheKey]cached{}}
 	for _, topic := range []string{HintTopic, teams.HintTopic, users.HintTopic} {
 		d.DB.OnHint(topic, func(string) { s.forget() })
 	}
@@ -84,7 +81,7 @@ func (s *Service) now() time.Time {
 	if s.Now != nil {
 		return s.Now().UTC().Truncate(time.Microsecond)
 	}
-	return s.d.Now()
+	return s.DB.Now()
 }
 
 // Actor returns a user as an actor for a team, with the scopes of the role. It returns a NotFound fault if the user is
@@ -115,7 +112,7 @@ func (s *Service) Actor(ctx context.Context, userID, teamID string) (teams.Actor
 
 // ActorNow is Actor without the cache. Use it if the result is cached again, so that the two cache times do not add up.
 func (s *Service) ActorNow(ctx context.Context, userID, teamID string) (teams.Actor, error) {
-	a, err := actor(ctx, s.d.Reader, userID, teamID)
+	a, err := actor(ctx, s.DB.Reader, userID, teamID)
 	if errors.Is(err, db.ErrNoRows) {
 		return teams.Actor{}, fault.NotFoundf("You are not a member of this team.")
 	}
@@ -156,17 +153,17 @@ func (s *Service) Scopes(ctx context.Context, r db.Reader, teamID string, by tea
 
 // ListByUser returns the memberships of a user, by team name.
 func (s *Service) ListByUser(ctx context.Context, userID string) ([]Membership, error) {
-	return teamsOf(ctx, s.d.Reader, userID)
+	return teamsOf(ctx, s.DB.Reader, userID)
 }
 
 // Get returns a member.
 func (s *Service) Get(ctx context.Context, teamID, userID string) (Membership, error) {
-	return get(ctx, s.d.Reader, teamID, userID)
+	return get(ctx, s.DB.Reader, teamID, userID)
 }
 
 // List returns a page of a team's members, sorted by the ids of the users, newest first.
 func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Membership, bool, error) {
-	return list(ctx, s.d.Reader, teamID, p)
+	return list(ctx, s.DB.Reader, teamID, p)
 }
 
 // AddIn makes a user a member, in a transaction in which the caller checks and records the change. An unknown team is a
@@ -215,7 +212,7 @@ func (s *Service) SetRole(ctx context.Context, by teams.Actor, userID string, ro
 		return Membership{}, err
 	}
 	var m Membership
-	err := s.d.Update(ctx, func(tx *db.Tx) (err error) {
+	err := s.DB.Update(ctx, func(tx *db.Tx) (err error) {
 		if m, err = s.prepareChange(ctx, tx, by, userID, role); err != nil || m.Role == role {
 			return err
 		}
@@ -234,7 +231,7 @@ func (s *Service) SetRole(ctx context.Context, by teams.Actor, userID string, ro
 
 // Remove ends a membership.
 func (s *Service) Remove(ctx context.Context, by teams.Actor, userID string) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		m, err := s.prepareChange(ctx, tx, by, userID, "")
 		if err != nil {
 			return err
@@ -246,7 +243,7 @@ func (s *Service) Remove(ctx context.Context, by teams.Actor, userID string) err
 
 // Leave ends the membership of a user at the user's request.
 func (s *Service) Leave(ctx context.Context, teamID, userID string) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		by := teams.Actor{Kind: teams.UserActor, ID: userID, TeamID: teamID, Scopes: teams.Owner.Scopes()}
 		m, err := s.prepareChange(ctx, tx, by, userID, "")
 		if err != nil {
@@ -340,12 +337,12 @@ func (s *Service) end(ctx context.Context, tx *db.Tx, by teams.Actor, userID str
 
 // changed makes all nodes look up members again when the transaction commits.
 func (s *Service) changed(tx *db.Tx, teamID string) {
-	tx.AfterCommit(func() { s.d.Hint(HintTopic, teamID) })
+	tx.AfterCommit(func() { s.DB.Hint(HintTopic, teamID) })
 }
 
 // record writes an entry to the audit log.
 func (s *Service) record(ctx context.Context, tx *db.Tx, by teams.Actor, action, target, detail string) {
-	s.audit.Record(ctx, tx, audit.Entry{TeamID: by.TeamID, ActorKind: string(by.Kind), ActorID: by.ID,
+	s.Audit.Record(ctx, tx, audit.Entry{TeamID: by.TeamID, ActorKind: string(by.Kind), ActorID: by.ID,
 		ActorName: by.Name, Action: action, Target: target, Detail: detail})
 }
 

@@ -66,7 +66,6 @@ type Deps struct {
 // Service counts emails and enforces quotas.
 type Service struct {
 	Deps
-	d *db.DB
 
 	mu    sync.Mutex
 	cache map[string]cachedQuota
@@ -84,7 +83,7 @@ func New(d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
 	}
-	s := &Service{Deps: d, d: d.DB}
+	s := &Service{Deps: d}
 	s.forget()
 	d.DB.OnHint(teams.HintTopic, func(string) { s.forget() })
 	return s, nil
@@ -156,15 +155,15 @@ var errShardFull = errors.New("the shard of the quota has no allowance left")
 // [db.DB.UpdateTogether] says. If the quota is exceeded, it returns a fault of the kind DailyQuota or MonthlyQuota, and
 // fn has no effect.
 func (s *Service) Update(ctx context.Context, teamID string, n int, fn func(*db.Tx) error) error {
-	limited, err := s.limited(ctx, s.d.Reader, teamID)
+	limited, err := s.limited(ctx, s.DB.Reader, teamID)
 	if err != nil {
 		return err
 	}
 	if !limited || n == 0 {
-		return s.d.UpdateTogether(ctx, db.Accepting, fn)
+		return s.DB.UpdateTogether(ctx, db.Accepting, fn)
 	}
 	if !s.isTight(teamID) {
-		err := s.d.UpdateTogether(ctx, db.Accepting, func(tx *db.Tx) error {
+		err := s.DB.UpdateTogether(ctx, db.Accepting, func(tx *db.Tx) error {
 			s.queueCount(ctx, tx, teamID, n)
 			return fn(tx)
 		})
@@ -180,7 +179,7 @@ func (s *Service) Update(ctx context.Context, teamID string, n int, fn func(*db.
 // which others wait.
 func (s *Service) UpdateAlone(ctx context.Context, teamID string, n int, fn func(*db.Tx) error) error {
 	var refused bool
-	err := s.d.Update(ctx, func(tx *db.Tx) error {
+	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		refused = false
 		if err := s.Count(ctx, tx, teamID, n); err != nil {
 			refused = Exceeded(err)
@@ -204,7 +203,7 @@ func (s *Service) Refused(ctx context.Context, teamID string, n int, refusal err
 	if err == nil {
 		// The audit log must not record this as a refused request.
 		ctx := audit.Without(ctx)
-		err = s.d.Update(ctx, func(tx *db.Tx) error {
+		err = s.DB.Update(ctx, func(tx *db.Tx) error {
 			day, month, err := s.lock(ctx, tx, teamID)
 			if err != nil || day.limit == 0 && month.limit == 0 {
 				return err

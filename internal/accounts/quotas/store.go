@@ -119,7 +119,7 @@ func removeShards(ctx context.Context, tx *db.Tx, teamID string) {
 
 // EraseTeam deletes the counters of a deleted team.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		removeShards(ctx, tx, teamID)
 		return nil
 	})

@@ -37,18 +37,18 @@ func (u *Usage) Left() (n int64, limited bool) {
 
 // Usage returns how much of its quota a team has used.
 func (s *Service) Usage(ctx context.Context, teamID string) (u Usage, err error) {
-	limited, err := s.limited(ctx, s.d.Reader, teamID)
+	limited, err := s.limited(ctx, s.DB.Reader, teamID)
 	if err != nil || !limited {
 		return u, err
 	}
-	if u.Quota, err = getQuota(ctx, s.d.Reader, teamID); err != nil || u.Quota == (teams.Quota{}) {
+	if u.Quota, err = getQuota(ctx, s.DB.Reader, teamID); err != nil || u.Quota == (teams.Quota{}) {
 		return u, err
 	}
-	all, err := readShards(ctx, s.d.Reader, teamID)
+	all, err := readShards(ctx, s.DB.Reader, teamID)
 	if err != nil {
 		return u, fmt.Errorf("read the usage of a team's quota: %w", err)
 	}
-	u.day, u.month = sumShards(s.at(s.d.Now()), u.Quota, all)
+	u.day, u.month = sumShards(s.at(s.DB.Now()), u.Quota, all)
 	u.Day, u.Month = u.day.used, u.month.used
 	return u, nil
 }
@@ -70,11 +70,11 @@ func (s *Service) Set(ctx context.Context, t *teams.Service, teamID string, chan
 // SetWith is Set in one transaction with also.
 func (s *Service) SetWith(ctx context.Context, t *teams.Service, teamID string, change func(*teams.Quota),
 	also func(tx *db.Tx) error) error {
-	had, err := getQuota(ctx, s.d.Reader, teamID)
+	had, err := getQuota(ctx, s.DB.Reader, teamID)
 	if err != nil {
 		return err
 	}
-	now := s.at(s.d.Now())
+	now := s.at(s.DB.Now())
 	first := counterShard{}
 	day, month := periodsAt(now, had)
 	first.day, first.month = day.number, month.number
@@ -87,7 +87,7 @@ func (s *Service) SetWith(ctx context.Context, t *teams.Service, teamID string, 
 			return err
 		}
 	}
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		// A team without a quota has no shards that two concurrent changes could lock.
 		if err := tx.Serialize(ctx, "quota of "+teamID); err != nil {
 			return err

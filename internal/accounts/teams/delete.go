@@ -29,7 +29,7 @@ type Eraser func(ctx context.Context, teamID string) error
 // Delete deletes a team. From the commit on, the team's keys, names and ids are not found, and its mail is not sent,
 // except messages that are being transmitted at that moment. A job deletes its data.
 func (s *Service) Delete(ctx context.Context, q *jobs.Queue, teamID string) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := markDeleted(ctx, tx, teamID); err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (s *Service) EraseJobs(q *jobs.Queue, all ...Eraser) jobs.Kind {
 			if err != nil {
 				return fmt.Errorf("erase team %s: %w", j.Payload, err)
 			}
-			return s.d.Update(ctx, func(tx *db.Tx) error {
+			return s.DB.Update(ctx, func(tx *db.Tx) error {
 				if again.IsZero() {
 					removeTeam(ctx, tx, j.Payload)
 					q.Finish(ctx, tx, j)
@@ -63,7 +63,7 @@ func (s *Service) EraseJobs(q *jobs.Queue, all ...Eraser) jobs.Kind {
 
 // erase deletes the data of a deleted team. It returns when to run again, or the zero time for never.
 func (s *Service) erase(ctx context.Context, teamID string, all []Eraser) (again time.Time, err error) {
-	at, found, err := deletedAt(ctx, s.d.Reader, teamID)
+	at, found, err := deletedAt(ctx, s.DB.Reader, teamID)
 	if err != nil || !found {
 		return time.Time{}, err
 	}
@@ -75,17 +75,17 @@ func (s *Service) erase(ctx context.Context, teamID string, all []Eraser) (again
 	for _, f := range append([]Eraser{s.eraseKeys}, all...) {
 		if err := f(limited, teamID); err != nil {
 			if limited.Err() != nil && ctx.Err() == nil {
-				return s.d.Now(), nil
+				return s.DB.Now(), nil
 			}
 			return time.Time{}, err
 		}
 	}
-	if settled := at.Add(settleTime); settled.After(s.d.Now()) {
+	if settled := at.Add(settleTime); settled.After(s.DB.Now()) {
 		return settled, nil
 	}
 	return time.Time{}, nil
 }
 
 func (s *Service) eraseKeys(ctx context.Context, teamID string) error {
-	return s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteKeys(ctx, tx, teamID, eraseRows) })
+	return s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteKeys(ctx, tx, teamID, eraseRows) })
 }

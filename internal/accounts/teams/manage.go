@@ -66,7 +66,7 @@ func (s *Service) Create(ctx context.Context, name, email string) (Team, error) 
 	if err != nil {
 		return Team{}, err
 	}
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		audit.Team(ctx, t.ID)
 		audit.Target(ctx, t.ID)
 		return s.add(ctx, tx, &t)
@@ -99,7 +99,7 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, t *Team) error {
 
 // Find returns the team with an id or an exact name. If several teams have the name, the error lists their ids.
 func (s *Service) Find(ctx context.Context, idOrName string) (Team, error) {
-	return find(ctx, s.d.Reader, idOrName)
+	return find(ctx, s.DB.Reader, idOrName)
 }
 
 func find(ctx context.Context, r db.Reader, idOrName string) (Team, error) {
@@ -135,7 +135,7 @@ func find(ctx context.Context, r db.Reader, idOrName string) (Team, error) {
 
 // Get returns a team.
 func (s *Service) Get(ctx context.Context, teamID string) (Team, error) {
-	return getTeam(ctx, s.d.Reader, teamID)
+	return getTeam(ctx, s.DB.Reader, teamID)
 }
 
 // CheckActive returns a fault if the team was deleted. The links of a deleted team stop working at once, even if their
@@ -150,15 +150,15 @@ func (s *Service) CheckActive(ctx context.Context, teamID string) error {
 
 // List returns at most limit teams with ids greater than after, oldest first.
 func (s *Service) List(ctx context.Context, after string, limit int) ([]Team, error) {
-	return listTeams(ctx, s.d.Reader, after, limit)
+	return listTeams(ctx, s.DB.Reader, after, limit)
 }
 
 // Operator returns the operator's team: the configured one, or the oldest if none is configured.
 func (s *Service) Operator(ctx context.Context, configured string) (Team, error) {
 	if configured != "" {
-		return getTeam(ctx, s.d.Reader, strings.ToLower(configured))
+		return getTeam(ctx, s.DB.Reader, strings.ToLower(configured))
 	}
-	return oldestTeam(ctx, s.d.Reader)
+	return oldestTeam(ctx, s.DB.Reader)
 }
 
 // Rename changes the name of a team.
@@ -178,7 +178,7 @@ func (s *Service) SetSuspended(ctx context.Context, teamID string, suspended boo
 
 // SetRateLimit sets the rate limit of a team, in requests a second; 0 means the configured rate.
 func (s *Service) SetRateLimit(ctx context.Context, teamID string, perSecond int) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error { return s.SetRateLimitIn(ctx, tx, teamID, perSecond) })
+	return s.DB.Update(ctx, func(tx *db.Tx) error { return s.SetRateLimitIn(ctx, tx, teamID, perSecond) })
 }
 
 // SetRateLimitIn is SetRateLimit in a transaction.
@@ -212,7 +212,7 @@ func (s *Service) SetQuotaIn(ctx context.Context, tx *db.Tx, teamID string, q Qu
 }
 
 func (s *Service) change(ctx context.Context, teamID, column string, value any) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		s.changed(tx, teamID)
 		return setTeam(ctx, tx, teamID, column, value)
 	})
@@ -220,5 +220,5 @@ func (s *Service) change(ctx context.Context, teamID, column string, value any) 
 
 // changed makes all nodes look up the team and its keys again when the transaction commits.
 func (s *Service) changed(tx *db.Tx, teamID string) {
-	tx.AfterCommit(func() { s.d.Hint(HintTopic, teamID) })
+	tx.AfterCommit(func() { s.DB.Hint(HintTopic, teamID) })
 }

@@ -67,7 +67,7 @@ func (r Retention) check(most Retention) error {
 // SetRetention changes a team's own retention. most is the installation's retention, which a team's may not exceed.
 // change may be called more than once.
 func (s *Service) SetRetention(ctx context.Context, teamID string, most Retention, change func(*Retention)) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		r, err := getRetention(ctx, tx.Reader, teamID)
 		if err != nil {
 			return err
@@ -86,7 +86,7 @@ func (s *Service) SetRetention(ctx context.Context, teamID string, most Retentio
 
 // Retention returns the team's own retention.
 func (s *Service) Retention(ctx context.Context, teamID string) (Retention, error) {
-	return getRetention(ctx, s.d.Reader, teamID)
+	return getRetention(ctx, s.DB.Reader, teamID)
 }
 
 // TeamRetention is a team's own retention.
@@ -97,7 +97,7 @@ type TeamRetention struct {
 
 // Retentions returns up to limit teams with their own retention, sorted by id, beginning after the id after.
 func (s *Service) Retentions(ctx context.Context, after string, limit int) ([]TeamRetention, error) {
-	all, err := listRetentions(ctx, s.d.Reader, after, limit)
+	all, err := listRetentions(ctx, s.DB.Reader, after, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list for how long teams keep what they have: %w", err)
 	}

@@ -56,8 +56,6 @@ type Deps struct {
 // Service implements the operations on teams and keys.
 type Service struct {
 	Deps
-	d     *db.DB
-	log   *slog.Logger
 	trial Quota
 
 	mu    sync.Mutex
@@ -76,7 +74,7 @@ func New(c Config, d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
 	}
-	s := &Service{Deps: d, d: d.DB, log: d.Log, trial: c.Trial, cache: map[string]cached{}, used: map[string]time.Time{}}
+	s := &Service{Deps: d, trial: c.Trial, cache: map[string]cached{}, used: map[string]time.Time{}}
 	d.DB.OnHint(HintTopic, func(string) { s.Forget() })
 	return s, nil
 }
@@ -100,7 +98,7 @@ func (s *Service) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		if err := s.flush(context.WithoutCancel(ctx)); err != nil {
-			s.log.Warn("could not write when API keys were last used; will retry", "error", err)
+			s.Log.Warn("could not write when API keys were last used; will retry", "error", err)
 		}
 	}
 	return nil
@@ -114,7 +112,7 @@ func (s *Service) flush(ctx context.Context) error {
 	s.mu.Unlock()
 	for ids := range slices.Chunk(slices.Sorted(maps.Keys(used)), flushMax) {
 		limited, cancel := context.WithTimeout(ctx, flushTime)
-		err := s.d.Update(limited, func(tx *db.Tx) error {
+		err := s.DB.Update(limited, func(tx *db.Tx) error {
 			for _, keyID := range ids {
 				setLastUsed(limited, tx, keyID, used[keyID])
 			}
@@ -166,7 +164,7 @@ func (s *Service) CreateKey(ctx context.Context, by Actor, n NewKey) (Key, strin
 		}
 	}
 	k := n.key(by.TeamID)
-	err := s.d.Update(ctx, func(tx *db.Tx) error {
+	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		insertKey(ctx, tx, &k, keyring.HashAPIKey(n.Token))
 		audit.Target(ctx, k.ID)
 		return nil
@@ -188,7 +186,7 @@ func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey
 		return Key{}, "", err
 	}
 	var k Key
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		// Two teams created concurrently must not get the same name, because neither could be looked up by it.
 		if err := tx.Serialize(ctx, "team "+team); err != nil {
 			return err
@@ -254,7 +252,7 @@ func (n *NewKey) key(teamID string) Key {
 
 // keyResult returns the result of creating a key, or a fault if the token is in use.
 func (s *Service) keyResult(k Key, token string, err error) (Key, string, error) {
-	if s.d.Violates(err, "api_keys_hash") {
+	if s.DB.Violates(err, "api_keys_hash") {
 		err = fault.Invalidf("token", "This token is in use already.").Because(err)
 	}
 	if err != nil {
@@ -285,7 +283,7 @@ func (s *Service) EnsureKey(ctx context.Context, team, name, token string) error
 
 // ListKeys returns a page of a team's keys, newest first.
 func (s *Service) ListKeys(ctx context.Context, teamID string, p page.Page) ([]Key, bool, error) {
-	return listKeys(ctx, s.d.Reader, teamID, p)
+	return listKeys(ctx, s.DB.Reader, teamID, p)
 }
 
 // RenameKey changes the name of a key.
@@ -296,12 +294,12 @@ func (s *Service) RenameKey(ctx context.Context, teamID, keyID, name string) err
 	if err := checkName(name); err != nil {
 		return err
 	}
-	return s.d.Update(ctx, func(tx *db.Tx) error { return renameKey(ctx, tx, teamID, keyID, name) })
+	return s.DB.Update(ctx, func(tx *db.Tx) error { return renameKey(ctx, tx, teamID, keyID, name) })
 }
 
 // DeleteKey deletes a key. It stops working on this node at once, and on others when the hint arrives.
 func (s *Service) DeleteKey(ctx context.Context, teamID, keyID string) error {
-	err := s.d.Update(ctx, func(tx *db.Tx) error {
+	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		audit.Target(ctx, keyID)
 		if err := deleteKey(ctx, tx, teamID, keyID); err != nil {
 			return err
@@ -309,7 +307,7 @@ func (s *Service) DeleteKey(ctx context.Context, teamID, keyID string) error {
 		return s.OnKeyDelete(ctx, tx, teamID, keyID)
 	})
 	if err == nil {
-		s.d.Hint(HintTopic, teamID)
+		s.DB.Hint(HintTopic, teamID)
 	}
 	return err
 }
@@ -324,7 +322,7 @@ func (s *Service) KeyScopes(ctx context.Context, r db.Reader, teamID, keyID stri
 func (s *Service) Active(ctx context.Context, teamID string, by ActorRef) (bool, error) {
 	switch by.Kind {
 	case KeyActor:
-		return keyExists(ctx, s.d.Reader, teamID, by.ID)
+		return keyExists(ctx, s.DB.Reader, teamID, by.ID)
 	case GrantActor:
 		return s.GrantActive(ctx, teamID, by.ID)
 	case UserActor, SystemActor:
@@ -386,7 +384,7 @@ func (s *Service) lookUp(ctx context.Context, token, hash string) (Actor, time.T
 	if IsAccessToken(token) {
 		return s.AuthenticateToken(ctx, token)
 	}
-	a, err := keyActor(ctx, s.d.Reader, hash)
+	a, err := keyActor(ctx, s.DB.Reader, hash)
 	if errors.Is(err, db.ErrNoRows) {
 		return a, time.Time{}, fault.New(fault.BadCredential, "", "API key is invalid")
 	}
@@ -405,7 +403,7 @@ func (s *Service) markUsed(a *Actor, now time.Time) {
 
 // KeyActor returns the actor of a key, for an earlier request of the key.
 func (s *Service) KeyActor(ctx context.Context, teamID, keyID string) (Actor, error) {
-	a, err := keyActorOf(ctx, s.d.Reader, teamID, keyID)
+	a, err := keyActorOf(ctx, s.DB.Reader, teamID, keyID)
 	switch {
 	case errors.Is(err, db.ErrNoRows):
 		return a, fault.NotFoundf("API key not found")

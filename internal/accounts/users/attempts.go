@@ -89,7 +89,7 @@ func networks(address string) []string {
 // consumeAttempts counts an attempt. If a limit is reached, it counts nothing and returns a TooFast fault that says how
 // long to wait.
 func (s *Service) consumeAttempts(ctx context.Context, limits []limit) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		now := s.now()
 		for _, l := range limits {
 			n, since, err := countAttempt(ctx, tx, l.name, now)
@@ -107,9 +107,9 @@ func (s *Service) consumeAttempts(ctx context.Context, limits []limit) error {
 // refundAttempt refunds an attempt that an error kept from being checked, and returns the error. Without the refund,
 // users who retry while many people sign in would run out of attempts.
 func (s *Service) refundAttempt(ctx context.Context, limits []limit, err error) error {
-	failed := s.d.Update(context.WithoutCancel(ctx), func(tx *db.Tx) error { refundAttempts(ctx, tx, limits); return nil })
+	failed := s.DB.Update(context.WithoutCancel(ctx), func(tx *db.Tx) error { refundAttempts(ctx, tx, limits); return nil })
 	if failed != nil {
-		s.log.Warn("could not give back an attempt to sign in", "error", failed)
+		s.Log.Warn("could not give back an attempt to sign in", "error", failed)
 	}
 	return err
 }

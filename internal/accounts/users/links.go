@@ -26,7 +26,7 @@ var errNoMail = fault.Forbiddenf("", "This installation sends no emails with lin
 // working.
 func (s *Service) SetupLink(ctx context.Context) (string, error) {
 	token, made := newToken(), false
-	err := s.d.Update(ctx, func(tx *db.Tx) error {
+	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		made = false
 		if err := tx.Serialize(ctx, firstUser); err != nil {
 			return err
@@ -58,7 +58,7 @@ func (s *Service) link(path, token string) string {
 
 // CheckSetup returns a NotFound fault unless the token of a set-up link is valid.
 func (s *Service) CheckSetup(ctx context.Context, token string) error {
-	switch ok, err := hasToken(ctx, s.d.Reader, hashToken(token), setupToken, s.now()); {
+	switch ok, err := hasToken(ctx, s.DB.Reader, hashToken(token), setupToken, s.now()); {
 	case err != nil:
 		return err
 	case !ok:
@@ -98,7 +98,7 @@ func (s *Service) RequestReset(ctx context.Context, email string, c Client) erro
 		return err
 	}
 	if s.Mail == nil {
-		s.log.Warn("a link for a new password was requested, but mail is not configured", "account", email)
+		s.Log.Warn("a link for a new password was requested, but mail is not configured", "account", email)
 		return errNoMail
 	}
 	if !s.enqueue("mail a link for a new password", func(ctx context.Context, tx *db.Tx) error {
@@ -136,7 +136,7 @@ func (s *Service) resetLink(ctx context.Context, tx *db.Tx, u User) string {
 
 // ResetLink returns the URL of the page on which a user sets a new password, for the operator. It is valid for an hour.
 func (s *Service) ResetLink(ctx context.Context, userID string) (link string, err error) {
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		u, err := getUser(ctx, tx.Reader, userID)
 		if err != nil {
 			return err
@@ -155,14 +155,14 @@ func (s *Service) ResetLink(ctx context.Context, userID string) (link string, er
 
 // CheckReset returns the user of a reset link, or a NotFound fault.
 func (s *Service) CheckReset(ctx context.Context, token string) (User, error) {
-	userID, err := tokenUser(ctx, s.d.Reader, hashToken(token), resetToken, s.now())
+	userID, err := tokenUser(ctx, s.DB.Reader, hashToken(token), resetToken, s.now())
 	if err != nil {
 		return User{}, err
 	}
 	if userID == "" {
 		return User{}, errLink
 	}
-	u, err := getUser(ctx, s.d.Reader, userID)
+	u, err := getUser(ctx, s.DB.Reader, userID)
 	if fault.KindOf(err) == fault.NotFound || err == nil && u.Disabled {
 		return User{}, errLink
 	}
@@ -183,7 +183,7 @@ func (s *Service) Reset(ctx context.Context, token, password string, c Client) e
 	if err != nil {
 		return err
 	}
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		now, err := lockRow(ctx, tx, u.ID) // lock before reading the token: other changes of the user delete it
 		if err != nil {
 			return err

@@ -20,7 +20,7 @@ const (
 
 // Get returns a user.
 func (s *Service) Get(ctx context.Context, userID string) (User, error) {
-	return getUser(ctx, s.d.Reader, userID)
+	return getUser(ctx, s.DB.Reader, userID)
 }
 
 // ByEmail returns the user with an address.
@@ -29,18 +29,18 @@ func (s *Service) ByEmail(ctx context.Context, email string) (User, error) {
 	if err != nil {
 		return User{}, err
 	}
-	r, err := byEmail(ctx, s.d.Reader, key)
+	r, err := byEmail(ctx, s.DB.Reader, key)
 	return r.User, err
 }
 
 // List returns up to limit users, oldest first, beginning after the id after.
 func (s *Service) List(ctx context.Context, after string, limit int) ([]User, error) {
-	return listUsers(ctx, s.d.Reader, after, limit)
+	return listUsers(ctx, s.DB.Reader, after, limit)
 }
 
 // Any reports whether any user exists.
 func (s *Service) Any(ctx context.Context) (bool, error) {
-	all, err := listUsers(ctx, s.d.Reader, "", 1)
+	all, err := listUsers(ctx, s.DB.Reader, "", 1)
 	return len(all) > 0, err
 }
 
@@ -100,7 +100,7 @@ var errAddressTaken = fault.Invalidf("email", "There is a user with this address
 // AddressError returns the fault for an address in use if err is a violation of its index, and err otherwise. Apply it
 // to the error of a transaction that called CreateIn.
 func (s *Service) AddressError(err error) error {
-	if s.d.Violates(err, "users_email") {
+	if s.DB.Violates(err, "users_email") {
 		return errAddressTaken.Because(err)
 	}
 	return err
@@ -112,7 +112,7 @@ func (s *Service) Create(ctx context.Context, n NewUser) (u User, err error) {
 	if err != nil {
 		return User{}, err
 	}
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		u, err = s.CreateIn(ctx, tx, draft)
 		return err
 	})
@@ -125,7 +125,7 @@ func (s *Service) Rename(ctx context.Context, userID, name string) error {
 	if err != nil {
 		return err
 	}
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		s.changed(tx, userID)
 		if err := setUser(ctx, tx, userID, "name", name); err != nil {
 			return err
@@ -136,7 +136,7 @@ func (s *Service) Rename(ctx context.Context, userID, name string) error {
 
 // SetDisabled withdraws or restores a user's right to sign in. It ends the sessions of a disabled user.
 func (s *Service) SetDisabled(ctx context.Context, userID string, disabled bool) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := setUser(ctx, tx, userID, "disabled", disabled); err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func (s *Service) SetDisabled(ctx context.Context, userID string, disabled bool)
 
 // Delete deletes a user and all data of this package about the user. Other packages keep only the id.
 func (s *Service) Delete(ctx context.Context, userID string) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		u, err := getUser(ctx, tx.Reader, userID)
 		if err != nil {
 			return err
@@ -179,7 +179,7 @@ func (s *Service) Delete(ctx context.Context, userID string) error {
 
 // changed makes all nodes look up the user and its sessions again when the transaction commits.
 func (s *Service) changed(tx *db.Tx, userID string) {
-	tx.AfterCommit(func() { s.d.Hint(HintTopic, userID) })
+	tx.AfterCommit(func() { s.DB.Hint(HintTopic, userID) })
 }
 
 func checkName(name string) (string, error) {

@@ -103,7 +103,7 @@ func (s *Service) discoverProvider(ctx context.Context, asked chan struct{}) {
 	defer s.oidc.mu.Unlock()
 	s.oidc.pending, s.oidc.failed = nil, nil
 	if err != nil {
-		s.log.Error("the request to the OIDC provider failed", "issuer", s.c.OIDC.Issuer, "error", err)
+		s.Log.Error("the request to the OIDC provider failed", "issuer", s.c.OIDC.Issuer, "error", err)
 		s.oidc.failed, s.oidc.failedAt = errProvider.Because(err), s.now()
 	} else {
 		s.oidc.found = found
@@ -193,7 +193,7 @@ func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, stat
 		return OIDCResult{}, errFlow
 	}
 	if providerError != "" {
-		s.log.Info("the OIDC provider refused a sign-in", "error", cut(providerError, 200), "address", c.Address)
+		s.Log.Info("the OIDC provider refused a sign-in", "error", cut(providerError, 200), "address", c.Address)
 		return OIDCResult{}, fault.Forbiddenf("", "The provider refused the sign-in.")
 	}
 	// Anybody can begin a flow and return with made-up codes, so the number of requests to the provider is limited.
@@ -203,7 +203,7 @@ func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, stat
 	}
 	token, said, err := s.exchange(ctx, code, &f)
 	if err == nil {
-		err = s.d.Update(ctx, func(tx *db.Tx) error { refundAttempts(ctx, tx, limits); return nil })
+		err = s.DB.Update(ctx, func(tx *db.Tx) error { refundAttempts(ctx, tx, limits); return nil })
 	}
 	if err != nil {
 		return OIDCResult{}, err
@@ -211,7 +211,7 @@ func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, stat
 	if session != nil {
 		return s.linkTo(ctx, session, token, said, &f)
 	}
-	userID, err := identityUser(ctx, s.d.Reader, token.Issuer, token.Subject)
+	userID, err := identityUser(ctx, s.DB.Reader, token.Issuer, token.Subject)
 	if err != nil {
 		return OIDCResult{}, err
 	}
@@ -229,7 +229,7 @@ func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, stat
 	case userID != "":
 		return s.authenticateOIDC(ctx, userID, token, email, &f, c)
 	case !valid:
-		s.log.Info("a sign-in failed", "address", c.Address, "reason", "the OIDC provider has not verified the address")
+		s.Log.Info("a sign-in failed", "address", c.Address, "reason", "the OIDC provider has not verified the address")
 		return OIDCResult{}, fault.Forbiddenf("", "The provider has not verified your email address, so it cannot be "+
 			"told who you are.")
 	}
@@ -246,16 +246,16 @@ func (s *Service) exchange(ctx context.Context, code string, f *flow) (*oidc.IDT
 	got, err := s.oauthConfig(p).Exchange(ctx, code, oauth2.VerifierOption(f.Verifier))
 	if err != nil {
 		if _, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-			s.log.Warn("the OIDC provider refused a code", "error", err)
+			s.Log.Warn("the OIDC provider refused a code", "error", err)
 			return nil, claims{}, errFlow.Because(err)
 		}
-		s.log.Error("the request to the OIDC provider failed", "error", err)
+		s.Log.Error("the request to the OIDC provider failed", "error", err)
 		return nil, claims{}, errProvider.Because(err)
 	}
 	raw, _ := got.Extra("id_token").(string)
 	token, err := p.Verifier(&oidc.Config{ClientID: s.c.OIDC.ClientID, Now: s.now}).Verify(ctx, raw)
 	if err != nil {
-		s.log.Error("an ID token of the OIDC provider is not valid", "error", err)
+		s.Log.Error("an ID token of the OIDC provider is not valid", "error", err)
 		return nil, claims{}, errProvider.Because(err)
 	}
 	if subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(f.Nonce)) != 1 {
@@ -266,7 +266,7 @@ func (s *Service) exchange(ctx context.Context, code string, f *flow) (*oidc.IDT
 	}
 	var said claims
 	if err := token.Claims(&said); err != nil {
-		s.log.Error("an ID token of the OIDC provider cannot be read", "error", err)
+		s.Log.Error("an ID token of the OIDC provider cannot be read", "error", err)
 		return nil, claims{}, errProvider.Because(err)
 	}
 	return token, said, nil
@@ -275,14 +275,14 @@ func (s *Service) exchange(ctx context.Context, code string, f *flow) (*oidc.IDT
 // unlinkedUser returns the id of the user with an address if the user has no password, passkey or linked account. It
 // returns "" if there is no such user, and a fault if the user can sign in by other means.
 func (s *Service) unlinkedUser(ctx context.Context, email string) (string, error) {
-	u, err := byEmail(ctx, s.d.Reader, email)
+	u, err := byEmail(ctx, s.DB.Reader, email)
 	if fault.KindOf(err) == fault.NotFound && err != nil {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
-	n, err := countFactors(ctx, s.d.Reader, u.ID)
+	n, err := countFactors(ctx, s.DB.Reader, u.ID)
 	if err != nil {
 		return "", err
 	}
@@ -296,7 +296,7 @@ func (s *Service) unlinkedUser(ctx context.Context, email string) (string, error
 // authenticateOIDC signs a user in, and links the account at the provider if it is not linked yet.
 func (s *Service) authenticateOIDC(ctx context.Context, userID string, token *oidc.IDToken, email string, f *flow,
 	c Client) (OIDCResult, error) {
-	u, err := getRow(ctx, s.d.Reader, userID)
+	u, err := getRow(ctx, s.DB.Reader, userID)
 	if err != nil {
 		return OIDCResult{}, err
 	}
@@ -325,7 +325,7 @@ func (s *Service) authenticateOIDC(ctx context.Context, userID string, token *oi
 func (s *Service) linkTo(ctx context.Context, session *Session, token *oidc.IDToken, said claims,
 	f *flow) (OIDCResult, error) {
 	result := OIDCResult{Linked: true}
-	err := s.d.Update(ctx, func(tx *db.Tx) error {
+	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := useFlow(ctx, tx, f); err != nil {
 			return err
 		}
@@ -361,7 +361,7 @@ func (s *Service) linkTo(ctx context.Context, session *Session, token *oidc.IDTo
 var errIdentityTaken = fault.Invalidf("", "This account at the provider belongs to another user here.")
 
 func (s *Service) identityTaken(err error) error {
-	if s.d.Violates(err, "user_identities_subject") {
+	if s.DB.Violates(err, "user_identities_subject") {
 		return errIdentityTaken.Because(err)
 	}
 	return err
@@ -427,7 +427,7 @@ func (s *Service) CreateFromOIDC(ctx context.Context, tx *db.Tx, token string) (
 
 // Identities returns the user's linked accounts at the provider.
 func (s *Service) Identities(ctx context.Context, userID string) ([]Identity, error) {
-	return listIdentities(ctx, s.d.Reader, userID)
+	return listIdentities(ctx, s.DB.Reader, userID)
 }
 
 // Unlink removes a linked account from the session's user.
@@ -435,7 +435,7 @@ func (s *Service) Unlink(ctx context.Context, session Session, identityID string
 	if err := s.requireProof(session); err != nil {
 		return err
 	}
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		u, err := lockRow(ctx, tx, session.UserID) // first: see checkCanSignIn
 		if err != nil {
 			return err
@@ -453,7 +453,7 @@ func (s *Service) sealJSON(purpose string, v any) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encode %s: %w", purpose, err)
 	}
-	sealed, err := s.keys.Seal(purpose, plain, nil)
+	sealed, err := s.Keys.Seal(purpose, plain, nil)
 	if err != nil {
 		return "", fmt.Errorf("seal %s: %w", purpose, err)
 	}
@@ -468,7 +468,7 @@ func (s *Service) openJSON(purpose, text string, v any) error {
 	if err != nil {
 		return err
 	}
-	plain, err := s.keys.Open(purpose, sealed, nil)
+	plain, err := s.Keys.Open(purpose, sealed, nil)
 	if err != nil {
 		return err
 	}

@@ -74,12 +74,12 @@ func (h *passkeyUser) WebAuthnDisplayName() string {
 }
 
 func (s *Service) passkeyUser(ctx context.Context, userID string) (*passkeyUser, error) {
-	u, err := getRow(ctx, s.d.Reader, userID)
+	u, err := getRow(ctx, s.DB.Reader, userID)
 	if err != nil {
 		return nil, err
 	}
 	h := &passkeyUser{row: u}
-	all, err := listPasskeys(ctx, s.d.Reader, userID)
+	all, err := listPasskeys(ctx, s.DB.Reader, userID)
 	for _, p := range all {
 		h.credentials = append(h.credentials, p.credential)
 	}
@@ -96,12 +96,12 @@ func (s *Service) challenge(purpose, of string, options any, data *webauthn.Sess
 	if err != nil {
 		return Challenge{}, fmt.Errorf("encode the options of a challenge: %w", err)
 	}
-	return Challenge{s.keys.Sign(purpose, s.now().Add(challengeLife), of, string(kept)), shown}, nil
+	return Challenge{s.Keys.Sign(purpose, s.now().Add(challengeLife), of, string(kept)), shown}, nil
 }
 
 // openChallenge verifies a token of challenge and returns its session data.
 func (s *Service) openChallenge(purpose, of, token string) (data webauthn.SessionData, err error) {
-	parts, err := s.keys.Verify(purpose, token, s.now())
+	parts, err := s.Keys.Verify(purpose, token, s.now())
 	if err != nil || len(parts) != 2 || parts[0] != of {
 		return data, fault.New(fault.BadCredential, "", "This took too long. Try again.")
 	}
@@ -177,7 +177,7 @@ func (s *Service) FinishPasskey(ctx context.Context, session Session, token, nam
 		return Passkey{}, errPasskey.Because(err)
 	}
 	p := passkey{Passkey{ID: id.New(), Name: name, CreatedAt: s.now()}, session.UserID, *made}
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := s.useChallenge(ctx, tx, &data); err != nil {
 			return err
 		}
@@ -187,7 +187,7 @@ func (s *Service) FinishPasskey(ctx context.Context, session Session, token, nam
 		s.changed(tx, session.UserID)
 		return s.recordByUser(ctx, tx, h.User, audit.FactorAdded, "passkey "+p.Name, session.client())
 	})
-	if s.d.Violates(err, "user_passkeys_credential") {
+	if s.DB.Violates(err, "user_passkeys_credential") {
 		return Passkey{}, fault.Invalidf("", "This passkey is there already.").Because(err)
 	}
 	return p.Passkey, err
@@ -221,7 +221,7 @@ func (s *Service) FinishPasskeySignIn(ctx context.Context, token string, respons
 	}
 	var trouble error // our own error, which the library would hide
 	user, used, err := s.web.ValidatePasskeyLogin(func(_, handle []byte) (webauthn.User, error) {
-		u, err := byHandle(ctx, s.d.Reader, handle)
+		u, err := byHandle(ctx, s.DB.Reader, handle)
 		if err != nil {
 			if fault.KindOf(err) != fault.NotFound {
 				trouble = err
@@ -246,7 +246,7 @@ func (s *Service) FinishPasskeySignIn(ctx context.Context, token string, respons
 		return Outcome{}, err
 	}
 	out := Outcome{}
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		now, err := lockRow(ctx, tx, h.ID)
 		if err != nil {
 			return err
@@ -337,7 +337,7 @@ func (s *Service) FinishPasskeyProof(ctx context.Context, session Session, token
 	if err := s.rejectCloned(ctx, h, used, session.client()); err != nil {
 		return err
 	}
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := s.usePasskey(ctx, tx, h.ID, used, &data); err != nil {
 			return err
 		}
@@ -358,7 +358,7 @@ func parseAssertion(response []byte) (*protocol.ParsedCredentialAssertionData, e
 
 // Passkeys returns the user's passkeys, oldest first.
 func (s *Service) Passkeys(ctx context.Context, userID string) ([]Passkey, error) {
-	all, err := listPasskeys(ctx, s.d.Reader, userID)
+	all, err := listPasskeys(ctx, s.DB.Reader, userID)
 	shown := make([]Passkey, len(all))
 	for i := range all {
 		shown[i] = all[i].Passkey
@@ -375,7 +375,7 @@ func (s *Service) RenamePasskey(ctx context.Context, session Session, passkeyID,
 	if name == "" {
 		return fault.MissingField("name")
 	}
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		renamePasskey(ctx, tx, session.UserID, passkeyID, name)
 		return nil
 	})
@@ -388,7 +388,7 @@ func (s *Service) RemovePasskey(ctx context.Context, session Session, passkeyID 
 	if err := s.requireProof(session); err != nil {
 		return err
 	}
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		u, err := lockRow(ctx, tx, session.UserID) // first: see mayStillEnter
 		if err != nil {
 			return err

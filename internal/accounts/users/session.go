@@ -106,7 +106,7 @@ func (s *Service) Session(ctx context.Context, token string) (Session, User, err
 	if ok && clock.Before(c.until) && now.Before(c.ExpiresAt) {
 		return c.Session, c.user, nil
 	}
-	x, u, err := findSession(ctx, s.d.Reader, hash)
+	x, u, err := findSession(ctx, s.DB.Reader, hash)
 	switch {
 	case errors.Is(err, db.ErrNoRows):
 		return Session{}, User{}, errNoSession
@@ -133,12 +133,12 @@ var errNoSession = fault.New(fault.BadCredential, "", "Sign in.")
 
 // use writes that a session is used. If the write fails, the user stays signed in.
 func (s *Service) use(ctx context.Context, x *Session, now time.Time) {
-	err := s.d.Update(ctx, func(tx *db.Tx) error {
+	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		setUsed(ctx, tx, x.ID, now)
 		return nil
 	})
 	if err != nil {
-		s.log.Warn("could not write that a session was used", "session", x.ID, "error", err)
+		s.Log.Warn("could not write that a session was used", "session", x.ID, "error", err)
 		return
 	}
 	x.UsedAt = now
@@ -147,7 +147,7 @@ func (s *Service) use(ctx context.Context, x *Session, now time.Time) {
 
 // Sessions returns the user's active sessions, newest first.
 func (s *Service) Sessions(ctx context.Context, userID string) ([]Session, error) {
-	all, err := listSessions(ctx, s.d.Reader, userID)
+	all, err := listSessions(ctx, s.DB.Reader, userID)
 	if err != nil {
 		return nil, fmt.Errorf("list sessions: %w", err)
 	}
@@ -163,7 +163,7 @@ func (s *Service) Sessions(ctx context.Context, userID string) ([]Session, error
 
 // EndSession ends a session of the user.
 func (s *Service) EndSession(ctx context.Context, userID, sessionID string) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := deleteSession(ctx, tx, userID, sessionID); err != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func (s *Service) EndSession(ctx context.Context, userID, sessionID string) erro
 
 // EndSessions ends all sessions of the user except one; except may be "".
 func (s *Service) EndSessions(ctx context.Context, userID, except string) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		deleteSessions(ctx, tx, userID, except)
 		s.changed(tx, userID)
 		return s.recordByUserID(ctx, tx, userID, sessionsEnded, "", Client{})
@@ -183,7 +183,7 @@ func (s *Service) EndSessions(ctx context.Context, userID, except string) error 
 
 // SetTeam records the team that a session views.
 func (s *Service) SetTeam(ctx context.Context, sessionID, teamID string) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		userID, err := setTeam(ctx, tx, sessionID, teamID)
 		if err != nil {
 			return err

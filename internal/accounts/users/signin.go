@@ -43,7 +43,7 @@ func (s *Service) SignIn(ctx context.Context, a Attempt) (Outcome, error) {
 	if err := s.consumeAttempts(ctx, limits); err != nil {
 		return Outcome{}, err
 	}
-	u, err := byEmail(ctx, s.d.Reader, email)
+	u, err := byEmail(ctx, s.DB.Reader, email)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return Outcome{}, err
 	}
@@ -84,7 +84,7 @@ const (
 // check runs in the transaction, with the user's current row.
 func (s *Service) authenticate(ctx context.Context, u row, check func(tx *db.Tx, now row) error, c Client,
 	method string) (out Outcome, err error) {
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		now, err := lockRow(ctx, tx, u.ID)
 		if fault.KindOf(err) == fault.NotFound || err == nil && now.Disabled {
 			return errWrong
@@ -116,7 +116,7 @@ func (s *Service) authenticate(ctx context.Context, u row, check func(tx *db.Tx,
 // failed logs a failed sign-in and records it for the account, if there is one. The limits of attempts limit the number
 // of entries.
 func (s *Service) failed(u User, email, why string, c Client) {
-	s.log.Info("a sign-in failed", "account", email, "address", c.Address, "reason", why)
+	s.Log.Info("a sign-in failed", "account", email, "address", c.Address, "reason", why)
 	if u.ID == "" {
 		return
 	}
@@ -129,7 +129,7 @@ func (s *Service) failed(u User, email, why string, c Client) {
 // field `code`, the user may try again. BadCredential means that the sign-in must begin again.
 func (s *Service) SecondFactor(ctx context.Context, pending, code string, c Client) (Outcome, error) {
 	hash := hashToken(pending)
-	userID, err := tokenUser(ctx, s.d.Reader, hash, factorToken, s.now())
+	userID, err := tokenUser(ctx, s.DB.Reader, hash, factorToken, s.now())
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -140,7 +140,7 @@ func (s *Service) SecondFactor(ctx context.Context, pending, code string, c Clie
 	if err := s.consumeAttempts(ctx, limits); err != nil {
 		return Outcome{}, err
 	}
-	u, err := getRow(ctx, s.d.Reader, userID)
+	u, err := getRow(ctx, s.DB.Reader, userID)
 	if fault.KindOf(err) == fault.NotFound {
 		return Outcome{}, errGone
 	}
@@ -156,7 +156,7 @@ func (s *Service) SecondFactor(ctx context.Context, pending, code string, c Clie
 		first = s.OIDCName()
 	}
 	out, wrong := Outcome{}, false
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		wrong = false
 		now, err := lockRow(ctx, tx, userID)
 		if err != nil {
@@ -217,7 +217,7 @@ func (s *Service) ProvePassword(ctx context.Context, session Session, password s
 	if err != nil {
 		return err
 	}
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		refundAttempts(ctx, tx, limits)
 		return s.renewProof(ctx, tx, session.ID, u.ID)
 	})
@@ -233,7 +233,7 @@ func (s *Service) renewProof(ctx context.Context, tx *db.Tx, sessionID, userID s
 // its transaction. A wrong password is a fault for the field.
 func (s *Service) checkCurrentPassword(ctx context.Context, session Session, field, password string) (row, []limit,
 	error) {
-	u, err := getRow(ctx, s.d.Reader, session.UserID)
+	u, err := getRow(ctx, s.DB.Reader, session.UserID)
 	if err != nil {
 		return u, nil, err
 	}
@@ -256,7 +256,7 @@ func (s *Service) checkCurrentPassword(ctx context.Context, session Session, fie
 // password, current must be that password; otherwise the session needs a recent proof. A wrong password is a fault for
 // the field `current`.
 func (s *Service) SetPassword(ctx context.Context, session Session, current, password string) error {
-	u, err := getRow(ctx, s.d.Reader, session.UserID)
+	u, err := getRow(ctx, s.DB.Reader, session.UserID)
 	if err != nil {
 		return err
 	}
@@ -277,7 +277,7 @@ func (s *Service) SetPassword(ctx context.Context, session Session, current, pas
 	if err != nil {
 		return err
 	}
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		ok, err := replacePassword(ctx, tx, u.ID, u.password, hash)
 		if err != nil {
 			return err

@@ -22,7 +22,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 		{"tokens", deleteOldTokens, now},
 		{"attempts", deleteOldAttempts, now.Add(-attemptsFor)},
 	} {
-		err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return old.delete(ctx, tx, old.before, sweepRows) })
+		err := s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return old.delete(ctx, tx, old.before, sweepRows) })
 		if err != nil {
 			return fmt.Errorf("delete old %s of users: %w", old.what, err)
 		}

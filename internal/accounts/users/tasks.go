@@ -19,7 +19,7 @@ func (s *Service) enqueue(what string, f func(ctx context.Context, tx *db.Tx) er
 	case s.tasks <- task{what, f}:
 		return true
 	default:
-		s.log.Warn("too many tasks wait; one is dropped", "what", what)
+		s.Log.Warn("too many tasks wait; one is dropped", "what", what)
 		return false
 	}
 }
@@ -59,7 +59,7 @@ func (s *Service) drain(ctx context.Context) {
 func (s *Service) runTask(ctx context.Context, x task) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), taskTimeout)
 	defer cancel()
-	if err := s.d.Update(ctx, func(tx *db.Tx) error { return x.f(ctx, tx) }); err != nil {
-		s.log.Error("a task for a user failed", "what", x.what, "error", err)
+	if err := s.DB.Update(ctx, func(tx *db.Tx) error { return x.f(ctx, tx) }); err != nil {
+		s.Log.Error("a task for a user failed", "what", x.what, "error", err)
 	}
 }

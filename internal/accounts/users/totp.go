@@ -42,7 +42,7 @@ func (s *Service) BeginTOTP(ctx context.Context, session Session) (TOTPSetup, er
 	if err := s.requireProof(session); err != nil {
 		return TOTPSetup{}, err
 	}
-	u, err := getRow(ctx, s.d.Reader, session.UserID)
+	u, err := getRow(ctx, s.DB.Reader, session.UserID)
 	if err != nil {
 		return TOTPSetup{}, err
 	}
@@ -60,7 +60,7 @@ func (s *Service) BeginTOTP(ctx context.Context, session Session) (TOTPSetup, er
 	}
 	// The page contains the secret anyway, so the token is signed and not sealed. The signature proves that the secret was
 	// made here.
-	token := s.keys.Sign(signTOTP, s.now().Add(totpSetup), u.ID, key.Secret())
+	token := s.Keys.Sign(signTOTP, s.now().Add(totpSetup), u.ID, key.Secret())
 	return TOTPSetup{Token: token, Secret: key.Secret(), URL: key.URL(), PNG: image.Bytes()}, nil
 }
 
@@ -79,7 +79,7 @@ func (s *Service) ConfirmTOTP(ctx context.Context, session Session, token, code 
 	if err := s.requireProof(session); err != nil {
 		return nil, err
 	}
-	parts, err := s.keys.Verify(signTOTP, token, s.now())
+	parts, err := s.Keys.Verify(signTOTP, token, s.now())
 	if err != nil || len(parts) != 2 || parts[0] != session.UserID {
 		return nil, fault.Invalidf("token", "This took too long. Begin anew.")
 	}
@@ -90,12 +90,12 @@ func (s *Service) ConfirmTOTP(ctx context.Context, session Session, token, code 
 	if step == 0 {
 		return nil, fault.Invalidf("code", "This code is wrong. See whether the clock of your device is right.")
 	}
-	sealed, err := s.keys.Seal(sealTOTP, []byte(parts[1]), []byte(session.UserID))
+	sealed, err := s.Keys.Seal(sealTOTP, []byte(parts[1]), []byte(session.UserID))
 	if err != nil {
 		return nil, fmt.Errorf("seal a secret of TOTP: %w", err)
 	}
 	codes := newRecoveryCodes()
-	return codes, s.d.Update(ctx, func(tx *db.Tx) error {
+	return codes, s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := setUser(ctx, tx, session.UserID, "totp_secret", sealed); err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (s *Service) DisableTOTP(ctx context.Context, session Session) error {
 	if err := s.requireProof(session); err != nil {
 		return err
 	}
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		u, err := getUser(ctx, tx.Reader, session.UserID)
 		if err != nil || !u.HasTOTP {
 			return err
@@ -129,7 +129,7 @@ func (s *Service) DisableTOTP(ctx context.Context, session Session) error {
 // ClearFactors removes the second factor, the recovery codes and the passkeys of a user who has lost them. It is for
 // the operator.
 func (s *Service) ClearFactors(ctx context.Context, userID string) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := s.clearTOTP(ctx, tx, userID); err != nil {
 			return err
 		}
@@ -157,7 +157,7 @@ func (s *Service) matchTOTP(u *row, code string) (int64, error) {
 	if !u.HasTOTP {
 		return 0, nil
 	}
-	secret, err := s.keys.Open(sealTOTP, u.totpSecret, []byte(u.ID))
+	secret, err := s.Keys.Open(sealTOTP, u.totpSecret, []byte(u.ID))
 	if err != nil {
 		return 0, fmt.Errorf("open the secret of TOTP of user %s: %w", u.ID, err)
 	}
@@ -191,7 +191,7 @@ func (s *Service) NewRecoveryCodes(ctx context.Context, session Session) ([]stri
 		return nil, err
 	}
 	codes := newRecoveryCodes()
-	return codes, s.d.Update(ctx, func(tx *db.Tx) error {
+	return codes, s.DB.Update(ctx, func(tx *db.Tx) error {
 		u, err := getUser(ctx, tx.Reader, session.UserID)
 		if err != nil {
 			return err
@@ -206,7 +206,7 @@ func (s *Service) NewRecoveryCodes(ctx context.Context, session Session) ([]stri
 
 // RecoveryCodesLeft returns how many recovery codes the user still has.
 func (s *Service) RecoveryCodesLeft(ctx context.Context, userID string) (int, error) {
-	return countRecovery(ctx, s.d.Reader, userID)
+	return countRecovery(ctx, s.DB.Reader, userID)
 }
 
 // newRecoveryCodes returns codes of 60 random bits, as three groups of four letters and digits.
@@ -234,5 +234,5 @@ func (s *Service) setRecovery(ctx context.Context, tx *db.Tx, userID string, cod
 // so that the short codes cannot be guessed from a copy of the database.
 func (s *Service) hashRecovery(userID, code string) string {
 	code = strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(code))
-	return hex.EncodeToString(s.keys.Tag(tagBackup, []byte(userID+"\x00"+code), 32))
+	return hex.EncodeToString(s.Keys.Tag(tagBackup, []byte(userID+"\x00"+code), 32))
 }

@@ -114,9 +114,6 @@ type Deps struct {
 type Service struct {
 	Deps
 	c    Config
-	d    *db.DB
-	keys *keyring.Keyring
-	log  *slog.Logger
 	hash hasher
 	oidc provider
 
@@ -133,7 +130,7 @@ func New(c Config, d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
 	}
-	s := &Service{Deps: d, c: c, d: d.DB, keys: d.Keys, log: d.Log, tasks: make(chan task, maxTasks),
+	s := &Service{Deps: d, c: c, tasks: make(chan task, maxTasks),
 		cache: map[string]cachedSession{}}
 	if c.HashMemory > 0 {
 		s.hash.cheap = hashCost{c.HashMemory, 1, 1}
@@ -147,7 +144,7 @@ func (s *Service) now() time.Time {
 	if s.Now != nil {
 		return s.Now().UTC().Truncate(time.Microsecond)
 	}
-	return s.d.Now()
+	return s.DB.Now()
 }
 
 // Outcome is the result of a step of a sign-in.

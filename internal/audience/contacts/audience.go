@@ -36,13 +36,13 @@ type Member struct {
 // ([db.DB.ReadLong]), so a long walk does not hold a reader. An unknown segment is a NotFound fault.
 func (s *Service) Walk(ctx context.Context, teamID string, a Audience, after string, limit int) (
 	members []Member, more bool, err error) {
-	of, err := s.audience(ctx, s.d.Reader, teamID, a)
+	of, err := s.audience(ctx, s.DB.Reader, teamID, a)
 	if err != nil {
 		return nil, false, err
 	}
 	f := s.finder(of, after, true, limit)
 	if f.isShort() {
-		if err := f.readPart(ctx, s.d.Reader); err != nil {
+		if err := f.readPart(ctx, s.DB.Reader); err != nil {
 			return nil, false, err
 		}
 	}
@@ -80,7 +80,7 @@ func (s *Service) addValues(ctx context.Context, teamID string, members []Member
 		if n == 1 {
 			most = math.MaxInt
 		}
-		values, err := valuesOf(ctx, s.d.Reader, teamID, ids, names, most)
+		values, err := valuesOf(ctx, s.DB.Reader, teamID, ids, names, most)
 		if errors.Is(err, errValuesTooLarge) {
 			continue
 		}
@@ -95,10 +95,10 @@ func (s *Service) addValues(ctx context.Context, teamID string, members []Member
 // otherwise it reads the next part.
 func (s *Service) walkOn(ctx context.Context, f *finder) error {
 	own := db.Long{Owner: f.of.teamID, Wait: s.limits.backgroundWait, Time: s.limits.read}
-	if !f.sparse() || s.slow.contains(f.of.filterKey, s.d.Now()) {
-		return s.d.ReadLong(ctx, own, f.readPart)
+	if !f.sparse() || s.slow.contains(f.of.filterKey, s.DB.Now()) {
+		return s.DB.ReadLong(ctx, own, f.readPart)
 	}
-	err := s.d.ReadLong(ctx, own, f.sets)
+	err := s.DB.ReadLong(ctx, own, f.sets)
 	if errors.Is(err, db.ErrTooLong) {
 		f.noSets = true
 		s.markSlow(&f.of)
@@ -118,13 +118,13 @@ const Unmailable = "email_refused"
 // topic that the team does not have is an Invalid fault for the field topic_id.
 func (s *Service) CountRefused(ctx context.Context, teamID string, a Audience, topicID string,
 	mailable func(address string) bool) (map[string]int64, error) {
-	of, err := s.audience(ctx, s.d.Reader, teamID, a)
+	of, err := s.audience(ctx, s.DB.Reader, teamID, a)
 	if err != nil {
 		return nil, err
 	}
 	byDefault := OptIn
 	if topicID = strings.ToLower(topicID); topicID != "" {
-		if byDefault, err = defaultOf(ctx, s.d.Reader, teamID, topicID); err != nil {
+		if byDefault, err = defaultOf(ctx, s.DB.Reader, teamID, topicID); err != nil {
 			return nil, err
 		}
 	}
@@ -133,7 +133,7 @@ func (s *Service) CountRefused(ctx context.Context, teamID string, a Audience, t
 	found := map[string]int64{}
 	f := s.finder(of, "", true, 1)
 	for !f.ended {
-		if err := s.d.ReadLong(limited, s.long(teamID), func(ctx context.Context, r db.Reader) error {
+		if err := s.DB.ReadLong(limited, s.long(teamID), func(ctx context.Context, r db.Reader) error {
 			in, err := f.next(ctx, r, f.maxPart)
 			if err != nil {
 				return err
@@ -187,7 +187,7 @@ func (s *Service) checkFilter(ctx context.Context, teamID, text string) (string,
 	if err != nil {
 		return "", err
 	}
-	schema, err := s.FilterSchema(ctx, s.d.Reader, teamID, rule)
+	schema, err := s.FilterSchema(ctx, s.DB.Reader, teamID, rule)
 	if err != nil {
 		return "", err
 	}

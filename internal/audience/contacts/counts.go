@@ -122,18 +122,18 @@ func (c *countScheduler) waitIdle(ctx context.Context) error {
 // whose filter takes too long, it returns the last count: the zero Count if there is none yet. A count older than a
 // minute is then renewed by [Service.Run]. A filter that names a deleted object is an Invalid fault.
 func (s *Service) CountSegment(ctx context.Context, g segments.Segment) (segments.Count, error) {
-	of, err := s.contactsOf(ctx, s.d.Reader, g)
+	of, err := s.contactsOf(ctx, s.DB.Reader, g)
 	if err != nil {
 		return segments.Count{}, err
 	}
-	n, err := countUpTo(ctx, s.d.Reader, g.TeamID, of.segmentID, s.counts.directLimit+1)
+	n, err := countUpTo(ctx, s.DB.Reader, g.TeamID, of.segmentID, s.counts.directLimit+1)
 	if err != nil {
 		return segments.Count{}, err
 	}
 	switch {
 	case n <= s.counts.directLimit && of.rule == nil:
-		c := segments.Count{At: s.d.Now()}
-		c.Contacts, err = countContacts(ctx, s.d.Reader, &of)
+		c := segments.Count{At: s.DB.Now()}
+		c.Contacts, err = countContacts(ctx, s.DB.Reader, &of)
 		return c, err
 	case n <= s.counts.directLimit:
 		c, err := s.count(ctx, &of, s.long(g.TeamID))
@@ -141,11 +141,11 @@ func (s *Service) CountSegment(ctx context.Context, g segments.Segment) (segment
 			return c, err
 		}
 	}
-	kept, err := segments.LastCount(ctx, s.d.Reader, g.TeamID, g.ID)
+	kept, err := segments.LastCount(ctx, s.DB.Reader, g.TeamID, g.ID)
 	if err != nil {
 		return segments.Count{}, err
 	}
-	if now := s.d.Now(); now.Sub(kept.At) > countAge && !s.slow.contains(of.filterKey, now) {
+	if now := s.DB.Now(); now.Sub(kept.At) > countAge && !s.slow.contains(of.filterKey, now) {
 		s.counts.enqueue(g)
 	}
 	return kept, nil
@@ -171,8 +171,8 @@ func (s *Service) Usage(ctx context.Context, teamID string) (u Usage, err error)
 
 // count counts the contacts of a source.
 func (s *Service) count(ctx context.Context, of *source, l db.Long) (c segments.Count, err error) {
-	c.At = s.d.Now()
-	err = s.d.ReadLong(ctx, l, func(ctx context.Context, r db.Reader) (err error) {
+	c.At = s.DB.Now()
+	err = s.DB.ReadLong(ctx, l, func(ctx context.Context, r db.Reader) (err error) {
 		c.Contacts, err = countContacts(ctx, r, of)
 		return err
 	})
@@ -191,8 +191,8 @@ func (s *Service) recount(ctx context.Context, teamID, segmentID string) error {
 			return err
 		}
 	}
-	of, err := s.contactsOf(ctx, s.d.Reader, g)
-	if err != nil || s.slow.contains(of.filterKey, s.d.Now()) {
+	of, err := s.contactsOf(ctx, s.DB.Reader, g)
+	if err != nil || s.slow.contains(of.filterKey, s.DB.Now()) {
 		return err
 	}
 	c, err := s.countExclusive(ctx, &of, db.Long{Owner: teamID, Wait: s.limits.backgroundWait, Time: s.limits.count})
@@ -204,7 +204,7 @@ func (s *Service) recount(ctx context.Context, teamID, segmentID string) error {
 		return err
 	}
 	s.slow.remove(of.filterKey)
-	return s.d.Update(ctx, func(tx *db.Tx) error { segments.SaveCount(ctx, tx, g, c); return nil })
+	return s.DB.Update(ctx, func(tx *db.Tx) error { segments.SaveCount(ctx, tx, g, c); return nil })
 }
 
 // countExclusive is count while no other exclusive count runs. It holds no read slot while it waits for the other
@@ -214,9 +214,9 @@ func (s *Service) countExclusive(ctx context.Context, of *source, l db.Long) (c 
 		if err := s.counts.waitIdle(ctx); err != nil {
 			return c, err
 		}
-		err := s.d.ReadLong(ctx, l, func(ctx context.Context, r db.Reader) error {
+		err := s.DB.ReadLong(ctx, l, func(ctx context.Context, r db.Reader) error {
 			return s.counts.runExclusive(func() (err error) {
-				c.At = s.d.Now()
+				c.At = s.DB.Now()
 				c.Contacts, err = countContacts(ctx, r, of)
 				return err
 			})

@@ -31,7 +31,7 @@ func (s *Service) FilterSchema(ctx context.Context, r db.Reader, teamID string, 
 		schema.Fields[name] = f
 	}
 	names := namesOf(rule)
-	properties, err := propertyFields(ctx, r, teamID, names.properties, !s.d.Alone())
+	properties, err := propertyFields(ctx, r, teamID, names.properties, !s.DB.Alone())
 	if err != nil {
 		return schema, err
 	}

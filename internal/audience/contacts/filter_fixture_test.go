@@ -52,7 +52,7 @@ func newFiltered(t testing.TB, d *db.DB) *filtered {
 
 func (f *filtered) exec(text string, args ...any) {
 	f.t.Helper()
-	if err := f.s.d.Update(f.t.Context(), func(tx *db.Tx) error {
+	if err := f.s.DB.Update(f.t.Context(), func(tx *db.Tx) error {
 		_, err := tx.Exec(f.t.Context(), text, args...)
 		return err
 	}); err != nil {
@@ -76,7 +76,7 @@ type person struct {
 func (f *filtered) write(p *person) {
 	f.t.Helper()
 	ctx := f.t.Context()
-	if err := f.s.d.Update(ctx, func(tx *db.Tx) error {
+	if err := f.s.DB.Update(ctx, func(tx *db.Tx) error {
 		for _, table := range []string{"contact_texts", "contact_numbers", "contact_topics", "contact_segments",
 			"contact_engagement"} {
 			tx.Queue(ctx, `DELETE FROM `+table+` WHERE contact_id = $1`, p.ID)
@@ -167,7 +167,7 @@ func (f *filtered) value(p *person, name string) filter.Value {
 // found returns the sorted ids that the rule selects by SQL.
 func (f *filtered) found(t rapid.TB, rule *filter.Rule) []string {
 	t.Helper()
-	schema, err := f.s.FilterSchema(f.t.Context(), f.s.d.Reader, f.team, rule)
+	schema, err := f.s.FilterSchema(f.t.Context(), f.s.DB.Reader, f.team, rule)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,14 +175,14 @@ func (f *filtered) found(t rapid.TB, rule *filter.Rule) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := f.s.d.Query(f.t.Context(),
+	rows, err := f.s.DB.Query(f.t.Context(),
 		`SELECT c.id FROM contacts c WHERE c.team_id = $1 AND `+text+` ORDER BY c.id`,
 		args...)
 	ids, err := db.Collect(rows, err, scanText)
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
-	n, err := countMatches(f.t.Context(), f.s.d.Reader, f.team, rule, schema, f.now)
+	n, err := countMatches(f.t.Context(), f.s.DB.Reader, f.team, rule, schema, f.now)
 	if err != nil || n != len(ids) {
 		t.Fatalf("counted %d, %v; Where finds %d", n, err, len(ids))
 	}
@@ -192,7 +192,7 @@ func (f *filtered) found(t rapid.TB, rule *filter.Rule) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.s.d.QueryRow(f.t.Context(), text, args...).Scan(&n); err != nil || n != len(ids) {
+	if err := f.s.DB.QueryRow(f.t.Context(), text, args...).Scan(&n); err != nil || n != len(ids) {
 		t.Fatalf("%s\ncounts %d, %v; Where finds %d", text, n, err, len(ids))
 	}
 	f.sets(t, rule, schema, ids)
@@ -209,7 +209,7 @@ func (f *filtered) sets(t rapid.TB, rule *filter.Rule, schema filter.Schema, ids
 			filter.Bounds{After: ids[0], Before: ids[n-1]})
 	}
 	for i, within := range bounds {
-		ask := measure(f.t.Context(), f.s.d.Reader)
+		ask := measure(f.t.Context(), f.s.DB.Reader)
 		if i%2 == 1 {
 			ask = large
 		}
@@ -220,7 +220,7 @@ func (f *filtered) sets(t rapid.TB, rule *filter.Rule, schema filter.Schema, ids
 		if !ok {
 			continue
 		}
-		rows, err := f.s.d.Query(f.t.Context(), `SELECT x.contact_id FROM (`+q.Text+`) x ORDER BY x.contact_id`, q.Args...)
+		rows, err := f.s.DB.Query(f.t.Context(), `SELECT x.contact_id FROM (`+q.Text+`) x ORDER BY x.contact_id`, q.Args...)
 		found, err := db.Collect(rows, err, scanText)
 		want := slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
 			return id <= within.After || within.Before != "" && id >= within.Before

@@ -199,7 +199,7 @@ func (f *finder) sets(ctx context.Context, r db.Reader) error {
 // segment is a NotFound fault. If a filter gets no read slot within five seconds, or takes more than five seconds to
 // find a page, List returns an Unavailable fault.
 func (s *Service) List(ctx context.Context, teamID, segmentID string, p page.Page) ([]Contact, bool, error) {
-	of, err := s.audience(ctx, s.d.Reader, teamID, Audience{SegmentID: segmentID})
+	of, err := s.audience(ctx, s.DB.Reader, teamID, Audience{SegmentID: segmentID})
 	if err != nil {
 		return nil, false, err
 	}
@@ -209,10 +209,10 @@ func (s *Service) List(ctx context.Context, teamID, segmentID string, p page.Pag
 	}
 	f := s.finder(of, beyond, back, limit+1)
 	if f.isShort() {
-		err = f.readPart(ctx, s.d.Reader)
+		err = f.readPart(ctx, s.DB.Reader)
 	}
 	if err == nil && !f.done() {
-		err = s.d.ReadLong(ctx, s.long(teamID), f.fill)
+		err = s.DB.ReadLong(ctx, s.long(teamID), f.fill)
 	}
 	if errors.Is(err, db.ErrTooLong) {
 		err = tooSlow(&of, err)
@@ -248,7 +248,7 @@ func (f *finder) fill(ctx context.Context, r db.Reader) (err error) {
 
 // markSlow records that the filter of a source takes too long, and logs it the first time.
 func (s *Service) markSlow(of *source) {
-	if s.slow.add(of.filterKey, s.d.Now(), s.limits.retryAfter) {
+	if s.slow.add(of.filterKey, s.DB.Now(), s.limits.retryAfter) {
 		s.Log.Warn("the filter of a segment takes too long; its last count is kept, and it is tried again later",
 			"team", of.teamID, "filter_of", of.filterOf, "again_in", s.limits.retryAfter)
 	}

@@ -33,12 +33,12 @@ func (s *Service) Token(l Link) string {
 	if l.ContactID != "" {
 		parts = append(parts, pack(l.ContactID))
 	}
-	return s.keys.Sign(linkPurpose, time.Time{}, parts...)
+	return s.Keys.Sign(linkPurpose, time.Time{}, parts...)
 }
 
 // ReadToken returns the link of a token. A token that this installation did not sign is a NotFound fault.
 func (s *Service) ReadToken(token string) (Link, error) {
-	parts, err := s.keys.Verify(linkPurpose, token, time.Time{})
+	parts, err := s.Keys.Verify(linkPurpose, token, time.Time{})
 	if err != nil || len(parts) < 4 || len(parts) > 5 || parts[0] == "" || parts[3] == "" {
 		return Link{}, fault.NotFoundf("There is nothing at this address.")
 	}
@@ -95,15 +95,15 @@ func (s *Service) Preferences(ctx context.Context, l Link) (Preferences, error) 
 	var at Contact
 	err := noContact()
 	if l.ContactID != "" {
-		at, err = contactByID(ctx, s.d.Reader, l.TeamID, l.ContactID)
+		at, err = contactByID(ctx, s.DB.Reader, l.TeamID, l.ContactID)
 	}
 	if fault.KindOf(err) == fault.NotFound {
-		at, err = contactByAddress(ctx, s.d.Reader, l.TeamID, l.Address)
+		at, err = contactByAddress(ctx, s.DB.Reader, l.TeamID, l.Address)
 	}
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return Preferences{}, err
 	}
-	return preferences(ctx, s.d.Reader, l, &at)
+	return preferences(ctx, s.DB.Reader, l, &at)
 }
 
 // owner is a contact, or an address that may become one, on whose behalf the holder of a link chooses.
@@ -215,7 +215,7 @@ func (s *Service) Unsubscribe(ctx context.Context, l Link) (before, after Prefer
 func (s *Service) choose(ctx context.Context, l Link, decide func(*Preferences)) (before, after Preferences,
 	err error) {
 	counted, refused := false, false // kept when the transaction is repeated
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		owners, err := lockOwners(ctx, tx, l)
 		if err != nil {
 			return err

@@ -23,7 +23,7 @@ func (s *Service) SegmentsOf(ctx context.Context, teamID, idOrAddress string, p 
 // AddToSegment adds a contact, named by its id or its address, to a segment. If the contact is in the segment, nothing
 // changes.
 func (s *Service) AddToSegment(ctx context.Context, teamID, idOrAddress, segmentID string) (at Contact, err error) {
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		at, err = s.AddToSegmentIn(ctx, tx, teamID, idOrAddress, segmentID)
 		return err
 	})
@@ -34,7 +34,7 @@ func (s *Service) AddToSegment(ctx context.Context, teamID, idOrAddress, segment
 // segment, nothing changes.
 func (s *Service) RemoveFromSegment(ctx context.Context, teamID, idOrAddress, segmentID string) (
 	at Contact, err error) {
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		g, err := segments.Manual(ctx, tx.Reader, teamID, segmentID)
 		if err != nil {
 			return err
@@ -52,7 +52,7 @@ func (s *Service) RemoveFromSegment(ctx context.Context, teamID, idOrAddress, se
 		if err != nil {
 			return err
 		}
-		return s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.ContactUpdated, Data: at.event(left)})
+		return s.Recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.ContactUpdated, Data: at.event(left)})
 	})
 	return at, err
 }

@@ -28,12 +28,12 @@ type Engagement struct {
 
 // AudienceNow returns an audience of a segment, or of all contacts for "", without contacts that are added later.
 func (s *Service) AudienceNow(segmentID string) Audience {
-	return Audience{SegmentID: segmentID, Before: s.d.Now()}
+	return Audience{SegmentID: segmentID, Before: s.DB.Now()}
 }
 
 // PropertyNames returns the names of a team's properties, sorted.
 func (s *Service) PropertyNames(ctx context.Context, teamID string) ([]string, error) {
-	return propertyNames(ctx, s.d.Reader, teamID)
+	return propertyNames(ctx, s.DB.Reader, teamID)
 }
 
 // Profiles is [Service.Walk] with the segments and topics of each contact.
@@ -51,30 +51,30 @@ func (s *Service) Profiles(ctx context.Context, teamID string, a Audience, after
 	if err := s.addSegments(ctx, teamID, ids, at); err != nil {
 		return nil, false, err
 	}
-	return all, more, addTopics(ctx, s.d.Reader, teamID, ids, at)
+	return all, more, addTopics(ctx, s.DB.Reader, teamID, ids, at)
 }
 
 // Profile returns the profile and the engagement of one contact.
 func (s *Service) Profile(ctx context.Context, c Contact) (Profile, Engagement, error) {
 	p := Profile{Member: Member{Contact: c}}
 	var err error
-	if p.Properties, err = s.Values(ctx, s.d.Reader, c.TeamID, c.ID); err != nil {
+	if p.Properties, err = s.Values(ctx, s.DB.Reader, c.TeamID, c.ID); err != nil {
 		return p, Engagement{}, err
 	}
 	ids, at := []string{c.ID}, map[string]*Profile{c.ID: &p}
 	if err := s.addSegments(ctx, c.TeamID, ids, at); err != nil {
 		return p, Engagement{}, err
 	}
-	if err := addTopics(ctx, s.d.Reader, c.TeamID, ids, at); err != nil {
+	if err := addTopics(ctx, s.DB.Reader, c.TeamID, ids, at); err != nil {
 		return p, Engagement{}, err
 	}
-	e, err := engagementOf(ctx, s.d.Reader, c.TeamID, c.ID)
+	e, err := engagementOf(ctx, s.DB.Reader, c.TeamID, c.ID)
 	return p, e, err
 }
 
 // addSegments adds the segments to which the contacts were added.
 func (s *Service) addSegments(ctx context.Context, teamID string, ids []string, at map[string]*Profile) error {
-	byContact, err := segments.ByContact(ctx, s.d.Reader, teamID, ids)
+	byContact, err := segments.ByContact(ctx, s.DB.Reader, teamID, ids)
 	for contactID, all := range byContact {
 		at[contactID].Segments = all
 	}

@@ -44,7 +44,7 @@ func (s *Service) CreateProperty(ctx context.Context, teamID string, n NewProper
 	if err := p.check(); err != nil {
 		return p, err
 	}
-	err := s.d.Update(ctx, func(tx *db.Tx) error {
+	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		// Two transactions at once must not both count the properties before either inserts its own.
 		if err := tx.Serialize(ctx, "properties of "+teamID); err != nil {
 			return err
@@ -62,7 +62,7 @@ func (s *Service) CreateProperty(ctx context.Context, teamID string, n NewProper
 		audit.Target(ctx, p.ID)
 		return nil
 	})
-	if s.d.Violates(err, "contact_properties_name") {
+	if s.DB.Violates(err, "contact_properties_name") {
 		err = fault.Invalidf("key", "The `key` field is %s, which is a property already.", p.Name).Because(err)
 	}
 	return p, err
@@ -101,12 +101,12 @@ func isName(text string) bool {
 
 // Property returns a property, or a NotFound fault.
 func (s *Service) Property(ctx context.Context, teamID, propertyID string) (Property, error) {
-	return propertyByID(ctx, s.d.Reader, teamID, strings.ToLower(propertyID))
+	return propertyByID(ctx, s.DB.Reader, teamID, strings.ToLower(propertyID))
 }
 
 // Properties returns a page of a team's properties, newest first.
 func (s *Service) Properties(ctx context.Context, teamID string, p page.Page) ([]Property, bool, error) {
-	return listProperties(ctx, s.d.Reader, teamID, p)
+	return listProperties(ctx, s.DB.Reader, teamID, p)
 }
 
 // PropertiesNamed returns the properties of a team with one of the names, or all if names is nil.
@@ -118,7 +118,7 @@ func (s *Service) PropertiesNamed(ctx context.Context, r db.Reader, teamID strin
 // UpdateProperty changes or removes the fallback of a property.
 func (s *Service) UpdateProperty(ctx context.Context, teamID, propertyID string, fallback scalar.Value) (
 	p Property, err error) {
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		if p, err = propertyByID(ctx, tx.Reader, teamID, strings.ToLower(propertyID)); err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (s *Service) UpdateProperty(ctx context.Context, teamID, propertyID string,
 
 // DeleteProperty deletes a property. It disappears at once; [Service.Sweep] deletes the values of contacts.
 func (s *Service) DeleteProperty(ctx context.Context, teamID, propertyID string) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		return softdelete.Mark(ctx, tx, propertyTable, teamID, strings.ToLower(propertyID))
 	})
 }

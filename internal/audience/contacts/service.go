@@ -36,13 +36,10 @@ type Service struct {
 	Deps
 	Segments *segments.Service // the segments of teams
 
-	d        *db.DB
-	recorder *events.Recorder
-	keys     *keyring.Keyring
-	limits   limits
-	counts   *countScheduler
-	slow     slowFilters
-	optIns   optInLimiter
+	limits limits
+	counts *countScheduler
+	slow   slowFilters
+	optIns optInLimiter
 }
 
 // New returns the service. It fails if a dependency is missing.
@@ -58,7 +55,7 @@ func NewTokens(keys *keyring.Keyring) *Service { return newService(Deps{Keys: ke
 
 // newService returns a service without checking its dependencies, for tests that need few of them.
 func newService(d Deps) *Service {
-	s := &Service{Deps: d, d: d.DB, recorder: d.Recorder, keys: d.Keys, limits: defaultLimits, counts: newCountScheduler()}
+	s := &Service{Deps: d, limits: defaultLimits, counts: newCountScheduler()}
 	s.Segments = segments.New(d.DB, s.checkFilter)
 	return s
 }
@@ -89,7 +86,7 @@ func (s *Service) Upsert(ctx context.Context, teamID, address string, c Change) 
 	if err := c.check(); err != nil {
 		return at, false, err
 	}
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		at, created, err = s.UpsertIn(ctx, tx, teamID, address, c)
 		audit.Target(ctx, at.ID)
 		return err
@@ -108,12 +105,12 @@ func (s *Service) Update(ctx context.Context, teamID, idOrAddress string, c Chan
 			return at, err
 		}
 	}
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		at, err = s.UpdateIn(ctx, tx, teamID, idOrAddress, c)
 		audit.Target(ctx, at.ID)
 		return err
 	})
-	if s.d.Violates(err, "contacts_address") {
+	if s.DB.Violates(err, "contacts_address") {
 		err = fault.Invalidf("email", "The `email` field is the address of another contact. Change or delete that one.").
 			Because(err)
 	}
@@ -122,7 +119,7 @@ func (s *Service) Update(ctx context.Context, teamID, idOrAddress string, c Chan
 
 // Delete deletes a contact, named by its id or its address, with its values, memberships and subscriptions.
 func (s *Service) Delete(ctx context.Context, teamID, idOrAddress string) (at Contact, err error) {
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		at, err = s.DeleteIn(ctx, tx, teamID, idOrAddress)
 		audit.Target(ctx, at.ID)
 		return err
@@ -137,14 +134,14 @@ func (s *Service) Get(ctx context.Context, teamID, idOrAddress string) (Contact,
 		return Contact{}, err
 	}
 	if contactID != "" {
-		return contactByID(ctx, s.d.Reader, teamID, contactID)
+		return contactByID(ctx, s.DB.Reader, teamID, contactID)
 	}
-	return contactByAddress(ctx, s.d.Reader, teamID, address)
+	return contactByAddress(ctx, s.DB.Reader, teamID, address)
 }
 
 // Existing returns which of some ids are contacts of the team.
 func (s *Service) Existing(ctx context.Context, teamID string, contactIDs []string) (map[string]bool, error) {
-	return existing(ctx, s.d.Reader, teamID, contactIDs)
+	return existing(ctx, s.DB.Reader, teamID, contactIDs)
 }
 
 // Member returns a contact of a segment, or of the team if segmentID is "", by its id or its address, with its values.
@@ -154,14 +151,14 @@ func (s *Service) Member(ctx context.Context, teamID, segmentID, idOrAddress str
 	if err != nil {
 		return m, err
 	}
-	of, err := s.audience(ctx, s.d.Reader, teamID, Audience{SegmentID: segmentID})
+	of, err := s.audience(ctx, s.DB.Reader, teamID, Audience{SegmentID: segmentID})
 	if err != nil {
 		return m, err
 	}
-	if m.Contact, err = contactAmong(ctx, s.d.Reader, &of, contactID, address); err != nil {
+	if m.Contact, err = contactAmong(ctx, s.DB.Reader, &of, contactID, address); err != nil {
 		return m, err
 	}
-	m.Properties, err = s.Values(ctx, s.d.Reader, teamID, m.ID)
+	m.Properties, err = s.Values(ctx, s.DB.Reader, teamID, m.ID)
 	return m, err
 }
 
@@ -172,7 +169,7 @@ func (s *Service) Subscriptions(ctx context.Context, teamID, idOrAddress string)
 	if err != nil {
 		return nil, err
 	}
-	return subscriptions(ctx, s.d.Reader, teamID, of.ID)
+	return subscriptions(ctx, s.DB.Reader, teamID, of.ID)
 }
 
 // ListSubscriptions returns a page of a team's topics, newest first, with the subscriptions of one contact.
@@ -182,7 +179,7 @@ func (s *Service) ListSubscriptions(ctx context.Context, teamID, idOrAddress str
 	if err != nil {
 		return nil, false, err
 	}
-	return listSubscriptions(ctx, s.d.Reader, teamID, of.ID, p)
+	return listSubscriptions(ctx, s.DB.Reader, teamID, of.ID, p)
 }
 
 // Subscribe changes a contact's subscriptions to some topics. Subscriptions to other topics stay.
@@ -267,7 +264,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool,
 	}
 	data := at.event(had.segments)
 	data.Switched, data.Topics = at.Unsubscribed != unsubscribed, had.newly
-	return created, s.recorder.Record(ctx, tx, events.Event{TeamID: at.TeamID, Type: kind, Data: data})
+	return created, s.Recorder.Record(ctx, tx, events.Event{TeamID: at.TeamID, Type: kind, Data: data})
 }
 
 // relations are a contact's topics, values and segments, as far as a change concerns them.

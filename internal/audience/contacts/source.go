@@ -84,7 +84,7 @@ func (s *Service) restrict(ctx context.Context, r db.Reader, of *source, rule *f
 	if of.filterOf, of.filterKey = "", ""; of.rule != nil {
 		rule = &filter.Rule{Kind: filter.And, Rules: []*filter.Rule{of.rule, rule}}
 	}
-	of.rule, of.now = rule, s.d.Now()
+	of.rule, of.now = rule, s.DB.Now()
 	if of.schema, err = s.FilterSchema(ctx, r, of.teamID, rule); err != nil {
 		return err
 	}

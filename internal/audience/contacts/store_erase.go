@@ -11,7 +11,7 @@ const eraseRows = 500 // deleted in one transaction
 
 // EraseTeam deletes the contacts of a team, and its topics, segments and properties.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
-	err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) {
+	err := s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) {
 		rows, err := tx.Query(ctx, `SELECT id FROM contacts WHERE team_id = $1 ORDER BY id LIMIT $2`, teamID, eraseRows)
 		ids, err := db.Collect(rows, err, scanText)
 		if err == nil && len(ids) > 0 {
@@ -28,7 +28,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 			(SELECT id FROM contact_properties WHERE team_id = $1 ORDER BY id LIMIT $2) x)`,
 	} {
 		if err == nil {
-			err = s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return tx.Exec(ctx, text, teamID, eraseRows) })
+			err = s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return tx.Exec(ctx, text, teamID, eraseRows) })
 		}
 	}
 	if err != nil {

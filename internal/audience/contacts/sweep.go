@@ -19,11 +19,11 @@ var (
 // Sweep removes the rows of deleted topics, segments and properties, and the rows that refer to them. It is called
 // periodically.
 func (s *Service) Sweep(ctx context.Context) error {
-	if err := softdelete.Sweep(ctx, s.d, topicTable); err != nil {
+	if err := softdelete.Sweep(ctx, s.DB, topicTable); err != nil {
 		return err
 	}
 	if err := s.Segments.Sweep(ctx); err != nil {
 		return err
 	}
-	return softdelete.Sweep(ctx, s.d, propertyTable)
+	return softdelete.Sweep(ctx, s.DB, propertyTable)
 }

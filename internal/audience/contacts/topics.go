@@ -37,7 +37,7 @@ func (s *Service) CreateTopic(ctx context.Context, teamID string, n NewTopic) (T
 	if err := checkSubscription("default_subscription", t.Default); err != nil {
 		return t, err
 	}
-	err := s.d.Update(ctx, func(tx *db.Tx) error {
+	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		// Two transactions at once must not both count the topics before either inserts its own.
 		if err := tx.Serialize(ctx, "topics of "+teamID); err != nil {
 			return err
@@ -75,12 +75,12 @@ func (t *Topic) check() error {
 
 // Topic returns a topic, or a NotFound fault.
 func (s *Service) Topic(ctx context.Context, teamID, topicID string) (Topic, error) {
-	return topicByID(ctx, s.d.Reader, teamID, strings.ToLower(topicID))
+	return topicByID(ctx, s.DB.Reader, teamID, strings.ToLower(topicID))
 }
 
 // Topics returns a page of a team's topics, newest first.
 func (s *Service) Topics(ctx context.Context, teamID string, p page.Page) ([]Topic, bool, error) {
-	return listTopics(ctx, s.d.Reader, teamID, p)
+	return listTopics(ctx, s.DB.Reader, teamID, p)
 }
 
 // TopicChange says what to change in a topic. Fields that are nil keep their value.
@@ -92,7 +92,7 @@ type TopicChange struct {
 
 // UpdateTopic changes a topic.
 func (s *Service) UpdateTopic(ctx context.Context, teamID, topicID string, c TopicChange) (t Topic, err error) {
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		if t, err = lockTopic(ctx, tx, teamID, strings.ToLower(topicID)); err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (s *Service) UpdateTopic(ctx context.Context, teamID, topicID string, c Top
 // DeleteTopic deletes a topic. It disappears at once; [Service.Sweep] deletes the subscriptions. Emails keep the
 // topic's id, and those that are not sent yet fail, because the opt-outs are deleted with the topic.
 func (s *Service) DeleteTopic(ctx context.Context, teamID, topicID string) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		return softdelete.Mark(ctx, tx, topicTable, teamID, strings.ToLower(topicID))
 	})
 }

@@ -69,7 +69,7 @@ func (s *Service) DeleteIn(ctx context.Context, tx *db.Tx, teamID, idOrAddress s
 		return at, err
 	}
 	deleteContacts(ctx, tx, teamID, []string{at.ID})
-	return at, s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.ContactDeleted,
+	return at, s.Recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.ContactDeleted,
 		Data: at.event(inSegments)})
 }
 

@@ -144,7 +144,7 @@ func TestSetsThatAreGivenUpLeaveWhatTheyFound(t *testing.T) {
 		f.exec(`UPDATE segments SET filter = $1 WHERE id = $2`,
 			`{"type":"rule","field":"contact.properties.plan","operator":"eq","value":"pro"}`, f.segments[2])
 		want := []string{ids[5], ids[15], ids[25], ids[35], ids[45]}
-		of, err := f.s.audience(t.Context(), f.s.d.Reader, f.team, Audience{SegmentID: f.segments[2]})
+		of, err := f.s.audience(t.Context(), f.s.DB.Reader, f.team, Audience{SegmentID: f.segments[2]})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,11 +162,11 @@ func TestSetsThatAreGivenUpLeaveWhatTheyFound(t *testing.T) {
 				trace.Before("c.id = ANY", next)
 			}
 			trace.Before("c.id = ANY", next)
-			if err := find.sets(ctx, f.s.d.Reader); !errors.Is(err, context.Canceled) || len(find.found) != 2*asked {
+			if err := find.sets(ctx, f.s.DB.Reader); !errors.Is(err, context.Canceled) || len(find.found) != 2*asked {
 				t.Fatalf("%d found, %v", len(find.found), err)
 			}
 			for !find.done() {
-				if err := find.readPart(t.Context(), f.s.d.Reader); err != nil {
+				if err := find.readPart(t.Context(), f.s.DB.Reader); err != nil {
 					t.Fatal(err)
 				}
 			}

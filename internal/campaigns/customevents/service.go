@@ -26,7 +26,6 @@ type Deps struct {
 // Service implements the operations on custom events.
 type Service struct {
 	Deps
-	d        *db.DB
 	contacts *contacts.Service
 }
 
@@ -35,7 +34,7 @@ func New(d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
 	}
-	return &Service{Deps: d, d: d.DB, contacts: d.Contacts}, nil
+	return &Service{Deps: d}, nil
 }
 
 // Create defines an event. A name that the team has already defined is an Invalid fault.
@@ -47,7 +46,7 @@ func (s *Service) Create(ctx context.Context, teamID, name string, schema Schema
 	if err := schema.check(); err != nil {
 		return def, err
 	}
-	err := s.d.Update(ctx, func(tx *db.Tx) error {
+	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		// Two concurrent requests must not both pass the limit.
 		if err := tx.Serialize(ctx, "custom events of "+teamID); err != nil {
 			return err
@@ -64,7 +63,7 @@ func (s *Service) Create(ctx context.Context, teamID, name string, schema Schema
 		audit.Target(ctx, def.ID)
 		return insert(ctx, tx, &def)
 	})
-	if s.d.Violates(err, nameIndex) {
+	if s.DB.Violates(err, nameIndex) {
 		err = fault.Invalidf("name", "The `name` field is %.100q, which is an event already.", name).Because(err)
 	}
 	return def, err
@@ -72,12 +71,12 @@ func (s *Service) Create(ctx context.Context, teamID, name string, schema Schema
 
 // Get returns a definition by its id or its name.
 func (s *Service) Get(ctx context.Context, teamID, idOrName string) (Definition, error) {
-	return get(ctx, s.d.Reader, teamID, idOrName)
+	return get(ctx, s.DB.Reader, teamID, idOrName)
 }
 
 // List returns a page of a team's definitions, newest first.
 func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Definition, bool, error) {
-	return list(ctx, s.d.Reader, teamID, p)
+	return list(ctx, s.DB.Reader, teamID, p)
 }
 
 // SetSchema replaces the schema of a definition, which is given by its id or name. A nil schema removes it. Events that
@@ -86,7 +85,7 @@ func (s *Service) SetSchema(ctx context.Context, teamID, idOrName string, schema
 	if err := schema.check(); err != nil {
 		return def, err
 	}
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		if def, err = get(ctx, tx.Reader, teamID, idOrName); err != nil {
 			return err
 		}
@@ -99,7 +98,7 @@ func (s *Service) SetSchema(ctx context.Context, teamID, idOrName string, schema
 
 // Delete deletes a definition, which is given by its id or name. Events of that name can still be sent.
 func (s *Service) Delete(ctx context.Context, teamID, idOrName string) (def Definition, err error) {
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		if def, err = get(ctx, tx.Reader, teamID, idOrName); err != nil {
 			return err
 		}
@@ -112,7 +111,7 @@ func (s *Service) Delete(ctx context.Context, teamID, idOrName string) (def Defi
 
 // EraseTeam deletes the definitions of a team.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
-	if err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return erase(ctx, tx, teamID) }); err != nil {
+	if err := s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return erase(ctx, tx, teamID) }); err != nil {
 		return fmt.Errorf("erase the custom events of team %s: %w", teamID, err)
 	}
 	return nil
@@ -138,7 +137,7 @@ func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 	if (in.ContactID == "") == (in.Address == "") {
 		return fault.Invalidf("contact_id", "The request must have exactly one of the fields `contact_id` and `email`.")
 	}
-	def, err := getIfDefined(ctx, s.d.Reader, teamID, in.Event)
+	def, err := getIfDefined(ctx, s.DB.Reader, teamID, in.Event)
 	if err != nil {
 		return err
 	}
@@ -150,7 +149,7 @@ func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 	}
 	// This is not a shared transaction: OnEvent locks rows of the contact, so shared transactions with events of the same
 	// contacts would deadlock.
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		o.At = tx.Now()
 		if err := s.OnEvent(ctx, tx, o); err != nil {
 			return fmt.Errorf("deliver the event: %w", err)
@@ -174,7 +173,7 @@ func (s *Service) resolveContact(ctx context.Context, teamID string, in NewEvent
 		if !id.Valid(in.ContactID) {
 			return "", "", fault.New(fault.BadID, "contact_id", "The `contact_id` must be a valid UUID.")
 		}
-		of, err := s.contacts.Get(ctx, teamID, in.ContactID)
+		of, err := s.Contacts.Get(ctx, teamID, in.ContactID)
 		return of.ID, of.Address, err
 	}
 	a, err := message.ParseAddress(in.Address)
@@ -182,7 +181,7 @@ func (s *Service) resolveContact(ctx context.Context, teamID string, in NewEvent
 		return "", "", fault.Invalidf("email", "Invalid `email` field: %s. Use `email@example.com`.",
 			strings.TrimSuffix(err.Error(), ".")).Because(err)
 	}
-	of, err := s.contacts.Get(ctx, teamID, a.Key())
+	of, err := s.Contacts.Get(ctx, teamID, a.Key())
 	if fault.KindOf(err) == fault.NotFound {
 		return "", a.Key(), nil
 	}

@@ -100,7 +100,7 @@ func TestMemoryEnds(t *testing.T) {
 		s, one, _ := trusting(t)
 		exec := func(text string) {
 			t.Helper()
-			err := s.d.Update(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), text, one.ID); return err })
+			err := s.DB.Update(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), text, one.ID); return err })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -196,10 +196,10 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 	if err != nil {
 		return c, false, fmt.Errorf("encode claim: %w", err)
 	}
-	if _, _, same, err := s.mayClaim(ctx, s.d.Reader, &d, string(request)); err != nil || same != nil {
+	if _, _, same, err := s.mayClaim(ctx, s.DB.Reader, &d, string(request)); err != nil || same != nil {
 		return orZero(same), false, err
 	}
-	if err := s.checkCount(ctx, s.d.Reader, teamID); err != nil {
+	if err := s.checkCount(ctx, s.DB.Reader, teamID); err != nil {
 		return c, false, err
 	}
 	if err := s.newKeys(&d); err != nil {
@@ -207,7 +207,7 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 	}
 	token := make([]byte, 16)
 	rand.Read(token)
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		owner, old, same, err := s.mayClaim(ctx, tx.Reader, &d, string(request))
 		if err != nil || same != nil {
 			c, created = orZero(same), false
@@ -232,7 +232,7 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 		// This job ends the claim if its team never requests verification.
 		j := lookUpJob(teamID, d.ID)
 		j.RunAt = c.ExpiresAt
-		s.q.Insert(ctx, tx, j)
+		s.Queue.Insert(ctx, tx, j)
 		if lately {
 			return nil
 		}
@@ -277,12 +277,12 @@ func orZero(c *Claim) Claim {
 
 // GetClaim returns the latest claim of a placeholder, even if it was canceled or superseded.
 func (s *Service) GetClaim(ctx context.Context, teamID, domainID string) (Claim, error) {
-	return claimOf(ctx, s.d.Reader, teamID, domainID)
+	return claimOf(ctx, s.DB.Reader, teamID, domainID)
 }
 
 // VerifyClaim schedules a look-up of the proof and returns at once.
 func (s *Service) VerifyClaim(ctx context.Context, teamID, domainID string) (c Claim, err error) {
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		if c, err = claimOf(ctx, tx.Reader, teamID, domainID); err != nil {
 			return err
 		}
@@ -313,7 +313,7 @@ func (s *Service) lookUpProof(ctx context.Context, c *Claim) finding {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookUpMax)
 	defer cancel()
-	texts, err := s.dns.TXT(ctx, c.Name)
+	texts, err := s.DNS.TXT(ctx, c.Name)
 	return judged(err, func() bool { return c.provenBy(texts, s.c.LegacyAliases) })
 }
 
@@ -325,7 +325,7 @@ func (s *Service) ownerUsage(ctx context.Context, owner *Domain) (u ownerUsage, 
 	if u.scheduled, err = s.HasScheduled(ctx, owner.TeamID, owner.ID); err != nil {
 		return u, fmt.Errorf("look whether emails from %s are scheduled: %w", owner.Name, err)
 	}
-	if u.active, err = s.SentSince(ctx, owner.TeamID, owner.ID, s.d.Now().Add(-claimQuiet)); err != nil {
+	if u.active, err = s.SentSince(ctx, owner.TeamID, owner.ID, s.DB.Now().Add(-claimQuiet)); err != nil {
 		return u, fmt.Errorf("look whether emails were sent from %s: %w", owner.Name, err)
 	}
 	return u, nil
@@ -334,9 +334,9 @@ func (s *Service) ownerUsage(ctx context.Context, owner *Domain) (u ownerUsage, 
 // verifyClaim handles the job that looks up a claim's proof. If the proof is found, it transfers the domain, unless its
 // owner may still object or still uses it.
 func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
-	c, err := claimOf(ctx, s.d.Reader, d.TeamID, d.ID)
+	c, err := claimOf(ctx, s.DB.Reader, d.TeamID, d.ID)
 	if fault.KindOf(err) == fault.NotFound {
-		return s.q.End(ctx, j)
+		return s.Queue.End(ctx, j)
 	}
 	if err != nil {
 		return err
@@ -345,7 +345,7 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	asked, err := ownerOf(ctx, s.d.Reader, c.Name)
+	asked, err := ownerOf(ctx, s.DB.Reader, c.Name)
 	if err != nil {
 		return err
 	}
@@ -353,7 +353,7 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 	if err != nil {
 		return err
 	}
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		// The claim and both domains may have changed during the look-ups.
 		for _, one := range []string{d.ID, asked.ID} {
 			if err := lockDomain(ctx, tx, one); err != nil {
@@ -362,7 +362,7 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 		}
 		c, err := claimOf(ctx, tx.Reader, d.TeamID, d.ID)
 		if fault.KindOf(err) == fault.NotFound || err == nil && !c.open() {
-			s.q.Finish(ctx, tx, j)
+			s.Queue.Finish(ctx, tx, j)
 			return nil
 		}
 		if err != nil {
@@ -370,7 +370,7 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 		}
 		holder, err := getDomain(ctx, tx.Reader, c.TeamID, c.DomainID)
 		if fault.KindOf(err) == fault.NotFound {
-			s.q.Finish(ctx, tx, j)
+			s.Queue.Finish(ctx, tx, j)
 			return nil
 		}
 		if err != nil {
@@ -382,7 +382,7 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 			return err
 		}
 		if owner.ID != asked.ID || (owner.MaySend() || owner.MayReceive()) != used.inUse {
-			s.q.Retry(ctx, tx, j, tx.Now().Add(claimAtOnce), "the owner's domain has changed")
+			s.Queue.Retry(ctx, tx, j, tx.Now().Add(claimAtOnce), "the owner's domain has changed")
 			return nil
 		}
 		next, again := judgeClaim(c, proof, used, tx.Now())
@@ -399,10 +399,10 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 		}
 		saveClaim(ctx, tx, &next)
 		if again == 0 {
-			s.q.Finish(ctx, tx, j)
+			s.Queue.Finish(ctx, tx, j)
 			return nil
 		}
-		s.q.Retry(ctx, tx, j, tx.Now().Add(again), "")
+		s.Queue.Retry(ctx, tx, j, tx.Now().Add(again), "")
 		return nil
 	})
 }
@@ -430,7 +430,7 @@ func (s *Service) transfer(ctx context.Context, tx *db.Tx, owner *Domain, c *Cla
 	d.Placeholder, d.VerifySince = false, time.Time{}
 	saveDomain(ctx, tx, &d)
 	s.invalidate(tx, d.ID)
-	return "", s.recorder.Record(ctx, tx, append(all, events.Event{TeamID: d.TeamID, Type: events.DomainCreated,
+	return "", s.Recorder.Record(ctx, tx, append(all, events.Event{TeamID: d.TeamID, Type: events.DomainCreated,
 		DomainID: d.ID, Data: d})...)
 }
 

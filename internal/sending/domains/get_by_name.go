@@ -5,5 +5,5 @@ import "context"
 // GetByName returns a team's domain by its name, in lower-case ASCII, in any state. The error is a NotFound fault if
 // the team has not added it.
 func (s *Service) GetByName(ctx context.Context, teamID, name string) (Domain, error) {
-	return domainByName(ctx, s.d.Reader, teamID, name)
+	return domainByName(ctx, s.DB.Reader, teamID, name)
 }

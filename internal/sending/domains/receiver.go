@@ -26,7 +26,7 @@ func (s *Service) Receiver(ctx context.Context, host string) (Receiver, error) {
 	if ok && now.Before(c.until) {
 		return c.value, nil
 	}
-	to, err := receiverAt(ctx, s.d.Reader, host)
+	to, err := receiverAt(ctx, s.DB.Reader, host)
 	if err != nil {
 		return to, err
 	}

@@ -56,14 +56,8 @@ type Deps struct {
 // Service implements the operations on domains.
 type Service struct {
 	Deps
-	c        Config
-	d        *db.DB
-	q        *jobs.Queue
-	recorder *events.Recorder
-	keys     *keyring.Keyring
-	dns      resolve.Resolver
-	log      *slog.Logger
-	ready    chan *dkim.Key
+	c     Config
+	ready chan *dkim.Key
 
 	mu        sync.Mutex
 	senders   map[string]cached[Sender]
@@ -91,8 +85,7 @@ func newService(c Config, d Deps) *Service {
 	if d.GenerateRSA == nil {
 		d.GenerateRSA = dkim.GenerateRSA
 	}
-	s := &Service{Deps: d, c: c, d: d.DB, q: d.Queue, recorder: d.Recorder, keys: d.Keys, dns: d.DNS, log: d.Log,
-		ready: make(chan *dkim.Key, keysAhead)}
+	s := &Service{Deps: d, c: c, ready: make(chan *dkim.Key, keysAhead)}
 	s.clearCaches("")
 	d.DB.OnHint(hintTopic, s.clearCaches)
 	return s
@@ -109,7 +102,7 @@ func (s *Service) clearCaches(string) {
 
 // invalidate clears the caches of all nodes for a domain when the transaction commits.
 func (s *Service) invalidate(tx *db.Tx, domainID string) {
-	tx.AfterCommit(func() { s.d.Hint(hintTopic, domainID) })
+	tx.AfterCommit(func() { s.DB.Hint(hintTopic, domainID) })
 }
 
 // Run generates RSA keys in advance until ctx ends.
@@ -150,7 +143,7 @@ func (s *Service) newKeys(d *Domain) error {
 		if err != nil {
 			return fmt.Errorf("encode a DKIM key: %w", err)
 		}
-		if k.row.sealed, err = s.keys.Seal(sealPurpose, der, []byte(d.ID)); err != nil {
+		if k.row.sealed, err = s.Keys.Seal(sealPurpose, der, []byte(d.ID)); err != nil {
 			return fmt.Errorf("seal a DKIM key: %w", err)
 		}
 		k.row.record = k.key.Record()
@@ -181,7 +174,7 @@ func (s *Service) plan(teamID string, n NewDomain) (Domain, error) {
 	}
 	d := Domain{ID: id.New(), TeamID: teamID, Name: name, Region: n.Region, ReturnPath: strings.ToLower(n.ReturnPath),
 		TrackingSubdomain: strings.ToLower(n.TrackingSubdomain), TLS: n.TLS, OpenTracking: n.OpenTracking,
-		ClickTracking: n.ClickTracking, Sending: true, Status: NotStarted, CreatedAt: s.d.Now()}
+		ClickTracking: n.ClickTracking, Sending: true, Status: NotStarted, CreatedAt: s.DB.Now()}
 	if d.Region == "" {
 		d.Region = regions[0]
 	}
@@ -282,14 +275,14 @@ func (s *Service) AddVerified(ctx context.Context, teamID string, n NewDomain) (
 	if err != nil {
 		return Domain{}, err
 	}
-	d, err := domainByName(ctx, s.d.Reader, teamID, name)
+	d, err := domainByName(ctx, s.DB.Reader, teamID, name)
 	if fault.KindOf(err) == fault.NotFound {
 		return s.create(ctx, teamID, n, true)
 	}
 	if err != nil || d.Status == Verified && (n.TrackingSubdomain == "" || d.TrackingHost() != "") {
 		return d, err
 	}
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		if d, err = domainToChange(ctx, tx, teamID, d.ID); err != nil {
 			return err
 		}
@@ -311,7 +304,7 @@ func (s *Service) verifyUnasked(ctx context.Context, tx *db.Tx, d *Domain) error
 		return errorOrNameTaken(err, lost)
 	}
 	s.invalidate(tx, d.ID)
-	return s.recorder.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated, DomainID: d.ID, Data: *d})
+	return s.Recorder.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated, DomainID: d.ID, Data: *d})
 }
 
 func (s *Service) create(ctx context.Context, teamID string, n NewDomain, verified bool) (Domain, error) {
@@ -319,23 +312,23 @@ func (s *Service) create(ctx context.Context, teamID string, n NewDomain, verifi
 	if err != nil {
 		return d, err
 	}
-	if err := s.mayAdd(ctx, s.d.Reader, &d); err != nil {
+	if err := s.mayAdd(ctx, s.DB.Reader, &d); err != nil {
 		return d, err
 	}
 	if err := s.newKeys(&d); err != nil {
 		return d, err
 	}
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		insertDomain(ctx, tx, &d)
 		audit.Target(ctx, d.ID)
 		s.invalidate(tx, d.ID)
-		err := s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainCreated, DomainID: d.ID, Data: d})
+		err := s.Recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainCreated, DomainID: d.ID, Data: d})
 		if err != nil || !verified {
 			return err
 		}
 		return s.verifyUnasked(ctx, tx, &d)
 	})
-	if s.d.Violates(err, nameIndex) {
+	if s.DB.Violates(err, nameIndex) {
 		return d, registered(d.Name).Because(err)
 	}
 	return d, err
@@ -382,12 +375,12 @@ func (s *Service) Records(d *Domain) []Record { return s.c.Records(d) }
 
 // Get returns a domain of the team.
 func (s *Service) Get(ctx context.Context, teamID, domainID string) (Domain, error) {
-	return getDomain(ctx, s.d.Reader, teamID, domainID)
+	return getDomain(ctx, s.DB.Reader, teamID, domainID)
 }
 
 // Exists reports whether the team has the domain.
 func (s *Service) Exists(ctx context.Context, teamID, domainID string) (bool, error) {
-	_, err := getDomain(ctx, s.d.Reader, teamID, domainID)
+	_, err := getDomain(ctx, s.DB.Reader, teamID, domainID)
 	if fault.KindOf(err) == fault.NotFound {
 		return false, nil
 	}
@@ -396,7 +389,7 @@ func (s *Service) Exists(ctx context.Context, teamID, domainID string) (bool, er
 
 // Count returns the number of a team's domains.
 func (s *Service) Count(ctx context.Context, teamID string) (int, error) {
-	n, err := countDomains(ctx, s.d.Reader, teamID)
+	n, err := countDomains(ctx, s.DB.Reader, teamID)
 	if err != nil {
 		return 0, fmt.Errorf("count domains: %w", err)
 	}
@@ -405,7 +398,7 @@ func (s *Service) Count(ctx context.Context, teamID string) (int, error) {
 
 // List returns a page of the team's domains, newest first.
 func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Domain, bool, error) {
-	return listDomains(ctx, s.d.Reader, teamID, p)
+	return listDomains(ctx, s.DB.Reader, teamID, p)
 }
 
 // Change is a change of a domain; nil leaves a setting unchanged.
@@ -417,7 +410,7 @@ type Change struct {
 
 // Update changes a domain's settings. Newly required records begin as not_started.
 func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		d, err := domainToChange(ctx, tx, teamID, domainID)
 		if err != nil {
 			return err
@@ -455,13 +448,13 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 			return errorOrNameTaken(err, lost)
 		}
 		s.invalidate(tx, d.ID)
-		return s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
+		return s.Recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
 	})
 }
 
 // Delete deletes a domain. Its scheduled emails fail at their time. If it is a placeholder, its claim is canceled.
 func (s *Service) Delete(ctx context.Context, teamID, domainID string) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		d, err := domainToChange(ctx, tx, teamID, domainID)
 		if err != nil {
 			return err
@@ -469,7 +462,7 @@ func (s *Service) Delete(ctx context.Context, teamID, domainID string) error {
 		deleteDomain(ctx, tx, teamID, domainID)
 		endClaims(ctx, tx, domainID, ClaimCanceled)
 		s.invalidate(tx, d.ID)
-		return s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainDeleted, DomainID: d.ID, Data: d})
+		return s.Recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainDeleted, DomainID: d.ID, Data: d})
 	})
 }
 
@@ -503,7 +496,7 @@ func (s *Service) sender(ctx context.Context, teamID, name string) (Sender, erro
 		d, err := s.sandbox(ctx, name)
 		return Sender{DomainID: d.ID, Name: name, TLS: d.TLS, Sandbox: true, OwnerOnly: !s.c.SandboxSend}, err
 	}
-	d, err := domainByName(ctx, s.d.Reader, teamID, name)
+	d, err := domainByName(ctx, s.DB.Reader, teamID, name)
 	switch {
 	case fault.KindOf(err) == fault.NotFound:
 		return Sender{}, fault.Forbiddenf("from",
@@ -525,24 +518,24 @@ func (s *Service) sender(ctx context.Context, teamID, name string) (Sender, erro
 
 // sandbox returns the domain whose keys sign for sandbox senders. The first call creates it.
 func (s *Service) sandbox(ctx context.Context, name string) (Domain, error) {
-	d, err := domainByName(ctx, s.d.Reader, system, name)
+	d, err := domainByName(ctx, s.DB.Reader, system, name)
 	if err == nil || fault.KindOf(err) != fault.NotFound {
 		return d, err
 	}
 	d = Domain{ID: id.New(), TeamID: system, Name: name, Region: regions[0], ReturnPath: "send", TLS: Opportunistic,
 		Sending:   true,
-		CreatedAt: s.d.Now()}
+		CreatedAt: s.DB.Now()}
 	if err := s.newKeys(&d); err != nil {
 		return d, err
 	}
 	d = judge(d, s.foundAll(&d), d.CreatedAt)
-	err = s.d.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		insertDomain(ctx, tx, &d)
 		_, err := s.registerNames(ctx, tx, &d)
 		return err
 	})
-	if s.d.Violates(err, nameIndex) { // another request created it first
-		return domainByName(ctx, s.d.Reader, system, name)
+	if s.DB.Violates(err, nameIndex) { // another request created it first
+		return domainByName(ctx, s.DB.Reader, system, name)
 	}
 	return d, err
 }
@@ -556,7 +549,7 @@ func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error)
 	if ok && now.Before(c.until) {
 		return c.value, nil
 	}
-	d, err := domainByID(ctx, s.d.Reader, domainID)
+	d, err := domainByID(ctx, s.DB.Reader, domainID)
 	if err != nil {
 		return Signing{}, err
 	}
@@ -569,7 +562,7 @@ func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error)
 		if k.check == "dkim-ed25519" && d.checks[k.check].Status != Verified {
 			continue
 		}
-		der, err := s.keys.Open(sealPurpose, k.row.sealed, []byte(d.ID))
+		der, err := s.Keys.Open(sealPurpose, k.row.sealed, []byte(d.ID))
 		if err != nil {
 			return g, fmt.Errorf("open the DKIM key of %s (was the secret key changed?): %w", d.Name, err)
 		}

@@ -13,7 +13,7 @@ const eraseRows = 200 // deleted in one transaction
 // team no longer exists.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for _, table := range []string{"domain_claims", "domains"} {
-		err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) {
+		err := s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) {
 			s.invalidate(tx, teamID)
 			return tx.Exec(ctx, `DELETE FROM `+table+` WHERE id IN (SELECT id FROM `+table+` WHERE team_id = $1 LIMIT $2)`,
 				teamID, eraseRows)

@@ -21,7 +21,7 @@ func (s *Service) IsTrackingHost(ctx context.Context, host string) (bool, error)
 	if ok && now.Before(c.until) {
 		return c.value, nil
 	}
-	all, err := domainsNamed(ctx, s.d.Reader, parent)
+	all, err := domainsNamed(ctx, s.DB.Reader, parent)
 	if err != nil {
 		return false, err
 	}

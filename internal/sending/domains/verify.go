@@ -25,7 +25,7 @@ const (
 
 // Verify schedules a look-up of the domain's records and returns at once.
 func (s *Service) Verify(ctx context.Context, teamID, domainID string) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		d, err := domainToChange(ctx, tx, teamID, domainID)
 		if err != nil {
 			return err
@@ -39,7 +39,7 @@ func (s *Service) Verify(ctx context.Context, teamID, domainID string) error {
 		if err := s.checkNow(ctx, tx, &d); err != nil {
 			return err
 		}
-		return s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
+		return s.Recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
 	})
 }
 
@@ -50,13 +50,13 @@ func (s *Service) checkNow(ctx context.Context, tx *db.Tx, d *Domain) error {
 	if s.c.TrustDomains {
 		at = at.Add(trustAfter)
 	}
-	moved, err := s.q.Move(ctx, tx, VerifyKind, d.TeamID, d.ID, at)
+	moved, err := s.Queue.Move(ctx, tx, VerifyKind, d.TeamID, d.ID, at)
 	if err == nil && !moved {
 		j := lookUpJob(d.TeamID, d.ID)
 		if s.c.TrustDomains {
 			j.RunAt = at
 		}
-		s.q.Insert(ctx, tx, j)
+		s.Queue.Insert(ctx, tx, j)
 	}
 	return err
 }
@@ -75,9 +75,9 @@ func (s *Service) Kind() jobs.Kind {
 
 // verify handles a look-up job: it looks up the records and stores their states. It repeats while a record is pending.
 func (s *Service) verify(ctx context.Context, j jobs.Job) error {
-	d, err := domainByID(ctx, s.d.Reader, j.Payload)
+	d, err := domainByID(ctx, s.DB.Reader, j.Payload)
 	if fault.KindOf(err) == fault.NotFound {
-		return s.q.End(ctx, j)
+		return s.Queue.End(ctx, j)
 	}
 	if err != nil {
 		return err
@@ -90,19 +90,19 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 	case s.c.TrustDomains:
 		found = s.foundAll(&d)
 	case d.TeamID != system:
-		found = lookUp(ctx, &s.c, s.dns, &d)
+		found = lookUp(ctx, &s.c, s.DNS, &d)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		// The domain may have changed during the look-up, so the findings are applied to its current state.
 		if err := lockDomain(ctx, tx, j.Payload); err != nil {
 			return err
 		}
 		d, err := domainByID(ctx, tx.Reader, j.Payload)
 		if fault.KindOf(err) == fault.NotFound {
-			s.q.Finish(ctx, tx, j)
+			s.Queue.Finish(ctx, tx, j)
 			return nil
 		}
 		if err != nil {
@@ -120,15 +120,15 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 		after.prune(s.c.Records(&after))
 		saveDomain(ctx, tx, &after)
 		if after.hasPending() {
-			s.q.Retry(ctx, tx, j, tx.Now().Add(recheckAfter(&after, tx.Now())), "")
+			s.Queue.Retry(ctx, tx, j, tx.Now().Add(recheckAfter(&after, tx.Now())), "")
 		} else {
-			s.q.Finish(ctx, tx, j)
+			s.Queue.Finish(ctx, tx, j)
 		}
 		if after.Status == d.Status && maps.Equal(after.checks, d.checks) {
 			return nil
 		}
 		s.invalidate(tx, d.ID)
-		return s.recorder.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated, DomainID: d.ID,
+		return s.Recorder.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated, DomainID: d.ID,
 			Data: after})
 	})
 }
@@ -150,14 +150,14 @@ func sameRecords(found map[string]finding, asked, now []Record) map[string]findi
 // Recheck enqueues look-ups of domains that were not looked up for a day, or for an hour if a record is missing. It is
 // called periodically.
 func (s *Service) Recheck(ctx context.Context) error {
-	now := s.d.Now()
-	all, err := overdue(ctx, s.d.Reader, now.Add(-recheckEvery), now.Add(-missingEvery), recheckBatch)
+	now := s.DB.Now()
+	all, err := overdue(ctx, s.DB.Reader, now.Add(-recheckEvery), now.Add(-missingEvery), recheckBatch)
 	if err != nil {
 		return fmt.Errorf("find domains to recheck: %w", err)
 	}
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		for _, d := range all {
-			s.q.Insert(ctx, tx, lookUpJob(d.teamID, d.id))
+			s.Queue.Insert(ctx, tx, lookUpJob(d.teamID, d.id))
 		}
 		return nil
 	})

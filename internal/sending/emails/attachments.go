@@ -34,14 +34,14 @@ func (s *Service) storeAttachments(ctx context.Context, teamID string, d *draft)
 			ContentID: u.ContentID,
 			path:      u.Path}
 		if u.Path != "" {
-			if _, err := s.guard.CheckURL(u.Path); err != nil {
+			if _, err := s.Guard.CheckURL(u.Path); err != nil {
 				return kept, fault.New(fault.BadAttachment, fmt.Sprintf("attachments[%d].path", i),
 					"The `path` of an attachment cannot be fetched: %s (`attachments[%d].path`).", err, i).Because(err)
 			}
 		} else {
 			a.Size = int64(len(u.Content))
 			a.blobKey = newFileKey()
-			if _, err := s.blobs.Put(ctx, a.blobKey, bytes.NewReader(u.Content)); err != nil {
+			if _, err := s.Blobs.Put(ctx, a.blobKey, bytes.NewReader(u.Content)); err != nil {
 				return kept, fault.New(fault.Unavailable, "",
 					"The attachments cannot be stored at present. Try again in a moment.").
 					Because(fmt.Errorf("store attachment: %w", err))
@@ -56,7 +56,7 @@ func (s *Service) storeAttachments(ctx context.Context, teamID string, d *draft)
 func (s *Service) discardFiles(ctx context.Context, list ...*Attachment) {
 	for _, a := range list {
 		if a.blobKey != "" {
-			s.blobs.Delete(context.WithoutCancel(ctx), a.blobKey)
+			s.Blobs.Delete(context.WithoutCancel(ctx), a.blobKey)
 		}
 	}
 }
@@ -66,40 +66,40 @@ const downloadPurpose = "download"
 
 // Attachments returns a page of an email's attachments.
 func (s *Service) Attachments(ctx context.Context, teamID, emailID string, p page.Page) ([]Attachment, bool, error) {
-	if err := exists(ctx, s.d.Reader, teamID, emailID); err != nil {
+	if err := exists(ctx, s.DB.Reader, teamID, emailID); err != nil {
 		return nil, false, err
 	}
-	return pageOfAttachments(ctx, s.d.Reader, teamID, emailID, p)
+	return pageOfAttachments(ctx, s.DB.Reader, teamID, emailID, p)
 }
 
 // Attachment returns one attachment of an email.
 func (s *Service) Attachment(ctx context.Context, teamID, emailID, attachmentID string) (Attachment, error) {
-	if err := exists(ctx, s.d.Reader, teamID, emailID); err != nil {
+	if err := exists(ctx, s.DB.Reader, teamID, emailID); err != nil {
 		return Attachment{}, err
 	}
-	return getAttachment(ctx, s.d.Reader, teamID, emailID, attachmentID)
+	return getAttachment(ctx, s.DB.Reader, teamID, emailID, attachmentID)
 }
 
 // DownloadURL returns a URL from which the attachment can be downloaded without an API key until it expires.
 func (s *Service) DownloadURL(a *Attachment, now time.Time) (link string, expires time.Time) {
 	expires = keyring.LinkExpiry(now)
-	token := s.keys.Sign(downloadPurpose, expires, a.TeamID, a.EmailID, a.ID)
+	token := s.Keys.Sign(downloadPurpose, expires, a.TeamID, a.EmailID, a.ID)
 	return s.c.PublicURL + "/download/" + token, expires
 }
 
 // Download opens the attachment of a token that DownloadURL made. The caller closes the content.
 func (s *Service) Download(ctx context.Context, token string) (Attachment, io.ReadCloser, error) {
-	ids, err := s.keys.Verify(downloadPurpose, token, time.Now())
+	ids, err := s.Keys.Verify(downloadPurpose, token, time.Now())
 	if errors.Is(err, keyring.ErrExpired) {
 		return Attachment{}, nil, fault.Forbiddenf("", "This link has expired. Ask the API for a new one.")
 	}
 	if err != nil || len(ids) != 3 {
 		return Attachment{}, nil, fault.NotFoundf("Attachment not found")
 	}
-	if err := s.teams.CheckActive(ctx, ids[0]); err != nil {
+	if err := s.Teams.CheckActive(ctx, ids[0]); err != nil {
 		return Attachment{}, nil, err
 	}
-	a, err := getAttachment(ctx, s.d.Reader, ids[0], ids[1], ids[2])
+	a, err := getAttachment(ctx, s.DB.Reader, ids[0], ids[1], ids[2])
 	if err != nil {
 		return a, nil, err
 	}
@@ -109,7 +109,7 @@ func (s *Service) Download(ctx context.Context, token string) (Attachment, io.Re
 	content, err := s.open(ctx, &a)
 	if isLost(err) {
 		// The file is deleted after its row, so the row may have been deleted since it was read.
-		if _, gone := getAttachment(ctx, s.d.Reader, ids[0], ids[1], ids[2]); gone != nil {
+		if _, gone := getAttachment(ctx, s.DB.Reader, ids[0], ids[1], ids[2]); gone != nil {
 			return a, nil, gone
 		}
 	}

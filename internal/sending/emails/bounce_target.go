@@ -25,7 +25,7 @@ type BounceRecipient struct{ Address, Domain string }
 // BounceTarget returns the email of a report. The email may belong to any team. If it does not exist, the error is a
 // NotFound fault.
 func (s *Service) BounceTarget(ctx context.Context, emailID string) (BounceTarget, error) {
-	return bounceTarget(ctx, s.d.Reader, emailID)
+	return bounceTarget(ctx, s.DB.Reader, emailID)
 }
 
 // TeamsOf returns the teams of those emails that belong to one of the given teams, by the email's id.
@@ -33,7 +33,7 @@ func (s *Service) TeamsOf(ctx context.Context, teamIDs, emailIDs []string) (map[
 	if len(teamIDs) == 0 || len(emailIDs) == 0 {
 		return nil, nil
 	}
-	return teamsOf(ctx, s.d.Reader, teamIDs, emailIDs)
+	return teamsOf(ctx, s.DB.Reader, teamIDs, emailIDs)
 }
 
 // FromMessageID returns the email id in a Message-ID of the form that this package makes. The email need not exist.
@@ -76,7 +76,7 @@ func LockReportHistory(ctx context.Context, tx *db.Tx, teamID, emailID string,
 
 // References returns the Message-IDs that a sent email refers to, the nearest first.
 func (s *Service) References(ctx context.Context, teamID, emailID string) (all []string, err error) {
-	header, err := headersOf(ctx, s.d.Reader, teamID, emailID)
+	header, err := headersOf(ctx, s.DB.Reader, teamID, emailID)
 	for _, name := range []string{"In-Reply-To", "References"} {
 		for _, f := range header {
 			if strings.EqualFold(f.Name, name) {

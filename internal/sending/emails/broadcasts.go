@@ -29,5 +29,5 @@ func (s *Service) RecordUnsubscribed(ctx context.Context, tx *db.Tx, teamID, ema
 	if e.Recipient == "" {
 		return nil
 	}
-	return s.recorder.Record(ctx, tx, e)
+	return s.Recorder.Record(ctx, tx, e)
 }

@@ -73,7 +73,7 @@ const AddressSuppressed = "suppressed"
 // that the actor may send from its domain. Both may change later, so use a Mailing within seconds. The emails are
 // delivered as bulk mail if bulk is true or their header marks them so.
 func (s *Service) Mailing(ctx context.Context, by teams.Actor, contentID string, bulk bool) (*Mailing, error) {
-	c, err := s.contents.Get(ctx, by.TeamID, contentID)
+	c, err := s.Contents.Get(ctx, by.TeamID, contentID)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 			unknown = append(unknown, list[i].Key())
 		}
 	}
-	blocked, err := s.suppressions.Suppressed(ctx, tx.Reader, m.by.TeamID, keys)
+	blocked, err := s.Suppressions.Suppressed(ctx, tx.Reader, m.by.TeamID, keys)
 	if err != nil {
 		return nil, fmt.Errorf("look up suppressions: %w", err)
 	}
@@ -178,10 +178,10 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 			n++
 		}
 	}
-	if err := s.quotas.Count(ctx, tx, m.by.TeamID, n); err != nil {
+	if err := s.Quotas.Count(ctx, tx, m.by.TeamID, n); err != nil {
 		return nil, err
 	}
-	s.contents.MarkUsed(ctx, tx, m.content.Ref)
+	s.Contents.MarkUsed(ctx, tx, m.content.Ref)
 	var all []events.Event
 	for _, one := range some {
 		e, i, size := one.Email, one.at, one.size
@@ -207,7 +207,7 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 		}
 		results[i].ID = e.ID
 	}
-	return results, s.recorder.Record(ctx, tx, all...)
+	return results, s.Recorder.Record(ctx, tx, all...)
 }
 
 // enqueueItem is an email that Enqueue writes.

@@ -36,15 +36,15 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 		return err
 	}
 	if scope.All {
-		err = db.Walk(ctx, s.d.Reader, "email_recipients WHERE TRUE", "email_id", nil, func(after, upTo string) error {
-			return erase(emailsTo(ctx, s.d.Reader, a, scopeAll(after, upTo)))
+		err = db.Walk(ctx, s.DB.Reader, "email_recipients WHERE TRUE", "email_id", nil, func(after, upTo string) error {
+			return erase(emailsTo(ctx, s.DB.Reader, a, scopeAll(after, upTo)))
 		})
 	} else {
 		// The erasure for a team reads only the team's own emails.
 		for _, teamID := range scope.Teams {
 			if err == nil {
-				err = db.Walk(ctx, s.d.Reader, "emails WHERE team_id = $1", "id", []any{teamID}, func(after, upTo string) error {
-					return erase(emailsTo(ctx, s.d.Reader, a, scopeTeam(teamID, after, upTo)))
+				err = db.Walk(ctx, s.DB.Reader, "emails WHERE team_id = $1", "id", []any{teamID}, func(after, upTo string) error {
+					return erase(emailsTo(ctx, s.DB.Reader, a, scopeTeam(teamID, after, upTo)))
 				})
 			}
 		}
@@ -79,7 +79,7 @@ func (s *Service) eraseIn(ctx context.Context, a erasure.Address, e *matchedEmai
 // replaceIn replaces the address in an email that also has other recipients.
 func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *matchedEmail, dryRun bool,
 	found *erasure.Report) error {
-	named, err := contentNames(ctx, s.d.Reader, a, e.id)
+	named, err := contentNames(ctx, s.DB.Reader, a, e.id)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *matchedEm
 		}
 	}
 	// All of it is one transaction. If the transaction fails, a later run finds the email by its recipient again.
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := replaceInEmail(ctx, tx, a, e.teamID, e.id); err != nil {
 			return err
 		}

@@ -42,14 +42,14 @@ func fetchJob(e *Email) jobs.New {
 
 // fetchAndRelease handles a fetch job.
 func (s *Service) fetchAndRelease(ctx context.Context, j jobs.Job) error {
-	e, err := readEmail(ctx, s.d.Reader, j.TeamID, j.Payload)
+	e, err := readEmail(ctx, s.DB.Reader, j.TeamID, j.Payload)
 	if fault.KindOf(err) == fault.NotFound || err == nil && e.LastEvent != Queued {
-		return s.q.End(ctx, j)
+		return s.Queue.End(ctx, j)
 	}
 	if err != nil {
 		return err
 	}
-	files, err := attachmentsOf(ctx, s.d.Reader, e.TeamID, e.ID)
+	files, err := attachmentsOf(ctx, s.DB.Reader, e.TeamID, e.ID)
 	if err != nil {
 		return fmt.Errorf("look up the attachments of email %s: %w", e.ID, err)
 	}
@@ -110,7 +110,7 @@ func (s *Service) fetch(ctx context.Context, e *Email, files []Attachment) (fetc
 
 // fetchOne downloads one attachment of at most limit bytes into the store.
 func (s *Service) fetchOne(ctx context.Context, a *Attachment, limit int64) error {
-	f, err := s.guard.Fetch(ctx, a.TeamID, a.path, limit)
+	f, err := s.Guard.Fetch(ctx, a.TeamID, a.path, limit)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (s *Service) copyFetched(ctx context.Context, a, from *Attachment, limit in
 		return fmt.Errorf("%w: %w", netguard.ErrBusy, err)
 	}
 	defer s.fetching.Release(a.TeamID, from.Size)
-	r, err := s.blobs.Get(ctx, from.blobKey)
+	r, err := s.Blobs.Get(ctx, from.blobKey)
 	if err != nil {
 		return &storeError{err}
 	}
@@ -175,7 +175,7 @@ func (r *errorReader) Read(p []byte) (int, error) {
 func (s *Service) storeFetched(ctx context.Context, a *Attachment, content io.Reader) error {
 	key := newFileKey()
 	from := &errorReader{Reader: content}
-	n, err := s.blobs.Put(ctx, key, from)
+	n, err := s.Blobs.Put(ctx, key, from)
 	if err != nil && from.err == nil {
 		return &storeError{err}
 	}
@@ -194,19 +194,19 @@ func (s *Service) retryFetch(ctx context.Context, j jobs.Job, e *Email, fetched 
 		return ctx.Err()
 	}
 	wait := fetchWaits[min(j.Tries, len(fetchWaits)-1)]
-	last, again := j.Tries+1 >= fetchTries && len(fetched) == 0, s.q.Retry
+	last, again := j.Tries+1 >= fetchTries && len(fetched) == 0, s.Queue.Retry
 	if errors.Is(cause, netguard.ErrBusy) {
-		last, again = s.d.Now().Sub(j.CreatedAt) > busyMax, s.q.Wait
+		last, again = s.DB.Now().Sub(j.CreatedAt) > busyMax, s.Queue.Wait
 	}
 	if last {
 		s.discardFiles(ctx, fetched...)
-		s.log.Warn("an attachment could not be fetched, and its email fails", "email", e.ID, "team", e.TeamID,
+		s.Log.Warn("an attachment could not be fetched, and its email fails", "email", e.ID, "team", e.TeamID,
 			"tries", j.Tries+1, "error", cause)
 		return s.fail(ctx, j, e, "attachment_fetch_failed")
 	}
-	s.log.Info("an attachment could not be fetched and will be tried again", "email", e.ID, "team", e.TeamID,
+	s.Log.Info("an attachment could not be fetched and will be tried again", "email", e.ID, "team", e.TeamID,
 		"tries", j.Tries, "error", cause)
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		for _, a := range fetched {
 			setFetched(ctx, tx, a)
 		}
@@ -218,16 +218,16 @@ func (s *Service) retryFetch(ctx context.Context, j jobs.Job, e *Email, fetched 
 // scheduleFetch finishes a release job and enqueues the fetch job of its email. From now on all recipients of the
 // email count in the team's quota; suppressions are looked up when the files are there.
 func (s *Service) scheduleFetch(ctx context.Context, j jobs.Job, e *Email) error {
-	to, err := pending(ctx, s.d.Reader, e.ID, "")
+	to, err := pending(ctx, s.DB.Reader, e.ID, "")
 	if err != nil {
 		return err
 	}
 	return s.beginCounted(ctx, j, e, len(to), func(tx *db.Tx) error {
-		s.q.Insert(ctx, tx, fetchJob(e))
+		s.Queue.Insert(ctx, tx, fetchJob(e))
 		if e.LastEvent != Scheduled {
 			return nil
 		}
-		return s.recorder.Record(ctx, tx, queuedEvent(e))
+		return s.Recorder.Record(ctx, tx, queuedEvent(e))
 	})
 }
 

@@ -18,7 +18,7 @@ import (
 func TestFetchAgain(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		q := jobs.NewQueue(d)
-		s := &Service{d: d, q: q, recorder: &events.Recorder{}, log: slog.New(slog.DiscardHandler)}
+		s := &Service{Deps: Deps{DB: d, Queue: q, Recorder: &events.Recorder{}, Log: slog.New(slog.DiscardHandler)}}
 		broken := errors.New("the host answered 500")
 		for _, c := range []struct {
 			name    string

@@ -117,7 +117,7 @@ func (s *Service) once(ctx context.Context, by teams.Actor, key Idempotency, do 
 		return deref(old), err
 	}
 	err := do(&a)
-	if s.d.Violates(err, idempotencyIndex) {
+	if s.DB.Violates(err, idempotencyIndex) {
 		old, err := s.recall(ctx, by.TeamID, key)
 		if err == nil && old == nil {
 			err = errors.New("another request used the idempotency key, and its record is gone")
@@ -158,9 +158,9 @@ func (s *Service) recall(ctx context.Context, teamID string, key Idempotency) (*
 // storedAnswer returns the answer that is stored for a key, nil if there is none.
 func (s *Service) storedAnswer(ctx context.Context, teamID, scope, key string) (*answer, error) {
 	a := answer{key: Idempotency{Scope: scope, Key: key}}
-	hash, response, created, err := idempotencyKey(ctx, s.d.Reader, teamID, scope, key)
+	hash, response, created, err := idempotencyKey(ctx, s.DB.Reader, teamID, scope, key)
 	switch {
-	case errors.Is(err, db.ErrNoRows) || err == nil && s.d.Now().Sub(created) > keyLifetime:
+	case errors.Is(err, db.ErrNoRows) || err == nil && s.DB.Now().Sub(created) > keyLifetime:
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("look up idempotency key: %w", err)
@@ -188,5 +188,5 @@ func (s *Service) remember(ctx context.Context, tx *db.Tx, teamID string, a *ans
 
 // Sweep deletes expired idempotency keys. It is called periodically.
 func (s *Service) Sweep(ctx context.Context) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error { return deleteExpiredKeys(ctx, tx) })
+	return s.DB.Update(ctx, func(tx *db.Tx) error { return deleteExpiredKeys(ctx, tx) })
 }

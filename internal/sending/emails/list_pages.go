@@ -25,7 +25,7 @@ type Span struct{ From, To time.Time }
 // time. next is the cursor of the next page, "" after the last one.
 func (s *Service) ListPage(ctx context.Context, teamID string, within Span, after string) (some []EmailWithRecipients,
 	next string, err error) {
-	all, next, err := emailsPage(ctx, s.d.Reader, teamID, within, after)
+	all, next, err := emailsPage(ctx, s.DB.Reader, teamID, within, after)
 	if err != nil || len(all) == 0 {
 		return nil, next, err
 	}
@@ -33,7 +33,7 @@ func (s *Service) ListPage(ctx context.Context, teamID string, within Span, afte
 	for i := range all {
 		ids[i] = all[i].ID
 	}
-	to, err := recipientsOf(ctx, s.d.Reader, teamID, ids)
+	to, err := recipientsOf(ctx, s.DB.Reader, teamID, ids)
 	if err != nil {
 		return nil, "", fmt.Errorf("read the recipients of %d emails: %w", len(ids), err)
 	}
@@ -49,5 +49,5 @@ func (s *Service) ListPage(ctx context.Context, teamID string, within Span, afte
 // one.
 func (s *Service) ListPageTo(ctx context.Context, teamID string, a erasure.Address,
 	after string) (some []EmailWithRecipients, next string, err error) {
-	return emailsPageTo(ctx, s.d.Reader, teamID, a, after)
+	return emailsPageTo(ctx, s.DB.Reader, teamID, a, after)
 }

@@ -128,7 +128,7 @@ var ErrGone = errors.New("the email does not exist")
 func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	o := &Outgoing{}
 	r := &o.row
-	own, err := readOutgoing(ctx, s.d.Reader, d.EmailID, o)
+	own, err := readOutgoing(ctx, s.DB.Reader, d.EmailID, o)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, ErrGone
 	}
@@ -143,7 +143,7 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	o.ID, o.TeamID, o.DomainID, o.BroadcastID, o.ContactID = r.ID, r.TeamID, r.DomainID, r.BroadcastID, r.ContactID
 	o.CreatedAt, o.LastEvent = db.Time(r.created), State(r.last)
 	if o.body.flags&hasFiles != 0 {
-		if o.attachments, err = attachmentsOf(ctx, s.d.Reader, o.TeamID, o.ID); err != nil {
+		if o.attachments, err = attachmentsOf(ctx, s.DB.Reader, o.TeamID, o.ID); err != nil {
 			return nil, fmt.Errorf("load attachments of email %s: %w", o.ID, err)
 		}
 	}
@@ -162,7 +162,7 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 
 // stillPending sets o.To to the recipients of the job that are not settled.
 func (s *Service) stillPending(ctx context.Context, d Delivery, o *Outgoing) error {
-	to, err := pending(ctx, s.d.Reader, d.EmailID, d.Domain)
+	to, err := pending(ctx, s.DB.Reader, d.EmailID, d.Domain)
 	if err != nil {
 		return fmt.Errorf("load recipients of email %s: %w", d.EmailID, err)
 	}
@@ -194,7 +194,7 @@ func (s *Service) DropSuppressed(ctx context.Context, o *Outgoing) (skipped []ev
 	if err != nil {
 		return nil, err
 	}
-	blocked, err := s.suppressions.Suppressed(ctx, s.d.Reader, o.TeamID, keys)
+	blocked, err := s.Suppressions.Suppressed(ctx, s.DB.Reader, o.TeamID, keys)
 	if err != nil {
 		return nil, fmt.Errorf("look up suppressions for email %s: %w", o.ID, err)
 	}
@@ -270,7 +270,7 @@ func (d *draft) memory() int64 {
 // Size estimates the memory in bytes for composing and sending an email, without reading its content. It returns
 // ErrGone if the email does not exist.
 func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
-	z, err := sizeOf(ctx, s.d.Reader, emailID)
+	z, err := sizeOf(ctx, s.DB.Reader, emailID)
 	if errors.Is(err, db.ErrNoRows) {
 		return 0, ErrGone
 	}

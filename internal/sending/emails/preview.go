@@ -72,7 +72,7 @@ func (d *draft) checkDraft(s *Service) error {
 	for _, check := range []func() error{
 		func() error { return d.checkAddresses(s.c.TestDomainsRefused) }, d.checkContent, d.checkHeaders,
 		func() error { return checkTags(d.Tags) }, d.checkAttachments,
-		func() error { return d.checkSchedule(s.d.Now()) }} {
+		func() error { return d.checkSchedule(s.DB.Now()) }} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -97,10 +97,10 @@ func (s *Service) PreviewSent(ctx context.Context, teamID, emailID string) (Prev
 	if p.From, err = message.ParseAddress(e.From); err != nil {
 		return p, fmt.Errorf("read stored sender of email %s: %w", emailID, err)
 	}
-	if p.Headers, err = headersOf(ctx, s.d.Reader, teamID, emailID); err != nil {
+	if p.Headers, err = headersOf(ctx, s.DB.Reader, teamID, emailID); err != nil {
 		return p, err
 	}
-	files, err := attachmentsOf(ctx, s.d.Reader, teamID, emailID)
+	files, err := attachmentsOf(ctx, s.DB.Reader, teamID, emailID)
 	if err != nil {
 		return p, fmt.Errorf("load attachments of email %s: %w", emailID, err)
 	}

@@ -178,14 +178,14 @@ func (d *draft) keepHeaders() {
 // storeRaw stores a large message durably before the email is accepted, and returns the attachments. It adds the
 // fields that the message lacks. Later, name writes the email's id into them.
 func (s *Service) storeRaw(ctx context.Context, teamID string, d *draft) ([]Attachment, error) {
-	d.raw.at = s.d.Now().UTC()
+	d.raw.at = s.DB.Now().UTC()
 	added := d.added(noID)
 	if len(added)+len(d.raw.Header)+len(d.raw.Body) <= rawInRow {
 		d.raw.content = slices.Concat([]byte(added), d.raw.Header, d.raw.Body)
 	} else {
 		d.raw.content, d.raw.blobKey = []byte(added), rawPrefix+id.New()
 		r := io.MultiReader(bytes.NewReader(d.raw.Header), bytes.NewReader(d.raw.Body))
-		if _, err := s.blobs.Put(ctx, d.raw.blobKey, r); err != nil {
+		if _, err := s.Blobs.Put(ctx, d.raw.blobKey, r); err != nil {
 			return nil, fault.New(fault.Unavailable, "", "The message cannot be stored at present. Try again in a moment.").
 				Because(fmt.Errorf("store message: %w", err))
 		}
@@ -225,11 +225,11 @@ func (d *draft) messageID(emailID string) string {
 
 // raw reads a message that its sender composed: the part in its row, followed by the blob that the row names, if any.
 func (s *Service) raw(ctx context.Context, teamID, emailID string) ([]byte, error) {
-	text, key, err := messageInRow(ctx, s.d.Reader, teamID, emailID)
+	text, key, err := messageInRow(ctx, s.DB.Reader, teamID, emailID)
 	if err != nil || key == "" {
 		return text, err
 	}
-	r, err := s.blobs.Get(ctx, key)
+	r, err := s.Blobs.Get(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("open message: %w", err)
 	}
@@ -245,7 +245,7 @@ func (s *Service) raw(ctx context.Context, teamID, emailID string) ([]byte, erro
 func (s *Service) open(ctx context.Context, a *Attachment) (io.ReadCloser, error) {
 	_, number, inMessage := strings.Cut(a.blobKey, fileMark)
 	if !inMessage {
-		return s.blobs.Get(ctx, a.blobKey)
+		return s.Blobs.Get(ctx, a.blobKey)
 	}
 	text, err := s.raw(ctx, a.TeamID, a.EmailID)
 	if err != nil {

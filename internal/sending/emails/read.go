@@ -11,7 +11,7 @@ import (
 
 // Get returns an email of the team with its bodies. It leaves out the text of a [Private] email.
 func (s *Service) Get(ctx context.Context, teamID, emailID string) (Email, error) {
-	e, err := getEmail(ctx, s.d.Reader, teamID, emailID)
+	e, err := getEmail(ctx, s.DB.Reader, teamID, emailID)
 	if err != nil {
 		return e, err
 	}
@@ -30,7 +30,7 @@ func (s *Service) loadBodies(ctx context.Context, e *Email) error {
 // GetWithin is Get with a limit for the email's own bodies, in bytes. size is the size of these bodies. If size is
 // larger than most, the email is returned without bodies. Shared content does not count.
 func (s *Service) GetWithin(ctx context.Context, teamID, emailID string, most int) (e Email, size int64, err error) {
-	e, size, err = getEmailWithin(ctx, s.d.Reader, teamID, emailID, most)
+	e, size, err = getEmailWithin(ctx, s.DB.Reader, teamID, emailID, most)
 	if err != nil || size > int64(most) {
 		return e, size, err
 	}
@@ -39,34 +39,34 @@ func (s *Service) GetWithin(ctx context.Context, teamID, emailID string, most in
 
 // TextSize returns the size of an email's own bodies in bytes. Shared content does not count.
 func (s *Service) TextSize(ctx context.Context, teamID, emailID string) (int64, error) {
-	_, size, err := getEmailWithin(ctx, s.d.Reader, teamID, emailID, 0)
+	_, size, err := getEmailWithin(ctx, s.DB.Reader, teamID, emailID, 0)
 	return size, err
 }
 
 // Exists returns a NotFound fault if the team has no such email.
 func (s *Service) Exists(ctx context.Context, teamID, emailID string) error {
-	return exists(ctx, s.d.Reader, teamID, emailID)
+	return exists(ctx, s.DB.Reader, teamID, emailID)
 }
 
 // List returns a page of the team's emails, newest first, without bodies and tags.
 func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Email, bool, error) {
-	return listEmails(ctx, s.d.Reader, teamID, p)
+	return listEmails(ctx, s.DB.Reader, teamID, p)
 }
 
 // Recipients returns the envelope addresses of an email with their states.
 func (s *Service) Recipients(ctx context.Context, teamID, emailID string) ([]Recipient, error) {
-	return listRecipients(ctx, s.d.Reader, teamID, emailID)
+	return listRecipients(ctx, s.DB.Reader, teamID, emailID)
 }
 
 // Timeline returns a page of the events of an email, oldest first, and whether there are more; see [events.Timeline].
 func (s *Service) Timeline(ctx context.Context, teamID, emailID string, p page.Page) ([]events.Entry, bool, error) {
-	return events.Timeline(ctx, s.d.Reader, teamID, emailID, p)
+	return events.Timeline(ctx, s.DB.Reader, teamID, emailID, p)
 }
 
 // Attempts returns a page of the delivery attempts of an email with their conversations, oldest first, and whether
 // there are more. Without a limit the page has at most 500.
 func (s *Service) Attempts(ctx context.Context, teamID, emailID string, p page.Page) ([]Attempt, bool, error) {
-	return listAttempts(ctx, s.d.Reader, teamID, emailID, p)
+	return listAttempts(ctx, s.DB.Reader, teamID, emailID, p)
 }
 
 // addresses parses stored addresses. They were checked when the email was accepted, so an error means that the row is

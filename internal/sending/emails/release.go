@@ -39,19 +39,19 @@ func releaseJob(teamID, emailID string, at time.Time) jobs.New {
 // release checks again what may have changed since the email was accepted. It enqueues the delivery jobs, or first
 // the job that fetches attachments.
 func (s *Service) release(ctx context.Context, j jobs.Job) error {
-	e, err := readEmail(ctx, s.d.Reader, j.TeamID, j.Payload)
+	e, err := readEmail(ctx, s.DB.Reader, j.TeamID, j.Payload)
 	var team teams.Team
 	if err == nil {
-		team, err = s.teams.Get(ctx, e.TeamID) // if the team was deleted, so was the email
+		team, err = s.Teams.Get(ctx, e.TeamID) // if the team was deleted, so was the email
 	}
 	if fault.KindOf(err) == fault.NotFound || err == nil && e.LastEvent != Scheduled && e.LastEvent != Queued {
-		return s.q.End(ctx, j)
+		return s.Queue.End(ctx, j)
 	}
 	if err != nil {
 		return err
 	}
-	if e.LastEvent == Scheduled && e.ScheduledAt.After(s.d.Now()) {
-		return s.d.Update(ctx, func(tx *db.Tx) error { return s.wait(ctx, tx, j, &e) })
+	if e.LastEvent == Scheduled && e.ScheduledAt.After(s.DB.Now()) {
+		return s.DB.Update(ctx, func(tx *db.Tx) error { return s.wait(ctx, tx, j, &e) })
 	}
 	reason, err := s.refused(ctx, &e, team)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	if reason != "" {
 		return s.fail(ctx, j, &e, reason)
 	}
-	files, err := attachmentsOf(ctx, s.d.Reader, e.TeamID, e.ID)
+	files, err := attachmentsOf(ctx, s.DB.Reader, e.TeamID, e.ID)
 	if err != nil {
 		return fmt.Errorf("look up the attachments of email %s: %w", e.ID, err)
 	}
@@ -81,7 +81,7 @@ func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, f
 	if e.onePerRecipient, err = s.onePerRecipient(ctx, e); err != nil {
 		return err
 	}
-	to, err := pending(ctx, s.d.Reader, e.ID, "")
+	to, err := pending(ctx, s.DB.Reader, e.ID, "")
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, f
 	for _, r := range to {
 		keys = append(keys, r.Key())
 	}
-	blocked, err := s.suppressions.Suppressed(ctx, s.d.Reader, e.TeamID, keys)
+	blocked, err := s.Suppressions.Suppressed(ctx, s.DB.Reader, e.TeamID, keys)
 	if err != nil {
 		return fmt.Errorf("look up suppressions: %w", err)
 	}
@@ -106,20 +106,20 @@ func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, f
 			all = append(all, queuedEvent(e))
 		}
 		all = append(append(all, failed...), s.dispatch(ctx, tx, e, memory, to, blocked)...)
-		return s.recorder.Record(ctx, tx, all...)
+		return s.Recorder.Record(ctx, tx, all...)
 	})
 }
 
 // beginCounted begins an email and calls do in one transaction. A scheduled email counts in its team's quota as n
 // recipients. If that exceeds the quota, the email fails.
 func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int, do func(tx *db.Tx) error) error {
-	err := s.d.Update(ctx, func(tx *db.Tx) error {
+	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		due, err := s.begin(ctx, tx, j, e)
 		if err != nil || !due {
 			return err
 		}
 		if e.LastEvent == Scheduled {
-			if err := s.quotas.Count(ctx, tx, e.TeamID, n); err != nil {
+			if err := s.Quotas.Count(ctx, tx, e.TeamID, n); err != nil {
 				return err
 			}
 		}
@@ -132,7 +132,7 @@ func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int,
 	if fault.KindOf(err) == fault.MonthlyQuota {
 		reason = "reached_monthly_quota"
 	}
-	if err := s.quotas.Refused(ctx, e.TeamID, n, err); !quotas.Exceeded(err) {
+	if err := s.Quotas.Refused(ctx, e.TeamID, n, err); !quotas.Exceeded(err) {
 		return err
 	}
 	return s.fail(ctx, j, e, reason)
@@ -150,7 +150,7 @@ func (s *Service) begin(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) (d
 			return false, s.wait(ctx, tx, j, e)
 		}
 	}
-	s.q.Finish(ctx, tx, j)
+	s.Queue.Finish(ctx, tx, j)
 	return true, nil
 }
 
@@ -162,10 +162,10 @@ func (s *Service) wait(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) err
 		return err
 	}
 	if !ok {
-		s.q.Finish(ctx, tx, j)
+		s.Queue.Finish(ctx, tx, j)
 		return nil
 	}
-	s.q.Retry(ctx, tx, j, at, "it was rescheduled")
+	s.Queue.Retry(ctx, tx, j, at, "it was rescheduled")
 	return nil
 }
 
@@ -174,7 +174,7 @@ func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reaso
 	if e.LastEvent != Scheduled {
 		return "", nil // it was checked when it was accepted, a moment ago
 	}
-	active, err := s.teams.Active(ctx, e.TeamID, e.Actor)
+	active, err := s.Teams.Active(ctx, e.TeamID, e.Actor)
 	if err != nil {
 		return "", fmt.Errorf("look up who scheduled email %s: %w", e.ID, err)
 	}
@@ -185,7 +185,7 @@ func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reaso
 		return "account_suspended", nil
 	}
 	at := strings.LastIndexByte(e.MessageID, '@')
-	from, err := s.domains.Sender(ctx, e.TeamID, strings.TrimSuffix(e.MessageID[at+1:], ">"))
+	from, err := s.Domains.Sender(ctx, e.TeamID, strings.TrimSuffix(e.MessageID[at+1:], ">"))
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return "", err
@@ -199,12 +199,12 @@ func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reaso
 
 // fail ends an email that cannot be sent, unless it was canceled or rescheduled in between.
 func (s *Service) fail(ctx context.Context, j jobs.Job, e *Email, reason string) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		due, err := s.begin(ctx, tx, j, e)
 		if err != nil || !due {
 			return err
 		}
-		return s.recorder.Record(ctx, tx, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID,
+		return s.Recorder.Record(ctx, tx, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID,
 			BroadcastID: e.BroadcastID, Type: events.EmailFailed, Data: &events.Failed{Reason: reason}})
 	})
 }

@@ -21,7 +21,7 @@ import (
 // EraseTeam deletes the emails of a team with their files and events, and its idempotency keys.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for {
-		some, err := readRemovable(ctx, s.d.Reader, selectEmails, teamID, "", lastID)
+		some, err := readRemovable(ctx, s.DB.Reader, selectEmails, teamID, "", lastID)
 		if err == nil && len(some) > 0 {
 			for i := range some {
 				some[i].settled = true // emails of a deleted team are not sent any more
@@ -37,7 +37,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	}
 	for _, step := range []func(context.Context, *db.Tx, string) (int64, error){deleteLooseEvents, deleteSomeKeys,
 		deleteSomeSkipped} {
-		err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return step(ctx, tx, teamID) })
+		err := s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return step(ctx, tx, teamID) })
 		if err != nil {
 			return fmt.Errorf("erase what belongs to the emails of team %s: %w", teamID, err)
 		}
@@ -85,7 +85,7 @@ func (b *batch) next() string {
 // next value of after, "" at the end.
 func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
-	some, err := readRemovable(ctx, s.d.Reader, selectEmails, teamID, after, id.First(before))
+	some, err := readRemovable(ctx, s.DB.Reader, selectEmails, teamID, after, id.First(before))
 	b := fillBatch(some)
 	if err == nil && len(b.ids) > 0 {
 		_, err = s.removeEmails(ctx, teamID, b.ids, true)
@@ -101,10 +101,10 @@ func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.T
 // value to call it with again. Emails that are not settled are recorded for [Service.RemoveSkippedBodies].
 func (s *Service) RemoveBodies(ctx context.Context, teamID string, before time.Time, _ string) (next string,
 	err error) {
-	until, err := bodiesUntil(ctx, s.d.Reader, teamID)
+	until, err := bodiesUntil(ctx, s.DB.Reader, teamID)
 	var some []removable
 	if err == nil {
-		some, err = readRemovable(ctx, s.d.Reader, selectContents, teamID, until, id.First(before))
+		some, err = readRemovable(ctx, s.DB.Reader, selectContents, teamID, until, id.First(before))
 	}
 	if b := fillBatch(some); err == nil && b.last != "" {
 		next = b.next()
@@ -121,7 +121,7 @@ func (s *Service) RemoveBodies(ctx context.Context, teamID string, before time.T
 // the end.
 func (s *Service) RemoveSkippedBodies(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
-	some, err := readRemovable(ctx, s.d.Reader, selectSkipped, teamID, after, id.First(before))
+	some, err := readRemovable(ctx, s.DB.Reader, selectSkipped, teamID, after, id.First(before))
 	b := fillBatch(some)
 	if err == nil && len(b.ids) > 0 {
 		err = s.removeContents(ctx, teamID, b.ids, func(tx *db.Tx) { deleteSkipped(ctx, tx, teamID, b.ids) })
@@ -151,18 +151,18 @@ func (s *Service) RemoveTimelines(ctx context.Context, teamID string, before tim
 }
 
 func (s *Service) removeTimelines(ctx context.Context, teamID string, before, after int64) (next string, err error) {
-	upTo, err := eventsUpTo(ctx, s.d.Reader, teamID, after, before)
+	upTo, err := eventsUpTo(ctx, s.DB.Reader, teamID, after, before)
 	if err != nil || upTo == 0 {
 		return "", err
 	}
-	some, err := timelinesBetween(ctx, s.d.Reader, teamID, after, upTo, before)
+	some, err := timelinesBetween(ctx, s.DB.Reader, teamID, after, upTo, before)
 	if err != nil {
 		return "", err
 	}
 	b := fillBatch(some)
 	var gone []string
 	if len(b.ids) > 0 {
-		err = s.d.Update(ctx, func(tx *db.Tx) (err error) {
+		err = s.DB.Update(ctx, func(tx *db.Tx) (err error) {
 			if gone, err = metrics.RetainCounts(ctx, tx, teamID, b.ids); err == nil && len(gone) > 0 {
 				deleteIn(ctx, tx, timelineTables, teamID, gone)
 			}
@@ -177,10 +177,10 @@ func (s *Service) removeTimelines(ctx context.Context, teamID string, before, af
 
 // DeleteContent deletes the content of one settled email, as [Service.RemoveBodies] does.
 func (s *Service) DeleteContent(ctx context.Context, teamID, emailID string) error {
-	if err := exists(ctx, s.d.Reader, teamID, emailID); err != nil {
+	if err := exists(ctx, s.DB.Reader, teamID, emailID); err != nil {
 		return err
 	}
-	to, err := pending(ctx, s.d.Reader, emailID, "")
+	to, err := pending(ctx, s.DB.Reader, emailID, "")
 	if err != nil {
 		return fmt.Errorf("look for recipients of email %s that wait: %w", emailID, err)
 	}
@@ -200,7 +200,7 @@ func (s *Service) DeleteContent(ctx context.Context, teamID, emailID string) err
 func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []string,
 	countersStay bool) (gone []string, err error) {
 	var files []string
-	err = s.d.Update(ctx, func(tx *db.Tx) (err error) {
+	err = s.DB.Update(ctx, func(tx *db.Tx) (err error) {
 		gone, files = emailIDs, nil
 		if countersStay {
 			if gone, err = metrics.RetainCounts(ctx, tx, teamID, emailIDs); err != nil || len(gone) == 0 {
@@ -222,7 +222,7 @@ func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []st
 // removeContents deletes the content of settled emails. It calls also in the same transaction.
 func (s *Service) removeContents(ctx context.Context, teamID string, emailIDs []string, also func(*db.Tx)) error {
 	var files []string
-	err := s.d.Update(ctx, func(tx *db.Tx) (err error) {
+	err := s.DB.Update(ctx, func(tx *db.Tx) (err error) {
 		files = nil
 		if len(emailIDs) > 0 {
 			if files, err = filesOf(ctx, tx.Reader, emailIDs); err != nil {
@@ -242,7 +242,7 @@ func (s *Service) removeContents(ctx context.Context, teamID string, emailIDs []
 
 func (s *Service) deleteFiles(ctx context.Context, keys []string) error {
 	for _, key := range keys {
-		if err := s.blobs.Delete(ctx, key); err != nil {
+		if err := s.Blobs.Delete(ctx, key); err != nil {
 			return err
 		}
 	}

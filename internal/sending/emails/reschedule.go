@@ -14,11 +14,11 @@ func (s *Service) Reschedule(ctx context.Context, teamID, emailID, when string) 
 	if when == "" {
 		return fault.MissingField("scheduled_at")
 	}
-	at, err := scheduledAt(when, s.d.Now())
+	at, err := scheduledAt(when, s.DB.Now())
 	if err != nil {
 		return err
 	}
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		if at.IsZero() {
 			at = tx.Now()
 		}
@@ -29,10 +29,10 @@ func (s *Service) Reschedule(ctx context.Context, teamID, emailID, when string) 
 		if !changed {
 			return s.notScheduled(ctx, tx, teamID, emailID, "rescheduled")
 		}
-		moved, err := s.q.Move(ctx, tx, ReleaseKind, teamID, emailID, at)
+		moved, err := s.Queue.Move(ctx, tx, ReleaseKind, teamID, emailID, at)
 		if err == nil && !moved {
 			// A worker that has already claimed the job sees the new time. If there is no job, this enqueues one.
-			s.q.Insert(ctx, tx, releaseJob(teamID, emailID, at))
+			s.Queue.Insert(ctx, tx, releaseJob(teamID, emailID, at))
 		}
 		return err
 	})
@@ -40,7 +40,7 @@ func (s *Service) Reschedule(ctx context.Context, teamID, emailID, when string) 
 
 // Cancel ends a scheduled email permanently.
 func (s *Service) Cancel(ctx context.Context, teamID, emailID string) error {
-	return s.d.Update(ctx, func(tx *db.Tx) error {
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		e, err := takeScheduled(ctx, tx, teamID, emailID, Canceled, math.MaxInt64)
 		if err != nil {
 			return err
@@ -48,10 +48,10 @@ func (s *Service) Cancel(ctx context.Context, teamID, emailID string) error {
 		if e == nil {
 			return s.notScheduled(ctx, tx, teamID, emailID, "canceled")
 		}
-		if _, err := s.q.Remove(ctx, tx, ReleaseKind, emailID); err != nil {
+		if _, err := s.Queue.Remove(ctx, tx, ReleaseKind, emailID); err != nil {
 			return err
 		}
-		return s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, EmailID: emailID, DomainID: e.DomainID,
+		return s.Recorder.Record(ctx, tx, events.Event{TeamID: teamID, EmailID: emailID, DomainID: e.DomainID,
 			Type: events.EmailCanceled})
 	})
 }
@@ -68,5 +68,5 @@ func (s *Service) notScheduled(ctx context.Context, tx *db.Tx, teamID, emailID, 
 
 // HasScheduledFrom reports whether the team has scheduled emails from the domain.
 func (s *Service) HasScheduledFrom(ctx context.Context, teamID, domainID string) (bool, error) {
-	return anyScheduled(ctx, s.d.Reader, teamID, domainID)
+	return anyScheduled(ctx, s.DB.Reader, teamID, domainID)
 }

@@ -57,7 +57,7 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 			addresses = append(addresses, r.Key())
 		}
 	}
-	blocked, err := s.suppressions.Suppressed(ctx, s.d.Reader, by.TeamID, addresses)
+	blocked, err := s.Suppressions.Suppressed(ctx, s.DB.Reader, by.TeamID, addresses)
 	if err != nil {
 		return fmt.Errorf("look up suppressions: %w", err)
 	}
@@ -96,9 +96,9 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 	}
 	if n := countQuota(drafts, blocked); by.Limited || a.then != nil {
 		// It locks one more row, for which other transactions would wait.
-		err = s.quotas.UpdateAlone(ctx, by.TeamID, n, write)
+		err = s.Quotas.UpdateAlone(ctx, by.TeamID, n, write)
 	} else {
-		err = s.quotas.Update(ctx, by.TeamID, n, write)
+		err = s.Quotas.Update(ctx, by.TeamID, n, write)
 	}
 	if errors.Is(err, db.ErrUnknown) {
 		return a.unknownError(err)
@@ -136,9 +136,9 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 	switch {
 	case len(to) == 0: // nothing is left to do
 	case !d.at.IsZero():
-		s.q.Insert(ctx, tx, releaseJob(e.TeamID, e.ID, d.at))
+		s.Queue.Insert(ctx, tx, releaseJob(e.TeamID, e.ID, d.at))
 	case slices.ContainsFunc(files, func(a Attachment) bool { return a.needsFetch() }):
-		s.q.Insert(ctx, tx, fetchJob(&e))
+		s.Queue.Insert(ctx, tx, fetchJob(&e))
 	default:
 		memory := d.memory()
 		tracked := isTracking(from.Tracking) && d.raw == nil && d.hasHTML()
@@ -151,7 +151,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 	for i := range all {
 		all[i].Email = func() (*events.Email, error) { return e.eventSummary(d.Headers), nil }
 	}
-	return s.recorder.Record(ctx, tx, all...)
+	return s.Recorder.Record(ctx, tx, all...)
 }
 
 // countQuota returns how many emails some drafts count for in the quota: one for each recipient that is mailed.
@@ -180,7 +180,7 @@ func countMailed(to []recipient, refused refusals, blocked map[string]suppressio
 // RemainingQuota returns how many emails a team may still send today and this month. It returns false if the team has
 // no quota.
 func (s *Service) RemainingQuota(ctx context.Context, teamID string) (n int64, limited bool, err error) {
-	u, err := s.quotas.Usage(ctx, teamID)
+	u, err := s.Quotas.Usage(ctx, teamID)
 	n, limited = u.Left()
 	return n, limited, err
 }

@@ -15,7 +15,7 @@ func (s *Service) sender(ctx context.Context, by teams.Actor, d *draft) (domains
 	if by.Suspended {
 		return domains.Sender{}, fault.New(fault.Suspended, "", "This team may not send at present. Ask the operator why.")
 	}
-	from, err := s.domains.Sender(ctx, by.TeamID, d.from.Domain)
+	from, err := s.Domains.Sender(ctx, by.TeamID, d.from.Domain)
 	if err != nil {
 		return from, err
 	}
@@ -49,9 +49,9 @@ func (s *Service) recipientFilter(ctx context.Context, teamID string, from domai
 	if !from.Sandbox || !from.OwnerOnly {
 		return func(message.Address) bool { return true }, nil
 	}
-	team, err := s.teams.Get(ctx, teamID)
+	team, err := s.Teams.Get(ctx, teamID)
 	return func(a message.Address) bool {
-		return s.domains.IsSandbox(a.Domain) || team.Email != "" && a.Key() == team.Email
+		return s.Domains.IsSandbox(a.Domain) || team.Email != "" && a.Key() == team.Email
 	}, err
 }
 
@@ -80,7 +80,7 @@ func (s *Service) mailable(text string) (message.Address, error) {
 func (s *Service) Mailable(ctx context.Context, teamID, from string) (func(address string) bool, error) {
 	var of domains.Sender
 	if sender, err := message.ParseFrom(from); err == nil {
-		if of, err = s.domains.Sender(ctx, teamID, sender.Domain); fault.Ours(err) {
+		if of, err = s.Domains.Sender(ctx, teamID, sender.Domain); fault.Ours(err) {
 			return nil, err
 		}
 	}

@@ -32,23 +32,10 @@ type Config struct {
 // Service implements the operations on emails.
 type Service struct {
 	Deps
-	c            Config
-	d            *db.DB
-	q            *jobs.Queue
-	recorder     *events.Recorder
-	blobs        *blob.Store
-	keys         *keyring.Keyring
-	guard        *netguard.Guard
-	domains      *domains.Service
-	suppressions *suppressions.Service
-	teams        *teams.Service
-	contents     *content.Service
-	contacts     *contacts.Service
-	templates    *templates.Service
-	quotas       *quotas.Service
-	running      running
-	fetching     *fairshare.Pool // bytes
-	log          *slog.Logger
+	c        Config
+	running  running
+	fetching *fairshare.Pool // bytes
+	log      *slog.Logger
 }
 
 // Deps are the dependencies of a Service.
@@ -84,8 +71,6 @@ func New(c Config, d Deps) (*Service, error) {
 	if c.TestDomainsRefused == nil {
 		c.TestDomainsRefused = []string{"example.com", "test.com"}
 	}
-	return &Service{Deps: d, c: c, d: d.DB, q: d.Queue, recorder: d.Recorder, blobs: d.Blobs, keys: d.Keys,
-		guard: d.Guard, domains: d.Domains, suppressions: d.Suppressions, teams: d.Teams, contents: d.Contents,
-		contacts: d.Contacts, templates: d.Templates, quotas: d.Quotas, running: running{m: map[string]bool{}},
+	return &Service{Deps: d, c: c, running: running{m: map[string]bool{}},
 		fetching: fairshare.New(fetchMemory, 1), log: d.Log}, nil
 }

@@ -24,10 +24,10 @@ func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) 
 	if err != nil {
 		return "", err
 	}
-	if err := exists(ctx, s.d.Reader, teamID, emailID); err != nil {
+	if err := exists(ctx, s.DB.Reader, teamID, emailID); err != nil {
 		return "", err
 	}
-	token, err := s.keys.JWT(sharePurpose, shareClaims{teamID, emailID}, time.Now(), lifetime)
+	token, err := s.Keys.JWT(sharePurpose, shareClaims{teamID, emailID}, time.Now(), lifetime)
 	if err != nil {
 		return "", err
 	}
@@ -53,16 +53,16 @@ func ShareLifetime(expiresIn string) (time.Duration, error) {
 // Shared returns the email of a shared link's token, with its attachments.
 func (s *Service) Shared(ctx context.Context, token string) (Email, []Attachment, error) {
 	var c shareClaims
-	if err := s.keys.VerifyJWT(sharePurpose, token, time.Now(), &c); err != nil {
+	if err := s.Keys.VerifyJWT(sharePurpose, token, time.Now(), &c); err != nil {
 		return Email{}, nil, fault.NotFoundf("This link is not valid, or it has expired.")
 	}
-	if err := s.teams.CheckActive(ctx, c.Team); err != nil {
+	if err := s.Teams.CheckActive(ctx, c.Team); err != nil {
 		return Email{}, nil, err
 	}
 	e, err := s.Get(ctx, c.Team, c.Email)
 	if err != nil {
 		return e, nil, err
 	}
-	files, err := attachmentsOf(ctx, s.d.Reader, c.Team, c.Email)
+	files, err := attachmentsOf(ctx, s.DB.Reader, c.Team, c.Email)
 	return e, files, err
 }

@@ -59,7 +59,7 @@ func (s *Service) content(ctx context.Context, teamID string, sh *shared) (*cont
 	if sh.contentID == "" {
 		return nil, nil
 	}
-	c, err := s.contents.Get(ctx, teamID, sh.contentID)
+	c, err := s.Contents.Get(ctx, teamID, sh.contentID)
 	if fault.KindOf(err) == fault.NotFound {
 		return nil, nil
 	}

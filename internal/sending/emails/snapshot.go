@@ -30,7 +30,7 @@ func (s *Service) Snapshot(ctx context.Context, by teams.Actor, in Send) (fixed 
 	if d.template == nil {
 		return fixed, len(d.recipients), nil
 	}
-	c, err := s.contents.Get(ctx, by.TeamID, d.template.content.ID)
+	c, err := s.Contents.Get(ctx, by.TeamID, d.template.content.ID)
 	if err != nil {
 		return Send{}, 0, err
 	}

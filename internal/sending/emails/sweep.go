@@ -34,14 +34,14 @@ func newFileKey() string { return filePrefix + id.New() }
 // SweepFiles deletes messages and attachments without an email. They remain if the program was killed before an email
 // was accepted or after it was deleted. The scheduler calls it periodically.
 func (s *Service) SweepFiles(ctx context.Context) error {
-	before := s.d.Now().Add(-strayAfter)
+	before := s.DB.Now().Add(-strayAfter)
 	for _, prefix := range []string{filePrefix, rawPrefix} {
-		err := s.blobs.Sweep(ctx, prefix, before, func(ctx context.Context, keys []string) ([]string, error) {
+		err := s.Blobs.Sweep(ctx, prefix, before, func(ctx context.Context, keys []string) ([]string, error) {
 			names := make([]string, len(keys))
 			for i, key := range keys {
 				names[i] = strings.TrimPrefix(key, prefix)
 			}
-			return usedBlobs(ctx, s.d.Reader, keys, names)
+			return usedBlobs(ctx, s.DB.Reader, keys, names)
 		})
 		if err != nil {
 			return err
@@ -55,7 +55,7 @@ func (s *Service) SweepFiles(ctx context.Context) error {
 func (s *Service) SweepContents(ctx context.Context) error {
 	var failed error
 	for after := ""; ; {
-		teams, err := s.contents.TeamsWithUnused(ctx, after)
+		teams, err := s.Contents.TeamsWithUnused(ctx, after)
 		if err != nil || len(teams) == 0 {
 			return errors.Join(failed, err)
 		}
@@ -71,12 +71,12 @@ func (s *Service) SweepContents(ctx context.Context) error {
 func (s *Service) sweepContents(ctx context.Context, teamID string) error {
 	steps := seekPerTeam
 	for after := (content.Unused{}); ; {
-		some, err := s.contents.Unused(ctx, teamID, after)
+		some, err := s.Contents.Unused(ctx, teamID, after)
 		if err != nil || len(some) == 0 {
 			return err
 		}
 		after = some[len(some)-1]
-		had, err := contentsOf(ctx, s.d.Reader, teamID, some)
+		had, err := contentsOf(ctx, s.DB.Reader, teamID, some)
 		if err != nil {
 			return err
 		}
@@ -92,12 +92,12 @@ func (s *Service) sweepContents(ctx context.Context, teamID string) error {
 			case end:
 				free = append(free, u)
 			default:
-				if err := s.contents.AdvanceFrom(ctx, u, at); err != nil {
+				if err := s.Contents.AdvanceFrom(ctx, u, at); err != nil {
 					return err
 				}
 			}
 		}
-		if err := s.contents.RemoveUnused(ctx, free); err != nil {
+		if err := s.Contents.RemoveUnused(ctx, free); err != nil {
 			return err
 		}
 	}
@@ -109,7 +109,7 @@ func (s *Service) seek(ctx context.Context, u content.Unused, steps *int) (at st
 	at = u.From
 	for range min(seekSteps, *steps) {
 		*steps--
-		found, last, n, err := seekContent(ctx, s.d.Reader, u, at, seekRows)
+		found, last, n, err := seekContent(ctx, s.DB.Reader, u, at, seekRows)
 		switch {
 		case err != nil:
 			return "", false, err

@@ -26,7 +26,7 @@ func (s *Service) draft(ctx context.Context, teamID string, in Send, batch bool)
 			return nil, err
 		}
 	}
-	return s.check(in, s.d.Now(), batch)
+	return s.check(in, s.DB.Now(), batch)
 }
 
 // resolveTemplate finds the template of an email, pins its published version, and sets the sender, the subject and
@@ -36,7 +36,7 @@ func (s *Service) resolveTemplate(ctx context.Context, teamID string, in *Send) 
 	if !in.HasTemplate || in.TemplateID == "" || in.Broken != nil || in.HTML != nil || in.Text != nil {
 		return nil, nil
 	}
-	t, err := s.templates.Published(ctx, teamID, in.TemplateID)
+	t, err := s.Templates.Published(ctx, teamID, in.TemplateID)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (s *Service) useTemplates(ctx context.Context, tx *db.Tx, drafts []*draft) 
 		if d.template == nil || used[d.template.content.ID] {
 			continue
 		}
-		s.contents.MarkUsed(ctx, tx, d.template.content)
+		s.Contents.MarkUsed(ctx, tx, d.template.content)
 		if len(drafts) > 1 {
 			if used == nil {
 				used = map[string]bool{}
@@ -111,7 +111,7 @@ func (s *Service) MailingByTemplate(ctx context.Context, by teams.Actor, in ByTe
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.check(send, s.d.Now(), false)
+	d, err := s.check(send, s.DB.Now(), false)
 	if err != nil {
 		return nil, err
 	}

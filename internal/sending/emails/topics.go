@@ -25,15 +25,15 @@ func (s *Service) refusals(ctx context.Context, r db.Reader, e *Email, keys []st
 	case !e.canUnsubscribe():
 		return nil, nil
 	case e.TopicID != "" && e.ContactID == "":
-		return s.contacts.Refused(ctx, r, e.TeamID, e.TopicID, keys)
+		return s.Contacts.Refused(ctx, r, e.TeamID, e.TopicID, keys)
 	}
-	return s.contacts.RefusedContact(ctx, r, e.TeamID, e.TopicID, e.ContactID, keys)
+	return s.Contacts.RefusedContact(ctx, r, e.TeamID, e.TopicID, e.ContactID, keys)
 }
 
 // currentRefusals is refusals for an email that was accepted before. If its topic was deleted since, no recipient may
 // be mailed.
 func (s *Service) currentRefusals(ctx context.Context, e *Email, keys []string) (refusals, error) {
-	refused, err := s.refusals(ctx, s.d.Reader, e, keys)
+	refused, err := s.refusals(ctx, s.DB.Reader, e, keys)
 	if fault.KindOf(err) == fault.Invalid {
 		refused, err = refusals{}, nil
 		for _, key := range keys {
@@ -50,7 +50,7 @@ type topics map[string]error
 func (t topics) check(ctx context.Context, s *Service, teamID, topicID string) error {
 	err, known := t[topicID]
 	if !known {
-		_, err = s.refusals(ctx, s.d.Reader, &Email{TeamID: teamID, TopicID: topicID}, nil)
+		_, err = s.refusals(ctx, s.DB.Reader, &Email{TeamID: teamID, TopicID: topicID}, nil)
 		t[topicID] = err
 	}
 	return err
@@ -68,7 +68,7 @@ func (s *Service) lookUpTopics(ctx context.Context, teamID string, drafts []*dra
 		}
 	}
 	for topicID, to := range keys {
-		refused, err := s.refusals(ctx, s.d.Reader, &Email{TeamID: teamID, TopicID: topicID}, to)
+		refused, err := s.refusals(ctx, s.DB.Reader, &Email{TeamID: teamID, TopicID: topicID}, to)
 		if err != nil {
 			return err
 		}

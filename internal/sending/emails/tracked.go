@@ -17,7 +17,7 @@ import (
 // ReadTracked returns the content of the token of a tracked link at a host; see [tokens.ReadLink]. It does not use the
 // database.
 func (s *Service) ReadTracked(token, host string) (tokens.TrackedLink, error) {
-	return tokens.ReadLink(s.keys, token, host)
+	return tokens.ReadLink(s.Keys, token, host)
 }
 
 // isTracking reports whether anything is tracked.
@@ -25,7 +25,7 @@ func isTracking(t domains.Tracking) bool { return t.Host != "" && (t.Opens || t.
 
 // trackingOf returns what is tracked in a domain's emails at present. If the domain was deleted, nothing is tracked.
 func (s *Service) trackingOf(ctx context.Context, domainID string) (domains.Tracking, error) {
-	d, err := s.domains.Signing(ctx, domainID)
+	d, err := s.Domains.Signing(ctx, domainID)
 	if fault.KindOf(err) == fault.NotFound {
 		return domains.Tracking{}, nil
 	}
@@ -99,7 +99,7 @@ func (s *Service) tracker(ctx context.Context, o *Outgoing, header []message.Fie
 	if prefix == "" {
 		prefix = "https://" + on.Host
 	}
-	k, ok := tokens.NewLinkMaker(s.keys, hostOf(prefix), o.ID, position)
+	k, ok := tokens.NewLinkMaker(s.Keys, hostOf(prefix), o.ID, position)
 	if !ok {
 		return nil, nil
 	}
@@ -112,7 +112,7 @@ func (s *Service) positionOf(ctx context.Context, o *Outgoing) (int, error) {
 	if position, known := o.positions[o.To[0]]; known {
 		return position, nil
 	}
-	position, err := positionOf(ctx, s.d.Reader, o.TeamID, o.ID, o.To[0])
+	position, err := positionOf(ctx, s.DB.Reader, o.TeamID, o.ID, o.To[0])
 	if err != nil {
 		return -1, fmt.Errorf("look up the position of a recipient of email %s: %w", o.ID, err)
 	}

@@ -26,7 +26,7 @@ func tokenService(t testing.TB) *Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Service{keys: keys}
+	return &Service{Deps: Deps{Keys: keys}}
 }
 
 // The tokens of links accept every position that a recipient can have.
@@ -52,7 +52,7 @@ func compiled(links int) (*content.Compiled, render.Values) {
 
 // fillTracked makes the HTML of one recipient.
 func fillTracked(s *Service, c *content.Compiled, values render.Values) string {
-	k, _ := tokens.NewLinkMaker(s.keys, aHost, anEmail, 0)
+	k, _ := tokens.NewLinkMaker(s.Keys, aHost, anEmail, 0)
 	defer k.Release()
 	t := &tracker{Tracking: domains.Tracking{Host: "links.acme.example", Opens: true, Clicks: true},
 		prefix: "https://links.acme.example", tokens: k, own: []string{"https://acme.example/u"}}
@@ -95,7 +95,7 @@ func BenchmarkFillOwn(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		k, _ := tokens.NewLinkMaker(s.keys, aHost, anEmail, 0)
+		k, _ := tokens.NewLinkMaker(s.Keys, aHost, anEmail, 0)
 		t := &tracker{Tracking: domains.Tracking{Host: "links.acme.example", Opens: true, Clicks: true},
 			prefix: "https://links.acme.example", tokens: k}
 		t.html(render.LiteralHTML(text))

@@ -37,7 +37,7 @@ func (s *Service) unsubscribeInfo(o *Outgoing) (l unsubscribeInfo) {
 	if err != nil {
 		return l // composing reports the error
 	}
-	l.url = s.c.PublicURL + "/unsubscribe/" + s.contacts.Token(contacts.Link{TeamID: e.TeamID, EmailID: e.ID,
+	l.url = s.c.PublicURL + "/unsubscribe/" + s.Contacts.Token(contacts.Link{TeamID: e.TeamID, EmailID: e.ID,
 		TopicID: e.TopicID, ContactID: e.ContactID, Address: to.Key()})
 	_, domain, _ := strings.Cut(strings.TrimSuffix(e.MessageID, ">"), "@")
 	if id := cmp.Or(e.TopicID, e.TeamID) + "." + domain; len(id) <= maxListID {

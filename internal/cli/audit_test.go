@@ -16,7 +16,7 @@ import (
 // What the operator's commands change is in the audit log of the team that they are about, and so are exports.
 func TestCommandsAreRecorded(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		p.must("teams", "create", "Operator")
 		id := strings.TrimSpace(p.must("teams", "create", "Acme"))
 		p.must("keys", "create", "--team", "Acme")
@@ -61,7 +61,7 @@ func TestCommandsAreRecorded(t *testing.T) {
 // The members of a team are listed, and what is withdrawn from them is known to other nodes at once.
 func TestMembers(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		key := p.must("keys", "create", "--team", "Acme")
 		p.must("keys", "create", "--team", "Other")
 		n := p.start()
@@ -117,7 +117,7 @@ func TestMembers(t *testing.T) {
 // team, which only the operator reads.
 func TestChangesByCommandsAreRecorded(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		key := p.must("keys", "create", "--team", "Acme")
 		n := p.start()
 		id := n.made(key, "/emails", hello)

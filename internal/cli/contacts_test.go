@@ -11,7 +11,7 @@ import (
 // The command imports a file through a running node, and says what became of it.
 func TestContactsImport(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		p.vars["RESEND_API_KEY"] = p.must("keys", "create", "--team", "Acme")
 		n := p.start()
 		defer n.end()

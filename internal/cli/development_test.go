@@ -11,7 +11,7 @@ import (
 // them.
 func TestDevelopmentPagesAreForThisMachine(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		key := p.must("keys", "create", "--team", "Acme")
 		n := p.start()
 		if status, body := n.ask(key, http.MethodPost, "/emails", hello); status != 200 {

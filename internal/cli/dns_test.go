@@ -49,7 +49,7 @@ func (s *nameserver) add(t *testing.T, text string) {
 // what delivery remembers of DNS does not count here.
 func TestVerificationAsksAfresh(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		packets, err := net.ListenPacket("udp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)

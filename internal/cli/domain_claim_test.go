@@ -11,7 +11,7 @@ import (
 // The owner of a domain is told by email when another team claims it, and when the claim is proven.
 func TestOwnersAreToldOfClaims(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		p.vars["POSTRIDER_NOTICE_FROM"] = "Postrider <notices@resend.dev>"
 		operator := p.must("keys", "create", "--team", "Operator")
 		owner := p.must("keys", "create", "--team", "Acme", "--email", "owner@acme.example")

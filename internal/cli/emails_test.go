@@ -42,7 +42,7 @@ func (n *started) naming(address string, teamIDs ...string) map[string]int {
 // All that is stored of an address is found wherever it is, and what is about others stays.
 func TestEraseAddress(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		key, other := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Other")
 		p.vars["POSTRIDER_ROLES"], p.vars["POSTRIDER_SMTP_IN_LISTEN"] = "api,delivery,jobs,submission,receiving",
 			"127.0.0.1:0"
@@ -187,7 +187,7 @@ func (n *started) onlySuppressionLeft() {
 // An address with letters outside of ASCII is exported and erased however it is written, and those like it stay.
 func TestEraseUnicodeAddress(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		key := p.must("keys", "create", "--team", "Acme")
 		p.vars["POSTRIDER_ROLES"] = "api,delivery,jobs"
 		n := p.start()
@@ -245,7 +245,7 @@ func TestEraseUnicodeAddress(t *testing.T) {
 // The operator deletes one received email, or the content of one sent email, of the team that is named.
 func TestDeleteEmail(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		key := p.must("keys", "create", "--team", "Acme")
 		p.must("teams", "create", "Other")
 		p.vars["POSTRIDER_ROLES"] = "api,delivery,jobs"
@@ -273,7 +273,7 @@ func TestDeleteEmail(t *testing.T) {
 // team names the address any more, the request itself neither, and other teams keep what they have.
 func TestEraseByAPI(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		key, other := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Other")
 		p.vars["POSTRIDER_ROLES"] = "api,delivery,jobs"
 		n := p.start()

@@ -116,7 +116,7 @@ var single = []string{"live_tails", "email_counts_until", "email_bodies_until"}
 // nothing is gone.
 func TestDeletedTeamLeavesNoRows(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		p.must("teams", "create", "Operator")
 		ids := map[string]string{"gone": p.must("teams", "create", "Gone"), "kept": p.must("teams", "create", "Kept")}
 		c := p.config()
@@ -186,7 +186,7 @@ func TestDeletedTeamLeavesNoRows(t *testing.T) {
 // had again. Its files are taken away.
 func TestDeletedTeam(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		p.must("teams", "create", "Operator")
 		key, other := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Other")
 		n := p.start()
@@ -242,7 +242,7 @@ func TestDeletedTeam(t *testing.T) {
 // Mail that a deleted team handed in before is not sent, although its jobs are still there and due.
 func TestMailOfADeletedTeamIsNotSent(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		p.must("teams", "create", "Operator")
 		key := p.must("keys", "create", "--team", "Acme")
 		p.vars["POSTRIDER_ROLES"] = "api"

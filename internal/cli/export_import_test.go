@@ -70,7 +70,7 @@ func (n *started) exported(key, query string) (all []exportedContact, path strin
 // values, except for white space around texts; that of a segment, into a segment of theirs, gives the same members.
 func TestExportIsImportedAgain(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		key, other, third := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Other"),
 			p.must("keys", "create", "--team", "Third")
 		n := p.start()

@@ -12,7 +12,7 @@ import (
 // The command writes what the API exports, of the team that is named, into a file that is whole or not there.
 func TestExport(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		key, other := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Other")
 		p.vars["POSTRIDER_ROLES"] = "api,jobs"
 		n := p.start()

@@ -13,7 +13,7 @@ import (
 // before and open to all.
 func TestDataIsPrivate(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		must := func(err error) {
 			t.Helper()
 			if err != nil {

@@ -10,7 +10,7 @@ import (
 // A node serves the tools at /mcp, for keys of its teams, and knows afterwards what was done by them and from where.
 func TestMCP(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		key := strings.TrimSpace(p.must("keys", "create", "--team", "Acme"))
 		n := p.start()
 		post := func(path, body string) *httptest.ResponseRecorder {

@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// place is where a test's node and the commands beside it keep what they have.
-type place struct {
+// installation holds the data folder and the environment that a test's node and its commands share.
+type installation struct {
 	t    *testing.T
 	vars map[string]string
 	dir  string
@@ -31,12 +31,12 @@ type place struct {
 	options node.Options
 }
 
-// eachPlace runs f with an SQLite file and with PostgreSQL.
-func eachPlace(t *testing.T, f func(t *testing.T, p *place)) {
+// eachEngine runs f once with SQLite and once with PostgreSQL.
+func eachEngine(t *testing.T, f func(t *testing.T, p *installation)) {
 	t.Helper()
 	for _, engine := range []string{"sqlite", "postgres"} {
 		t.Run(engine, func(t *testing.T) {
-			p := &place{t: t, dir: filepath.Join(t.TempDir(), "data")}
+			p := &installation{t: t, dir: filepath.Join(t.TempDir(), "data")}
 			p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir}
 			if engine == "postgres" {
 				p.vars["POSTRIDER_DATABASE_URL"] = dbtest.PostgresURL(t)
@@ -46,15 +46,15 @@ func eachPlace(t *testing.T, f func(t *testing.T, p *place)) {
 	}
 }
 
-// command runs a command as the program would.
-func (p *place) command(args ...string) (out, errOut string, code int) {
+// command runs a command as the program does.
+func (p *installation) command(args ...string) (out, errOut string, code int) {
 	var o, e bytes.Buffer
 	code = Main(args, func(name string) string { return p.vars[name] }, &o, &e)
 	return o.String(), e.String(), code
 }
 
-// must runs a command that succeeds, and returns what it printed.
-func (p *place) must(args ...string) string {
+// must runs a command, fails the test if the command fails, and returns the output.
+func (p *installation) must(args ...string) string {
 	p.t.Helper()
 	out, errOut, code := p.command(args...)
 	if code != 0 {
@@ -63,16 +63,16 @@ func (p *place) must(args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// refused runs a command that must fail and say so.
-func (p *place) refused(say string, args ...string) {
+// refused runs a command that must fail with say in its error message.
+func (p *installation) refused(say string, args ...string) {
 	p.t.Helper()
 	if out, errOut, code := p.command(args...); code == 0 || !strings.Contains(errOut, say) || out != "" {
 		p.t.Errorf("postrider %q: exit code %d, printed %q, and said %q; want %q", args, code, out, errOut, say)
 	}
 }
 
-// config is the configuration of the node here, for development unless the place says otherwise.
-func (p *place) config() config.Config {
+// config returns the configuration of the node: the defaults of `postrider dev`, overridden by p.vars.
+func (p *installation) config() config.Config {
 	p.t.Helper()
 	e := &env{getenv: func(name string) string { return p.vars[name] }, out: io.Discard, errOut: io.Discard}
 	defaults := maps.Clone(devDefaults)
@@ -85,17 +85,17 @@ func (p *place) config() config.Config {
 	return c
 }
 
-// started is a node that runs.
+// started is a running node.
 type started struct {
 	*node.Node
 	t    *testing.T
 	url  string
-	end  func()    // called again, it does nothing
-	look db.Reader // for what the test asks
+	end  func()    // stops the node; later calls do nothing
+	look db.Reader // for queries of the test
 }
 
-// start runs a node until the test ends. before is called before it begins its work.
-func (p *place) start(before ...func(n *node.Node)) *started {
+// start runs a node until the test ends. The functions in before are called before the node runs.
+func (p *installation) start(before ...func(n *node.Node)) *started {
 	p.t.Helper()
 	c := p.config()
 	l, err := net.Listen("tcp", c.HTTPListen)
@@ -128,7 +128,7 @@ func (p *place) start(before ...func(n *node.Node)) *started {
 	return &started{n, p.t, c.PublicURL, end, n.DB.Reader}
 }
 
-// ask makes a request to the API and returns its status and body.
+// ask makes a request to the API and returns the status and the body of the response.
 func (n *started) ask(key, method, path, body string) (int, string) {
 	n.t.Helper()
 	r, err := http.NewRequestWithContext(n.t.Context(), method, n.url+path, strings.NewReader(body))
@@ -148,10 +148,10 @@ func (n *started) ask(key, method, path, body string) (int, string) {
 	return answer.StatusCode, string(text)
 }
 
-// eventually waits for a condition that another goroutine brings about.
+// eventually waits until a condition is true.
 var eventually = testnode.Until
 
-// count is the number that a query finds.
+// count returns the number that a query selects.
 func (n *started) count(query string, args ...any) (found int) {
 	n.t.Helper()
 	if err := n.look.QueryRow(n.t.Context(), query, args...).Scan(&found); err != nil {

@@ -16,7 +16,7 @@ import (
 // In development, visitors from this machine are signed in by themselves, and nobody else is.
 func TestDeveloperIsSignedIn(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		key := p.must("keys", "create", "--team", "Acme")
 		n := p.start()
 		visit := func(method, from, host string, header http.Header) *http.Response {
@@ -73,7 +73,7 @@ func TestDeveloperIsSignedIn(t *testing.T) {
 // In development, an invitation is kept in the outbox, and its link leads to the page that accepts it.
 func TestInvitationInDevelopment(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		key := p.must("keys", "create", "--team", "Development")
 		n := p.start()
 		who, err := n.Teams.Authenticate(t.Context(), key)

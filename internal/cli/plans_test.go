@@ -59,7 +59,7 @@ var longReads = []dbtest.Allowed{
 // What a node asks its database while all that it can do is done takes no longer when there are many rows.
 func TestStatementsGoByIndexes(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		trace := &dbtest.Trace{}
 		p.options.Trace = trace.Tell
 		p.vars["POSTRIDER_ROLES"], p.vars["POSTRIDER_SMTP_IN_LISTEN"] = "api,delivery,jobs,submission,receiving",

@@ -62,7 +62,7 @@ func (n *started) totals(key string) string {
 // A deleted email is answered like one that never was, wherever it is asked for, and what it counted stays.
 func TestRetention(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		key, keeper := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Keeper")
 		p.vars["POSTRIDER_BODY_RETENTION"] = "48h"
 		p.must("teams", "retention", "Acme", "--emails", "24h")
@@ -149,7 +149,7 @@ func TestRetention(t *testing.T) {
 // The times of a team are shown with what holds, and refused where they are too short or too long.
 func TestRetentionCommand(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		p.must("teams", "create", "Acme")
 		p.vars["POSTRIDER_EMAIL_RETENTION"] = "720h"
 		show := func() string { return strings.Join(strings.Fields(p.must("teams", "retention", "Acme")), " ") }

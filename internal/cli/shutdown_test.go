@@ -14,7 +14,7 @@ import (
 // its grace and has then stopped in order.
 func TestStopWithAnUpload(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		p.vars["POSTRIDER_SHUTDOWN_GRACE"] = "1s"
 		key := p.must("keys", "create", "--team", "Acme")
 		n := p.start()

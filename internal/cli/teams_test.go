@@ -19,7 +19,7 @@ const hello = `{"from":"a@resend.dev","to":"b@one.example","subject":"s","text":
 // A key is of the team that is named, whichever teams there are.
 func TestKeysAreOfTheTeamThatIsNamed(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		first := p.must("keys", "create", "--team", "A", "--email", "owner@a.example")
 		n := p.start()
 		second := p.must("keys", "create", "--team", "B")
@@ -49,7 +49,7 @@ func TestKeysAreOfTheTeamThatIsNamed(t *testing.T) {
 }
 
 // teamOf returns a team's line of the list, with its columns.
-func (p *place) teamOf(name string) (columns []string) {
+func (p *installation) teamOf(name string) (columns []string) {
 	p.t.Helper()
 	for line := range strings.Lines(p.must("teams", "list")) {
 		if f := strings.Fields(line); len(f) > 1 && f[1] == name {
@@ -63,7 +63,7 @@ func (p *place) teamOf(name string) (columns []string) {
 // configuration, but for the first.
 func TestQuotaCommand(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		first := p.must("keys", "create", "--team", "A", "--trial-daily", "1", "--trial-monthly", "3")
 		trial := p.must("keys", "create", "--team", "B", "--trial-daily", "1", "--trial-monthly", "3")
 		n := p.start()
@@ -104,7 +104,7 @@ func TestQuotaCommand(t *testing.T) {
 // Teams are named by id or exact name, and what is not understood has no effect.
 func TestTeamsCommand(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		operator, acme := p.must("teams", "create", "Operator"), p.must("teams", "create", "Acme", "--email",
 			"owner@acme.example")
 		twin := p.must("teams", "create", "--email", "Owner@Twin.example", "Acme")
@@ -212,7 +212,7 @@ func (n *started) submit(key string) error {
 // for its time.
 func TestSuspendAndResume(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		key, other := p.must("keys", "create", "--team", "Acme"), p.must("keys", "create", "--team", "Other")
 		n := p.start()
 		if err := n.submit(key); err != nil {

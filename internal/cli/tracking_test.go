@@ -54,7 +54,7 @@ func (d *driver) track(emailID string) {
 // are counted apart where they are a machine's.
 func TestNodeTracks(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		p.vars["POSTRIDER_HTTP_PROXY_FROM"] = "127.0.0.0/8"
 		key := p.must("keys", "create", "--team", "Acme", "--email", "owner@acme.example")
 		n := p.start()

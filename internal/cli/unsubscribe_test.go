@@ -19,7 +19,7 @@ import (
 // not sent to them, which says why. Both are told to webhooks.
 func TestUnsubscribingByTheHeaderAlone(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		key := p.must("keys", "create", "--team", "Acme")
 		n := p.start()
 		var mu sync.Mutex
@@ -134,7 +134,7 @@ func (n *started) signedHeader() map[string]string {
 // A message that is submitted by SMTP keeps to the topic in its header, and says how to leave it.
 func TestSubmittedMessageHasATopic(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		key := p.must("keys", "create", "--team", "Acme")
 		n := p.start()
 		d := &driver{started: n, key: key}

@@ -24,7 +24,7 @@ const goodPassword = "seven lamps, one bridge"
 // back when the user is enabled again.
 func TestUsersCommandEndsGrants(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		ctx := t.Context()
 		p.must("teams", "create", "Acme")
 		n := p.start()
@@ -86,7 +86,7 @@ func token(t *testing.T, link, path string) string {
 
 func TestUsersCommand(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		ctx := t.Context()
 		p.refused("use one of", "users")
 		p.refused("use one of", "users", "promote", "ada@example.com")
@@ -152,7 +152,7 @@ func TestUsersCommand(t *testing.T) {
 // The first account is made by a link that the log of a starting node has.
 func TestSetupIsLogged(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p *place) {
+	eachEngine(t, func(t *testing.T, p *installation) {
 		var logged testnode.Logged
 		n := p.start(func(n *node.Node) { n.Log = slog.New(slog.NewTextHandler(&logged, nil)) })
 		logSetup(t.Context(), n.Node)

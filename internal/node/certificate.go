@@ -15,19 +15,19 @@ import (
 	"time"
 )
 
-// lookAgain is how long a change of the certificate's files may go unnoticed.
+// lookAgain is the time between two checks of whether the certificate files changed.
 const lookAgain = 10 * time.Second
 
-// certificates provides the operator's certificate to TLS listeners and reloads it when its files change. Without
-// files the certificate is self-signed: that protects against passive listeners, which is all that mail hosts expect
-// of one another.
+// certificates provides the operator's certificate to TLS listeners and reloads it when its files change. If no files
+// are configured, the certificate is self-signed. A self-signed certificate protects against passive eavesdroppers,
+// which is all that mail hosts expect of one another.
 type certificates struct {
 	certFile, keyFile string
 	log               *slog.Logger
 
 	mu      sync.Mutex
 	cert    *tls.Certificate
-	changed time.Time // of the files, when they were read
+	changed time.Time // modification time of the files that were loaded
 	looked  time.Time
 }
 
@@ -38,9 +38,8 @@ func newCertificates(certFile, keyFile, hostname string, log *slog.Logger) (*cer
 		if err != nil {
 			return nil, fmt.Errorf("make a certificate: %w", err)
 		}
-		log.Info("SMTP listeners have a certificate that nobody signed, so clients cannot know whom they talk to; set "+
-			"tls_cert_file "+
-			"and tls_key_file", "hostname", hostname)
+		log.Info("SMTP listeners use a self-signed certificate, so clients cannot verify this host; "+
+			"set tls_cert_file and tls_key_file", "hostname", hostname)
 		c.cert = cert
 		return c, nil
 	}
@@ -61,14 +60,14 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return c.cert, nil
 	}
 	if err := c.load(); err != nil {
-		c.log.Error("the TLS certificate has changed and cannot be read; the old one stays in use", "error", err)
+		c.log.Error("the changed TLS certificate cannot be loaded; the old one stays in use", "error", err)
 	} else {
-		c.log.Info("the TLS certificate was read anew", "file", c.certFile)
+		c.log.Info("the TLS certificate was reloaded", "file", c.certFile)
 	}
 	return c.cert, nil
 }
 
-// modified returns the time of the files' last change.
+// modified returns the later modification time of the two files.
 func (c *certificates) modified() (last time.Time) {
 	for _, name := range []string{c.certFile, c.keyFile} {
 		if info, err := os.Stat(name); err == nil && info.ModTime().After(last) {
@@ -79,7 +78,7 @@ func (c *certificates) modified() (last time.Time) {
 }
 
 func (c *certificates) load() error {
-	changed := c.modified() // Before reading: a change meanwhile is seen the next time.
+	changed := c.modified() // taken before reading, so that the next check notices a change during it
 	cert, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
 		return err
@@ -88,7 +87,7 @@ func (c *certificates) load() error {
 	return nil
 }
 
-// selfSigned makes a certificate for a host. It lasts as long as the process.
+// selfSigned creates a self-signed certificate for a host. It is valid for ten years and never stored.
 func selfSigned(hostname string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

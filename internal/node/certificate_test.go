@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// writeCertificate puts a new certificate into the files, and returns it.
+// writeCertificate writes a new certificate and its key to the files, and returns the certificate in DER.
 func writeCertificate(t *testing.T, certFile, keyFile string, at time.Time) []byte {
 	t.Helper()
 	cert, err := selfSigned("mx.test")

@@ -14,10 +14,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// developer is the address of the user who is signed in by itself in development. No mail is sent there.
+// developer is the email address of the user that visitors are signed in as in development. No mail is sent to it.
 const developer = "developer@postrider.localhost"
 
-// newPages builds the pages for people and registers them with the mux.
+// newPages builds the HTML pages, such as sign-in and settings, and registers them with the mux.
 func (n *Node) newPages() error {
 	n.site = web.New(web.Config{PublicURL: n.Config.PublicURL, Limits: n.limits,
 		Auto: func(r *http.Request) (string, bool) {
@@ -34,28 +34,29 @@ func (n *Node) newPages() error {
 	return err
 }
 
-// EnsureDeveloper creates the user of development, an owner of the team, unless it exists. From then on, visitors from
-// this machine are signed in as that user.
+// EnsureDeveloper creates the development user and makes it an owner of the team, if this has not happened yet.
+// Afterwards, visitors from this machine are signed in as that user.
 func (n *Node) EnsureDeveloper(ctx context.Context, teamID string) error {
 	u, err := n.Users.ByEmail(ctx, developer)
 	if fault.KindOf(err) == fault.NotFound {
 		u, err = n.Users.Create(ctx, users.NewUser{Email: developer, Name: "Developer"})
 	}
 	if err != nil {
-		return fmt.Errorf("make the user of development: %w", err)
+		return fmt.Errorf("create the development user: %w", err)
 	}
 	if _, err = n.Members.Actor(ctx, u.ID, teamID); fault.KindOf(err) == fault.NotFound {
 		err = n.DB.Update(ctx, func(tx *db.Tx) error { return n.Members.AddIn(ctx, tx, teamID, u.ID, teams.Owner) })
 	}
 	if err != nil {
-		return fmt.Errorf("make the user of development an owner: %w", err)
+		return fmt.Errorf("make the development user an owner of the team: %w", err)
 	}
 	n.developer = &u
 	return nil
 }
 
-// signDeveloperIn begins a session of the user of development for a visitor on this machine. Names of other hosts that
-// resolve to this machine are refused, as for the outbox, and so is what a proxy passes on: its client may be anybody.
+// signDeveloperIn starts a session of the development user for a visitor on this machine. It refuses requests for other
+// host names that resolve to this machine, as the outbox does. It also refuses requests that a proxy forwarded, because
+// their client may be on another machine.
 func (n *Node) signDeveloperIn(r *http.Request) (token string, ok bool) {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !from.Addr().Unmap().IsLoopback() || !isLoopbackName(r.Host) {
@@ -72,7 +73,7 @@ func (n *Node) signDeveloperIn(r *http.Request) (token string, ok bool) {
 		return err
 	})
 	if err != nil {
-		n.Log.Error("the user of development could not be signed in", "error", err)
+		n.Log.Error("could not sign in the development user", "error", err)
 		return "", false
 	}
 	return token, true

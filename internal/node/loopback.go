@@ -12,12 +12,12 @@ import (
 	"github.com/postrider/postrider/internal/lib/config"
 )
 
-// onlyLoopback serves requests for a name of this machine only. The development pages need no key, so this check
-// alone keeps out other web pages whose names resolve to this machine (DNS rebinding).
+// onlyLoopback refuses requests whose Host header is not a loopback name or address. The development pages need no key,
+// so only this check protects them against DNS rebinding.
 func onlyLoopback(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopbackName(r.Host) {
-			http.Error(w, "These pages are served at names of this machine only, such as localhost and 127.0.0.1.",
+			http.Error(w, "Open this page at localhost or 127.0.0.1; it is not served at other host names.",
 				http.StatusMisdirectedRequest)
 			return
 		}
@@ -25,9 +25,9 @@ func onlyLoopback(h http.Handler) http.Handler {
 	})
 }
 
-// ListenHere listens at an address and returns the URL by which programs on this machine reach it. At 127.0.0.1 it
-// listens at ::1 too, if the machine has it, so that localhost leads here whichever of them a browser tries first. If
-// another program has that one, the URL has the address instead of the name.
+// ListenHere listens at an address and returns its URL for programs on this machine. For 127.0.0.1 it also listens at
+// ::1 if the machine has IPv6, because browsers may resolve localhost to either. If another program uses that port of
+// ::1, the URL contains 127.0.0.1 instead of localhost.
 func ListenHere(address string) (all []net.Listener, url string, err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -47,8 +47,8 @@ func ListenHere(address string) (all []net.Listener, url string, err error) {
 	return all, config.LocalURL(at.String()), nil
 }
 
-// aliases returns other addresses that lead to the same place as the public URL: those of the loopback interface, if the
-// public URL has the name localhost.
+// aliases returns the URLs with loopback addresses that reach the same server as the public URL. It returns nil unless
+// the host of the public URL is localhost.
 func aliases(publicURL string) []string {
 	public, err := url.Parse(publicURL)
 	if err != nil || public.Hostname() != "localhost" || public.Path != "" {
@@ -65,8 +65,9 @@ func aliases(publicURL string) []string {
 	return all
 }
 
-// addressOf returns a function that returns the address by which a request came: one of the aliases of the public URL,
-// or that itself. Clients of OAuth compare who answers with whom they have asked, and people type both.
+// addressOf returns a function that returns the base URL of a request: one of the aliases of the public URL, or the
+// public URL itself. OAuth clients compare the issuer in the metadata with the URL that they asked, and developers use
+// both localhost and 127.0.0.1.
 func addressOf(publicURL string) func(r *http.Request) string {
 	others := aliases(publicURL)
 	return func(r *http.Request) string {
@@ -79,8 +80,8 @@ func addressOf(publicURL string) func(r *http.Request) string {
 	}
 }
 
-// byName leads visitors of pages who come by an address of the loopback interface to localhost, if that is the name in
-// the public URL: passkeys work there alone.
+// byName redirects visitors from a loopback address to localhost if the public URL has that name. Passkeys work only at
+// the name of the public URL.
 func byName(publicURL string, h http.Handler) http.Handler {
 	address := addressOf(publicURL)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -92,8 +93,8 @@ func byName(publicURL string, h http.Handler) http.Handler {
 	})
 }
 
-// isLoopbackName reports whether a Host header, with or without a port, is an address of the loopback interface, or a
-// name that always resolves to one (RFC 6761 section 6.3).
+// isLoopbackName reports whether a Host header is a loopback address, or a name that always resolves to one (RFC 6761
+// section 6.3). The header may contain a port.
 func isLoopbackName(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -1,20 +1,20 @@
-// Package node builds every part of Postrider once and runs them. The commands serve and dev run a node; commands beside
-// a running node use the same parts without running them.
+// Package node builds all services of Postrider and runs them. The commands serve and dev run a node. Other commands
+// use the same services without running them.
 //
 // # Invariants
 //
-// Parts are built from the lowest layer up: resources (package resources), then workers, protocols and jobs. Each gets
-// the few settings that concern it; no package below this one knows the configuration. A node stops in the reverse
-// order: listeners, the parts that claim work, the rest.
+// Services are built from the lowest layer up: resources (package resources), then workers, protocols and jobs. Each
+// service gets only the settings that it needs; packages below this one do not import the configuration. A node stops
+// in this order: listeners, then services that claim jobs, then the rest.
 //
 // # When it fails
 //
-// Open and Run return errors that name the setting to change. If one part of a running node ends with an error, Run stops
-// the others and returns the error.
+// Open and Run return errors that name the setting to change. If one service of a running node ends with an error, Run
+// stops the others and returns that error.
 //
 // # What it does not do
 //
-// It reads no flags, environment variables or signals; package node does.
+// It reads no flags, environment variables or signals; package cli does.
 package node
 
 import (
@@ -43,21 +43,21 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// Options are the differences between nodes that no setting makes.
+// Options are properties of a node that the configuration cannot change.
 type Options struct {
-	Version string // the release, which headers and documents show
+	Version string // the release, shown in headers and in the OpenAPI document
 
-	// Beside opens the database of a node that may be running, for a command. The parts are built and not run: the node
-	// has no jobs and no protocols.
+	// Beside is set by commands that open the database of an installation whose node may be running. The services are
+	// built but cannot run: this node has no jobs and no protocols.
 	Beside bool
 
-	KeysConsent bool               // API keys may consent for their team, so that scripts need no browser
+	KeysConsent bool               // an API key may consent to OAuth grants for its team, so that tests need no browser
 	Unsigned    bool               // emails are not signed, for measurements
 	Loopback    bool               // direct delivery may connect to this machine, for measurements
 	Trace       func(db.Statement) // called with each SQL statement; nil for none
 }
 
-// Node is one Postrider with all parts built and connected.
+// Node is one Postrider process with all services built and connected.
 type Node struct {
 	*resources.Resources
 	workers
@@ -67,18 +67,18 @@ type Node struct {
 	mux       *http.ServeMux
 	handler   http.Handler
 	site      *web.Site
-	developer *users.User      // visitors from this machine are this user, in development; nil otherwise
+	developer *users.User      // in development, visitors from this machine are signed in as this user; nil otherwise
 	limits    *teams.Limiter   // shared by the API and submission
 	dns       resolve.Resolver // with a cache
 	certs     *certificates
-	ports     []mailPort // open listeners, which Run serves
+	ports     []mailPort // open listeners that Run will serve
 	lock      *os.File
 }
 
 // Open builds a node. The caller must close it.
 func Open(ctx context.Context, c config.Config, log *slog.Logger, o Options) (n *Node, err error) {
 	n = &Node{Config: c, o: o}
-	opened := n // a return of nil and an error sets n
+	opened := n // keeps the node, because `return nil, err` sets n to nil
 	defer func() {
 		if err != nil {
 			opened.Close()
@@ -119,8 +119,8 @@ func Open(ctx context.Context, c config.Config, log *slog.Logger, o Options) (n 
 	return n, nil
 }
 
-// openBase opens the database, which it migrates, and the blob store, and reads the keys. After an error, the result has
-// what was opened before.
+// openBase opens and migrates the database, opens the blob store and reads the keys. After an error, the result holds
+// what was opened before the error, so that the caller can close it.
 func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options) (b resources.Base, err error) {
 	b = resources.Base{Log: log, Guard: netguard.New(netguard.Options{AllowLoopback: c.AllowLoopback,
 		DenySelf: ownAddresses(c)})}
@@ -144,7 +144,7 @@ func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options)
 	return b, nil
 }
 
-// DatabaseURL returns the URL of the database: by default the file in data_dir.
+// DatabaseURL returns the URL of the database. The default is a file in data_dir.
 func DatabaseURL(c config.Config) string {
 	if c.DatabaseURL == "" {
 		return filepath.Join(c.DataDir, "postrider.db")
@@ -152,7 +152,7 @@ func DatabaseURL(c config.Config) string {
 	return string(c.DatabaseURL)
 }
 
-// resourcesConfig returns the settings that concern the resources.
+// resourcesConfig returns the settings that package resources needs.
 func resourcesConfig(c config.Config) resources.Config {
 	regions := map[string]domains.Region{}
 	for label := range c.Regions {
@@ -170,13 +170,13 @@ func resourcesConfig(c config.Config) resources.Config {
 			Hosts: publicHosts(c), ManagedDomain: c.ManagedDomain}}
 }
 
-// PrepareFolder creates data_dir and restricts its files to their owner. It logs the files that others could read until
-// now, because their content may be known.
+// PrepareFolder creates data_dir and restricts its files to their owner. It logs a warning for each file that other
+// users could read until now, because they may have read its secrets.
 func PrepareFolder(c config.Config, log *slog.Logger) error {
 	for _, name := range []string{"", "postrider.db", "secret.key", "dev.key", "lock"} {
 		path := filepath.Join(c.DataDir, name)
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
-			log.Warn("others could read or change this file until now; its content may be known to them", "path", path,
+			log.Warn("other users of this machine could read or change this file until now", "path", path,
 				"mode", fmt.Sprintf("%04o", info.Mode().Perm()))
 		}
 		if err := fileperm.Mend(path); err != nil {
@@ -189,14 +189,15 @@ func PrepareFolder(c config.Config, log *slog.Logger) error {
 	return nil
 }
 
-// checkOperator returns an error if operator_team names no team, because mail to the operator would have no recipient.
+// checkOperator returns an error if operator_team is not the id of a team, because mail to the operator would have no
+// recipient.
 func (n *Node) checkOperator(ctx context.Context) error {
 	if n.Config.OperatorTeam == "" || n.o.Beside {
 		return nil
 	}
 	_, err := n.Teams.Operator(ctx, n.Config.OperatorTeam)
 	if fault.KindOf(err) == fault.NotFound && err != nil {
-		return fmt.Errorf("operator_team: there is no team with the id %s; `postrider teams list` shows those that are",
+		return fmt.Errorf("operator_team: no team has the id %s; `postrider teams list` shows the ids of all teams",
 			n.Config.OperatorTeam)
 	}
 	return err
@@ -211,7 +212,7 @@ func OpenKeyring(c config.Config) (*keyring.Keyring, error) {
 	return keyring.LoadOrCreate(filepath.Join(c.DataDir, "secret.key"))
 }
 
-// lockFolder locks data_dir against a second node. With SQLite, the job runner relies on being the only one.
+// lockFolder locks data_dir against a second node. With SQLite, only one job runner may use the database.
 func (n *Node) lockFolder() error {
 	path := filepath.Join(n.Config.DataDir, "lock")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)

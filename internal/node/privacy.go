@@ -17,8 +17,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// AddressErasers returns the functions that erase an address, one for each package that stores addresses. Contacts come
-// late, so that an interrupted erasure still finds the contact that has the address.
+// AddressErasers returns the functions that erase an address, one for each package that stores addresses. Contacts are
+// erased near the end, so that a retried erasure still finds the contact with the address.
 func (n *Node) AddressErasers() []erasure.Eraser {
 	return []erasure.Eraser{
 		{Name: "sent emails", Erase: n.Emails.EraseAddress},
@@ -51,7 +51,7 @@ func (n *Node) AddressErasers() []erasure.Eraser {
 	}
 }
 
-// receivedFrom reads what a team received from an address, for the export of all that is stored about it.
+// receivedFrom returns the emails that a team received from an address, for the export of personal data.
 func (n *Node) receivedFrom(ctx context.Context, teamID string, a erasure.Address, after string) (
 	[]privacy.ReceivedPart, string, error) {
 	some, next, err := n.Receiving.BatchFrom(ctx, teamID, a, after)
@@ -63,7 +63,8 @@ func (n *Node) receivedFrom(ctx context.Context, teamID string, a erasure.Addres
 	return parts, next, err
 }
 
-// broadcastsTo reads what became of an address in a team's broadcasts, for the same export.
+// broadcastsTo returns the address's entries in the recipient lists of a team's broadcasts, for the export of personal
+// data.
 func (n *Node) broadcastsTo(ctx context.Context, teamID string, a erasure.Address, after string) (
 	[]privacy.BroadcastPart, string, error) {
 	some, next, err := n.Broadcasts.RecipientsWithAddress(ctx, teamID, a, after)
@@ -75,7 +76,7 @@ func (n *Node) broadcastsTo(ctx context.Context, teamID string, a erasure.Addres
 	return parts, next, err
 }
 
-// runsOf reads the runs of automations of a contact, for the same export.
+// runsOf returns the automation runs of a contact, for the export of personal data.
 func (n *Node) runsOf(ctx context.Context, teamID, contactID, after string) ([]privacy.RunPart, string, error) {
 	some, next, err := n.Automations.RunsOfContact(ctx, teamID, contactID, after)
 	json := func(text string) jsontext.Value { return jsontext.Value(cmp.Or(text, "null")) }

@@ -15,7 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/outbound/requestlog"
 )
 
-// newProtocols builds the parts that serve HTTP, and the handler that chooses among them by the path.
+// newProtocols builds the HTTP servers of the API, MCP, OAuth, pages and links, and the handler that chooses one by the
+// path.
 func (n *Node) newProtocols() error {
 	n.mux = http.NewServeMux()
 	public := links.New(n.Emails, n.Receiving, n.Log)
@@ -35,7 +36,7 @@ func (n *Node) newProtocols() error {
 	return nil
 }
 
-// choose returns the handler of all requests. The JSON API gets every path that no other part serves.
+// choose returns the handler of all requests. The JSON API gets every path that no other server claims.
 func (n *Node) choose(rest *api.API, tools *mcp.Server, auth *oauth.Server) http.HandlerFunc {
 	tracked := links.NewTracked(n.Emails, n.Tracking)
 	development, pages := onlyLoopback(n.mux), byName(n.Config.PublicURL, n.mux)
@@ -60,8 +61,8 @@ func (n *Node) choose(rest *api.API, tools *mcp.Server, auth *oauth.Server) http
 	}
 }
 
-// isPublicLink reports whether package links serves a path. The mux redirects doubled slashes, and a redirect turns POST
-// into GET, so the mux gets no other paths.
+// isPublicLink reports whether package links serves a path. The mux gets only these paths: it redirects paths with
+// double slashes, and a redirect would turn an API client's POST into a GET.
 func isPublicLink(path string) bool {
 	for _, prefix := range []string{"/download/", "/shared", "/unsubscribe/", "/tls/ask"} {
 		if strings.HasPrefix(path, prefix) {
@@ -97,10 +98,10 @@ func (n *Node) observe(ctx context.Context, r api.RequestRecord) {
 	}
 }
 
-// ready reports whether this node can serve: its database answers and accepts writes.
+// ready returns an error unless the database answers and accepts writes.
 func (n *Node) ready(ctx context.Context) error {
 	if err := n.DB.Ready(ctx); err != nil {
-		return errors.New("the database does not answer, or takes no writes")
+		return errors.New("the database does not answer, or does not accept writes")
 	}
 	return nil
 }

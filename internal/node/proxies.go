@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// behindProxies sets the address of a request that comes from one of the proxies to that of the client, so that limits
-// by address and tracking see the client. A proxy adds the address that it sees to the end of X-Forwarded-For; what
-// stands before the first address that is no proxy's, seen from the end, is the client's own claim.
+// behindProxies sets the remote address of requests from trusted proxies to the address of the client, for rate limits
+// and tracking. The client is the last address in X-Forwarded-For that is not a proxy's: each proxy appends the address
+// that it sees, and the client can forge only the earlier entries.
 func behindProxies(proxies []netip.Prefix, h http.Handler) http.Handler {
 	if len(proxies) == 0 {
 		return h
@@ -41,7 +41,7 @@ func behindProxies(proxies []netip.Prefix, h http.Handler) http.Handler {
 	})
 }
 
-// forwardedFor reads an address as proxies write it, some with the port.
+// forwardedFor parses an entry of X-Forwarded-For: an address with or without a port.
 func forwardedFor(text string) (netip.Addr, bool) {
 	a, err := netip.ParseAddr(strings.Trim(text, "[]"))
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The client of a request is the last address that is no proxy's, and only proxies are believed.
+// TestBehindProxies checks that the client is the last address that is not a proxy's, and that X-Forwarded-For is
+// ignored unless a proxy sent it.
 func TestBehindProxies(t *testing.T) {
 	t.Parallel()
 	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::/48")}

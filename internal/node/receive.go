@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/outbound/receiving"
 )
 
-// newReceiving builds the service for received mail. Every node shows received mail; those with the role receiving
-// accept it.
+// newReceiving builds the service for received mail. Every node can show received mail; only nodes with the role
+// receiving accept it.
 func (n *Node) newReceiving(resources.Hooks) (err error) {
 	c := n.Config
 	d := receiving.Deps{DB: n.DB, Quotas: n.Quotas, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys,
@@ -36,7 +36,8 @@ func (n *Node) newReceiving(resources.Hooks) (err error) {
 	return err
 }
 
-// ownHosts returns the names of this installation's own hosts, at which its operator has addresses.
+// ownHosts returns the host names of this installation. The operator receives mail at addresses of these hosts, such as
+// postmaster.
 func ownHosts(c config.Config) []string {
 	all := []string{c.Hostname, c.BounceHost, c.InboundHost}
 	for _, r := range c.Regions {
@@ -49,7 +50,7 @@ func ownHosts(c config.Config) []string {
 	return slices.Compact(all)
 }
 
-// publicHosts returns ownHosts and the host of the public URL.
+// publicHosts returns the names of ownHosts and the host of the public URL.
 func publicHosts(c config.Config) []string {
 	all := ownHosts(c)
 	if u, err := url.Parse(c.PublicURL); err == nil && u.Hostname() != "" {
@@ -58,7 +59,7 @@ func publicHosts(c config.Config) []string {
 	return all
 }
 
-// listenInbound opens the port for incoming mail, if this node has the role for it.
+// listenInbound opens the port for incoming mail if this node has the role receiving.
 func (n *Node) listenInbound() error {
 	if !n.Has("receiving") || n.Port(PortInbound) != "" {
 		return nil
@@ -68,8 +69,8 @@ func (n *Node) listenInbound() error {
 			MaxConnections: n.Config.SMTPInConnections, MaxPerAddr: n.Config.SMTPInPerAddress}, n.Receiving)
 }
 
-// ListenInboundDev opens the port for development: the requested one, or else the usual one, or else any, so that
-// several programs can run.
+// ListenInboundDev opens the port for incoming mail in development. If addr is "", it tries the configured address and
+// then any free port, so that several nodes can run on one machine.
 func (n *Node) ListenInboundDev(addr string) error {
 	if addr != "" {
 		n.Config.SMTPInListen = addr
@@ -82,9 +83,9 @@ func (n *Node) ListenInboundDev(addr string) error {
 	return err
 }
 
-// takenElsewhere returns the MX hosts that delivery must not connect to because mail would come back here. It returns
-// none if this node receives mail, so that mail from one customer to another takes the normal way; nil leaves the
-// choice to delivery.
+// takenElsewhere returns the MX hosts that delivery must not connect to because the mail would loop back to this node.
+// The list is empty if this node receives mail: then mail between its customers is delivered over SMTP as usual.
+// Otherwise it is nil, and package delivery uses its default.
 func (n *Node) takenElsewhere() []string {
 	if n.Has("receiving") {
 		return []string{}

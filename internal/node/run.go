@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Run runs every part until ctx ends, and then stops the HTTP listeners, the parts that claim work, and the rest. A node
-// without the role api has no listeners.
+// Run runs all services until ctx ends. Then it stops the HTTP listeners and all services, and waits for them. A node
+// without the role api gets no HTTP listeners.
 func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 	if err := errors.Join(n.listenInbound(), n.ListenSubmission()); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 			defer cancel()
 			err := server.Shutdown(stop)
 			if errors.Is(err, context.DeadlineExceeded) {
-				n.Log.Warn("requests that did not come to an end were cut off", "grace", n.Config.ShutdownGrace)
+				n.Log.Warn("the grace period is over; unfinished requests were cut off", "grace", n.Config.ShutdownGrace)
 				err = server.Close()
 			}
 			return err

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// Names of the listeners, in logs and for port.
+// Names of the listeners, for logs and for Port.
 const (
 	PortInbound = "smtp_in"
 	PortSubmit  = "smtp_submit"
@@ -30,8 +30,8 @@ type mailPort struct {
 	server *smtpserver.Server
 }
 
-// listenSMTP opens an SMTP listener that run will serve. setting names the setting with its address. The host name,
-// TLS, the trusted proxies and the grace period are set here; the rest of c is specific to the listener.
+// listenSMTP opens an SMTP listener that Run will serve. setting is the name of the setting that contains addr, for
+// errors. listenSMTP fills the host name, TLS, the trusted proxies and the grace period of c.
 func (n *Node) listenSMTP(name, setting, addr string, c smtpserver.Config, h smtpserver.Handler) error {
 	var err error
 	if c.TLS, err = n.mailTLS(); err != nil {
@@ -47,7 +47,7 @@ func (n *Node) listenSMTP(name, setting, addr string, c smtpserver.Config, h smt
 	return nil
 }
 
-// ListenSubmission opens the ports for submission, if this node has the role for it.
+// ListenSubmission opens the ports for submission if this node has the role submission.
 func (n *Node) ListenSubmission() error {
 	c := n.Config
 	if !n.Has("submission") || n.Port(PortSubmit) != "" || n.Port(PortSubmits) != "" {
@@ -78,7 +78,8 @@ func (n *Node) ListenSubmission() error {
 	return n.listenSMTP(PortSubmit, "smtp_submit_listen", c.SMTPSubmitListen, o, handler)
 }
 
-// ListenSubmissionDev opens a port for development: the requested one, or else the usual one, or else any.
+// ListenSubmissionDev opens the submission port in development. If addr is "", it tries the configured address and then
+// any free port.
 func (n *Node) ListenSubmissionDev(addr string) error {
 	if addr != "" {
 		n.Config.SMTPSubmitListen = addr
@@ -91,7 +92,7 @@ func (n *Node) ListenSubmissionDev(addr string) error {
 	return err
 }
 
-// Port returns the address of an SMTP listener, or "" if there is none of that name.
+// Port returns the address of the SMTP listener with a name, or "" if it is not open.
 func (n *Node) Port(name string) string {
 	i := slices.IndexFunc(n.ports, func(p mailPort) bool { return p.name == name })
 	if i < 0 {
@@ -119,7 +120,7 @@ func (n *Node) mailTLS() (*tls.Config, error) {
 	return &tls.Config{GetCertificate: n.certs.get, MinVersion: tls.VersionTLS12}, nil
 }
 
-// isLoopback reports whether a listener's address cannot be reached from other machines.
+// isLoopback reports whether a listener's address is reachable from this machine only.
 func isLoopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	ip, errIP := netip.ParseAddr(host)

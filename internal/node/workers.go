@@ -37,7 +37,7 @@ import (
 // cachedAnswers is how many DNS answers a node caches.
 const cachedAnswers = 50_000
 
-// workers are the parts whose work begins when a job is due, an event is recorded or a message arrives.
+// workers are the services that act when a job is due, an event is recorded or a message arrives.
 type workers struct {
 	Notifications *notifications.Service
 	Webhooks      *webhooks.Service
@@ -53,11 +53,11 @@ type workers struct {
 	Exports       *exports.Service
 
 	runner *jobs.Runner
-	shares *nodelimits.Shares // of the limits that all nodes of a database divide
+	shares *nodelimits.Shares // this node's shares of limits that all nodes of the database divide
 }
 
-// hooks returns the functions by which resources call workers, which are built later. A command sends no mail to people:
-// it prints links for the operator.
+// hooks returns the functions through which resources call workers. They look the worker up when they are called,
+// because workers are built later. Commands do not email users: they print links for the operator.
 func (n *Node) hooks() resources.Hooks {
 	h := resources.Hooks{
 		Notify: func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error {
@@ -166,14 +166,14 @@ func (n *Node) newPrivacy(resources.Hooks) (err error) {
 	return err
 }
 
-// Keeps returns how long the installation keeps the data of teams that have no retention of their own.
+// Keeps returns the default retention periods, for teams that have set none.
 func (n *Node) Keeps() teams.Retention {
 	c := n.Config
 	return teams.Retention{Emails: c.EmailRetention, Bodies: c.BodyRetention, Received: c.ReceivedRetention,
 		Events: c.EventRetention}
 }
 
-// Retention returns the service that deletes expired data, by the given clock.
+// Retention returns the service that deletes expired data. now is its clock.
 func (n *Node) Retention(now func() time.Time) *retention.Service {
 	bodies := func(r teams.Retention) time.Duration { return r.Bodies }
 	emails := func(r teams.Retention) time.Duration { return r.Emails }
@@ -201,7 +201,8 @@ func tlsMode(name string) smtpclient.TLSMode {
 	return smtpclient.TLSOpportunistic
 }
 
-// ownAddresses returns this node's HTTP listener, which no address given by a user may reach.
+// ownAddresses returns the address of this node's HTTP listener. URLs that users give, such as webhook endpoints, must
+// not reach it.
 func ownAddresses(c config.Config) []netip.AddrPort {
 	addr, err := net.ResolveTCPAddr("tcp", c.HTTPListen)
 	if err != nil || c.AllowLoopback {
@@ -210,8 +211,8 @@ func ownAddresses(c config.Config) []netip.AddrPort {
 	return []netip.AddrPort{addr.AddrPort()}
 }
 
-// trackingHosts returns the hosts of this installation for which a reverse proxy may get certificates, besides those of
-// domains.
+// trackingHosts returns the host names of the public URL and the tracking URL. A reverse proxy may get certificates for
+// them, as for the tracking hosts of domains.
 func trackingHosts(c config.Config) (all []string) {
 	for _, text := range []string{c.PublicURL, c.TrackingURL} {
 		if u, err := url.Parse(text); err == nil && u.Hostname() != "" {

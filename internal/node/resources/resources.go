@@ -1,11 +1,11 @@
-// Package resources builds the services that own rows, from the database up to approvals, and connects them to each
-// other. Package node builds workers and protocols on top of them; package testnode builds them for tests.
+// Package resources builds the services that own database tables, from users and teams up to approvals, and connects
+// them. Package node builds workers and protocols on top of them; package testnode builds them for tests.
 //
 // # Invariants
 //
-// Each service is built once, with every function that it calls of another service. New fails if one is missing, so that
-// no limit is off because of a forgotten connection. Services that know each other are connected by functions that look
-// the other one up in [Resources] when they are called.
+// Each service is built once and gets every function that it calls in another service. New fails if a function is
+// missing, so that a forgotten one cannot disable a limit. Two services that call each other are connected by functions
+// that look up the other service in [Resources] when they are called.
 //
 // # What it does not do
 //
@@ -44,7 +44,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// Base is what the resources stand on.
+// Base holds the database, the blob store and the other dependencies of the services.
 type Base struct {
 	DB    *db.DB
 	Blobs *blob.Store
@@ -54,30 +54,30 @@ type Base struct {
 	Log   *slog.Logger
 }
 
-// Config is the part of the configuration that concerns the resources.
+// Config holds the settings that the services need.
 type Config struct {
 	PublicURL      string
 	TrackingURL    string
-	MaxSize        int64         // bytes of a whole message
+	MaxSize        int64         // of an encoded message, in bytes
 	AuditRetention time.Duration // 0 keeps audit entries forever
 	Trial          teams.Quota
 	Users          users.Config
 	Domains        domains.Config
-	GrantResources []string // the URLs that OAuth grants are for, that of the API first
-	Aliases        []string // other URLs of this installation
+	GrantResources []string // URLs that OAuth grants may be issued for; the API comes first
+	Aliases        []string // other base URLs of this installation, such as http://127.0.0.1:3000
 }
 
-// Hooks are the calls of resources to parts that are built on top of them.
+// Hooks are functions through which the services call services of higher layers.
 type Hooks struct {
 	// Notify enqueues an email to the owner of a team in tx.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
-	// Mail enqueues an email to one address in tx. It is nil if the installation has no address to send from.
+	// Mail enqueues an email to one address in tx. It is nil if the installation has no sender address for notices.
 	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error
-	// OnEvent runs in the transaction that accepts a custom event.
+	// OnEvent is called in the transaction that accepts a custom event.
 	OnEvent func(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error
 }
 
-// Resources are the services that own rows.
+// Resources are the services that own database tables.
 type Resources struct {
 	Base
 	Queue        *jobs.Queue
@@ -99,7 +99,7 @@ type Resources struct {
 	CustomEvents *customevents.Service
 }
 
-// New builds the resources and registers them as listeners of the recorder.
+// New builds the services and registers those that listen to events with the recorder.
 func New(b Base, c Config, h Hooks) (*Resources, error) {
 	r := &Resources{Base: b, Queue: jobs.NewQueue(b.DB), Recorder: &events.Recorder{},
 		Audit: audit.New(b.DB, c.AuditRetention), Metrics: metrics.New(b.DB), Contents: content.New(b.DB)}

@@ -1,10 +1,10 @@
-// Package testnode builds the resources of a node for tests, as package resources connects them, on a database of the
-// test's own. DNS is fake unless a test brings its own, and nothing is called outside of this machine.
+// Package testnode builds the services of package resources for tests, on a database of the test's own. DNS is fake
+// unless the test passes a resolver, and no connection leaves this machine.
 //
-// There are two teams. Acme has the domain acme.example, verified, and a key; Other has a key alone. If anything fails
-// while they are made, the test fails. Nothing runs until Run is called.
+// A node has two teams. Acme has the verified domain acme.example and an API key; Other has only an API key. The
+// helpers fail the test on any error. Jobs run only after a call of Run.
 //
-// It does not build delivery, receiving, webhooks or the API: their tests do, on top of it.
+// The package does not build delivery, receiving, webhooks or the API: tests that need them build them from a Node.
 package testnode
 
 import (
@@ -38,38 +38,38 @@ import (
 
 const (
 	Domain    = "acme.example"           // the verified domain of Acme
-	PublicURL = "https://postrider.test" // of downloads and shared emails
+	PublicURL = "https://postrider.test" // the base of links to downloads and shared emails
 )
 
-// oneDay is the present of quotas: a day and a month that do not end while a test counts.
+// oneDay is the fixed time of the quota service, so that no day or month ends during a test.
 var oneDay = time.Date(2026, 6, 15, 12, 0, 0, 0, time.UTC)
 
-// Options are what tests differ in. The zero value suits most.
+// Options configure the node of a test. The zero value suits most tests.
 type Options struct {
 	MaxSize int64            // of an email, in bytes; 0 is 1 MiB
-	DNS     resolve.Resolver // nil answers nothing, and domains are verified without being asked for
-	Hosts   []string         // names of this installation, which are no team's domain
-	Blobs   string           // where files are; "" is a folder of the test's own
-	Guard   netguard.Options // what may be called
-	Grace   time.Duration    // how long jobs may go on when Run is stopped; 0 is two seconds
-	Log     *slog.Logger     // nil discards
+	DNS     resolve.Resolver // if nil, DNS has no records and domains count as verified without a look-up
+	Hosts   []string         // host names of this installation, which no team can add as a domain
+	Blobs   string           // URL of the blob store; "" means a temporary folder
+	Guard   netguard.Options // which addresses outgoing connections may reach
+	Grace   time.Duration    // how long running jobs may continue after Run is stopped; 0 means two seconds
+	Log     *slog.Logger     // if nil, nothing is logged
 }
 
-// Node has the resources of a node.
+// Node holds the services and the two teams of a test.
 type Node struct {
 	T testing.TB
 	*resources.Resources
 
 	Acme   teams.Actor    // the key of the team with the domain
-	Sender domains.Domain // the domain of it
-	Token  string         // of its key, which may do everything
+	Sender domains.Domain // Acme's domain
+	Token  string         // the token of Acme's key, which has full access
 	Other  teams.Actor    // the key of the other team
 
-	OtherToken string // of that
+	OtherToken string // the token of Other's key
 	grace      time.Duration
 }
 
-// New builds the resources on a database and makes the teams.
+// New builds the services on a database and creates the teams.
 func New(t testing.TB, d *db.DB, o Options) *Node {
 	t.Helper()
 	n := Bare(t, d, o)
@@ -79,7 +79,7 @@ func New(t testing.TB, d *db.DB, o Options) *Node {
 	return n
 }
 
-// Bare is New without teams.
+// Bare builds the services as New does, but creates no teams.
 func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	t.Helper()
 	b := resources.Base{DB: d, Guard: netguard.New(o.Guard), DNS: o.DNS, Log: o.Log}
@@ -117,7 +117,7 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	return n
 }
 
-// hooks returns hooks that do nothing. A test that looks at notices or mail replaces the field of the service.
+// hooks returns hooks that do nothing. Tests of notices or mail replace the function in the service.
 func hooks() resources.Hooks {
 	return resources.Hooks{
 		Notify:  func(context.Context, *db.Tx, string, string, string) error { return nil },
@@ -125,13 +125,14 @@ func hooks() resources.Hooks {
 	}
 }
 
-// Each runs a test on both engines, each with a node of its own.
+// Each runs a test once with SQLite and once with PostgreSQL, each time with a new node.
 func Each(t *testing.T, o Options, f func(t *testing.T, n *Node)) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) { f(t, New(t, d, o)) })
 }
 
-// Team makes a team with a key, both of that name, and returns the key as an actor and its token.
+// Team creates a team and an API key, both with the given name. It returns the key as an actor and the token of the
+// key.
 func (n *Node) Team(name string) (teams.Actor, string) {
 	n.T.Helper()
 	team, err := n.Teams.Create(n.context(), name, "owner@"+Domain)
@@ -142,7 +143,7 @@ func (n *Node) Team(name string) (teams.Actor, string) {
 	return by, token
 }
 
-// TeamOf makes a team with a key and a verified domain.
+// TeamOf creates a team with an API key and a verified domain.
 func (n *Node) TeamOf(domain string) teams.Actor {
 	n.T.Helper()
 	by, _ := n.Team(domain)
@@ -150,7 +151,7 @@ func (n *Node) TeamOf(domain string) teams.Actor {
 	return by
 }
 
-// Member makes a user and a member of a team, and returns the user as an actor.
+// Member creates a user, adds the user to a team, and returns the user as an actor.
 func (n *Node) Member(teamID, email string, role teams.Role) teams.Actor {
 	n.T.Helper()
 	u, err := n.Users.Create(n.context(), users.NewUser{Email: email})
@@ -161,7 +162,7 @@ func (n *Node) Member(teamID, email string, role teams.Role) teams.Actor {
 	return by
 }
 
-// Key makes an API key and returns it with its token.
+// Key creates an API key and returns the key and its token.
 func (n *Node) Key(teamID string, k teams.NewKey) (teams.Key, string) {
 	n.T.Helper()
 	key, token, err := n.Teams.CreateKey(n.context(), teams.System(teamID), k)
@@ -177,13 +178,13 @@ func (n *Node) Verified(teamID string, d domains.NewDomain) domains.Domain {
 	return added
 }
 
-// Hello is an email of Acme.
+// Hello returns a short email from Acme to the given addresses.
 func Hello(to ...string) emails.Send {
 	text := "Hello."
 	return emails.Send{From: "Acme <hello@" + Domain + ">", To: to, Subject: "Hi", Text: &text}
 }
 
-// Send accepts an email of Acme and returns its id.
+// Send sends an email as Acme and returns its id.
 func (n *Node) Send(e emails.Send) string {
 	n.T.Helper()
 	emailID, err := n.Emails.Send(n.context(), n.Acme, e, emails.Idempotency{})
@@ -191,8 +192,8 @@ func (n *Node) Send(e emails.Send) string {
 	return emailID
 }
 
-// SendToContact makes a contact of Acme and enters an email for it, as a step of an automation does. It returns their
-// ids.
+// SendToContact creates a contact of Acme and enqueues an email to it, as a step of an automation does. It returns the
+// ids of the contact and the email.
 func (n *Node) SendToContact(address string) (contactID, emailID string) {
 	n.T.Helper()
 	at, _, err := n.Contacts.Upsert(n.context(), n.Acme.TeamID, address, contacts.Change{})
@@ -211,7 +212,7 @@ func (n *Node) SendToContact(address string) (contactID, emailID string) {
 	return at.ID, emailID
 }
 
-// Email is an email of Acme.
+// Email returns an email of Acme.
 func (n *Node) Email(emailID string) emails.Email {
 	n.T.Helper()
 	e, err := n.Emails.Get(n.context(), n.Acme.TeamID, emailID)
@@ -219,19 +220,20 @@ func (n *Node) Email(emailID string) emails.Email {
 	return e
 }
 
-// Happen records events.
+// Happen records events in a transaction.
 func (n *Node) Happen(all ...events.Event) {
 	n.T.Helper()
 	n.Update(func(tx *db.Tx) error { return n.Recorder.Record(n.context(), tx, all...) })
 }
 
-// Update runs a transaction.
+// Update runs f in a transaction.
 func (n *Node) Update(f func(tx *db.Tx) error) {
 	n.T.Helper()
 	n.Must(n.DB.Update(n.context(), f))
 }
 
-// Counted has all events of Acme's counted that come until a time, without which the retention keeps their emails.
+// Counted marks the events of Acme as counted until a time. The retention does not delete emails before their events
+// are counted.
 func (n *Node) Counted(until time.Time) {
 	n.T.Helper()
 	n.Update(func(tx *db.Tx) error {
@@ -241,14 +243,14 @@ func (n *Node) Counted(until time.Time) {
 	})
 }
 
-// Count is the number that a query finds.
+// Count returns the number that a query selects.
 func (n *Node) Count(query string, args ...any) (found int) {
 	n.T.Helper()
 	n.Must(n.DB.QueryRow(n.context(), query, args...).Scan(&found))
 	return found
 }
 
-// Run works jobs of some kinds until stop is called or the test ends.
+// Run executes jobs of the given kinds until stop is called or the test ends.
 func (n *Node) Run(kinds ...jobs.Kind) (stop func()) {
 	r := jobs.NewRunner(n.DB, n.Queue, n.Log, n.grace)
 	for _, k := range kinds {
@@ -267,7 +269,7 @@ func (n *Node) Run(kinds ...jobs.Kind) (stop func()) {
 	return stop
 }
 
-// Until waits for a condition that comes about by itself, for a minute and a half at most.
+// Until waits until done returns true. It fails the test after 90 seconds.
 func Until(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -282,7 +284,7 @@ func Until(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// Seen keeps the events that are recorded. What listens before it has done its work by then.
+// Seen collects recorded events. An event appears only after its transaction has committed.
 type Seen struct {
 	mu  sync.Mutex
 	all []events.Event
@@ -299,7 +301,7 @@ func (s *Seen) Recorded(_ context.Context, tx *db.Tx, all []events.Event) error 
 	return nil
 }
 
-// Take returns the events since it was called last.
+// Take returns the events since the last call of Take.
 func (s *Seen) Take() []events.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -308,7 +310,7 @@ func (s *Seen) Take() []events.Event {
 	return all
 }
 
-// Logged keeps what is logged: slog.New(slog.NewTextHandler(&logged, nil)).
+// Logged collects log output. Usage: slog.New(slog.NewTextHandler(&logged, nil)).
 type Logged struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -321,14 +323,14 @@ func (l *Logged) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// String returns what was logged since Take was called last.
+// String returns the output since the last call of Take.
 func (l *Logged) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// Take returns the same and forgets it.
+// Take returns the output since the last call of Take, and clears it.
 func (l *Logged) Take() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -344,10 +346,10 @@ func (n *Node) Must(err error) {
 	}
 }
 
-// context is one that outlives the test, for what is called in its cleanup.
+// context returns a context that is not canceled when the test ends, because cleanup functions use it too.
 func (n *Node) context() context.Context { return context.WithoutCancel(n.T.Context()) }
 
-// Must returns what a constructor returned, and panics if the constructor failed.
+// Must returns the result of a constructor. It panics if err is not nil.
 func Must[T any](built T, err error) T {
 	if err != nil {
 		panic(err)

@@ -101,11 +101,30 @@ func synopsis(t *testing.T, dir string) string {
 	return ""
 }
 
-// link matches a Markdown link to a file. The first group is the text, the second the path.
-var link = regexp.MustCompile(`\[([^\]\[]*)\]\(([^)#\s:]+)(?:#[^)\s]*)?\)`)
+// link matches a Markdown link to a file. The groups are the text, the path, and the heading.
+var link = regexp.MustCompile(`\[([^\]\[]*)\]\(([^)#\s:]+)(?:#([^)\s]*))?\)`)
 
-// TestDocsLinksWork checks that every relative link of the documents leads to a file. If the text of a link to a Go
-// file is code, as in [`emails.Service.Send`](…/send.go), the file must declare the last of its names.
+// notInAnchor matches the characters of a heading that its anchor does not have.
+var notInAnchor = regexp.MustCompile("[^a-z0-9 _-]")
+
+// hasHeading reports whether a Markdown text has a heading with an anchor, as hosts of repositories make anchors.
+func hasHeading(text, anchor string) bool {
+	for line := range strings.Lines(text) {
+		title := strings.TrimLeft(line, "#")
+		if title == line {
+			continue
+		}
+		title = notInAnchor.ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
+		if strings.ReplaceAll(title, " ", "-") == anchor {
+			return true
+		}
+	}
+	return false
+}
+
+// TestDocsLinksWork checks that every relative link of the documents leads to a file, and to a heading if it names one.
+// If the text of a link to a Go file is code, as in [`emails.Service.Send`](…/send.go), the file must declare the last
+// of its names.
 func TestDocsLinksWork(t *testing.T) {
 	t.Parallel()
 	var pages []string
@@ -126,6 +145,11 @@ func TestDocsLinksWork(t *testing.T) {
 			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s links to %s, which does not exist", page, m[2])
 				continue
+			}
+			if m[3] != "" {
+				if other, err := os.ReadFile(target); err != nil || !hasHeading(string(other), m[3]) {
+					t.Errorf("%s links to the heading %s of %s, which does not exist", page, m[3], m[2])
+				}
 			}
 			if name, ok := strings.CutPrefix(m[1], "`"); ok && strings.HasSuffix(target, ".go") {
 				name = strings.TrimSuffix(name, "`")

@@ -42,7 +42,7 @@ func TestChangeThatIsRepeated(t *testing.T) {
 			repeated++
 		}
 	}
-	if b := s.broadcast(id); b.Subject != "Other" || repeated != 2 {
+	if b := s.broadcast(id); b.Subject != "Other" || repeated < 2 {
 		t.Errorf("the subject is %q after %d tries", b.Subject, repeated)
 	}
 	s.mustCount(1, `SELECT COUNT(*) FROM contents`)

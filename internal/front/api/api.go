@@ -73,7 +73,7 @@ type Services struct {
 	Suppressions *suppressions.Service
 	Emails       *emails.Service
 	Templates    *templates.Service
-	Volume       *quotas.Service
+	Quotas       *quotas.Service
 	Contacts     *contacts.Service
 	Broadcasts   *broadcasts.Service
 	Automations  *automations.Service

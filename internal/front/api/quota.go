@@ -24,7 +24,7 @@ func (a *API) addQuotaHeaders(ctx context.Context, c *wire.Call, failure error) 
 	if !hasQuotaHeaders(c.Operation) {
 		return
 	}
-	u, err := a.Services.Volume.Usage(ctx, c.TeamID)
+	u, err := a.Services.Quotas.Usage(ctx, c.TeamID)
 	if err != nil {
 		a.Log.Warn("could not read the usage of a team", "team", c.TeamID, "error", err)
 		return

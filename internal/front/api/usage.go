@@ -81,7 +81,7 @@ func (a *API) usage(ctx context.Context, c *wire.Call, _ wire.None) (usageWire, 
 	if out.Emails.Monthly, err = a.emailUsage(ctx, c, month, nextMonth); err != nil {
 		return out, err
 	}
-	quota, err := a.Services.Volume.Usage(ctx, c.TeamID)
+	quota, err := a.Services.Quotas.Usage(ctx, c.TeamID)
 	if err != nil {
 		return out, err
 	}

@@ -48,7 +48,7 @@ func newSite(t testing.TB, d *db.DB, c receiving.Config) *site {
 	s.received = testnode.Must(receiving.New(c, receiving.Deps{DB: d, Quotas: s.Quotas, Recorder: s.Recorder,
 		Blobs: s.Blobs, Keys: s.Keys, Domains: s.Domains, Emails: s.Emails, Teams: s.Teams, Log: s.Log}))
 	s.api = api.New(api.Options{Services: api.Services{Audit: s.Audit, Teams: s.Teams, Domains: s.Domains,
-		Suppressions: s.Suppressions, Emails: s.Emails, Volume: s.Quotas, Receiving: s.received}, Log: s.Log})
+		Suppressions: s.Suppressions, Emails: s.Emails, Quotas: s.Quotas, Receiving: s.received}, Log: s.Log})
 	links.New(s.Emails, s.received, s.Log).Register(s.links)
 
 	_, sending := s.Key(s.Acme.TeamID, teams.NewKey{Name: "sending", Permission: teams.SendingAccess})

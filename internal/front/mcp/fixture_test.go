@@ -48,7 +48,7 @@ func newFixture(t testing.TB, d *db.DB) *fixture {
 	t.Helper()
 	n := testnode.New(t, d, testnode.Options{})
 	s := api.Services{Domains: n.Domains, Teams: n.Teams, Suppressions: n.Suppressions, Emails: n.Emails,
-		Templates: n.Templates, Volume: n.Quotas, Contacts: n.Contacts, Events: n.CustomEvents, Metrics: metrics.New(d),
+		Templates: n.Templates, Quotas: n.Quotas, Contacts: n.Contacts, Events: n.CustomEvents, Metrics: metrics.New(d),
 		Logs: requestlog.New(d, n.Log, time.Hour), Members: n.Members, Audit: n.Audit}
 	s.Receiving = testnode.Must(receiving.New(receiving.Config{Hostname: "mx.postrider.test",
 		PublicURL: testnode.PublicURL},

@@ -1,22 +1,22 @@
-// Package audit keeps a log of what people, API keys, programs and the system did: who, what, to what, from where.
+// Package audit keeps a log of the actions of people, API keys, connected apps and the system. An entry names the
+// actor, the action, the target and the network address.
 //
 // # Invariants
 //
-// An entry is written in the transaction of the change that it tells of: there is no change without its entry, and no
-// entry of a change that was not made. Entries never change. They have no secrets and no content of emails.
+// An entry is written in the transaction of its change: every change has an entry, and every entry has a change.
+// Entries never change. They contain no secrets and no content of emails.
 //
-// A request is recorded once: by the entry that it carries (see [With]), or by what the package that made the change
-// recorded in place of it (see [Log.Record]). What follows from the change may be recorded beside it (see [Log.Also]).
+// A request is recorded once: by the entry in its context (see [With]), or by an entry that the changing package
+// records instead (see [Log.Record]). [Log.Also] records the consequences of a change in addition.
 //
 // # When it fails
 //
-// An entry that cannot be written fails the change.
+// If an entry cannot be written, the change fails.
 //
 // # What it does not do
 //
-// It does not record reads, except those for which a caller writes an entry, nor the sending of emails, which the
-// request log tells of. It knows neither teams nor users: who asks for entries, and of which team, is checked by the
-// caller.
+// The package records no reads, except those for which a caller writes an entry. It does not record the sending of
+// emails; the request log does. It knows neither teams nor users: the caller checks who may read the entries of a team.
 package audit
 
 import (
@@ -29,8 +29,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Actions of people, programs and the system. Those of the API's operations are named by package api in the same way:
-// what it was done to, a dot, and what was done.
+// Actions of people, connected apps and the system. Package api names the actions of its operations in the same form:
+// the type of the target, a dot, and a participle.
 const (
 	UserCreated      = "user.created"
 	UserSignedIn     = "user.signed_in"
@@ -40,7 +40,7 @@ const (
 	UserDisabled     = "user.disabled"
 	UserEnabled      = "user.enabled"
 	PasswordChanged  = "user.password_changed"
-	PasswordReset    = "user.password_reset" // by a link
+	PasswordReset    = "user.password_reset" // with a link from an email
 	FactorAdded      = "user.factor_added"   // the detail names it
 	FactorRemoved    = "user.factor_removed"
 	RecoveryUsed     = "user.recovery_code_used"
@@ -49,8 +49,8 @@ const (
 	SessionEnded     = "session.ended"
 
 	MemberInvited     = "member.invited"
-	InvitationRefused = "invitation.refused" // to somebody with another address
-	InvitationSent    = "invitation.sent"    // once more
+	InvitationRefused = "invitation.refused" // the user has another address
+	InvitationSent    = "invitation.sent"    // again
 	InvitationRevoked = "invitation.revoked"
 	MemberJoined      = "member.joined"
 	MemberRoleChanged = "member.role_changed"
@@ -59,9 +59,9 @@ const (
 
 	ClientRegistered = "client.registered"
 	GrantCreated     = "grant.created"
-	GrantUpdated     = "grant.updated" // its limits
+	GrantUpdated     = "grant.updated" // its limits changed
 	GrantRevoked     = "grant.revoked"
-	GrantReused      = "grant.reuse_detected" // of a refresh token or a code that was used up, which revokes the grant
+	GrantReused      = "grant.reuse_detected" // a refresh token or code was used twice; this revokes the grant
 
 	ApprovalRequested = "approval.requested"
 	ApprovalApproved  = "approval.approved"
@@ -69,35 +69,35 @@ const (
 	ApprovalFailed    = "approval.failed" // approved, but it could not be sent
 )
 
-// Entry tells of one act. Empty fields are unknown or do not apply.
+// Entry records one action. Empty fields are unknown or do not apply.
 type Entry struct {
-	ID        string // made when the entry is written
-	TeamID    string // "" for what concerns no team
+	ID        string // set when the entry is written
+	TeamID    string // "" if the action concerns no team
 	ActorKind string // key, user, grant or system, as package teams has them
 	ActorID   string
-	ActorName string // at that time: the name of a key or a program, the address of a person
+	ActorName string // at that time: the name of a key or app, the address of a person
 	Action    string // such as domain.created
-	Target    string // the id of what it was done to
-	Detail    string // what else is to be known, in a few words
-	Address   string // the network address that it came from
+	Target    string // the id of the target
+	Detail    string // further facts in a few words
+	Address   string // the actor's network address
 	UserAgent string
 	RequestID string
 	At        time.Time // of the transaction
 }
 
-// The longest texts of an entry, in octets; what is longer is cut.
+// Maximum lengths of an entry's texts, in bytes. Longer texts are cut.
 const (
 	maxName   = 320
 	maxDetail = 1000
 	maxAgent  = 300
 )
 
-// request is the entry that a request carries.
+// request is the entry in a request's context.
 type request struct {
 	mu       sync.Mutex
 	entry    Entry
-	by       *db.Tx // the transaction in which something was recorded in place of the entry
-	replaced bool   // such a transaction is on disk
+	by       *db.Tx // the transaction that recorded another entry instead
+	replaced bool   // that transaction is on disk
 }
 
 type requestKey struct{}
@@ -107,10 +107,10 @@ func carried(ctx context.Context) *request {
 	return r
 }
 
-// With returns a context that carries the entry of a request. The entry is written in the first transaction with this
-// context that changes something and is committed, unless something else is recorded there by [Log.Record], which then
-// stands in place of it. An entry without an action only says where the request comes from, and who acts. What e leaves
-// empty of that is taken from the entry that ctx carries already, in whose place e stands.
+// With returns a context with the entry of a request. The first transaction with this context that changes something
+// and commits writes the entry, unless [Log.Record] records another entry in it instead. An entry without an action
+// only supplies the actor and the network address. With fills empty fields of e from the entry that ctx already has,
+// and replaces that entry.
 func With(ctx context.Context, e Entry) context.Context {
 	if before := carried(ctx); before != nil {
 		before.mu.Lock()
@@ -122,13 +122,13 @@ func With(ctx context.Context, e Entry) context.Context {
 	return db.WithAddition(ctx, r.write)
 }
 
-// Without returns a context that carries no entry, for changes that are not what a request asked for.
+// Without returns a context without an entry, for changes that the request did not ask for.
 func Without(ctx context.Context) context.Context {
 	return db.WithoutAddition(context.WithValue(ctx, requestKey{}, (*request)(nil)))
 }
 
-// Target names what the request changes, in the entry that ctx carries. It is for what the request itself does not
-// name, such as what it creates; call it within the transaction. Without an entry it does nothing.
+// Target sets the target of the entry in ctx. It is for targets that the request does not name, such as a resource that
+// it creates. Call it within the transaction. If ctx has no entry, Target does nothing.
 func Target(ctx context.Context, id string) {
 	if r := carried(ctx); r != nil {
 		r.mu.Lock()
@@ -137,7 +137,7 @@ func Target(ctx context.Context, id string) {
 	}
 }
 
-// Team names the team that the request is about, in the entry that ctx carries, as far as it has none.
+// Team sets the team of the entry in ctx if the entry has none.
 func Team(ctx context.Context, teamID string) {
 	if r := carried(ctx); r != nil {
 		r.mu.Lock()
@@ -148,7 +148,7 @@ func Team(ctx context.Context, teamID string) {
 	}
 }
 
-// Detail sets what else is to be known of the request, in the entry that ctx carries.
+// Detail sets the detail of the entry in ctx.
 func Detail(ctx context.Context, text string) {
 	if r := carried(ctx); r != nil {
 		r.mu.Lock()
@@ -157,7 +157,7 @@ func Detail(ctx context.Context, text string) {
 	}
 }
 
-// write is the addition to the request's transaction.
+// write adds the entry to the request's transaction (see [db.WithAddition]).
 func (r *request) write(ctx context.Context, tx *db.Tx) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +172,7 @@ func (r *request) write(ctx context.Context, tx *db.Tx) {
 	insert(ctx, tx, &e)
 }
 
-// replace tells that something is recorded in place of the request's entry, and returns that entry.
+// replace marks the request's entry as replaced by another one, and returns it.
 func (r *request) replace(tx *db.Tx) Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,7 +185,7 @@ func (r *request) replace(tx *db.Tx) Entry {
 	return r.entry
 }
 
-// fill gives an entry what the request's entry knows of who acts, and from where.
+// fill sets the actor and the address of an entry from the request's entry.
 func (e *Entry) fill(from Entry) {
 	if e.TeamID == "" {
 		e.TeamID = from.TeamID
@@ -201,7 +201,7 @@ func (e *Entry) fill(from Entry) {
 	}
 }
 
-// cut makes a text one that the database can store, of at most n octets.
+// cut returns a text that the database can store, of at most n bytes.
 func cut(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]

@@ -12,7 +12,7 @@ import (
 
 const (
 	sweepRows = 500  // deleted in one transaction
-	partRows  = 2000 // that one call of Part looks at
+	partRows  = 2000 // read by one call of Part
 )
 
 // Log writes, reads and deletes entries.
@@ -24,8 +24,8 @@ type Log struct {
 // New returns the log. Sweep deletes entries older than the retention; 0 keeps them.
 func New(d *db.DB, retention time.Duration) *Log { return &Log{d, retention} }
 
-// Record queues an entry into the transaction of the change that it tells of. Where e does not say who acted and from
-// where, the entry that ctx carries does; that one is not written then (see [With]). Without either, it was the system.
+// Record queues an entry into the transaction of its change. The entry in ctx supplies a missing actor and address, and
+// is not written itself (see [With]). If both entries have no actor, the actor is the system.
 func (l *Log) Record(ctx context.Context, tx *db.Tx, e Entry) {
 	if r := carried(ctx); r != nil {
 		e.fill(r.replace(tx))
@@ -33,8 +33,7 @@ func (l *Log) Record(ctx context.Context, tx *db.Tx, e Entry) {
 	add(ctx, tx, e)
 }
 
-// Also is Record for what follows from what a request asked for, and does not stand in place of it: the entry that ctx
-// carries is written, too.
+// Also records a consequence of a request, in addition to the request's own entry, which is written too.
 func (l *Log) Also(ctx context.Context, tx *db.Tx, e Entry) {
 	if r := carried(ctx); r != nil {
 		r.mu.Lock()
@@ -52,7 +51,8 @@ func add(ctx context.Context, tx *db.Tx, e Entry) {
 	insert(ctx, tx, &e)
 }
 
-// Write records what changes nothing, such as a failed sign-in or the look at a secret, in a transaction of its own.
+// Write records an action that changes nothing, such as a failed sign-in or the display of a secret, in a separate
+// transaction.
 func (l *Log) Write(ctx context.Context, e Entry) error {
 	err := l.d.Update(ctx, func(tx *db.Tx) error {
 		l.Record(ctx, tx, e)
@@ -73,15 +73,15 @@ type Filter struct {
 	To      time.Time // exclusive
 }
 
-// List returns a page of a team's entries, newest first. Where no index serves the filter, it looks through a bounded
-// number of entries; next is then the cursor from which to go on.
+// List returns a page of a team's entries, newest first. If no index serves the filter, List reads a bounded number of
+// entries; next is then the cursor for the next call.
 func (l *Log) List(ctx context.Context, teamID string, f Filter, p page.Page) (all []Entry, more bool, next string,
 	err error) {
 	return list(ctx, l.d.Reader, teamID, f, p)
 }
 
-// Part reads a part of a team's entries after a cursor: of the next 2,000 those that the filter selects. next is the
-// cursor of the part that follows, "" after the last.
+// Part reads the next 2,000 of a team's entries after a cursor and returns those that match the filter. next is the
+// cursor for the next call, "" after the last entry.
 func (l *Log) Part(ctx context.Context, teamID string, f Filter, after string) (some []Entry, next string, err error) {
 	return part(ctx, l.d.Reader, teamID, f, after)
 }

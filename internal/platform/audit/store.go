@@ -14,7 +14,8 @@ import (
 const columns = `id, team_id, actor_kind, actor_id, actor_name, action, target, detail, address, user_agent, request_id,
 	at`
 
-// insert queues an entry. One whose transaction was committed although its answer was lost is there already.
+// insert queues an entry. If an earlier try of the transaction was committed although its answer was lost, the entry
+// exists already.
 func insert(ctx context.Context, tx *db.Tx, e *Entry) {
 	tx.Queue(ctx, `INSERT INTO audit_log (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 		ON CONFLICT (id) DO NOTHING`, e.ID, e.TeamID, e.ActorKind, e.ActorID, cut(e.ActorName, maxName), e.Action,
@@ -30,7 +31,7 @@ func scan(r db.Row) (e Entry, err error) {
 	return e, err
 }
 
-// selected is the list of a team's entries that a filter selects.
+// selected returns the query for a team's entries that match a filter.
 func selected(teamID string, f Filter) page.Select {
 	s := page.Select{Text: `SELECT ` + columns + ` FROM audit_log WHERE team_id = $1`, ID: "id", Args: []any{teamID}}
 	where := func(condition string, values ...any) {
@@ -59,11 +60,11 @@ func selected(teamID string, f Filter) page.Select {
 	return s
 }
 
-// slack is more than the id of an entry and its time can differ: a request's entry keeps its id when its transaction
-// is repeated.
+// slack is an upper bound of the difference between the time in an entry's id and the entry's time. A request's entry
+// keeps its id when its transaction is repeated.
 const slack = time.Minute
 
-// span is the part of a filter that bounds the list itself, because an index serves it.
+// span returns the part of a filter that an index serves, which bounds the list itself.
 func (f Filter) span() Filter {
 	s := Filter{ActorID: f.ActorID, Action: f.Action, From: f.From, To: f.To}
 	if s.ActorID != "" {

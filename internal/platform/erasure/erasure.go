@@ -1,26 +1,26 @@
-// Package erasure has what the packages that store mail share for erasing everything about one email address: how to
-// find the address in texts, which teams are meant, and a report of what was found.
+// Package erasure is shared by the packages that store mail. It helps them to erase everything about one email address:
+// it finds the address in texts, holds the teams concerned, and reports the results.
 //
 // # What is erased
 //
-// Rows about the address alone are deleted; where it is one address among others, [Placeholder] replaces it. Each
-// package does this to its own rows, in transactions of one or a few rows.
+// Rows about the address alone are deleted. In rows with several addresses, [Placeholder] replaces it. Each package
+// does this to its own rows, in transactions of one or a few rows.
 //
 // # How it is found
 //
-// No index finds an address within a text, and no index of addresses is kept for this purpose, because it would be
-// written with each email: tables are read once from end to end, in steps and outside of transactions. Letters are
-// compared without regard to case, as [message.Address.Key] does. The engines have small letters of their own, SQLite
-// only of ASCII and PostgreSQL by its locale: SQL only narrows down by a pattern, and what it finds is compared in Go.
+// No index finds an address within a text, because each email would have to update that index. Instead, tables are read
+// once from end to end, in steps and outside of transactions. Letters are compared without regard to case, as
+// [message.Address.Key] does. Lower case differs between the engines: SQLite knows only ASCII, and PostgreSQL follows
+// its locale. SQL therefore only preselects rows by a pattern, and Go compares the texts.
 //
 // # When it fails
 //
-// An erasure that was interrupted must be run again. It starts over, and does not find again what it erased. Emails
-// that are still to be delivered or counted are left as they are, and reported.
+// An interrupted erasure must be run again. It starts over and skips rows that are already erased. Emails that are
+// still to be delivered or counted stay unchanged and are reported.
 //
 // # What it does not do
 //
-// It reads and changes no rows by itself.
+// The package itself reads and changes no rows.
 package erasure
 
 import (
@@ -46,7 +46,7 @@ const PlaceholderDomain = "erased.invalid"
 type Address struct {
 	key     string
 	local   string   // of the key
-	domains []string // as it is written in ASCII, and in Unicode if that differs
+	domains []string // in ASCII, and in Unicode if that differs
 }
 
 // Parse parses an address. The error is an Invalid fault.
@@ -64,21 +64,21 @@ func Parse(text string) (Address, error) {
 	return a, nil
 }
 
-// Key is the address in lower case.
+// Key returns the address in lower case.
 func (a Address) Key() string { return a.key }
 
-// Like is a pattern for LOWER(column) LIKE $n ESCAPE '\' that matches each spelling of the address as it is stored, and
-// may match other addresses; check with [Address.Is]. What the engines may turn into something else is left open:
-// letters outside of ASCII, and the i, because the small letter of I is another one in Turkish.
+// Like returns a pattern for LOWER(column) LIKE $n ESCAPE '\'. It matches each stored spelling of the address and may
+// match other addresses; check with [Address.Is]. It has wildcards for letters that the engines may change: letters
+// outside of ASCII, and i, because Turkish has another small letter for I.
 func (a Address) Like() string { return like(a.key) }
 
-// Pattern is a pattern for LOWER(column) LIKE $n ESCAPE '\'. It matches each text that contains the address, and may
-// match others; check with [Address.In].
+// Pattern returns a pattern for LOWER(column) LIKE $n ESCAPE '\'. It matches each text that contains the address, and
+// may match others; check with [Address.In].
 func (a Address) Pattern() string {
 	labels := strings.Split(a.domains[0], ".")
 	for i, label := range labels {
 		if labels[i] = like(label); strings.HasPrefix(label, "xn--") {
-			labels[i] = "%" // texts have it in Unicode too
+			labels[i] = "%" // texts may have it in Unicode
 		}
 	}
 	return "%" + like(a.local) + "@" + strings.Join(labels, ".") + "%"
@@ -111,7 +111,7 @@ func (a Address) Is(mailbox string) bool {
 	return err == nil && parsed.Key() == a.key
 }
 
-// Spellings returns those of some addresses that are this one, in whichever case, each once.
+// Spellings returns the addresses of a list that equal this one, in any case, each once.
 func (a Address) Spellings(all []string) []string {
 	var some []string
 	for _, text := range all {
@@ -122,15 +122,15 @@ func (a Address) Spellings(all []string) []string {
 	return some
 }
 
-// In reports whether a text contains the address, and not only as part of a longer one. The text may be JSON, in which
-// letters have escapes.
+// In reports whether a text contains the address on its own, not within a longer address. The text may be JSON with
+// escapes.
 func (a Address) In(text string) bool {
 	_, _, found := a.next(text, 0)
 	return found
 }
 
-// Replace returns the text with the placeholder in each place of the address. It is safe in JSON, since the
-// placeholder needs no escapes.
+// Replace returns the text with each occurrence of the address replaced by the placeholder. It is safe in JSON, since
+// the placeholder needs no escapes.
 func (a Address) Replace(text string) string {
 	var b strings.Builder
 	done := 0
@@ -150,8 +150,8 @@ func (a Address) Replace(text string) string {
 	return b.String()
 }
 
-// next returns where the address occurs next in a text, from an offset on. Where it is part of a longer address, it is
-// another address.
+// next returns the position of the next occurrence of the address from an offset on. It skips longer addresses that
+// contain it.
 func (a Address) next(text string, from int) (start, end int, found bool) {
 	for at := from; ; at++ {
 		i := strings.IndexByte(text[at:], '@')
@@ -171,7 +171,7 @@ func (a Address) next(text string, from int) (start, end int, found bool) {
 	}
 }
 
-// cutLocal returns where a local part begins that a text ends with.
+// cutLocal returns the start of the local part at the end of a text.
 func cutLocal(text, local string) (start int, found bool) {
 	for start = len(text); local != ""; {
 		want, n := utf8.DecodeLastRuneInString(local)
@@ -185,7 +185,7 @@ func cutLocal(text, local string) (start int, found bool) {
 	return start, true
 }
 
-// cutDomain returns where a domain ends that a text begins with.
+// cutDomain returns the end of the domain at the start of a text.
 func cutDomain(text, domain string) (end int, found bool) {
 	for _, want := range domain {
 		r, size := firstOf(text[end:])
@@ -197,13 +197,15 @@ func cutDomain(text, domain string) (end int, found bool) {
 	return end, true
 }
 
-// continues reports whether a local part after this text would only be the end of a longer one.
+// continues reports whether this text ends with characters of a local part, so that a local part after it would be part
+// of a longer one.
 func continues(before string) bool {
 	r, size := lastOf(before)
 	return size > 0 && (alphanumeric(r) || strings.ContainsRune("._+-", r))
 }
 
-// goesOn reports whether a domain before this text would only be the beginning of a longer one.
+// goesOn reports whether this text starts with characters of a domain, so that a domain before it would be part of a
+// longer one.
 func goesOn(after string) bool {
 	r, size := firstOf(after)
 	if size > 0 && r == '.' {
@@ -220,39 +222,39 @@ func alphanumeric(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 }
 
-// Scope is the teams whose rows are meant. With DryRun they are only searched.
+// Scope is the set of teams whose rows are erased. With DryRun, rows are only counted.
 type Scope struct {
 	Teams  []string // ids
 	All    bool     // Teams has all teams
 	DryRun bool
-	// Refusals is whether what keeps the address from being mailed is erased too: that it is suppressed, unsubscribed
-	// or opted out.
+	// Refusals also erases the records that keep the address from being mailed: suppressions, unsubscriptions and topic
+	// opt-outs.
 	Refusals bool
 }
 
 // Has reports whether a team is in scope.
 func (s *Scope) Has(teamID string) bool { return s.All || slices.Contains(s.Teams, teamID) }
 
-// Count is the number of rows of a kind that were erased, or that were left for a reason that the kind names.
+// Count is the number of rows of a kind that were erased, or that stay for a reason that the kind names.
 type Count struct {
 	Kind string `json:"kind"`
 	N    int    `json:"n"`
 	Left Left   `json:"left,omitzero"`
 }
 
-// Left says that rows were not erased, and when they can be.
+// Left tells why rows were not erased, and when they can be.
 type Left string
 
 const (
-	LeftSoon  Left = "soon"  // in a few minutes
-	LeftLater Left = "later" // once something else has ended
-	LeftKept  Left = "kept"  // when [Scope] says so
+	LeftSoon  Left = "soon"  // they can be erased in a few minutes
+	LeftLater Left = "later" // they can be erased once other work has ended
+	LeftKept  Left = "kept"  // they can be erased with another [Scope]
 )
 
 // Report counts what was erased, in the order in which kinds were first counted.
 type Report []Count
 
-// Add counts n more of a kind.
+// Add counts n more rows of a kind.
 func (r *Report) Add(kind string, n int) { r.add(Count{Kind: kind, N: n}) }
 
 // Leave counts n rows that were not erased.
@@ -274,9 +276,9 @@ func (r *Report) add(more Count) {
 	(*r)[i].N += more.N
 }
 
-// Eraser erases an address from what one package stores, in the teams of a scope. It may be interrupted, and is then
-// called again.
+// Eraser erases an address from the rows of one package, in the teams of a scope. If it is interrupted, it is called
+// again.
 type Eraser struct {
-	Name  string // of what is stored
+	Name  string // of the kind of rows
 	Erase func(ctx context.Context, a Address, scope Scope) (Report, error)
 }

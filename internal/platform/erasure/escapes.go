@@ -9,8 +9,8 @@ import (
 
 const unicodeEscape = len(`\u0000`)
 
-// firstOf returns the first character of a text and how many octets it takes there, 0 at its end. It reads an escape of
-// JSON as the character that it stands for (RFC 8259 section 7).
+// firstOf returns the first character of a text and its length in bytes, 0 at the end of the text. It decodes an escape
+// of JSON (RFC 8259 section 7).
 func firstOf(text string) (r rune, size int) {
 	if !strings.HasPrefix(text, `\`) {
 		return utf8.DecodeRuneInString(text)
@@ -29,7 +29,7 @@ func firstOf(text string) (r rune, size int) {
 	return '\\', 1
 }
 
-// lastOf is firstOf for the last character.
+// lastOf returns the last character of a text and its length in bytes, as firstOf does for the first.
 func lastOf(text string) (r rune, size int) {
 	if at := len(text) - unicodeEscape; at >= 0 && begins(text, at) {
 		if r, ok := escaped(text[at:]); ok {
@@ -52,7 +52,7 @@ func lastOf(text string) (r rune, size int) {
 // short are the escapes of one character.
 var short = map[byte]rune{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// begins reports whether an escape begins at an offset: a backslash that is not itself the end of one.
+// begins reports whether an escape begins at an offset, that is, whether an unescaped backslash is there.
 func begins(text string, at int) bool {
 	if text[at] != '\\' {
 		return false
@@ -61,7 +61,7 @@ func begins(text string, at int) bool {
 	return (len(before)-len(strings.TrimRight(before, `\`)))%2 == 0
 }
 
-// escaped returns the code unit of the escape with four hexadecimal digits that a text begins with.
+// escaped returns the code unit of the four-digit hexadecimal escape at the start of a text.
 func escaped(text string) (r rune, ok bool) {
 	if len(text) < unicodeEscape || text[:2] != `\u` {
 		return 0, false

@@ -1,19 +1,19 @@
-// Package events records what happens to emails, domains, suppressions and contacts, by [Recorder.Record], in the
-// transaction that makes it so.
+// Package events records changes of emails, domains, suppressions and contacts. [Recorder.Record] stores an event in
+// the transaction of its change.
 //
 // Record writes the events of emails to their timelines and then calls each listener in the same transaction: listeners
 // advance the email's state, suppress an address after a hard bounce or a complaint, and queue webhooks. Through
-// listeners a package of a lower layer calls packages of higher ones; cli registers them, in the order in which they
-// run. A listener must have no effect outside the database before the commit.
+// listeners, packages of lower layers call packages of higher ones. Package node registers them in the order in which
+// they run. A listener must have no effect outside the database before the commit.
 //
 // # When it fails
 //
-// When a listener or a statement fails, Record returns the error and the caller must fail its transaction: nothing of
-// the event is stored, and the caller tries again what led to it.
+// If a listener or a statement fails, Record returns the error, and the caller must fail its transaction. Nothing of
+// the event is stored, and the caller repeats the action that caused it.
 //
 // # What it does not do
 //
-// It does not decide what happened, and it sends nothing.
+// The package does not decide which event occurred, and it sends nothing.
 package events
 
 import (
@@ -28,11 +28,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Type names an event as webhooks do.
+// Type is the name of an event, as in webhooks.
 type Type string
 
 const (
-	EmailQueued     Type = "email.queued" // for the timeline only; webhooks never have it
+	EmailQueued     Type = "email.queued" // for the timeline only, never in webhooks
 	EmailScheduled  Type = "email.scheduled"
 	EmailCanceled   Type = "email.canceled" // for the timeline only
 	EmailSent       Type = "email.sent"
@@ -44,7 +44,7 @@ const (
 	EmailClicked    Type = "email.clicked"
 	EmailFailed     Type = "email.failed"
 	EmailSuppressed Type = "email.suppressed"
-	// EmailUnsubscribed is for the timeline and the counts only: webhooks have contact.updated
+	// EmailUnsubscribed is only for the timeline and the counts; webhooks send contact.updated instead.
 	EmailUnsubscribed Type = "email.unsubscribed"
 	// Data is *Received, and EmailID is empty: the timeline is the received email's
 	EmailReceived Type = "email.received"
@@ -66,22 +66,22 @@ const (
 	ApprovalDecided   Type = "approval.decided"
 )
 
-// Event is something that happened.
+// Event is one recorded event.
 type Event struct {
-	ID     string // made by Record when empty
+	ID     string // set by Record if empty
 	TeamID string
 	Type   Type
-	At     time.Time // the transaction's time when zero
+	At     time.Time // set by Record to the transaction's time if zero
 
 	// Only for events of emails.
 	EmailID     string
 	DomainID    string
 	BroadcastID string
-	Recipient   string // the envelope address concerned; empty when the event is of the whole email
-	ContactID   string // that the email was entered for; empty when for none, and of events of accepting and canceling
+	Recipient   string // envelope address; empty if the event concerns the whole email
+	ContactID   string // recipient contact; empty if none, and for events of accepting and canceling
 
-	// Email returns what is sent of the email with the event, without querying the database. It is nil when the caller
-	// of Record has not loaded the email; then it is looked up.
+	// Email returns the email's fields that are sent with the event, without querying the database. If it is nil, the
+	// caller of Record has not loaded the email, and listeners look it up.
 	Email func() (*Email, error)
 
 	// Data is *Bounce, *Failed, *Suppressed, *Complaint, *Open or *Click for email events, *Received for received email,
@@ -89,7 +89,7 @@ type Event struct {
 	Data any
 }
 
-// Email is what is sent of a sent email with its events (webhook reference 2).
+// Email holds the fields of a sent email that its events contain (webhook reference 2).
 type Email struct {
 	ID          string
 	MessageID   string // with angle brackets
@@ -99,7 +99,7 @@ type Email struct {
 	BroadcastID string
 	TemplateID  string
 	Tags        []Pair
-	Headers     []Pair // those given by the API client
+	Headers     []Pair // set by the API client
 	CreatedAt   time.Time
 }
 
@@ -114,10 +114,10 @@ type Bounce struct {
 	Message        string   `json:"message"`
 	DiagnosticCode []string `json:"diagnosticCode"`
 
-	// Suppress is true when the address itself is at fault permanently, so that nothing must be sent to it again. Blocks
-	// by a host's policy are for the sender to resolve and never suppress.
+	// Suppress is true if the address itself fails permanently, so that nothing must be sent to it again. The sender must
+	// resolve blocks by a host's policy; those never suppress.
 	Suppress bool `json:"-"`
-	// Simulated is true for the test addresses, which leave no trace in reputation or suppressions.
+	// Simulated is true for the test addresses, which affect neither reputation nor suppressions.
 	Simulated bool `json:"-"`
 }
 
@@ -126,16 +126,16 @@ type Complaint struct {
 	Simulated bool `json:"-"`
 }
 
-// Failed is why an email could not be sent at all.
+// Failed is the reason why an email could not be sent.
 type Failed struct {
 	Reason string `json:"reason"`
 
-	// Unmailed is true when it is the recipient who must not be mailed, as if it were suppressed: the email itself has not
-	// failed as long as there are others.
+	// Unmailed is true if only this recipient must not be mailed, as if it were suppressed. The email has not failed as
+	// long as it has other recipients.
 	Unmailed bool `json:"-"`
 }
 
-// Suppressed is why a recipient was not mailed.
+// Suppressed is the reason why a recipient was not mailed.
 type Suppressed struct {
 	Message        string   `json:"message"`
 	Type           string   `json:"type"`   // Suppressed or OnAccountSuppressionList
@@ -143,7 +143,7 @@ type Suppressed struct {
 	DiagnosticCode []string `json:"diagnosticCode"`
 }
 
-// Open is a tracking pixel that was loaded.
+// Open is a request for the tracking pixel.
 type Open struct {
 	IPAddress string    `json:"ipAddress"`
 	Timestamp time.Time `json:"timestamp"`
@@ -151,7 +151,7 @@ type Open struct {
 	Machine
 }
 
-// Click is a followed link (webhook reference 2.3).
+// Click is a click on a tracked link (webhook reference 2.3).
 type Click struct {
 	IPAddress string    `json:"ipAddress"`
 	Link      string    `json:"link"`
@@ -160,10 +160,11 @@ type Click struct {
 	Machine
 }
 
-// Machine says whether a program opened or followed something, rather than a person. Its zero value is a person.
+// Machine tells whether a program rather than a person opened the email or followed the link. Its zero value means a
+// person.
 type Machine struct {
 	Is bool `json:"machine,omitzero"`
-	// Reason is by what it was recognised: user_agent, prefetch, address, timing, burst or head.
+	// Reason is the evidence: user_agent, prefetch, address, timing, burst or head.
 	Reason string `json:"machineReason,omitzero"`
 }
 
@@ -177,22 +178,22 @@ type Received struct {
 	From        string // the bare address
 	To, Cc, Bcc []string
 	ReceivedFor []string
-	MessageID   string // with angle brackets, empty when it had none
+	MessageID   string // with angle brackets, empty if none
 	Subject     string
 	Attachments []ReceivedFile
 }
 
-// Approval is an email of which a person is to decide, or has. The email itself is not among it.
+// Approval is an email that a person must approve or reject, or has. It does not contain the email itself.
 type Approval struct {
 	ID         string
 	State      string
 	From       string
 	Recipients int
 	Subject    string
-	By         string // the name of the program that asks
+	By         string // the name of the connected app that requested it
 	Reason     string // why it was rejected or could not be sent; "" otherwise
 	EmailID    string // of the email that was sent; "" otherwise
-	URL        string // of the page on which a person decides
+	URL        string // of the page for the decision
 	CreatedAt  time.Time
 	ExpiresAt  time.Time
 }
@@ -208,9 +209,9 @@ type Contact struct {
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 
-	// For listeners alone: webhooks do not send it.
-	Switched bool          // Unsubscribed changed, or it is true of a contact that was created
-	Topics   []TopicChange // what it chose that it had not chosen before
+	// Only for listeners; webhooks do not send these.
+	Switched bool          // Unsubscribed changed, or is true for a new contact
+	Topics   []TopicChange // new choices
 }
 
 // TopicChange is a topic that a contact opted in to or out of.
@@ -219,16 +220,16 @@ type TopicChange struct {
 	In      bool
 }
 
-// Broadcast is a broadcast that was paused.
+// Broadcast is a paused broadcast.
 type Broadcast struct {
 	ID        string
 	Name      string
 	Reason    string // a name such as too_many_bounces
-	Message   string // the reason as a sentence, and what to do
+	Message   string // the reason as a sentence, with a remedy
 	CreatedAt time.Time
 }
 
-// ReceivedFile is an attachment of a received message. What its header does not state is empty.
+// ReceivedFile is an attachment of a received message. Fields that its header does not state are empty.
 type ReceivedFile struct {
 	ID, Filename, ContentType, Disposition, ContentID string
 }
@@ -241,11 +242,11 @@ type Listener interface {
 // Recorder records events. Its listeners are fixed before the first Record.
 type Recorder struct{ listeners []Listener }
 
-// Listen adds a listener, which is called after those that were added before.
+// Listen adds a listener. Listeners are called in the order in which they were added.
 func (h *Recorder) Listen(l Listener) { h.listeners = append(h.listeners, l) }
 
-// Record writes the events of emails to their timelines and calls all listeners, in the transaction tx. It sets the
-// ids and times that are missing.
+// Record writes the events of emails to their timelines and calls all listeners, in the transaction tx. It sets missing
+// ids and times.
 func (h *Recorder) Record(ctx context.Context, tx *db.Tx, all ...Event) error {
 	for i := range all {
 		e := &all[i]
@@ -267,7 +268,7 @@ func (h *Recorder) Record(ctx context.Context, tx *db.Tx, all ...Event) error {
 	return nil
 }
 
-// TimelineID is the id of the sent or received email to whose timeline the event belongs, or empty for none.
+// TimelineID returns the id of the sent or received email to whose timeline the event belongs, or "" if there is none.
 func (e *Event) TimelineID() string {
 	if r, ok := e.Data.(*Received); ok {
 		return r.ID
@@ -275,7 +276,7 @@ func (e *Event) TimelineID() string {
 	return e.EmailID
 }
 
-// Detail is the part of an event's data by which it is counted or filtered.
+// Detail returns the part of an event's data that counts and filters use.
 func (e *Event) Detail() string {
 	machine := false
 	switch d := e.Data.(type) {

@@ -13,8 +13,8 @@ import (
 // rowsMax is how many events one statement inserts: each number of rows is another statement to prepare.
 const rowsMax = 8
 
-// insert writes the events that belong to a timeline, up to rowsMax in a statement: an outcome has two or three at
-// once.
+// insert writes the events that belong to a timeline, up to rowsMax in one statement. An outcome often has two or
+// three.
 func insert(ctx context.Context, tx *db.Tx, all []Event) error {
 	var text strings.Builder
 	var args []any
@@ -60,11 +60,11 @@ type Entry struct {
 	ID        string
 	Type      string // without the prefix "email."
 	Recipient string
-	Data      string // JSON, empty when none
+	Data      string // JSON; empty if none
 	At        time.Time
 }
 
-// timelineMax limits the events that Timeline returns when no limit is asked for; there can be many opens and clicks.
+// timelineMax limits Timeline if the caller sets no limit, because an email can have many opens and clicks.
 const timelineMax = 1000
 
 // Timeline returns a page of the events of an email, in the order in which they were recorded, and whether there are

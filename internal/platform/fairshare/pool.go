@@ -1,31 +1,30 @@
-// Package fair shares a limited number of places among owners, so that an owner with many requests cannot take all.
+// Package fairshare divides a limited number of slots among owners, so that an owner with many requests cannot take
+// all.
 //
-// A place is a unit of a limited resource: a connection, a worker, an octet of memory. An owner is what uses places:
-// a team, or the network of an unauthenticated client.
+// A slot is a unit of a limited resource: a connection, a worker, a byte of memory. An owner is the user of slots: a
+// team, or the network of an unauthenticated client.
 //
 // # Invariants
 //
-// An owner that holds nothing may take its first places as soon as enough are free. An owner that holds some may take
-// more only while what it holds afterwards is at most the pool's greed times what stays free. These are the dynamic
-// thresholds by which switches share their buffers (Choudhury and Hahne, 1998). So an owner that is alone gets
-// greed/(greed+1) of the places, two that take all they can get greed/(2*greed+1) each, and however many there are,
-// some places stay free for the next one. What an owner holds only in its first request is bounded by nothing but what
-// is free. Places are never taken back.
+// An owner without slots may take its first ones as soon as enough are free. An owner with slots may take more only if
+// it then holds at most greed times the number of slots that stay free. These are the dynamic thresholds with which
+// switches share their buffers (Choudhury and Hahne, 1998). So a single owner gets greed/(greed+1) of the slots, and
+// two busy owners get greed/(2*greed+1) each. Some slots always stay free for the next owner. An owner's first request
+// is limited only by the number of free slots. The pool never takes slots back.
 //
-// Waiting owners take turns, one request each. While an owner that holds nothing waits for more places than are free,
-// owners that hold some may take no more, so that free places accumulate; other owners that hold nothing may still
-// take places.
+// Waiting owners take turns, one request each. While an owner without slots waits for more than are free, owners with
+// slots may take no more, so that free slots accumulate. Other owners without slots may still take some.
 //
-// [Turns] is a simpler form for short work and few places.
+// [Turns] is a simpler form for short work and few slots.
 //
 // # When it fails
 //
-// A request that is still waiting when its context ends takes nothing. Places that are never released are lost, so
-// callers release them in a defer. Releasing more than was taken from a Pool panics.
+// A request whose context ends while it waits takes nothing. Slots that are never released are lost, so callers release
+// them in a defer. Releasing more slots than were taken from a Pool panics.
 //
 // # What it does not do
 //
-// A pool has no notion of time: it never takes places back from an owner that holds them forever.
+// A pool has no time limits: it never takes slots back from an owner that holds them forever.
 package fairshare
 
 import (
@@ -34,11 +33,11 @@ import (
 	"sync"
 )
 
-// Greed is the usual greed of a pool: an owner may hold up to seven times what stays free, and so 7/8 of all when it
-// is alone.
+// Greed is the usual greed of a pool. An owner may hold up to seven times the number of free slots, so a single owner
+// gets 7/8 of all.
 const Greed = 7
 
-// Pool is a number of places that owners share. It is safe for concurrent use.
+// Pool is a number of slots that owners share. It is safe for concurrent use.
 type Pool struct {
 	capacity, greed int64
 
@@ -55,14 +54,14 @@ type request struct {
 	granted chan struct{}
 }
 
-// New returns a pool with all its places free. A greed below 1 counts as 1.
+// New returns a pool with all its slots free. A greed below 1 counts as 1.
 func New(capacity, greed int64) *Pool {
 	return &Pool{capacity: capacity, greed: max(greed, 1), free: capacity, held: map[string]int64{},
 		waiting: map[string][]*request{}}
 }
 
-// Acquire takes n places for an owner, waiting until it may. More than the pool has counts as all of it. When ctx
-// ends first, it takes nothing and returns the cause of ctx.
+// Acquire takes n slots for an owner and waits until it may. If n is greater than the capacity, Acquire takes the whole
+// capacity. If ctx ends first, Acquire takes nothing and returns the cause of ctx.
 func (p *Pool) Acquire(ctx context.Context, owner string, n int64) error {
 	if p.TryAcquire(owner, n) { // no waiting request could be granted: that is checked whenever places are released
 		return nil
@@ -97,7 +96,7 @@ func (p *Pool) Acquire(ctx context.Context, owner string, n int64) error {
 	return context.Cause(ctx)
 }
 
-// TryAcquire takes n places for an owner if it may have them now, and reports whether it did.
+// TryAcquire takes n slots for an owner if it may have them now, and reports whether it did.
 func (p *Pool) TryAcquire(owner string, n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +108,7 @@ func (p *Pool) TryAcquire(owner string, n int64) bool {
 	return true
 }
 
-// Release returns n places of an owner to the pool.
+// Release returns n slots of an owner to the pool.
 func (p *Pool) Release(owner string, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +116,7 @@ func (p *Pool) Release(owner string, n int64) {
 	p.grant()
 }
 
-// Room returns how many places an owner may take now.
+// Room returns how many slots an owner may take now.
 func (p *Pool) Room(owner string) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,7 +131,7 @@ func (p *Pool) Room(owner string) int64 {
 	return room
 }
 
-// Held returns how many places an owner holds.
+// Held returns how many slots an owner holds.
 func (p *Pool) Held(owner string) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,7 +144,7 @@ func (p *Pool) may(owner string, n int64) bool {
 	return n <= p.free && (held == 0 || held+n <= p.greed*(p.free-n))
 }
 
-// tight reports whether an owner that holds nothing waits for more than is free.
+// tight reports whether an owner without slots waits for more slots than are free.
 func (p *Pool) tight() bool {
 	for owner, all := range p.waiting {
 		if p.held[owner] == 0 && all[0].n > p.free {
@@ -155,7 +154,7 @@ func (p *Pool) tight() bool {
 	return false
 }
 
-// grant gives places to waiting requests, by turns, until no owner may have any.
+// grant gives slots to waiting requests, by turns, until no owner may have more.
 func (p *Pool) grant() {
 	for i, skipped, tight := 0, 0, p.tight(); skipped < len(p.turns); {
 		if i >= len(p.turns) {
@@ -178,7 +177,7 @@ func (p *Pool) grant() {
 	}
 }
 
-// remove removes a request from those that wait.
+// remove removes a request from the waiting ones.
 func (p *Pool) remove(owner string, i int) {
 	if all := slices.Delete(p.waiting[owner], i, i+1); len(all) > 0 {
 		p.waiting[owner] = all

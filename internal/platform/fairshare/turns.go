@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// Turns is a number of places that owners take by turns. It is for work that is short, or for so few places that a
-// share cannot be kept free for new owners. When all places are taken, the next one goes to the waiting owner that
-// holds fewest, and among equals by turns. So an owner waits for a single place to be released, however many others
-// wait. Some places may be reserved for owners that hold none. It is safe for concurrent use.
+// Turns is a number of slots that owners take by turns. It is for short work, or for so few slots that none can be kept
+// free for new owners. When all slots are taken, the next one goes to the waiting owner that holds the fewest; owners
+// with equal numbers take turns. So a new owner waits for a single slot to be released, however many owners wait. Some
+// slots may be reserved for owners without any. It is safe for concurrent use.
 type Turns struct {
 	mu      sync.Mutex
 	limit   int
@@ -20,13 +20,13 @@ type Turns struct {
 	owners  []string                   // in waiting, next first
 }
 
-// NewTurns returns limit places, all free. The last reserve of them go only to owners that hold none.
+// NewTurns returns limit slots, all free. The last reserve of them go only to owners that hold none.
 func NewTurns(limit, reserve int) *Turns {
 	return &Turns{limit: limit, reserve: reserve, held: map[string]int{}, waiting: map[string][]chan struct{}{}}
 }
 
-// SetLimit changes the number of places. None is taken back: if fewer remain than are taken, no owner enters until
-// enough have left.
+// SetLimit changes the number of slots. It takes none back: if the new limit is below the number taken, no owner gets a
+// slot until enough are released.
 func (t *Turns) SetLimit(limit, reserve int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -34,7 +34,7 @@ func (t *Turns) SetLimit(limit, reserve int) {
 	t.pass()
 }
 
-// Enter takes a place for an owner, waiting until it may. When ctx ends first, it takes nothing and returns the cause
+// Enter takes a slot for an owner and waits until it may. If ctx ends first, Enter takes nothing and returns the cause
 // of ctx.
 func (t *Turns) Enter(ctx context.Context, owner string) error {
 	t.mu.Lock()
@@ -58,27 +58,27 @@ func (t *Turns) Enter(ctx context.Context, owner string) error {
 	defer t.mu.Unlock()
 	if i := slices.Index(t.waiting[owner], turn); i >= 0 {
 		t.remove(owner, i)
-	} else { // the place was granted as ctx ended
+	} else { // the slot was granted as ctx ended
 		t.leave(owner)
 	}
 	return context.Cause(ctx)
 }
 
-// Leave returns a place of an owner.
+// Leave releases a slot of an owner.
 func (t *Turns) Leave(owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.leave(owner)
 }
 
-// Busy returns how many places are taken.
+// Busy returns how many slots are taken.
 func (t *Turns) Busy() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.busy
 }
 
-// Unused reports whether no owner has a place or waits for one.
+// Unused reports whether no owner has a slot or waits for one.
 func (t *Turns) Unused() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,7 +93,7 @@ func (t *Turns) leave(owner string) {
 	t.pass()
 }
 
-// pass gives free places to waiting owners.
+// pass gives free slots to waiting owners.
 func (t *Turns) pass() {
 	for t.busy < t.limit && len(t.owners) > 0 {
 		next := t.owners[0]
@@ -111,7 +111,7 @@ func (t *Turns) pass() {
 	}
 }
 
-// may reports whether an owner may have a place now.
+// may reports whether an owner may have a slot now.
 func (t *Turns) may(owner string) bool {
 	return t.busy < t.limit-t.reserve || t.busy < t.limit && t.held[owner] == 0
 }

@@ -18,16 +18,16 @@ func NewAPIKey() string {
 	return apiKeyPrefix + randomText(8) + "_" + randomText(24)
 }
 
-// HashAPIKey returns the SHA-256 of a key as 64 hexadecimal digits, which is what is stored and looked up. A slow,
-// salted hash is for secrets that people choose; 142 random bits can be neither guessed nor tabulated, and the key is
-// checked on every request, where a slow hash would dominate the cost.
+// HashAPIKey returns the SHA-256 of a key as 64 hexadecimal digits, for storage and look-up. A slow, salted hash is for
+// secrets that people choose. 142 random bits can be neither guessed nor tabulated, and a slow hash on every request
+// would dominate its cost.
 func HashAPIKey(token string) string {
 	h := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(h[:])
 }
 
-// APIKeyHint returns the part of a key that may be shown and stored in clear, "re_" and 8 characters. It returns ""
-// when token does not have the form of NewAPIKey.
+// APIKeyHint returns the part of a key that may be shown and stored in clear, "re_" and 8 characters. It returns "" if
+// token does not have the form of NewAPIKey.
 func APIKeyHint(token string) string {
 	hint, secret, ok := strings.Cut(strings.TrimPrefix(token, apiKeyPrefix), "_")
 	if !ok || !strings.HasPrefix(token, apiKeyPrefix) || len(hint) != 8 || len(secret) != 24 {

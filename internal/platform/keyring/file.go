@@ -26,9 +26,9 @@ func Parse(text string) (*Keyring, error) {
 	return New(master)
 }
 
-// LoadOrCreate returns the keyring of the key file at path, and creates the file with a new key when there is none.
-// Nodes that start at the same time on one folder agree on one key, and a key that was returned is on disk. A file
-// that users other than its owner can read is refused.
+// LoadOrCreate returns the keyring of the key file at path. If the file does not exist, it creates one with a new key.
+// Nodes that start at the same time on one folder agree on one key, and a returned key is on disk. It refuses a file
+// that other users than its owner can read.
 func LoadOrCreate(path string) (*Keyring, error) {
 	k, err := load(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -68,8 +68,8 @@ func load(path string) (*Keyring, error) {
 	return k, nil
 }
 
-// create writes a new key to a temporary file and links it into place. A link, unlike a rename, fails when the name
-// has been taken meanwhile: then the key of the faster process stays, and this one is discarded.
+// create writes a new key to a temporary file and links it to its final name. A link, unlike a rename, fails if the
+// name exists already. Then another process was faster: its key stays, and this one is discarded.
 func create(path string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -1,22 +1,22 @@
-// Package keyring holds the one master key of an installation and derives from it everything that needs a key: the
-// encryption of secrets at rest, signed tokens for links, short tags for return paths, and access tokens (JWT). It
-// also makes and hashes API keys, which need no master key.
+// Package keyring holds the one master key of an installation. It derives the keys to encrypt stored secrets, to sign
+// links, to make short tags for return paths, and to sign access tokens (JWT). It also makes and hashes API keys, which
+// need no master key.
 //
 // # Invariants
 //
-// The master key itself is never used on data. Each pair of use (seal, sign, tag, jwt) and purpose has a key of its
-// own by HKDF (RFC 5869), so nothing made for one purpose is accepted for another. MACs are compared in constant
-// time. What comes back from outside is either exactly what was made here, or an error.
+// The master key itself is never used on data. Each pair of use (seal, sign, tag, jwt) and purpose has a separate key
+// by HKDF (RFC 5869), so a value made for one purpose is refused for another. MACs are compared in constant time.
+// Functions that read tokens return either the exact data that was signed or sealed here, or an error.
 //
 // # When it fails
 //
-// If the master key is lost, sealed secrets are unreadable and links invalid; there is no other way to recover them.
-// With another master key the errors are ErrUnsealable and ErrForged, and never wrong data.
+// If the master key is lost, sealed secrets are unreadable and links invalid, and nothing can recover them. With
+// another master key the errors are ErrUnsealable and ErrForged, never wrong data.
 //
 // # What it does not do
 //
-// It does not handle passwords, which need a slow hash, nor DKIM and TLS keys, and it does not rotate the master key.
-// The version byte before everything that is sealed or signed is there to make a rotation possible.
+// The package does not handle passwords, which need a slow hash, nor DKIM and TLS keys. It does not rotate the master
+// key. Sealed and signed data starts with a version byte, which makes a rotation possible later.
 package keyring
 
 import (

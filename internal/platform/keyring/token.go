@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Errors of Verify and VerifyJWT. A caller may show the difference to anybody: only a token that was made here can
+// Errors of Verify and VerifyJWT. A caller may reveal which one occurred, because only a token that was made here can
 // expire.
 var (
 	ErrForged  = errors.New("token was not made here, or for another purpose, or has been altered")
@@ -23,16 +23,15 @@ const (
 	tokenMax = 8192
 )
 
-// LinkExpiry returns when a link to a download that is made now expires: in an hour, in whole milliseconds as the API
-// shows it.
+// LinkExpiry returns the expiry of a download link that is made now: one hour from now, in whole milliseconds as in the
+// API.
 func LinkExpiry(now time.Time) time.Time {
 	return now.Add(time.Hour).UTC().Truncate(time.Millisecond)
 }
 
-// Sign returns a URL-safe token (letters, digits, - and _) that carries parts and expires at a time, in whole
-// seconds; the zero time means never. Anybody who has the token can read the parts but not change them. Sign panics
-// when the token would be longer than the 8,192 characters that Verify accepts: parts are ids, addresses and URLs,
-// not bodies.
+// Sign returns a URL-safe token (letters, digits, - and _) that carries parts and expires at a time, in whole seconds;
+// the zero time means never. Anybody who has the token can read the parts but not change them. Sign panics if the token
+// would be longer than the 8,192 characters that Verify accepts: parts are ids, addresses and URLs, not bodies.
 func (k *Keyring) Sign(purpose string, expires time.Time, parts ...string) string {
 	data := []byte{tokenVersion}
 	var until uint64

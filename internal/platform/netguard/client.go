@@ -63,7 +63,7 @@ func (g *Guard) Client(timeout time.Duration, redirects int, maxBody int64) *htt
 
 func (g *Guard) transport() *http.Transport {
 	return &http.Transport{
-		Proxy:                  nil, // never that of the environment: see the package comment
+		Proxy:                  nil, // environment proxies are not used: see the package comment
 		DialContext:            g.DialContext,
 		ForceAttemptHTTP2:      true,
 		TLSHandshakeTimeout:    dialTimeout,
@@ -98,9 +98,8 @@ type Fetched struct {
 	leave func()
 }
 
-// timeLimit ends a fetch that takes longer than fetchTimeout until its headers, or longer than that from the first
-// Read until the end of the body. It does not run in between, because the caller may wait before it reads, for which
-// the server is not responsible.
+// timeLimit ends a fetch if its headers take longer than fetchTimeout, or if its body takes longer than that from the
+// first Read. It does not run between the headers and the first Read, because the caller may wait before it reads.
 type timeLimit struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -114,7 +113,7 @@ func newTimeLimit(ctx context.Context) *timeLimit {
 	return l
 }
 
-// explain returns the error of the time limit if that is why a fetch failed, and err otherwise.
+// explain returns the error of the time limit if the limit ended the fetch, and err otherwise.
 func (l *timeLimit) explain(err error) error {
 	if err != nil && context.Cause(l.ctx) == os.ErrDeadlineExceeded {
 		return fmt.Errorf("no more within %v: %w", fetchTimeout, os.ErrDeadlineExceeded)
@@ -148,13 +147,14 @@ func (f *Fetched) Close() error {
 	return f.body.Close()
 }
 
-// Fetch gets what is at a URL. Only status 200 is success. The headers must come within 30 seconds, over at most 3
-// redirects, and the body within 30 seconds from the first Read, with at most maxBytes and at 4 KB a second or more.
+// Fetch downloads a URL. Only status 200 is success. The headers must arrive within 30 seconds, after at most 3
+// redirects. The body must arrive within 30 seconds from the first Read, with at most maxBytes and at least 4 KB a
+// second.
 //
-// owner is on whose behalf the URL is fetched. From one host and from one address an owner has at most 4 fetches at a
-// time, or one if the host was slow for it in the last 5 minutes, and all owners together 16, which they share as
-// package fair describes. Others wait until ctx ends, and then return ErrBusy. Further errors are those of CheckURL,
-// ErrRefused, ErrTooLarge, ErrSlow, *StatusError, and those of the network.
+// owner is the team for which the URL is fetched. An owner may run 4 fetches at a time from one host and from one
+// address, or one if the host was slow for it in the last 5 minutes. All owners together may run 16, which they share
+// as package fairshare describes. Further calls wait until ctx ends and then return ErrBusy. Other errors are those of
+// CheckURL, ErrRefused, ErrTooLarge, ErrSlow, *StatusError, and those of the network.
 func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (f *Fetched, err error) {
 	u, err := g.CheckURL(text)
 	if err != nil {
@@ -204,13 +204,13 @@ func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (
 		body: &capped{ReadCloser: body, left: maxBytes}, pace: body, limit: limit}, nil
 }
 
-// The least average rate at which a server must send, in bytes a second, and the time after which it applies.
+// leastRate is the lowest allowed average rate of a response, in bytes a second. It applies after paceAfter.
 const (
 	leastRate = 4 << 10
 	paceAfter = 10 * time.Second
 )
 
-// paced is a body that must arrive at the least rate.
+// paced is a body that must arrive at least at leastRate.
 type paced struct {
 	io.ReadCloser
 	since time.Time
@@ -226,8 +226,8 @@ func (p *paced) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// withoutURL removes the URL from an error of package http. Errors are logged, and the path and query may be all that
-// protects the file.
+// withoutURL removes the URL from an error of package http. Errors are logged, and the URL's path and query may be the
+// only protection of the file.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err

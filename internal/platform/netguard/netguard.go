@@ -1,23 +1,23 @@
-// Package netguard connects to addresses that users give us, such as webhook endpoints and attachment paths. It
-// prevents them from reaching what only this machine can reach: itself, its network, and the metadata services of
-// clouds. Every such connection must go through it.
+// Package netguard connects to addresses that users supply, such as webhook endpoints and attachment URLs. It refuses
+// addresses that only this machine can reach: the machine itself, its network, and the metadata services of clouds.
+// Every such connection must use this package.
 //
 // # Invariants
 //
 // The address is checked when the socket is about to connect, after all look-ups, so a name that resolves differently
-// the second time gains nothing. The check is done for each address of a name and each hop of a redirect. Proxies of
-// the environment are never used, because a proxy would connect without the check. Responses of [Guard.Client] and
+// the second time is checked too. Each address of a name and each hop of a redirect is checked. Proxies of the
+// environment are never used, because a proxy would connect without the check. Responses of [Guard.Client] and
 // [Guard.Fetch] are limited in time and size.
 //
 // # When it fails
 //
-// The error of a refused address wraps [ErrRefused], and that of a response that is too long is [ErrTooLarge]; trying
-// again does not help. After [ErrBusy] and [ErrSlow] it may.
+// The error of a refused address wraps [ErrRefused]. A response that is too long returns [ErrTooLarge]. A retry does
+// not help after these errors; it may help after [ErrBusy] and [ErrSlow].
 //
 // # What it does not do
 //
-// It does not restrict ports and does not retry. It cannot know networks of one's own that have public addresses, or
-// that are translated under a prefix of their own: those must be protected by a firewall.
+// The package does not restrict ports and does not retry. It cannot recognise private networks that use public
+// addresses or a private translation prefix: a firewall must protect those.
 package netguard
 
 import (
@@ -43,14 +43,14 @@ const MaxURL = 2048
 
 const dialTimeout = 10 * time.Second
 
-// Options are what is allowed in addition to public addresses, and what is refused of those.
+// Options are exceptions to the rule that only public addresses are allowed.
 type Options struct {
 	// AllowLoopback allows 127.0.0.0/8 and ::1, for development.
 	AllowLoopback bool
 	// AllowPrefixes are allowed even if they are not public. IPv4 prefixes must not be written as IPv6.
 	AllowPrefixes []netip.Prefix
-	// DenySelf are our own listeners, which are refused even when their addresses are allowed. An unspecified address
-	// means all addresses of this machine.
+	// DenySelf are this program's listeners, which are refused even if their addresses are allowed. An unspecified
+	// address means all addresses of this machine.
 	DenySelf []netip.AddrPort
 }
 
@@ -58,7 +58,7 @@ type Options struct {
 type Guard struct {
 	opt     Options
 	dialer  net.Dialer
-	bounded net.Dialer // for fetches: also waits for a place at each address
+	bounded net.Dialer // for fetches: also waits for a free slot of each address
 	fetch   *http.Client
 	slots   *slots
 }
@@ -83,13 +83,13 @@ func New(opt Options) *Guard {
 	return g
 }
 
-// DialContext connects to host:port over TCP when the address is allowed, within 10 seconds.
+// DialContext connects to host:port over TCP within 10 seconds if the address is allowed.
 func (g *Guard) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	return g.dialer.DialContext(ctx, network, address)
 }
 
-// DialAdmitted is DialContext with another check: it calls admit for each allowed address that it is about to connect
-// to, and an error of admit refuses that address.
+// DialAdmitted connects like DialContext, with a further check: it calls admit for each allowed address before it
+// connects. An error of admit refuses that address.
 func (g *Guard) DialAdmitted(ctx context.Context, network, address string,
 	admit func(netip.AddrPort) error) (net.Conn, error) {
 	d := g.dialer
@@ -106,7 +106,7 @@ func (g *Guard) DialAdmitted(ctx context.Context, network, address string,
 	return d.DialContext(ctx, network, address)
 }
 
-// control checks the address that a socket is about to connect to. It is called for each address that is tried.
+// control checks the address to which a socket is about to connect. It is called for each address that is tried.
 func (g *Guard) control(_ context.Context, network, address string, _ syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return fmt.Errorf("%w: network %s", ErrRefused, network)
@@ -121,8 +121,8 @@ func (g *Guard) control(_ context.Context, network, address string, _ syscall.Ra
 	return g.denySelf(to)
 }
 
-// denySelf refuses our own listeners. It reads the addresses of the machine each time, because they change, but only
-// when the port is that of a listener.
+// denySelf refuses this program's listeners. It reads the addresses of the machine each time, because they change, but
+// only if the port is that of a listener.
 func (g *Guard) denySelf(to netip.AddrPort) error {
 	addr := to.Addr().Unmap().WithZone("")
 	for _, self := range g.opt.DenySelf {
@@ -157,9 +157,9 @@ func onThisMachine(addr netip.Addr) (bool, error) {
 	}), nil
 }
 
-// CheckURL parses the URL of an endpoint or attachment. Its errors say what is wrong in words that follow the name of
-// the field. The result has no fragment, which would not be sent anyway. Addresses in the URL are checked at once,
-// names when they are dialled.
+// CheckURL parses the URL of an endpoint or attachment. Its errors are phrases that follow the name of the field. The
+// result has no fragment, because HTTP does not send it. Addresses in the URL are checked immediately, names when they
+// are dialled.
 func (g *Guard) CheckURL(text string) (*url.URL, error) {
 	if len(text) > MaxURL {
 		return nil, fmt.Errorf("must have at most %d characters, has %d", MaxURL, len(text))

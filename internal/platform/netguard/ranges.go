@@ -50,8 +50,8 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// Allowed reports whether users may make us connect to an address: it is public, or allowed by the options. For an
-// IPv6 address that embeds an IPv4 address, that address must be public too.
+// Allowed reports whether users may make this program connect to an address: it is public, or the options allow it. If
+// an IPv6 address embeds an IPv4 address, that address must be public too.
 func (g *Guard) Allowed(addr netip.Addr) bool {
 	if !addr.IsValid() {
 		return false

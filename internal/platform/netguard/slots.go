@@ -20,11 +20,11 @@ var ErrBusy = errors.New("too many fetches from this host at once")
 const (
 	fetchesPerHost  = 16
 	fetchesPerOwner = 4
-	slowFor         = 5 * time.Minute // how long an owner may have one fetch at a time from a host that was slow
+	slowFor         = 5 * time.Minute // how long an owner is limited to one fetch at a time from a slow host
 	slowKept        = 10_000
 )
 
-// slots limits the simultaneous fetches from each host, for each owner and in all.
+// slots limits the simultaneous fetches from each host, both for each owner and for all owners together.
 type slots struct {
 	mu     sync.Mutex
 	hosts  map[string]*counts
@@ -91,7 +91,7 @@ func (p *slots) acquire(ctx context.Context, host, owner string) (leave func(), 
 	}), nil
 }
 
-// heard records whether a host was slow for an owner. It has no effect on other owners.
+// heard records whether a host was slow for an owner. It does not affect other owners.
 func (p *slots) heard(host, owner string, slow bool) {
 	k := hostOwner{host, owner}
 	p.mu.Lock()
@@ -114,7 +114,7 @@ func (p *slots) heard(host, owner string, slow bool) {
 // ownerKey is the key of the owner in a request's context.
 type ownerKey struct{}
 
-// dialing is one DialContext with the slots that it acquired of addresses. Several addresses may be tried at once.
+// dialing is one call of DialContext with its slots by address. Several addresses may be tried at once.
 type dialing struct {
 	mu    sync.Mutex
 	over  bool
@@ -123,7 +123,7 @@ type dialing struct {
 
 type dialingKey struct{}
 
-// dialBounded is DialContext for fetches: a connection holds a slot of its address until it is closed, whatever name
+// dialBounded is DialContext for fetches. A connection holds a slot of its address until it is closed, whichever name
 // resolved to it.
 func (g *Guard) dialBounded(ctx context.Context, network, address string) (net.Conn, error) {
 	d := &dialing{taken: map[netip.Addr]func(){}}

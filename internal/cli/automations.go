@@ -137,7 +137,7 @@ func printReport(w io.Writer, r *simulate.Report) error {
 		if what == "" {
 			what = "-"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.At.Format("2006-01-02 15:04:05"), e.After, what, e.Happened)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.At.Format("2006-01-02 15:04:05"), e.After, what, e.Sentence)
 	}
 	if err := table.Flush(); err != nil {
 		return err

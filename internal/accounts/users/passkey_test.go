@@ -72,8 +72,8 @@ func (x *fixture) passkey(s users.Session, name string) (*device, users.Passkey)
 	return v, p
 }
 
-// enter signs in by passkey.
-func (x *fixture) enter(v *device) (users.Outcome, error) {
+// signInByPasskey signs in by passkey.
+func (x *fixture) signInByPasskey(v *device) (users.Outcome, error) {
 	x.Helper()
 	c, err := x.BeginPasskeySignIn(x.Context())
 	x.must(err)
@@ -93,7 +93,7 @@ func TestPasskeys(t *testing.T) {
 		x.withTOTP(s)
 		x.pass(time.Minute)
 		v.key.Counter = 1
-		out, err := x.enter(v) // needs neither a code nor an address
+		out, err := x.signInByPasskey(v) // needs neither a code nor an address
 		x.must(err)
 		if got := x.of(out); got.UserID != u.ID || !got.Fresh(x.now()) {
 			t.Errorf("session %+v", got)
@@ -108,7 +108,7 @@ func TestPasskeys(t *testing.T) {
 		}
 		x.is(err, fault.TooFast)
 		v.key.Counter = 2
-		out, err = x.enter(v)
+		out, err = x.signInByPasskey(v)
 		x.must(err)
 		s = x.of(out)
 
@@ -136,7 +136,7 @@ func TestPasskeys(t *testing.T) {
 		}
 		x.must(x.RemovePasskey(ctx, s, made.ID))
 		v.key.Counter = 4
-		_, err = x.enter(v)
+		_, err = x.signInByPasskey(v)
 		x.is(err, fault.BadCredential)
 	})
 }
@@ -205,7 +205,7 @@ func TestPasskeysAreChecked(t *testing.T) {
 		x.pass(5 * time.Minute)
 		wrong("an old challenge", next.Token, v.sign(next))
 		x.must(x.SetDisabled(ctx, u.ID, true))
-		_, err = x.enter(v)
+		_, err = x.signInByPasskey(v)
 		x.is(err, fault.BadCredential)
 	})
 }

@@ -27,10 +27,10 @@ const (
 )
 
 // large sends an email with an HTML body of this many bytes and returns its ID.
-func (f *fixture) large(t testing.TB, octets int) string {
+func (f *fixture) large(t testing.TB, size int) string {
 	t.Helper()
 	w := f.do(t, "POST /emails\n\n"+`{"from":"a@resend.dev","to":"delivered@resend.dev","subject":"Large","html":"`+
-		strings.Repeat("x", octets)+`"}`)
+		strings.Repeat("x", size)+`"}`)
 	var made emailID
 	if err := json.Unmarshal(w.Body.Bytes(), &made); err != nil || w.Code != 200 {
 		t.Fatalf("%d %s", w.Code, w.Body)
@@ -81,12 +81,12 @@ func TestMemoryOfLargeEmails(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d, Options{})
-		const octets = 3 << 20
-		large, small := f.large(t, octets), f.large(t, wire.LargeResponse-1000)
+		const size = 3 << 20
+		large, small := f.large(t, size), f.large(t, wire.LargeResponse-1000)
 		read := 0
 		reserved := func() {
-			if n := f.Capacity.Responses.Held(f.Acme.TeamID); n != octets*responseCost {
-				t.Errorf("the text is read with %d octets of memory", n)
+			if n := f.Capacity.Responses.Held(f.Acme.TeamID); n != size*responseCost {
+				t.Errorf("the text is read with %d bytes of memory", n)
 			}
 			read++
 		}
@@ -96,8 +96,8 @@ func TestMemoryOfLargeEmails(t *testing.T) {
 		}
 		trace.Before(`COALESCE(b.html, ''), COALESCE`, reserved)
 		w, end := f.asks(t, "/emails/"+large)
-		if n := f.Capacity.Responses.Held(f.Acme.TeamID); n < octets || n > octets+2000 || read != 2 {
-			t.Errorf("the answer has %d octets of memory", n)
+		if n := f.Capacity.Responses.Held(f.Acme.TeamID); n < size || n > size+2000 || read != 2 {
+			t.Errorf("the answer has %d bytes of memory", n)
 		}
 		for _, path := range []string{"/emails/" + small, "/emails/" + large + "/events", "/emails/" + large + "/attempts"} {
 			trace.Take()
@@ -115,12 +115,12 @@ func TestMemoryOfLargeEmails(t *testing.T) {
 		var got struct {
 			HTML string `json:"html"`
 		}
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.HTML) != octets ||
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.HTML) != size ||
 			w.Header().Get("Content-Length") != fmt.Sprint(w.Body.Len()) {
-			t.Errorf("%d %v, %d octets of HTML, %v", w.Code, w.Header(), len(got.HTML), err)
+			t.Errorf("%d %v, %d bytes of HTML, %v", w.Code, w.Header(), len(got.HTML), err)
 		}
 		if n := f.Capacity.Responses.Held(f.Acme.TeamID); n != 0 {
-			t.Errorf("%d octets of memory are held", n)
+			t.Errorf("%d bytes of memory are held", n)
 		}
 	})
 }
@@ -152,10 +152,10 @@ func TestNoMemoryForLargeAnswers(t *testing.T) {
 func TestSlowReaderOfReceivedEmail(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
-	const octets = 2 << 20
+	const size = 2 << 20
 	f.Services.Receiving = testnode.Must(receiving.New(receiving.Config{Hostname: "mx.postrider.test",
 		PublicURL: "https://a.example",
-		Hosts:     []string{"mx.postrider.test"}, Memory: 3 * (octets + 2000), TakeWait: time.Minute, ReadWait: time.Minute},
+		Hosts:     []string{"mx.postrider.test"}, Memory: 3 * (size + 2000), TakeWait: time.Minute, ReadWait: time.Minute},
 		receiving.Deps{DB: f.DB, Quotas: f.Quotas, Recorder: f.Recorder, Blobs: f.Blobs, Keys: f.Keys, Domains: f.Domains,
 			Emails: f.Emails,
 			Teams:  f.Teams, Log: f.Log}))
@@ -163,7 +163,7 @@ func TestSlowReaderOfReceivedEmail(t *testing.T) {
 	f.do(t, "POST /domains\n\n"+fmt.Sprintf(onlyReceiving, "in.example"))
 	f.verified("in.example")
 	line := strings.Repeat("x", 70) + "\n"
-	message := "RECEIVE a@one.example b@in.example\n\nSubject: Large\n\n" + strings.Repeat(line, octets/len(line)-100)
+	message := "RECEIVE a@one.example b@in.example\n\nSubject: Large\n\n" + strings.Repeat(line, size/len(line)-100)
 	answer := f.receive(t, message)
 	id, ok := strings.CutPrefix(answer, "250 ")
 	if !ok {
@@ -174,12 +174,12 @@ func TestSlowReaderOfReceivedEmail(t *testing.T) {
 	if answer := f.receive(t, message); !strings.HasPrefix(answer, "250 ") {
 		t.Error(answer)
 	}
-	if n := f.Capacity.Responses.Held(f.Acme.TeamID); n < octets {
-		t.Errorf("the answers have %d octets of memory", n)
+	if n := f.Capacity.Responses.Held(f.Acme.TeamID); n < size {
+		t.Errorf("the answers have %d bytes of memory", n)
 	}
 	end()
 	end2()
 	if n := f.Capacity.Responses.Held(f.Acme.TeamID); n != 0 {
-		t.Errorf("%d octets of memory are held", n)
+		t.Errorf("%d bytes of memory are held", n)
 	}
 }

@@ -44,14 +44,14 @@ func (f *fixture) crowd(t testing.TB, n int) (segmentID string, ids []string) {
 // flushed is a client that calls a function for each part of a response.
 type flushed struct {
 	*httptest.ResponseRecorder
-	do func(octets int)
+	do func(size int)
 }
 
 func (w *flushed) FlushError() error { w.do(w.Body.Len()); return nil }
 
 // get sends a request from a client that receives its response in parts, and reports whether the response was
 // truncated.
-func (f *fixture) get(t testing.TB, method, path string, each func(octets int)) (w *httptest.ResponseRecorder,
+func (f *fixture) get(t testing.TB, method, path string, each func(size int)) (w *httptest.ResponseRecorder,
 	cut bool) {
 	t.Helper()
 	w = httptest.NewRecorder()
@@ -104,15 +104,15 @@ func TestLongLists(t *testing.T) {
 		} {
 			trace.Take()
 			parts, had, got := 0, 0, reads
-			w, cut := f.get(t, http.MethodGet, c.path, func(octets int) {
+			w, cut := f.get(t, http.MethodGet, c.path, func(size int) {
 				parts++
 				if n := got(); parts == 1 && n != c.first || parts > 1 && n != 1 {
 					t.Errorf("%s: %d pages were read before part %d", c.path, n, parts)
 				}
-				if octets-had > 300*wire.ListChunk {
-					t.Errorf("%s: part %d has %d octets", c.path, parts, octets-had)
+				if size-had > 300*wire.ListChunk {
+					t.Errorf("%s: part %d has %d bytes", c.path, parts, size-had)
 				}
-				had = octets
+				had = size
 			})
 			var l struct {
 				Object  string `json:"object"`
@@ -144,7 +144,7 @@ func TestLongLists(t *testing.T) {
 		trace.Take()
 		if w, cut := f.get(t, http.MethodHead, "/contacts", func(int) {}); w.Code != 200 || w.Body.Len() > 0 || cut ||
 			reads() != 1 {
-			t.Errorf("HEAD: %d, %d octets, cut %v", w.Code, w.Body.Len(), cut)
+			t.Errorf("HEAD: %d, %d bytes, cut %v", w.Code, w.Body.Len(), cut)
 		}
 		if n := f.Capacity.LongLists.Held(f.Acme.TeamID); n != 0 {
 			t.Errorf("%d places are held", n)

@@ -60,7 +60,7 @@ type Report struct {
 type Entry struct {
 	At       time.Time `json:"at"`
 	After    string    `json:"after"`    // the time since the start in words
-	Happened string    `json:"happened"` // as a sentence
+	Sentence string    `json:"happened"` // as a sentence
 	Event    Text      `json:"event" nullable:"true"`
 	Step     Text      `json:"step" nullable:"true"`
 	Type     Text      `json:"type" nullable:"true"`

@@ -150,7 +150,7 @@ func (s *simulation) end(status, reason, message string) {
 
 // record adds an entry for a step to the report. The run must already be at the next step.
 func (s *simulation) record(r engine.Record, happened string) {
-	e := Entry{At: s.now, After: s.after(), Happened: happened, Step: Text(r.Key), Type: Text(r.Type),
+	e := Entry{At: s.now, After: s.after(), Sentence: happened, Step: Text(r.Key), Type: Text(r.Type),
 		Status: Text(r.Status)}
 	if s.reserve(engine.TextSize(r.Output, s.bytesLeft)) {
 		e.Output = r.Output
@@ -177,7 +177,7 @@ func (s *simulation) reserve(size int) bool {
 
 // recordEntry adds an entry of the timetable to the report.
 func (s *simulation) recordEntry(event, happened string) {
-	s.report.Entries = append(s.report.Entries, Entry{At: s.now, After: s.after(), Happened: happened,
+	s.report.Entries = append(s.report.Entries, Entry{At: s.now, After: s.after(), Sentence: happened,
 		Event: Text(event)})
 }
 

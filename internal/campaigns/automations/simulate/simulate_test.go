@@ -88,7 +88,7 @@ func run(t testing.TB, g *engine.Graph, scenario string) *simulate.Report {
 // reportLines returns the entries of a report as lines.
 func reportLines(r *simulate.Report) (lines []string) {
 	for _, e := range r.Entries {
-		lines = append(lines, strings.Join([]string{e.After, string(e.Step + e.Event), string(e.Status), e.Happened,
+		lines = append(lines, strings.Join([]string{e.After, string(e.Step + e.Event), string(e.Status), e.Sentence,
 			string(e.Next)},
 			"|"))
 	}

@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -39,9 +40,8 @@ func TestPackageList(t *testing.T) {
 func listPackages(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("# Packages\n\nThis list is made from the package comments. Do not edit it: change the comment, then run " +
-		"`go test . -run TestPackageList -update`.\nThe groups stand in the order in which they may import: " +
-		"each group imports only groups below it.\n")
+	b.WriteString("# Packages\n\nThis list is made from the package comments. Do not edit it: change the comment, then " +
+		"run `go test . -run TestPackageList -update`.\nEach group imports only groups below it.\n")
 	all := packages(t)
 	for _, groups := range layers {
 		for _, group := range groups {
@@ -64,6 +64,8 @@ func writeGroup(t *testing.T, b *strings.Builder, group string, all []goPackage)
 		text := synopsis(t, p.Dir)
 		if text == "" {
 			t.Errorf("%s has no package comment", pkg)
+		} else if rest, ok := strings.CutPrefix(text, "Package "); ok && !strings.HasPrefix(rest, path.Base(pkg)+" ") {
+			t.Errorf("the comment of %s does not begin with its name: %s", pkg, text)
 		}
 		if pkg == group && strings.HasPrefix(group, "internal/") && len(p.Imports) == 0 {
 			continue // doc.go of a group, whose text is the introduction below

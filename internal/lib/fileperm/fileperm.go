@@ -1,4 +1,4 @@
-// Package private makes files and folders accessible to their owner only: mode 0600 and 0700, whatever the umask and
+// Package fileperm makes files and folders accessible to their owner only: mode 0600 and 0700, whatever the umask and
 // the previous mode.
 //
 // # When it fails

@@ -1,6 +1,6 @@
-// Package quota divides limits among the nodes of one database, so that all nodes together keep a limit: connections
-// to a destination, messages or requests a second. It handles keys and numbers, and does not know what they stand
-// for.
+// Package nodelimits divides limits among the nodes of one database, so that all nodes together keep a limit:
+// connections to a destination, messages or requests a second. It handles keys and numbers, and does not know what
+// they stand for.
 //
 // Callers read this node's share of a limit from memory: [Shares.Rate] and [Shares.Places] neither query the database
 // nor wait. An exchange writes a new key for the other nodes at once, which takes some milliseconds; after that there

@@ -61,7 +61,7 @@ func TestStatementsGoByIndexes(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
 		trace := &dbtest.Trace{}
-		p.options.Trace = trace.Tell
+		p.options.Trace = trace.Record
 		p.vars["POSTRIDER_ROLES"], p.vars["POSTRIDER_SMTP_IN_LISTEN"] = "api,delivery,jobs,submission,receiving",
 			"127.0.0.1:0"
 		p.vars["POSTRIDER_NOTICE_FROM"] = "notices@resend.dev"

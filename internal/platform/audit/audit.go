@@ -185,7 +185,7 @@ func (r *request) replace(tx *db.Tx) Entry {
 	return r.entry
 }
 
-// fill sets the actor and the address of an entry from the request's entry.
+// fill sets the missing team, actor and address of an entry from the request's entry.
 func (e *Entry) fill(from Entry) {
 	if e.TeamID == "" {
 		e.TeamID = from.TeamID

@@ -5,19 +5,19 @@ import (
 	"sync/atomic"
 )
 
-// WithAddition returns a context by which add runs at the end of the first [DB.Update] or [DB.UpdateTogether] that
-// changes something and is committed, in its transaction: what add writes is stored if and only if that change is. It
-// is for a record of who made a change. add must only queue statements; it runs again when the update does, and when an
-// earlier update with the context was not committed or its outcome is unknown.
+// WithAddition returns a context that adds writes to a change, such as a record of its author. add runs at the end of
+// the first [DB.Update] or [DB.UpdateTogether] with this context that changes something and commits. It runs in the
+// same transaction, so its writes are stored if and only if the change is. add must only queue statements. It runs
+// again if the update runs again, or if an earlier update with the context was not committed or has an unknown outcome.
 //
-// A statement that was queued, or that returns rows and is no SELECT, counts as a change. A transaction without one,
-// and any of [DB.UpdateApart], runs no addition.
+// Queued statements, and statements that return rows and are no SELECT, count as changes. A transaction without
+// changes, and one of [DB.UpdateApart], runs no addition.
 func WithAddition(ctx context.Context, add func(ctx context.Context, tx *Tx)) context.Context {
 	return context.WithValue(ctx, additionKey{}, &addition{add: add})
 }
 
-// WithoutAddition returns a context whose updates run no addition, for changes that are not what the caller asked for,
-// such as those of a cache.
+// WithoutAddition returns a context whose updates run no addition, for changes that the caller did not ask for, such as
+// those of a cache.
 func WithoutAddition(ctx context.Context) context.Context {
 	return context.WithValue(ctx, additionKey{}, (*addition)(nil))
 }
@@ -26,10 +26,10 @@ type additionKey struct{}
 
 type addition struct {
 	add  func(ctx context.Context, tx *Tx)
-	done atomic.Bool // it is on disk
+	done atomic.Bool // its transaction is on disk
 }
 
-// withAddition returns fn with the context's addition, if there is one that is not done.
+// withAddition returns fn with the context's addition if one is pending.
 func withAddition(ctx context.Context, fn func(*Tx) error) func(*Tx) error {
 	a, _ := ctx.Value(additionKey{}).(*addition)
 	if a == nil || a.done.Load() {

@@ -9,13 +9,13 @@ import (
 const (
 	clockEvery = 5 * time.Second      // between readings of the server's clock
 	clockLimit = 2 * time.Second      // for one reading
-	clockGood  = 5 * time.Millisecond // a reading that took no longer replaces any other
+	clockGood  = 5 * time.Millisecond // a reading this fast replaces any other
 	clockOld   = time.Minute
 	clockTries = 3 // readings at the start; the first also opens the connection
 )
 
-// clock is the time that all processes on one database share: the server's time as last read, plus the time that has
-// passed since by this machine's monotonic clock. Its zero value is this machine's clock.
+// clock is the time that all processes on one database share. It adds the time measured by this machine's monotonic
+// clock to the server's time at the last reading. Its zero value is this machine's clock.
 type clock struct{ last atomic.Pointer[reading] }
 
 // reading is one reading of the server's clock.
@@ -33,9 +33,8 @@ func (c *clock) now() time.Time {
 	return r.server.Add(time.Since(r.at)).UTC().Truncate(time.Microsecond)
 }
 
-// heard stores the server's time, which was requested at asked and received at answered. A reading that took longer
-// than the stored one, and longer than clockGood, is less exact and is dropped while the stored one is not older than
-// clockOld.
+// heard stores the server's time, which was requested at asked and received at answered. A slower reading is less
+// exact. It is dropped if it took longer than clockGood and the stored reading is not older than clockOld.
 func (c *clock) heard(asked, answered, server time.Time) {
 	took := answered.Sub(asked)
 	if old := c.last.Load(); old != nil && took > max(old.took, clockGood) && answered.Sub(old.at) < clockOld {
@@ -44,9 +43,8 @@ func (c *clock) heard(asked, answered, server time.Time) {
 	c.last.Store(&reading{at: answered, server: server.Add(took / 2), took: took})
 }
 
-// Now is the present in whole microseconds UTC. On PostgreSQL it is the server's time, so that nodes can compare what
-// others have written, whatever their own clocks show; it is off by at most half a round trip. On SQLite it is this
-// machine's time.
+// Now returns the present in whole microseconds UTC. On PostgreSQL it returns the server's time, so that times written
+// by different nodes can be compared. Its error is at most half a round trip. On SQLite it returns this machine's time.
 func (d *DB) Now() time.Time { return d.e.now() }
 
 // readClock reads the server's time.
@@ -62,8 +60,8 @@ func (p *postgresDB) readClock(ctx context.Context) error {
 	return err
 }
 
-// keepTime reads the server's clock every clockEvery until ctx ends. When there is no answer the last reading is
-// kept.
+// keepTime reads the server's clock every clockEvery until ctx ends. If the server does not answer, the last reading
+// stays valid.
 func (p *postgresDB) keepTime(ctx context.Context) {
 	tick := time.NewTicker(clockEvery)
 	defer tick.Stop()

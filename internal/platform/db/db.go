@@ -2,55 +2,55 @@
 //
 // # SQL
 //
-// Parameters are $1, $2 and so on; ids are TEXT made in Go; times are BIGINT microseconds UTC; booleans are BOOLEAN;
-// bytes are BYTEA; JSON is TEXT and never queried. Columns are NOT NULL, with an empty value for "none", so that a
-// scan never meets NULL. Uniqueness is decided by a named unique index and reported by [DB.UniqueViolation]; no code
-// selects first and inserts then.
+// Parameters are $1, $2 and so on. Ids are TEXT made in Go; times are BIGINT microseconds UTC; booleans are BOOLEAN;
+// bytes are BYTEA; JSON is TEXT and never queried. Columns are NOT NULL, with an empty value for "none", so that scans
+// need not handle NULL. A named unique index decides uniqueness, and [DB.UniqueViolation] reports it. No code selects
+// first and inserts then.
 //
 // A list is one parameter, a []string, []int64 or []float64, so that a statement has one text for lists of all lengths.
-// The SQL must use it in exactly one of these forms, because SQLite is given a text of its own for them; the list of
-// the second must not be nil:
+// The SQL must use the parameter in exactly one of these forms, because SQLite gets a different text for them. The list
+// of the second form must not be nil:
 //
 //	x = ANY($n)
 //	x <> ALL($n)
 //	SELECT UNNEST(CAST($n AS TEXT[]))
 //
-// A query that a partial index serves repeats the condition of that index literally: neither engine derives from
-// dedupe = $1 that dedupe is not empty.
+// A query that uses a partial index repeats the condition of that index literally. Neither engine derives from dedupe =
+// $1 that dedupe is not empty.
 //
-// SQLite keeps no statistics. Where it would take the key of a table for an index that finds few rows, the comment
-// /*sqlite: INDEXED BY name */ behind the table names the index; without that index the statement fails.
+// SQLite keeps no statistics. If it would use the primary key although another index finds fewer rows, the comment
+// /*sqlite: INDEXED BY name */ after the table names that index. Without that index the statement fails.
 //
 // # Reading and writing
 //
-// A [Reader] runs every SELECT. Only [DB.Update] gives a [Tx], and only a Tx writes. When Update returns nil,
-// everything its function did is on disk; when it returns an error other than [ErrUnknown], nothing is. On SQLite,
-// Updates that wait at the same time share one commit, each in a savepoint of its own, so that one fsync serves them
-// all. On PostgreSQL each is a transaction, and writes whose result is not needed travel together (see [Tx.Queue]).
+// A [Reader] runs every SELECT. Only [DB.Update] gives a [Tx], and only a Tx writes. If Update returns nil, all changes
+// of its function are on disk. If it returns an error other than [ErrUnknown], none are. On SQLite, Updates that wait
+// at the same time share one commit and one fsync, each in a separate savepoint. On PostgreSQL each is a transaction,
+// and writes whose result is not needed travel together (see [Tx.Queue]).
 //
-// The function given to Update may run more than once, and on SQLite it runs on the only writer: it must not use the
-// network or do anything else that takes long, and it must not render, hash or sign.
+// The function given to Update may run more than once, and on SQLite it runs on the only writer. It must not use the
+// network, render, hash, sign, or do other slow work.
 //
-// [DB.ReadLong] runs reads that may go through very many rows. They have few places, so that they leave readers to all
-// others, and a limit of time.
+// [DB.ReadLong] runs reads of very many rows. They have a time limit, and few may run at once, so that other reads find
+// free connections.
 //
 // # When it fails
 //
-// An SQLite file that is damaged is not opened, as far as the damage is found (see [Options.Beside]).
+// Open refuses a damaged SQLite file if it finds the damage (see [Options.Beside]).
 //
-// A full disk, a lost connection, a silent server or a failed commit is returned as a fault of kind Unavailable that
-// is [ErrUnavailable], from reads and writes alike. No single wait for PostgreSQL takes longer than Options.Patience,
+// A full disk, a lost connection, a silent server or a failed commit causes a fault of kind Unavailable that is
+// [ErrUnavailable], for reads and writes alike. No single wait for PostgreSQL takes longer than Options.Patience,
 // except in [DB.Migrate]. A statement that fails ends its Update; no statement may follow it.
 //
-// When a connection to PostgreSQL is lost after COMMIT was sent and before its answer, the outcome is looked up on a
-// new connection, by the row that [Tx.Proof] names: Update returns nil when the transaction was committed, and runs
-// the function again only when it is certain that it was not. When neither can be shown, and when SQLite's COMMIT
-// ends with an I/O error, the error is [ErrUnknown], and the function is not run again. The caller's retry must then
-// be safe, which is what idempotency keys and job fences are for.
+// If a connection to PostgreSQL is lost between COMMIT and its answer, Update looks up the outcome on a new connection,
+// by the row that [Tx.Proof] names. Update returns nil if the transaction was committed. It runs the function again
+// only if the transaction was certainly not committed. If neither can be proved, or if SQLite's COMMIT ends with an I/O
+// error, the error is [ErrUnknown], and the function does not run again. The caller's retry must then be safe;
+// idempotency keys and job fences serve this purpose.
 //
 // # What it does not do
 //
-// It does not check who may read or write a row, and it knows nothing of email.
+// The package does not check permissions to read or write a row, and it knows nothing of email.
 package db
 
 import (
@@ -67,7 +67,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// ErrNoRows is what Row.Scan returns when the query found nothing.
+// ErrNoRows is the error of Row.Scan if the query found nothing.
 var ErrNoRows = sql.ErrNoRows
 
 // Row is the result of a query for one row.
@@ -102,7 +102,7 @@ func (r Reader) QueryRow(ctx context.Context, sql string, args ...any) Row {
 	return r.q.queryRow(ctx, sql, args)
 }
 
-// Collect reads all rows with scan and closes them. The query must bound how many there are.
+// Collect reads all rows with scan and closes them. The query must limit their number.
 func Collect[T any](rows Rows, err error, scan func(Row) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func Collect[T any](rows Rows, err error, scan func(Row) (T, error)) ([]T, error
 	return all, rows.Err()
 }
 
-// writer is what a transaction of either engine does.
+// writer is implemented by the transactions of both engines.
 type writer interface {
 	querier
 	exec(ctx context.Context, sql string, args []any) (int64, error)
@@ -128,7 +128,7 @@ type writer interface {
 	queueHold(ctx context.Context, missing error, table, id string)
 }
 
-// Tx is one transaction. It is valid until the function that it was given to returns.
+// Tx is one transaction. It is valid until the function that received it returns.
 type Tx struct {
 	Reader
 	w         writer
@@ -167,36 +167,35 @@ func (t *Tx) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
 	return n, err
 }
 
-// Queue runs a statement whose result is not needed. On PostgreSQL it is sent with the next statement that is waited
-// for, at the latest with the commit, and its error is reported there. Statements keep their order.
+// Queue runs a statement whose result is not needed. On PostgreSQL the statement travels with the next statement that
+// needs an answer, at the latest with the commit, which reports its error. Statements keep their order.
 func (t *Tx) Queue(ctx context.Context, sql string, args ...any) {
 	t.changes++
 	t.w.queue(ctx, sql, args)
 }
 
-// QueueOne is Queue for an UPDATE or a DELETE that must change a row, such as one behind a fence. When it changes
-// none the transaction fails with the error missing; on PostgreSQL it does so only when the statement's answer comes.
+// QueueOne queues an UPDATE or a DELETE that must change a row, such as one with a fence. If it changes none, the
+// transaction fails with the error missing; on PostgreSQL it fails only when the statement's answer arrives.
 func (t *Tx) QueueOne(ctx context.Context, missing error, sql string, args ...any) {
 	t.changes++
 	t.w.queueOne(ctx, missing, sql, args)
 }
 
-// QueueHold keeps the row of table with that id from being deleted until the transaction ends: a transaction that
-// deletes it waits and then sees everything that this one did. When there is no such row the transaction fails as
-// with QueueOne.
+// QueueHold prevents the deletion of a row until the transaction ends. A transaction that deletes the row waits and
+// then sees all changes of this one. If the row does not exist, the transaction fails as with QueueOne.
 func (t *Tx) QueueHold(ctx context.Context, missing error, table, id string) {
 	t.w.queueHold(ctx, missing, table, id)
 }
 
-// Now is the time of this transaction by [DB.Now], read once, so that all its rows have the same time.
+// Now returns the time of this transaction by [DB.Now], read once, so that all its rows have the same time.
 func (t *Tx) Now() time.Time { return t.now }
 
-// OneWriter reports whether no other transaction can write while this one lasts, as on SQLite. On PostgreSQL others
-// can, and a SELECT of rows to claim needs FOR UPDATE SKIP LOCKED to pass over those that another node claims.
+// OneWriter reports whether no other transaction can write while this one runs, as on SQLite. On PostgreSQL others can,
+// so a SELECT of rows to claim needs FOR UPDATE SKIP LOCKED, which skips rows that another node is claiming.
 func (t *Tx) OneWriter() bool { return t.oneWriter }
 
-// Serialize makes transactions that give the same name wait for each other until they end. It is for decisions that
-// no index makes. On SQLite, which has one writer, it does nothing.
+// Serialize makes transactions with the same name run one after another. It is for decisions that no index can make. On
+// SQLite, which has one writer, it does nothing.
 func (t *Tx) Serialize(ctx context.Context, name string) error {
 	if t.oneWriter {
 		return nil
@@ -205,7 +204,7 @@ func (t *Tx) Serialize(ctx context.Context, name string) error {
 	return err
 }
 
-// AfterCommit runs f once the transaction is on disk. It is for hints, such as waking a worker: a crash loses it.
+// AfterCommit runs f after the transaction is on disk. It is for hints, such as waking a worker: a crash loses them.
 func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
 
 // proof is a query that finds a row if and only if a transaction was committed.
@@ -214,17 +213,16 @@ type proof struct {
 	args []any
 }
 
-// Proof sets the query by which to find out whether the transaction was committed when the answer to its COMMIT is
-// lost: the query must find a row then and never otherwise. The row must be one that this transaction inserts, under
-// an id that was made for it, and that nothing deletes within a minute. A transaction needs one proof; later calls
-// are ignored.
+// Proof sets the query that decides whether the transaction was committed if the answer to its COMMIT is lost. The
+// query must find a row if the transaction was committed, and otherwise never. The transaction must insert that row
+// under a new id, and nothing may delete it within a minute. A transaction needs one proof; later calls are ignored.
 func (t *Tx) Proof(sql string, args ...any) {
 	if t.proof == nil {
 		t.proof = &proof{sql, args}
 	}
 }
 
-// engine is what differs between the two databases.
+// engine contains the differences between the two databases.
 type engine interface {
 	querier
 	ready(ctx context.Context) error
@@ -237,7 +235,7 @@ type engine interface {
 	notify(ctx context.Context, topic, payload string) error
 	listen(ctx context.Context, topics []string, got func(topic, payload string)) error
 	name() string
-	places() int // how many long reads may run at once
+	places() int // the most long reads at once
 	readLong(ctx context.Context, fn func(querier) error) error
 	close()
 }
@@ -263,12 +261,12 @@ type Options struct {
 	Log      *slog.Logger
 	Trace    func(Statement) // called with each statement; may be nil
 
-	// Break makes the statements fail for which it returns true. It is for tests, and nil otherwise.
+	// Break reports whether a statement must fail. It is for tests, and nil otherwise.
 	Break func(Statement) bool
 
-	// Beside must be set when a node may be running on the same database, as by commands: Close then sends the hints of
-	// this process to that node. Without it, Open checks an SQLite file that was not closed in order, for a minute at
-	// most, and fails when it finds damage.
+	// Beside must be set if a node may be running on the same database, as for commands. Close then sends this process's
+	// hints to that node. Without Beside, Open checks an SQLite file that was not closed cleanly, for at most a minute,
+	// and fails if it finds damage.
 	Beside bool
 }
 
@@ -291,7 +289,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, err
 	}
 	if o.Trace != nil || o.Break != nil {
-		e = traced{e, teller{o.Trace, o.Break}}
+		e = traced{e, tracer{o.Trace, o.Break}}
 	}
 	d := &DB{Reader: Reader{e}, e: e, log: o.Log, beside: o.Beside, wait: o.Patience,
 		long: newLong(e.places())}
@@ -304,15 +302,15 @@ func IsPostgres(url string) bool {
 	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
 }
 
-// Engine is "sqlite" or "postgres".
+// Engine returns "sqlite" or "postgres".
 func (d *DB) Engine() string { return d.e.name() }
 
-// Alone reports whether only one node works on this database: true for SQLite. A command may still change rows beside
-// that node.
+// Alone reports whether only one node works on this database: true for SQLite. A command may still change rows while
+// that node runs.
 func (d *DB) Alone() bool { return d.e.name() == "sqlite" }
 
-// Snapshot writes an SQLite database as it is at one instant to an empty file. Reads and writes go on meanwhile. On
-// PostgreSQL it returns an error.
+// Snapshot writes a consistent copy of an SQLite database to an empty file. Reads and writes continue in the meantime.
+// On PostgreSQL it returns an error.
 func (d *DB) Snapshot(ctx context.Context, to string) error {
 	s, ok := d.e.(*sqliteDB)
 	if !ok {
@@ -321,8 +319,8 @@ func (d *DB) Snapshot(ctx context.Context, to string) error {
 	return s.snapshot(ctx, to)
 }
 
-// Close waits for Updates in progress and closes all connections. With [Options.Beside] it sends pending hints
-// before, for 5 s at most.
+// Close waits for Updates in progress and closes all connections. With [Options.Beside] it first sends pending hints,
+// for at most 5 s.
 func (d *DB) Close() {
 	if d.beside {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
@@ -332,26 +330,26 @@ func (d *DB) Close() {
 	d.e.close()
 }
 
-// Ready returns an error when the database does not answer, or when PostgreSQL takes no writes, as a standby. Whether
-// SQLite can write is not checked.
+// Ready returns an error if the database does not answer, or if PostgreSQL accepts no writes, as a standby. It does not
+// check whether SQLite can write.
 func (d *DB) Ready(ctx context.Context) error { return d.e.ready(ctx) }
 
-// Update runs fn in a transaction and returns once it is on disk, or with an error and nothing changed, unless the
-// error is [ErrUnknown].
+// Update runs fn in a transaction. It returns nil after the commit is on disk. If it returns an error other than
+// [ErrUnknown], nothing has changed.
 func (d *DB) Update(ctx context.Context, fn func(*Tx) error) error {
 	return d.e.update(ctx, withAddition(ctx, fn))
 }
 
-// UpdateApart is Update on a connection that only such updates use, for heartbeats, which must not wait behind the
-// rest of the process's work. Updates of this kind must be few and small. On SQLite it is Update, because the one
-// writer never keeps an update waiting for long.
+// UpdateApart is Update on a separate connection, for heartbeats, which must not wait for the rest of the process's
+// work. Such updates must be few and small. On SQLite it equals Update, because the one writer never delays an update
+// for long.
 func (d *DB) UpdateApart(ctx context.Context, fn func(*Tx) error) error {
 	return d.e.updateApart(ctx, fn)
 }
 
-// Repeat runs step in one transaction after another until one changes nothing. It is for work on many rows, of which
-// each transaction takes a bounded part. step returns how many rows it changed, and must not find again what it
-// changed before. An error ends Repeat, which may then be called again.
+// Repeat runs step in one transaction after another until one changes nothing. It is for work on many rows: each
+// transaction handles a bounded number. step returns how many rows it changed, and must not find them again. An error
+// ends Repeat; the caller may call it again later.
 func (d *DB) Repeat(ctx context.Context, step func(*Tx) (int64, error)) error {
 	for n := int64(1); n > 0; {
 		if err := ctx.Err(); err != nil {
@@ -382,7 +380,7 @@ func (d *DB) Violates(err error, index string) bool {
 	return ok && name == index
 }
 
-// Micros is a time as it is stored: microseconds since 1970 UTC, or 0 for the zero time.
+// Micros returns a time as it is stored: microseconds since 1970 UTC, or 0 for the zero time.
 func Micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -398,11 +396,11 @@ func Time(us int64) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// Now is the present by this machine's clock, in UTC and whole microseconds, as the database stores it. Use [DB.Now]
-// for what is compared with times of other nodes.
+// Now returns the present by this machine's clock, in UTC and whole microseconds, as the database stores it. Use
+// [DB.Now] for times that are compared with those of other nodes.
 func Now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// recovered calls fn and turns a panic into an error, so that SQLite's one writer keeps running.
+// recovered calls fn and converts a panic to an error, so that SQLite's one writer continues to run.
 func recovered(fn func(*Tx) error, t *Tx) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -412,7 +410,7 @@ func recovered(fn func(*Tx) error, t *Tx) (err error) {
 	return fn(t)
 }
 
-// hints carries wake-ups between nodes. Losing one delays work by a poll interval and no more.
+// hints carries wake-ups between nodes. A lost hint delays work by at most a poll interval.
 type hints struct {
 	mu      sync.Mutex
 	pending map[string]map[string]bool
@@ -450,7 +448,7 @@ func (d *DB) Hint(topic, payload string) {
 	}
 }
 
-// OnHint makes f be called for each hint of topic from this node and, while [DB.Run] runs, from other processes. f
+// OnHint sets f to be called for each hint of topic from this node and, while [DB.Run] runs, from other processes. f
 // must not block. Call OnHint before Run.
 func (d *DB) OnHint(topic string, f func(payload string)) {
 	d.hints.mu.Lock()
@@ -459,13 +457,13 @@ func (d *DB) OnHint(topic string, f func(payload string)) {
 }
 
 const (
-	hintDelay = 10 * time.Millisecond // during which hints are collected, so that a busy node sends few notifications
+	hintDelay = 10 * time.Millisecond // how long hints are collected before they are sent together
 	closeTime = 5 * time.Second       // limits the sending of hints in Close
 )
 
-// Run sends hints to other processes, receives theirs, and keeps the server's time, until ctx ends. The node of an
-// SQLite file only receives: no other process listens there. When listening fails, Run logs it and tries again every
-// 2 s; on PostgreSQL the hints sent in between are lost.
+// Run sends hints to other processes, receives theirs, and reads the server's time, until ctx ends. The node of an
+// SQLite file only receives, because no other process listens there. If listening fails, Run logs it and tries again
+// every 2 s. On PostgreSQL the hints sent in between are lost.
 func (d *DB) Run(ctx context.Context) error {
 	h := &d.hints
 	var topics []string
@@ -534,8 +532,8 @@ func (d *DB) flushHints(ctx context.Context) {
 	}
 }
 
-// packHints joins payloads by newline into messages under PostgreSQL's limit of 8,000 bytes. It leaves out payloads
-// above 4,000 bytes, and all after the eighth message: a node that receives that many hints looks for work anyway.
+// packHints joins payloads with newlines into messages under PostgreSQL's limit of 8,000 bytes. It omits payloads above
+// 4,000 bytes, and all after the eighth message: a node that receives that many hints looks for work anyway.
 func packHints(payloads map[string]bool) []string {
 	var out []string
 	var b strings.Builder

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// InsertRows inserts many rows and returns how many it inserted or updated. into is the table with its columns, such
-// as `things (id, name)`, and conflict an ON CONFLICT clause or "". The content is given by column: lists of one length
-// ([]string, []int64, []float64 or []bool), one value for each row, and other values, which all rows have. There must
-// be a list.
+// InsertRows inserts many rows and returns how many it inserted or updated. into is the table with its columns, such as
+// `things (id, name)`. conflict is an ON CONFLICT clause or "". Each argument is the content of one column: a list with
+// one value for each row ([]string, []int64, []float64 or []bool), or a single value for all rows. At least one
+// argument must be a list, and all lists must have the same length.
 //
-// PostgreSQL is given one statement with the lists, which costs it a fraction of as many statements. SQLite is given a
-// statement for each row, whose values need not be encoded as JSON and decoded again. So the rows are inserted one
-// after another on SQLite, and ON CONFLICT DO UPDATE must not meet a row twice on PostgreSQL.
+// PostgreSQL runs one statement with the lists, which is much cheaper than many statements. SQLite runs one statement
+// for each row, so that values need no encoding as JSON. Therefore ON CONFLICT DO UPDATE must not meet a row twice,
+// which PostgreSQL refuses.
 func (t *Tx) InsertRows(ctx context.Context, into, conflict string, columns ...any) (int64, error) {
 	if !t.oneWriter {
 		return t.Exec(ctx, insertLists(into, conflict, columns), columns...)
@@ -28,7 +28,7 @@ func (t *Tx) InsertRows(ctx context.Context, into, conflict string, columns ...a
 	return all, err
 }
 
-// QueueRows is InsertRows for what nobody waits for, as Queue is Exec.
+// QueueRows is InsertRows for rows whose number is not needed, as Queue is to Exec.
 func (t *Tx) QueueRows(ctx context.Context, into, conflict string, columns ...any) {
 	if !t.oneWriter {
 		t.Queue(ctx, insertLists(into, conflict, columns), columns...)
@@ -99,7 +99,7 @@ func eachRow(into, conflict string, columns []any, do func(text string, args []a
 		case []bool:
 			n, at[i] = len(list), func(row int) any { return list[row] }
 		default:
-			pgType(c) // so that SQLite takes no others
+			pgType(c) // so that SQLite refuses the types that PostgreSQL refuses
 			at[i] = func(int) any { return c }
 		}
 		if n >= 0 && rows >= 0 && n != rows {

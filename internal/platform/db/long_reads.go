@@ -12,33 +12,33 @@ import (
 )
 
 var (
-	// ErrCrowded means that a long read found no place within its wait, and did nothing.
+	// ErrCrowded means that a long read got no slot in time and did nothing.
 	ErrCrowded = errors.New("too many long reads run at once")
 
-	// ErrTooLong means that a long read was ended because its time was over.
+	// ErrTooLong means that a long read was ended by its time limit.
 	ErrTooLong = errors.New("a long read was ended because its time was over")
 )
 
-// longTime is how long a long read waits for its place, and may then take, unless [Long] says otherwise.
+// longTime limits both a long read's wait for a slot and the read itself, unless [Long] sets other limits.
 const longTime = 5 * time.Second
 
-// Long says whose a long read is and how long it may take.
+// Long names the owner of a long read and its time limits.
 type Long struct {
 	Owner string        // such as a team; owners take turns
-	Wait  time.Duration // the longest wait for a place; 0 is 5 seconds
-	Time  time.Duration // the longest that it may take once it has its place; 0 is 5 seconds
+	Wait  time.Duration // the longest wait for a slot; 0 is 5 seconds
+	Time  time.Duration // the longest duration of the read itself; 0 is 5 seconds
 }
 
-// ReadLong runs fn, whose reads may go through very many rows. Such reads have places of their own, half as many as
-// SQLite has readers and a quarter of the connections to PostgreSQL, so that however many are asked for, other reads
-// find a reader free. Owners share the places by turns, and one owner alone gets no more than half of them, rounded up.
+// ReadLong runs fn, which may read very many rows. Long reads have separate slots: half as many as SQLite has readers,
+// or a quarter of the connections to PostgreSQL. Other reads therefore always find a reader free. Owners take turns,
+// and a single owner gets at most half of the slots, rounded up.
 //
-// fn must use the context and the Reader that it is given, and no other long read. When the time is over, the statement
-// that runs is ended on the server too. The rows of a query come after all of its work is done, and must be closed
-// before the next query.
+// fn must use the context and the Reader that it receives, and must start no other long read. When the time limit ends,
+// the running statement is ended on the server too. The rows of a query arrive after the database has found all of
+// them, and must be closed before the next query.
 //
-// When no place is free in time, or the time is over, the error is a fault of kind Unavailable that is [ErrCrowded] or
-// [ErrTooLong].
+// If no slot becomes free in time, or the read takes too long, the error is a fault of kind Unavailable that is
+// [ErrCrowded] or [ErrTooLong].
 func (d *DB) ReadLong(ctx context.Context, l Long, fn func(ctx context.Context, r Reader) error) error {
 	waiting, cancel := context.WithTimeout(ctx, cmp.Or(l.Wait, longTime))
 	err := d.long.Enter(waiting, l.Owner)
@@ -62,7 +62,7 @@ func (d *DB) ReadLong(ctx context.Context, l Long, fn func(ctx context.Context, 
 	return err
 }
 
-// newLong returns the places of long reads.
+// newLong returns the slots of long reads.
 func newLong(places int) *fairshare.Turns {
 	places = max(places, 1)
 	return fairshare.NewTurns(places, places/2)

@@ -13,10 +13,10 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Migrate brings the schema up to date and returns the names of the migrations that it applied. All pending
-// migrations run in one transaction under a lock, so that nodes that start together migrate once, and a migration
-// that fails leaves nothing behind. It is an error when the text of an applied migration has changed: what has been
-// released never changes.
+// Migrate brings the schema up to date and returns the names of the migrations that it applied. All pending migrations
+// run in one transaction under a lock. So nodes that start together migrate once, and a failed migration changes
+// nothing. Migrate returns an error if the text of an applied migration has changed, because released migrations never
+// change.
 func (d *DB) Migrate(ctx context.Context) ([]string, error) {
 	return d.migrateFrom(ctx, migrations)
 }

@@ -7,18 +7,18 @@ import (
 )
 
 var (
-	// ErrUnavailable means that the database could not be reached or could not carry out a statement: nothing was
-	// stored, and trying again may help. Causes are a lost or refused connection, a server that does not answer in time,
-	// is starting, is stopping or is a standby, and a full disk.
+	// ErrUnavailable means that the database could not be reached or could not carry out a statement. Nothing was stored,
+	// and a retry may help. Causes are a lost or refused connection, a full disk, or a server that answers too late, is
+	// starting, is stopping or is a standby.
 	ErrUnavailable = errors.New("the database is not available")
 
-	// ErrUnknown means that it could not be determined whether a COMMIT took effect: its answer was lost, or the disk of
-	// SQLite failed during it. The whole transaction was stored, or nothing of it, or it may still be stored later. A
-	// caller that tries again must recognise what the first try did.
+	// ErrUnknown means that the outcome of a COMMIT is unknown: its answer was lost, or SQLite's disk failed during it.
+	// Either the whole transaction was stored, or nothing, or it may still be stored later. A caller that retries must
+	// recognise the effects of the first try.
 	ErrUnknown = errors.New("it is not known whether the transaction was committed")
 )
 
-// outage is the cause of a fault of the database, as it is logged. errors.Is reports that it is its kind.
+// outage is the cause of a database fault for the log. errors.Is reports that it is its kind.
 type outage struct {
 	kind error // ErrUnavailable or ErrUnknown
 	what string
@@ -29,7 +29,7 @@ func (o *outage) Error() string        { return o.what + ": " + o.err.Error() }
 func (o *outage) Unwrap() error        { return o.err }
 func (o *outage) Is(target error) bool { return target == o.kind }
 
-// Temporary reports that the failure may pass. Until it does, every request meets it.
+// Temporary reports that the failure may pass. Until then, every request fails.
 func (o *outage) Temporary() bool { return true }
 
 // unavailable returns the fault for a failure of the database that the user did not cause and that may pass.

@@ -16,12 +16,12 @@ import (
 const (
 	patience       = 20 * time.Second // for a connection, and for each answer
 	connectTime    = 10 * time.Second // for a new connection, unless the URL says otherwise
-	migrationTime  = 24 * time.Hour   // for a statement of a migration, or for another node to migrate
+	migrationTime  = 24 * time.Hour   // for a statement of a migration, or waiting for another node to migrate
 	stillTime      = 15 * time.Second // between two statements of a transaction; the client may be gone without a sign
 	pgEndTime      = 5 * time.Second  // to roll back or to close a connection that is given up
 	pgProveTime    = 10 * time.Second // to find out whether a transaction was committed
 	migrationLock  = 794613           // the advisory lock under which one node migrates
-	readOnly       = "25006"          // SQLSTATE of a write on a standby, or after a failover on what was the primary
+	readOnly       = "25006"          // SQLSTATE of a write on a standby, such as a former primary
 	divisionByZero = "22012"
 )
 
@@ -72,15 +72,16 @@ func openPostgres(ctx context.Context, o Options) (*postgresDB, error) {
 
 func (p *postgresDB) name() string { return "postgres" }
 
-// places is a quarter of the connections, which all that the node does shares.
+// places returns the most long reads at once: a quarter of the connections.
 func (p *postgresDB) places() int { return int(p.pool.Config().MaxConns) / 4 }
 
-// longSettings are those of long reads. They go by indexes: values of all properties share their statistics, by which
-// PostgreSQL expects many rows where there are few, and would read the values of all teams. They use one process each.
+// longSettings are the settings of long reads. They force PostgreSQL to use indexes: values of all properties share
+// their statistics, so it would expect many rows where there are few, and read the values of all teams. Each long read
+// uses one server process.
 var longSettings = []string{"SET LOCAL enable_seqscan = off", "SET LOCAL max_parallel_workers_per_gather = 0"}
 
-// readLong runs fn in a transaction, for its settings, which travel with the first statement. When the context ends,
-// the driver cancels the statement on the server and closes the connection.
+// readLong runs fn in a transaction, whose settings travel with the first statement. When the context ends, the driver
+// cancels the statement on the server and closes the connection.
 func (p *postgresDB) readLong(ctx context.Context, fn func(querier) error) error {
 	c, err := p.acquire(ctx, p.pool)
 	if err != nil {
@@ -125,7 +126,7 @@ func (p *postgresDB) release(c *pgxpool.Conn) {
 	c.Release()
 }
 
-// limit makes the connection fail when its answers do not come within d; 0 is no limit. The deadline is set on the
+// limit makes the connection fail if its answers do not arrive within d; 0 is no limit. The deadline is set on the
 // socket, because a context with a deadline for each statement costs more. On a closed connection it has no effect.
 func limit(c *pgx.Conn, d time.Duration) {
 	var until time.Time
@@ -191,9 +192,9 @@ func (r *pgRows) Err() error {
 	return r.err
 }
 
-// pgError returns the errors of a statement that PostgreSQL reports, and those that the function of an update
-// returned, unchanged. It wraps as unavailable those that may pass: a lost connection, a server out of resources, and
-// the errors with which a server ends connections. A standby's refusal to write also closes the connection.
+// pgError converts an error of a statement or an update. Errors that may pass become unavailable: a lost connection, a
+// server out of resources, and the errors with which a server ends connections. Other errors of PostgreSQL and of the
+// update's function stay unchanged. A standby's refusal to write also closes the connection.
 func pgError(ctx context.Context, c *pgx.Conn, what string, err error) error {
 	if err == nil {
 		return nil

@@ -25,8 +25,8 @@ func (p *postgresDB) updateApart(ctx context.Context, fn func(*Tx) error) error 
 	return p.updateOn(ctx, p.apart, fn)
 }
 
-// updateOn runs fn until PostgreSQL commits it or the tries are used up. It tries again after deadlocks,
-// serialisation failures and on connections that were dead already, none of which the caller can prevent.
+// updateOn runs fn until PostgreSQL commits it or the tries are used up. It repeats fn after deadlocks and
+// serialisation failures, and on connections that were already broken. Callers can prevent none of these.
 func (p *postgresDB) updateOn(ctx context.Context, pool *pgxpool.Pool, fn func(*Tx) error) error {
 	for try := 1; ; try++ {
 		o := p.updateOnce(ctx, pool, fn)
@@ -51,7 +51,7 @@ func (p *postgresDB) updateOn(ctx context.Context, pool *pgxpool.Pool, fn func(*
 type outcome struct {
 	after []func()
 	err   error
-	tries int // how often in all one that ended this way may be run; nothing of it is stored
+	tries int // total tries allowed after this outcome; nothing was stored
 }
 
 func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, fn func(*Tx) error) outcome {
@@ -73,7 +73,7 @@ func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, fn func
 	}
 	quick := time.Since(began) < p.patience/2 // then a closed connection broke, rather than timed out
 	if w.inDoubt(err) {
-		p.release(c) // it is dead, and settling takes a while
+		p.release(c) // c is broken, and settling takes time
 		c = nil
 		switch committed, cause := p.settle(identity(w.c), t.proof); {
 		case cause != nil:
@@ -93,7 +93,7 @@ func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, fn func
 	return o
 }
 
-// pgTx is a transaction whose statements wait in a batch until an answer is needed: an Update that only queues takes
+// pgTx is a transaction whose statements wait in a batch until an answer is needed. An Update that only queues takes
 // one round trip, including its BEGIN and COMMIT.
 type pgTx struct {
 	c        *pgx.Conn
@@ -102,7 +102,7 @@ type pgTx struct {
 	fence    map[int]error // by position in the batch: the error to report when that statement yields no row
 	begun    bool
 	asked    bool // whether COMMIT was sent
-	refused  bool // whether the server reported an error, and so has undone everything
+	refused  bool // whether the server reported an error and rolled back
 	err      error
 }
 
@@ -114,8 +114,7 @@ func (t *pgTx) queue(_ context.Context, text string, args []any) {
 	t.batch.Queue(text, args...)
 }
 
-// queueOne makes the server itself abort the transaction when no row changes, because the COMMIT may already be on
-// the way.
+// queueOne makes the server abort the transaction if no row changes, because the COMMIT may already be on its way.
 func (t *pgTx) queueOne(ctx context.Context, missing error, text string, args []any) {
 	t.queueRows(ctx, missing, text+` RETURNING 1`, args)
 }
@@ -235,8 +234,7 @@ func isRefusal(err error) bool {
 	return ok && e.SeverityUnlocalized == "ERROR"
 }
 
-// inDoubt reports whether it is open if the transaction was committed: the COMMIT may have reached the server, and no
-// answer came.
+// inDoubt reports whether the outcome is unknown: the COMMIT may have reached the server, but no answer arrived.
 func (t *pgTx) inDoubt(err error) bool {
 	return t.asked && !t.refused && t.c.IsClosed() && !pgconn.SafeToRetry(err)
 }

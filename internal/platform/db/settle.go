@@ -10,13 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// When a connection is lost between a COMMIT and its answer, the server may have carried it out, may still be
-// carrying it out, or may not even have read it. PostgreSQL reports the status of a transaction by its id
-// (pg_xact_status), but the id would come with the answer that was lost, because the server sends its answers at the
-// end of a request. So two things are looked up that are known beforehand: whether the server process of the
-// connection still exists, and whether there is a row that only the transaction could have made ([Tx.Proof]). If the
-// row is there, the transaction was committed. If the process is gone and the row is not there, nothing was stored,
-// and nothing will be.
+// If a connection is lost between a COMMIT and its answer, the server may have committed, may still be committing, or
+// may not have read the COMMIT. PostgreSQL reports the status of a transaction by its id (pg_xact_status). That id
+// would arrive with the lost answer, because the server sends its answers at the end of a request. So settle looks up
+// two facts: whether the server process of the connection still exists, and whether the row of [Tx.Proof] exists, which
+// only this transaction could have made. If the row exists, the transaction was committed. If neither exists, nothing
+// was stored, and nothing will be.
 
 // backend is the server process of a connection. The start time is needed because another process may get the same
 // pid later.
@@ -27,14 +26,13 @@ type backend struct {
 
 const backendKey = "postrider backend"
 
-// notLonger sets a time limit, unless the server already has a shorter one.
+// notLonger sets a time limit unless the server already has a shorter one.
 const notLonger = `SELECT set_config(name, $2, false) FROM pg_settings WHERE name = $1
 	AND CASE WHEN name = $1 THEN CAST(setting AS BIGINT) NOT BETWEEN 1 AND CAST($2 AS BIGINT) END`
 
-// introduce records the server process of a new connection, and makes that process end when a transaction is idle for
-// the duration still: a machine that lost its power or its network does not close its connections, and its locks
-// would be held for hours. When the server does not report the process, commits can be settled only by finding the
-// row.
+// introduce records the server process of a new connection, and makes that process end if a transaction is idle for the
+// duration still. A machine that lost its power or network does not close its connections, and its locks would be held
+// for hours. If the server does not report the process, commits can be settled only by finding the row.
 func introduce(ctx context.Context, c *pgx.Conn, still time.Duration) error {
 	limit(c, connectTime)
 	defer limit(c, 0)
@@ -42,7 +40,8 @@ func introduce(ctx context.Context, c *pgx.Conn, still time.Duration) error {
 	if err != nil {
 		return err
 	}
-	// To compile a filter of many rules would take seconds, for a read of milliseconds. A server may refuse this.
+	// JIT compilation of a filter with many rules would take seconds, for a read of milliseconds. A server may refuse
+	// this setting.
 	if _, err = c.Exec(ctx, "SET jit = off"); err != nil && c.IsClosed() {
 		return err
 	}
@@ -58,14 +57,14 @@ func introduce(ctx context.Context, c *pgx.Conn, still time.Duration) error {
 	return nil
 }
 
-// identity is the server process of a connection, which may be closed, or nil when it is not known.
+// identity returns the server process of a connection, which may be closed, or nil if it is unknown.
 func identity(c *pgx.Conn) *backend {
 	b, _ := c.PgConn().CustomData()[backendKey].(*backend)
 	return b
 }
 
-// settle determines whether a transaction was committed whose COMMIT was sent and whose connection is lost. It tries
-// for pgProveTime, or p.patience when that is shorter, and returns an error when it could not find out.
+// settle determines whether a transaction was committed whose connection was lost after its COMMIT was sent. It tries
+// for pgProveTime, or for p.patience if that is shorter, and returns an error if it could not find out.
 func (p *postgresDB) settle(b *backend, row *proof) (committed bool, err error) {
 	if row == nil {
 		return false, errors.New("nothing that the transaction stored can be looked up")
@@ -99,10 +98,9 @@ func (p *postgresDB) settle(b *backend, row *proof) (committed bool, err error) 
 	}
 }
 
-// look looks once. It looks for the process before the row: once the process is gone, what it finds of the row is
-// final. With endIt it terminates the process, because one whose network is cut might read our COMMIT when the
-// network is back. A process that waits for a standby is left alone: its transaction is committed here and not yet
-// safe.
+// look looks once, first for the process and then for the row: if the process has ended, the row's state is final. With
+// endIt, look terminates the process, because a process with a cut network might read the COMMIT later. It leaves a
+// process alone that waits for a standby: its transaction is committed here but not yet safe.
 func look(ctx context.Context, c *pgx.Conn, b *backend, row *proof, endIt bool) (committed, ended bool, err error) {
 	var standby, lives bool
 	if b == nil {

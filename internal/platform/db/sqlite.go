@@ -25,10 +25,10 @@ const (
 	queueDepth = 1024                 // waiting updates before callers block
 )
 
-// pragmas of both handles, with their reasons. They are in the DSN, because a PRAGMA statement sent to a pool reaches
+// pragmas of both handles, with their reasons. They are in the DSN, because a PRAGMA statement sent to a pool affects
 // only one connection.
 var pragmas = []string{
-	"busy_timeout(10000)",      // first: the others may wait for a lock of a second process, such as a command
+	"busy_timeout(10000)",      // first, because the others may wait for another process's lock
 	"journal_mode(WAL)",        // readers never wait for the writer
 	"synchronous(FULL)",        // a commit is on disk when it returns
 	"foreign_keys(1)",          // as PostgreSQL checks them
@@ -151,9 +151,9 @@ func (s *sqliteDB) disconnect() {
 	}
 }
 
-// prepareFile creates the file with private permissions, where SQLite would make it readable by all, and corrects
-// those of an earlier run. SQLite gives its other files the mode of the first. A folder that exists may be shared and
-// is left as it is; a folder that is created here is private.
+// prepareFile creates the file with private permissions, because SQLite would make it readable by all, and corrects
+// those of an earlier run. SQLite gives its other files the mode of the first. A new folder becomes private; an
+// existing one may be shared and stays unchanged.
 func prepareFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("make the folder of the database: %w", err)
@@ -171,23 +171,22 @@ func prepareFile(path string) error {
 
 func (s *sqliteDB) name() string { return "sqlite" }
 
-// places is half of the readers.
+// places returns the most long reads at once: half of the readers.
 func (s *sqliteDB) places() int { return s.read.Stats().MaxOpenConnections / 2 }
 
 func (s *sqliteDB) readLong(_ context.Context, fn func(querier) error) error {
 	return fn(wholeReads{s})
 }
 
-// wholeReads has the rows of a query stored before the first is returned. The driver interrupts a statement when its
-// context ends only until its first row: with rare rows, the step to the next one could go on for minutes and keep its
-// reader.
+// wholeReads stores all rows of a query before it returns the first. The driver can interrupt a statement only until
+// its first row. With rare matches, the step to the next row could take minutes and occupy its reader.
 type wholeReads struct{ *sqliteDB }
 
 func (w wholeReads) query(ctx context.Context, text string, args []any) (Rows, error) {
 	return w.sqliteDB.query(ctx, "WITH whole AS MATERIALIZED ("+text+") SELECT * FROM whole", args)
 }
 
-// ready runs a query on the readers. Whether the writer can write is not checked.
+// ready runs a query on the readers. It does not check whether the writer can write.
 func (s *sqliteDB) ready(ctx context.Context) error {
 	var one int
 	return s.queryRow(ctx, `SELECT 1`, nil).Scan(&one)
@@ -197,7 +196,7 @@ func (s *sqliteDB) close() {
 	s.once.Do(func() {
 		close(s.closed)
 		<-s.done
-		mark := !s.beside || s.marked && (s.fresh || fileExists(stopMark(s.path))) // a node that starts removes it
+		mark := !s.beside || s.marked && (s.fresh || fileExists(stopMark(s.path))) // a starting node removes the mark
 		s.disconnect()
 		if mark {
 			markStopped(s.path)
@@ -205,8 +204,8 @@ func (s *sqliteDB) close() {
 	})
 }
 
-// update puts fn in the writer's queue and waits for its commit. Once queued it is waited for even when ctx ends,
-// because returning early would leave its effect unknown.
+// update puts fn in the writer's queue and waits for its commit. It waits even if ctx ends, because returning early
+// would leave the outcome unknown.
 func (s *sqliteDB) update(ctx context.Context, fn func(*Tx) error) error {
 	u := &pendingUpdate{ctx: ctx, fn: fn, done: make(chan struct{})}
 	select {
@@ -233,13 +232,12 @@ func (s *sqliteDB) update(ctx context.Context, fn func(*Tx) error) error {
 	return u.err
 }
 
-// updateApart is update: the writer never keeps an update waiting for long.
+// updateApart equals update, because the writer never delays an update for long.
 func (s *sqliteDB) updateApart(ctx context.Context, fn func(*Tx) error) error {
 	return s.update(ctx, fn)
 }
 
-// run is the one writer. It commits together the updates that were queued while the last commit ran. There is no
-// timer.
+// run is the one writer. It commits together all updates that were queued during the last commit, without a timer.
 func (s *sqliteDB) run() {
 	defer close(s.done)
 	group := make([]*pendingUpdate, 0, groupMax)
@@ -259,7 +257,7 @@ func (s *sqliteDB) run() {
 	}
 }
 
-// commitGroup runs the first update and those that wait behind it in one transaction.
+// commitGroup runs the first update and the updates queued after it in one transaction.
 func (s *sqliteDB) commitGroup(group []*pendingUpdate) {
 	ctx := context.Background()
 	start := time.Now()
@@ -303,9 +301,8 @@ func (s *sqliteDB) begin(ctx context.Context) error {
 	return err
 }
 
-// commitError returns the error for a COMMIT that failed and was rolled back. No reader sees the transaction; but
-// when the disk failed, all of it may be in the log, and a crash before the next commit overwrites it would restore
-// it.
+// commitError returns the error for a COMMIT that failed and was rolled back. No reader sees the transaction. But if
+// the disk failed, the log may contain the whole transaction, and a crash before the next commit would restore it.
 func commitError(err error) error {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok && leavesDoubt(e.Code()) {
 		return unknown("commit", err)
@@ -316,8 +313,8 @@ func commitError(err error) error {
 // leavesDoubt reports whether a COMMIT with that result code may have written the whole transaction.
 func leavesDoubt(code int) bool { return code&0xff == lib.SQLITE_IOERR }
 
-// runOne runs one update in a savepoint and stores its error in it. An error that it returns is fatal to the whole
-// group.
+// runOne runs one update in a savepoint and stores the update's error in it. If runOne itself returns an error, the
+// whole group fails.
 func (s *sqliteDB) runOne(ctx context.Context, u *pendingUpdate) error {
 	if err := u.ctx.Err(); err != nil {
 		u.err = err
@@ -333,7 +330,7 @@ func (s *sqliteDB) runOne(ctx context.Context, u *pendingUpdate) error {
 		u.err = w.err
 	}
 	if u.err != nil {
-		// A full disk or a damaged file makes SQLite roll the whole transaction back; then there is no savepoint left.
+		// After a full disk or a damaged file, SQLite rolls back the whole transaction, and no savepoint is left.
 		if err := s.raw(ctx, "ROLLBACK TO u"); err != nil {
 			return errors.Join(u.err, err)
 		}
@@ -432,8 +429,8 @@ func readError(err error) error {
 	return fmt.Errorf("query: %w", err)
 }
 
-// sqliteError wraps as unavailable those failures of a statement that may pass: of the disk, of memory and of locks.
-// What SQLite reports of the statement itself or of a damaged file is returned unchanged.
+// sqliteError converts failures that may pass, of the disk, memory or locks, to unavailable faults. Errors of the
+// statement itself and of a damaged file stay unchanged.
 func sqliteError(what string, err error) error {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
@@ -451,8 +448,8 @@ type failedRow struct{ err error }
 
 func (r failedRow) Scan(...any) error { return r.err }
 
-// unique reads the columns from SQLite's message and looks up the index over them. The error code says that a unique
-// index is violated, but SQLite names the index only when it is over an expression.
+// unique reads the columns from SQLite's message and looks up their unique index. SQLite's message names an index only
+// if it is over an expression.
 func (s *sqliteDB) unique(err error) (string, bool) {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
@@ -520,7 +517,7 @@ func (s *sqliteDB) notify(ctx context.Context, topic, payload string) error {
 	})
 }
 
-// listen calls got with the hints that other processes stored, every hintPoll. Hints from before the node started are
+// listen calls got every hintPoll with the hints that other processes stored. Hints from before the node started are
 // superfluous but harmless.
 func (s *sqliteDB) listen(ctx context.Context, _ []string, got func(topic, payload string)) error {
 	tick := time.NewTicker(hintPoll)

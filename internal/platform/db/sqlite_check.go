@@ -14,16 +14,16 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// checkMax limits how long a node that starts checks its file. A gigabyte takes some seconds.
+// checkMax limits how long a starting node checks its file. A gigabyte takes some seconds.
 const checkMax = time.Minute
 
-// stopMark is the name of the file beside a database that records that it was closed in order, with its size and
-// modification time then. A process that opens the database as its node removes the mark, and writes it again after
-// its last connection has copied everything into the file. A copy of the file does not match the mark, because it has
-// another time.
+// stopMark returns the name of the mark: a file next to the database that records a clean shutdown, with the size and
+// modification time of the database. A process that opens the database as its node removes the mark. It writes the mark
+// again after its last connection has copied everything into the file. A copy of the database does not match the mark,
+// because its modification time differs.
 func stopMark(path string) string { return path + ".stopped" }
 
-// stoppedAs is the content that the mark must have now, or "" while there is a write-ahead log beside the file.
+// stoppedAs returns the content that the mark must have now, or "" if a write-ahead log exists.
 func stoppedAs(path string) string {
 	info, err := os.Stat(path)
 	if err != nil || fileExists(path+"-wal") {
@@ -32,7 +32,7 @@ func stoppedAs(path string) string {
 	return fmt.Sprintf("%d octets, %d\n", info.Size(), info.ModTime().UnixNano())
 }
 
-// isFresh reports whether there is no database yet.
+// isFresh reports whether the database does not exist yet.
 func isFresh(path string) bool {
 	info, err := os.Stat(path)
 	return (errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0) && !fileExists(path+"-wal")
@@ -43,13 +43,13 @@ func fileExists(path string) bool {
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// closedInOrder reports whether the database has not changed since it was last closed in order.
+// closedInOrder reports whether the database has not changed since its last clean shutdown.
 func closedInOrder(path string) bool {
 	mark, err := os.ReadFile(stopMark(path))
 	return err == nil && len(mark) > 0 && string(mark) == stoppedAs(path)
 }
 
-// markStopped writes the mark. Should that fail, or a power cut lose it, the next start checks the file, which is
+// markStopped writes the mark. If that fails or a power cut loses the mark, the next start checks the file, which is
 // harmless.
 func markStopped(path string) {
 	if mark := stoppedAs(path); mark != "" {
@@ -57,7 +57,7 @@ func markStopped(path string) {
 	}
 }
 
-// check returns an error when the file is damaged. After checkMax it logs a warning and gives up without an error.
+// check returns an error if the file is damaged. After checkMax it logs a warning and stops checking, without an error.
 func (s *sqliteDB) check(ctx context.Context, path string, log *slog.Logger) error {
 	start := time.Now()
 	var octets int64
@@ -101,7 +101,7 @@ func quickCheck(ctx context.Context, read *sql.DB) (found []string, err error) {
 	return found, rows.Err()
 }
 
-// damaged returns an error that says what to do when err means that the file is damaged, and err otherwise.
+// damaged returns an error with a remedy if err means that the file is damaged, and err otherwise.
 func damaged(path string, err error) error {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok || e.Code()&0xff != lib.SQLITE_CORRUPT && e.Code()&0xff != lib.SQLITE_NOTADB {
@@ -117,7 +117,7 @@ func damagedAs(path, what string) error {
 		"See \"Backing up and restoring\" in docs/operating.md", path, what, path)
 }
 
-// snapshot writes the database as it is at one instant to an empty file. Reads and writes go on meanwhile.
+// snapshot writes a consistent copy of the database to an empty file. Reads and writes continue in the meantime.
 func (s *sqliteDB) snapshot(ctx context.Context, to string) error {
 	d, err := s.open()
 	if err != nil {

@@ -15,22 +15,22 @@ import (
 
 const cachedStmts = 400 // prepared statements kept for the readers, and as many for the writer
 
-// stmtCache keeps prepared statements by their text. When it is full, a new statement replaces an arbitrary one. It
-// is safe for concurrent use.
+// stmtCache keeps prepared statements by their text. If it is full, a new statement replaces an arbitrary one. It is
+// safe for concurrent use.
 type stmtCache struct {
 	prepare func(ctx context.Context, text string) (*sql.Stmt, error)
 	mu      sync.RWMutex
 	m       map[stmtKey]*cachedStmt
 }
 
-// stmtKey is a text and whether all its lists have one element. Most have, and then they need not be encoded as JSON.
+// stmtKey is a text, and whether all its lists have one element. Most do, and need no encoding as JSON then.
 type stmtKey struct {
 	text string
 	ones bool
 }
 
-// cachedStmt is a statement with a count of its users, the last of which closes it. The cache counts as a user while
-// it keeps the statement, and so does each caller of get until it calls release.
+// cachedStmt is a statement with a count of its users; the last user closes it. The cache counts as a user while it
+// keeps the statement, and so does each caller of get until it calls release.
 type cachedStmt struct {
 	st    *sql.Stmt
 	lists bool // whether it has parameters that are lists
@@ -45,7 +45,7 @@ func (c *cachedStmt) release() {
 	}
 }
 
-// get returns the statement for a text. The caller must release it once it has run and its rows are closed.
+// get returns the statement for a text. The caller must release it after running it and closing its rows.
 func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedStmt, error) {
 	key := stmtKey{text, haveOnes(args)}
 	c.mu.RLock()
@@ -90,7 +90,7 @@ func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedSt
 	return kept, nil
 }
 
-// close closes the statements that are not in use. The others are closed by their last users.
+// close closes the unused statements. The last users of the others close them.
 func (c *stmtCache) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +107,7 @@ var (
 	hint   = regexp.MustCompile(`/\*sqlite: (.*?) \*/`) // to PostgreSQL it is a comment
 )
 
-// listsAsJSON replaces the operators on list parameters by those that SQLite has on JSON arrays.
+// listsAsJSON replaces the operators on list parameters by SQLite's operators on JSON arrays.
 func listsAsJSON(text string) (native string, lists bool) {
 	native = anyOf.ReplaceAllString(text, `IN (SELECT value FROM json_each($$$1))`)
 	native = noneOf.ReplaceAllString(native, `NOT IN (SELECT value FROM json_each($$$1))`)
@@ -115,7 +115,7 @@ func listsAsJSON(text string) (native string, lists bool) {
 	return native, native != text
 }
 
-// listsAsOnes is listsAsJSON for lists of one element each.
+// listsAsOnes replaces the operators on list parameters for lists of one element each.
 func listsAsOnes(text string) (native string, lists bool) {
 	native = anyOf.ReplaceAllString(text, `= $$$1`)
 	native = noneOf.ReplaceAllString(native, `<> $$$1`)
@@ -148,7 +148,7 @@ func haveOnes(args []any) bool {
 	return ones
 }
 
-// bind returns the arguments in the form that the statement takes.
+// bind returns the arguments in the form that the statement expects.
 func (c *cachedStmt) bind(args []any) ([]any, error) {
 	if !c.lists {
 		return args, nil

@@ -2,30 +2,30 @@ package db
 
 import "context"
 
-// Statement is a statement that was given to the database.
+// Statement is a statement that the database received.
 type Statement struct {
 	SQL  string
 	Args []any
 }
 
-// broken replaces a statement that a test breaks. It fails on both engines.
+// broken replaces a statement that a test makes fail. It fails on both engines.
 const broken = `THIS STATEMENT IS BROKEN BY A TEST`
 
-// traced reports each statement that is given to an engine, except those that the engine runs by itself: migrations,
-// hints, readiness checks and readings of the clock.
+// traced reports each statement that an engine receives, except the engine's own ones: migrations, hints, readiness
+// checks and readings of the clock.
 type traced struct {
 	engine
-	teller
+	tracer
 }
 
-// teller reports statements to trace and breaks those for which breaks returns true. Both may be nil.
-type teller struct {
+// tracer reports statements to trace and makes those fail for which breaks returns true. Both may be nil.
+type tracer struct {
 	trace  func(Statement)
 	breaks func(Statement) bool
 }
 
-// tell reports a statement and returns what to run in its place.
-func (t teller) tell(sql string, args []any) (string, []any) {
+// report reports a statement and returns the statement to run instead.
+func (t tracer) report(sql string, args []any) (string, []any) {
 	s := Statement{sql, args}
 	if t.trace != nil {
 		t.trace(s)
@@ -37,31 +37,31 @@ func (t teller) tell(sql string, args []any) (string, []any) {
 }
 
 func (t traced) query(ctx context.Context, sql string, args []any) (Rows, error) {
-	sql, args = t.tell(sql, args)
+	sql, args = t.report(sql, args)
 	return t.engine.query(ctx, sql, args)
 }
 
 func (t traced) queryRow(ctx context.Context, sql string, args []any) Row {
-	sql, args = t.tell(sql, args)
+	sql, args = t.report(sql, args)
 	return t.engine.queryRow(ctx, sql, args)
 }
 
 func (t traced) readLong(ctx context.Context, fn func(querier) error) error {
-	return t.engine.readLong(ctx, func(q querier) error { return fn(tracedReads{q, t.teller}) })
+	return t.engine.readLong(ctx, func(q querier) error { return fn(tracedReads{q, t.tracer}) })
 }
 
 type tracedReads struct {
 	querier
-	teller
+	tracer
 }
 
 func (t tracedReads) query(ctx context.Context, sql string, args []any) (Rows, error) {
-	sql, args = t.tell(sql, args)
+	sql, args = t.report(sql, args)
 	return t.querier.query(ctx, sql, args)
 }
 
 func (t tracedReads) queryRow(ctx context.Context, sql string, args []any) Row {
-	sql, args = t.tell(sql, args)
+	sql, args = t.report(sql, args)
 	return t.querier.queryRow(ctx, sql, args)
 }
 
@@ -75,7 +75,7 @@ func (t traced) updateApart(ctx context.Context, fn func(*Tx) error) error {
 
 func (t traced) telling(fn func(*Tx) error) func(*Tx) error {
 	return func(tx *Tx) error {
-		w := tracedWriter{tx.w, t.teller}
+		w := tracedWriter{tx.w, t.tracer}
 		tx.Reader, tx.w = Reader{w}, w
 		return fn(tx)
 	}
@@ -83,36 +83,36 @@ func (t traced) telling(fn func(*Tx) error) func(*Tx) error {
 
 type tracedWriter struct {
 	writer
-	teller
+	tracer
 }
 
 func (t tracedWriter) query(ctx context.Context, sql string, args []any) (Rows, error) {
-	sql, args = t.tell(sql, args)
+	sql, args = t.report(sql, args)
 	return t.writer.query(ctx, sql, args)
 }
 
 func (t tracedWriter) queryRow(ctx context.Context, sql string, args []any) Row {
-	sql, args = t.tell(sql, args)
+	sql, args = t.report(sql, args)
 	return t.writer.queryRow(ctx, sql, args)
 }
 
 func (t tracedWriter) exec(ctx context.Context, sql string, args []any) (int64, error) {
-	sql, args = t.tell(sql, args)
+	sql, args = t.report(sql, args)
 	return t.writer.exec(ctx, sql, args)
 }
 
 func (t tracedWriter) queue(ctx context.Context, sql string, args []any) {
-	sql, args = t.tell(sql, args)
+	sql, args = t.report(sql, args)
 	t.writer.queue(ctx, sql, args)
 }
 
 func (t tracedWriter) queueOne(ctx context.Context, missing error, sql string, args []any) {
-	sql, args = t.tell(sql, args)
+	sql, args = t.report(sql, args)
 	t.writer.queueOne(ctx, missing, sql, args)
 }
 
 func (t tracedWriter) queueHold(ctx context.Context, missing error, table, id string) {
-	if sql, _ := t.tell(`SELECT 1 FROM `+table+` WHERE id = $1`, []any{id}); sql == broken {
+	if sql, _ := t.report(`SELECT 1 FROM `+table+` WHERE id = $1`, []any{id}); sql == broken {
 		t.writer.queue(ctx, broken, nil)
 		return
 	}

@@ -17,14 +17,14 @@ const (
 	togetherTime   = time.Minute
 )
 
-// UpdateTogether is Update for the many small updates of running work, such as outcomes. On PostgreSQL, updates of
-// class c that come at the same time share a transaction, up to 16, and with it the wait for the disk; on SQLite it
-// is Update, which shares commits anyway. There is no timer: updates that come while a commit runs go into the next.
+// UpdateTogether is Update for many small updates of running work, such as outcomes. On PostgreSQL, up to 16
+// simultaneous updates of class c share a transaction and its wait for the disk. Updates that arrive during a commit go
+// into the next one; there is no timer. On SQLite it equals Update, which shares commits anyway.
 //
-// An update that fails does not make others fail: when a shared transaction fails, each of its updates runs again in
-// one of its own, so fn may run more than once. When the database itself failed, all of them return that error, and
-// when it is [ErrUnknown] none runs again. The statements run until the transaction ends, even when ctx is canceled.
-// An update that waits for its turn longer than Options.Patience returns [ErrUnavailable].
+// A failing update does not make others fail. If a shared transaction fails, each of its updates runs again in a
+// separate one, so fn may run more than once. If the database itself failed, all of them return that error; after
+// [ErrUnknown] none runs again. The statements run until the transaction ends, even if ctx is canceled. An update that
+// waits for its turn longer than Options.Patience returns [ErrUnavailable].
 func (d *DB) UpdateTogether(ctx context.Context, c Class, fn func(*Tx) error) error {
 	if d.Alone() {
 		return d.Update(ctx, fn)
@@ -81,7 +81,7 @@ func (g *together) update(ctx context.Context, d *DB, fn func(*Tx) error) error 
 	return <-p.done
 }
 
-// leave removes an update from those that wait. It returns false when its transaction has begun.
+// leave removes a waiting update. It returns false if the update's transaction has begun.
 func (g *together) leave(p *shared) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -93,7 +93,7 @@ func (g *together) leave(p *shared) bool {
 }
 
 // commitAll commits waiting updates in groups until none wait. The callers of these updates wait for it, so it needs no
-// shutdown. Its context must not be that of the update that started it, which may end first.
+// shutdown. It must not use the context of the update that started it, which may end first.
 func (g *together) commitAll(ctx context.Context, d *DB) {
 	for {
 		g.mu.Lock()

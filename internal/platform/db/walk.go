@@ -8,10 +8,10 @@ import (
 
 const walkRows = 2000 // read by one step of Walk
 
-// Walk goes through the rows of a query in the order of a column of ids, and calls step with the bounds of each part:
-// ids greater than after, up to and including upTo. from is the table with a condition, whose arguments are $1 and so
-// on, such as "request_logs WHERE team_id = $1"; without a condition it must end with WHERE TRUE. It is for rows that
-// no index finds. An error of step ends Walk.
+// Walk goes through the rows of a query in steps, in the order of an id column. It calls step with the bounds of each
+// step's ids: greater than after, up to and including upTo. from is the table with a condition, whose arguments are $1
+// and so on, such as "request_logs WHERE team_id = $1". Without a condition it must end with WHERE TRUE. Walk is for
+// rows that no index finds. An error of step ends it.
 func Walk(ctx context.Context, r Reader, from, column string, args []any, step func(after, upTo string) error) error {
 	n := len(args)
 	text := `SELECT COALESCE(MAX(` + column + `), '') FROM (SELECT ` + column + ` FROM ` + from +
@@ -29,7 +29,7 @@ func Walk(ctx context.Context, r Reader, from, column string, args []any, step f
 	}
 }
 
-// WalkIDs is Walk over a whole table with the key id, with a transaction for each step.
+// WalkIDs walks over a whole table with the key id, with one transaction for each step.
 func (d *DB) WalkIDs(ctx context.Context, table string, step func(tx *Tx, after, upTo string) error) error {
 	return Walk(ctx, d.Reader, table+" WHERE TRUE", "id", nil, func(after, upTo string) error {
 		return d.Update(ctx, func(tx *Tx) error { return step(tx, after, upTo) })

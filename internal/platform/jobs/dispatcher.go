@@ -11,47 +11,49 @@ import (
 
 const (
 	claimMax   = 256                  // jobs claimed in one transaction
-	claimEvery = 5 * time.Millisecond // between claims while jobs are in hand, so that claims are batched
+	claimEvery = 5 * time.Millisecond // between claims while jobs run, so that claims are batched
 	laneTurn   = 32                   // the most jobs that a lane gets in one turn
-	laneFirst  = 2                    // and in its first: most lanes have one job, and places are few
+	laneFirst  = 2                    // the most in its first turn, because most lanes have one job
 	errorWait  = time.Second          // after a failed claim
 	idleMax    = time.Minute          // between turns of the loop when nothing happens
 )
 
-// dispatcher claims the jobs of one kind and starts their handlers. It knows which lanes may have jobs due, and from
-// when: from hints, from its own claims, and from regular scans. A lane that it knows is in one of four states: among
-// the alarms until a job of it may be due; ready; ready but paused, because its owner has its share of the workers in
-// hand; or held with its group, which has reached its limit. Only run uses the fields that mu does not guard.
+// dispatcher claims the jobs of one kind and starts their handlers. From hints, its own claims and regular scans, it
+// knows which lanes may have due jobs, and from when. Each known lane is in one of four states:
+//
+// An alarm is set for the time of its next job. Or the lane is ready. Or it is ready but paused, because its owner uses
+// its full share of the workers. Or it is held, because its group has reached its limit. Only run uses the fields that
+// mu does not guard.
 type dispatcher struct {
 	Kind
 	r     *Runner
-	exact bool // limits of groups hold exactly, whatever the number of owners
+	exact bool // several owners may not exceed a group's limit together
 	kick  chan struct{}
 	done  chan ended
 
 	mu      sync.Mutex
-	grown   map[string]bool  // groups whose limit grew since the last turn
+	grown   map[string]bool  // groups whose limit was raised since the last turn
 	stepped bool             // the clock stepped back since the last turn
-	hinted  map[string]int64 // lane -> when it has a job due, as hinted or scanned since the last turn
-	look    chan struct{}    // asks for a scan at once
+	hinted  map[string]int64 // lane -> due time, as hinted or scanned since the last turn
+	look    chan struct{}    // requests an immediate scan
 
 	alarms    *alarms
 	ready     turns
 	queued    map[string]bool   // the lanes that are ready or held
-	deep      map[string]int    // lanes that had as many jobs as they were asked for -> how many to ask for next
+	deep      map[string]int    // lanes whose last claim was full -> how many jobs to claim next
 	held      map[string]*turns // by group
-	limits    *alarms           // groups with held lanes whose limit holds until a time
+	limits    *alarms           // groups with held lanes whose limit ends at a known time
 	inHand    map[string]int    // jobs by group
-	shares    map[share]int     // jobs by group and owner
-	bulk      bulk              // jobs of bulk lanes among them
-	freed     map[string]bool   // groups with fewer jobs in hand than before; workers of their owners may be free too
-	claimed   map[string]bool   // jobs in hand, by id
+	shares    map[share]int     // claimed jobs by group and owner
+	bulk      bulk              // claimed jobs of bulk lanes
+	freed     map[string]bool   // groups in which jobs have ended; their owners may have free workers
+	claimed   map[string]bool   // claimed jobs, by id
 	doubt     atomic.Bool       // a claim returned an error, but may have been committed
 	workers   *fairshare.Pool
 	claimedAt time.Time
 }
 
-// share identifies what an owner has in hand of a group.
+// share identifies an owner's claimed jobs of one group.
 type share struct{ owner, group string }
 
 // ended is a job whose worker has returned.
@@ -71,7 +73,7 @@ func newDispatcher(r *Runner, k Kind) *dispatcher {
 		workers: fairshare.New(int64(k.Workers), fairshare.Greed)}
 }
 
-// hint notes that a lane has a job due at a time. It does not block.
+// hint records that a lane has a job due at the given time. It does not block.
 func (k *dispatcher) hint(lane string, at int64) {
 	k.mu.Lock()
 	k.note(lane, at)
@@ -79,14 +81,14 @@ func (k *dispatcher) hint(lane string, at int64) {
 	k.wake()
 }
 
-// note is hint without waking the loop. The caller holds mu.
+// note does the same as hint without waking the loop. The caller holds mu.
 func (k *dispatcher) note(lane string, at int64) {
 	if old, ok := k.hinted[lane]; !ok || at < old {
 		k.hinted[lane] = at
 	}
 }
 
-// regroup notes that the limit of a group grew. It does not block.
+// regroup records that the limit of a group was raised. It does not block.
 func (k *dispatcher) regroup(group string) {
 	k.mu.Lock()
 	k.grown[group] = true
@@ -94,8 +96,7 @@ func (k *dispatcher) regroup(group string) {
 	k.wake()
 }
 
-// restart notes that the clock stepped back: what waits until a time must find out anew when that is. It does not
-// block.
+// restart records that the clock stepped back, so that waits until a time are computed again. It does not block.
 func (k *dispatcher) restart() {
 	k.mu.Lock()
 	k.stepped = true
@@ -118,10 +119,10 @@ func (k *dispatcher) wake() {
 	}
 }
 
-// run is the loop: it waits for one event, and then starts what is due.
+// run is the main loop: it waits for one event and then starts what is due.
 func (k *dispatcher) run(ctx context.Context) {
 	var workers sync.WaitGroup
-	// Jobs in hand may go on after ctx ends for the time of grace; then their context ends too.
+	// Running jobs may continue after ctx ends for the grace period; then their context ends too.
 	hand, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	timer := time.NewTimer(0)
@@ -191,11 +192,11 @@ func (k *dispatcher) release(e ended) {
 	k.freed[e.group] = true
 }
 
-// room is how many more jobs of a group an owner may have in hand, when there are total of the group and own of the
-// owner. An owner may have as many as stay free of twice the limit: an owner that is alone gets the limit, and the
-// next owner finds room at once, whatever the jobs of the first wait for. A limit that holds until a time is exact,
+// available returns how many more jobs of a group an owner may claim, if total of the group and own of the owner are
+// claimed. An owner may have as many as stay free of twice the limit. So a single owner gets the limit, and the next
+// owner gets a slot immediately, even if the first one's jobs take long. A limit that ends at a known time is exact,
 // and so are the limits of a kind without owners.
-func (k *dispatcher) room(limit int, again time.Time, total, own int) int {
+func (k *dispatcher) available(limit int, again time.Time, total, own int) int {
 	if k.exact || !again.IsZero() {
 		return limit - total
 	}
@@ -206,9 +207,9 @@ func (k *dispatcher) room(limit int, again time.Time, total, own int) int {
 	return (free - own) / 2
 }
 
-// refill makes lanes ready of groups and owners in which capacity became free. It takes as many lanes of a group as
-// may be claimed now, because there can be a hundred thousand of them; when the group has no job in hand whose end
-// would call refill again, it takes all.
+// refill makes lanes ready whose group or owner has free capacity again. It takes only as many lanes of a group as may
+// be claimed now, because a group can have a hundred thousand. If the group has no claimed job, whose end would call
+// refill again, it takes all.
 func (k *dispatcher) refill() {
 	if len(k.freed) == 0 {
 		return
@@ -236,20 +237,20 @@ func (k *dispatcher) refill() {
 	}
 }
 
-// unhold makes as many lanes of a group ready as there is room for: a bulk lane if it is the turn of bulk, then the
-// other lanes, then bulk lanes. The rest waits until a job of the group ends, or until the time at which its limit
-// ends: one alarm for the group, because it may have a hundred thousand lanes.
+// unhold makes as many lanes of a group ready as its limit allows: a bulk lane if it is the turn of bulk, then the
+// other lanes, then bulk lanes. The remaining lanes wait until a job of the group ends or its limit ends. One alarm
+// serves the whole group, because it may have a hundred thousand lanes.
 func (k *dispatcher) unhold(group string, h *turns) {
 	limit, again := k.limit(group)
 	total, planned := k.inHand[group], map[string]int{}
 	bulk := limit - reserve(limit) - k.bulk.groups[group]
-	// take makes the next lane ready whose owner may have more, and reports whether there is one.
+	// take makes the next lane ready whose owner may have more, and reports whether it found one.
 	take := func(isBulk bool) bool {
 		r := h.of(isBulk)
 		for range len(r.owners) {
 			owner := r.owners[0]
-			full := isBulk && bulk <= 0 || k.room(limit, again, total, k.shares[share{owner, group}]+planned[owner]) <= 0
-			if full && k.inHand[group] > 0 { // with none in hand, nothing would make it ready again
+			full := isBulk && bulk <= 0 || k.available(limit, again, total, k.shares[share{owner, group}]+planned[owner]) <= 0
+			if full && k.inHand[group] > 0 { // without claimed jobs, nothing would make the lane ready again
 				r.pass()
 				continue
 			}
@@ -276,7 +277,7 @@ func (k *dispatcher) unhold(group string, h *turns) {
 	}
 }
 
-// limit returns how many jobs of a group may be in hand. If that holds only for a time, again is when it ends, by the
+// limit returns how many jobs of a group may be claimed. If that number is temporary, again is when it ends, by the
 // database's clock.
 func (k *dispatcher) limit(group string) (n int, again time.Time) {
 	if k.Limit == nil {
@@ -295,7 +296,7 @@ func (k *dispatcher) enqueue(lane string) {
 	}
 }
 
-// turn takes in hints, claims and starts what is due, and returns how long to wait for the next turn if nothing
+// turn processes hints, and claims and starts due jobs. It returns how long to wait for the next turn if nothing
 // happens.
 func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) time.Duration {
 	now := k.r.d.Now()
@@ -364,10 +365,10 @@ func (k *dispatcher) failed(ctx context.Context, err error) time.Duration {
 	return errorWait
 }
 
-// plan gives ready lanes their turns until the claim is full. Lanes of a group that is full are held until one of its
-// jobs ends, or until the time at which the group's limit ends. Lanes of an owner that has its share of the workers
-// are paused until it may have more. A lane is asked for few jobs first, and for more each time that it had them all:
-// if each of two hundred thousand lanes with one job were asked for a full turn, eight of them would fill a claim.
+// plan gives ready lanes their turns until the claim is full. Lanes of a full group are held until one of its jobs
+// ends, or until the group's limit ends. Lanes of an owner with its full share of the workers are paused until it may
+// have more. A lane first gets few jobs, and more after each full claim. Otherwise eight of two hundred thousand lanes
+// with one job each would fill a claim.
 func (k *dispatcher) plan() (asks []ask) {
 	free := min(claimMax, k.Workers-len(k.claimed))
 	planned, shares, bulks := map[string]int{}, map[share]int{}, newBulk()
@@ -389,7 +390,7 @@ func (k *dispatcher) plan() (asks []ask) {
 		limit, at := k.limit(g)
 		mine := share{owner, g}
 		own := k.shares[mine] + shares[mine]
-		all := k.room(limit, at, k.inHand[g]+planned[g], own)
+		all := k.available(limit, at, k.inHand[g]+planned[g], own)
 		room, doubt := inDoubt.bound(all, mine, own)
 		if isBulk && room > 0 {
 			room = min(room, limit-reserve(limit)-k.bulk.groups[g]-bulks.groups[g])
@@ -404,7 +405,7 @@ func (k *dispatcher) plan() (asks []ask) {
 				k.alarms.set(lane, at.UnixMicro())
 			case isBulk && k.bulk.groups[g]+bulks.groups[g] > 0:
 				k.hold(g, owner, lane, isBulk)
-			case k.inHand[g]+planned[g] == 0, all > 0 && own == 0: // no job in hand will release it
+			case k.inHand[g]+planned[g] == 0, all > 0 && own == 0: // no claimed job will release the lane
 				k.alarms.set(lane, k.r.d.Now().Add(errorWait).UnixMicro())
 			default:
 				k.hold(g, owner, lane, isBulk)
@@ -412,7 +413,7 @@ func (k *dispatcher) plan() (asks []ask) {
 			continue
 		}
 		n := min(room, max(k.deep[lane], laneFirst), free, workers)
-		k.workers.TryAcquire(owner, int64(n)) // cannot fail: Room allowed it
+		k.workers.TryAcquire(owner, int64(n)) // cannot fail, because Room allowed it
 		planned[g] += n
 		shares[mine] += n
 		k.ready.had(isBulk)
@@ -429,7 +430,7 @@ func (k *dispatcher) plan() (asks []ask) {
 	return asks
 }
 
-// hold sets a lane aside until a job of its group ends, or the limit changes (see unhold).
+// hold sets a lane aside until a job of its group ends or the limit changes (see unhold).
 func (k *dispatcher) hold(group, owner, lane string, bulk bool) {
 	h := k.held[group]
 	if h == nil {

@@ -29,15 +29,15 @@ func TestRoomInAGroup(t *testing.T) {
 		{8, 16, 0, 0}, {1, 0, 0, 1}, {1, 1, 0, 1}, {1, 1, 1, 0}, {1, 2, 0, 0}, {0, 0, 0, 0},
 	} {
 		k := newDispatcher(nil, Kind{Workers: 100})
-		if got := k.room(c.limit, time.Time{}, c.total, c.own); got != c.owners {
+		if got := k.available(c.limit, time.Time{}, c.total, c.own); got != c.owners {
 			t.Errorf("of %d, with %d in hand and %d of the owner, there is room for %d, want %d", c.limit, c.total, c.own, got,
 				c.owners)
 		}
-		if got := k.room(c.limit, time.Now(), c.total, c.own); got != c.limit-c.total {
+		if got := k.available(c.limit, time.Now(), c.total, c.own); got != c.limit-c.total {
 			t.Errorf("of %d for a time, with %d in hand, there is room for %d", c.limit, c.total, got)
 		}
 		k.exact = true
-		if got := k.room(c.limit, time.Time{}, c.total, c.own); got != c.limit-c.total {
+		if got := k.available(c.limit, time.Time{}, c.total, c.own); got != c.limit-c.total {
 			t.Errorf("of %d without owners, with %d in hand, there is room for %d", c.limit, c.total, got)
 		}
 	}

@@ -25,9 +25,9 @@ func (q *Queue) Release(ctx context.Context, tx *db.Tx, key string) (n int64, er
 	rows, err := tx.Query(ctx, `UPDATE jobs SET held = '', run_at = $2, created_at = created_at + ($3 - set_at),
 		set_at = $3 WHERE id IN (SELECT id FROM jobs WHERE held = $1 AND held <> '' ORDER BY id LIMIT $4)
 		RETURNING kind, lane`, key, at.UnixMicro(), tx.Now().UnixMicro(), releaseMax)
-	type place struct{ kind, lane string }
-	due := map[place]bool{}
-	all, err := db.Collect(rows, err, func(r db.Row) (p place, err error) {
+	type laneKey struct{ kind, lane string }
+	due := map[laneKey]bool{}
+	all, err := db.Collect(rows, err, func(r db.Row) (p laneKey, err error) {
 		err = r.Scan(&p.kind, &p.lane)
 		due[p] = true
 		return p, err

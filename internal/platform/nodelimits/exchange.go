@@ -71,11 +71,11 @@ func (s *Shares) exchange(ctx context.Context) (next time.Duration) {
 			s.log.Warn("could not tell other nodes what this one uses of shared limits; shares stay as they are",
 				"error", err, "more_like_it", more)
 		}
-		s.tell(s.overdue(entries))
+		s.notifyChanged(s.overdue(entries))
 		return s.every
 	}
 	changed, moving := s.apply(entries, demands, now)
-	s.tell(changed)
+	s.notifyChanged(changed)
 	if !moving {
 		s.moves = 0
 	} else if s.moves++; s.moves <= movesMax {
@@ -126,17 +126,17 @@ func (s *Shares) alone(ctx context.Context) time.Duration {
 		changed = append(changed, change{k, e.limit})
 	}
 	clear(s.entries)
-	clear(s.rooms)
+	clear(s.counts)
 	if left {
 		s.left = false
 	}
 	s.mu.Unlock()
-	s.tell(changed)
+	s.notifyChanged(changed)
 	return time.Hour
 }
 
-// tell calls Changed for the shares that changed.
-func (s *Shares) tell(changed []change) {
+// notifyChanged calls Changed for the shares that changed.
+func (s *Shares) notifyChanged(changed []change) {
 	for _, c := range changed {
 		if p, ok := s.kinds[c.key.Kind]; ok {
 			p.Changed(c.key.Name, int(c.n))
@@ -171,7 +171,7 @@ func (s *Shares) collect(now time.Time) (entries []*entry, gone []Key) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		r, old := s.rooms[e.key.Kind], idleAfter*s.every
+		r, old := s.counts[e.key.Kind], idleAfter*s.every
 		if now.Sub(r.full) < s.every {
 			old = busyFor * s.every
 		}

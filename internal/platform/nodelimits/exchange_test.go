@@ -433,7 +433,7 @@ func TestLostAnswers(t *testing.T) {
 func TestStatementsGoByIndexes(t *testing.T) {
 	t.Parallel()
 	trace := &dbtest.Trace{}
-	d, err := db.Open(t.Context(), db.Options{URL: dbtest.PostgresURL(t), MaxConns: 3, Trace: trace.Tell})
+	d, err := db.Open(t.Context(), db.Options{URL: dbtest.PostgresURL(t), MaxConns: 3, Trace: trace.Record})
 	if err != nil {
 		t.Fatal(err)
 	}

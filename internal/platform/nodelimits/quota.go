@@ -101,19 +101,19 @@ type Shares struct {
 
 	mu      sync.Mutex
 	entries map[Key]*entry
-	rooms   map[string]*room // by kind
-	settled time.Time        // when the other nodes surely know of this one
-	left    bool             // this node's rows must be deleted
-	lost    bool             // this node's rows have been deleted by others
+	counts  map[string]*keyCount // by kind
+	settled time.Time            // when the other nodes surely know of this one
+	left    bool                 // this node's rows must be deleted
+	lost    bool                 // this node's rows have been deleted by others
 
 	// Of the exchange alone.
 	written map[Key]row // this node's rows
 	moves   int         // exchanges in a row after which shares had not settled
 }
 
-// room is how many keys of a kind there are. Each kind has room of its own, so that mail to many destinations does not
+// keyCount is the number of keys of a kind. Each kind has a separate limit, so that mail to many destinations does not
 // displace the limits of requests.
-type room struct {
+type keyCount struct {
 	keys int
 	full time.Time // when a key last found no room
 }
@@ -144,7 +144,7 @@ func New(d *db.DB, node string, log *slog.Logger, every time.Duration) *Shares {
 		every = time.Second
 	}
 	s := &Shares{d: d, node: node, log: log, every: every, wait: patience * every, kinds: map[string]Places{}, kick: make(chan struct{}, 1),
-		entries: map[Key]*entry{}, rooms: map[string]*room{}, written: map[Key]row{}}
+		entries: map[Key]*entry{}, counts: map[string]*keyCount{}, written: map[Key]row{}}
 	s.whole.Store(d.Alone())
 	return s
 }
@@ -181,13 +181,13 @@ func (s *Shares) Live(n int) {
 	s.mu.Unlock()
 	s.whole.Store(n == 1)
 	if before == 1 && n > 1 {
-		s.enterBusy()
+		s.addBusy()
 	}
 	s.wake()
 }
 
-// enterBusy adds entries for the keys of which this node got places while it was alone.
-func (s *Shares) enterBusy() {
+// addBusy adds entries for the keys of which this node got places while it was alone.
+func (s *Shares) addBusy() {
 	for kind, p := range s.kinds {
 		for _, name := range p.Busy() {
 			if _, held := p.Use(name); held > 0 {
@@ -238,10 +238,10 @@ func (s *Shares) Places(key Key, limit int) (n int, known bool) {
 func (s *Shares) of(key Key, limit float64, whole bool) *entry {
 	e := s.entries[key]
 	if e == nil {
-		now, r := time.Now(), s.rooms[key.Kind]
+		now, r := time.Now(), s.counts[key.Kind]
 		if r == nil {
-			r = &room{}
-			s.rooms[key.Kind] = r
+			r = &keyCount{}
+			s.counts[key.Kind] = r
 		}
 		if r.keys >= keysMax { // the next regular exchange makes room; one for each such key would never rest
 			r.full = now

@@ -1,18 +1,18 @@
 package page
 
-// Chunks reads a page that has no limit piece by piece, in the order of its list, so that one piece at a time is in
-// memory. It reads pages with a limit by a function such as the lists of resources have, and holds no connection and no
-// transaction between two of them. Rows that are inserted beyond the page's end meanwhile are left out, and those that
-// are deleted before they are reached too.
+// Chunks reads a page without a limit in chunks, in the order of its list, so that one chunk at a time is in memory. It
+// uses a function that reads pages with a limit, such as the List functions of packages. Between two chunks it holds no
+// connection or transaction. It omits rows that are inserted beyond the page's end in the meantime, and rows that are
+// deleted before it reaches them.
 //
-// A page before a cursor begins at its far end, which is not known: it is read twice, first backwards.
+// The first item of a page before a cursor is unknown, so Chunks reads such a page twice, first backwards.
 type Chunks[T any] struct {
 	page   Page
 	size   int
 	read   func(Page) (items []T, more bool, err error)
 	id     func(T) string
 	before string // the cursor at which the page ends; "" if it ends elsewhere
-	left   int    // items that the page may have after those that were read
+	left   int    // items that the page may still have
 	begun  bool
 	last   bool
 	more   bool
@@ -20,8 +20,8 @@ type Chunks[T any] struct {
 	newestFirst bool // the order of the list, for a page before a cursor
 }
 
-// NewChunks returns the chunks of a page, which have at most size items. The page has at most Most items. id returns
-// the cursor of an item.
+// NewChunks returns the chunks of a page, with at most size items each. The page has at most Most items. id returns the
+// cursor of an item.
 func NewChunks[T any](p Page, size int, read func(Page) (items []T, more bool, err error),
 	id func(T) string) *Chunks[T] {
 	return &Chunks[T]{page: p, size: size, read: read, id: id, before: p.Before, left: Most}
@@ -30,7 +30,7 @@ func NewChunks[T any](p Page, size int, read func(Page) (items []T, more bool, e
 // Last reports whether Next has returned all chunks.
 func (c *Chunks[T]) Last() bool { return c.last }
 
-// More reports, after the last chunk, whether there are more items beyond the page.
+// More reports, after the last chunk, whether more items exist beyond the page.
 func (c *Chunks[T]) More() bool { return c.last && c.more }
 
 // Next returns the next chunk. It must not be called after the last one, nor after an error.
@@ -55,8 +55,8 @@ func (c *Chunks[T]) Next() ([]T, error) {
 	return c.withinPage(items), nil
 }
 
-// goOnAfter has the next chunk begin after some items. If there are none although there are more, they were deleted
-// while they were read, and what comes after them is found in their place.
+// goOnAfter makes the next chunk begin after some items. If items is empty, the rows were deleted while they were read,
+// and the next chunk begins at the same cursor.
 func (c *Chunks[T]) goOnAfter(items []T) {
 	if len(items) > 0 {
 		c.page = Page{After: c.id(items[len(items)-1])}
@@ -86,7 +86,7 @@ func (c *Chunks[T]) farthest() (far []T, err error) {
 	return far, nil
 }
 
-// withinPage leaves out what is not before the cursor at which the page ends.
+// withinPage omits items that are not before the cursor at which the page ends.
 func (c *Chunks[T]) withinPage(items []T) []T {
 	n := len(items)
 	for n > 0 && c.before != "" {

@@ -1,23 +1,22 @@
-// Package page reads lists in pages, by cursor. It has a query for each page, for a whole list in chunks, and for pages
-// and parts of a list whose condition no index serves.
+// Package page reads lists in pages, by cursor. It can query one page, read a whole list in chunks, and read lists
+// whose condition no index serves.
 //
 // # Invariants
 //
-// Ids are made in the order of time, so a cursor is just an id, and stays valid when rows before it are inserted or
-// deleted, even when its own row is deleted. Lists run from newest to oldest, or the other way round if the query says
-// so.
+// Ids are made in the order of time, so a cursor is an id. It stays valid if rows before it are inserted or deleted,
+// even if its own row is deleted. Lists run from newest to oldest unless the query says otherwise.
 //
-// A caller that repeatedly asks for what is before the newest row that it knows gets all new rows, provided that ids
-// are made where rows are committed (see package id): on SQLite in the order of commits, on PostgreSQL out of order
-// by no more than transactions last.
+// A caller that repeatedly asks for the rows before its newest known row gets all new rows, provided that ids are made
+// close to the commit of their rows (see package id). SQLite commits rows in the order of their ids. On PostgreSQL ids
+// may be out of order by at most the duration of a transaction.
 //
 // # When it fails
 //
-// An error of the database is returned, and no items with it.
+// Errors of the database are returned without items.
 //
 // # What it does not do
 //
-// It does not restrict a list to a team or check cursors: the WHERE of the query and the caller do.
+// The package neither restricts a list to a team nor checks cursors: the WHERE of the query and the caller do.
 package page
 
 import (
@@ -30,12 +29,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Page selects a part of a list. After and Before are cursors, whose own rows are left out; at most one is set.
+// Page selects a section of a list. After and Before are cursors, which exclude their own rows; at most one is set.
 type Page struct {
 	Limit  int // 0 means all, up to Most
 	After  string
 	Before string
-	until  string // the id at which the page ends at the latest, away from the cursor; "" means to the end of the list
+	until  string // the last id that the page may contain, away from the cursor; "" means no bound
 }
 
 // Select is a query for all rows of a list: SQL up to and including a WHERE clause, the column of the id, and the
@@ -48,10 +47,10 @@ type Select struct {
 	OldestFirst bool // the list runs from oldest to newest
 }
 
-// Most is how many items a page without a limit has at most.
+// Most is the most items of a page without a limit.
 const Most = 100_000
 
-// Most is how many items a page has at most.
+// Most returns the most items that the page may have.
 func (p *Page) Most() int {
 	if p.Limit <= 0 {
 		return Most
@@ -59,8 +58,7 @@ func (p *Page) Most() int {
 	return p.Limit
 }
 
-// Query returns a page, in the order of the list, and whether there are more rows beyond it: those that follow, or if
-// p.Before is set, those that come before.
+// Query returns a page in the order of the list, and whether more rows follow it, or precede it if p.Before is set.
 func Query[T any](ctx context.Context, r db.Reader, s Select, p Page, scan func(db.Row) (T, error)) ([]T, bool, error) {
 	limit := p.Most()
 	text, args := s.Text, slices.Clone(s.Args)
@@ -90,8 +88,9 @@ func Query[T any](ctx context.Context, r db.Reader, s Select, p Page, scan func(
 	return items, more, nil
 }
 
-// direction returns the order in which a page is read away from its cursor, and how the ids compare that come after
-// another in that order, and those that do not. A page before a cursor is read backwards.
+// direction returns the order in which a page is read away from its cursor. beyond and within are the operators that
+// compare an id with a bound: beyond for ids after it in that order, within for the others. A page before a cursor is
+// read backwards.
 func (s *Select) direction(p Page) (order, beyond, within string) {
 	if s.OldestFirst != (p.Before != "") {
 		return "ASC", ">", "<="
@@ -99,12 +98,12 @@ func (s *Select) direction(p Page) (order, beyond, within string) {
 	return "DESC", "<", ">="
 }
 
-// chunk is how many rows All reads in one query.
+// chunk is the number of rows that All reads in one query.
 const chunk = 500
 
-// All iterates over a whole list, in its order, and reads it in chunks: at most one chunk is in memory, and no
-// connection or transaction is held while the caller works. Rows that are inserted after it has begun are left out.
-// id returns the id of an item. An error ends the iteration.
+// All iterates over a whole list in its order. It reads the list in chunks: at most one chunk is in memory, and All
+// holds no connection or transaction while the caller works. It omits rows that are inserted after it has begun. id
+// returns the id of an item. An error ends the iteration.
 func All[T any](ctx context.Context, r db.Reader, s Select, scan func(db.Row) (T, error),
 	id func(T) string) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
@@ -126,11 +125,11 @@ func All[T any](ctx context.Context, r db.Reader, s Select, scan func(db.Row) (T
 	}
 }
 
-// Part returns, newest first, those of the next n rows of a list after a cursor that a condition selects, and the
-// cursor of the part that follows, "" after the last. some is the query of all with the condition; its text begins
-// like that of all and has the same arguments first. A part costs n rows by the index of the list, however few of them
-// are selected, so a list can be read to its end by short queries. Rows that are inserted after the first part are left
-// out. The column of the id must be named id; the function id returns that of an item.
+// Part returns, newest first, those of the next n rows of a list after a cursor that match a condition. next is the
+// cursor for the next call, "" at the end of the list. all is the query for the list, and some is all with the
+// condition: its text begins like that of all and has the same arguments first. A call reads n rows by the list's
+// index, even if few match, so short queries can read the whole list. Rows inserted after the first call are omitted.
+// The id column must be named id; the function id returns the id of an item.
 func Part[T any](ctx context.Context, r db.Reader, all, some Select, after string, n int,
 	scan func(db.Row) (T, error), id func(T) string) (items []T, next string, err error) {
 	p := Page{Limit: n, After: after}

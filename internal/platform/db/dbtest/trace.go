@@ -56,7 +56,7 @@ func PostgresTraced(t *testing.T) (*db.DB, *Trace) {
 func traced(t *testing.T, url string) (*db.DB, *Trace) {
 	t.Helper()
 	trace := &Trace{left: -1}
-	trace.d = open(t, db.Options{URL: url, MaxConns: 6, Log: slog.New(slog.DiscardHandler), Trace: trace.Tell,
+	trace.d = open(t, db.Options{URL: url, MaxConns: 6, Log: slog.New(slog.DiscardHandler), Trace: trace.Record,
 		Break: trace.Break})
 	return trace.d, trace
 }
@@ -65,7 +65,7 @@ func traced(t *testing.T, url string) (*db.DB, *Trace) {
 func (tr *Trace) Of(d *db.DB) { tr.d = d }
 
 // Tell records a statement. It is the database's Trace.
-func (tr *Trace) Tell(s db.Statement) {
+func (tr *Trace) Record(s db.Statement) {
 	tr.mu.Lock()
 	tr.st = append(tr.st, s)
 	var act func()

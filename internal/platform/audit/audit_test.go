@@ -248,7 +248,7 @@ func TestTexts(t *testing.T) {
 		}
 		for _, text := range []string{e.Target, e.Detail, e.UserAgent, e.Address, e.RequestID} {
 			if len(text) == 0 || len(text) > 1000 || !utf8.ValidString(text) {
-				t.Errorf("%d octets", len(text))
+				t.Errorf("%d bytes", len(text))
 			}
 		}
 	})

@@ -80,8 +80,8 @@ func (l *Log) List(ctx context.Context, teamID string, f Filter, p page.Page) (a
 	return list(ctx, l.d.Reader, teamID, f, p)
 }
 
-// Part reads the next 2,000 of a team's entries after a cursor and returns those that match the filter. next is the
-// cursor for the next call, "" after the last entry.
+// Part reads the next 2,000 of a team's entries after a cursor, and returns the matching ones. next is the cursor for
+// the next call, "" after the last entry.
 func (l *Log) Part(ctx context.Context, teamID string, f Filter, after string) (some []Entry, next string, err error) {
 	return part(ctx, l.d.Reader, teamID, f, after)
 }

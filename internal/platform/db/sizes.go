@@ -19,11 +19,11 @@ func (d *DB) Sizes(ctx context.Context) (map[string]int64, error) {
 	defer rows.Close()
 	for rows.Next() {
 		var table string
-		var octets int64
-		if err := rows.Scan(&table, &octets); err != nil {
+		var size int64
+		if err := rows.Scan(&table, &size); err != nil {
 			return nil, err
 		}
-		sizes[table] = octets
+		sizes[table] = size
 	}
 	return sizes, rows.Err()
 }

@@ -34,7 +34,7 @@ func TestSizes(t *testing.T) {
 		for table, size := range after {
 			grew := size - before[table]
 			if table == "teams" && (grew < 100*1000 || grew > 100*10_000) || table != "teams" && grew != 0 {
-				t.Errorf("%s grew by %d octets", table, grew)
+				t.Errorf("%s grew by %d bytes", table, grew)
 			}
 		}
 		if len(after) < 20 || before["teams"] == 0 {

@@ -60,11 +60,11 @@ func markStopped(path string) {
 // check returns an error if the file is damaged. After checkMax it logs a warning and stops checking, without an error.
 func (s *sqliteDB) check(ctx context.Context, path string, log *slog.Logger) error {
 	start := time.Now()
-	var octets int64
+	var size int64
 	if info, err := os.Stat(path); err == nil {
-		octets = info.Size()
+		size = info.Size()
 	}
-	log.Info("the database was not closed in order; looking whether it is whole", "path", path, "octets", octets)
+	log.Info("the database was not closed in order; checking it for damage", "path", path, "octets", size)
 	limited, cancel := context.WithTimeout(ctx, checkMax)
 	defer cancel()
 	found, err := quickCheck(limited, s.read)

@@ -36,7 +36,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Placeholder replaces an erased address. It is a valid address that nobody can have (RFC 2606 section 2).
+// Placeholder replaces an erased address. It is a valid address that never belongs to anybody (RFC 2606 section 2).
 const Placeholder = "erased@erased.invalid"
 
 // PlaceholderDomain is the domain of the placeholder.
@@ -197,15 +197,14 @@ func cutDomain(text, domain string) (end int, found bool) {
 	return end, true
 }
 
-// continues reports whether this text ends with characters of a local part, so that a local part after it would be part
+// continues reports whether this text ends with a character of a local part. A local part after it is then only the end
 // of a longer one.
 func continues(before string) bool {
 	r, size := lastOf(before)
 	return size > 0 && (alphanumeric(r) || strings.ContainsRune("._+-", r))
 }
 
-// goesOn reports whether this text starts with characters of a domain, so that a domain before it would be part of a
-// longer one.
+// goesOn reports whether this text continues a domain. A domain before it is then only the start of a longer one.
 func goesOn(after string) bool {
 	r, size := firstOf(after)
 	if size > 0 && r == '.' {
@@ -251,7 +250,7 @@ const (
 	LeftKept  Left = "kept"  // they can be erased with another [Scope]
 )
 
-// Report counts what was erased, in the order in which kinds were first counted.
+// Report counts the erased rows by kind, in the order of the first rows of each kind.
 type Report []Count
 
 // Add counts n more rows of a kind.

@@ -1,10 +1,10 @@
 // Package events records changes of emails, domains, suppressions and contacts. [Recorder.Record] stores an event in
 // the transaction of its change.
 //
-// Record writes the events of emails to their timelines and then calls each listener in the same transaction: listeners
+// Record writes the events of emails to their timelines and then calls each listener in the same transaction. Listeners
 // advance the email's state, suppress an address after a hard bounce or a complaint, and queue webhooks. Through
-// listeners, packages of lower layers call packages of higher ones. Package node registers them in the order in which
-// they run. A listener must have no effect outside the database before the commit.
+// listeners, packages of lower layers call packages of higher ones. Package node registers them; they run in the order
+// of their registration. A listener must have no effect outside the database before the commit.
 //
 // # When it fails
 //

@@ -350,7 +350,7 @@ func (r *Runner) declareDead(ctx context.Context, node string, beat int64) {
 
 const stepMin = 5 * time.Second // smaller differences are not treated as a step
 
-// stepper is a reading of the database's clock and the monotonic time at which it was taken.
+// stepper is a reading of the database's clock, with this node's monotonic time at the reading.
 type stepper struct{ wall, at time.Time }
 
 // watchClock notices when the database's clock has stepped back, and then calls mendTimes.

@@ -7,7 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// releaseMax is how many jobs one call of Release makes due. That many take SQLite's only writer a few milliseconds.
+// releaseMax is how many jobs one call of Release makes due. Such a call occupies SQLite's only writer for a few
+// milliseconds.
 const releaseMax = 500
 
 // Hold sets the job aside until Release is called with the key, for work that somebody has stopped for now. A held job

@@ -254,7 +254,7 @@ func (l *limited) CloseIdleConnections() {
 	l.next.CloseIdleConnections()
 }
 
-// capped is a body of which at most left bytes may be read.
+// capped is a body that returns at most left further bytes.
 type capped struct {
 	io.ReadCloser
 	left int64

@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// demand is what one node has written about a limit.
+// demand is one node's row for a limit.
 type demand struct {
 	node string
-	want float64 // what it could use
-	used float64 // what it cannot give back at once
-	held float64 // the most that it uses until it writes another value
+	want float64 // what the node could use
+	used float64 // what the node cannot release immediately
+	held float64 // the most that the node uses until it writes another value
 }
 
-// target returns how many places a node may have. Other nodes that use more than their share, because it became
-// smaller, keep what they use until they can release it; the rest is divided without them.
+// target returns how many places a node may have. Other nodes that still use more than their reduced share keep those
+// places until they can release them. The remaining places are divided without those nodes.
 func target(key string, limit int, all []demand, node string, turn int64) int {
 	all = slices.Clone(all)
 	for {
@@ -36,8 +36,8 @@ func target(key string, limit int, all []demand, node string, turn int64) int {
 	}
 }
 
-// divide returns the share of each demand, max-min fair: a node that wants less than an even share gets what it
-// wants, and the others divide the rest evenly. What no node wants is divided evenly among all, so that the shares
+// divide returns the max-min fair share of each demand: a node that wants less than an even share gets what it wants,
+// and the others divide the rest evenly. Capacity that no node wants is divided evenly among all, so that the shares
 // add up to the limit. The order of the demands does not matter.
 func divide(limit float64, all []demand) map[string]float64 {
 	all = slices.Clone(all)
@@ -58,9 +58,9 @@ func divide(limit float64, all []demand) map[string]float64 {
 	return shares
 }
 
-// divideWhole is divide in whole numbers. The remainder of a division goes to nodes in an order that depends on the
-// key, so that no node gets more of everything. When more nodes want places than there are, they take turns: each
-// turn begins the order with another node.
+// divideWhole does the same as divide in whole numbers. The remainder of a division goes to nodes in an order that
+// depends on the key, so that no node gets the remainder of every key. If more nodes want places than there are, they
+// take turns: each turn begins the order with another node.
 func divideWhole(key string, limit int, all []demand, turn int64) map[string]int {
 	all = slices.Clone(all)
 	wanting := 0

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	soon          = 10 // while shares move, exchanges are this many times as frequent
+	soon          = 10 // while shares change, exchanges are this many times as frequent
 	restFactor    = 4  // the rest after an exchange, as a multiple of the time it took
 	restLeast     = 50 // and at least a fiftieth of the time between exchanges
 	exchangeLimit = 5 * time.Second
-	movesMax      = 20 // the most frequent exchanges in a row
+	movesMax      = 20 // the most consecutive frequent exchanges
 	// exact is the relative error allowed in floating-point sums.
 	exact = 1e-9
 )
 
-// Run exchanges with the other nodes what each wants, until ctx ends. It leaves this node's rows, which are deleted
+// Run exchanges wants and holdings with the other nodes until ctx ends. It leaves this node's rows, which are deleted
 // with the node. Failed exchanges are logged and repeated.
 func (s *Shares) Run(ctx context.Context) error {
 	if s.d.Alone() {
@@ -47,8 +47,8 @@ func (s *Shares) Run(ctx context.Context) error {
 	}
 }
 
-// exchange writes this node's rows, reads those of all nodes, applies them, and returns when the next exchange is
-// due.
+// exchange writes this node's rows, reads those of all nodes, and applies them. It returns the time of the next
+// exchange.
 func (s *Shares) exchange(ctx context.Context) (next time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, exchangeLimit)
 	defer cancel()
@@ -84,13 +84,13 @@ func (s *Shares) exchange(ctx context.Context) (next time.Duration) {
 	return s.every
 }
 
-// change is a share that has changed.
+// change is a changed share.
 type change struct {
 	key Key
 	n   float64
 }
 
-// overdue returns an even share for each key of places whose first exchange has taken too long.
+// overdue returns an even share for each key of places whose first exchange takes too long.
 func (s *Shares) overdue(entries []*entry) (changed []change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *Shares) overdue(entries []*entry) (changed []change) {
 	return changed
 }
 
-// alone drops all entries and this node's rows when it is the only node.
+// alone drops all entries and this node's rows if it is the only node.
 func (s *Shares) alone(ctx context.Context) time.Duration {
 	s.mu.Lock()
 	left := s.left
@@ -117,7 +117,7 @@ func (s *Shares) alone(ctx context.Context) time.Duration {
 		clear(s.written)
 	}
 	s.mu.Lock()
-	if !s.whole.Load() { // another node came meanwhile
+	if !s.whole.Load() { // another node has started
 		s.mu.Unlock()
 		return 0
 	}
@@ -135,7 +135,7 @@ func (s *Shares) alone(ctx context.Context) time.Duration {
 	return time.Hour
 }
 
-// notifyChanged calls Changed for the shares that changed.
+// notifyChanged calls Changed for each changed share.
 func (s *Shares) notifyChanged(changed []change) {
 	for _, c := range changed {
 		if p, ok := s.kinds[c.key.Kind]; ok {
@@ -144,7 +144,7 @@ func (s *Shares) notifyChanged(changed []change) {
 	}
 }
 
-// collect returns the entries in use, and drops the others. gone are the keys whose rows must be deleted.
+// collect returns the entries in use and drops the others. gone are the keys whose rows must be deleted.
 func (s *Shares) collect(now time.Time) (entries []*entry, gone []Key) {
 	s.mu.Lock()
 	if s.lost {
@@ -195,8 +195,8 @@ func (s *Shares) collect(now time.Time) (entries []*entry, gone []Key) {
 	return entries, gone
 }
 
-// plan returns the rows to write: those that differ from what is written. It does not hold the lock for long, because
-// each request waits for it, and neither does apply.
+// plan returns the rows that differ from the written ones. Like apply, it does not hold the lock for long, because each
+// request waits for it.
 func (s *Shares) plan(entries []*entry, now time.Time) map[Key]row {
 	rows := map[Key]row{}
 	for _, e := range entries {
@@ -209,7 +209,7 @@ func (s *Shares) plan(entries []*entry, now time.Time) map[Key]row {
 	return rows
 }
 
-// row returns what this node wants of a limit and what it holds.
+// row returns this node's row for a limit.
 func (s *Shares) row(e *entry, now time.Time) (r row, limit float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,15 +230,15 @@ func (s *Shares) row(e *entry, now time.Time) (r row, limit float64) {
 	return r, e.limit
 }
 
-// differs reports whether a row of a rate differs enough from the old one to be written. Small changes of what is
-// wanted, and slightly less that is held, do not.
+// differs reports whether a row of a rate differs enough from the old one to be written. Small changes of the want, and
+// small reductions of the holding, do not.
 func (r row) differs(old row, limit float64) bool {
 	return r.held > old.held || old.held-r.held > limit/100 || math.Abs(r.want-old.want) > limit/20 ||
 		(r.want == 0) != (old.want == 0)
 }
 
-// share is what this node may have of a limit when all nodes want what they wrote. While that is not known, and while
-// the others may not know of this node, it is an even share.
+// share returns this node's share of a limit by the rows of all nodes. It returns an even share while those rows are
+// unknown, and while other nodes may not know this one.
 func (s *Shares) share(e *entry, all []demand, now time.Time) float64 {
 	if all == nil || now.Before(s.settled) {
 		n := s.even(e.limit)
@@ -259,7 +259,7 @@ func (s *Shares) swap(ctx context.Context, entries []*entry, rows map[Key]row, g
 	map[string][]demand, error) {
 	if len(rows) > 0 || len(gone) > 0 {
 		if err := s.write(ctx, rows, gone); err != nil {
-			for k := range rows { // they may have been written all the same
+			for k := range rows { // they may have been written in spite of the error
 				s.written[k] = row{held: -1}
 			}
 			return nil, err
@@ -279,13 +279,13 @@ func (s *Shares) swap(ctx context.Context, entries []*entry, rows map[Key]row, g
 	return s.read(ctx, keys)
 }
 
-// apply sets the shares by the demands of all nodes. moving means that a share has not yet reached its target, here
-// or on another node.
+// apply sets the shares by the demands of all nodes. moving means that a share has not yet reached its target, on this
+// or another node.
 func (s *Shares) apply(entries []*entry, demands map[string][]demand, now time.Time) (changed []change, moving bool) {
 	for _, e := range entries {
 		all := demands[e.text]
 		if !slices.ContainsFunc(all, func(d demand) bool { return d.node == s.node }) {
-			delete(s.written, e.key) // the row was deleted with this node, which was taken for dead
+			delete(s.written, e.key) // the row was deleted when this node was declared dead
 			moving = true
 			continue
 		}
@@ -301,7 +301,7 @@ func (s *Shares) apply(entries []*entry, demands map[string][]demand, now time.T
 	return changed, moving
 }
 
-// applyTo is apply for one limit. It returns the share if it has changed; !ok means that this node was taken for dead
+// applyTo applies one limit. It returns the share and whether it changed; !ok means that this node was declared dead
 // and has no shares.
 func (s *Shares) applyTo(e *entry, all []demand, now time.Time) (changed *change, moving, ok bool) {
 	s.mu.Lock()
@@ -320,12 +320,12 @@ func (s *Shares) applyTo(e *entry, all []demand, now time.Time) (changed *change
 	if e.target <= e.share {
 		e.share = e.target
 	} else {
-		// The others leave to this node what it has written.
+		// The other nodes do not use what this node holds in its row.
 		free := (e.limit - others) * (1 + exact)
 		if e.whole {
 			free = math.Floor(free)
 		}
-		if !e.whole { // two nodes that claim all of it must have something meanwhile
+		if !e.whole { // two nodes that both claim the whole rate must have a share in the meantime
 			free = max(free, s.even(e.limit))
 		}
 		e.share = max(min(e.target, mine.held, free), e.share)
@@ -348,7 +348,7 @@ func (s *Shares) applyTo(e *entry, all []demand, now time.Time) (changed *change
 	return changed, moving, true
 }
 
-// decay is the factor by which an earlier demand counts less after the time d.
+// decay returns the factor of an earlier demand's weight after the time d.
 func decay(d, every time.Duration) float64 {
 	return math.Exp2(-float64(d) / float64(halfLife*every))
 }

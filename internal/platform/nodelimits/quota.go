@@ -1,45 +1,50 @@
+<<<<<<< HEAD
 // Package nodelimits divides limits among the nodes of one database, so that all nodes together keep a limit:
 // connections to a destination, messages or requests a second. It handles keys and numbers, and does not know what
 // they stand for.
+=======
+// Package nodelimits divides limits among the nodes of one database, so that all nodes together respect a limit, such
+// as connections to a destination, or messages or requests a second. It handles keys and numbers and does not interpret
+// them.
+>>>>>>> 75c36718 (Describe nodelimits, schedule and the tools of database tests in plain words)
 //
 // Callers read this node's share of a limit from memory: [Shares.Rate] and [Shares.Places] neither query the database
-// nor wait. An exchange writes a new key for the other nodes at once, which takes some milliseconds; after that there
-// is one exchange about every second for all keys in use.
+// nor wait. A new key starts an exchange with the other nodes immediately, which takes some milliseconds. After that,
+// one exchange about every second covers all keys in use.
 //
 // # Invariants
 //
-// In the table each node has a row for each key that it uses: what it wants, and what it holds, which is the most
-// that it uses until it writes another value. Only the node itself writes its rows. Every node computes the shares by
-// the same function (divide) from what all nodes want: they are max-min fair, so a node that wants little gets that,
-// and the others divide the rest.
+// Each node has a row in the table for each key that it uses. The row states what the node wants, and what it holds:
+// the most that it uses until it writes another value. Only the node itself writes its rows. Every node computes the
+// shares by the same function (divide) from the wants of all nodes. The shares are max-min fair: a node that wants
+// little gets that, and the others divide the rest.
 //
-// A node whose share shrinks uses less at once and then writes that it holds less. A node whose share grows first
-// writes that it holds more, commits, and then reads what the others hold: it uses no more than they leave. Of two
-// nodes that raise their shares at the same time, at least one reads what the other wrote. So the shares of places
-// never add up to more than the limit, without a lock between nodes, among nodes that can exchange and have room for
-// the key. Places in use, such as connections, count as held until they are released.
+// A node whose share shrinks uses less immediately, and then writes that it holds less. A node whose share grows first
+// writes that it holds more, commits, and then reads what the others hold. It uses no more than they leave. If two
+// nodes raise their shares at the same time, at least one reads what the other wrote. So shares of places never exceed
+// the limit in total, without a lock between nodes, as long as the nodes can exchange and have a row for the key.
+// Places in use, such as connections, count as held until they are released.
 //
-// The limit of a key is not kept while a node has no room for the key. Such a node uses an even share, at least one
-// place, but writes nothing, and the others divide the whole limit: together they may exceed it by an even share for
-// each node without room. When other keys of the kind are no longer used, the key finds room within seconds.
+// The limit of a key may be exceeded while a node has too many keys to add this one. Such a node uses an even share, at
+// least one place, but writes no row, and the others divide the whole limit. The excess is at most an even share for
+// each such node. When other keys of the kind become unused, the node adds the key within seconds.
 //
-// Rates are exact only in the long run: until the first exchanges about a key have shown what each node wants, a node
-// uses an even share of it.
+// Rates are exact only in the long run. Until the first exchanges about a key have shown what each node wants, a node
+// uses an even share.
 //
 // # When it fails
 //
-// While the database is not available, all shares stay as they are, and a new key gets an even share, for places
-// after some seconds; no call fails because of it. A node's rows are deleted when it leaves the nodes or is taken for
-// dead, and the others divide its shares. A node that was taken for dead but is alive starts again with no shares. If
-// it does not notice at once, the limit may be exceeded for some seconds (see package jobs); clocks of nodes are not
-// compared.
+// While the database is unavailable, all shares stay unchanged, and a new key gets an even share, for places after some
+// seconds. No call fails because of it. A node's rows are deleted when it stops or is declared dead, and the others
+// divide its shares. A node that was declared dead but is alive starts again with no shares. If it notices late, the
+// limit may be exceeded for some seconds (see package jobs). Clocks of nodes are not compared.
 //
 // # Special cases
 //
-// On SQLite, and for the only node of a database, every share is the whole limit, and there are no rows and no
-// queries, except one that deletes the node's rows when it becomes the only one. A node that starts beside others uses
-// even shares until they have noticed it, which takes them some milliseconds, two seconds at most. A node has at most
-// 2,500 keys of each kind in the exchange, so that it stays short.
+// On SQLite, and for the only node of a database, every share is the whole limit. There are no rows and no queries,
+// except one that deletes the node's rows when it becomes the only one. A node that starts next to others uses even
+// shares until they have noticed it, which takes some milliseconds and at most two seconds. A node exchanges at most
+// 2,500 keys of each kind, so that exchanges stay short.
 package nodelimits
 
 import (
@@ -54,14 +59,14 @@ import (
 )
 
 const (
-	keysMax = 2500 // the most keys of one kind that a node has in the exchange
+	keysMax = 2500 // the most keys of one kind that a node exchanges
 	// Times are multiples of the time between exchanges.
-	idleAfter = 30 // a key that was not used for this time is dropped
-	busyFor   = 2  // when there is no room: a key that was used within this time is kept
-	settling  = 3  // a node that starts uses even shares
-	patience  = 5  // for the first exchange about a key; then places are shared evenly
-	turnTime  = 10 // how long a node has one of too few places
-	halfLife  = 3  // in which the weight of an earlier demand halves
+	idleAfter = 30 // a key unused for this time is dropped
+	busyFor   = 2  // if the kind has keysMax keys: a key used within this time is kept
+	settling  = 3  // a starting node uses even shares
+	patience  = 5  // wait for the first exchange about a key; then places are shared evenly
+	turnTime  = 10 // how long a node keeps a place if there are fewer places than nodes
+	halfLife  = 3  // time in which the weight of an earlier demand halves
 )
 
 // Key names a limit.
@@ -69,17 +74,17 @@ type Key struct{ Kind, Name string }
 
 func (k Key) String() string { return k.Kind + "/" + k.Name }
 
-// Places is how the users of a kind of places report and adjust them. [Shares.Run] and [Shares.Live] call its
-// functions, without holding locks.
+// Places are functions through which the users of a kind of places report and adjust their use. [Shares.Run] and
+// [Shares.Live] call them without holding locks.
 type Places struct {
 	// Limit returns the limit of a name, for all nodes together.
 	Limit func(name string) int
-	// Use returns how many places of a name this node could use now, and how many it has. When all of its share is in
-	// use, want must exceed the share if it is to grow.
+	// Use returns how many places of a name this node could use now, and how many it has. If its whole share is in use,
+	// want must exceed the share, or the share does not grow.
 	Use func(name string) (want, held int)
-	// Changed is called when this node's share of a name has changed.
+	// Changed is called after this node's share of a name has changed.
 	Changed func(name string, n int)
-	// Busy returns the names of which this node has places.
+	// Busy returns the names of which this node uses places.
 	Busy func() []string
 }
 
@@ -93,7 +98,7 @@ type Shares struct {
 	away  lograte.Limiter
 	kinds map[string]Places
 
-	live  atomic.Int32 // number of nodes, with this one; 0 while unknown
+	live  atomic.Int32 // number of nodes, including this one; 0 while unknown
 	whole atomic.Bool  // this node is the only one and has all limits
 	kick  chan struct{}
 
@@ -102,7 +107,7 @@ type Shares struct {
 	mu      sync.Mutex
 	entries map[Key]*entry
 	counts  map[string]*keyCount // by kind
-	settled time.Time            // when the other nodes surely know of this one
+	settled time.Time            // when the other nodes certainly know this one
 	left    bool                 // this node's rows must be deleted
 	lost    bool                 // this node's rows have been deleted by others
 
@@ -115,7 +120,7 @@ type Shares struct {
 // displace the limits of requests.
 type keyCount struct {
 	keys int
-	full time.Time // when a key last found no room
+	full time.Time // when a key was last refused because of keysMax
 }
 
 // entry is the state of a limit on this node.
@@ -124,7 +129,7 @@ type entry struct {
 	whole bool // places
 	limit float64
 	asked bool    // since the last exchange
-	want  float64 // the highest since the last exchange
+	want  float64 // highest since the last exchange
 	share float64
 	known bool // share comes from an exchange
 	born  time.Time
@@ -135,10 +140,10 @@ type entry struct {
 	recent  float64   // want, decaying slowly
 	decayed time.Time // when recent last decayed
 	held    int
-	target  float64 // what this node may have by the last exchange
+	target  float64 // this node's share according to the last exchange
 }
 
-// New returns the shares of the node with that id. Every is the time between exchanges; 0 is a second.
+// New returns the shares of the node with the given id. every is the time between exchanges; 0 is a second.
 func New(d *db.DB, node string, log *slog.Logger, every time.Duration) *Shares {
 	if every <= 0 {
 		every = time.Second
@@ -156,7 +161,7 @@ func (s *Shares) Keep(kind string, p Places) {
 	}
 }
 
-// Live sets the number of nodes, this one included. 0 means that others took this node for dead and divided its
+// Live sets the number of nodes, this one included. 0 means that other nodes declared this one dead and divided its
 // shares.
 func (s *Shares) Live(n int) {
 	if s == nil || s.d.Alone() {
@@ -175,7 +180,7 @@ func (s *Shares) Live(n int) {
 		}
 	case n > 1 && before == 0:
 		s.settled = time.Now().Add(settling * s.every)
-	case n == 1 && before != 1: // while it stays alone, it writes none
+	case n == 1 && before != 1: // while it stays alone, it writes no rows
 		s.left = true
 	}
 	s.mu.Unlock()
@@ -186,7 +191,7 @@ func (s *Shares) Live(n int) {
 	s.wake()
 }
 
-// addBusy adds entries for the keys of which this node got places while it was alone.
+// addBusy adds entries for the keys of which this node acquired places while it was alone.
 func (s *Shares) addBusy() {
 	for kind, p := range s.kinds {
 		for _, name := range p.Busy() {
@@ -197,8 +202,8 @@ func (s *Shares) addBusy() {
 	}
 }
 
-// Rate returns how much of a rate this node may use now, and records that it could use want. A limit of 0 means no
-// limit, and Rate returns 0.
+// Rate returns this node's share of a rate, and records that it could use want. A limit of 0 means no limit, and Rate
+// returns 0.
 func (s *Shares) Rate(key Key, limit, want float64) float64 {
 	if s == nil || s.whole.Load() || limit <= 0 {
 		return limit
@@ -216,8 +221,8 @@ func (s *Shares) Rate(key Key, limit, want float64) float64 {
 	return min(e.share, limit)
 }
 
-// Places returns how many of limit places this node may use now. The share of a new key is not known for some
-// milliseconds; the kind's Changed is called once it is.
+// Places returns how many of limit places this node may use now. The share of a new key is unknown for some
+// milliseconds; the kind's Changed is called once it is known.
 func (s *Shares) Places(key Key, limit int) (n int, known bool) {
 	if s == nil || s.whole.Load() {
 		return limit, true
@@ -234,7 +239,7 @@ func (s *Shares) Places(key Key, limit int) (n int, known bool) {
 	return min(int(e.share), limit), true
 }
 
-// of returns the entry of a key, adding it when there is none. It returns nil when there is no room for one.
+// of returns the entry of a key, and adds it if it is missing. It returns nil if the kind already has keysMax keys.
 func (s *Shares) of(key Key, limit float64, whole bool) *entry {
 	e := s.entries[key]
 	if e == nil {
@@ -243,7 +248,7 @@ func (s *Shares) of(key Key, limit float64, whole bool) *entry {
 			r = &keyCount{}
 			s.counts[key.Kind] = r
 		}
-		if r.keys >= keysMax { // the next regular exchange makes room; one for each such key would never rest
+		if r.keys >= keysMax { // only the next regular exchange drops keys; an exchange for each refused key would never end
 			r.full = now
 			return nil
 		}
@@ -256,13 +261,13 @@ func (s *Shares) of(key Key, limit float64, whole bool) *entry {
 	return e
 }
 
-// even is an even share of a limit.
+// even returns an even share of a limit.
 func (s *Shares) even(limit float64) float64 { return limit / float64(max(s.live.Load(), 1)) }
 
-// evenPlaces is an even share of places, at least one.
+// evenPlaces returns an even share of places, at least one.
 func (s *Shares) evenPlaces(limit float64) float64 { return max(math.Floor(s.even(limit)), 1) }
 
-// late reports whether the first exchange about a key has taken too long to wait for it.
+// late reports whether the first exchange about a key takes too long to wait for it.
 func (s *Shares) late(e *entry) bool { return !e.known && time.Since(e.born) > s.wait }
 
 func (s *Shares) wake() {
@@ -272,8 +277,7 @@ func (s *Shares) wake() {
 	}
 }
 
-// headroom is what a node writes as wanted of a rate of which it used some: somewhat more, so that growing use is
-// seen.
+// headroom returns the want that a node writes for a rate: somewhat more than it used, so that growing use is visible.
 func headroom(used, limit float64) float64 {
 	if used <= 0 {
 		return 0

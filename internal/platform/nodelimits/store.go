@@ -8,11 +8,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// errNotANode is the error of writing rows for a node that is not among the nodes: if it died, nothing would delete
-// them.
+// errNotANode means that this node has no row in nodes. Nothing would delete the rows of a dead node, so they are not
+// written.
 var errNotANode = errors.New("this node is not among the nodes")
 
-// row is what a node writes about one key.
+// row is a node's row for one key.
 type row struct{ want, used, held float64 }
 
 const (

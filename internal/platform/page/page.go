@@ -156,9 +156,9 @@ const (
 )
 
 // Search returns a page of those rows of a list that a condition selects, which no index serves: Query with a bound on
-// its cost, and on that of each statement. all and some are as for [Part]. more says that there may be more rows beyond
-// the page. The page is full, or at the end of the list, unless some 100,000 rows were looked at: then next is the
-// cursor from which to search on in the same direction. Otherwise next is "". p must have a limit.
+// the cost of the call and of each statement. all and some are as for [Part]. more reports whether more rows may follow
+// the page. Search stops after it has read about 100,000 rows, even if the page is not full. Then next is the cursor
+// from which to continue in the same direction; otherwise next is "". p must have a limit.
 func Search[T any](ctx context.Context, r db.Reader, all, some Select, p Page, scan func(db.Row) (T, error)) (items []T,
 	more bool, next string, err error) {
 	if all.Text == some.Text {

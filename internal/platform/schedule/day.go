@@ -12,7 +12,7 @@ const (
 	dayDate
 )
 
-// day is a day as written. Its date depends on the zone.
+// day is a day as the user wrote it. Its date depends on the zone.
 type day struct {
 	kind    dayKind
 	offset  int
@@ -90,8 +90,8 @@ func (d day) resolve(c clock, zone *time.Location, now time.Time) time.Time {
 
 func sinceMonday(w time.Weekday) int { return (int(w) + 6) % 7 }
 
-// wall returns the instant at which clocks of a zone show a time. time.Date does not specify which one it returns
-// when there are two or none, so both offsets around the time are tried here; no zone is more than a day from UTC.
+// wall returns the instant at which clocks of a zone show a time. If there are two such instants or none, time.Date
+// does not specify its result, so wall tries both offsets around the time. No zone is more than a day from UTC.
 func wall(year int, month time.Month, mday int, c clock, zone *time.Location) time.Time {
 	utc := time.Date(year, month, mday, c.hour, c.min, c.sec, c.nano, time.UTC)
 	_, before := utc.Add(-24 * time.Hour).In(zone).Zone()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// MaxDuration is the maximum duration that is understood, about ten years, so that callers can refuse too long ones
-// in words of their own.
+// MaxDuration is the longest duration that Duration accepts, about ten years, so that callers can refuse too long ones
+// with their own message.
 const MaxDuration = 3650 * 24 * time.Hour
 
 var errDuration = errors.New(`use a number and a unit such as "10 minutes", "2 hours", "1 day" or "1h 30m"`)
@@ -70,8 +70,8 @@ func (p *phrase) duration() (time.Duration, bool) {
 	return total, last != MaxDuration && total <= MaxDuration
 }
 
-// Words returns a text for a duration, such as "1 day 2 hours", which [Duration] understands; what is shorter than a
-// second is cut off.
+// Words returns a text for a duration, such as "1 day 2 hours", which [Duration] understands. Fractions of a second are
+// cut off.
 func Words(d time.Duration) string {
 	var words []string
 	for _, u := range []struct {

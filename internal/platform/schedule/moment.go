@@ -5,8 +5,8 @@ import "time"
 // TimeOfDay is a time that clocks show each day.
 type TimeOfDay struct{ Hour, Minute int }
 
-// On returns the instant of this time on a date in a zone, in UTC. If the clocks there skip it, it is later by as much
-// as they skip; if they show it twice, the first is meant.
+// On returns the instant of this time on a date in a zone, in UTC. If the clocks there skip it, the instant is later by
+// the skipped amount. If they show it twice, the first is returned.
 func (t TimeOfDay) On(year int, month time.Month, day int, zone *time.Location) time.Time {
 	return wall(year, month, day, clock{hour: t.Hour, min: t.Minute}, zone).UTC()
 }

@@ -3,15 +3,15 @@
 //
 // # Invariants
 //
-// Its functions depend on nothing but their arguments and the time zone database, and return times in UTC. A text is
-// understood as a whole or refused: no part of it is ignored. Case and spacing do not matter.
+// The functions depend only on their arguments and the time zone database, and return times in UTC. A text is
+// understood completely or refused: no part of it is ignored. Case and spacing do not matter.
 //
 // # How ambiguous texts are understood
 //
-// Times without a zone are UTC. A time of day without a day, and a weekday, mean the next one, which may be today;
+// Times without a zone are UTC. A time of day without a day, and a weekday, mean the next one, which may be today.
 // "next" and a weekday mean that day of the following week, which begins on Monday. Midnight is the beginning of the
-// named day. "In a day" is 24 hours. A time that a zone skips when its clocks go forward is moved forward by as much;
-// of a time that occurs twice, the first is meant. EST, CET and similar abbreviations are fixed offsets even in
+// named day. "In a day" is 24 hours. If a zone skips a time when its clocks go forward, the time moves forward by the
+// same amount. If a time occurs twice, the first is meant. EST, CET and similar abbreviations are fixed offsets even in
 // summer; ET, CT, MT, PT and names such as Europe/Berlin follow the seasons.
 //
 // # When it fails
@@ -20,8 +20,8 @@
 //
 // # What it does not do
 //
-// It does not check whether a time is past or too far ahead; callers do. A program that runs on systems without a
-// time zone database must embed time/tzdata.
+// The package does not check whether a time is past or too far ahead; callers do. A program for systems without a time
+// zone database must embed time/tzdata.
 package schedule
 
 import (
@@ -38,7 +38,7 @@ const maxText = 200
 
 var errTime = errors.New(`use ISO 8601 such as 2026-08-05T15:04:05Z, or a phrase such as "in 2 hours", "tomorrow at 9am" or "Friday at 3pm ET"`)
 
-// Parse returns the time that a text means if it is read at the time now, in UTC.
+// Parse returns the time that a text means at the time now, in UTC.
 func Parse(s string, now time.Time) (time.Time, error) {
 	if len(s) > maxText {
 		return time.Time{}, fmt.Errorf("a time of %d characters is not understood: %w", len(s), errTime)
@@ -51,8 +51,8 @@ func Parse(s string, now time.Time) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-// phrase is a text as words, of which those before next have been read. When a method returns true, it has advanced
-// next past what it read.
+// phrase is a text as words. The words before next have been read. A method that returns true has advanced next past
+// the words that it read.
 type phrase struct {
 	raw  []string // as written, for zone names
 	low  []string // in lower case
@@ -108,7 +108,7 @@ func (p *phrase) time(now time.Time) (time.Time, bool) {
 	}
 	d, hasDay := p.day()
 	at := p.word("at")
-	if p.end() && d.kind == dayDate && !at { // a date is the only day that is a time by itself
+	if p.end() && d.kind == dayDate && !at { // only a date needs no time of day
 		return d.resolve(clock{}, time.UTC, now), true
 	}
 	c, ok := p.clock(at)

@@ -1,5 +1,5 @@
 // Package dbtest runs tests on both engines. Each test has a new SQLite file, or a new database on a temporary
-// PostgreSQL server. Both are copies of an empty database to which all migrations were applied before.
+// PostgreSQL server. Both are copies of an empty, migrated database.
 //
 // A package whose tests use it has
 //
@@ -97,8 +97,7 @@ func SQLiteFile(t testing.TB) string {
 	return path
 }
 
-// migratedFile returns an SQLite file to which all migrations were applied. Each test gets a copy, because writing a
-// file takes a small part of the time that the migrations take.
+// migratedFile returns an SQLite file with all migrations applied.
 var migratedFile = sync.OnceValues(func() (_ []byte, err error) {
 	dir, err := os.MkdirTemp("", "dbtest")
 	if err != nil {

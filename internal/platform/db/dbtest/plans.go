@@ -11,12 +11,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// weak are columns whose values many rows share. A read that is narrowed only by them reads all rows of a team, of a
-// kind of job, of an endpoint or of a broadcast.
+// weak are columns whose values many rows share. A read with conditions on only these columns reads all rows of a team,
+// a kind of job, an endpoint or a broadcast.
 var weak = []string{"team_id", "kind", "lane", "webhook_id", "status", "holder", "parked", "broadcast_id"}
 
-// repeated are columns of email_events that all events share which one recipient of one email can make without end, by
-// following a link again and again.
+// repeated are columns of email_events with equal values in many events: one recipient can make any number of such
+// events by following a link repeatedly.
 var repeated = []string{"email_id", "type", "recipient", "detail"}
 
 // Allowed names statements that may read without bound.
@@ -27,10 +27,9 @@ type Allowed struct {
 }
 
 // CheckPlans fails the test for each traced statement whose run time grows with the number of rows, unless it is
-// allowed: one that goes through a whole table or index, or through all rows that only share a weak column, and that
-// no LIMIT ends on the way; and one with a subquery that, for each event of an email, reads the others that the same
-// recipient can make without end. It also fails for each entry of allowed that matches no traced statement. On
-// PostgreSQL it fills the tables first and looks at the generic plans, which are those for any arguments.
+// allowed. Such a statement reads a whole table or index, or all rows with the same value of a weak column, without a
+// LIMIT that ends the read. Subqueries that read, for each event of an email, all events that one recipient can repeat
+// fail too.
 func (tr *Trace) CheckPlans(t *testing.T, allowed []Allowed) {
 	t.Helper()
 	asked := map[string]db.Statement{}
@@ -133,8 +132,8 @@ func tableOf(text, name string, tables map[string][][2]string) string {
 	return ""
 }
 
-// ofEvents reports whether a condition on what a subquery reads asks for the email of an event outside of it. Prefix is
-// the name by which the condition calls what is read, with a dot if it has one.
+// ofEvents reports whether a condition of a subquery refers to the email of an event outside of it. prefix is the
+// subquery's name for its table, with a dot, or "".
 func ofEvents(condition, prefix, text string, tables map[string][][2]string) bool {
 	m := regexp.MustCompile(`\b` + regexp.QuoteMeta(prefix) + `email_id = (\w+)\.`).FindStringSubmatch(condition)
 	return m != nil && tableOf(text, m[1], tables) == "email_events"

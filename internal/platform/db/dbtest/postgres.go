@@ -71,8 +71,7 @@ func copyDatabase(ctx context.Context, c *pgx.Conn, name, template string) error
 	return err
 }
 
-// migratedTemplate returns the name of a database to which all migrations were applied. The first process that needs it
-// creates it; the others wait for that process.
+// migratedTemplate returns the name of a database with all migrations applied.
 var migratedTemplate = sync.OnceValues(func() (name string, err error) {
 	sum, err := db.MigrationsChecksum()
 	if err != nil {

@@ -28,8 +28,8 @@ func Proxied(t testing.TB, patience time.Duration) (*db.DB, *pgproxy.Proxy) {
 }
 
 // EachTorn calls act repeatedly, each time with another answer of the database cut in the middle: first the first
-// answer, then the second, until act ends without one being cut. prepare runs before each call, and check after it,
-// with the error of act, while the connection is unharmed. EachTorn returns how often act failed.
+// answer, then the second, until all answers were cut once. prepare runs before each call. check runs after it with the
+// error of act, while the connection is intact.
 func EachTorn(t testing.TB, p *pgproxy.Proxy, prepare func(), act func() error,
 	check func(skip int, err error)) (failed int) {
 	t.Helper()

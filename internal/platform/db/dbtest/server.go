@@ -19,7 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Server is a PostgreSQL server on a free port of the loopback address, with its data in a folder of its own.
+// Server is a PostgreSQL server on a free loopback port, with a separate data folder.
 type Server struct {
 	URL string // of a superuser; it stays the same when the server is started again
 

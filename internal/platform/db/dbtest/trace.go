@@ -61,10 +61,10 @@ func traced(t *testing.T, url string) (*db.DB, *Trace) {
 	return trace.d, trace
 }
 
-// Of sets the database of the trace, for one that the caller opens with Tell as its Trace.
+// Of sets the database of the trace. It is for a database that the caller opens with Record as its Trace.
 func (tr *Trace) Of(d *db.DB) { tr.d = d }
 
-// Tell records a statement. It is the database's Trace.
+// Record stores a statement. It is the database's Trace.
 func (tr *Trace) Record(s db.Statement) {
 	tr.mu.Lock()
 	tr.st = append(tr.st, s)
@@ -99,10 +99,10 @@ func (tr *Trace) Break(s db.Statement) bool {
 	return tr.broken == s.SQL
 }
 
-// EachBroken calls act repeatedly, each time with another of its statements broken, as if a table were missing: first
-// the first statement, then the second, until none is left. act must return an error that is our fault whenever a
-// statement breaks, except for statements that contain one of mayFail. prepare runs before each call and check after
-// it, with nothing broken; either may be nil. EachBroken returns how often act failed.
+// EachBroken calls act repeatedly and makes another of its statements fail each time, as if a table were missing: first
+// the first statement, then the second, until none is left. Whenever a statement fails, act must return an error that
+// is our fault, except for statements that contain one of mayFail. prepare runs before each call and check after it,
+// while no statement fails; either may be nil.
 func (tr *Trace) EachBroken(t testing.TB, prepare func(), act func() error, check func(err error), mayFail ...string,
 ) (failed int) {
 	t.Helper()
@@ -155,8 +155,7 @@ func (tr *Trace) Take() []db.Statement {
 	return all
 }
 
-// Plan is the plan by which the database would run a statement. PostgreSQL is kept from reading small tables whole,
-// as it otherwise would.
+// Plan returns the database's plan for a statement.
 func (tr *Trace) Plan(t testing.TB, s db.Statement) string {
 	t.Helper()
 	if tr.d.Engine() == "postgres" {

@@ -51,7 +51,7 @@ func Unreadable(t testing.TB, path string) (mend func()) {
 	return mend
 }
 
-// writeOnly replaces a descriptor by one that can only write the file, and returns a duplicate of what it was.
+// writeOnly replaces a descriptor by one that can only write the file, and returns a duplicate of the original.
 func writeOnly(fd int, name string) (was int, err error) {
 	w, err := syscall.Open(name, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {

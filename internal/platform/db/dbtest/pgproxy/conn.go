@@ -18,7 +18,7 @@ const (
 	gssRequest    = 80877104
 )
 
-// frameMax limits the length of a frame, in octets. A longer one means that the stream was misread.
+// frameMax limits the length of a frame in bytes. A longer one means that the stream was misread.
 const frameMax = 1 << 30
 
 // conn is a client's connection and its own connection to the server.
@@ -86,7 +86,7 @@ func (c *conn) begin() ([]byte, error) {
 			continue
 		}
 		if n < 8 || n > frameMax {
-			return nil, fmt.Errorf("a start of %d octets", n)
+			return nil, fmt.Errorf("a start of %d bytes", n)
 		}
 		start := append(head, make([]byte, n-8)...)
 		if _, err := io.ReadFull(c.client, start[8:]); err != nil {
@@ -109,13 +109,13 @@ func (c *conn) begin() ([]byte, error) {
 	}
 }
 
-// fatal is the error by which a server ends a connection (section 55.8).
+// fatal returns the error message with which a server ends a connection (section 55.8).
 func fatal(sqlstate string) []byte {
 	text := "SFATAL\x00VFATAL\x00C" + sqlstate + "\x00Mturned away by the proxy\x00\x00"
 	return append(binary.BigEndian.AppendUint32([]byte{'E'}, uint32(len(text)+4)), text...)
 }
 
-// dial connects to the server. It returns false when that fails or the connection was closed meanwhile.
+// dial connects to the server. It returns false if that fails or the connection has been closed.
 func (c *conn) dial() bool {
 	server, err := net.Dial("tcp", c.p.server)
 	if err != nil {
@@ -139,14 +139,14 @@ func read(r io.Reader) ([]byte, error) {
 	}
 	n := binary.BigEndian.Uint32(head[1:])
 	if n < 4 || n > frameMax {
-		return nil, fmt.Errorf("a frame of %d octets", n)
+		return nil, fmt.Errorf("a frame of %d bytes", n)
 	}
 	frame := append(head, make([]byte, n-4)...)
 	_, err := io.ReadFull(r, frame[5:])
 	return frame, err
 }
 
-// requests passes on what the client sends, until either side closes or a COMMIT is lost.
+// requests forwards the client's messages until either side closes or a COMMIT is lost.
 func (c *conn) requests() {
 	for {
 		frame, err := read(c.client)
@@ -203,7 +203,7 @@ func commits(text []byte) bool {
 	return strings.EqualFold(strings.Trim(string(text), " \t\r\n;"), "COMMIT")
 }
 
-// answers passes on what the server sends.
+// answers forwards the server's messages.
 func (c *conn) answers() {
 	defer c.close()
 	for {

@@ -1,9 +1,9 @@
-// Package pgproxy is a proxy in front of PostgreSQL that fails as networks and servers do: it refuses connections,
-// closes them, stops answering, and loses a COMMIT or its answer. It is for tests and for measurements under faults.
+// Package pgproxy is a proxy in front of PostgreSQL that simulates failures of networks and servers: it refuses
+// connections, closes them, stops answering, and loses a COMMIT or its answer.
 //
 // A Proxy passes everything at first. It reads the frames of the wire protocol (PostgreSQL's documentation, chapter
-// 55), so that a fault happens at a known point: when [Proxy.Lost] counts a lost answer, the server has carried out
-// that COMMIT.
+// 55), so that faults happen at known points. If [Proxy.Lost] counts a lost answer, the server has carried out that
+// COMMIT.
 //
 // It speaks no TLS: clients that prefer TLS continue without it, and those that require it fail. It refuses a URL
 // with several hosts or a Unix socket. It holds each frame in memory whole.
@@ -26,8 +26,8 @@ type Proxy struct {
 	mu       sync.Mutex
 	listener net.Listener // nil while connections are refused
 	conns    map[*conn]bool
-	silent   chan struct{} // closed to end a Hang; nil when there is none
-	turned   string        // SQLSTATE with which new connections are refused
+	silent   chan struct{} // closed to end a Hang; nil if none is active
+	turned   string        // SQLSTATE for refused connections
 	lose     int           // answers to COMMIT that are still to be lost
 	drop     int           // COMMITs that are still to be dropped
 	whole    int           // answers to pass before the next is torn
@@ -86,7 +86,7 @@ func (p *Proxy) Pass() error {
 	return p.listen()
 }
 
-// Refuse closes all connections and refuses new ones, as a machine does on which no server runs.
+// Refuse closes all connections and refuses new ones, like a machine without a running server.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,7 +247,7 @@ func (p *Proxy) loses() bool {
 	return false
 }
 
-// fate is what the proxy does with a COMMIT.
+// fate is the proxy's treatment of a COMMIT.
 type fate int
 
 const (

@@ -185,7 +185,7 @@ func TestStartLooksAtTheDatabase(t *testing.T) {
 			fmt.Sprintf(`{"from":"a@acme.example","to":"b%d@one.example","subject":"s","text":"%s"}`, i,
 				strings.Repeat("x", 4000)), nil)
 	}
-	looked := func() bool { return strings.Contains(n.out.String(), "looking whether it is whole") }
+	looked := func() bool { return strings.Contains(n.out.String(), "checking it for damage") }
 	if looked() {
 		t.Error("the first start looks")
 	}

@@ -1,12 +1,6 @@
-<<<<<<< HEAD
-// Package nodelimits divides limits among the nodes of one database, so that all nodes together keep a limit:
-// connections to a destination, messages or requests a second. It handles keys and numbers, and does not know what
-// they stand for.
-=======
 // Package nodelimits divides limits among the nodes of one database, so that all nodes together respect a limit, such
 // as connections to a destination, or messages or requests a second. It handles keys and numbers and does not interpret
 // them.
->>>>>>> 75c36718 (Describe nodelimits, schedule and the tools of database tests in plain words)
 //
 // Callers read this node's share of a limit from memory: [Shares.Rate] and [Shares.Places] neither query the database
 // nor wait. A new key starts an exchange with the other nodes immediately, which takes some milliseconds. After that,

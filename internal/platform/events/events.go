@@ -85,7 +85,8 @@ type Event struct {
 	Email func() (*Email, error)
 
 	// Data is *Bounce, *Failed, *Suppressed, *Complaint, *Open or *Click for email events, *Received for received email,
-	// *Contact for contacts, *Broadcast for broadcasts, *Approval for approvals, and the changed resource's own type for others.
+	// *Contact for contacts, *Broadcast for broadcasts, *Approval for approvals, and the changed resource's own type for
+	// others.
 	Data any
 }
 

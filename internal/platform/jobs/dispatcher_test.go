@@ -181,7 +181,7 @@ func TestReleaseAndRefill(t *testing.T) {
 	}
 }
 
-// A kind has what it does not say by default.
+// Fields of Kind that are not set have their defaults.
 func TestKindsByDefault(t *testing.T) {
 	r := NewRunner(dbtest.SQLite(t), nil, slog.New(slog.DiscardHandler), time.Second)
 	for _, c := range []struct {

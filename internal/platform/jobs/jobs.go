@@ -6,7 +6,7 @@
 // A job has a kind and a lane. Each kind has a handler. A lane is a queue within the kind, such as one team's mail to
 // one destination. Lanes take turns, so a long or slow lane never delays another. Lanes may form a group that shares a
 // limit, such as the lanes of all teams to one destination. A lane has an owner, usually a team. Owners share the
-// workers of a kind as package fairshare describes: a new owner always finds free workers, even if another owner has
+// workers of a kind as package fairshare describes. A new owner always finds free workers, even if another owner has
 // many lanes or long jobs. A lane may be for bulk work, which yields to other work of its group and its owner
 // ([Kind.Bulk]). An owner's stuck groups leave workers to its other groups ([Share]).
 //

@@ -156,8 +156,8 @@ func exec(t *testing.T, d *db.DB, text string, args ...any) {
 	}
 }
 
-// TestDeadNodesLoseTheirJobs has a node that was killed, and one that only seems to have held its jobs for too long,
-// because its clock is behind.
+// TestDeadNodesLoseTheirJobs runs a node that was killed, and a live one whose clock is behind, so that it only seems
+// to hold its jobs for too long. Only the killed node loses its jobs.
 func TestDeadNodesLoseTheirJobs(t *testing.T) {
 	d := dbtest.Postgres(t)
 	insert(t, d, New{Kind: "k", Lane: "l", Payload: "of the dead"}, New{Kind: "k", Lane: "l", Payload: "of the living"})
@@ -198,7 +198,7 @@ func TestDeadNodesLoseTheirJobs(t *testing.T) {
 	}
 }
 
-// TestNodeDeclaredDeadFindsOut makes others take a live node for dead.
+// TestNodeDeclaredDeadFindsOut declares a live node dead and checks that the node notices it.
 func TestNodeDeclaredDeadFindsOut(t *testing.T) {
 	d := dbtest.Postgres(t)
 	r := testRunner(t, d)
@@ -407,8 +407,8 @@ func TestClockSteppedBack(t *testing.T) {
 	})
 }
 
-// TestLostAnnouncementOfADeadNode makes others take a node for dead, and loses the answer to the beat that enters it again. Its
-// next beat finds it among the nodes, but the jobs that it had before are no longer its own.
+// TestLostAnnouncementOfADeadNode declares a node dead and loses the answer to the heartbeat that registers it again.
+// Its next beat finds it among the nodes, but the jobs that it had before are no longer its own.
 func TestLostAnnouncementOfADeadNode(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	r := testRunner(t, d)
@@ -429,8 +429,8 @@ func TestLostAnnouncementOfADeadNode(t *testing.T) {
 	}
 }
 
-// TestNodeDeclaredDeadClaimsNothing makes others take a node for dead, which the node has not noticed. A claim of it must
-// fail, because no node would release the jobs if it died: its burial is over.
+// TestNodeDeclaredDeadClaimsNothing declares a node dead before the node notices it. The node's next claim must fail,
+// because no other node would release the claimed jobs if it died.
 func TestNodeDeclaredDeadClaimsNothing(t *testing.T) {
 	d := dbtest.Postgres(t)
 	dead, alive := testRunner(t, d), testRunner(t, d)
@@ -466,15 +466,15 @@ func TestNodeDeclaredDeadClaimsNothing(t *testing.T) {
 		held > 0 || len(got) > 0 {
 		t.Errorf("the dead node holds %d jobs and did %d, %v", held, len(got), err)
 	}
-	// Another that comes makes itself known, so the dead one learns that it was buried, and both may work.
+	// A second node starts and announces itself. The first one then learns that it was declared dead, and both may work.
 	defer start(t, alive)()
 	for range 10 {
 		<-got
 	}
 }
 
-// TestClaimDuringDeclaredDead makes a node claim a job while another buries it. Either the burial makes the job due again, or
-// the claim fails.
+// TestClaimDuringDeclaredDead makes a node claim a job while another declares it dead. Either the job becomes due
+// again, or the claim fails.
 func TestClaimDuringDeclaredDead(t *testing.T) {
 	d := dbtest.Postgres(t)
 	dead, other := testRunner(t, d), testRunner(t, d)
@@ -504,7 +504,7 @@ func TestClaimDuringDeclaredDead(t *testing.T) {
 		}
 		return n
 	}
-	for waits() == 0 { // until the burial has begun and waits for the lock
+	for waits() == 0 { // until declareDead has begun and waits for the lock
 	}
 	var workers sync.WaitGroup
 	claimed := make(chan error, 1)
@@ -523,8 +523,8 @@ func TestClaimDuringDeclaredDead(t *testing.T) {
 	}
 }
 
-// TestFrozenNodeIsDeclaredDead stops a node, or its network, in the middle of transactions that lock what a burial needs:
-// the server does not notice that the node is gone.
+// TestFrozenNodeIsDeclaredDead stops a node, or its network, in the middle of transactions with locks that declareDead
+// needs. The server does not notice that the node is gone.
 func TestFrozenNodeIsDeclaredDead(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	proxy, err := pgproxy.Start(url)

@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// Groups in doubt leave workers of their owner to groups that make progress, and those that are stuck leave some to
-// the rest.
+// Groups in doubt leave some of their owner's workers to groups that make progress. Stuck groups leave some to all
+// others.
 func TestGroupsInDoubtLeaveWorkers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)

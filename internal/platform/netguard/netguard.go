@@ -4,9 +4,9 @@
 //
 // # Invariants
 //
-// The address is checked when the socket is about to connect, after all look-ups, so a name that resolves differently
-// the second time is checked too. Each address of a name and each hop of a redirect is checked. Proxies of the
-// environment are never used, because a proxy would connect without the check. Responses of [Guard.Client] and
+// The address is checked immediately before the socket connects, after all look-ups. So a name that resolves
+// differently the second time is checked too. Each address of a name and each hop of a redirect is checked. Proxies of
+// the environment are never used, because a proxy would connect without the check. Responses of [Guard.Client] and
 // [Guard.Fetch] are limited in time and size.
 //
 // # When it fails

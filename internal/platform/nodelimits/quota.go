@@ -15,8 +15,8 @@
 //
 // A node whose share shrinks uses less immediately, and then writes that it holds less. A node whose share grows first
 // writes that it holds more, commits, and then reads what the others hold. It uses no more than they leave. If two
-// nodes raise their shares at the same time, at least one reads what the other wrote. So shares of places never exceed
-// the limit in total, without a lock between nodes, as long as the nodes can exchange and have a row for the key.
+// nodes raise their shares at the same time, at least one reads what the other wrote. No lock between nodes is needed:
+// shares of places never exceed the limit in total, as long as the nodes can exchange and have a row for the key.
 // Places in use, such as connections, count as held until they are released.
 //
 // The limit of a key may be exceeded while a node has too many keys to add this one. Such a node uses an even share, at
@@ -142,7 +142,8 @@ func New(d *db.DB, node string, log *slog.Logger, every time.Duration) *Shares {
 	if every <= 0 {
 		every = time.Second
 	}
-	s := &Shares{d: d, node: node, log: log, every: every, wait: patience * every, kinds: map[string]Places{}, kick: make(chan struct{}, 1),
+	s := &Shares{d: d, node: node, log: log, every: every, wait: patience * every, kinds: map[string]Places{},
+		kick:    make(chan struct{}, 1),
 		entries: map[Key]*entry{}, counts: map[string]*keyCount{}, written: map[Key]row{}}
 	s.whole.Store(d.Alone())
 	return s

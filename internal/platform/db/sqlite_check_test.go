@@ -29,7 +29,7 @@ func expect(t *testing.T, what, path string, beside, looked bool) {
 		t.Fatalf("%s: %v", what, err)
 	}
 	d.Close()
-	if strings.Contains(said, "looking") != looked || strings.Contains(said, "the database is whole") != looked {
+	if strings.Contains(said, "checking it") != looked || strings.Contains(said, "the database is whole") != looked {
 		t.Errorf("%s: it said %q", what, said)
 	}
 }

@@ -58,7 +58,7 @@ FUZZTIME ?= 20s
 fuzz:
 	@bash scripts/fuzz $(FUZZTIME)
 
-# What the tests notice: changes N small things, one at a time, and lists what no test notices. scripts/mutants says more.
+# Makes N small changes to the program, one at a time, and lists those that no test detects. scripts/mutants says more.
 # make mutants N=20 SEED=7 PKG=./internal/platform/jobs, or MUTANTS="-only internal/platform/jobs/lanes.go:33" for those of a line.
 N ?= 100
 SEED ?= 1
@@ -77,14 +77,14 @@ ROUNDS ?= 20
 kill: deps
 	POSTRIDER_KILL_ROUNDS=$(ROUNDS) POSTRIDER_KILL_EMAILS=5000 POSTRIDER_KILL_RUNS=2000 go test -timeout 60m -count=1 -v -run TestKill ./e2e/
 
-# What goes wrong under load, a scenario at a time or several side by side: make chaos ONLY=killed/sqlite SIDE=1
+# Breaks databases, nodes, clocks and disks under load, one scenario at a time or several: make chaos ONLY=killed/sqlite SIDE=1
 # Prints a line for each. disk-full mounts a small file system of its own, for which it needs root. Takes ten minutes.
 ONLY ?= .
 SIDE ?= 3
 chaos: deps
 	go test -tags chaos -timeout 60m -count=1 -v -parallel $(SIDE) -run 'TestChaos/$(ONLY)' ./e2e/
 
-# What an older program has made, gone on with by this one, and both side by side: make upgrade OLD=/path/of/postrider
+# Continues with the data of an older program, and runs both side by side: make upgrade OLD=/path/of/postrider
 OLD ?=
 upgrade: deps
 	POSTRIDER_OLD_PROGRAM=$(OLD) go test -tags chaos -timeout 10m -count=1 -v -run Upgrade ./e2e/

@@ -288,7 +288,7 @@ func (n *killedNode) joins(x *inbox, address string) {
 	n.until(signIn)
 }
 
-// killPrograms has users ask much of a node that is disturbed after some answers, again and again.
+// killPrograms runs several clients against a node, and calls disturb after a random number of responses in each round.
 func killPrograms(t *testing.T, env []string, disturb func(*killedNode)) {
 	rounds, each := setting(t, "POSTRIDER_KILL_ROUNDS", 1), setting(t, "POSTRIDER_KILL_EACH", 10)
 	x := &inbox{ids: map[string]string{}, links: map[string][]string{}}

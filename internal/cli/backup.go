@@ -172,7 +172,7 @@ func (b *archive) add(from, name string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	h.Name, h.Mode, h.Format = name, 0o600, tar.FormatPAX // keeps the fraction of the time
+	h.Name, h.Mode, h.Format = name, 0o600, tar.FormatPAX // keeps fractions of a second
 	if err := b.tar.WriteHeader(h); err != nil {
 		return 0, err
 	}

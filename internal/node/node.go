@@ -19,6 +19,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -221,8 +222,11 @@ func (n *Node) lockFolder() error {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
-		return fmt.Errorf("another node uses the folder %s; stop it, or set database_url to share a PostgreSQL database",
-			n.Config.DataDir)
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return fmt.Errorf("another node uses the folder %s; stop it, or set database_url to share a PostgreSQL database",
+				n.Config.DataDir)
+		}
+		return fmt.Errorf("lock data_dir: %w", err)
 	}
 	n.lock = f
 	return nil

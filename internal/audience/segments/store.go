@@ -124,7 +124,7 @@ func RemoveMember(ctx context.Context, tx *db.Tx, teamID, segmentID, contactID s
 	return n > 0, nil
 }
 
-// MembersAmong returns which of some contacts are in a segment.
+// MembersAmong returns the subset of contactIDs that are in the segment.
 func MembersAmong(ctx context.Context, r db.Reader, teamID, segmentID string, contactIDs []string) (map[string]bool,
 	error) {
 	if len(contactIDs) == 0 {

@@ -25,7 +25,7 @@ const (
 	firstPage = 100
 	minPage   = 50
 
-	// readMax is how many contacts one page reads if few of them get an email.
+	// readMax is the most contacts that one page reads if few of them get an email.
 	readMax = 2000
 
 	mailingsTTL = 5 * time.Second // after which prepareMailings checks again whether the broadcast may be sent

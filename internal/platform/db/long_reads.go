@@ -30,7 +30,7 @@ type Long struct {
 }
 
 // ReadLong runs fn, which may read very many rows. Long reads have separate slots: half as many as SQLite has readers,
-// or a quarter of the connections to PostgreSQL. Other reads therefore always find a reader free. Owners take turns,
+// or a quarter of the connections to PostgreSQL. So other reads always find a free reader. Owners take turns,
 // and a single owner gets at most half of the slots, rounded up.
 //
 // fn must use the context and the Reader that it receives, and must start no other long read. When the time limit ends,

@@ -297,7 +297,7 @@ func TestStrikes(t *testing.T) {
 		pause    time.Duration
 		allowed  int
 		share    int
-		reopened bool // heard again when the first pause is over
+		reopened bool // a second throttled answer arrives when the first pause ends
 	}{
 		{"nothing", nil, 0, 0, 8, 8, false},
 		{"one message for both reasons", [][]verdict{{{state: delayed, soft: true}, {state: delayed, throttle: true},

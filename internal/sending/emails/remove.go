@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/metrics"
 )
 
-// Old emails are deleted in batches. The transaction of a batch takes some milliseconds. An email is deleted entirely
+// Old emails are deleted in batches. The transaction of a batch takes a few milliseconds. An email is deleted entirely
 // or not at all. Its files are deleted after the commit; [Service.SweepFiles] deletes those that an interruption
 // leaves. Emails that are not settled are kept, however old they are, because delivery needs them.
 //

@@ -1,4 +1,4 @@
-// Package wire is the framework of the JSON API: it makes HTTP handlers and the OpenAPI document of typed functions.
+// Package wire is the framework of the JSON API: it builds HTTP handlers and the OpenAPI document from typed functions.
 //
 // # Shape
 //

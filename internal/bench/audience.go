@@ -26,18 +26,18 @@ import (
 	"github.com/postrider/postrider/internal/node"
 )
 
-// The contacts of the bench.
+// The contacts of the benchmark.
 const (
-	crowdHost    = "127.0.0.2" // takes the mail of all their domains
+	crowdHost    = "127.0.0.2" // host that receives the mail of all contacts
 	crowdDomains = 5000
 	crowdPlans   = 10
 	crowdCities  = 1000
 )
 
 const (
-	singleRate = 10 // single emails a second beside a broadcast
+	singleRate = 10 // single emails per second during a broadcast
 	aloneMost  = 100
-	askTimes   = 21 // requests of which the median and the longest are shown
+	askTimes   = 21 // number of requests; their median and maximum are reported
 	countTimes = 3  // the same for those that read the whole segment
 )
 
@@ -45,13 +45,13 @@ const (
 type audienceRun struct {
 	*hostileRun
 	contacts int
-	segment  string // the segment that has all contacts
+	segment  string // id of the segment that contains all contacts
 	teamID   string
-	store    *node.Node // beside the measured node; reading progress through the API would cost that node more
+	store    *node.Node // reads the measured node's database, because reading progress through the API would load the node
 }
 
-// audience imports contacts with two properties, asks for lists and counts of them, and sends them two broadcasts: one
-// while nothing is delivered, and one while everything is, beside single emails to another host.
+// audience imports contacts with two properties, requests lists and counts of them, and sends them two broadcasts.
+// Delivery is held during the first broadcast. It runs during the second, together with single emails to another host.
 func (b *measurement) audience(ctx context.Context, contacts int) error {
 	h, stop, err := b.beside(ctx, "--import-max-size", "100GB")
 	defer stop()
@@ -88,7 +88,7 @@ func (b *measurement) audience(ctx context.Context, contacts int) error {
 	return a.delivered(ctx, crowd)
 }
 
-// open opens the node's database beside the node.
+// open opens the database of the running node.
 func (a *audienceRun) open(ctx context.Context) (err error) {
 	c := config.Config{DataDir: a.data(), DatabaseURL: config.Secret(a.url), BlobURL: filepath.Join(a.data(), "blobs")}
 	if a.store, err = node.Open(ctx, c, slog.New(slog.DiscardHandler), node.Options{Beside: true}); err != nil {
@@ -103,7 +103,7 @@ func (a *audienceRun) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// restart starts the node anew, so that its memory is that of what follows.
+// restart restarts the node, so that its peak memory belongs to the next measurement.
 func (a *audienceRun) restart(ctx context.Context, args ...string) error {
 	a.node.stop()
 	n, err := a.start(ctx, args...)
@@ -116,7 +116,7 @@ func (a *audienceRun) restart(ctx context.Context, args ...string) error {
 func crowdPlan(i int) string { return "p" + strconv.Itoa(i%crowdPlans) }
 func crowdCity(i int) string { return "c" + strconv.Itoa(i/crowdPlans%crowdCities) }
 
-// writeContacts writes the file that is imported.
+// writeContacts writes the CSV file for the import.
 func (a *audienceRun) writeContacts(path string) (err error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -131,7 +131,7 @@ func (a *audienceRun) writeContacts(path string) (err error) {
 	return w.Flush()
 }
 
-// imports imports the contacts, and then the same file twice more.
+// imports imports the contacts, and then imports the same file two more times.
 func (a *audienceRun) imports(ctx context.Context) error {
 	path := filepath.Join(a.dir, "contacts.csv")
 	if err := a.writeContacts(path); err != nil {
@@ -175,7 +175,7 @@ func (a *audienceRun) imports(ctx context.Context) error {
 	return nil
 }
 
-// crowdFilters are the kinds of filters that differ in what counting by them costs.
+// crowdFilters are filters with different costs of counting.
 var crowdFilters = []struct {
 	name   string
 	filter string
@@ -194,7 +194,7 @@ func crowdRules(kind, plan, city string) string {
 		`},{"type":"rule","field":"contact.properties.city","operator":` + city + `}]}`
 }
 
-// asks measures lists and counts.
+// asks measures requests for lists and counts.
 func (a *audienceRun) asks(ctx context.Context) error {
 	broadcastID, err := a.draft(ctx)
 	if err != nil {
@@ -246,7 +246,7 @@ func (a *audienceRun) asks(ctx context.Context) error {
 	return err
 }
 
-// times makes the same request several times and reports how long its answers take.
+// times makes the same request several times and reports the median and the maximum of the response times.
 func (a *audienceRun) times(ctx context.Context, name string, times int, method, path string, into any) error {
 	var took []time.Duration
 	for range times {
@@ -261,8 +261,8 @@ func (a *audienceRun) times(ctx context.Context, name string, times int, method,
 	return nil
 }
 
-// count asks for the size of a segment that nobody has asked for before, and again until it is there, because large
-// ones are counted in the background.
+// count requests the size of a new segment until the response contains it, because large segments are counted in the
+// background.
 func (a *audienceRun) count(ctx context.Context, name, segment string, want int) error {
 	var g struct{ Contacts *int }
 	start, answered := time.Now(), time.Duration(0)
@@ -291,7 +291,7 @@ func (a *audienceRun) count(ctx context.Context, name, segment string, want int)
 	return nil
 }
 
-// draft makes a broadcast to all contacts, whose text has values of each filled in.
+// draft creates a broadcast to all contacts, with variables in its text.
 func (a *audienceRun) draft(ctx context.Context) (broadcastID string, err error) {
 	var made struct{ ID string }
 	err = a.ask(ctx, http.MethodPost, "/broadcasts", map[string]any{"from": "Bench <a@bench.example>",
@@ -301,7 +301,7 @@ func (a *audienceRun) draft(ctx context.Context) (broadcastID string, err error)
 	return made.ID, err
 }
 
-// held sends a broadcast to all contacts while nothing is delivered.
+// held sends a broadcast to all contacts while delivery is held.
 func (a *audienceRun) held(ctx context.Context) error {
 	if err := a.restart(ctx, "--roles", "api,jobs"); err != nil {
 		return err
@@ -325,7 +325,7 @@ func (a *audienceRun) held(ctx context.Context) error {
 	return a.results(ctx, broadcastID)
 }
 
-// results measures what is asked about a broadcast, with lists of many recipients and of none.
+// results measures requests about a broadcast, with long and empty lists of recipients.
 func (a *audienceRun) results(ctx context.Context, broadcastID string) error {
 	for _, what := range []string{"/results", "/recipients?limit=100&type=sent", "/recipients?limit=100&type=waiting",
 		"/recipients?limit=100&type=bounced"} {
@@ -337,7 +337,7 @@ func (a *audienceRun) results(ctx context.Context, broadcastID string) error {
 	return nil
 }
 
-// sayDisk reports how much larger tables with their indexes are for each recipient.
+// sayDisk reports by how much each table with its indexes grew per recipient.
 func (a *audienceRun) sayDisk(before, after map[string]int64) {
 	grew, all := map[string]int64{}, int64(0)
 	for table, size := range after {
@@ -355,8 +355,8 @@ func (a *audienceRun) sayDisk(before, after map[string]int64) {
 		all-grew["email_events"]-grew["jobs"], strings.Join(parts, ", "))
 }
 
-// delivered sends another broadcast while its emails and those that held left waiting are delivered to the crowd's
-// host, and single emails to the other host until all of the broadcast are entered.
+// delivered sends a second broadcast with delivery running. Meanwhile, the queue that held left is delivered too, and
+// single emails go to another host until the broadcast is completely enqueued.
 func (a *audienceRun) delivered(ctx context.Context, crowd *smtpsink.Sink) error {
 	if err := a.restart(ctx); err != nil {
 		return err
@@ -391,7 +391,7 @@ func (a *audienceRun) delivered(ctx context.Context, crowd *smtpsink.Sink) error
 	return a.results(ctx, broadcastID)
 }
 
-// broadcast sends a broadcast to all contacts, and returns its id and how long it took until all were entered.
+// broadcast sends a broadcast to all contacts. It returns the id and the time until all emails were enqueued.
 func (a *audienceRun) broadcast(ctx context.Context, name string) (broadcastID string, took time.Duration, err error) {
 	if broadcastID, err = a.draft(ctx); err != nil {
 		return "", 0, err
@@ -424,7 +424,7 @@ func (a *audienceRun) broadcast(ctx context.Context, name string) (broadcastID s
 	return broadcastID, took, nil
 }
 
-// ask makes a request and decodes the answer, unless into is nil. A body of nil is none.
+// ask makes a request and decodes the response into into, unless into is nil. If body is nil, the request has no body.
 func (a *audienceRun) ask(ctx context.Context, method, path string, body, into any) error {
 	text := ""
 	if body != nil {

@@ -1,8 +1,8 @@
-// Package bench measures this program on the machine at hand: end to end, accepting, draining, receiving, submission,
-// hostile neighbours, and campaigns. docs/performance.md has its results.
+// Package bench measures the performance of this program on this machine: accepting, delivering, receiving, submission,
+// hostile tenants, and campaigns. docs/performance.md has the results.
 //
-// It measures a node in a process of its own over HTTP and SMTP, and reads that process's CPU time and memory from /proc.
-// A measurement that cannot be made is an error; no figure decides whether it succeeds.
+// It starts a node as a separate process, measures it over HTTP and SMTP, and reads the CPU time and memory of the
+// process from /proc. A benchmark fails if a measurement is impossible, but never because a result is slow.
 package bench
 
 import (
@@ -22,25 +22,25 @@ import (
 // apiKey is the API key of the measured node.
 const apiKey = "re_bench_0123456789"
 
-// Environment variables that the benchmark sets for the measured node, besides its flags.
+// Environment variables that the benchmark sets for the measured node.
 const (
 	EnvUnsigned = "POSTRIDER_BENCH_UNSIGNED"
 	EnvLoopback = "POSTRIDER_BENCH_LOOPBACK"   // direct delivery may reach this machine
-	EnvProfile  = "POSTRIDER_BENCH_CPUPROFILE" // file that gets a CPU profile
+	EnvProfile  = "POSTRIDER_BENCH_CPUPROFILE" // file to which the node writes a CPU profile
 )
 
-// Env is what the benchmark gets from the program that it belongs to.
+// Env holds what the command line passes to the benchmark.
 type Env struct {
 	Out, ErrOut io.Writer
 	Version     string
 
 	// Load reads the configuration from the flags and the environment.
 	Load func(flags *flag.FlagSet, args []string) (config.Config, error)
-	// NewImporter returns what `contacts import` would run for a file with these arguments.
+	// NewImporter returns the importer that `contacts import` would use for a file with these arguments.
 	NewImporter func(path string, args []string) (Importer, error)
 }
 
-// Importer imports a file of contacts as the command `contacts import` does.
+// Importer imports a file of contacts with the code of the command `contacts import`.
 type Importer interface {
 	// Upload sends the file and returns the id of the import.
 	Upload(ctx context.Context) (importID string, err error)
@@ -54,19 +54,19 @@ type ImportResult struct {
 	Created, Updated, Skipped int64 // rows
 }
 
-// Run measures a node, which this same binary runs in a process of its own. The load generator and a counting SMTP sink
-// run beside it.
+// Run measures a node that runs as another process of this binary. The load generator and a counting SMTP sink run in
+// this process.
 func Run(ctx context.Context, e Env, args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	b := &measurement{env: e}
 	flags.IntVar(&b.emails, "n", 10_000, "emails of the end-to-end run")
 	flags.IntVar(&b.conns, "c", 32, "connections of the load generator")
 	flags.IntVar(&b.bytes, "bytes", 9_500, "bytes of HTML in each email")
-	flags.IntVar(&b.backlog, "backlog", 20_000, "emails that wait before the drain is timed; 0 leaves it out")
-	flags.IntVar(&b.runs, "runs", 3, "end-to-end runs, of which the median counts")
-	flags.BoolVar(&b.unsigned, "unsigned", false, "do not sign, to see what the rest costs")
-	inbound := flags.Bool("inbound", false, "measure how mail is received, by Postfix's smtp-source where it is installed")
-	submission := flags.Bool("submission", false, "measure how mail is handed in by SMTP")
+	flags.IntVar(&b.backlog, "backlog", 20_000, "emails in the queue before draining is timed; 0 skips the drain")
+	flags.IntVar(&b.runs, "runs", 3, "number of end-to-end runs; the median is reported")
+	flags.BoolVar(&b.unsigned, "unsigned", false, "do not sign emails, to measure the other costs")
+	inbound := flags.Bool("inbound", false, "measure receiving mail, with Postfix's smtp-source if it is installed")
+	submission := flags.Bool("submission", false, "measure SMTP submission")
 	hostile := flags.Bool("hostile", false,
 		"measure what a team sees beside another whose hosts and endpoints never answer")
 	bulk := flags.Bool("bulk", false,
@@ -116,9 +116,9 @@ type measurement struct {
 	emails, conns, bytes, backlog, runs int
 	unsigned                            bool
 	profile                             string
-	url                                 string // of PostgreSQL; empty for SQLite
-	dns                                 string // the DNS server of the node; empty for that of the system
-	// flags of a node that delivers directly; nil for one that relays to the sink
+	url                                 string // URL of PostgreSQL; "" means SQLite
+	dns                                 string // DNS server of the node; "" means the system's
+	// flags for a node that delivers directly; nil if the node relays to the sink
 	direct []string
 	dir    string
 	sink   *smtpsink.Sink
@@ -152,10 +152,10 @@ func (b *measurement) run(ctx context.Context) error {
 	return b.drain(ctx)
 }
 
-// endToEnd measures the time from the first POST until the outcome of the last email is recorded, and returns the
-// median rate.
+// endToEnd measures the time from the first request until the outcome of the last email is recorded. It returns the
+// median rate in emails per second.
 func (b *measurement) endToEnd(ctx context.Context, n *measuredNode) (float64, error) {
-	if _, err := b.load(ctx, n, 500, 0); err != nil { // warm
+	if _, err := b.load(ctx, n, 500, 0); err != nil { // warm up
 		return 0, err
 	}
 	if err := n.idle(ctx); err != nil {
@@ -179,7 +179,7 @@ func (b *measurement) endToEnd(ctx context.Context, n *measuredNode) (float64, e
 	return median(rates), nil
 }
 
-// halfLoad sends at half of the node's rate and reports how long accepting takes.
+// halfLoad sends emails at half of the given rate and reports the latency of accepting them.
 func (b *measurement) halfLoad(ctx context.Context, n *measuredNode, rate float64) error {
 	l, err := b.load(ctx, n, int(rate*8), rate)
 	if err != nil {
@@ -189,7 +189,7 @@ func (b *measurement) halfLoad(ctx context.Context, n *measuredNode, rate float6
 	return n.idle(ctx)
 }
 
-// drain loads a backlog while delivery is held, and times its delivery, with some load beside it.
+// drain fills a queue while delivery is held, and then measures how fast the queue is delivered under a light load.
 func (b *measurement) drain(ctx context.Context) error {
 	n, err := b.start(ctx, "--roles", "api")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // bulkBatches is how many batches of 100 bulk emails are queued.
 const bulkBatches = 1000
 
-// bulk reports the latencies of a team's single emails alone, and beside the team's own bulk mail to the same
+// bulk reports the latencies of a team's single emails, first alone and then while the team sends bulk mail to the same
 // destination.
 func (b *measurement) bulk(ctx context.Context) error {
 	h, stop, err := b.beside(ctx)
@@ -26,7 +26,7 @@ func (b *measurement) bulk(ctx context.Context) error {
 	})
 }
 
-// mailBulk submits bulk mail faster than it is delivered.
+// mailBulk sends bulk mail faster than the node can deliver it.
 func (h *hostileRun) mailBulk(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)

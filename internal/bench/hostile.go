@@ -24,40 +24,41 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
 
-// The load of the hostile team, and the rate of the well-behaved one beside it.
+// The load of the hostile team and the rate of the well-behaved team.
 const (
 	silentHosts     = 40
 	silentDomains   = 200
 	silentBatches   = 50 // of 100 emails each
 	silentEndpoints = 1000
 	slowFetches     = 200
-	goodRate        = 20 // emails a second
+	goodRate        = 20 // emails per second
 	goodFor         = 20 * time.Second
-	answerLimit     = 5 * time.Minute // for the last hand-over or webhook
+	answerLimit     = 5 * time.Minute // for the last delivery or webhook
 )
 
-// goodEvents are the events that webhooks receive, one of each for an email that arrives.
+// goodEvents are the event types that webhooks receive, one event of each type per delivered email.
 var goodEvents = []string{"email.sent", "email.delivered"}
 
-// hostileRun measures one team beside another whose hosts and endpoints never answer.
+// hostileRun measures one team while the hosts and endpoints of another team never answer.
 type hostileRun struct {
 	*measurement
 	node   *measuredNode
 	client *http.Client
 
-	good, bad string // keys
+	good, bad string // API keys of the two teams
 	hooks     *httptest.Server
 	silent    *httptest.Server
 
 	mu      sync.Mutex
-	posted  map[string]time.Time // when an email to a recipient was due
+	posted  map[string]time.Time // when the email to a recipient was due
 	arrived map[string]time.Duration
-	told    []time.Duration // latencies of webhooks; nil for a team without
+	told    []time.Duration // latencies of webhooks; nil if the team has none
 	more    chan struct{}
 }
 
-// hostile starts a node that delivers to hosts on loopback, and reports the latencies of a well-behaved team alone,
-// and while another team mails silent hosts, has silent webhook endpoints, and attaches files that never arrive.
+// hostile starts a node that delivers to hosts on loopback. It reports the latencies of a well-behaved team, first
+// alone and then beside a hostile one. The hostile team mails silent hosts, has silent webhook endpoints, and attaches
+// files that never load.
 func (b *measurement) hostile(ctx context.Context) error {
 	h, stop, err := b.beside(ctx)
 	defer stop()
@@ -84,7 +85,8 @@ func (b *measurement) hostile(ctx context.Context) error {
 	})
 }
 
-// beside starts a node and a team, to be measured beside another load. stop must be called even after an error.
+// beside starts a node and a team whose latencies are measured under another load. The caller must call stop, even
+// after an error.
 func (b *measurement) beside(ctx context.Context, args ...string) (h *hostileRun, stop func(), err error) {
 	h = &hostileRun{measurement: b, client: &http.Client{Timeout: time.Minute}, posted: map[string]time.Time{},
 		arrived: map[string]time.Duration{}, more: make(chan struct{}, 1)}
@@ -105,7 +107,7 @@ func (b *measurement) beside(ctx context.Context, args ...string) (h *hostileRun
 	return h, stop, nil
 }
 
-// phase is a load that begins and goes on during the following measurements.
+// phase is a load that starts and continues during the following measurements.
 type phase struct {
 	name  string
 	begin func(context.Context) error
@@ -136,7 +138,7 @@ func (h *hostileRun) serveHosts() (stop func(), err error) {
 			f()
 		}
 	}
-	h.sink.Close() // the one that only counts
+	h.sink.Close() // this run uses its own sink instead
 	h.sink, err = smtpsink.Config{OnMessage: func(_ string, to []string, _ []byte) { h.took(to[0]) }}.Start("127.0.0.1:0")
 	if err != nil {
 		return stop, fmt.Errorf("start the sink: %w", err)
@@ -170,7 +172,7 @@ func (h *hostileRun) serveHosts() (stop func(), err error) {
 
 func silentHost(i int) string { return "127.0.1." + strconv.Itoa(1+i%silentHosts) }
 
-// acceptSilently accepts connections and sends nothing, until the listener is closed.
+// acceptSilently accepts connections and never sends anything, until the listener is closed.
 func acceptSilently(l net.Listener) {
 	var open []net.Conn
 	defer func() {
@@ -214,7 +216,7 @@ func hostileZone(q dns.Question) []dns.RR {
 	return nil
 }
 
-// secondTeam makes the hostile team and returns its key.
+// secondTeam creates the hostile team and returns its API key.
 func (h *hostileRun) secondTeam(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, h.node.cmd.Path, "keys", "create", "--team", "Hostile", "--data-dir",
 		h.data()).Output()
@@ -295,8 +297,8 @@ func (h *hostileRun) attachSlowFiles(ctx context.Context) error {
 	return nil
 }
 
-// behave sends at a rate and reports how long each email took to be handed over, and each event to reach the webhook,
-// measured from when the email was due. One email in ten has an attachment to be fetched.
+// behave sends the good team's emails at a fixed rate and reports the latencies of deliveries and webhooks. One email
+// in ten has an attachment that the node must fetch.
 func (h *hostileRun) behave(ctx context.Context, name string) error {
 	count := int(goodFor.Seconds() * goodRate)
 	hooks := 2 * count
@@ -318,8 +320,9 @@ func (h *hostileRun) behave(ctx context.Context, name string) error {
 	return nil
 }
 
-// mail sends emails of the good team at a rate a second while more is true of the next, and returns how long each took
-// to be handed over, measured from when it was due. With attach, one email in ten has an attachment to be fetched.
+// mail sends rate emails of the good team per second while more returns true. It returns the delivery latency of each
+// email, measured from the time at which the email was due. With attach, one email in ten has an attachment that the
+// node must fetch.
 func (h *hostileRun) mail(ctx context.Context, rate int, attach bool, more func(i int) bool) ([]time.Duration, error) {
 	h.mu.Lock()
 	clear(h.arrived)
@@ -352,7 +355,7 @@ func (h *hostileRun) mail(ctx context.Context, rate int, attach bool, more func(
 	return slices.Collect(maps.Values(h.arrived)), nil
 }
 
-// await waits until done, which is called with h.mu held, counts as many as are wanted.
+// await waits until done returns want. It holds h.mu while it calls done.
 func (h *hostileRun) await(ctx context.Context, what string, want int, done func() int) error {
 	limited, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
@@ -379,7 +382,7 @@ func quantiles(all []time.Duration) string {
 	return fmt.Sprintf("p50 %5.0f, p99 %5.0f ms", ms(all[len(all)/2]), ms(all[len(all)*99/100]))
 }
 
-// took records that the good host has received an email.
+// took records that the good host received an email.
 func (h *hostileRun) took(to string) {
 	now := time.Now()
 	h.mu.Lock()
@@ -391,7 +394,7 @@ func (h *hostileRun) took(to string) {
 	h.wake()
 }
 
-// hook is the good team's server: its webhook, and the file that its emails attach.
+// hook is the HTTP server of the good team. It serves the webhook endpoint and the attached file.
 func (h *hostileRun) hook(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	if r.Method == http.MethodGet {

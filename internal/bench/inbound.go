@@ -26,7 +26,7 @@ const (
 	idleSessions = 500
 )
 
-// inbound measures receiving: durable messages a second, the memory for one large message, and the cost of idle
+// inbound measures receiving: stored messages per second, the memory for large messages, and the cost of idle
 // connections.
 func (b *measurement) inbound(ctx context.Context) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -78,8 +78,8 @@ func (b *measurement) inbound(ctx context.Context) error {
 	return b.bigMessages(ctx, n, mx, t)
 }
 
-// serveDNS serves DNS to the measured node, so that authenticating the sender is part of the measurement and the
-// network is not. stop stops it.
+// serveDNS starts a DNS server for the measured node, so that sender authentication is measured without the network.
+// stop stops the server.
 func (b *measurement) serveDNS() (stop func(), err error) {
 	return b.answerDNS(func(q dns.Question) []dns.RR {
 		if q.Qtype != dns.TypeTXT || q.Name != "sender.example." {
@@ -90,7 +90,7 @@ func (b *measurement) serveDNS() (stop func(), err error) {
 	})
 }
 
-// answerDNS serves the records that zone returns for a question. stop stops it.
+// answerDNS starts a DNS server that answers with the records of zone. stop stops the server.
 func (b *measurement) answerDNS(zone func(dns.Question) []dns.RR) (stop func(), err error) {
 	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -104,7 +104,7 @@ func (b *measurement) answerDNS(zone func(dns.Question) []dns.RR) (stop func(), 
 				answer.Rcode = dns.RcodeSuccess
 			}
 		}
-		_ = w.WriteMsg(answer) // the node asks again
+		_ = w.WriteMsg(answer) // the node retries
 	})}
 	done := make(chan struct{})
 	go func() {
@@ -114,7 +114,7 @@ func (b *measurement) answerDNS(zone func(dns.Question) []dns.RR) (stop func(), 
 	return func() { packets.Close(); <-done }, nil
 }
 
-// bigMessages reports the peak of memory while messages of 30 MB arrive.
+// bigMessages reports the peak memory while messages of 30 MB arrive.
 func (b *measurement) bigMessages(ctx context.Context, n *measuredNode, mx string, t smtpTraffic) error {
 	for _, together := range []int{1, 4} {
 		before := n.memoryMB("VmRSS")
@@ -127,10 +127,10 @@ func (b *measurement) bigMessages(ctx context.Context, n *measuredNode, mx strin
 	return nil
 }
 
-// idleConnections reports the cost of sessions that have sent EHLO and wait. They come from several addresses of this
-// machine, because one address may not have that many.
+// idleConnections reports the cost of sessions that have sent EHLO and wait. The sessions come from several loopback
+// addresses, because the number of connections per address is limited.
 func (b *measurement) idleConnections(ctx context.Context, n *measuredNode, mx string, t smtpTraffic) error {
-	// One message and one connection first: what is allocated once is not their cost.
+	// A first message and connection trigger one-time allocations, which must not be counted.
 	if err := b.smtpLoad(ctx, mx, t, 1, 1, b.bytes); err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (b *measurement) idleConnections(ctx context.Context, n *measuredNode, mx s
 	return nil
 }
 
-// smtpSource runs Postfix's load generator, which keeps its sessions.
+// smtpSource runs Postfix's load generator, which reuses its sessions.
 func smtpSource(path string) func(ctx context.Context, mx string, sessions, messages, size int) error {
 	return func(ctx context.Context, mx string, sessions, messages, size int) error {
 		out, err := exec.CommandContext(ctx, path, "-d", "-s", strconv.Itoa(sessions), "-m", strconv.Itoa(messages),
@@ -172,7 +172,7 @@ func smtpSource(path string) func(ctx context.Context, mx string, sessions, mess
 // smtpTraffic describes the messages of a load.
 type smtpTraffic struct {
 	from, to string
-	auth     string // the credentials of AUTH PLAIN; empty for none
+	auth     string // credentials for AUTH PLAIN; "" sends no AUTH
 }
 
 // smtpLoad sends messages of a size over some sessions.
@@ -248,7 +248,7 @@ func (s *smtpSession) say(text string, want int) error {
 	return err
 }
 
-// send sends a message that ends with its final dot.
+// send sends a message. message must end with the final dot.
 func (s *smtpSession) send(t smtpTraffic, message []byte) error {
 	for _, step := range []struct {
 		text string
@@ -265,8 +265,8 @@ func (s *smtpSession) send(t smtpTraffic, message []byte) error {
 	return err
 }
 
-// forgetPeak resets the recorded peak of memory (proc_pid_clear_refs(5)).
+// forgetPeak resets the recorded peak memory (proc_pid_clear_refs(5)).
 func (n *measuredNode) forgetPeak() {
-	// Without permission the peak is that of the whole run, which is higher.
+	// Without the permission, the peak of the whole run is reported, which is higher.
 	_ = os.WriteFile("/proc/"+strconv.Itoa(n.pid)+"/clear_refs", []byte("5"), 0)
 }

@@ -15,13 +15,13 @@ import (
 
 // loadResult is the result of a load generator.
 type loadResult struct {
-	rate     float64 // accepted a second
+	rate     float64 // accepted emails per second
 	p50, p99 float64 // milliseconds
 	err      error
 }
 
-// load posts emails over kept connections: as fast as answers come, or at the given rate, in which case latency
-// counts from the time at which a request was due.
+// load posts emails over persistent connections. With rate 0 it posts as fast as the node answers. Otherwise it posts
+// rate emails per second, and latency is measured from the time at which a request was due.
 func (b *measurement) load(ctx context.Context, n *measuredNode, count int, rate float64) (loadResult, error) {
 	body, err := json.Marshal(map[string]any{"from": "Acme <hello@bench.example>", "to": "user@example.net",
 		"subject": "Receipt no. 1234567",

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// measuredNode is the measured process.
+// measuredNode is the process of the measured node.
 type measuredNode struct {
 	cmd  *exec.Cmd
 	addr string
@@ -60,7 +60,7 @@ func (b *measurement) start(ctx context.Context, args ...string) (*measuredNode,
 		cmd.Env = append(cmd.Env, EnvProfile+"="+b.profile)
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start the node to be measured: %w", err)
+		return nil, fmt.Errorf("start the measured node: %w", err)
 	}
 	n := &measuredNode{cmd, addr, cmd.Process.Pid}
 	if err := n.await(ctx); err != nil {
@@ -78,7 +78,7 @@ func (n *measuredNode) await(ctx context.Context) error {
 			return nil
 		}
 		if time.Now().After(limit) || ctx.Err() != nil {
-			return fmt.Errorf("the node to be measured did not come up: %w", err)
+			return fmt.Errorf("the measured node did not start: %w", err)
 		}
 		if err := pause(ctx, 20*time.Millisecond); err != nil {
 			return err
@@ -86,7 +86,7 @@ func (n *measuredNode) await(ctx context.Context) error {
 	}
 }
 
-// addDomain adds a domain for the team of a key and waits until it is verified.
+// addDomain adds a domain to the team of key and waits until the domain is verified.
 func (n *measuredNode) addDomain(ctx context.Context, key, body string) error {
 	var made struct {
 		ID     string `json:"id"`
@@ -148,16 +148,16 @@ func (n *measuredNode) idle(ctx context.Context) error {
 	for {
 		text, _, err := n.call(ctx, http.MethodGet, "/dev/waiting", "")
 		if err != nil {
-			return fmt.Errorf("ask what waits: %w", err)
+			return fmt.Errorf("count the waiting emails: %w", err)
 		}
 		var waiting int
 		if err := json.Unmarshal(text, &waiting); err != nil {
-			return fmt.Errorf("ask what waits: %w", err)
+			return fmt.Errorf("count the waiting emails: %w", err)
 		}
 		if waiting == 0 {
 			return nil
 		}
-		// A backlog is counted rarely, because counting is work for the node too.
+		// A long queue is counted rarely, because counting costs the node time.
 		if err := pause(ctx, min(10*time.Millisecond+time.Duration(waiting)*50*time.Microsecond, time.Second)); err != nil {
 			return err
 		}
@@ -175,7 +175,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// cpu returns the processor time that the node has used.
+// cpu returns the CPU time that the node has used.
 func (n *measuredNode) cpu() time.Duration {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(n.pid) + "/stat")
 	if err != nil {
@@ -187,13 +187,13 @@ func (n *measuredNode) cpu() time.Duration {
 	}
 	user, _ := strconv.Atoi(f[11])
 	system, _ := strconv.Atoi(f[12])
-	return time.Duration(user+system) * 10 * time.Millisecond // the kernel counts in hundredths
+	return time.Duration(user+system) * 10 * time.Millisecond // the kernel counts hundredths of a second
 }
 
-// peakMB returns the peak of the node's memory.
+// peakMB returns the node's peak memory in MB.
 func (n *measuredNode) peakMB() float64 { return n.memoryMB("VmHWM") }
 
-// memoryMB reads a line of proc_pid_status(5): VmRSS is the current memory of the node, VmHWM the peak.
+// memoryMB returns a memory value of proc_pid_status(5) in MB: VmRSS is the node's current memory, VmHWM the peak.
 func (n *measuredNode) memoryMB(kind string) float64 {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(n.pid) + "/status")
 	if err != nil {

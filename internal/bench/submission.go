@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// submission measures submission by SMTP: durable messages a second with delivery held, and end to end, signed and
-// delivered. Last it submits one message of 30 MB.
+// submission measures SMTP submission: accepted messages per second with delivery held, and end to end with signing and
+// delivery. At the end it submits one message of 30 MB.
 func (b *measurement) submission(ctx context.Context) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

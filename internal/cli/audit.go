@@ -20,8 +20,8 @@ const auditUsage = `use one of
   postrider audit list [--team TEAM] [--limit N]
   postrider audit export [--team TEAM] [--format csv|ndjson] [--formulas keep|quote] [--output FILE] [--force]
 each with [--from TIME] [--to TIME] [--action A] [--actor-id ID] [--target-id ID]
-Without --team it is what concerns no team: the acts of people who are in none, and the operator's commands that are not
-about one team. TEAM is an id or an exact name; names with spaces are given in quotes`
+Without --team, the commands show entries that belong to no team: actions of users without a team, and operator commands
+that are not about one team. TEAM is an id or an exact name; put names with spaces in quotes`
 
 // readAudit runs the commands that read the audit log.
 func readAudit(ctx context.Context, e *env, args []string) error {
@@ -35,8 +35,8 @@ func auditFlags(flags *flag.FlagSet) *audit.Filter {
 	f := &audit.Filter{}
 	spanFlags(flags, &f.From, &f.To)
 	flags.StringVar(&f.Action, "action", "", "only this action, such as domain.created")
-	flags.StringVar(&f.ActorID, "actor-id", "", "only what the key, user or program with this `id` did")
-	flags.StringVar(&f.Target, "target-id", "", "only what was done to the thing with this `id`")
+	flags.StringVar(&f.ActorID, "actor-id", "", "only actions of the key, user or connected app with this `id`")
+	flags.StringVar(&f.Target, "target-id", "", "only actions on the object with this `id`")
 	return f
 }
 
@@ -50,8 +50,8 @@ func exportAuditOf(flags *flag.FlagSet, teamNeeded bool) action {
 
 func listAudit(flags *flag.FlagSet) action {
 	f := auditFlags(flags)
-	team := flags.String("team", "", teamFlag+"; without it, what concerns no team")
-	limit := flags.Int("limit", 100, "how many entries are shown, the newest first; 0: all")
+	team := flags.String("team", "", teamFlag+"; by default, entries that belong to no team")
+	limit := flags.Int("limit", 100, "number of entries, newest first; 0: all")
 	return func(ctx context.Context, e *env, n *node.Node, _ []string) error {
 		if *limit < 0 {
 			return errors.New("--limit must be a number of entries, or 0 for all")
@@ -89,7 +89,8 @@ func listAudit(flags *flag.FlagSet) action {
 	}
 }
 
-// printable makes a text that strangers may have chosen one that a terminal shows as it is.
+// printable replaces unprintable characters, because users choose the text and it could contain terminal escape
+// sequences. An empty text becomes "-".
 func printable(text string) string {
 	return orDash(strings.TrimSpace(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -99,8 +100,8 @@ func printable(text string) string {
 	}, text)))
 }
 
-// acts are the commands of verbs that are recorded in the audit log, if they change something. Those on users record
-// what they do themselves, and "emails delete" says itself what it deleted.
+// acts maps commands to their actions in the audit log. It has no commands for users, because the users service writes
+// their entries. It lacks "emails delete", whose action depends on the kind of email.
 var acts = map[string]string{
 	"teams create":    "team.created",
 	"teams rename":    "team.renamed",
@@ -115,7 +116,7 @@ var acts = map[string]string{
 	"jobs retry":      "job.retried",
 }
 
-// recorded returns a context by which the change that a command makes is recorded.
+// recorded returns a context that makes services write an audit entry for a command's change.
 func recorded(ctx context.Context, command string) context.Context {
 	return audit.With(ctx, audit.Entry{ActorKind: string(teams.SystemActor), Action: acts[command], Detail: "command"})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// What the operator's commands change is in the audit log of the team that they are about, and so are exports.
+// Changes and exports by operator commands appear in the audit log of the team concerned.
 func TestCommandsAreRecorded(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -23,7 +23,7 @@ func TestCommandsAreRecorded(t *testing.T) {
 		p.must("teams", "suspend", "Acme")
 		p.must("teams", "resume", id)
 		p.must("teams", "limit", "Acme", "--daily", "100", "--rate", "7")
-		p.must("teams", "retention", "Acme") // only shows
+		p.must("teams", "retention", "Acme") // reads only, so it is not recorded
 		p.must("teams", "retention", "Acme", "--emails", "48h")
 		p.must("teams", "show", "Acme")
 		p.must("teams", "rename", "Acme", "Acme Ltd")
@@ -58,7 +58,7 @@ func TestCommandsAreRecorded(t *testing.T) {
 	})
 }
 
-// The members of a team are listed, and what is withdrawn from them is known to other nodes at once.
+// `teams members` lists the members of a team. A removal by a command takes effect on a running node at once.
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -96,7 +96,7 @@ func TestMembers(t *testing.T) {
 		if _, err := n.Members.Actor(ctx, ids[0], team.ID); err != nil {
 			t.Fatal(err)
 		}
-		// A command is another process for the node: it hears of it by a hint, before it would look again by itself.
+		// The command is another process. Its hint makes the node reload before the node's next regular check.
 		p.must("teams", "suspend", "Acme")
 		eventually(t, "the node knows that the team is suspended", func() bool {
 			by, err := n.Members.Actor(ctx, ids[0], team.ID)
@@ -113,8 +113,8 @@ func TestMembers(t *testing.T) {
 	})
 }
 
-// What commands change beside teams and keys is recorded too: in the log of the team that they name, or else in that of no
-// team, which only the operator reads.
+// Changes by other commands are recorded too: in the log of the team given to the command, or else in the log without a
+// team, which only the operator can read.
 func TestChangesByCommandsAreRecorded(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -171,11 +171,11 @@ func TestChangesByCommandsAreRecorded(t *testing.T) {
 		p.refused("use one of", "audit")
 		p.refused("must be a number", "audit", "list", "--limit", "-1")
 		p.refused("no team", "audit", "list", "--team", "Nobody")
-		p.refused("say whose", "export", "audit")
+		p.refused("--team is missing", "export", "audit")
 	})
 }
 
-// Texts that strangers choose, such as the names of programs, do not reach the terminal as they are.
+// Control characters in texts that users choose, such as names of connected apps, are not printed to the terminal.
 func TestPrintable(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{"": "-", " Notes ": "Notes", "a\x1b[2Jb\tc\n": "a?[2Jb?c?", "Ünï 7": "Ünï 7",

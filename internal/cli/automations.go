@@ -19,30 +19,30 @@ import (
 
 const automationsUsage = `use
   postrider automations simulate [--automation FILE] [--json] FILE
-FILE has the members automation, with steps and connections, and scenario; with --automation it is a scenario, and the
-other file has the steps and connections. A file may be - for the standard input.`
+FILE is a JSON object with the members automation (steps and connections) and scenario. With --automation, FILE is only
+a scenario, and the other file has the steps and connections. The name - means standard input.`
 
-// manageAutomations simulates an automation, without a node and without a database.
+// manageAutomations simulates an automation. It needs no node and no database.
 func manageAutomations(_ context.Context, e *env, args []string) error {
 	if len(args) > 0 && (args[0] == "-h" || args[0] == "--help" || args[0] == "help") {
 		fmt.Fprintln(e.out, automationsUsage)
 		return nil
 	}
 	if len(args) < 2 || args[0] != "simulate" {
-		return fmt.Errorf("no such use; %s", automationsUsage)
+		return fmt.Errorf("unknown command; %s", automationsUsage)
 	}
 	flags := flag.NewFlagSet("automations simulate", flag.ContinueOnError)
 	flags.SetOutput(e.errOut)
-	graph := flags.String("automation", "", "`file` with the steps and connections, if they are not in the first one")
+	graph := flags.String("automation", "", "`file` with the steps and connections, if FILE does not contain them")
 	asJSON := flags.Bool("json", false, "print the report as JSON")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
 	path := flags.Arg(0)
 	if path == "" {
-		return fmt.Errorf("there is no FILE; %s", automationsUsage)
+		return fmt.Errorf("FILE is missing; %s", automationsUsage)
 	}
-	if err := flags.Parse(flags.Args()[1:]); err != nil { // those behind the file
+	if err := flags.Parse(flags.Args()[1:]); err != nil { // flags after FILE
 		return err
 	}
 	if flags.NArg() > 0 {
@@ -65,13 +65,14 @@ func manageAutomations(_ context.Context, e *env, args []string) error {
 	return err
 }
 
-// graphFile is an automation in a file, such as the API returns it.
+// graphFile is the JSON form of an automation, as in responses of the API.
 type graphFile struct {
 	Steps       json.RawMessage `json:"steps"`
 	Connections json.RawMessage `json:"connections"`
 }
 
-// simulateFile reads a scenario, and the graph from the same file or from another one, and runs it.
+// simulateFile reads a scenario from path and simulates it. The graph of steps comes from graphPath, or from path if
+// graphPath is "".
 func simulateFile(path, graphPath string) (*simulate.Report, error) {
 	text, err := readInput(path)
 	if err != nil {
@@ -98,7 +99,7 @@ func simulateFile(path, graphPath string) (*simulate.Report, error) {
 		}
 	}
 	if file.Automation == nil || len(file.Scenario) == 0 {
-		return nil, fmt.Errorf("%s must have the members automation and scenario; or name a file by --automation", path)
+		return nil, fmt.Errorf("%s must have the members automation and scenario; or use --automation with a second file", path)
 	}
 	g, err := engine.Parse(file.Automation.Steps, file.Automation.Connections)
 	if err != nil {
@@ -111,7 +112,7 @@ func simulateFile(path, graphPath string) (*simulate.Report, error) {
 	return simulate.Run(g, s, nil)
 }
 
-// readInput reads a file, or the standard input if it is -.
+// readInput returns the content of a file, or of standard input if path is "-".
 func readInput(path string) ([]byte, error) {
 	file := os.Stdin
 	if path != "-" {
@@ -121,15 +122,15 @@ func readInput(path string) ([]byte, error) {
 		}
 		defer file.Close()
 	}
-	const limit = 2 * (simulate.MaxScenario + engine.MaxText) // what is beside the members has room too
+	const limit = 2 * (simulate.MaxScenario + engine.MaxText) // twice the limits of the two members, because the file may contain other members and white space
 	text, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err == nil && len(text) > limit {
-		err = fmt.Errorf("%s has more than %d octets", path, limit)
+		err = fmt.Errorf("%s is larger than %d bytes", path, limit)
 	}
 	return text, err
 }
 
-// printReport prints what happened as a table, the emails, and how the run ended.
+// printReport prints the steps of the run as a table, then the emails, then the result of the run.
 func printReport(w io.Writer, r *simulate.Report) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, e := range r.Entries {
@@ -166,7 +167,7 @@ func printReport(w io.Writer, r *simulate.Report) error {
 		took = "after " + r.Took
 	}
 	if r.Omitted > 0 {
-		fmt.Fprintf(w, "%d outputs, variables and bodies are left out: the report would have more than %d octets\n",
+		fmt.Fprintf(w, "%d outputs, variables and bodies are omitted, because the report is limited to %d bytes\n",
 			r.Omitted, simulate.MaxReport)
 	}
 	_, err := fmt.Fprintf(w, "\n%s %s%s: %d emails, %d webhook calls; times are UTC\n", r.Status, took, reason,

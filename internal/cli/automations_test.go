@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The example of docs/automations.md prints what is said there.
+// The example in docs/automations.md prints the output shown there.
 func TestSimulate(t *testing.T) {
 	t.Parallel()
 	manual, err := os.ReadFile("../../docs/automations.md")
@@ -75,8 +75,8 @@ func TestSimulate(t *testing.T) {
 		t.Errorf("a run that fails: %d %s%s", code, out, errOut)
 	}
 	for says, args := range map[string][]string{
-		"there is no FILE":           {"--json"},
-		"no such use":                {},
+		"FILE is missing":            {"--json"},
+		"unknown command":            {},
 		"no such file":               {filepath.Join(dir, "nothing.json")},
 		"is not JSON":                {write("text.json", "steps")},
 		"the members automation and": {scenario},
@@ -87,7 +87,7 @@ func TestSimulate(t *testing.T) {
 			"--automation", graph},
 		"unexpected \"more\"":          {both, "more"},
 		"flag provided but not":        {both, "--api-key", "x"},
-		"has more than 1048576 octets": {write("long.json", strings.Repeat(" ", 3<<20))},
+		"is larger than 1048576 bytes": {write("long.json", strings.Repeat(" ", 3<<20))},
 	} {
 		if out, errOut, code := run(args...); code != 1 || !strings.Contains(errOut, says) || out != "" {
 			t.Errorf("%s: %d %s%s; want %q", args, code, out, errOut, says)

@@ -20,20 +20,20 @@ import (
 
 const backupUsage = "use: postrider backup FILE [--force] [--with-key]"
 
-const keepKey = "the secret key is not in it: keep a copy of %s elsewhere; nothing that is sealed can be used " +
+const keepKey = "the secret key is not in it: keep a copy of %s elsewhere; encrypted data cannot be read " +
 	"without it\n"
 
-// backup copies the database and the blobs of an SQLite installation into one archive, which has the shape of
-// data_dir. A node may run meanwhile.
+// backup copies the database and the blobs of an SQLite installation into one tar archive with the layout of data_dir.
+// A node may be running.
 //
-// The deletion of blobs is held off before the database is copied as of one instant, so the archive has each blob
-// that its rows refer to, and perhaps some later ones, which are swept some time after a restore. An archive under
-// its final name is whole and on disk.
+// Blobs are not deleted during a backup, and the copy of the database is a snapshot. So the archive contains every blob
+// that the database refers to. It may contain some newer blobs, which the sweep deletes after a restore. The archive
+// gets its final name only once it is complete and synced to disk.
 func backup(ctx context.Context, e *env, args []string) error {
 	flags := flag.NewFlagSet("backup", flag.ContinueOnError)
 	force := flags.Bool("force", false, "replace FILE if it exists")
 	withKey := flags.Bool("with-key", false,
-		"put the secret key into FILE too: whoever gets the file can then use all that is sealed in it")
+		"add the secret key to FILE; anybody who has the file can then decrypt the secrets in it")
 	c, words, err := e.loadWords(flags, args, 1)
 	if errors.Is(err, errWords) {
 		return fmt.Errorf("%w; %s", err, backupUsage)
@@ -42,20 +42,20 @@ func backup(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	if c.DatabaseURL != "" {
-		return errors.New("the database is PostgreSQL, which has its own tools: copy it with pg_dump first, and then the " +
+		return errors.New("this command does not back up PostgreSQL: copy the database with pg_dump first, and then the " +
 			"blobs " +
 			"(blob_url: a folder with cp or rsync, a bucket with its own tools) and the secret key")
 	}
 	key := filepath.Join(c.DataDir, "secret.key")
 	if *withKey && c.SecretKey != "" {
-		return errors.New("--with-key: the secret key is not a file here but the setting secret_key; keep a copy of that " +
+		return errors.New("--with-key: the secret key is in the setting secret_key and not in a file; keep a copy of that " +
 			"setting")
 	}
 	if _, err := os.Stat(node.DatabaseURL(c)); err != nil {
-		return fmt.Errorf("there is no installation in data_dir: %w", err)
+		return fmt.Errorf("no installation in data_dir: %w", err)
 	}
 	if _, err := os.Lstat(words[0]); !*force && err == nil {
-		return fmt.Errorf("%s exists; choose another name, or say --force to replace it", words[0])
+		return fmt.Errorf("%s exists; choose another name, or use --force to replace it", words[0])
 	}
 	b := &archive{to: words[0]}
 	if *withKey {
@@ -64,11 +64,11 @@ func backup(ctx context.Context, e *env, args []string) error {
 	if err := b.write(ctx, c, e); err != nil {
 		return err
 	}
-	fmt.Fprintf(e.out, "wrote %s: the database (%d octets) and %d blobs (%d octets)\n", b.to, b.dbSize, b.blobs,
+	fmt.Fprintf(e.out, "wrote %s: the database (%d bytes) and %d blobs (%d bytes)\n", b.to, b.dbSize, b.blobs,
 		b.blobSize)
 	switch {
 	case *withKey:
-		fmt.Fprintln(e.out, "the secret key is in it: whoever gets the file can use all that is sealed in it")
+		fmt.Fprintln(e.out, "the secret key is in it: anybody who has the file can decrypt the secrets in it")
 	case c.SecretKey != "":
 		fmt.Fprintf(e.out, keepKey, "the setting secret_key")
 	default:
@@ -79,13 +79,13 @@ func backup(ctx context.Context, e *env, args []string) error {
 
 // archive is a backup in progress.
 type archive struct {
-	to, key          string // the key is left out when it is ""
+	to, key          string // file names; without key, the archive contains no secret key
 	dbSize, blobSize int64
 	blobs            int
 	tar              *tar.Writer
 }
 
-// write makes the archive.
+// write creates the archive.
 func (b *archive) write(ctx context.Context, c config.Config, e *env) error {
 	return writeWhole(b.to, func(f *os.File) error {
 		b.tar = tar.NewWriter(f)
@@ -99,7 +99,7 @@ func (b *archive) write(ctx context.Context, c config.Config, e *env) error {
 	})
 }
 
-// fill adds everything to the archive. snapshot is the name of a temporary file.
+// fill adds the database, the key and the blobs to the archive. snapshot is the name of a temporary file.
 func (b *archive) fill(ctx context.Context, c config.Config, e *env, snapshot string) (err error) {
 	d, err := openDB(ctx, c, newLogger(c, e.errOut))
 	if err != nil {
@@ -113,7 +113,7 @@ func (b *archive) fill(ctx context.Context, c config.Config, e *env, snapshot st
 	defer blobs.Close()
 	held, err := blobs.Hold(ctx)
 	if errors.Is(err, blob.ErrNoFolder) {
-		fmt.Fprintln(e.errOut, "the blobs are in a bucket, and not in the backup; copy them with the tools of the bucket")
+		fmt.Fprintln(e.errOut, "the backup does not contain the blobs, because they are in a bucket; copy them with the bucket's own tools")
 		return b.database(ctx, d, snapshot)
 	}
 	if err != nil {
@@ -126,7 +126,7 @@ func (b *archive) fill(ctx context.Context, c config.Config, e *env, snapshot st
 	return held.Each(ctx, func(file blob.File) error {
 		size, err := b.add(file.Path, path.Join("blobs", file.Name))
 		if errors.Is(err, fs.ErrNotExist) {
-			return ctx.Err() // the blob is given again from where it is kept
+			return ctx.Err() // Each lists the blob again, at the path to which it was moved
 		}
 		if err != nil {
 			return fmt.Errorf("copy blob %s: %w", file.Name, err)
@@ -137,11 +137,11 @@ func (b *archive) fill(ctx context.Context, c config.Config, e *env, snapshot st
 	})
 }
 
-// database adds the database as it is now, and the key.
+// database adds a snapshot of the database, and the key if it is wanted.
 func (b *archive) database(ctx context.Context, d *db.DB, snapshot string) (err error) {
 	f, err := os.OpenFile(snapshot, os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("make a file for the copy of the database: %w", err)
+		return fmt.Errorf("create a file for the copy of the database: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.Remove(snapshot)) }()
 	if err := f.Close(); err != nil {
@@ -157,7 +157,8 @@ func (b *archive) database(ctx context.Context, d *db.DB, snapshot string) (err 
 	return err
 }
 
-// add adds a file to the archive, with its owner and its time. A file that does not exist adds nothing.
+// add adds a file to the archive, with its owner and modification time, and returns its size. If the file does not
+// exist, add returns fs.ErrNotExist and leaves the archive unchanged.
 func (b *archive) add(from, name string) (int64, error) {
 	f, err := os.Open(from)
 	if err != nil {
@@ -178,7 +179,7 @@ func (b *archive) add(from, name string) (int64, error) {
 	}
 	n, err := io.Copy(b.tar, f)
 	if err == nil && n != info.Size() {
-		err = fmt.Errorf("%s has changed while it was copied", from)
+		err = fmt.Errorf("%s changed while it was being copied", from)
 	}
 	return n, err
 }

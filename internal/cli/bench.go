@@ -21,7 +21,7 @@ func runBench(ctx context.Context, e *env, args []string) error {
 		}}, args)
 }
 
-// benchImporter lets the benchmark import contacts as the command does.
+// benchImporter imports contacts for the benchmark, with the code of `postrider contacts import`.
 type benchImporter struct{ *importer }
 
 // Upload implements bench.Importer.

@@ -1,13 +1,14 @@
-// Package cli implements the commands of the program.
+// Package cli implements the commands of the postrider program.
 //
 // # Invariants
 //
-// It alone reads flags, the environment and signals. It builds every part, runs them in one group, and stops them. No
-// package below it knows the configuration: each part is given the few values that concern it.
+// Only this package reads flags, environment variables and signals. It passes the configuration to package node, which
+// builds and runs all services.
 //
 // # When it fails
 //
-// A command returns an error whose text says what to do; Main prints it and returns an exit code other than 0.
+// A command returns an error that says how to solve the problem. Main prints the error and returns an exit code other
+// than 0.
 package cli
 
 import (
@@ -20,11 +21,11 @@ import (
 	"runtime/debug"
 	"syscall"
 
-	_ "time/tzdata" // zones must be known wherever the binary runs
+	_ "time/tzdata" // time zones, for machines that have no zone database
 )
 
-// Version is the release that this program was built as: the tag of the source, or a version that names the commit;
-// "dev" if the build knows neither, as with `go run`.
+// Version is the release of this program: the tag of the source, or a version that contains the commit. It is "dev" for
+// builds without either, such as `go run`.
 var Version = buildVersion(debug.ReadBuildInfo())
 
 func buildVersion(info *debug.BuildInfo, ok bool) string {
@@ -48,23 +49,23 @@ type env struct {
 
 func commands() []command {
 	return []command{
-		{"dev", "start everything for development: an embedded store, a captured outbox, a key that works", dev},
+		{"dev", "start a node for development: SQLite, an API key, and an outbox that captures all email", dev},
 		{"serve", "run a node", serve},
-		{"migrate", "bring the database up to date", migrate},
-		{"teams", "make and manage teams: postrider teams create|list|rename|suspend|resume|limit|retention|delete",
+		{"migrate", "apply new database migrations", migrate},
+		{"teams", "manage teams: postrider teams create|list|show|members|rename|suspend|resume|limit|retention|delete",
 			manageTeams},
-		{"keys", "make and manage a team's API keys: postrider keys create|list|delete --team TEAM", manageKeys},
-		{"users", "manage people: postrider users list|create|invite|reset|disable|enable|delete", manageUsers},
-		{"audit", "read who changed what: postrider audit list|export [--team TEAM]", readAudit},
-		{"emails", "delete what is stored of mail: postrider emails delete|erase", manageEmails},
+		{"keys", "manage a team's API keys: postrider keys create|list|delete --team TEAM", manageKeys},
+		{"users", "manage users: postrider users list|create|invite|reset|disable|enable|delete", manageUsers},
+		{"audit", "read the audit log: postrider audit list|export [--team TEAM]", readAudit},
+		{"emails", "delete stored emails and personal data: postrider emails delete|erase", manageEmails},
 		{"contacts", "import contacts from a CSV file: postrider contacts import FILE", manageContacts},
-		{"automations", "run an automation with made-up time: postrider automations simulate FILE", manageAutomations},
-		{"export", "write a team's data as CSV or NDJSON: postrider export contacts|emails|suppressions|logs --team TEAM",
+		{"automations", "run an automation with simulated time: postrider automations simulate FILE", manageAutomations},
+		{"export", "export a team's data as CSV or NDJSON: postrider export contacts|emails|suppressions|logs|audit --team TEAM",
 			export},
-		{"jobs", "show what waits, and retry what gave up: postrider jobs [retry ID]", showJobs},
+		{"jobs", "show waiting and parked jobs, and retry a parked one: postrider jobs [retry ID]", showJobs},
 		{"backup", "copy a running SQLite installation into one file: postrider backup FILE", backup},
-		{"listen", "show events while they happen, and pass them on: postrider listen --forward-to URL", listen},
-		{"bench", "measure this program on this machine", runBench},
+		{"listen", "show events as they happen and forward them: postrider listen --forward-to URL", listen},
+		{"bench", "measure the performance of this program on this machine", runBench},
 		{"version", "print the version", version},
 	}
 }
@@ -73,8 +74,8 @@ func commands() []command {
 func Main(args []string, getenv func(string) string, out, errOut io.Writer) int {
 	e := &env{getenv: getenv, out: out, errOut: errOut}
 	if getenv("GOGC") == "" {
-		// The heap is small compared with the data that passes through it: collecting it less often costs some 20 MB and
-		// saves some 5% of the processor.
+		// The live heap is small compared with the allocation rate. Collecting garbage less often costs about 20 MB and
+		// saves about 5% of CPU time.
 		debug.SetGCPercent(300)
 	}
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
@@ -95,7 +96,7 @@ func Main(args []string, getenv func(string) string, out, errOut io.Writer) int 
 			return 1
 		}
 	}
-	fmt.Fprintf(errOut, "postrider: there is no command %q\n\n", args[0])
+	fmt.Fprintf(errOut, "postrider: unknown command %q\n\n", args[0])
 	usage(errOut)
 	return 2
 }

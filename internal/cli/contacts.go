@@ -23,10 +23,10 @@ import (
 const contactsUsage = `use
   postrider contacts import FILE [--map FIELD=COLUMN]... [--property KEY[:TYPE]=COLUMN]... [--on-conflict upsert|skip]
       [--segment ID]... [--topic ID=opt_in|opt_out]... [--failures FILE] [--api-key KEY] [--url URL]
-FIELD is email, first_name, last_name or unsubscribed; TYPE is string, number or boolean; FILE may be - for the standard
-input. Without --map and --property, the columns with the names of the fields are imported.`
+FIELD is email, first_name, last_name or unsubscribed; TYPE is string, number or boolean; FILE may be - for standard
+input. Without --map and --property, the columns named like the fields are imported.`
 
-const watchTries = 10 // in a row that failed, after which a running import is not watched any more
+const watchTries = 10 // consecutive failures after which the command stops watching an import
 
 // manageContacts imports contacts through the API of a node.
 func manageContacts(ctx context.Context, e *env, args []string) error {
@@ -35,7 +35,7 @@ func manageContacts(ctx context.Context, e *env, args []string) error {
 		return nil
 	}
 	if len(args) < 2 || args[0] != "import" || strings.HasPrefix(args[1], "--") {
-		return fmt.Errorf("no such use; %s", contactsUsage)
+		return fmt.Errorf("unknown command; %s", contactsUsage)
 	}
 	m, err := newImporter(e, args[1], args[2:])
 	if err != nil {
@@ -47,7 +47,7 @@ func manageContacts(ctx context.Context, e *env, args []string) error {
 	}
 	last, err := m.watch(ctx, importID)
 	if err != nil {
-		return fmt.Errorf("%w; the import %s goes on", err, importID)
+		return fmt.Errorf("%w; the import %s continues on the server", err, importID)
 	}
 	return m.conclude(ctx, last)
 }
@@ -62,7 +62,7 @@ type importer struct {
 	properties map[string]map[string]string
 	segments   []map[string]string
 	topics     []map[string]string
-	failures   string // where failed rows are written; "" is nowhere
+	failures   string // file for the failed rows, or ""
 	bar        progress
 }
 
@@ -72,25 +72,25 @@ func newImporter(e *env, path string, args []string) (*importer, error) {
 	flags := flag.NewFlagSet("contacts import", flag.ContinueOnError)
 	flags.SetOutput(e.errOut)
 	base := flags.String("url", cmp.Or(e.getenv("RESEND_BASE_URL"), "http://127.0.0.1:3000"),
-		"URL of the API; otherwise RESEND_BASE_URL")
+		"URL of the API; the default is RESEND_BASE_URL")
 	flags.StringVar(&m.key, "api-key", cmp.Or(e.getenv("POSTRIDER_API_KEY"), e.getenv("RESEND_API_KEY")),
-		"API key with full access; otherwise POSTRIDER_API_KEY or RESEND_API_KEY")
+		"API key with full access; the default is POSTRIDER_API_KEY or RESEND_API_KEY")
 	flags.StringVar(&m.onConflict, "on-conflict", "",
-		"upsert changes contacts that exist, and skip leaves them as they are")
-	flags.StringVar(&m.failures, "failures", "", "`file` to which the rows that failed are written, as CSV")
-	flags.Func("map", "`FIELD=COLUMN`: the column of a field", func(text string) error {
+		"upsert updates existing contacts, skip leaves them unchanged")
+	flags.StringVar(&m.failures, "failures", "", "`file` for the failed rows, as CSV")
+	flags.Func("map", "`FIELD=COLUMN`: the column with the values of a field", func(text string) error {
 		field, column, ok := strings.Cut(text, "=")
 		if !ok || !slices.Contains([]string{"email", "first_name", "last_name", "unsubscribed"}, field) {
-			return errors.New("write email, first_name, last_name or unsubscribed, = and the name of the column")
+			return errors.New("write FIELD=COLUMN; FIELD is email, first_name, last_name or unsubscribed")
 		}
 		m.columns[field] = column
 		return nil
 	})
-	flags.Func("property", "`KEY[:TYPE]=COLUMN`: the column of a contact property", func(text string) error {
+	flags.Func("property", "`KEY[:TYPE]=COLUMN`: the column with the values of a contact property", func(text string) error {
 		name, column, ok := strings.Cut(text, "=")
 		name, kind, _ := strings.Cut(name, ":")
 		if !ok || name == "" {
-			return errors.New("write the key of the property, such as plan or seats:number, = and the name of the column")
+			return errors.New("write KEY=COLUMN or KEY:TYPE=COLUMN, such as seats:number=Seats")
 		}
 		m.properties[name] = map[string]string{"column": column, "type": cmp.Or(kind, "string")}
 		return nil
@@ -99,10 +99,10 @@ func newImporter(e *env, path string, args []string) (*importer, error) {
 		m.segments = append(m.segments, map[string]string{"id": text})
 		return nil
 	})
-	flags.Func("topic", "`ID=opt_in|opt_out`: what the contacts are subscribed to", func(text string) error {
+	flags.Func("topic", "`ID=opt_in|opt_out`: the contacts' subscription to a topic", func(text string) error {
 		topicID, choice, ok := strings.Cut(text, "=")
 		if !ok {
-			return errors.New("write the id of the topic, = and opt_in or opt_out")
+			return errors.New("write ID=opt_in or ID=opt_out; ID is the id of the topic")
 		}
 		m.topics = append(m.topics, map[string]string{"id": topicID, "subscription": choice})
 		return nil
@@ -114,7 +114,7 @@ func newImporter(e *env, path string, args []string) (*importer, error) {
 		return nil, fmt.Errorf("unexpected %q; %s", flags.Arg(0), contactsUsage)
 	}
 	if m.key == "" {
-		return nil, errors.New("give an API key with --api-key or the variable POSTRIDER_API_KEY")
+		return nil, errors.New("set an API key with --api-key or the environment variable POSTRIDER_API_KEY")
 	}
 	if u, err := url.Parse(*base); err != nil || u.Host == "" {
 		return nil, fmt.Errorf("--url %q must be a URL such as http://127.0.0.1:3000", *base)
@@ -123,7 +123,7 @@ func newImporter(e *env, path string, args []string) (*importer, error) {
 	return m, nil
 }
 
-// fields are the parts of the form besides the file.
+// fields returns the fields of the upload form, without the file.
 func (m *importer) fields() (map[string]string, error) {
 	all := map[string]string{}
 	if m.onConflict != "" {
@@ -135,8 +135,8 @@ func (m *importer) fields() (map[string]string, error) {
 	}
 	if len(m.properties) > 0 {
 		columns["properties"] = m.properties
-		if len(m.columns) == 0 { // the columns with the names of fields are meant to be imported too, if there are any
-			return nil, errors.New("with --property, name the columns of the fields by --map too")
+		if len(m.columns) == 0 { // the server would import no columns for the fields
+			return nil, errors.New("--property needs --map: name the columns of the fields too")
 		}
 	}
 	for name, value := range map[string]any{"column_map": columns, "segments": m.segments, "topics": m.topics} {
@@ -168,7 +168,7 @@ func (m *importer) upload(ctx context.Context) (importID string, err error) {
 	body, to := io.Pipe()
 	form := multipart.NewWriter(to)
 	go func() { to.CloseWithError(writeForm(form, fields, name, file)) }()
-	defer body.Close() // which ends writeForm
+	defer body.Close() // ends the goroutine that runs writeForm
 	answer, err := m.ask(ctx, http.MethodPost, "", form.FormDataContentType(), body)
 	if err != nil {
 		return "", err
@@ -176,7 +176,7 @@ func (m *importer) upload(ctx context.Context) (importID string, err error) {
 	defer answer.Body.Close()
 	var made struct{ ID string }
 	if err := json.NewDecoder(answer.Body).Decode(&made); err != nil || made.ID == "" {
-		return "", fmt.Errorf("the server's answer names no import: %v", err)
+		return "", fmt.Errorf("the server's response has no import id: %v", err)
 	}
 	return made.ID, nil
 }
@@ -197,11 +197,12 @@ func writeForm(form *multipart.Writer, fields map[string]string, name string, fi
 	return form.Close()
 }
 
-// ask makes a request about imports. An answer other than success is an error, a refusal if a retry is useless.
+// ask makes a request to the import API. It returns an error for a status other than 2xx: a refusal if a retry would
+// not help.
 func (m *importer) ask(ctx context.Context, method, path, mediaType string, body io.Reader) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, m.base+"/contacts/imports"+path, body)
 	if err != nil {
-		return nil, fmt.Errorf("ask the server: %w", err)
+		return nil, fmt.Errorf("send the request: %w", err)
 	}
 	r.Header.Set("Authorization", "Bearer "+m.key)
 	r.Header.Set("User-Agent", "postrider-contacts/"+Version)
@@ -227,7 +228,7 @@ func (m *importer) ask(ctx context.Context, method, path, mediaType string, body
 	return nil, errors.New(said.Message)
 }
 
-// watched is the state of an import.
+// watched is the state of an import, as the API returns it.
 type watched struct {
 	ID        string
 	Status    string
@@ -252,7 +253,7 @@ func (m *importer) watch(ctx context.Context, importID string) (last watched, er
 			failed = 0
 		}
 		if failed == watchTries {
-			return last, fmt.Errorf("the progress cannot be watched: %w", err)
+			return last, fmt.Errorf("could not watch the progress: %w", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -262,7 +263,8 @@ func (m *importer) watch(ctx context.Context, importID string) (last watched, er
 	}
 }
 
-// stream reads the events of an import until it has ended, or the connection.
+// stream reads the events of an import into last. It returns nil when the import has ended, and an error if the
+// connection ends first.
 func (m *importer) stream(ctx context.Context, importID string, last *watched) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -283,7 +285,7 @@ func (m *importer) stream(ctx context.Context, importID string, last *watched) e
 			done = value == "done"
 		case name == "data":
 			if err := json.Unmarshal([]byte(value), last); err != nil {
-				return refusal("the server's events cannot be read: " + err.Error())
+				return refusal("could not parse an event of the server:  " + err.Error())
 			}
 			m.bar.show(last)
 			if done {
@@ -294,20 +296,20 @@ func (m *importer) stream(ctx context.Context, importID string, last *watched) e
 	return ended(ctx, cmp.Or(lines.Err(), errors.New("the server closed the stream")))
 }
 
-// conclude says what became of the import, and writes the rows that failed. An import that failed, or of which rows
-// did, is an error.
+// conclude prints the counts of an import and writes the failed rows to the file. It returns an error if the import or
+// any of its rows failed.
 func (m *importer) conclude(ctx context.Context, i watched) error {
 	c := i.Counts
 	fmt.Fprintf(m.e.out, "%d rows: %d created, %d updated, %d skipped, %d failed\n", c.Total, c.Created, c.Updated,
 		c.Skipped, c.Failed)
 	var failed error
 	if c.Failed > 0 && m.failures == "" {
-		failed = fmt.Errorf("%d rows failed; see GET /contacts/imports/%s/failures, or name a file by --failures next time",
+		failed = fmt.Errorf("%d rows failed; see GET /contacts/imports/%s/failures, or use --failures FILE next time",
 			c.Failed, i.ID)
 	}
 	if c.Failed > 0 && m.failures != "" {
 		if err := m.fetchFailures(ctx, i.ID); err != nil {
-			return fmt.Errorf("write the rows that failed: %w", err)
+			return fmt.Errorf("write the failed rows: %w", err)
 		}
 		failed = fmt.Errorf("%d rows failed; %s says why", c.Failed, m.failures)
 	}
@@ -323,7 +325,7 @@ func (m *importer) fetchFailures(ctx context.Context, importID string) error {
 		return err
 	}
 	defer answer.Body.Close()
-	file, err := os.OpenFile(m.failures, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // it holds addresses
+	file, err := os.OpenFile(m.failures, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // readable by the owner only, because it contains email addresses
 	if err != nil {
 		return err
 	}
@@ -331,11 +333,11 @@ func (m *importer) fetchFailures(ctx context.Context, importID string) error {
 	return errors.Join(err, file.Close())
 }
 
-// progress shows how far an import is: a bar on a terminal, and otherwise a line for each tenth.
+// progress shows the progress of an import: as a bar on a terminal, otherwise as a line every 10%.
 type progress struct {
 	w        io.Writer
 	terminal bool
-	shown    int64 // the last tenth
+	shown    int64 // tenths printed so far
 	drawn    bool
 }
 
@@ -350,7 +352,7 @@ func (p *progress) show(i *watched) {
 	switch {
 	case p.terminal:
 		full := int(part) * barWidth / 100
-		// The rest of the line is cleared (ECMA-48, EL).
+		// The escape sequence clears the rest of the line (ECMA-48, EL).
 		fmt.Fprintf(p.w, "\r[%s%s] %s\x1b[K", strings.Repeat("#", full), strings.Repeat(" ", barWidth-full), text)
 		p.drawn = true
 	case part/10 > p.shown:
@@ -366,7 +368,7 @@ func (p *progress) end() {
 	}
 }
 
-// isTerminal reports whether somebody looks at what is written.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

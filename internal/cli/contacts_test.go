@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The command imports a file through a running node, and says what became of it.
+// The command imports a file through a running node and prints the result.
 func TestContactsImport(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -54,10 +54,10 @@ func TestContactsImport(t *testing.T) {
 			"not CSV":                {write("%PDF-1.7"), "--on-conflict", "skip"},
 			"no such file":           {filepath.Join(dir, "nothing.csv")},
 			"API key is invalid":     {write("email\n"), "--api-key", "re_x"},
-			"name of the column":     {write("email\n"), "--map", "phone=Mail"},
+			"write FIELD=COLUMN":     {write("email\n"), "--map", "phone=Mail"},
 			"must be a URL":          {write("email\n"), "--url", "x"},
 			"unexpected":             {write("email\n"), "more"},
-			"by --map too":           {write("email\n"), "--property", "a=b"},
+			"--property needs --map": {write("email\n"), "--property", "a=b"},
 			"1 rows failed; see GET": {write("email\nx\n")},
 			"connection refused":     {write("email\n"), "--url", "http://127.0.0.1:1"},
 		} {

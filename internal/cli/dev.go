@@ -19,37 +19,37 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// devDefaults are the settings that differ in development.
+// devDefaults are the defaults of settings in development.
 var devDefaults = map[string]string{
 	"data_dir": "data/dev", "http_listen": "127.0.0.1:3000", "public_url": "", "transport": "capture",
 	"rate_limit":   "1000",
-	"notice_from":  "Postrider <notices@resend.dev>", // invitations are in the outbox
+	"notice_from":  "Postrider <notices@resend.dev>", // emails such as invitations go to the outbox
 	"sandbox_send": "true", "trust_domains": "true", "allow_loopback": "true", "log_level": "warn",
 	"hostname":       "localhost",
 	"shutdown_grace": "5s", "roles": "api,delivery,jobs,submission,receiving", "smtp_in_listen": "127.0.0.1:1025",
 	"smtp_submit_listen": "127.0.0.1:1587", "smtp_submits_listen": "", "smtp_submit_clear": "true",
 }
 
-// dev starts everything on this machine, and prints what to do next.
+// dev runs a node for development on this machine, and prints how to use it.
 func dev(ctx context.Context, e *env, args []string) error {
 	flags := flag.NewFlagSet("dev", flag.ContinueOnError)
 	http := flags.String("http", "", "address of the API (127.0.0.1:3000)")
-	relay := flags.String("relay", "", "HOST:PORT of a mail server that takes what is sent, instead of the outbox")
-	key := flags.String("api-key", "", "the API key; one is made and kept when none is given")
+	relay := flags.String("relay", "", "HOST:PORT of a mail server that gets all email, instead of the outbox")
+	key := flags.String("api-key", "", "the API key; by default a new key, which is stored in data_dir")
 	smtpIn := flags.String("smtp-in", "",
-		"address at which mail comes in (127.0.0.1:1025, or any free port when that is taken)")
+		"address for incoming mail (127.0.0.1:1025, or any free port if that port is in use)")
 	var names []string
-	flags.Func("domain", "a domain that can be sent from at once; may be repeated", func(name string) error {
+	flags.Func("domain", "a domain to add as verified; may be repeated", func(name string) error {
 		names = append(names, name)
 		return nil
 	})
 	smtpSubmit := flags.String("smtp-submit", "",
-		"address of SMTP submission (127.0.0.1:1587, or any free port when that is taken)")
+		"address of SMTP submission (127.0.0.1:1587, or any free port if that port is in use)")
 	c, err := e.load(flags, args, devDefaults)
 	if err != nil {
 		return err
 	}
-	ownURL := c.PublicURL == config.LocalURL(c.HTTPListen) // nobody has chosen another one
+	ownURL := c.PublicURL == config.LocalURL(c.HTTPListen) // public_url is not configured
 	c.HTTPListen = cmp.Or(*http, c.HTTPListen)
 	if *relay != "" {
 		c.Transport, c.RelayAddr = "relay", *relay
@@ -77,7 +77,7 @@ func dev(ctx context.Context, e *env, args []string) error {
 		}
 	}
 	if err := n.Teams.EnsureKey(ctx, "Development", "development", *key); err != nil {
-		return fmt.Errorf("make the development key: %w", err)
+		return fmt.Errorf("create the development key: %w", err)
 	}
 	who, err := n.Teams.Authenticate(ctx, *key)
 	if err != nil {
@@ -109,7 +109,7 @@ func dev(ctx context.Context, e *env, args []string) error {
 	return n.Run(ctx, listeners...)
 }
 
-// devKey returns the key of the last run, or makes one.
+// devKey returns the API key of the last run. It creates and stores one on the first run.
 func devKey(c config.Config) (string, error) {
 	path := filepath.Join(c.DataDir, "dev.key")
 	text, err := os.ReadFile(path)
@@ -121,19 +121,19 @@ func devKey(c config.Config) (string, error) {
 	}
 	key := keyring.NewAPIKey()
 	if err := os.WriteFile(path, []byte(key+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("keep the development key: %w", err)
+		return "", fmt.Errorf("store the development key: %w", err)
 	}
 	return key, nil
 }
 
-// addVerified adds domains for the team of the key, verified without DNS, and returns their names as stored.
+// addVerified adds domains to the team of the key, verified without DNS. It returns their normalized names.
 func addVerified(ctx context.Context, n *node.Node, key string, names []string) (verified []string, err error) {
 	who, err := n.Teams.Authenticate(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("find the team of the development key: %w", err)
 	}
 	for _, name := range names {
-		// With a tracking subdomain, so that tracking begins when it is switched on.
+		// The tracking subdomain lets the developer switch on tracking without another step.
 		d, err := n.Domains.AddVerified(ctx, who.TeamID, domains.NewDomain{Name: name, TrackingSubdomain: "links"})
 		if err != nil {
 			return nil, fmt.Errorf("--domain %s: %w", name, err)
@@ -143,39 +143,39 @@ func addVerified(ctx context.Context, n *node.Node, key string, names []string) 
 	return verified, nil
 }
 
-// domainsLine says which domains can be sent from, and how to add others.
+// domainsLine lists the verified domains and describes how to add others.
 func domainsLine(n *node.Node, verified []string) string {
 	if !n.Config.TrustDomains {
-		return "verified by DNS, as they are live"
+		return "verified by DNS, as in production"
 	}
-	how := "added by POST /domains; POST /domains/{id}/verify verifies one in a second, without DNS"
+	how := "add one with POST /domains; POST /domains/{id}/verify verifies it within a second, without DNS"
 	if len(verified) == 0 {
-		return how + "\n           (--domain acme.com adds one that is verified from the start)"
+		return how + "\n           (--domain acme.com adds a verified one at the start)"
 	}
-	return "verified: " + strings.Join(verified, ", ") + "\n           others are " + how
+	return "verified: " + strings.Join(verified, ", ") + "\n           " + how
 }
 
-// greet says what there is at the URL, and what to do next.
+// greet prints the addresses of the node, the API key, and an example request.
 func greet(e *env, n *node.Node, url, key string, verified []string) {
-	c, inbound := n.Config, "not taken: the role receiving is off"
+	c, inbound := n.Config, "off: this node does not have the role receiving"
 	if at := n.Port(node.PortInbound); at != "" {
 		inbound = at + "  (SMTP, for domains with the capability receiving)"
 	}
-	submit := "not taken: the role submission is off"
+	submit := "off: this node does not have the role submission"
 	if at := n.Port(node.PortSubmit); at != "" {
 		submit = at + "  (user postrider, the key as the password)"
 	}
-	where := "kept in the outbox: " + url + "/dev/outbox"
+	where := "captured in the outbox: " + url + "/dev/outbox"
 	if c.Transport != "capture" {
 		where = "sent through " + c.RelayAddr
 		if c.Transport == "direct" {
-			where = "sent to its recipients' hosts"
+			where = "sent to the recipients' mail hosts"
 		}
 	}
 	fmt.Fprintf(e.out, `Postrider is ready for development.
 
   API      %[1]s        (documentation: %[1]s/docs)
-  Pages    %[1]s/account        (you are signed in by yourself)
+  Pages    %[1]s/account        (you are signed in automatically)
   Key      %[2]s
   Mail     %[3]s
   SMTP     %[6]s
@@ -187,7 +187,7 @@ Send an email:
 
   curl %[1]s/emails -H 'Authorization: Bearer %[2]s' -H 'Content-Type: application/json' -d '{"from":"Acme <onboarding@resend.dev>","to":"you@example.org","subject":"Hello","html":"<p>It works.</p>"}'
 
-See what became of it:
+List sent emails with their state:
 
   curl %[1]s/emails -H 'Authorization: Bearer %[2]s'
 

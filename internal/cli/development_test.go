@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// Pages of development are shown at names of this machine only: a page elsewhere whose name leads here sees none of
-// them.
+// Development pages are served only at loopback host names, which prevents DNS rebinding.
 func TestDevelopmentPagesAreForThisMachine(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -12,7 +12,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// nameserver is a name server on this machine. What it does not have, it says, is not there for an hour to come.
+// nameserver is a DNS server on this machine. Its negative answers have a TTL of one hour.
 type nameserver struct {
 	mu  sync.Mutex
 	rrs []dns.RR
@@ -45,8 +45,8 @@ func (s *nameserver) add(t *testing.T, text string) {
 	s.rrs = append(s.rrs, rr)
 }
 
-// A domain is verified as soon as its records can be seen, however long it was said before that they are not there:
-// what delivery remembers of DNS does not count here.
+// A domain is verified as soon as its records exist, even if delivery has cached negative answers: verification does
+// not use the DNS cache.
 func TestVerificationAsksAfresh(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

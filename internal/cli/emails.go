@@ -15,20 +15,20 @@ import (
 )
 
 const emailsUsage = `use one of
-  postrider emails delete ID --team TEAM   (a received email; of a sent one its content)
+  postrider emails delete ID --team TEAM   (a received email, or the content of a sent one)
   postrider emails erase ADDRESS [--team TEAM] [--suppressions] [--dry-run]
-TEAM is an id or an exact name; names with spaces are given in quotes`
+TEAM is an id or an exact name; put names with spaces in quotes`
 
-// manageEmails runs the operator's commands that delete emails.
+// manageEmails runs the operator's commands for deleting emails and erasing addresses.
 func manageEmails(ctx context.Context, e *env, args []string) error {
 	return runVerb(ctx, e, "emails", emailsUsage, []verb{{"delete", 1, deleteEmail}, {"erase", 1, eraseAddress}}, args)
 }
 
 func deleteEmail(flags *flag.FlagSet) action {
-	team := flags.String("team", "", "the team whose email it is, by its id or its exact name")
+	team := flags.String("team", "", "the team that has the email, by id or exact name")
 	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
 		if *team == "" {
-			return errors.New("say whose email: --team TEAM, by its id or its exact name; `postrider teams list` shows them")
+			return errors.New("--team is missing: give the team's id or exact name; `postrider teams list` shows all teams")
 		}
 		return withTeam(ctx, n, *team, func(t teams.Team) error {
 			emailID := strings.ToLower(words[0])
@@ -52,7 +52,7 @@ func deleteEmail(flags *flag.FlagSet) action {
 	}
 }
 
-// leftHints say how to erase what an erasure left.
+// leftHints are the instructions for erasing the data that an erasure left in place.
 var leftHints = map[erasure.Left]string{
 	erasure.LeftSoon:  ": run this again in a few minutes",
 	erasure.LeftLater: ": cancel them, or run this again afterwards",
@@ -60,10 +60,10 @@ var leftHints = map[erasure.Left]string{
 }
 
 func eraseAddress(flags *flag.FlagSet) action {
-	team := flags.String("team", "", "erase it in this team alone, by its id or its exact name")
-	dryRun := flags.Bool("dry-run", false, "say what would be erased, and erase nothing")
-	suppressed := flags.Bool("suppressions", false, "take it off the suppression lists too, and forget that it "+
-		"unsubscribed: it can be mailed again then")
+	team := flags.String("team", "", "erase the address only in this team, by id or exact name")
+	dryRun := flags.Bool("dry-run", false, "show what would be erased, and erase nothing")
+	suppressed := flags.Bool("suppressions", false, "also delete its suppressions and unsubscribes: "+
+		"the address can receive email again")
 	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
 		a, err := erasure.Parse(words[0])
 		if err != nil {
@@ -80,17 +80,17 @@ func eraseAddress(flags *flag.FlagSet) action {
 				fmt.Fprintf(e.out, "%6d %s%s\n", c.N, c.Kind, leftHints[c.Left])
 			}
 			if err != nil {
-				return fmt.Errorf("%w; what is listed is done, and running this again goes on", err)
+				return fmt.Errorf("%w; the listed data is erased; run the command again to continue", err)
 			}
 		}
 		if *dryRun {
-			fmt.Fprintln(e.out, "nothing was changed: this was a dry run")
+			fmt.Fprintln(e.out, "dry run: nothing was erased")
 		}
 		return nil
 	}
 }
 
-// scope returns the scope of one team, or with "" of all teams.
+// scope returns the erasure scope of one team, or of all teams if team is "".
 func scope(ctx context.Context, n *node.Node, team string) (s erasure.Scope, err error) {
 	if team != "" {
 		t, err := n.Teams.Find(ctx, team)

@@ -12,7 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/node"
 )
 
-// naming are the tables in which some text names an address, with how many rows do, of all teams if none is given.
+// naming returns, by table, the number of rows that contain an address. Without teamIDs it counts the rows of all
+// teams.
 func (n *started) naming(address string, teamIDs ...string) map[string]int {
 	n.t.Helper()
 	found := map[string]int{}
@@ -39,7 +40,7 @@ func (n *started) naming(address string, teamIDs ...string) map[string]int {
 	return found
 }
 
-// All that is stored of an address is found wherever it is, and what is about others stays.
+// An erasure finds an address in every table, and leaves the data of other addresses and other teams unchanged.
 func TestEraseAddress(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -147,7 +148,7 @@ func TestEraseAddress(t *testing.T) {
 	})
 }
 
-// shownEmail is what the API must and must not show of an email.
+// shownEmail lists texts that the API must and must not return for an email.
 type shownEmail struct {
 	id    string
 	has   []string
@@ -184,7 +185,7 @@ func (n *started) onlySuppressionLeft() {
 	}
 }
 
-// An address with letters outside of ASCII is exported and erased however it is written, and those like it stay.
+// An address with non-ASCII letters is exported and erased in every spelling; similar addresses stay.
 func TestEraseUnicodeAddress(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -223,12 +224,12 @@ func TestEraseUnicodeAddress(t *testing.T) {
 		})
 		report := p.must("emails", "erase", "ÄÖlga@one.example", "--team", "Acme")
 		for _, want := range []string{"2 sent emails to nobody else, deleted", "1 sent emails to others too",
-			"4 entries of the request log"} { // one is of the export
+			"4 entries of the request log"} { // one is the entry of the export
 			if !strings.Contains(report, want) {
 				t.Errorf("no report has %q:\n%s", want, report)
 			}
 		}
-		for _, spelling := range []string{"ÄÖlga@", "äölga@", "u00c4"} { // small letters of ASCII are compared
+		for _, spelling := range []string{"ÄÖlga@", "äölga@", "u00c4"} { // comparison ignores the case of ASCII letters only
 			if left := n.naming(spelling); len(left) > 0 {
 				t.Errorf("%s is named in %v", spelling, left)
 			}
@@ -242,7 +243,7 @@ func TestEraseUnicodeAddress(t *testing.T) {
 	})
 }
 
-// The operator deletes one received email, or the content of one sent email, of the team that is named.
+// `emails delete` deletes a received email or the content of a sent email, only in the given team.
 func TestDeleteEmail(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -256,7 +257,7 @@ func TestDeleteEmail(t *testing.T) {
 			return n.count(`SELECT COUNT(*) FROM emails WHERE last_event =
 			'delivered'`) == 1
 		})
-		p.refused("say whose email", "emails", "delete", sent)
+		p.refused("--team is missing", "emails", "delete", sent)
 		p.refused("Email not found", "emails", "delete", sent, "--team", "Other")
 		p.refused("still to be delivered to 1", "emails", "delete", waiting, "--team", "Acme")
 		p.must("emails", "delete", strings.ToUpper(sent), "--team", "Acme")
@@ -269,8 +270,8 @@ func TestDeleteEmail(t *testing.T) {
 	})
 }
 
-// A team erases an address by the API as the operator does by the command: the job says what it did, nothing of the
-// team names the address any more, the request itself neither, and other teams keep what they have.
+// A team can erase an address through the API. The job reports what it erased, the team's data and request log no
+// longer contain the address, and other teams' data is unchanged.
 func TestEraseByAPI(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

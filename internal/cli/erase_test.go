@@ -16,14 +16,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// table is a table whose rows belong to teams, with the kinds of its columns.
+// table is a database table with a column team_id.
 type table struct {
 	name    string
 	columns [][2]string // name and type, the type in lower case
 }
 
-// ownedTables are the tables of the schema that have a column team_id, but for sessions, which are their users': they
-// only name the team that was looked at last.
+// ownedTables returns the tables of the schema that have a column team_id. Sessions are left out: they belong to users,
+// and their team_id is only the team opened last.
 func ownedTables(t *testing.T, d *db.DB) (all []table) {
 	t.Helper()
 	query := `SELECT m.name, c.name, LOWER(c.type) FROM sqlite_master m, pragma_table_info(m.name) c
@@ -58,12 +58,12 @@ func ownedTables(t *testing.T, d *db.DB) (all []table) {
 	if len(owned) < 20 {
 		t.Fatalf("%d tables have a team", len(owned))
 	}
-	// What others refer to comes first, so that it is there when they are filled.
+	// Referenced tables come first, so that foreign keys are satisfied.
 	slices.SortStableFunc(owned, func(a, b table) int { return order(a) - order(b) })
 	return owned
 }
 
-// order is 0 for the tables that foreign keys lead to.
+// order returns 0 for tables that foreign keys refer to, and 1 for others.
 func order(x table) int {
 	if x.name == "domains" {
 		return 0
@@ -71,7 +71,7 @@ func order(x table) int {
 	return 1
 }
 
-// fill enters rows of a team, n in each table. What rows name of each other has the same name in all tables.
+// fill inserts n rows of a team into each table. Rows refer to each other by equal ids in all tables.
 func fill(ctx context.Context, tx *db.Tx, x table, teamID string, n int) {
 	for i := range n {
 		var names, marks []string
@@ -94,7 +94,7 @@ func fill(ctx context.Context, tx *db.Tx, x table, teamID string, n int) {
 				value = fmt.Sprintf("%s-%s-%d", teamID, name, i)
 			}
 			if x.name == "automations" && name == "deleted_at" {
-				value = int64(0) // one that is deleted has no triggers
+				value = int64(0) // a deleted automation has no triggers
 			}
 			if name == "checks" {
 				value = "{}"
@@ -109,11 +109,10 @@ func fill(ctx context.Context, tx *db.Tx, x table, teamID string, n int) {
 	}
 }
 
-// single are the tables with one row for each team.
+// single lists the tables with one row per team.
 var single = []string{"live_tails", "email_counts_until", "email_bodies_until"}
 
-// Whatever table there is whose rows belong to teams: of a deleted team nothing is left in it, and of another team
-// nothing is gone.
+// After the deletion of a team, no table contains rows of the team, and the rows of another team are unchanged.
 func TestDeletedTeamLeavesNoRows(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -143,7 +142,7 @@ func TestDeletedTeamLeavesNoRows(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.must("teams", "delete", "Gone", "--yes")
-		// The node does not run: its recurring work would take away rows that are no true ones.
+		// The node does not run, because its recurring jobs would delete the made-up rows.
 		n, err := node.Open(t.Context(), c, newLogger(c, t.Output()), node.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -175,15 +174,15 @@ func TestDeletedTeamLeavesNoRows(t *testing.T) {
 			t.Errorf("%d rows of the deleted team are left in%s: give their owner an EraseTeam, and name it in node.build",
 				total, where)
 		}
-		const made = 1 // the entry of the audit log that says that the team was made
+		const made = 1 // the audit entry of the team's creation
 		if total, where := left("kept"); total != rows*(len(tables)-len(single))+len(single)+made {
 			t.Errorf("the other team has %d rows in%s", total, where)
 		}
 	})
 }
 
-// From the instant of its deletion nobody is the team: its key is refused, its mail is not sent, and its domain can be
-// had again. Its files are taken away.
+// A deleted team stops working at once: its key is refused, its mail is not sent, its domain can be added by another
+// team, and its files are deleted.
 func TestDeletedTeam(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -239,7 +238,7 @@ func TestDeletedTeam(t *testing.T) {
 	})
 }
 
-// Mail that a deleted team handed in before is not sent, although its jobs are still there and due.
+// Mail that a team submitted before its deletion is not sent, even while its jobs still exist and are due.
 func TestMailOfADeletedTeamIsNotSent(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -257,7 +256,7 @@ func TestMailOfADeletedTeamIsNotSent(t *testing.T) {
 		accepting.due("emails.release")
 		p.must("teams", "delete", "Acme", "--yes")
 		accepting.end()
-		// Nobody erases anything: only the mark keeps the mail back.
+		// No eraser runs here, so only the team's deletion mark stops the mail.
 		p.vars["POSTRIDER_ROLES"] = "delivery,jobs"
 		n := p.start(func(n *node.Node) {
 			err := n.DB.Update(t.Context(), func(tx *db.Tx) error {

@@ -27,10 +27,10 @@ const exportUsage = `use one of
                                             [--user-agent TEXT] [--api-key-id ID]
   postrider export audit --team TEAM        [--from TIME] [--to TIME] [--action A] [--actor-id ID] [--target-id ID]
 each with [--format csv|ndjson] [--formulas keep|quote] [--output FILE] [--force]
-TEAM is an id or an exact name; names with spaces are given in quotes. Without --output the file goes to standard
+TEAM is an id or an exact name; put names with spaces in quotes. Without --output, the data goes to standard
 output`
 
-// export writes a list of a team into a file. A node may run meanwhile.
+// export writes a list of a team's data to a file or to standard output. A node may be running.
 func export(ctx context.Context, e *env, args []string) error {
 	return runVerb(ctx, e, "export", exportUsage, []verb{{"contacts", 0, exportContacts},
 		{"emails", 0, exportEmails},
@@ -54,7 +54,7 @@ func exportEmails(flags *flag.FlagSet) action {
 }
 
 func exportSuppressions(flags *flag.FlagSet) action {
-	origin := flags.String("origin", "", "only those that a bounce, a complaint or somebody by hand (manual) entered")
+	origin := flags.String("origin", "", "only suppressions from a bounce, a complaint, or the API or dashboard (manual)")
 	return writeExport(flags, true, func(_ context.Context, s *exports.Service, teamID string) (*exports.Export, error) {
 		return s.Suppressions(teamID, suppressions.Origin(*origin)), nil
 	})
@@ -63,11 +63,11 @@ func exportSuppressions(flags *flag.FlagSet) action {
 func exportLogs(flags *flag.FlagSet) action {
 	var f requestlog.Filter
 	spanFlags(flags, &f.From, &f.To)
-	flags.StringVar(&f.Status, "status", "", "only answers of a class such as 4xx, or with a code such as 429")
-	flags.StringVar(&f.Endpoint, "endpoint", "", "only paths that begin with this")
-	flags.StringVar(&f.UserAgent, "user-agent", "", "only user agents that have this in them, in either case")
-	flags.StringVar(&f.KeyID, "api-key-id", "", "only requests of the key with this id")
-	flags.Func("method", "only requests of a method such as POST", func(text string) error {
+	flags.StringVar(&f.Status, "status", "", "only responses with a status class such as 4xx, or a status such as 429")
+	flags.StringVar(&f.Endpoint, "endpoint", "", "only paths with this prefix")
+	flags.StringVar(&f.UserAgent, "user-agent", "", "only user agents that contain this text, ignoring case")
+	flags.StringVar(&f.KeyID, "api-key-id", "", "only requests with the API key that has this id")
+	flags.Func("method", "only requests with a method such as POST", func(text string) error {
 		f.Method = strings.ToUpper(text)
 		return nil
 	})
@@ -87,21 +87,22 @@ func spanFlags(flags *flag.FlagSet, from, to *time.Time) {
 					return nil
 				}
 			}
-			return errors.New("it must be a date such as 2026-01-31, or a time such as 2026-01-31T12:00:00Z")
+			return errors.New("write a date such as 2026-01-31 or a time such as 2026-01-31T12:00:00Z")
 		}
 	}
-	flags.Func("from", "only from this `time` on, such as 2026-01-31 or 2026-01-31T12:00:00Z", read(from))
+	flags.Func("from", "only at or after this `time`, such as 2026-01-31 or 2026-01-31T12:00:00Z", read(from))
 	flags.Func("to", "only before this `time`", read(to))
 }
 
-// writeExport adds the flags of all exports, and returns the action that writes one. Where a team is not needed, no team
-// is "".
-func writeExport(flags *flag.FlagSet, teamNeeded bool, choose func(ctx context.Context, s *exports.Service, teamID string) (
+// writeExport adds the flags that all exports share, and returns the action that writes an export. If the team is
+// optional and missing, choose is called with "".
+func writeExport(flags *flag.FlagSet, teamNeeded bool, choose func(ctx context.Context, s *exports.Service,
+	teamID string) (
 	*exports.Export, error)) action {
-	team := flags.String("team", "", "whose data, by id or exact name")
+	team := flags.String("team", "", "the team, by id or exact name")
 	format := flags.String("format", "csv", "csv or ndjson")
 	formulas := flags.String("formulas", "keep",
-		"quote puts an apostrophe before texts in CSV that a spreadsheet would take for formulas")
+		"quote prefixes an apostrophe to CSV values that a spreadsheet would run as formulas")
 	output := flags.String("output", "", "`file` to write")
 	force := flags.Bool("force", false, "replace the file if it exists")
 	return func(ctx context.Context, e *env, n *node.Node, _ []string) error {
@@ -110,7 +111,7 @@ func writeExport(flags *flag.FlagSet, teamNeeded bool, choose func(ctx context.C
 			return err
 		}
 		if *team == "" && teamNeeded {
-			return errors.New("say whose: --team TEAM, by its id or its exact name; `postrider teams list` shows them")
+			return errors.New("--team is missing: give the team's id or exact name; `postrider teams list` shows all teams")
 		}
 		write := func(t teams.Team) error {
 			x, err := choose(ctx, n.Exports, t.ID)
@@ -124,7 +125,7 @@ func writeExport(flags *flag.FlagSet, teamNeeded bool, choose func(ctx context.C
 				return writeParts(ctx, e.out, x, o)
 			}
 			if _, err := os.Lstat(*output); !*force && err == nil {
-				return fmt.Errorf("%s exists; choose another name, or say --force to replace it", *output)
+				return fmt.Errorf("%s exists; choose another name, or use --force to replace it", *output)
 			}
 			return writeWhole(*output, func(f *os.File) error { return writeParts(ctx, f, x, o) })
 		}

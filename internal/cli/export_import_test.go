@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// exportedContact is what an import takes of a line of an export.
+// exportedContact holds the fields of an exported contact that an import reads.
 type exportedContact struct {
 	Email        string         `json:"email"`
 	FirstName    *string        `json:"first_name"`
@@ -23,7 +23,7 @@ type exportedContact struct {
 	Properties   map[string]any `json:"properties"`
 }
 
-// imported is the contact after an import: without white space around texts, and without values that are empty.
+// imported returns the contact as an import stores it: texts are trimmed and empty values are dropped.
 func (c exportedContact) imported() exportedContact {
 	trim := func(name *string) *string {
 		if name == nil || strings.TrimSpace(*name) == "" {
@@ -43,7 +43,7 @@ func (c exportedContact) imported() exportedContact {
 	return c
 }
 
-// exported returns the contacts of an export, by address, and its path as a CSV file. query selects contacts.
+// exported exports the contacts that query selects. It returns the contacts by address and the path of the CSV file.
 func (n *started) exported(key, query string) (all []exportedContact, path string) {
 	n.t.Helper()
 	_, text := n.ask(key, http.MethodGet, "/contacts/export?format=ndjson"+query, "")
@@ -66,8 +66,8 @@ func (n *started) exported(key, query string) (all []exportedContact, path strin
 	return all, path
 }
 
-// A file of contacts that one team exported is imported by another as it stands, and gives the same contacts and
-// values, except for white space around texts; that of a segment, into a segment of theirs, gives the same members.
+// Another team can import an exported file unchanged and gets the same contacts and values, except for white space
+// around texts. An exported segment, imported into a segment, has the same members.
 func TestExportIsImportedAgain(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

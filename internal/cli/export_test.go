@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The command writes what the API exports, of the team that is named, into a file that is whole or not there.
+// The command writes the same data of a team as the API's export. After a failure, no incomplete file remains.
 func TestExport(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -70,7 +70,7 @@ func TestExport(t *testing.T) {
 		}{
 			{"use one of", nil},
 			{"use one of", []string{"nonsense"}},
-			{"say whose", []string{"emails"}},
+			{"--team is missing", []string{"emails"}},
 			{"no team with the name", []string{"emails", "--team", "Nobody"}},
 			{"`csv` or `ndjson`", []string{"emails", "--team", "Acme", "--format", "xml"}},
 			{"`keep` or `quote`", []string{"emails", "--team", "Acme", "--formulas", "no"}},

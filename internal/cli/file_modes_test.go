@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Whatever a node and the commands beside it leave in data_dir, nobody else can read, also where the folder was there
-// before and open to all.
+// Only their owner can read the files that a node and commands create in data_dir, even if the folder existed before
+// and was open to all users.
 func TestDataIsPrivate(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -21,7 +21,7 @@ func TestDataIsPrivate(t *testing.T) {
 			}
 		}
 		must(os.Mkdir(p.dir, 0o755))
-		must(os.Chmod(p.dir, 0o755)) // whatever the umask is
+		must(os.Chmod(p.dir, 0o755)) // independent of the umask
 		check := func(when string) {
 			t.Helper()
 			seen := 0
@@ -56,7 +56,7 @@ func TestDataIsPrivate(t *testing.T) {
 		})
 		check("while the node runs")
 
-		// A former version, or a copy, left everything open.
+		// An older version or a copy may have left all files readable by others.
 		open := func() {
 			t.Helper()
 			must(filepath.WalkDir(p.dir, func(path string, e fs.DirEntry, err error) error {
@@ -68,7 +68,7 @@ func TestDataIsPrivate(t *testing.T) {
 					mode = 0o755
 				}
 				if strings.Contains(e.Name(), "=") {
-					return nil // a blob, in a folder that is closed again
+					return nil // a blob, protected by the mode of its folder
 				}
 				return os.Chmod(path, mode)
 			}))

@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	forwardTime = 15 * time.Second // for one delivery, as long as the server gives endpoints
-	silence     = 45 * time.Second // after which a stream that sent nothing counts as dead
-	lineMax     = 16 << 20         // of the stream
-	rememberMax = 10_000           // messages that are remembered as shown
-	waitMax     = 10 * time.Second // between attempts to connect
+	forwardTime = 15 * time.Second // timeout of a delivery, the same as on the server
+	silence     = 45 * time.Second // a stream without data for this long is closed
+	lineMax     = 16 << 20         // longest line of the stream, in bytes
+	rememberMax = 10_000           // how many ids of shown messages are remembered
+	waitMax     = 10 * time.Second // longest wait between connection attempts
 )
 
 const secretPrefix = "whsec_"
@@ -34,16 +34,17 @@ type listener struct {
 	e       *env
 	source  string // URL of the stream
 	key     string
-	forward string // empty: events are only shown
+	forward string // URL for events; if "", they are only shown
 	secret  []byte
-	client  *http.Client // that delivers
+	client  *http.Client // for deliveries
 
-	last  string // id of the last message
+	last  string // highest id of a shown message
 	seen  map[string]bool
-	order []string // of seen
+	order []string // ids in seen, oldest first
 }
 
-// listen supports the development of webhooks on a machine that the server cannot reach.
+// listen shows the events of a team and forwards them to a URL that the server cannot reach, such as one on a
+// developer's machine.
 func listen(ctx context.Context, e *env, args []string) error {
 	l, secret, err := newListener(e, args)
 	if err != nil {
@@ -63,7 +64,7 @@ func listen(ctx context.Context, e *env, args []string) error {
 		if connected {
 			wait = time.Second
 		}
-		fmt.Fprintf(e.errOut, "The stream ended (%v); connecting again.\n", err)
+		fmt.Fprintf(e.errOut, "The stream ended (%v); reconnecting.\n", err)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -76,12 +77,12 @@ func newListener(e *env, args []string) (l *listener, secret string, err error) 
 	flags := flag.NewFlagSet("listen", flag.ContinueOnError)
 	flags.SetOutput(e.errOut)
 	base := flags.String("url", cmp.Or(e.getenv("RESEND_BASE_URL"), "http://127.0.0.1:3000"),
-		"URL of the API; otherwise RESEND_BASE_URL")
+		"URL of the API; the default is RESEND_BASE_URL")
 	key := flags.String("api-key", cmp.Or(e.getenv("POSTRIDER_API_KEY"), e.getenv("RESEND_API_KEY")),
-		"API key with full access; otherwise POSTRIDER_API_KEY or RESEND_API_KEY")
-	forward := flags.String("forward-to", "", "URL that events are posted to; without it they are only shown")
-	names := flags.String("events", "", "types of events, separated by commas; otherwise all")
-	given := flags.String("secret", "", "signing secret (whsec_...); otherwise a new one")
+		"API key with full access; the default is POSTRIDER_API_KEY or RESEND_API_KEY")
+	forward := flags.String("forward-to", "", "URL that events are posted to; by default, they are only shown")
+	names := flags.String("events", "", "event types, separated by commas; the default is all")
+	given := flags.String("secret", "", "signing secret (whsec_...); the default is a new one")
 	if err := flags.Parse(args); err != nil {
 		return nil, "", err
 	}
@@ -90,7 +91,7 @@ func newListener(e *env, args []string) (l *listener, secret string, err error) 
 			"[--events a,b]", flags.Arg(0))
 	}
 	if *key == "" {
-		return nil, "", errors.New("give an API key with --api-key or the variable POSTRIDER_API_KEY")
+		return nil, "", errors.New("set an API key with --api-key or the environment variable POSTRIDER_API_KEY")
 	}
 	source, err := url.Parse(strings.TrimRight(*base, "/") + "/webhooks/listen")
 	if err != nil || source.Host == "" {
@@ -110,27 +111,27 @@ func newListener(e *env, args []string) (l *listener, secret string, err error) 
 	}
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
 	if err != nil || len(raw) == 0 {
-		return nil, "", errors.New("--secret must be whsec_ and base64")
+		return nil, "", errors.New("--secret must be whsec_ followed by base64")
 	}
 	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &listener{e: e, source: source.String(), key: *key, forward: *forward, secret: raw, seen: map[string]bool{},
 		client: &http.Client{Timeout: forwardTime, CheckRedirect: noRedirects}}, secret, nil
 }
 
-// refusal is an answer of the server for which a retry is useless.
+// refusal is an error response that a retry would not change.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// stream reads one stream to its end, and reports whether it was connected.
+// stream connects and reads events until the stream ends. connected reports whether the connection succeeded.
 func (l *listener) stream(ctx context.Context) (connected bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	alive := time.AfterFunc(silence, func() { cancel(errors.New("the server was silent for too long")) })
+	alive := time.AfterFunc(silence, func() { cancel(errors.New("the server sent nothing for too long")) })
 	defer alive.Stop()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, l.source, nil)
 	if err != nil {
-		return false, fmt.Errorf("ask for the stream: %w", err)
+		return false, fmt.Errorf("request the stream: %w", err)
 	}
 	r.Header.Set("Authorization", "Bearer "+l.key)
 	r.Header.Set("Accept", "text/event-stream")
@@ -155,7 +156,7 @@ func (l *listener) stream(ctx context.Context) (connected bool, err error) {
 	return true, l.events(ctx, answer.Body, func() { alive.Reset(silence) })
 }
 
-// ended returns the reason for which a request was canceled, if it was, rather than the resulting error.
+// ended returns the cause of the context's cancellation, or err if the context was not canceled.
 func ended(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -163,7 +164,7 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// events reads server-sent events whose fields have one line each.
+// events reads server-sent events. It expects one data line per event and calls alive for each line.
 func (l *listener) events(ctx context.Context, body io.Reader, alive func()) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, lineMax)
@@ -176,7 +177,7 @@ func (l *listener) events(ctx context.Context, body io.Reader, alive func()) err
 		case lines.Text() == "":
 			if event != "" {
 				l.handle(ctx, id, event, data)
-				// The server's heartbeats are not read while an event is forwarded.
+				// No heartbeats are read while an event is forwarded, so the timer starts again.
 				alive()
 			}
 			id, event, data = "", "", ""
@@ -194,10 +195,10 @@ func (l *listener) events(ctx context.Context, body io.Reader, alive func()) err
 	return errors.New("the server closed it")
 }
 
-// handle shows one event and forwards it. It skips one that was already shown before the stream was interrupted.
+// handle shows an event and forwards it. It skips events that were shown before the stream was interrupted.
 func (l *listener) handle(ctx context.Context, id, event, data string) {
 	if event == "gap" {
-		fmt.Fprintln(l.e.out, "Some events may have been missed while there was no connection.")
+		fmt.Fprintln(l.e.out, "Some events may have been missed while disconnected.")
 		return
 	}
 	if id == "" || l.seen[id] {
@@ -209,7 +210,7 @@ func (l *listener) handle(ctx context.Context, id, event, data string) {
 	} else {
 		result := l.deliver(ctx, id, data)
 		if ctx.Err() != nil {
-			return // interrupted: it was not delivered
+			return // interrupted, so it may not have been delivered
 		}
 		fmt.Fprintf(l.e.out, "%s  %s\n", line, result)
 	}
@@ -221,7 +222,7 @@ func (l *listener) handle(ctx context.Context, id, event, data string) {
 	}
 }
 
-// deliver posts a payload once, as the server does to endpoints, and returns a description of the result.
+// deliver posts a payload once, signed like a webhook of the server, and returns a description of the result.
 func (l *listener) deliver(ctx context.Context, id, data string) string {
 	start := time.Now()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.forward, strings.NewReader(data))

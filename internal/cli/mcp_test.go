@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A node serves the tools at /mcp, for keys of its teams, and knows afterwards what was done by them and from where.
+// A node serves MCP at /mcp for API keys, and the request log records the calls and the client.
 func TestMCP(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/mailparse"
 )
 
-// In development, visitors from this machine are signed in by themselves, and nobody else is.
+// In development, only visitors from this machine are signed in automatically.
 func TestDeveloperIsSignedIn(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -46,7 +46,7 @@ func TestDeveloperIsSignedIn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the second start finds what the first has made
+		for range 2 { // the second start finds the user of the first
 			if err := n.EnsureDeveloper(t.Context(), who.TeamID); err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +70,7 @@ func TestDeveloperIsSignedIn(t *testing.T) {
 	})
 }
 
-// In development, an invitation is kept in the outbox, and its link leads to the page that accepts it.
+// In development, the email of an invitation goes to the outbox, and its link opens the page for accepting it.
 func TestInvitationInDevelopment(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// happens has an event happen to the contact with an address.
+// happens sends a custom event for the contact with an address.
 func (d *driver) happens(event, address, payload string) {
 	d.t.Helper()
 	c, err := d.Contacts.Get(d.t.Context(), d.team, address)
@@ -29,7 +29,7 @@ func (d *driver) happens(event, address, payload string) {
 	}
 }
 
-// runs waits until an automation has some runs of a status.
+// runs waits until an automation has the given number of runs with a status.
 func (d *driver) runs(automationID, status string, n int) {
 	d.t.Helper()
 	eventually(d.t, fmt.Sprint(n, " runs are ", status), func() bool {
@@ -38,7 +38,7 @@ func (d *driver) runs(automationID, status string, n int) {
 	})
 }
 
-// automate does what can be done with automations. hook is the address of a server of the test.
+// automate uses all operations of automations. hook is the URL of a test server.
 func (d *driver) automate(other *driver, hook string) {
 	d.t.Helper()
 	segment := d.do("POST", "/segments", `{"name":"Signed up"}`)
@@ -109,7 +109,7 @@ func (d *driver) automate(other *driver, hook string) {
 		"config":{"event_name":"kept"}}],"connections":[]}`)
 }
 
-// exportsRuns looks that a run is in what is stored about an address.
+// exportsRuns checks that a run is in the export of an address's personal data.
 func (d *driver) exportsRuns(address string) {
 	d.t.Helper()
 	_, stored := d.ask(d.key, http.MethodGet, "/contacts/"+address+"/export", "")
@@ -121,7 +121,7 @@ func (d *driver) exportsRuns(address string) {
 	}
 }
 
-// erases erases an address from automations, in which a run of its contact and that of another name it.
+// erases erases an address that a run of its own contact and a run of another contact contain.
 func (d *driver) erases(address string) {
 	d.t.Helper()
 	a, err := erasure.Parse(address)

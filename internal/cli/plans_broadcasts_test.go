@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// broadcast does what can be done with broadcasts.
+// broadcast uses all operations of broadcasts.
 func (d *driver) broadcast() {
 	d.t.Helper()
 	ctx := d.t.Context()
@@ -46,7 +46,7 @@ func (d *driver) broadcast() {
 	d.do("GET", "/broadcasts/"+id+"/results", "")
 	d.pages("/broadcasts")
 
-	// One that is paused and resumed, with a pace; one that is canceled; and one with an A/B test.
+	// Three broadcasts: a paced one that is paused and resumed, a canceled one, and one with an A/B test.
 	slow := draft(`,"pace":60,"send":true`)
 	d.do("POST", "/broadcasts/"+slow+"/pause", "")
 	d.do("POST", "/broadcasts/"+slow+"/resume", "")
@@ -64,7 +64,7 @@ func (d *driver) broadcast() {
 	d.do("DELETE", "/segments/"+segment, "")
 }
 
-// sent waits until a broadcast has a status.
+// sent waits until a broadcast has the given status.
 func (d *driver) sent(broadcastID, status string) {
 	d.t.Helper()
 	eventually(d.t, "the broadcast is "+status, func() bool {
@@ -72,7 +72,7 @@ func (d *driver) sent(broadcastID, status string) {
 	})
 }
 
-// happened has all happen to an email of a broadcast that can happen.
+// happened records every kind of event for an email of a broadcast.
 func (d *driver) happened(ctx context.Context, broadcastID string) {
 	d.t.Helper()
 	var emailID, address string

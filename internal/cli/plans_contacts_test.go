@@ -5,7 +5,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// audience does all that there is to do with contacts, their properties and segments.
+// audience uses all operations of contacts, properties and segments.
 func (d *driver) audience() {
 	d.t.Helper()
 	ctx := d.t.Context()

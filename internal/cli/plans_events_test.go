@@ -2,7 +2,7 @@ package cli
 
 import "strings"
 
-// events does all that there is to do with events of callers.
+// events uses all operations of custom events.
 func (d *driver) events() {
 	d.t.Helper()
 	id := d.do("POST", "/events", `{"name":"trial.started","schema":{"plan":"string"}}`)

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// imported does all that there is to do with imports.
+// imported uses all operations of imports.
 func (d *driver) imported() {
 	d.t.Helper()
 	ctx := d.t.Context()

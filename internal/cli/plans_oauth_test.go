@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/approvals"
 )
 
-// authorize does all that there is to do with OAuth.
+// authorize uses all operations of OAuth.
 func (d *driver) authorize() {
 	d.t.Helper()
 	ctx, redirect, verifier := d.t.Context(), "http://127.0.0.1:4711/oauth/callback", strings.Repeat("v", 43)
@@ -68,7 +68,7 @@ func (d *driver) authorize() {
 	}
 }
 
-// approve does all that there is to do with the limits of a grant and with approvals.
+// approve uses all operations of grant limits and approvals.
 func (d *driver) approve(grantID, token string) {
 	d.t.Helper()
 	ctx := d.t.Context()

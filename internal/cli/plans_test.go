@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// longReads are the statements that may take longer the more there is.
+// longReads are the statements whose cost may grow with the number of rows.
 var longReads = []dbtest.Allowed{
 	{Text: "UPDATE jobs SET run_at = $1, set_at = $2, holder = '' WHERE holder <> ''", Only: "sqlite",
 		Reason: "a node that starts asks it once"},
@@ -56,7 +56,8 @@ var longReads = []dbtest.Allowed{
 	{Text: "FROM email_counts_late l WHERE l.team_id = $1", Reason: "late events are counted each minute and then gone"},
 }
 
-// What a node asks its database while all that it can do is done takes no longer when there are many rows.
+// No SQL statement of a node takes longer when tables have many rows. The test uses every operation and checks the
+// plans of all statements.
 func TestStatementsGoByIndexes(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -70,7 +71,7 @@ func TestStatementsGoByIndexes(t *testing.T) {
 			"--trial-daily", "1000000")
 		other := p.must("keys", "create", "--team", "Other")
 		n := p.start()
-		beside := dbtest.Open(t, node.DatabaseURL(n.Config)) // what the test itself asks is not traced
+		beside := dbtest.Open(t, node.DatabaseURL(n.Config)) // queries of the test itself are not traced
 		n.look = beside.Reader
 		d := &driver{started: n, key: key}
 		d.everything(other)
@@ -88,14 +89,14 @@ func TestStatementsGoByIndexes(t *testing.T) {
 	})
 }
 
-// driver uses all that a node has, with one team's key.
+// driver calls the operations of a node with the key of one team.
 type driver struct {
 	*started
 	key  string
 	team string // id
 }
 
-// do makes a request that succeeds, and returns the id in its answer.
+// do makes a request that must succeed, and returns the id in the response.
 func (d *driver) do(method, path, body string) string {
 	d.t.Helper()
 	status, text := d.ask(d.key, method, path, body)
@@ -117,7 +118,7 @@ func (d *driver) do(method, path, body string) string {
 	return ""
 }
 
-// pages reads a list from its beginning, and on both sides of an id.
+// pages reads a list from the start, and the pages before and after an id.
 func (d *driver) pages(path string) (first string) {
 	d.t.Helper()
 	first = d.do("GET", path, "")
@@ -136,7 +137,7 @@ func (d *driver) pages(path string) (first string) {
 	return first
 }
 
-// follow shares an email and opens what its page leads to, which is one attachment at least.
+// follow shares an email and opens the links on the shared page. The email must have at least one attachment.
 func (d *driver) follow(emailID string) {
 	d.t.Helper()
 	_, shared := d.ask(d.key, http.MethodPost, "/emails/"+emailID+"/share", "")
@@ -191,7 +192,7 @@ func (d *driver) everything(otherKey string) {
 	d.do("DELETE", "/suppressions/"+s, "")
 
 	d.templates()
-	d.people() // before others make users: the first one is made by a link
+	d.people() // first, because the setup link works only while no user exists
 	d.memberships()
 
 	webhook := d.do("POST", "/webhooks", fmt.Sprintf(`{"endpoint":%q,"events":["email.sent"]}`, hook.URL))
@@ -228,7 +229,7 @@ func (d *driver) everything(otherKey string) {
 	d.do("PATCH", "/emails/"+scheduled, `{"scheduled_at":"`+time.Now().Add(2*time.Hour).Format(time.RFC3339)+`"}`)
 	d.do("POST", "/emails/"+scheduled+"/cancel", "")
 	d.do("POST", "/emails", later)
-	waits(false) // what is left is from another domain
+	waits(false) // the remaining emails are from another domain
 	d.due("emails.release")
 	d.do("POST", "/emails/batch", "["+hello+","+hello+"]")
 	auth := smtp.PlainAuth("", "postrider", d.key, "127.0.0.1")
@@ -238,13 +239,13 @@ func (d *driver) everything(otherKey string) {
 	}
 	eventually(t, "all is captured", func() bool {
 		all, err := d.Delivery.Outbox(t.Context())
-		return err == nil && len(all) == 12 // the owner is told of the claim besides, and four were invited
+		return err == nil && len(all) == 12 // including the notice of the claim and four invitations
 	})
 	all, err := d.Delivery.Outbox(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range all { // a bounce of each
+	for _, c := range all { // a bounce for each
 		if err := d.mail(d.Port(node.PortInbound), nil, "", c.From, fmt.Sprintf(bounce, c.To[0])); err != nil {
 			t.Error(err)
 		}
@@ -314,7 +315,7 @@ func (d *driver) everything(otherKey string) {
 	}
 }
 
-// templates does what can be done with templates.
+// templates uses all operations of templates.
 func (d *driver) templates() {
 	d.t.Helper()
 	id := d.do("POST", "/templates", `{"name":"x","alias":"x","subject":"s","html":"<p>{{{A}}}</p>",
@@ -346,7 +347,7 @@ const bounce = "Content-Type: multipart/report; report-type=delivery-status; bou
 	"--b\r\nContent-Type: message/delivery-status\r\n\r\nReporting-MTA: dns; mx.one.example\r\n\r\n" +
 	"Final-Recipient: rfc822; %s\r\nAction: failed\r\nStatus: 5.1.1\r\n\r\n--b--\r\n"
 
-// mail hands in a message by SMTP.
+// mail sends a message over SMTP.
 func (d *driver) mail(addr string, auth smtp.Auth, from, to, message string) error {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -378,7 +379,7 @@ func (d *driver) mail(addr string, auth smtp.Auth, from, to, message string) err
 	return w.Close()
 }
 
-// watch follows a team's events until ctx ends.
+// watch reads a team's event stream until ctx ends.
 func watch(ctx context.Context, url, key string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/webhooks/listen", nil)
 	if err != nil {
@@ -398,7 +399,7 @@ func watch(ctx context.Context, url, key string) error {
 	return err
 }
 
-// crons are the kinds of recurring work.
+// crons lists the names of the recurring jobs.
 func (d *driver) crons() []string {
 	d.t.Helper()
 	rows, err := d.look.Query(d.t.Context(),
@@ -410,7 +411,7 @@ func (d *driver) crons() []string {
 	return all
 }
 
-// cron does recurring work once.
+// cron runs a recurring job once.
 func (d *driver) cron(kind string) {
 	d.t.Helper()
 	attempt := d.count(`SELECT attempt FROM jobs WHERE kind = $1`, kind)

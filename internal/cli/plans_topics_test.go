@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// topics does all that there is to do with contacts and topics.
+// topics uses all operations of topics.
 func (d *driver) topics() {
 	d.t.Helper()
 	ctx := d.t.Context()

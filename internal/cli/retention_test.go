@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// change does something to the database that a node would not.
+// change executes SQL that a node would not.
 func (n *started) change(text string, args ...any) {
 	n.t.Helper()
 	err := n.DB.Update(n.t.Context(), func(tx *db.Tx) error { tx.Queue(n.t.Context(), text, args...); return nil })
@@ -29,7 +29,7 @@ func (n *started) change(text string, args ...any) {
 	}
 }
 
-// made makes a request that creates something, and returns its id.
+// made makes a request that creates an object, and returns the object's id.
 func (n *started) made(key, path, body string) string {
 	n.t.Helper()
 	var answer struct{ ID string }
@@ -40,7 +40,7 @@ func (n *started) made(key, path, body string) string {
 	return answer.ID
 }
 
-// happened has all that happened so far counted, as if an hour had passed.
+// happened counts all recorded events, as if an hour had passed.
 func (n *started) happened() {
 	n.t.Helper()
 	n.change(`UPDATE email_events SET created_at = created_at - $1`, time.Hour.Microseconds())
@@ -48,7 +48,7 @@ func (n *started) happened() {
 	d.cron("cron.metrics")
 }
 
-// totals are the metrics of a team's emails.
+// totals returns the metrics of a team's emails.
 func (n *started) totals(key string) string {
 	n.t.Helper()
 	status, text := n.ask(key, http.MethodGet, "/emails/metrics?dimensions=domain", "")
@@ -59,7 +59,7 @@ func (n *started) totals(key string) string {
 	return string(answer.Totals) + string(answer.Data)
 }
 
-// A deleted email is answered like one that never was, wherever it is asked for, and what it counted stays.
+// Every endpoint treats a deleted email as one that never existed. Its contribution to the metrics stays.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -146,21 +146,21 @@ func TestRetention(t *testing.T) {
 	})
 }
 
-// The times of a team are shown with what holds, and refused where they are too short or too long.
+// `teams retention` prints the effective periods and refuses periods that are too short or too long.
 func TestRetentionCommand(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
 		p.must("teams", "create", "Acme")
 		p.vars["POSTRIDER_EMAIL_RETENTION"] = "720h"
 		show := func() string { return strings.Join(strings.Fields(p.must("teams", "retention", "Acme")), " ") }
-		if got := show(); got != "emails 720h0m0s configured bodies without end configured "+
-			"received without end configured events without end configured" {
+		if got := show(); got != "emails 720h0m0s configured bodies forever configured "+
+			"received forever configured events forever configured" {
 			t.Errorf("at first: %s", got)
 		}
 		p.must("teams", "retention", "Acme", "--emails", "240h", "--bodies", "24h")
 		p.must("teams", "retention", "Acme", "--events", "48h", "--bodies", "0")
-		if got := show(); got != "emails 240h0m0s the team's bodies without end configured "+
-			"received without end configured events 48h0m0s the team's" {
+		if got := show(); got != "emails 240h0m0s the team's bodies forever configured "+
+			"received forever configured events 48h0m0s the team's" {
 			t.Errorf("then: %s", got)
 		}
 		p.refused("`email_retention` of a team must not be longer", "teams", "retention", "Acme", "--emails", "721h")
@@ -182,7 +182,7 @@ func TestRetentionCommand(t *testing.T) {
 	})
 }
 
-// removals deletes all that a team has, so that it is seen how.
+// removals deletes all data of a team, so that the delete statements are traced.
 func (d *driver) removals(teamID string) {
 	d.t.Helper()
 	d.contentsOf(teamID)
@@ -209,7 +209,7 @@ func (d *driver) removals(teamID string) {
 	}
 }
 
-// contentsOf enters emails that share a content, and contents that go.
+// contentsOf inserts emails that share a content, and contents that no email uses.
 func (d *driver) contentsOf(teamID string) {
 	d.t.Helper()
 	ctx, text := d.t.Context(), "Dear {{{NAME|reader}}}"

@@ -17,18 +17,18 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// load reads the configuration together with a command's own flags. It refuses words that are neither flags nor their
-// values: package flag would ignore the flags after them.
+// load reads the configuration and the command's own flags. It returns an error for positional arguments, because
+// package flag would ignore all flags after them.
 func (e *env) load(flags *flag.FlagSet, args []string, defaults map[string]string) (config.Config, error) {
 	flags.SetOutput(e.errOut)
 	c, err := config.Load(config.Source{Args: args, Flags: flags, Getenv: e.getenv, Defaults: defaults})
 	if err == nil && flags.NArg() > 0 {
-		err = fmt.Errorf("unexpected %q: flags are given as --name value, and what has spaces in quotes", flags.Arg(0))
+		err = fmt.Errorf("unexpected %q: write flags as --name value, and put values with spaces in quotes", flags.Arg(0))
 	}
 	return c, err
 }
 
-// serve runs a node until it is signalled to stop.
+// serve runs a node until the process receives SIGINT or SIGTERM.
 func serve(ctx context.Context, e *env, args []string) error {
 	c, err := e.load(flag.NewFlagSet("serve", flag.ContinueOnError), args, nil)
 	if err != nil {
@@ -80,13 +80,13 @@ func migrate(ctx context.Context, e *env, args []string) error {
 	return err
 }
 
-// openBeside opens a node for a command that may run beside another node; SQLite allows a second process for a short
-// time. Closing it notifies the running nodes of the command's changes.
+// openBeside opens the services for a command. A node of the same installation may be running; SQLite allows a second
+// process for a short time. Closing the result notifies the running nodes of the command's changes.
 func openBeside(ctx context.Context, c config.Config, e *env) (*node.Node, error) {
 	return node.Open(ctx, c, newLogger(c, e.errOut), node.Options{Version: Version, Beside: true})
 }
 
-// openDB opens the configured database, for a command that may run beside a node.
+// openDB opens the configured database for a command. A node may be using the same database.
 func openDB(ctx context.Context, c config.Config, log *slog.Logger) (*db.DB, error) {
 	return db.Open(ctx, db.Options{URL: node.DatabaseURL(c), Log: log, Beside: true})
 }
@@ -99,7 +99,7 @@ func newLogger(c config.Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// showJobs shows the jobs that wait and those that gave up, and retries the latter.
+// showJobs prints the waiting and the parked jobs. With the argument retry it retries a parked job.
 func showJobs(ctx context.Context, e *env, args []string) error {
 	retry := ""
 	if len(args) > 0 && args[0] == "retry" {
@@ -140,7 +140,7 @@ func showJobs(ctx context.Context, e *env, args []string) error {
 			return err
 		}
 		for _, p := range parked {
-			fmt.Fprintf(e.out, "\nparked %s  %s in lane %s after %d failures in a row\n  %s\n", p.ID, p.Kind, p.Lane, p.Failures,
+			fmt.Fprintf(e.out, "\nparked %s  %s in lane %s after %d consecutive failures\n  %s\n", p.ID, p.Kind, p.Lane, p.Failures,
 				p.LastError)
 		}
 		after = parked[len(parked)-1].ID

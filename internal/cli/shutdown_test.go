@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestStopWithAnUpload stops a node while a client sends a request that does not come to its end. The node waits for
-// its grace and has then stopped in order.
+// TestStopWithAnUpload stops a node during an upload that never ends. The node waits for the grace period and then
+// stops without an error.
 func TestStopWithAnUpload(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -25,7 +25,7 @@ func TestStopWithAnUpload(t *testing.T) {
 		defer c.Close()
 		fmt.Fprintf(c, "POST /emails HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\n"+
 			"Content-Length: 1000\r\n\r\n", strings.TrimSpace(key))
-		if _, err := c.Read(make([]byte, 100)); err != nil { // 100: its body is being read
+		if _, err := c.Read(make([]byte, 100)); err != nil { // 100 Continue: the node is reading the body
 			t.Fatal(err)
 		}
 		began := time.Now()

@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-const listStep = 100 // rows that a list reads at once
+const listStep = 100 // rows that a list command reads per query
 
 const teamsUsage = `use one of
   postrider teams create NAME [--email ADDRESS]
@@ -31,31 +31,31 @@ const teamsUsage = `use one of
   postrider teams show TEAM
   postrider teams members TEAM
   postrider teams limit TEAM [--rate N] [--daily N] [--monthly N]
-                                           (requests a second; 0: as configured. Emails a day and
-                                           a month of UTC, sent and received; 0: no quota)
+                                           (requests per second; 0: as configured. Emails per day
+                                           and month in UTC, sent and received; 0: no quota)
   postrider teams retention TEAM [--emails D] [--bodies D] [--received D] [--events D]
-                                           (D is a time such as 720h; 0: as configured)
+                                           (D is a duration such as 720h; 0: as configured)
   postrider teams delete TEAM --yes
-TEAM is an id or an exact name; names with spaces are given in quotes`
+TEAM is an id or an exact name; put names with spaces in quotes`
 
 const keysUsage = `use one of
   postrider keys create --team TEAM [--email ADDRESS] [--name NAME] [--sending]
   postrider keys list --team TEAM
   postrider keys delete --team TEAM ID
-TEAM is an id or an exact name; names with spaces are given in quotes`
+TEAM is an id or an exact name; put names with spaces in quotes`
 
-// action executes a verb. A node may run meanwhile.
+// action executes a verb. words are its positional arguments. A node may be running.
 type action = func(ctx context.Context, e *env, n *node.Node, words []string) error
 
-// verb is a subcommand, such as create of teams.
+// verb is a subcommand, such as create in `postrider teams create`.
 type verb struct {
 	name  string
-	words int // how many it takes besides flags
-	// define adds its flags and returns its action, which runs once they are parsed.
+	words int // number of positional arguments
+	// define adds the verb's flags and returns its action, which runs after the flags are parsed.
 	define func(flags *flag.FlagSet) action
 }
 
-// runVerb reads the words and flags of a verb, and runs it.
+// runVerb parses the arguments and flags of a verb and runs it.
 func runVerb(ctx context.Context, e *env, command, usage string, verbs []verb, args []string) error {
 	if len(args) == 0 {
 		return errors.New(usage)
@@ -87,8 +87,8 @@ func runVerb(ctx context.Context, e *env, command, usage string, verbs []verb, a
 	return run(recorded(ctx, command+" "+v.name), e, n, words)
 }
 
-// verbUsage returns a function that prints the usage of the verbs and the flags that are in the set now. These are
-// the verb's own; the settings that are added later would hide them.
+// verbUsage returns a function that prints usage and the verb's own flags: those that are in the set when verbUsage is
+// called. Flags of settings are added later and not printed, because they are many.
 func verbUsage(flags *flag.FlagSet, usage string) func() {
 	own := flag.NewFlagSet(flags.Name(), flag.ContinueOnError)
 	flags.VisitAll(func(f *flag.Flag) { own.Var(f.Value, f.Name, f.Usage) })
@@ -103,8 +103,8 @@ func verbUsage(flags *flag.FlagSet, usage string) func() {
 
 var errWords = errors.New("wrong number of words")
 
-// loadWords reads words before or after the flags. Package flag takes flags after such a word for words: they are
-// refused as one word too many.
+// loadWords reads the configuration and count positional arguments, which may come before or after the flags. Flags
+// between positional arguments count as too many arguments, because package flag stops at the first one.
 func (e *env) loadWords(flags *flag.FlagSet, args []string, count int) (c config.Config, words []string, err error) {
 	for len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		words, args = append(words, args[0]), args[1:]
@@ -116,7 +116,7 @@ func (e *env) loadWords(flags *flag.FlagSet, args []string, count int) (c config
 	}
 	words = append(words, flags.Args()...)
 	if len(words) != count {
-		return c, nil, fmt.Errorf("%w: %d and not %d (%q)", errWords, len(words), count, words)
+		return c, nil, fmt.Errorf("%w: got %d, want %d (%q)", errWords, len(words), count, words)
 	}
 	return c, words, nil
 }
@@ -170,14 +170,14 @@ func createTeam(flags *flag.FlagSet) action {
 }
 
 func limitTeam(flags *flag.FlagSet) action {
-	rate := flags.Int("rate", -1, "requests a second; 0: as configured")
-	daily := flags.Int64("daily", -1, "emails a day, sent and received; 0: no quota")
-	monthly := flags.Int64("monthly", -1, "emails a month, sent and received; 0: no quota")
+	rate := flags.Int("rate", -1, "requests per second; 0: as configured")
+	daily := flags.Int64("daily", -1, "emails per day, sent and received; 0: no quota")
+	monthly := flags.Int64("monthly", -1, "emails per month, sent and received; 0: no quota")
 	return func(ctx context.Context, _ *env, n *node.Node, words []string) error {
 		given := map[string]bool{}
 		flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 		if !given["rate"] && !given["daily"] && !given["monthly"] {
-			return errors.New("give a limit: --rate N, in requests a second, or 0 for that of the configuration; --daily N or " +
+			return errors.New("give a limit: --rate N, in requests per second, or 0 for the configured one; --daily N or " +
 				"--monthly N, in emails, or 0 for no quota")
 		}
 		return withTeam(ctx, n, words[0], func(t teams.Team) error {
@@ -201,7 +201,7 @@ func limitTeam(flags *flag.FlagSet) action {
 	}
 }
 
-// showTeam prints a team with its limits and what it has used of them.
+// showTeam prints a team with its limits and its usage.
 func showTeam(ctx context.Context, e *env, n *node.Node, words []string) error {
 	return withTeam(ctx, n, words[0], func(t teams.Team) error {
 		u, err := n.Quotas.Usage(ctx, t.ID)
@@ -245,7 +245,7 @@ func orNone(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// retainTeam changes for how long a team's data is kept, and shows the result.
+// retainTeam changes the retention periods of a team and prints the result.
 func retainTeam(flags *flag.FlagSet) action {
 	type change struct {
 		given bool
@@ -261,7 +261,7 @@ func retainTeam(flags *flag.FlagSet) action {
 		{"received", "received emails", &received},
 		{"events", "timelines and attempts", &events},
 	} {
-		flags.Func(x.name, "how long "+x.what+" are kept, as `duration` such as 720h; 0: as configured",
+		flags.Func(x.name, "how long "+x.what+" are kept, a `duration` such as 720h; 0: as configured",
 			func(text string) (err error) {
 				x.to.given = true
 				x.to.d, err = time.ParseDuration(text)
@@ -290,7 +290,7 @@ func retainTeam(flags *flag.FlagSet) action {
 	}
 }
 
-// showRetention prints for how long a team's data is kept, and whose setting that is.
+// showRetention prints the retention periods of a team, and whether the team or the configuration sets them.
 func showRetention(ctx context.Context, n *node.Node, e *env, teamID string) error {
 	own, err := n.Teams.Retention(ctx, teamID)
 	if err != nil {
@@ -309,7 +309,7 @@ func showRetention(ctx context.Context, n *node.Node, e *env, teamID string) err
 	} {
 		kept, whose := x.holds.String(), "configured"
 		if x.holds == 0 {
-			kept = "without end"
+			kept = "forever"
 		} else if x.own == x.holds {
 			whose = "the team's"
 		}
@@ -319,10 +319,10 @@ func showRetention(ctx context.Context, n *node.Node, e *env, teamID string) err
 }
 
 func deleteTeam(flags *flag.FlagSet) action {
-	yes := flags.Bool("yes", false, "delete it, with all that belongs to it")
+	yes := flags.Bool("yes", false, "confirm the deletion of the team and its data")
 	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
 		return withTeam(ctx, n, words[0], func(t teams.Team) error {
-			// Otherwise mail for the operator would go to the oldest remaining team.
+			// If the operator's team were deleted, mail to the operator would go to the oldest remaining team.
 			operator, err := n.Teams.Operator(ctx, n.Config.OperatorTeam)
 			if err != nil && fault.KindOf(err) != fault.NotFound {
 				return err
@@ -331,13 +331,13 @@ func deleteTeam(flags *flag.FlagSet) action {
 				return fmt.Errorf("the team %s (%s) is the operator's: set operator_team to another one first", t.Name, t.ID)
 			}
 			if !*yes {
-				return fmt.Errorf("this deletes the team %s (%s) with its keys, domains, emails and all else; say --yes to do it",
+				return fmt.Errorf("this deletes the team %s (%s) with its keys, domains, emails and all other data; add --yes to confirm",
 					t.Name, t.ID)
 			}
 			if err := n.Teams.Delete(ctx, n.Queue, t.ID); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(e.out, "deleted %s; what belongs to it is taken away by a node with the role jobs\n", t.ID)
+			_, err = fmt.Fprintf(e.out, "deleted %s; a node with the role jobs deletes its data\n", t.ID)
 			return err
 		})
 	}
@@ -362,19 +362,19 @@ func listTeams(ctx context.Context, e *env, n *node.Node, _ []string) error {
 	}
 }
 
-// manageKeys runs the operator's commands for API keys: for the first key, and for emergencies.
+// manageKeys runs the operator's commands for API keys, which are meant for the first key and for emergencies.
 func manageKeys(ctx context.Context, e *env, args []string) error {
 	return runVerb(ctx, e, "keys", keysUsage, []verb{{"create", 0, createKey}, {"list", 0, listKeys},
 		{"delete", 1, deleteKey}}, args)
 }
 
-const teamFlag = "the team, by its id or its exact name"
+const teamFlag = "the team, by id or exact name"
 
-var errNoTeam = errors.New("say whose key: --team TEAM, by its id or its exact name; `postrider teams list` shows them")
+var errNoTeam = errors.New("--team is missing: give the team's id or exact name; `postrider teams list` shows all teams")
 
 func createKey(flags *flag.FlagSet) action {
-	team := flags.String("team", "", teamFlag+"; one is made when no team has the name")
-	email := flags.String("email", "", "address of the team's owner, when the team is made")
+	team := flags.String("team", "", teamFlag+"; if no team has the name, one is created")
+	email := flags.String("email", "", "address of the team's owner, if the team is created")
 	name := flags.String("name", "command line", "name of the key")
 	sending := flags.Bool("sending", false, "the key may only send")
 	return func(ctx context.Context, e *env, n *node.Node, _ []string) error {

@@ -16,7 +16,7 @@ import (
 
 const hello = `{"from":"a@resend.dev","to":"b@one.example","subject":"s","text":"t"}`
 
-// A key is of the team that is named, whichever teams there are.
+// A key belongs to the team given to the command, even if several teams exist.
 func TestKeysAreOfTheTeamThatIsNamed(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -41,14 +41,14 @@ func TestKeysAreOfTheTeamThatIsNamed(t *testing.T) {
 			!strings.Contains(keys, second[:11]) {
 			t.Errorf("B's keys:\n%s", keys)
 		}
-		p.refused("say whose key", "keys", "create")
-		p.refused("say whose key", "keys", "list")
+		p.refused("--team is missing", "keys", "create")
+		p.refused("--team is missing", "keys", "list")
 		p.refused("exists, with owner@a.example as its owner's address", "keys", "create", "--team", "A", "--email",
 			"other@a.example")
 	})
 }
 
-// teamOf returns a team's line of the list, with its columns.
+// teamOf returns the columns of a team in the output of `teams list`.
 func (p *installation) teamOf(name string) (columns []string) {
 	p.t.Helper()
 	for line := range strings.Lines(p.must("teams", "list")) {
@@ -59,8 +59,8 @@ func (p *installation) teamOf(name string) (columns []string) {
 	return columns
 }
 
-// A node keeps a quota from the moment on at which a command sets it, and a new team begins with that of the
-// configuration, but for the first.
+// A running node enforces a quota as soon as a command sets it. New teams get the configured trial quota, except for
+// the first team.
 func TestQuotaCommand(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -101,7 +101,7 @@ func TestQuotaCommand(t *testing.T) {
 	})
 }
 
-// Teams are named by id or exact name, and what is not understood has no effect.
+// Commands accept a team's id or exact name. Invalid commands change nothing.
 func TestTeamsCommand(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -151,7 +151,7 @@ func TestTeamsCommand(t *testing.T) {
 			{"must be a number", []string{"teams", "limit", "Twin", "--rate", "-1"}},
 			{"must be a number", []string{"teams", "limit", "Twin", "--daily", "-1"}},
 			{"must be a number", []string{"teams", "limit", "Twin", "--daily", "5", "--monthly", "9999999999999"}},
-			{"say --yes", []string{"teams", "delete", "Twin"}},
+			{"add --yes", []string{"teams", "delete", "Twin"}},
 			{"is the operator's", []string{"teams", "delete", operator, "--yes"}},
 			{"is the operator's", []string{"teams", "delete", twin, "--yes", "--operator-team", twin}},
 			{"unexpected", []string{"migrate", "now", "--log-level", "debug"}},
@@ -177,8 +177,8 @@ func TestTeamsCommand(t *testing.T) {
 	})
 }
 
-// soon reports whether what a command changed is noticed by the running node before it would look again by itself. A
-// hint may be lost, so change and undo are repeated.
+// soon checks that the running node notices a command's change before the node's next regular check. A hint may be
+// lost, so soon repeats change and undo.
 func soon(t *testing.T, change, undo func(), noticed func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -195,7 +195,7 @@ func soon(t *testing.T, change, undo func(), noticed func() bool) {
 	t.Error("the node does not hear of it")
 }
 
-// submit hands in a message by SMTP and returns what was refused.
+// submit sends a message over SMTP and returns the error.
 func (n *started) submit(key string) error {
 	c, err := smtp.Dial(n.Port(node.PortSubmit))
 	if err != nil {
@@ -208,8 +208,7 @@ func (n *started) submit(key string) error {
 	return c.Mail("a@resend.dev")
 }
 
-// A command beside the node suspends a team, and the node knows at once: over HTTP, over SMTP, and for mail that waits
-// for its time.
+// A running node enforces the suspension of a team at once: over HTTP, over SMTP, and for scheduled mail.
 func TestSuspendAndResume(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -236,7 +235,7 @@ func TestSuspendAndResume(t *testing.T) {
 		if status, body := n.ask(other, http.MethodGet, "/domains", ""); status != 200 {
 			t.Errorf("another team: %d %s", status, body)
 		}
-		// The time of the scheduled email comes.
+		// The scheduled email becomes due.
 		n.due("emails.release")
 		var state string
 		eventually(t, "the scheduled email fails", func() bool {
@@ -256,7 +255,7 @@ func TestSuspendAndResume(t *testing.T) {
 		}
 
 		keys := strings.Fields(p.must("keys", "list", "--team", "Acme"))
-		id := keys[8] // the first of the line below the heading, in which a name has two words
+		id := keys[8] // the first word after the heading, which has eight words
 		if len(id) != 36 {
 			t.Fatalf("%q is no id: %q", id, keys)
 		}
@@ -269,7 +268,7 @@ func TestSuspendAndResume(t *testing.T) {
 	})
 }
 
-// due makes the job of a kind due, and the scheduled email that it may be for, and lets the node know.
+// due makes the job of a kind and its scheduled email due, and notifies the node.
 func (n *started) due(kind string) {
 	n.t.Helper()
 	var lane, dedupe string

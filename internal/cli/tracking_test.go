@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// trackedToken is the token of a tracked link, as the package emails makes it.
+// trackedToken returns the token of a tracked link, in the format of package emails.
 func trackedToken(keys *keyring.Keyring, emailID string, position int, target string) string {
 	u := uuid.MustParse(emailID)
 	data := append(binary.AppendUvarint([]byte{1}, uint64(position+1)), u[:]...)
@@ -24,14 +24,14 @@ func trackedToken(keys *keyring.Keyring, emailID string, position int, target st
 	return base64.RawURLEncoding.EncodeToString(append(data, tag...))
 }
 
-// track opens an email and follows a link of it, and waits until both are in its timeline.
+// track opens an email and clicks a link in it, and waits until both events are in the timeline.
 func (d *driver) track(emailID string) {
 	d.t.Helper()
 	keys, err := node.OpenKeyring(d.Config)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	const target = "/healthz?followed" // of the node itself: the client follows the redirect
+	const target = "/healthz?followed" // served by the node, because the client follows the redirect
 	for _, path := range []string{"/o/" + trackedToken(keys, emailID, 0, ""),
 		"/c/" + trackedToken(keys, emailID, -1, d.url+target)} {
 		if status, text := d.ask("", http.MethodGet, path, ""); status != http.StatusOK {
@@ -50,8 +50,8 @@ func (d *driver) track(emailID string) {
 	}
 }
 
-// A node that stops has recorded all opens and clicks that it answered. They come with the address of the client, and
-// are counted apart where they are a machine's.
+// A node that stops has recorded all opens and clicks that it answered. The records contain the client's address, and
+// bots are counted separately.
 func TestNodeTracks(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/node"
 )
 
-// Whoever has a message can leave by its header alone, as a mail program does, and the next email about the topic is
-// not sent to them, which says why. Both are told to webhooks.
+// A recipient can unsubscribe with one click through the message's header. The next email about the topic is not sent
+// and says why. Webhooks receive events for both.
 func TestUnsubscribingByTheHeaderAlone(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -95,8 +95,8 @@ func TestUnsubscribingByTheHeaderAlone(t *testing.T) {
 	})
 }
 
-// signedHeader returns the header fields of the only captured message, by their names in lower case. It checks that a
-// signature covers those by which mail programs unsubscribe.
+// signedHeader returns the header fields of the only captured message, by lower-case name. It checks that a DKIM
+// signature covers the List-Unsubscribe fields.
 func (n *started) signedHeader() map[string]string {
 	t := n.t
 	t.Helper()
@@ -116,7 +116,7 @@ func (n *started) signedHeader() map[string]string {
 	header := map[string]string{}
 	for _, f := range mailparse.Parse(raw).Header {
 		name := strings.ToLower(f.Name)
-		header[name] += strings.Join(strings.Fields(f.Value), " ") // two signatures, so one after the other
+		header[name] += strings.Join(strings.Fields(f.Value), " ") // a message has two signatures, which are concatenated
 	}
 	if header["list-unsubscribe-post"] != "List-Unsubscribe=One-Click" {
 		t.Fatalf("%s", raw)
@@ -131,7 +131,7 @@ func (n *started) signedHeader() map[string]string {
 	return header
 }
 
-// A message that is submitted by SMTP keeps to the topic in its header, and says how to leave it.
+// A message submitted over SMTP uses the topic in its header, and gets the unsubscribe link of that topic.
 func TestSubmittedMessageHasATopic(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -15,17 +15,17 @@ import (
 const usersUsage = `use one of
   postrider users list
   postrider users create EMAIL [--name NAME]
-                                           (prints a link by which the user sets a password)
+                                           (prints a link for setting the password)
   postrider users invite EMAIL --team TEAM [--role owner|admin|member|viewer]
-                                           (prints a link by which somebody joins the team)
-  postrider users reset EMAIL [--factors]  (prints a link to a new password; with --factors
-                                           passkeys and codes are not asked for any more)
+                                           (prints a link for joining the team)
+  postrider users reset EMAIL [--factors]  (prints a link for a new password; --factors
+                                           also removes the user's second factors)
   postrider users disable EMAIL
   postrider users enable EMAIL
   postrider users delete EMAIL --yes
-TEAM is an id or an exact name; names with spaces are given in quotes`
+TEAM is an id or an exact name; put names with spaces in quotes`
 
-// manageUsers runs the operator's commands for people.
+// manageUsers runs the operator's commands for users.
 func manageUsers(ctx context.Context, e *env, args []string) error {
 	return runVerb(ctx, e, "users", usersUsage, []verb{
 		{"list", 0, noFlags(listUsers)},
@@ -90,11 +90,11 @@ func createUser(flags *flag.FlagSet) action {
 }
 
 func inviteUser(flags *flag.FlagSet) action {
-	team := flags.String("team", "", "the team, by its id or name")
-	role := flags.String("role", string(teams.Member), "what the member may do: owner, admin, member or viewer")
+	team := flags.String("team", "", "the team, by id or exact name")
+	role := flags.String("role", string(teams.Member), "role of the member: owner, admin, member or viewer")
 	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
 		if *team == "" {
-			return errors.New("say to which team: --team TEAM")
+			return errors.New("--team is missing")
 		}
 		return withTeam(ctx, n, *team, func(t teams.Team) error {
 			_, link, err := n.Members.InviteLink(ctx, teams.System(t.ID), words[0], teams.Role(*role))
@@ -108,7 +108,7 @@ func inviteUser(flags *flag.FlagSet) action {
 }
 
 func resetUser(flags *flag.FlagSet) action {
-	factors := flags.Bool("factors", false, "also remove passkeys, codes and recovery codes, which the user has lost")
+	factors := flags.Bool("factors", false, "also remove passkeys, TOTP and recovery codes, for a user who lost them")
 	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
 		return withUser(ctx, n, words[0], func(u users.User) error {
 			if *factors {
@@ -121,7 +121,7 @@ func resetUser(flags *flag.FlagSet) action {
 	}
 }
 
-// printReset prints a link by which a user sets a password.
+// printReset prints a link to the page where the user sets a new password.
 func printReset(ctx context.Context, n *node.Node, e *env, userID string) error {
 	link, err := n.Users.ResetLink(ctx, userID)
 	if err != nil {
@@ -132,19 +132,19 @@ func printReset(ctx context.Context, n *node.Node, e *env, userID string) error 
 }
 
 func deleteUser(flags *flag.FlagSet) action {
-	yes := flags.Bool("yes", false, "delete the user")
+	yes := flags.Bool("yes", false, "confirm the deletion")
 	return func(ctx context.Context, _ *env, n *node.Node, words []string) error {
 		return withUser(ctx, n, words[0], func(u users.User) error {
 			if !*yes {
-				return fmt.Errorf("%s would be deleted and leave all teams: add --yes", u.Email)
+				return fmt.Errorf("this deletes the user %s and removes it from all teams; add --yes to confirm", u.Email)
 			}
 			return n.Users.Delete(ctx, u.ID)
 		})
 	}
 }
 
-// logSetup logs the link by which the first user is made, as long as there is none. A node that cannot make it runs all
-// the same.
+// logSetup logs a link for creating the first user, if no user exists. Errors are only logged, so that the node starts
+// anyway.
 func logSetup(ctx context.Context, n *node.Node) {
 	if !n.Has("api") {
 		return
@@ -152,7 +152,7 @@ func logSetup(ctx context.Context, n *node.Node) {
 	link, err := n.Users.SetupLink(ctx)
 	switch {
 	case err != nil:
-		n.Log.Error("the link by which the first user is made could not be made", "error", err)
+		n.Log.Error("could not create the link for creating the first user", "error", err)
 	case link != "":
 		n.Log.Info("nobody can sign in yet: make the first account, which owns a team, within three days", "link", link)
 	}

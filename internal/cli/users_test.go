@@ -20,8 +20,8 @@ import (
 
 const goodPassword = "seven lamps, one bridge"
 
-// A command that disables or deletes a user ends what programs were granted, in the same transaction: it does not come
-// back when the user is enabled again.
+// A command that disables or deletes a user revokes the user's OAuth grants in the same transaction. Enabling the user
+// again does not restore them.
 func TestUsersCommandEndsGrants(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -74,7 +74,7 @@ func TestUsersCommandEndsGrants(t *testing.T) {
 	})
 }
 
-// token returns the token of a link that a command printed.
+// token returns the token in a link that a command printed.
 func token(t *testing.T, link, path string) string {
 	t.Helper()
 	u, err := url.Parse(link)
@@ -110,7 +110,7 @@ func TestUsersCommand(t *testing.T) {
 			t.Errorf("users:\n%s", list)
 		}
 
-		// What a command takes away is gone at once on a node that runs.
+		// A command's change takes effect on a running node at once.
 		p.refused("User not found", "users", "disable", "eve@example.com")
 		p.must("users", "disable", "ada@example.com")
 		eventually(t, "the session has ended", func() bool {
@@ -124,7 +124,7 @@ func TestUsersCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		p.refused("say to which team", "users", "invite", "eve@example.com")
+		p.refused("--team is missing", "users", "invite", "eve@example.com")
 		p.refused("no team", "users", "invite", "eve@example.com", "--team", "Other")
 		p.refused("must be `owner`", "users", "invite", "eve@example.com", "--team", "Acme", "--role", "boss")
 		link = p.must("users", "invite", "ada@example.com", "--team", "Acme", "--role", "owner")
@@ -149,7 +149,7 @@ func TestUsersCommand(t *testing.T) {
 	})
 }
 
-// The first account is made by a link that the log of a starting node has.
+// A starting node logs the link for creating the first user.
 func TestSetupIsLogged(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -7,12 +7,13 @@ import (
 	"path/filepath"
 )
 
-// writeWhole makes a file that is readable by its owner alone. It has its name only once it is whole and on disk.
+// writeWhole creates a file that only its owner can read. The file gets its name only once it is complete and synced to
+// disk.
 func writeWhole(name string, write func(f *os.File) error) (err error) {
 	dir := filepath.Dir(name)
 	f, err := os.CreateTemp(dir, filepath.Base(name)+".partial-*") // mode 0600
 	if err != nil {
-		return fmt.Errorf("make the file: %w", err)
+		return fmt.Errorf("create the file: %w", err)
 	}
 	defer func() {
 		f.Close()

@@ -1,5 +1,5 @@
-// Package lib is the group of small packages that every other one may use: errors for users, identifiers, settings, log
+// Package lib groups small packages that all other packages may import: user-facing errors, ids, configuration, log
 // rate limits, and file permissions.
 //
-// These packages import nothing of the project outside of this group.
+// These packages import no package of the project outside this group.
 package lib

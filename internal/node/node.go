@@ -120,8 +120,8 @@ func Open(ctx context.Context, c config.Config, log *slog.Logger, o Options) (n 
 	return n, nil
 }
 
-// openBase opens and migrates the database, opens the blob store and reads the keys. After an error, the result holds
-// what was opened before the error, so that the caller can close it.
+// openBase opens and migrates the database, opens the blob store and reads the keys. After an error, b still holds
+// everything opened before it, so that the caller can close it.
 func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options) (b resources.Base, err error) {
 	b = resources.Base{Log: log, Guard: netguard.New(netguard.Options{AllowLoopback: c.AllowLoopback,
 		DenySelf: ownAddresses(c)})}

@@ -8,8 +8,8 @@ import (
 )
 
 // behindProxies sets the remote address of requests from trusted proxies to the address of the client, for rate limits
-// and tracking. The client is the last address in X-Forwarded-For that is not a proxy's: each proxy appends the address
-// that it sees, and the client can forge only the earlier entries.
+// and tracking. The client is the last address in X-Forwarded-For that is not a proxy's. Each proxy appends the address
+// that it sees, so a client can forge only earlier entries.
 func behindProxies(proxies []netip.Prefix, h http.Handler) http.Handler {
 	if len(proxies) == 0 {
 		return h

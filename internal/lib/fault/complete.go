@@ -7,11 +7,11 @@ import (
 )
 
 // Complete returns an error that names every nil field of deps, the struct of dependencies that a constructor takes.
-// Fields whose tag has `deps:"optional"` may be nil; their comments say what that means. Only pointers, interfaces,
-// functions, maps and channels are looked at.
+// Fields whose tag has `deps:"optional"` may be nil; their comments say what that means. Complete checks only pointers,
+// interfaces, functions, maps and channels.
 //
-// A constructor that calls it refuses to start with a forgotten dependency. Otherwise a limit that is enforced through a
-// function field would be off without notice.
+// A constructor that returns this error cannot be called with a forgotten dependency. Otherwise, a missing function
+// field could silently disable a limit.
 func Complete(deps any) error {
 	v := reflect.ValueOf(deps)
 	var missing []string

@@ -1,14 +1,15 @@
-// Package fault defines the errors that users see: a kind, the field at fault, and a sentence that says what to do.
+// Package fault defines the errors that users see. An error has a kind, the name of the invalid field, and a message
+// that says what to do.
 //
 // # Invariants
 //
-// An Error is made where a rule is checked, by a constructor of this package, and its message can be shown to the
-// user unchanged. Errors of other types are failures of the server: the packages that answer users report them as
-// internal, without their text, and log them once.
+// The code that checks a rule creates the Error with a constructor of this package. The message can be shown to users
+// unchanged. Errors of other types are failures of the server: API, SMTP and page handlers log them once and report an
+// internal error without the text.
 //
 // # What it does not do
 //
-// It knows nothing of HTTP or SMTP. Each package that answers users has one table that maps a Kind to its protocol.
+// It does not depend on HTTP or SMTP. Each protocol package has one table that maps a Kind to a status of the protocol.
 package fault
 
 import (
@@ -16,7 +17,7 @@ import (
 	"fmt"
 )
 
-// Kind is the kind of rule that was broken. Callers compare kinds, never messages.
+// Kind is the kind of rule that was violated. Callers compare kinds, never messages.
 type Kind uint8
 
 const (
@@ -44,7 +45,8 @@ const (
 	Unavailable                     // not possible now; trying later may work
 )
 
-// Error is a broken rule. Field is the name of the field or parameter at fault as the client sent it, or empty.
+// Error describes the violation of a rule. Field is the name of the invalid field or parameter as the client sent it,
+// or "".
 type Error struct {
 	Kind    Kind
 	Field   string
@@ -52,10 +54,10 @@ type Error struct {
 	cause   error
 }
 
-// Error returns the message only, which is what a user reads.
+// Error returns the message for the user, without the cause.
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap returns what caused the fault, for logs; it is never shown to the user.
+// Unwrap returns the cause, which is for logs and never shown to users.
 func (e *Error) Unwrap() error { return e.cause }
 
 // Because returns a copy of e with a cause for the log.
@@ -65,12 +67,12 @@ func (e *Error) Because(cause error) *Error {
 	return &c
 }
 
-// New returns an error of any kind.
+// New returns an error of kind k.
 func New(k Kind, field, format string, args ...any) *Error {
 	return &Error{Kind: k, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
-// Invalidf returns an error for a field whose value breaks a rule. The message must name the field and the rule.
+// Invalidf returns an error for a field with an invalid value. The message must name the field and the rule.
 func Invalidf(field, format string, args ...any) *Error {
 	return New(Invalid, field, format, args...)
 }
@@ -80,23 +82,23 @@ func MissingField(field string) *Error {
 	return New(Missing, field, "Missing `%s` field.", field)
 }
 
-// NotFoundf returns an error for something that does not exist in the caller's team. What belongs to another team is
-// reported in the same words as what does not exist.
+// NotFoundf returns an error for an object that does not exist in the caller's team. Objects of other teams are
+// reported with the same message as missing objects.
 func NotFoundf(format string, args ...any) *Error { return New(NotFound, "", format, args...) }
 
-// Forbiddenf returns an error for an operation that is understood but not allowed.
+// Forbiddenf returns an error for a valid operation that is not allowed.
 func Forbiddenf(field, format string, args ...any) *Error {
 	return New(Forbidden, field, format, args...)
 }
 
-// Ours reports whether err is a failure of the server or may pass, rather than a broken rule. Check it before turning
-// an error into a permanent outcome.
+// Ours reports whether err is a failure of the server or temporary, rather than a violated rule. Callers check it
+// before they treat an error as permanent.
 func Ours(err error) bool {
 	k := KindOf(err)
 	return err != nil && (k == Internal || k == Unavailable)
 }
 
-// KindOf returns the kind of the first Error in err's chain, or Internal when there is none.
+// KindOf returns the kind of the first Error in err's chain, or Internal if the chain has no Error.
 func KindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind

@@ -1,15 +1,15 @@
-// Package fileperm makes files and folders accessible to their owner only: mode 0600 and 0700, whatever the umask and
-// the previous mode.
+// Package fileperm makes files and folders accessible only to their owner: mode 0600 and 0700, regardless of the umask
+// and the previous mode.
 //
 // # When it fails
 //
-// What it returns without an error is private. When a mode cannot be changed, because another user owns the file, the
-// error says which command to run.
+// If a function returns no error, the file or folder is private. If a mode cannot be changed because another user owns
+// the file, the error contains the command to run.
 //
 // # What it does not do
 //
-// It does not check parent folders, access lists, or who the owner is. On Windows, which has access lists instead of
-// modes, it changes no modes.
+// It does not check parent folders, access control lists, or the owner. On Windows, which has access control lists
+// instead of modes, it changes no modes.
 package fileperm
 
 import (
@@ -20,12 +20,12 @@ import (
 	"runtime"
 )
 
-const others = 0o077 // permissions of the group and of everybody
+const others = 0o077 // permissions of the group and of all other users
 
 // Dir creates a folder and its missing parents, or removes others' permissions from an existing one.
 func Dir(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return fmt.Errorf("make a folder: %w", err)
+		return fmt.Errorf("create a folder: %w", err)
 	}
 	return own(path, 0o700)
 }
@@ -37,7 +37,7 @@ func own(path string, rights fs.FileMode) error {
 		err = os.Chmod(path, info.Mode()&^others|rights)
 	}
 	if err != nil {
-		return fmt.Errorf("make %s the owner's: %w", path, err)
+		return fmt.Errorf("restrict %s to its owner: %w", path, err)
 	}
 	return Mend(path)
 }
@@ -46,10 +46,10 @@ func own(path string, rights fs.FileMode) error {
 func File(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return fmt.Errorf("make a file: %w", err)
+		return fmt.Errorf("create a file: %w", err)
 	}
 	if err := f.Close(); err != nil {
-		return fmt.Errorf("make a file: %w", err)
+		return fmt.Errorf("create a file: %w", err)
 	}
 	return own(path, 0o600)
 }
@@ -61,7 +61,7 @@ func Mend(path string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look at who can read %s: %w", path, err)
+		return fmt.Errorf("read the mode of %s: %w", path, err)
 	}
 	// Windows has access lists instead of these bits, and reports 0666 for every file.
 	mode := info.Mode()
@@ -69,7 +69,7 @@ func Mend(path string) error {
 		return nil
 	}
 	if err := os.Chmod(path, mode&^others); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("others can read or change %s (mode %04o), and that cannot be mended: %w; run `chmod go= %s` as "+
+		return fmt.Errorf("other users can read or change %s (mode %04o), and changing the mode failed: %w; run `chmod go= %s` as "+
 			"its owner",
 			path, mode.Perm(), err, path)
 	}

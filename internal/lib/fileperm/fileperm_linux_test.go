@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The mode of another user's file cannot be changed, and the error says what to do.
+// If another user owns the file, Mend fails and the error contains the command to run.
 func TestCannotBeMended(t *testing.T) {
 	t.Parallel()
 	const nobody = 65534
@@ -39,7 +39,7 @@ func TestCannotBeMended(t *testing.T) {
 	}
 }
 
-// The owner has all permissions on what is created, whatever the umask.
+// The owner has all permissions on created files and folders, regardless of the umask.
 func TestUmask(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dir")
 	defer syscall.Umask(syscall.Umask(0o777))

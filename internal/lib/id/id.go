@@ -1,19 +1,18 @@
-// Package id makes and checks the identifiers of rows.
+// Package id creates and checks the ids of database rows.
 //
 // # Invariants
 //
 // Every id is a lower-case UUID of version 7 (RFC 9562 section 5.7). It begins with the time in milliseconds, so ids
-// sort by age and the cursor of a list is just an id. Within one process the ids of [New] are strictly increasing,
-// even when the clock stands still or steps back, and so are those of [At] unless the clock steps back by a minute or
+// sort by age and the cursor of a list is just an id. Within one process, ids from [New] are strictly increasing, even
+// if the clock stops or steps back. Ids from [At] are strictly increasing unless the clock steps back by a minute or
 // more.
 //
-// Lists that clients poll for new rows need ids from one clock, made in the transaction that inserts the row: those
-// of At. An id that was made earlier, before waiting for something, would sort before ids that clients have already
-// seen.
+// Lists that clients poll for new rows need ids from At, created in the transaction that inserts the row. An id created
+// earlier, for example before waiting for a lock, would sort before ids that clients have already seen.
 //
 // # When it fails
 //
-// New and At panic when the system has no randomness.
+// New and At panic if the system's random source fails.
 package id
 
 import (
@@ -24,11 +23,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// New returns a new id of the present by this machine's clock.
+// New returns a new id with the current time of this machine's clock.
 func New() string {
 	u, err := uuid.NewV7()
 	if err != nil {
-		// The system's random source never fails on the platforms we run on; without it nothing here is safe.
+		// The random source never fails on supported platforms. Without it, ids and tokens would be unsafe.
 		panic("id: no randomness: " + err.Error())
 	}
 	return u.String()
@@ -38,13 +37,13 @@ func New() string {
 // below.
 var last atomic.Int64
 
-// apart is a minute. A time that is at least so far behind the latest id is taken to be from a clock that was set
-// back; otherwise all later ids would have the time before that for as long as the process lives.
+// apart is one minute. If a time is at least this far behind the latest id, the clock was probably set back, and At
+// follows the clock. Otherwise, all later ids of the process would have a time in the future.
 const apart = 60_000 << 12
 
-// At returns a new id of the time t, which must be the present by a clock that several machines share. When this
-// process has already made an id of that time or a later one, the new id has the next instant, so that ids of one
-// time sort in the order in which they were made.
+// At returns a new id with the time t, which must be the current time of a clock that all nodes share. If this process
+// already created an id with that time or a later one, the new id has the next instant, so that ids sort in the order
+// of their creation.
 func At(t time.Time) string {
 	u, err := uuid.NewRandom()
 	if err != nil {
@@ -66,8 +65,8 @@ func At(t time.Time) string {
 	return u.String()
 }
 
-// First returns the least id of a time, to the millisecond: ids of that time and later ones are not less than it, and
-// ids of earlier times are.
+// First returns the lowest possible id of a millisecond. Ids with earlier times are lower; ids with the same or a later
+// time are not.
 func First(t time.Time) string {
 	ms := max(0, t.UnixMilli())
 	return fmt.Sprintf("%08x-%04x-7000-8000-000000000000", ms>>16&0xffffffff, ms&0xffff)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Ids of a time contain it to the millisecond, and sort by it.
+// Ids from At contain the time in milliseconds and sort by time.
 func TestAt(t *testing.T) {
 	at := time.UnixMilli(max(time.Now().UnixMilli(), last.Load()>>12) + 1) // no id has a later time yet
 	var all []string
@@ -24,7 +24,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// After a clock that was far ahead is set back, new ids have the present time.
+// After a clock that was far ahead is set back, new ids have the current time.
 func TestAtFollowsAClockThatIsSetBack(t *testing.T) {
 	now := time.Now().Add(24 * time.Hour)
 	ahead := At(now.Add(time.Hour))
@@ -33,8 +33,8 @@ func TestAtFollowsAClockThatIsSetBack(t *testing.T) {
 	}
 }
 
-// Ids of one time, and of times that went back a little, sort as they were made, and none is made twice by concurrent
-// callers.
+// Ids sort in the order of their creation if the time stands still or goes back a little, and concurrent callers never
+// get the same id.
 func TestAtNeverGoesBackALittle(t *testing.T) {
 	now := time.Now()
 	at := At(now)
@@ -67,7 +67,7 @@ func TestAtNeverGoesBackALittle(t *testing.T) {
 	}
 }
 
-// There is an id for every time.
+// At returns a valid id for times at or before 1970 too.
 func TestAtOfOddTimes(t *testing.T) {
 	for _, at := range []time.Time{{}, time.Unix(0, 0), time.UnixMilli(-1)} {
 		if one := At(at); !Valid(one) {

@@ -1,5 +1,5 @@
-// Package lograte limits log lines that would otherwise be written for each request while something is broken. It
-// counts the lines that it leaves out; it does not log them.
+// Package lograte limits log lines that a persistent failure would otherwise write for each request. It counts the
+// suppressed lines.
 package lograte
 
 import (
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Every is the least time between lines that a [Limiter] allows.
+// Every is the minimum time between two lines that a [Limiter] allows.
 const Every = 10 * time.Second
 
 // Limiter allows one line in each period of Every. Its zero value is ready to use, and it is safe for concurrent use.
@@ -17,7 +17,7 @@ type Limiter struct {
 	left int
 }
 
-// Allow reports whether a line may be logged now, and if so, how many were left out since the last one.
+// Allow reports whether a line may be logged now, and how many lines were suppressed since the last logged one.
 func (l *Limiter) Allow() (ok bool, leftOut int) {
 	now := time.Now()
 	l.mu.Lock()

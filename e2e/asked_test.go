@@ -14,21 +14,22 @@ import (
 	"github.com/postrider/postrider/internal/accounts/grants"
 )
 
-// caller makes requests as somebody: with a credential, or with the cookies of a browser.
+// caller makes requests with a credential or with the cookies of a browser.
 type caller struct {
 	addr   string
 	bearer string
 	jar    http.CookieJar
 }
 
-// reply is what was answered.
+// reply is a response of the program.
 type reply struct {
 	status   int
-	location string // where it leads
+	location string // the Location header
 	text     string
 }
 
-// ask makes a request, whose body is JSON unless it is url.Values. It follows no redirects.
+// ask makes a request. The body is sent as a form if it is url.Values, otherwise as JSON. ask does not follow
+// redirects.
 func (c caller) ask(ctx context.Context, method, path string, body any, header ...string) (a reply, err error) {
 	text, kind := "", "application/json"
 	switch b := body.(type) {
@@ -67,13 +68,13 @@ func (c caller) ask(ctx context.Context, method, path string, body any, header .
 	return reply{w.StatusCode, w.Header.Get("Location"), string(said)}, err
 }
 
-// pair is what a program was given.
+// pair holds the tokens of a connected app.
 type pair struct {
 	Access  string `json:"access_token"`
 	Refresh string `json:"refresh_token"`
 }
 
-// grantID is the grant that the access token names.
+// grantID returns the id of the grant in the access token.
 func (p pair) grantID(t *testing.T) string {
 	t.Helper()
 	parts := strings.Split(p.Access, ".")
@@ -97,13 +98,13 @@ func (p pair) grantID(t *testing.T) string {
 
 const anyLoopback = "http://127.0.0.1:9/oauth/callback"
 
-// codeFor is what the official command-line program presents for tokens.
+// codeFor returns the authorization code that the official CLI exchanges for tokens.
 func codeFor(code string) url.Values {
 	return url.Values{"grant_type": {"authorization_code"}, "client_id": {grants.CLI}, "code": {code},
 		"redirect_uri": {anyLoopback}, "code_verifier": {oauthVerifier}}
 }
 
-// granted has a key of a node in development let the official command-line program act.
+// granted grants access to the official CLI, with consent by an API key, and returns the tokens.
 func granted(ctx context.Context, addr, key, scope string) (p pair, err error) {
 	x := &program{redirect: anyLoopback}
 	a, err := caller{addr: addr, bearer: key}.ask(ctx, http.MethodGet, x.asks(grants.CLI, scope), nil)
@@ -124,7 +125,7 @@ func granted(ctx context.Context, addr, key, scope string) (p pair, err error) {
 	return p, err
 }
 
-// refresh asks for the next tokens.
+// refresh exchanges the refresh token for new tokens.
 func (p pair) refresh(ctx context.Context, addr string) (next pair, a reply, err error) {
 	a, err = caller{addr: addr}.ask(ctx, http.MethodPost, "/oauth/token", url.Values{"grant_type": {"refresh_token"},
 		"client_id": {grants.CLI}, "refresh_token": {p.Refresh}})

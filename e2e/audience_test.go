@@ -7,7 +7,7 @@ import (
 	"github.com/resend/resend-go/v3"
 )
 
-// The official Go client does all that it can do with contacts, properties, segments, topics and audiences.
+// The official Go client can use all its operations on contacts, properties, segments, topics and audiences.
 func TestOfficialClientUsesContacts(t *testing.T) {
 	n := start(t, nil)
 	c := client(t, n)
@@ -27,7 +27,7 @@ func TestOfficialClientUsesContacts(t *testing.T) {
 	}
 }
 
-// must fails the test if a step of the client failed.
+// must fails the test if err is not nil.
 func must(t *testing.T, what string, err error) {
 	t.Helper()
 	if err != nil {
@@ -77,7 +77,7 @@ func usesSegmentsAndTopics(t *testing.T, c *resend.Client) (segmentID, topicID s
 	return segment.Id, topic.Id
 }
 
-// usesContact creates a contact, changes it, and returns its id.
+// usesContact creates and changes a contact, and returns its id.
 func usesContact(t *testing.T, c *resend.Client, segmentID, topicID string) string {
 	t.Helper()
 	made, err := c.Contacts.Create(&resend.CreateContactRequest{Email: "rita+1@example.org", FirstName: "Rita",
@@ -120,7 +120,7 @@ func usesContact(t *testing.T, c *resend.Client, segmentID, topicID string) stri
 	return made.Id
 }
 
-// listsAndRemovesContacts creates a second contact by the older field for an audience, and removes both.
+// listsAndRemovesContacts creates a second contact with the deprecated audience field, and removes both contacts.
 func listsAndRemovesContacts(t *testing.T, c *resend.Client, segmentID, contactID string) {
 	t.Helper()
 	legacy, err := c.Contacts.Create(&resend.CreateContactRequest{Email: "old@example.org", AudienceId: segmentID})
@@ -150,7 +150,7 @@ func listsAndRemovesContacts(t *testing.T, c *resend.Client, segmentID, contactI
 	}
 }
 
-// usesAudiences calls the operations on audiences, which are segments by an older name.
+// usesAudiences calls the operations on audiences, the old name of segments.
 func usesAudiences(t *testing.T, c *resend.Client) {
 	t.Helper()
 	audiences := c.Audiences //lint:ignore SA1019 older programs call it

@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
 
-// TestDueSteps has runs of an automation wait for two seconds each while a broadcast goes out, and tells how late their
-// steps were. docs/performance.md says how it is run with more than a few recipients.
+// TestDueSteps runs an automation with delays of two seconds during a broadcast, and reports how late the steps ran.
+// docs/performance.md describes how to run it with many recipients.
 func TestDueSteps(t *testing.T) {
 	t.Parallel()
 	onEachEngine(t, dueSteps)
@@ -77,7 +77,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// lateness is how late the delays of an automation's runs have ended.
+// lateness returns how late the delays in an automation's runs ended.
 func (n *node) lateness(automationID string) (all []time.Duration) {
 	n.t.Helper()
 	runs := "/automations/" + automationID + "/runs"

@@ -8,7 +8,7 @@ import (
 	"github.com/resend/resend-go/v3"
 )
 
-// step, connection and automation are JSON of the API.
+// step, connection and automation are JSON objects of the API.
 type (
 	step struct {
 		Key    string         `json:"key"`
@@ -29,8 +29,8 @@ type (
 	}
 )
 
-// TestOfficialClientRunsAutomations uses all operations of automations by the official Go client, whose version knows
-// them only by their paths.
+// TestOfficialClientRunsAutomations uses all operations of automations through the official Go client. This version of
+// the client has no methods for them, so the test passes paths.
 func TestOfficialClientRunsAutomations(t *testing.T) {
 	n := start(t, nil)
 	n.addDomain("acme.example")

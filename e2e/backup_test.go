@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// dir is the folder of a node's data, which the last of its flags says.
+// dir returns the data folder of a node, which is its last argument.
 func (n *node) dir() (dir string) {
 	for i, a := range n.args {
 		if a == "--data-dir" {
@@ -21,13 +21,13 @@ func (n *node) dir() (dir string) {
 	return dir
 }
 
-// in runs a node in a folder that is there.
+// in starts a node in an existing folder.
 func in(t *testing.T, dir string, env ...string) *node {
 	t.Helper()
 	return start(t, env, "--data-dir", dir)
 }
 
-// stop ends the program in order.
+// stop stops the program with SIGTERM and waits for it.
 func (n *node) stop() {
 	n.t.Helper()
 	if err := n.cmd.Process.Signal(os.Interrupt); err != nil {
@@ -38,8 +38,8 @@ func (n *node) stop() {
 	}
 }
 
-// Backing up beside a node that works, and restoring, as docs/operating.md says: everything that had been accepted is
-// there, and what waited goes on.
+// A backup of a busy node, restored as docs/operating.md describes, contains everything that was accepted before, and
+// its waiting jobs continue.
 func TestBackupAndRestore(t *testing.T) {
 	n := in(t, filepath.Join(t.TempDir(), "data"))
 	n.addDomain("acme.example")
@@ -64,7 +64,7 @@ func TestBackupAndRestore(t *testing.T) {
 	n.kill()
 	r := in(t, restored, "POSTRIDER_LOG_LEVEL=info")
 	eventually(t, 10*time.Second, "the program says that it looked at the restored database", func() bool {
-		return strings.Contains(r.out.String(), "the database is whole") // What it says may be read later than it answers.
+		return strings.Contains(r.out.String(), "the database is whole") // The log line may arrive after the HTTP port opens.
 	})
 	states := map[string]string{}
 	for email := range accepted {
@@ -120,7 +120,7 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 }
 
-// backsUpWhileSending makes a backup while the node accepts more emails, and checks what the command refuses.
+// backsUpWhileSending makes a backup while the node accepts more emails, and checks the command's errors.
 func (n *node) backsUpWhileSending(t *testing.T, env []string, saved, file string) {
 	t.Helper()
 	done := make(chan error)
@@ -161,7 +161,7 @@ func (n *node) backsUpWhileSending(t *testing.T, env []string, saved, file strin
 	}
 }
 
-// restoreBackup unpacks a backup into a new folder, as docs/operating.md says.
+// restoreBackup unpacks a backup into a new folder, as docs/operating.md describes.
 func restoreBackup(t *testing.T, saved, restored, key string) {
 	t.Helper()
 	run := func(name string, args ...string) {
@@ -175,7 +175,7 @@ func restoreBackup(t *testing.T, saved, restored, key string) {
 	run("cp", key, restored)
 }
 
-// A start looks at a database after a kill, not after a stop, and refuses a damaged one.
+// A node checks its database at the start after a kill, but not after a clean stop, and refuses a damaged database.
 func TestStartLooksAtTheDatabase(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	n := in(t, dir, "POSTRIDER_LOG_LEVEL=info")
@@ -216,7 +216,7 @@ func TestStartLooksAtTheDatabase(t *testing.T) {
 	n.cmd = nil
 }
 
-// On PostgreSQL it says what to do instead.
+// With PostgreSQL, `postrider backup` fails and names the right tools.
 func TestBackupOfPostgreSQL(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "x.tar")
 	_, errOut, err := command(t, []string{"POSTRIDER_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"}, "backup", to)

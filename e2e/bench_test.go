@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestBenchAudience runs the bench of contacts and broadcasts with few of them. It fails by itself when a count is not
-// what it must be.
+// TestBenchAudience runs the benchmark of contacts and broadcasts with few contacts. The benchmark fails if a count is
+// wrong.
 func TestBenchAudience(t *testing.T) {
 	t.Parallel()
 	onEachEngine(t, benchAudience)

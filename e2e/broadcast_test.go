@@ -7,7 +7,7 @@ import (
 	"github.com/resend/resend-go/v3"
 )
 
-// The official Go client creates, changes, sends, lists and removes broadcasts.
+// The official Go client can create, change, send, list and remove broadcasts.
 func TestOfficialClientUsesBroadcasts(t *testing.T) {
 	n := start(t, nil)
 	n.addDomain("acme.example")

@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/mailparse"
 )
 
-// chromium starts a headless Chromium that lives until the test ends.
+// chromium starts a headless Chromium that runs until the test ends.
 func chromium(t *testing.T) context.Context {
 	t.Helper()
 	o := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.WSURLReadTimeout(2*time.Minute))
@@ -39,7 +39,7 @@ func chromium(t *testing.T) context.Context {
 	return ctx
 }
 
-// captured returns the message that the outbox has for an address, read as a mail program reads it.
+// captured returns the parsed message in the outbox for an address.
 func (n *node) captured(to string) *mailparse.Parsed {
 	n.t.Helper()
 	var raw string
@@ -60,7 +60,7 @@ func (n *node) captured(to string) *mailparse.Parsed {
 	return mailparse.Parse([]byte(raw))
 }
 
-// posted keeps the payloads of webhooks by their type.
+// posted collects the payloads of webhooks by event type.
 type posted struct {
 	mu  sync.Mutex
 	all map[string][]string
@@ -81,8 +81,8 @@ func (p *posted) of(kind string) []string {
 	return p.all[kind]
 }
 
-// A browser shows a captured email: it loads the pixel, and a click leads through us to the target. Both are events of
-// the email, and webhooks carry them.
+// A browser that shows a captured email loads the pixel, and a click is redirected to the target. Both create events
+// and webhooks.
 func TestTrackedEmailInABrowser(t *testing.T) {
 	visited := make(chan string, 10)
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -151,7 +151,7 @@ func TestTrackedEmailInABrowser(t *testing.T) {
 	}
 	var events string
 	n.must("GET", "/emails/"+sent.ID+"/events", "", &events)
-	// The browser tries both addresses of localhost.
+	// The browser tries both loopback addresses of localhost.
 	events = strings.ReplaceAll(events, `"::1"`, `"127.0.0.1"`)
 	for _, want := range []string{"127.0.0.1", "Chrome", "/offer?a=1&b=2"} {
 		if !strings.Contains(unescaped(events), want) {
@@ -160,5 +160,5 @@ func TestTrackedEmailInABrowser(t *testing.T) {
 	}
 }
 
-// unescaped is JSON with its escaped ampersands as they are.
+// unescaped replaces the escaped ampersands in JSON.
 func unescaped(text string) string { return strings.ReplaceAll(text, `\u0026`, "&") }

@@ -16,9 +16,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// TestChaosClockSetBack has the clock of a node jump over midnight by an hour, and back. On SQLite, which has no other
-// clock, the next day's quotas count from then on, and no more is sent in it than they allow; on PostgreSQL, whose clock
-// is the server's, nothing happens. Whoever was signed in stays so, and what programs were given works on.
+// TestChaosClockSetBack sets the clock of a node forward by an hour past midnight, and back. With SQLite, the next
+// day's quota stays in use after the clock is set back, so no more is sent than it allows. With PostgreSQL, whose
+// server has its own clock, nothing changes. Sessions and tokens remain valid.
 func TestChaosClockSetBack(t *testing.T) {
 	for _, engine := range both {
 		t.Run(engine, func(t *testing.T) {
@@ -38,7 +38,7 @@ func setClockBack(t *testing.T, engine string) {
 	midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(48 * time.Hour)
 	n := prepare(t, shifted, env)
 	n.tail = 4000
-	at := func(clock time.Time) { // starts the node at a time
+	at := func(clock time.Time) { // starts the node with its clock set to a time
 		t.Helper()
 		if n.cmd != nil {
 			n.stop()
@@ -81,7 +81,7 @@ func setClockBack(t *testing.T, engine string) {
 	ok(owner, http.MethodPost, "/team/invitations", map[string]any{"email": "ada@example.net",
 		"role": "admin"}, 201)
 	text := n.captured("ada@example.net").Text()
-	first := send(2) // and the invitation counts for the team
+	first := send(2) // the invitation counts for the team's quota too
 
 	at(midnight.Add(30 * time.Minute))
 	renew()
@@ -111,7 +111,7 @@ func setClockBack(t *testing.T, engine string) {
 	if err := json.Unmarshal([]byte(a.text), &wanted); err != nil || wanted.Status != "approved" {
 		t.Errorf("approved with the clock set back: %s", a.text)
 	}
-	if p, err = granted(t.Context(), n.addr, key, "full_access"); err != nil { // a code of now
+	if p, err = granted(t.Context(), n.addr, key, "full_access"); err != nil { // a code issued at the current time of the node
 		t.Fatal(err)
 	}
 	limited := p
@@ -129,7 +129,7 @@ func setClockBack(t *testing.T, engine string) {
 	}
 }
 
-// wants makes a request that must be answered with a status.
+// wants makes a request and fails the test unless the response has the given status.
 func (c caller) wants(t *testing.T, method, path string, body any, status int) reply {
 	t.Helper()
 	a, err := c.ask(t.Context(), method, path, body)
@@ -155,7 +155,7 @@ func (n *node) sendUntilRefused(t *testing.T, token string, email map[string]any
 	return sent
 }
 
-// asking returns a program that asks before it sends.
+// asking returns a connected app whose emails need approval.
 func (n *node) asking(t *testing.T) caller {
 	t.Helper()
 	p, err := granted(t.Context(), n.addr, key, "full_access")

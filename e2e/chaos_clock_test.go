@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// clocksApart runs nodes whose clocks are 20 minutes apart, with first tries that fail, emails for later, and webhooks
-// that fail at first.
+// clocksApart runs nodes whose clocks differ by 20 minutes. First delivery attempts and first webhook attempts fail,
+// and some emails are scheduled.
 func clocksApart(t *testing.T, engine string) sum {
 	shifted := buildShifted(t)
 	w := newCluster(t, engine, setup{
@@ -69,7 +69,7 @@ func clocksApart(t *testing.T, engine string) sum {
 	return s
 }
 
-// hookLog takes webhooks, one in three at its second try.
+// hookLog receives webhooks. It accepts one in three only at the second attempt.
 type hookLog struct {
 	mu    sync.Mutex
 	tries map[string]int
@@ -95,10 +95,10 @@ func (h *hookLog) count() int {
 	return len(h.taken)
 }
 
-// clockShift names the variable by which the wall clock of a program that buildShifted made is off, in seconds.
+// clockShift is the environment variable with the offset of the wall clock in seconds, for programs from buildShifted.
 const clockShift = "CHAOS_CLOCK_SHIFT"
 
-// shiftedNow is put behind package time's own Now, which is renamed. The monotonic clock stays as it is.
+// shiftedNow is appended to package time, whose own Now is renamed. It does not change the monotonic clock.
 const shiftedNow = `
 var clockShift = sync.OnceValue(func() int64 {
 	text, _ := syscall.Getenv("` + clockShift + `")
@@ -122,7 +122,7 @@ var shifted struct {
 	err  error
 }
 
-// buildShifted builds the program once with a clock that is off by what the environment says.
+// buildShifted builds, once, a program whose clock is shifted by the value of clockShift.
 func buildShifted(t *testing.T) string {
 	t.Helper()
 	shifted.once.Do(func() { shifted.path, shifted.err = overlaid(filepath.Dir(binary)) })
@@ -132,7 +132,7 @@ func buildShifted(t *testing.T) string {
 	return shifted.path
 }
 
-// overlaid builds the program in a folder, with another file in the place of the one that has time.Now.
+// overlaid builds the program into a folder, with a replacement for the file that contains time.Now.
 func overlaid(dir string) (path string, err error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {

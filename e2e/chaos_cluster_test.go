@@ -27,14 +27,14 @@ import (
 
 const (
 	postersEach  = 8                // for each node
-	answerWait   = 40 * time.Second // of a poster for an answer; a node gives up before
+	answerWait   = 40 * time.Second // timeout of a poster's request; a node's own timeout is shorter
 	arrivalWait  = 3 * time.Minute  // for what was accepted, once the fault is over
 	burstFrom    = 1_000_000        // numbers of emails that are posted at once
 	stillness    = 3 * time.Second  // after the last job, in which a copy that nobody waits for would come
 	sharedSecret = "6368616f73206368616f73206368616f73206368616f73206368616f73206368"
 )
 
-// fate is what a poster was told about an email.
+// fate is the API's response to a posted email.
 type fate int
 
 const (
@@ -44,19 +44,19 @@ const (
 	silence              // no answer, or half of one
 )
 
-// cluster is the nodes of a scenario, what they stand on, and what became of their emails. All fields but those below
-// mu are set before the first post.
+// cluster holds the nodes of a scenario, their database, and the results of their emails. Only the fields below mu
+// change after the first post.
 type cluster struct {
 	t       *testing.T
 	nodes   []*node
-	lives   []int // of each node
+	lives   []int // number of starts of each node
 	proxies []*pgproxy.Proxy
 	server  *dbtest.Server // nil on SQLite
 	blobs   string         // folder
 	mail    *mailbox
 
 	every time.Duration              // between two emails
-	email func(i int) map[string]any // what is added to email i
+	email func(i int) map[string]any // additional fields of email i
 
 	numbers chan int
 	stop    context.CancelFunc
@@ -68,15 +68,15 @@ type cluster struct {
 	fates   map[int]fate
 	posted  map[int]time.Time
 	wrong   int            // errors that are not 503 with Retry-After
-	answers map[string]int // of errors, by status and text
+	answers map[string]int // number of error responses by status and text
 	again   []int          // those with an idempotency key that were not accepted
 	allowed map[int]int    // copies that kills explain, by email
 	kills   []int          // of these, by kill
 }
 
-// setup is what a scenario wants of its cluster. The zero value is nodes that relay to a host that takes everything.
+// setup configures the cluster of a scenario. By default, the nodes relay to a host that accepts all mail.
 type setup struct {
-	end     func(number, n int) ending // of the host
+	end     func(number, n int) ending // behavior of the host
 	direct  bool                       // the scenario has hosts and DNS of its own, and names them in args
 	args    []string
 	env     []string
@@ -85,7 +85,7 @@ type setup struct {
 	every   time.Duration
 }
 
-// newCluster starts the nodes: two on PostgreSQL, each by way of a proxy of its own, or one on SQLite.
+// newCluster starts the nodes: two with PostgreSQL, each connected through its own proxy, or one with SQLite.
 func newCluster(t *testing.T, engine string, s setup) *cluster {
 	t.Helper()
 	w := &cluster{t: t, mail: newMailbox(t), every: s.every, blobs: filepath.Join(t.TempDir(), "blobs"),
@@ -122,7 +122,7 @@ func newCluster(t *testing.T, engine string, s setup) *cluster {
 		}
 		n := prepare(t, program, env, args...)
 		n.tail = 4000
-		t.Cleanup(func() { // before its end: a stopped process would not hear of it
+		t.Cleanup(func() { // a stopped process would not receive the signal to terminate
 			if n.cmd != nil {
 				n.cmd.Process.Signal(syscall.SIGCONT)
 			}
@@ -134,7 +134,7 @@ func newCluster(t *testing.T, engine string, s setup) *cluster {
 	return w
 }
 
-// life is what a node calls itself in this life.
+// life returns the EHLO name of a node since its last start.
 func (w *cluster) life(i int) string { return fmt.Sprintf("life%d.node%d.example", w.lives[i], i) }
 
 // launch starts a node under a new name.
@@ -146,7 +146,7 @@ func (w *cluster) launch(i int) {
 	n.launch()
 }
 
-// begin posts emails to all nodes until end is called.
+// begin starts posting emails to all nodes. end stops posting.
 func (w *cluster) begin() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	w.stop, w.numbers = cancel, make(chan int)
@@ -180,7 +180,7 @@ func (w *cluster) begin() {
 	}
 }
 
-// during posts emails while f runs, and a little before.
+// during posts emails while f runs, and shortly before.
 func (w *cluster) during(f func()) {
 	w.begin()
 	time.Sleep(5 * time.Second)
@@ -189,12 +189,13 @@ func (w *cluster) during(f func()) {
 	w.posters.Wait()
 }
 
-// keyed reports whether an email has an idempotency key. Such a one is posted until it is accepted, as clients should.
+// keyed reports whether an email has an idempotency key. Emails with a key are posted until they are accepted, as
+// clients should do.
 func keyed(i int) bool { return i%2 == 1 }
 
 var browser = &http.Client{Timeout: answerWait, Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
 
-// post posts email i and keeps what was answered. It reports false when nobody listened.
+// post posts email i and records the response. It returns false if the node did not accept the connection.
 func (w *cluster) post(n *node, i int) bool {
 	idempotency := ""
 	if keyed(i) {
@@ -203,14 +204,14 @@ func (w *cluster) post(n *node, i int) bool {
 	return w.ask(n, "/emails", idempotency, w.make(i), i)
 }
 
-// burst posts many emails at once and gives the nodes a moment, so that they talk about as many as they may and have
-// claimed more.
+// burst posts many emails at once and waits briefly, so that the nodes use all their connections and have claimed more
+// jobs.
 func (w *cluster) burst(n *node) {
 	for range 2 {
 		var batch []any
 		var numbers []int
 		for range 100 {
-			numbers = append(numbers, burstFrom+2*w.bursts) // none with a key
+			numbers = append(numbers, burstFrom+2*w.bursts) // odd numbers, which have no idempotency key
 			w.bursts++
 			batch = append(batch, w.make(numbers[len(numbers)-1]))
 		}
@@ -219,7 +220,7 @@ func (w *cluster) burst(n *node) {
 	time.Sleep(2 * latency)
 }
 
-// make is email i.
+// make returns email i.
 func (w *cluster) make(i int) map[string]any {
 	email := map[string]any{"from": "Acme <hello@acme.example>", "to": fmt.Sprintf("u%d@example.net", i),
 		"subject": "Receipt", "html": "<p>Thank you.</p>"}
@@ -229,7 +230,8 @@ func (w *cluster) make(i int) map[string]any {
 	return email
 }
 
-// ask makes one request for some emails, which have the fate that it answers. It reports false when nobody listened.
+// ask makes one request with some emails and records the response as their fate. It returns false if the node did not
+// accept the connection.
 func (w *cluster) ask(n *node, path, idempotency string, what any, numbers ...int) bool {
 	body, err := json.Marshal(what)
 	if err != nil {
@@ -279,7 +281,7 @@ func (w *cluster) ask(n *node, path, idempotency string, what any, numbers ...in
 	return true
 }
 
-// repeat posts what has an idempotency key and was not accepted, now that all is well again.
+// repeat posts again, after the fault, all emails that have an idempotency key and were not accepted.
 func (w *cluster) repeat() {
 	over := time.Now().Add(time.Minute)
 	for round := 0; time.Now().Before(over); round++ {
@@ -300,7 +302,7 @@ func (w *cluster) repeat() {
 	w.t.Errorf("%d emails with an idempotency key were not accepted within a minute after the fault", len(w.again))
 }
 
-// look opens the database past the proxies.
+// look opens the database without a proxy.
 func (w *cluster) look() (*db.DB, error) {
 	url := filepath.Join(w.nodes[0].folder(), "postrider.db")
 	if w.server != nil {
@@ -309,7 +311,7 @@ func (w *cluster) look() (*db.DB, error) {
 	return db.Open(context.Background(), db.Options{URL: url, MaxConns: 2, Beside: true})
 }
 
-// folder is the node's data folder.
+// folder returns the node's data folder.
 func (n *node) folder() (dir string) {
 	for i, a := range n.args {
 		if a == "--data-dir" {
@@ -319,7 +321,7 @@ func (n *node) folder() (dir string) {
 	return dir
 }
 
-// recorded are the emails whose outcome is in the database.
+// recorded returns the emails whose outcome is in the database.
 func (w *cluster) recorded() (map[int]bool, error) {
 	d, err := w.look()
 	if err != nil {
@@ -339,8 +341,8 @@ func (w *cluster) recorded() (map[int]bool, error) {
 	return all, err
 }
 
-// inHand counts the emails that a host has from a node which does nothing more, and whose outcome is not in the
-// database. Their second copy is the one that is allowed.
+// inHand counts the emails that a host received from a stopped node and whose outcome is not in the database. These
+// emails may arrive twice.
 func (w *cluster) inHand(i int) {
 	w.t.Helper()
 	recorded, err := w.recorded()
@@ -359,7 +361,7 @@ func (w *cluster) inHand(i int) {
 	w.kills = append(w.kills, n)
 }
 
-// missing are the emails that were accepted and did not arrive.
+// missing returns the emails that the API accepted and that did not arrive.
 func (w *cluster) missing() (all []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -371,7 +373,7 @@ func (w *cluster) missing() (all []int) {
 	return all
 }
 
-// waiting is how many jobs of delivery there are, or -1 when nobody knows.
+// waiting returns the number of delivery jobs, or -1 if the query fails.
 func (w *cluster) waiting() int {
 	n := -1
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -382,7 +384,7 @@ func (w *cluster) waiting() int {
 	return n
 }
 
-// settle has everything come to its end once the fault is over. What does not come is counted as lost.
+// settle waits, after the fault, until all emails have arrived. Emails that do not arrive in time count as lost.
 func (w *cluster) settle() {
 	w.t.Helper()
 	w.repeat()

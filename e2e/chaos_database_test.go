@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// restarted stops PostgreSQL in order, then as a crash would, twice each.
+// restarted restarts PostgreSQL twice after a clean shutdown and twice after a crash.
 func restarted(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{})
 	w.during(func() {
@@ -28,7 +28,8 @@ func restarted(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// cutInCommits ends connections in the middle of COMMITs, whose answers are lost, or which do not reach the server.
+// cutInCommits closes connections during COMMITs, before the command reaches the server or before the response reaches
+// the node.
 func cutInCommits(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{})
 	lost := 0
@@ -57,7 +58,7 @@ func cutInCommits(t *testing.T, engine string) sum {
 	return s
 }
 
-// away has nobody reach PostgreSQL for a minute.
+// away makes PostgreSQL unreachable for all nodes for a minute.
 func away(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{})
 	w.during(func() {
@@ -73,7 +74,7 @@ func away(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// hangs has PostgreSQL answer nobody for 45 s, while connections stay open.
+// hangs stops PostgreSQL from answering for 45 s, while connections stay open.
 func hangs(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{})
 	w.during(func() {
@@ -89,7 +90,7 @@ func hangs(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// cutOff has one of two nodes not reach PostgreSQL for a minute, so that the other takes over.
+// cutOff makes PostgreSQL unreachable for one of two nodes for a minute, so that the other takes over its jobs.
 func cutOff(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{})
 	w.during(func() {
@@ -103,7 +104,7 @@ func cutOff(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// cutOffSilently is cutOff by a network that loses everything.
+// cutOffSilently is like cutOff, but the network drops all packets silently.
 func cutOffSilently(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{})
 	w.during(func() {
@@ -117,8 +118,8 @@ func cutOffSilently(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// apart waits for a minute while the first node cannot reach PostgreSQL. What hosts have taken from it until it was no
-// longer sure of its jobs, after 12 seconds, it cannot record, and so another sends that again when it takes over.
+// apart waits for a minute while the first node cannot reach PostgreSQL. The node stops sending after 12 seconds, when
+// its claims are no longer certain. It cannot record deliveries made until then, so the other node repeats them.
 func (w *cluster) apart() {
 	w.t.Helper()
 	time.Sleep(15 * time.Second)
@@ -126,7 +127,7 @@ func (w *cluster) apart() {
 	time.Sleep(45 * time.Second)
 }
 
-// pass lets PostgreSQL be reached again.
+// pass makes PostgreSQL reachable again.
 func (w *cluster) pass() {
 	w.t.Helper()
 	for _, p := range w.proxies {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// diskFull takes all the room of the file system that the database is on for half a minute. It mounts one, as root may.
+// diskFull fills the file system of the database for half a minute. It mounts a small file system, which needs root.
 func diskFull(t *testing.T, engine string) sum {
 	size := "64m"
 	if engine == "postgres" {
@@ -34,7 +34,7 @@ func diskFull(t *testing.T, engine string) sum {
 		if err := os.Remove(ballast); err != nil {
 			t.Fatal(err)
 		}
-		if w.server != nil && !w.server.Up() { // its log had no room, so it had to stop
+		if w.server != nil && !w.server.Up() { // it stopped because it could not write its WAL
 			w.server.Stop(syscall.SIGQUIT)
 			if err := w.server.Start(); err != nil {
 				t.Fatal(err)
@@ -46,9 +46,9 @@ func diskFull(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// blobsGone takes the folder of the attachments away for a minute, while emails wait for their turn at a destination.
+// blobsGone removes the folder of attachments for a minute, while emails wait for a connection to their destination.
 func blobsGone(t *testing.T, engine string) sum {
-	const connections = "2" // of all nodes together: fewer than there is mail for
+	const connections = "2" // of all nodes together, so that emails have to wait
 	w := newCluster(t, engine, setup{args: []string{"--lane-concurrency", connections}, every: 100 * time.Millisecond})
 	w.email = func(int) map[string]any { return map[string]any{"attachments": attachment(2000)} }
 	w.during(func() {
@@ -66,12 +66,12 @@ func blobsGone(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// attachment is one of so many octets.
+// attachment returns an attachment of the given size in bytes.
 func attachment(size int) []map[string]any {
 	return []map[string]any{{"filename": "a.bin", "content": base64.StdEncoding.EncodeToString(make([]byte, size))}}
 }
 
-// fill takes all the room that a file system has, until the file that it returns is removed.
+// fill fills a file system. Removing the returned file frees the space.
 func fill(t *testing.T, folder string) (file string) {
 	t.Helper()
 	file = filepath.Join(folder, "ballast")

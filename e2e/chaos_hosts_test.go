@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// What the bad hosts of badHosts do. Each has domains of its own.
+// The kinds of bad hosts in badHosts. Each kind has its own domains.
 var badEndings = []struct {
 	name    string
 	domains int
 	end     ending
 }{{"stalls", 30, stall}, {"drops", 5, drop}, {"endless", 5, endless}}
 
-// badHosts sends to good hosts beside others which keep what they are sent and do not say so: these stall after the
-// final dot, hang up, or answer without end.
+// badHosts sends to good hosts and to bad ones. A bad host stores a message but never confirms it: it stalls after the
+// final dot, closes the connection, or sends an endless response.
 func badHosts(t *testing.T, engine string) sum {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -40,7 +40,7 @@ func badHosts(t *testing.T, engine string) sum {
 		"--dns-servers", serveDNS(t, records...)}, env: []string{"POSTRIDER_BENCH_LOOPBACK=1", "POSTRIDER_RETRY_SCHEDULE=" +
 		strings.TrimSuffix(strings.Repeat("2s,", 30), ",")}})
 	w.mail.listen("127.0.0.1:"+port, nil)
-	bad := newMailbox(t) // of those that keep and do not say so
+	bad := newMailbox(t) // messages that bad hosts stored without confirming
 	var sent int
 	for b, how := range badEndings {
 		for d := range how.domains {
@@ -93,6 +93,6 @@ func badHosts(t *testing.T, engine string) sum {
 	return s
 }
 
-// copiesMax is how often a host that does not say whether it took a message may get it while badHosts runs: after two
-// such tries an email is held back for long.
+// copiesMax is how often a host that never confirms a message may get the message while badHosts runs. After two such
+// attempts, the next attempt comes much later.
 const copiesMax = 2

@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// latency is how long a host thinks about a message before it answers the final dot, so that some are always in hand.
+// latency is the delay between the final dot and a host's response, so that some messages are always in transit.
 const latency = 300 * time.Millisecond
 
-// ending is what a host does when it has a message whole.
+// ending is a host's reaction to a complete message.
 type ending int
 
 const (
@@ -33,18 +33,19 @@ const (
 
 // arrival is one copy of an email at a host.
 type arrival struct {
-	life string // of the node that sent it, as it said in EHLO
+	life string // EHLO name of the node that sent it
 	id   string // Message-ID
 	at   time.Time
 }
 
-// mailbox is what hosts have received, by the number of the email, which is the local part of its recipient.
+// mailbox holds the messages that hosts received, by the number of the email. The local part of the recipient is that
+// number.
 type mailbox struct {
 	t testing.TB
 
 	mu       sync.Mutex
 	latency  time.Duration
-	tries    map[int]int // messages that were heard to their end, the refused ones too
+	tries    map[int]int // number of complete messages, including refused ones
 	arrivals map[int][]arrival
 	sessions map[string]int // open ones by life
 	last     time.Time      // when something arrived
@@ -55,8 +56,8 @@ func newMailbox(t testing.TB) *mailbox {
 		sessions: map[string]int{}, last: time.Now()}
 }
 
-// listen starts a host that puts what it keeps into the mailbox. end says what it does with try n of an email; nil
-// takes everything.
+// listen starts a host that stores messages in the mailbox. end returns the host's reaction to attempt n of an email; a
+// nil end accepts all messages.
 func (m *mailbox) listen(addr string, end func(number, n int) ending) (listening string) {
 	m.t.Helper()
 	l, err := net.Listen("tcp", addr)
@@ -91,7 +92,7 @@ func (m *mailbox) listen(addr string, end func(number, n int) ending) (listening
 
 var recipient = regexp.MustCompile(`(?i)^RCPT TO:<u(\d+)@`)
 
-// serve speaks SMTP until the client has enough.
+// serve handles an SMTP session until the client ends it.
 func (m *mailbox) serve(c net.Conn, end func(number, n int) ending) {
 	r := textproto.NewReader(bufio.NewReader(c))
 	life, number := "", 0
@@ -134,7 +135,7 @@ func (m *mailbox) serve(c net.Conn, end func(number, n int) ending) {
 	}
 }
 
-// finish does with a message what the host does with it, and reports whether the conversation goes on.
+// finish reacts to a complete message, and reports whether the session continues.
 func (m *mailbox) finish(c net.Conn, life string, number int, data []byte, end func(number, n int) ending) bool {
 	message, err := mail.ReadMessage(bytes.NewReader(data))
 	if err != nil {
@@ -189,28 +190,28 @@ func (m *mailbox) left(life string) {
 	}
 }
 
-// slow has hosts think for so long about what comes from now on.
+// slow changes the latency of hosts for later messages.
 func (m *mailbox) slow(latency time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.latency = latency
 }
 
-// open is how many conversations a life of a node has.
+// open returns the number of open sessions of a node.
 func (m *mailbox) open(life string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sessions[life]
 }
 
-// quiet reports whether nothing arrived for a while.
+// quiet reports whether no message has arrived recently.
 func (m *mailbox) quiet(d time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return time.Since(m.last) > d
 }
 
-// copies are those of one email.
+// copies returns the arrived copies of an email.
 func (m *mailbox) copies(number int) []arrival {
 	m.mu.Lock()
 	defer m.mu.Unlock()

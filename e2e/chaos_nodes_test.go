@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// killed ends nodes as a power cut would, one after the other.
+// killed kills nodes with SIGKILL, one after the other.
 func killed(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{})
 	w.during(func() {
@@ -22,18 +22,18 @@ func killed(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// stopped suspends a node for 90 s; on PostgreSQL another takes it for dead meanwhile.
+// stopped suspends a node for 90 s. With PostgreSQL, the other node declares it dead during that time.
 func stopped(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{})
 	w.during(func() {
 		w.burst(w.nodes[0])
 		w.nodes[0].cmd.Process.Signal(syscall.SIGSTOP)
 		if engine == "postgres" {
-			time.Sleep(5 * time.Second) // for what had been said to be heard, and less than it takes to be taken for dead
+			time.Sleep(5 * time.Second) // enough for hosts to read the sent data, and too short for the node to be declared dead
 			w.inHand(0)
 			time.Sleep(85 * time.Second)
 		} else {
-			time.Sleep(90 * time.Second) // nobody takes over, so nothing may be doubled
+			time.Sleep(90 * time.Second) // no other node takes over, so no email may arrive twice
 		}
 		w.nodes[0].cmd.Process.Signal(syscall.SIGCONT)
 		time.Sleep(10 * time.Second)
@@ -42,8 +42,8 @@ func stopped(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// rolled stops the nodes in order and starts new ones, one after the other, twice. Hosts become slow then: the grace of
-// a node is enough to end the conversations that it is in, and not for others after them.
+// rolled replaces the nodes one after the other, twice, with a clean stop. Hosts are slow meanwhile: the grace period
+// of a node suffices for the open SMTP transactions, but not for new ones.
 func rolled(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{env: []string{"POSTRIDER_SHUTDOWN_GRACE=12s"}})
 	w.during(func() {
@@ -61,7 +61,7 @@ func rolled(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// kill ends a node as a power cut would, counts what it had in hand, and starts it again.
+// kill kills a node with SIGKILL, counts the emails it was sending, and starts the node again.
 func (w *cluster) kill(i int) {
 	w.t.Helper()
 	w.nodes[i].kill()
@@ -71,7 +71,7 @@ func (w *cluster) kill(i int) {
 	w.launch(i)
 }
 
-// roll asks a node to stop, and starts a new one when it has.
+// roll stops a node cleanly and then starts a new one.
 func (w *cluster) roll(i int) {
 	w.t.Helper()
 	began := time.Now()

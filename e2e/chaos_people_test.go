@@ -19,9 +19,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
 
-// TestChaosPeople has people sign in and consent, and programs use codes and tokens, while SQLite's disk is full or
-// PostgreSQL is away: all are told plainly to come back, and what they then do again works, because nothing of it was
-// half done. It mounts a file system, as root may.
+// TestChaosPeople signs users in and uses OAuth codes and tokens while SQLite's disk is full or PostgreSQL is down. The
+// responses ask to retry, and a retry works afterwards, because no failed request was partly executed. The test mounts
+// a file system, which needs root.
 func TestChaosPeople(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		dir, err := os.MkdirTemp("", "postrider-full-")
@@ -114,7 +114,7 @@ func (n *node) withoutDisk(fail, heal func()) {
 			"redirect_uris": []string{anyLoopback}}, 201},
 	}
 	fail()
-	for range 12 { // guesses as many as an account has in an hour must not be used up
+	for range 12 { // failed requests must not count as wrong passwords, which are limited per hour
 		for _, s := range steps {
 			jar, err := cookiejar.New(nil)
 			if err != nil {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// chaos is what goes wrong while nodes accept and deliver. A scenario runs on two nodes with PostgreSQL, or on one with
-// SQLite, and is over when everything is well again and everything has arrived.
+// chaos lists the faults that are injected while nodes accept and deliver email. A scenario runs on two nodes with
+// PostgreSQL or on one with SQLite. It ends when the fault is over and all emails have arrived.
 var chaos = []struct {
 	name    string
 	engines []string
@@ -37,9 +37,8 @@ var (
 	both     = []string{"sqlite", "postgres"}
 )
 
-// TestChaos prints a line for each scenario. No email that was accepted is lost; none arrives twice but for what was
-// between a host's 250 and the commit when a node was killed or stopped; none arrives whose answer said that it was not
-// accepted.
+// TestChaos prints a line for each scenario. It checks that no accepted email is lost and that no refused email
+// arrives. An email may arrive twice only if a node was killed or stopped between a host's 250 and the commit.
 func TestChaos(t *testing.T) {
 	var mu sync.Mutex
 	var lines []string
@@ -71,20 +70,20 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// sum is what a scenario comes to.
+// sum holds the counts of a scenario.
 type sum struct {
 	name, engine                     string
 	accepted, arrived, lost, doubled int
 	unexplained                      int   // copies of emails that were not in hand at a kill
-	kills                            []int // emails in hand, by kill
+	kills                            []int // emails in transit at each kill
 	refused, refusedArrived          int
 	unclear, unclearArrived          int
 	silent, silentArrived            int
 	wrong                            int    // errors that do not say when to try again
-	more                             string // what only this scenario says
+	more                             string // additional output of the scenario
 }
 
-// sum counts.
+// sum counts the results of a scenario.
 func (w *cluster) sum() sum {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -116,7 +115,7 @@ func (w *cluster) sum() sum {
 	return s
 }
 
-// String is the line that is printed.
+// String returns the line that TestChaos prints.
 func (s sum) String() string {
 	line := fmt.Sprintf("%-20s %-8s accepted %5d  arrived %5d  lost %d  doubled %d", s.name, s.engine, s.accepted,
 		s.arrived, s.lost, s.doubled)
@@ -131,7 +130,7 @@ func (s sum) String() string {
 	return line
 }
 
-// broken says which rules a scenario broke.
+// broken lists the rules that a scenario violated.
 func (s sum) broken() (all []string) {
 	if s.lost > 0 {
 		all = append(all, fmt.Sprintf("%d emails were accepted and lost", s.lost))

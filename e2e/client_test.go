@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
 
-// client is the official Go client, with nothing changed but its base URL.
+// client returns the official Go client. Only the base URL is changed.
 func client(t *testing.T, n *node) *resend.Client {
 	t.Helper()
 	c := resend.NewClient(key)
@@ -66,7 +66,7 @@ func TestOfficialClientSends(t *testing.T) {
 			EmailID string `json:"email_id"`
 			To      []string
 		}
-		// Two destinations: bob and dave share a message, carol has hers.
+		// The email has two destinations: bob and dave share a message, and carol gets a separate one.
 		eventually(t, 20*time.Second, "a message for each of 2 destinations is in the outbox", func() bool {
 			n.must(http.MethodGet, "/dev/outbox", "", &all)
 			return len(all) == 2
@@ -140,7 +140,7 @@ func sendsBatches(t *testing.T, c *resend.Client) {
 	}
 }
 
-// schedules schedules an email, moves it, and cancels it.
+// schedules schedules an email, reschedules it, and cancels it.
 func (n *node) schedules(t *testing.T, c *resend.Client) {
 	t.Helper()
 	sent, err := c.Emails.Send(&resend.SendEmailRequest{From: "hello@acme.example", To: []string{"bob@example.net"},
@@ -162,8 +162,8 @@ func (n *node) schedules(t *testing.T, c *resend.Client) {
 	}
 }
 
-// checkSignatures verifies a message as an independent receiver does, with the records that the domain's owner
-// installs.
+// checkSignatures verifies the DKIM signatures of a message with the DNS records that the API shows to the domain's
+// owner.
 func (n *node) checkSignatures(t *testing.T, raw string) {
 	t.Helper()
 	var domains struct{ Data []struct{ ID string } }
@@ -256,7 +256,7 @@ func TestOfficialClientManages(t *testing.T) {
 		To: []string{"bob@example.net"}, Subject: "s", Text: "t"}); err == nil {
 		t.Error("a removed key sends")
 	}
-	// This version of the client knows no suppressions.
+	// This version of the client does not support suppressions.
 	var added, gone struct {
 		Object, ID string
 		Deleted    bool

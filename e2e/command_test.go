@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// command runs the program to its end.
+// command runs the program and waits until it exits.
 func command(t *testing.T, env []string, args ...string) (out, errOut string, err error) {
 	t.Helper()
 	var o, e bytes.Buffer

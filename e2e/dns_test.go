@@ -10,7 +10,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// serveDNS answers from records on loopback and returns its address. Other names do not exist.
+// serveDNS starts a DNS server on loopback with the given records and returns its address. For other names, the server
+// answers NXDOMAIN.
 func serveDNS(t *testing.T, records ...string) string {
 	t.Helper()
 	var rrs []dns.RR

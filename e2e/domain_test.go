@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// domainShown is what these tests look at of a domain.
+// domainShown holds the fields of a domain that these tests check.
 type domainShown struct {
 	ID, Name, Status string
 	Records          []struct{ Record, Status string }
@@ -23,7 +23,8 @@ func (n *node) domains() (all []domainShown) {
 	return list.Data
 }
 
-// In development a domain has the life that it has live: nothing is verified before somebody asks for it.
+// In development, a domain goes through the same states as in production: it is not verified before a request to verify
+// it.
 func TestADomainsLifeInDevelopment(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) { domainsLife(t, nil) })
 	t.Run("postgres", func(t *testing.T) { domainsLife(t, []string{"POSTRIDER_DATABASE_URL=" + dbtest.PostgresURL(t)}) })
@@ -75,7 +76,7 @@ func domainsLife(t *testing.T, env []string) {
 	}
 }
 
-// Domains that are named at the start are verified, also at the next one, and the program says so.
+// Domains of the flag --domain are verified after each start, and the program prints them.
 func TestDevelopmentBeginsWithDomains(t *testing.T) {
 	says := func(n *node, words string) {
 		t.Helper()

@@ -10,8 +10,8 @@ import (
 	"github.com/resend/resend-go/v3"
 )
 
-// TestOfficialClientSendsEvents uses all operations of custom events by the official Go client, whose version knows them
-// only by their paths, and has an automation begin and go on with what is sent.
+// TestOfficialClientSendsEvents uses all operations of custom events through the official Go client, which has no
+// methods for them. The events start an automation and continue its run.
 func TestOfficialClientSendsEvents(t *testing.T) {
 	n := start(t, nil)
 	c := client(t, n)

@@ -14,9 +14,9 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
 
-// TestKillAutomation kills the program at random moments while runs of an automation send three emails each, with a delay
-// and an event between them: each contact has each email once in the end. A copy of one may arrive if a kill falls between
-// the sink's answer and the commit.
+// TestKillAutomation kills the program at random moments while runs of an automation send three emails each, separated
+// by a delay and an event. Each contact gets each email once. An email may arrive twice if a kill falls between the
+// sink's response and the commit.
 func TestKillAutomation(t *testing.T) {
 	t.Parallel()
 	onEachEngine(t, killAutomation)
@@ -24,15 +24,15 @@ func TestKillAutomation(t *testing.T) {
 
 var subjectField = regexp.MustCompile(`(?im)^Subject: (.*?)\r?$`)
 
-// steps is which emails of an automation have arrived, by address and subject.
+// steps records which emails of an automation have arrived, by address and subject.
 type steps struct {
 	mu     sync.Mutex
-	ids    map[[2]string]string // the message ids
+	ids    map[[2]string]string // Message-IDs
 	copies int
 	second chan string // the addresses whose second email has arrived
 }
 
-// arrived notes an email, and returns what is wrong with it, "" if nothing is.
+// arrived records an email. It returns a description of what is wrong with the email, or "".
 func (s *steps) arrived(to string, data []byte) string {
 	subject := subjectField.FindSubmatch(data)
 	messageID := messageIDField.FindString(string(data))
@@ -80,9 +80,9 @@ func killAutomation(t *testing.T, env []string) {
 	defer cancel()
 	automation := n.threeEmails(ctx)
 
-	var up sync.RWMutex // held for reading while posting, so that a restart is waited for
+	var up sync.RWMutex // posters hold a read lock, so that they wait during a restart
 	var posters sync.WaitGroup
-	// tell has an event happen, again until it is answered: the automation takes the contact once.
+	// tell sends a custom event until the API responds. The automation starts only one run per contact.
 	tell := func(event, address string) {
 		body := fmt.Sprintf(`{"event": %q, "email": %q}`, event, address)
 		for told := false; !told && ctx.Err() == nil; {
@@ -102,7 +102,7 @@ func killAutomation(t *testing.T, env []string) {
 		posters.Go(func() {
 			for {
 				select {
-				case address := <-seen.second: // from then on the run waits for it
+				case address := <-seen.second: // now the run waits for the event
 					tell("paid", address)
 				case <-ctx.Done():
 					return
@@ -150,7 +150,7 @@ func killAutomation(t *testing.T, env []string) {
 		rounds, total, seen.copies)
 }
 
-// threeEmails makes an automation that sends an email, another a second later, and a third one after an event.
+// threeEmails creates an automation that sends an email, a second one after a second, and a third one after an event.
 func (n *node) threeEmails(ctx context.Context) (automationID string) {
 	n.t.Helper()
 	for _, subject := range []string{"First", "Second", "Third"} {

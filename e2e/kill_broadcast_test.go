@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
 
-// TestKillBroadcast kills the program at random moments while it sends a broadcast: each contact has one email of it in
-// the end, which reached the sink. A copy of it may arrive if a kill falls between the sink's answer and the commit.
+// TestKillBroadcast kills the program at random moments while it sends a broadcast. Each contact gets one email, which
+// reaches the sink. An email may arrive twice if a kill falls between the sink's response and the commit.
 func TestKillBroadcast(t *testing.T) {
 	t.Parallel()
 	onEachEngine(t, killBroadcast)
@@ -24,7 +24,7 @@ func TestKillBroadcast(t *testing.T) {
 
 var messageIDField = regexp.MustCompile(`(?im)^Message-ID: .*$`)
 
-// made makes a request that creates something, and returns its id.
+// made makes a request that creates an object, and returns the object's id.
 func (n *node) made(ctx context.Context, path string, body map[string]any) string {
 	n.t.Helper()
 	text, err := json.Marshal(body)

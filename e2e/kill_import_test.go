@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	forms "mime/multipart" // the package has a function of the name
+	forms "mime/multipart" // this package has a function named multipart
 	"net/http"
 	"slices"
 	"strconv"
@@ -19,14 +19,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestKillImport kills the program at random moments while it imports a file. In the end the import is completed, each
-// row is counted once, and each contact is there once, once in the segment, with the values that the rows give it.
+// TestKillImport kills the program at random moments while it imports a file. In the end, the import is complete and
+// each row is counted once. Each contact exists once, is in the segment once, and has the values of its rows.
 func TestKillImport(t *testing.T) {
 	t.Parallel()
 	onEachEngine(t, killImport)
 }
 
-// person is a contact as exports have it.
+// person is a contact in the format of exports.
 type person struct {
 	Email      string         `json:"email"`
 	FirstName  string         `json:"first_name"`
@@ -39,16 +39,16 @@ type person struct {
 // importCounts are the counts of an import.
 type importCounts struct{ Total, Created, Updated, Skipped, Failed int }
 
-// people is a file of contacts and what must become of it.
+// people holds a file of contacts and the expected result of its import.
 type people struct {
 	file     []byte
 	counts   importCounts
-	failed   []string // the lines of the rows that cannot be imported
+	failed   []string // lines of the rows that must fail
 	contacts map[string]person
 }
 
-// newPeople makes a file of some rows. Most create a contact; some cannot be imported, and some change a contact: each
-// of those that are there, and some that a row somewhere above created. An empty field changes nothing.
+// newPeople generates a file. Most rows create a contact, some are invalid, and some change a contact that existed
+// before or that an earlier row created. An empty field changes nothing.
 func newPeople(rows int, there map[string]person) *people {
 	p := &people{contacts: there}
 	var file bytes.Buffer
@@ -95,7 +95,7 @@ func newPeople(rows int, there map[string]person) *people {
 	return p
 }
 
-// importFile enters an import and returns its id.
+// importFile starts an import and returns its id.
 func (n *node) importFile(ctx context.Context, file []byte, fields map[string]string) string {
 	n.t.Helper()
 	var form bytes.Buffer
@@ -139,7 +139,7 @@ func killImport(t *testing.T, env []string) {
 		c := person{Email: fmt.Sprintf("older%d@example.net", i), FirstName: "Older",
 			Properties: map[string]any{"seats": 1.5}}
 		body := map[string]any{"email": c.Email, "first_name": c.FirstName, "properties": c.Properties}
-		if i%2 == 0 { // it must not be in the segment twice, nor may the others be left out of it
+		if i%2 == 0 { // half of the existing contacts are in the segment before the import
 			body["segments"] = []string{segment}
 		}
 		n.made(ctx, "/contacts", body)
@@ -158,16 +158,16 @@ func killImport(t *testing.T, env []string) {
 		t.Helper()
 		n.must(http.MethodGet, "/contacts/imports/"+id, "", &i)
 	}
-	within := 0 // kills after which the import was neither completed nor at its beginning
+	within := 0 // number of kills in the middle of the import
 	for r := range rounds {
-		// Kills come in the first parts of the file, because more of it may be done than was seen.
+		// Kills happen early in the file, because the import may be further than the last progress event.
 		part := len(p.file) / (rounds + 1)
 		after := r*part + rand.IntN(part)
 		eventually(t, 2*time.Minute, "enough of the round is imported", func() bool {
 			look()
 			return i.Processed > 0 && i.Processed >= after
 		})
-		moment := time.NewTimer(rand.N(100 * time.Millisecond)) // a batch takes about as long
+		moment := time.NewTimer(rand.N(100 * time.Millisecond)) // about the duration of a batch
 		select {
 		case <-moment.C:
 		case <-ctx.Done():
@@ -196,7 +196,7 @@ func killImport(t *testing.T, env []string) {
 	t.Logf("%d kills, %d of them while rows were imported; %+v", rounds, within, i.Counts)
 }
 
-// checkPeople compares the team's contacts, the segment, and the failed rows of the import with what must be there.
+// checkPeople compares the team's contacts, the segment and the failed rows with the expected result.
 func (n *node) checkPeople(p *people, segment, importID string) {
 	n.t.Helper()
 	var text, members string

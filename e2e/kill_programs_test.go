@@ -23,10 +23,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
 
-// TestKillPrograms kills the program at random moments while emails are sent under a quota and under a program's limit,
-// while others are approved by two at once, while a program renews its tokens, and while people are invited, accept and
-// sign in. In the end what is counted is what was accepted, to the last email; each approval has its one email; nobody
-// who repeated a request as the documentation says was turned away; and each change has its entry in the audit log.
+// TestKillPrograms kills the program at random moments while users and connected apps work with it. Emails are sent
+// under a quota and a grant limit, two users approve the same email at once, an app refreshes its tokens, and users are
+// invited, accept and sign in. In the end, counters equal the accepted emails, each approval has one email, retries
+// that follow the documentation succeeded, and each change has an audit entry.
 func TestKillPrograms(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
@@ -40,8 +40,8 @@ func TestKillPrograms(t *testing.T) {
 	})
 }
 
-// TestKillConnections is TestKillPrograms with a node that lives, and whose connections to PostgreSQL break in the
-// middle of COMMITs: their answers are lost, or they do not reach the server.
+// TestKillConnections is like TestKillPrograms, but the node keeps running and its connections to PostgreSQL break
+// during COMMITs. Either the command or its response is lost.
 func TestKillConnections(t *testing.T) {
 	t.Parallel()
 	source := dbtest.PostgresURL(t)
@@ -70,21 +70,21 @@ func (n *killedNode) restart() {
 }
 
 const (
-	teamQuota  = 40 // of the team Tight, a day
-	grantLimit = 20 // of one program, a day
+	teamQuota  = 40 // emails per day of the team Tight
+	grantLimit = 20 // emails per day of one connected app
 	password   = "correct horse battery"
 )
 
-// inbox is what has arrived.
+// inbox holds the messages that have arrived.
 type inbox struct {
 	mu    sync.Mutex
 	ids   map[string]string   // the message id of each subject
-	links map[string][]string // of invitations, by address
+	links map[string][]string // invitation links, by address
 }
 
 var invitationLink = regexp.MustCompile(`/invitations/[\w-]+`)
 
-// take notes a message, and returns what is wrong with it.
+// take records a message. It returns a description of what is wrong with the message, or "".
 func (x *inbox) take(to string, data []byte) string {
 	m := mailparse.Parse(data)
 	x.mu.Lock()
@@ -113,15 +113,15 @@ func (x *inbox) linksTo(address string) []string {
 	return append([]string(nil), x.links[address]...)
 }
 
-// killed is a node that is killed now and then, and those who use it meanwhile.
+// killed is a node that is killed repeatedly, with the state of its clients.
 type killedNode struct {
 	*node
 	ctx  context.Context
-	up   sync.RWMutex // held for reading while asking, so that a restart is waited for
-	done atomic.Int64 // answers
+	up   sync.RWMutex // clients hold a read lock, so that they wait during a restart
+	done atomic.Int64 // number of responses
 }
 
-// until asks until an answer is final, also after answers that did not come.
+// until repeats a request until a response is final, including after connection errors.
 func (n *killedNode) until(final func(ctx context.Context) (bool, error)) {
 	for over := false; !over && n.ctx.Err() == nil; {
 		n.up.RLock()
@@ -135,7 +135,7 @@ func (n *killedNode) until(final func(ctx context.Context) (bool, error)) {
 	}
 }
 
-// repeated makes a request until it is answered with one of some statuses, and returns that answer.
+// repeated makes a request until the response has one of the given statuses, and returns that response.
 func (n *killedNode) repeated(c caller, method, path string, body any, header ...string) (a reply) {
 	n.until(func(ctx context.Context) (ok bool, err error) {
 		a, err = c.ask(ctx, method, path, body, header...)
@@ -161,7 +161,8 @@ func (n *killedNode) sends(c caller, from, subject string, count int) (accepted 
 	return accepted
 }
 
-// asksFor has a program ask for emails, each of which two people approve at once, and returns the subjects.
+// asksFor requests approvals for emails as a connected app. Two users approve each email at the same time. asksFor
+// returns the subjects.
 func (n *killedNode) asksFor(program caller, count int) (subjects []string) {
 	person := caller{addr: n.addr, bearer: key}
 	for i := range count {
@@ -194,8 +195,9 @@ func (n *killedNode) asksFor(program caller, count int) (subjects []string) {
 	return subjects
 }
 
-// renews has a program renew its tokens, and work with them, until stop is closed. Within ten seconds it may present
-// a token again whose answer it did not get. It returns how often it renewed them, and was turned away after that time.
+// renews refreshes and uses the tokens of a connected app until stop is closed. If a response was lost, the app may
+// present the refresh token again within ten seconds. renews returns the number of refreshes and the number of refusals
+// after that time.
 func (n *killedNode) renews(stop <-chan struct{}) (times, late int) {
 	var p pair
 	get := func() {
@@ -241,7 +243,7 @@ func (n *killedNode) renews(stop <-chan struct{}) (times, late int) {
 	return times, late
 }
 
-// joins has somebody invited, accept as soon as a link arrives, and sign in. It returns how often they signed in.
+// joins invites a user, who accepts as soon as the link arrives and signs in. It returns the number of sign-ins.
 func (n *killedNode) joins(x *inbox, address string) {
 	a := n.repeated(caller{addr: n.addr, bearer: key}, http.MethodPost, "/team/invitations",
 		map[string]any{"email": address, "role": "member"})
@@ -267,7 +269,7 @@ func (n *killedNode) joins(x *inbox, address string) {
 	}
 	n.until(func(ctx context.Context) (bool, error) {
 		for _, link := range x.linksTo(address) {
-			// A member sees that it is used; then it was accepted by a request whose answer was lost.
+			// If the link is already used, an earlier request whose response was lost accepted the invitation.
 			a, err := caller{addr: n.addr}.ask(ctx, http.MethodPost, link, url.Values{"password": {password}})
 			switch {
 			case err != nil:
@@ -282,7 +284,7 @@ func (n *killedNode) joins(x *inbox, address string) {
 				n.t.Errorf("%s accepts: %d %s", address, a.status, a.text)
 			}
 		}
-		time.Sleep(20 * time.Millisecond) // until the email has arrived
+		time.Sleep(20 * time.Millisecond) // wait for the email
 		return false, nil
 	})
 	n.until(signIn)
@@ -351,7 +353,7 @@ func killPrograms(t *testing.T, env []string, disturb func(*killedNode)) {
 		status, err := n.call(ctx, http.MethodGet, "/dev/waiting", "", &waiting)
 		return err == nil && status == http.StatusOK && waiting == 0
 	})
-	sameDay := time.Now().UTC().YearDay() == began.YearDay() // with midnight in between there are two quotas
+	sameDay := time.Now().UTC().YearDay() == began.YearDay() // a run over midnight uses two daily quotas
 	if sameDay && (len(ofTeam) != teamQuota || len(ofGrant) != grantLimit) {
 		t.Errorf("%d emails of a team were accepted that may send %d, and %d of a program that may send %d",
 			len(ofTeam), teamQuota, len(ofGrant), grantLimit)
@@ -362,7 +364,7 @@ func killPrograms(t *testing.T, env []string, disturb func(*killedNode)) {
 		times, late)
 }
 
-// command runs a command beside the node.
+// command runs a command while the node is running.
 func (n *killedNode) command(args ...string) string {
 	n.t.Helper()
 	out, errOut, err := command(n.t, append(n.env, "POSTRIDER_DATA_DIR="+n.dir()), args...)
@@ -372,7 +374,7 @@ func (n *killedNode) command(args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// otherTeam makes a team with a domain and a quota, and returns who may act for it.
+// otherTeam creates a team with a domain and a quota, and returns a caller with its API key.
 func (n *killedNode) otherTeam(name, domain string, daily int) caller {
 	n.t.Helper()
 	c := caller{addr: n.addr, bearer: n.command("keys", "create", "--team", name, "--email", "owner@"+domain)}
@@ -395,7 +397,7 @@ func (n *killedNode) otherTeam(name, domain string, daily int) caller {
 	return c
 }
 
-// program lets a program act, within limits.
+// program grants access to a connected app, with limits.
 func (n *killedNode) program(limits map[string]any) caller {
 	n.t.Helper()
 	p, err := granted(n.ctx, n.addr, key, "full_access")
@@ -410,7 +412,7 @@ func (n *killedNode) program(limits map[string]any) caller {
 	return caller{addr: n.addr, bearer: p.Access}
 }
 
-// checkCounts compares what is counted with what is there, in the database of a node that has stopped.
+// checkCounts compares counters with rows in the database of a stopped node.
 func (n *killedNode) checkCounts(env []string, people int) {
 	n.t.Helper()
 	source := filepath.Join(n.dir(), "postrider.db")
@@ -433,7 +435,7 @@ func (n *killedNode) checkCounts(env []string, people int) {
 	}
 	const audited = `SELECT COUNT(DISTINCT target) FROM audit_log WHERE action = `
 	for _, c := range []struct{ what, counted, there string }{
-		// Midnight may be within the test, so the day of a quota is not all that was sent.
+		// The test may run over midnight, so a daily quota need not count all emails.
 		{"emails in the quotas of the month", `SELECT SUM(month_used) FROM team_volumes WHERE month =
 			(SELECT MAX(month) FROM team_volumes)`, `SELECT COUNT(*) FROM email_recipients`},
 		{"approvals and entries", `SELECT COUNT(*) FROM approvals WHERE state <> 'expired'`,

@@ -32,14 +32,14 @@ func setting(t *testing.T, name string, deflt int) int {
 	return n
 }
 
-// TestKill kills the program at random moments while it accepts and delivers: every email that was answered 200 reaches
-// the sink. One may arrive twice when the kill falls between the sink's answer and the commit; those are counted.
+// TestKill kills the program at random moments while it accepts and delivers. Every email with response 200 reaches the
+// sink. An email may arrive twice if a kill falls between the sink's response and the commit; the test counts these.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	onEachEngine(t, killRounds)
 }
 
-// ledger is what was accepted and what arrived, by the number of the email.
+// ledger records accepted and arrived emails, by the number of the email.
 type ledger struct {
 	mu       sync.Mutex
 	tried    int
@@ -80,7 +80,7 @@ func killRounds(t *testing.T, env []string) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rounds)*time.Minute+5*time.Minute)
 	defer cancel()
-	var up sync.RWMutex // held for reading while posting, so that a restart is waited for
+	var up sync.RWMutex // posters hold a read lock, so that they wait during a restart
 	var posters sync.WaitGroup
 	perRound := total/rounds + 1
 	next := make(chan int)
@@ -102,7 +102,7 @@ func killRounds(t *testing.T, env []string) {
 		}
 	})
 	for r := range rounds {
-		// While posts are under way: some of them fail, and nobody knows which of those were accepted.
+		// The kill comes during posts. Some of them fail, and failed ones may have been accepted.
 		after := r*perRound + rand.IntN(perRound-perRound/10)
 		eventually(t, time.Minute, "enough of the round was posted", func() bool {
 			l.mu.Lock()
@@ -138,8 +138,8 @@ func killRounds(t *testing.T, env []string) {
 		rounds, len(l.accepted), len(l.arrived), twice)
 }
 
-// post sends email i and notes whether it was answered 200. Where the answer did not come, the email may be there or
-// not. It reports false when nobody listened, so that nothing was asked.
+// post sends email i and records whether the response was 200. Without a response, the email may or may not have been
+// accepted. post returns false if the connection failed, so that no request was sent.
 func post(ctx context.Context, n *node, l *ledger, i int) (made bool) {
 	body, _ := json.Marshal(map[string]any{"from": "Acme <hello@acme.example>", "to": fmt.Sprintf("user%d@example.net", i),
 		"subject": "Receipt", "html": "<p>Thank you.</p>", "headers": map[string]string{"X-Number": strconv.Itoa(i)}})

@@ -19,7 +19,7 @@ func random(t *testing.T, n int) []byte {
 	return b
 }
 
-// multipart writes a message as a mail program would: text and HTML with a picture in it, and two attachments.
+// multipart returns a message like that of a mail program: text, HTML with an inline picture, and two attachments.
 func multipart(parts map[string][]byte) []byte {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\r\n", args...) }
@@ -49,7 +49,7 @@ func multipart(parts map[string][]byte) []byte {
 	return []byte(b.String())
 }
 
-// freeAddr returns an address on loopback where nobody listens.
+// freeAddr returns a loopback address with a free port.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

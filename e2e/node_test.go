@@ -1,4 +1,4 @@
-// Package e2e starts the program that users run and looks at it from outside.
+// Package e2e builds and starts the program, and tests it from outside over HTTP, SMTP and the command line.
 package e2e
 
 import (
@@ -24,8 +24,8 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
-	// Reading this variable keeps `make test` from showing a cached result: go test does not know that the tests depend
-	// on the program, which is built here, and on the official clients.
+	// Reading this variable prevents cached results in `make test`: go test does not know that these tests depend on
+	// the program and on the official clients.
 	_ = os.Getenv("POSTRIDER_TEST_RUN")
 	dir, err := os.MkdirTemp("", "postrider-e2e-")
 	if err == nil {
@@ -39,15 +39,15 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "build the program:", err)
 		os.Exit(1)
 	}
-	// The tests mostly wait for programs. A flag of the command line overrides this.
+	// More tests than CPUs run in parallel, because they mostly wait for programs. A command-line flag overrides this.
 	flag.Set("test.parallel", "6")
-	// dbtest.Main exits, so the folder goes when its server has stopped.
+	// dbtest.Main exits the process, so the folder is removed after its server has stopped.
 	dbtest.After(func() { os.RemoveAll(dir) })
 	dbtest.Main(m)
 }
 
-// onEachEngine runs f for SQLite and PostgreSQL at the same time, with the variables of the program's environment that
-// select the database.
+// onEachEngine runs f for SQLite and PostgreSQL in parallel. It passes the environment variables that select the
+// database.
 func onEachEngine(t *testing.T, f func(t *testing.T, env []string)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) {
@@ -71,10 +71,10 @@ type node struct {
 	env     []string
 	cmd     *exec.Cmd
 	out     *said
-	tail    int // octets of what it says that a test which failed shows; 0 is all
+	tail    int // how many bytes of output a failed test shows; 0 means all
 }
 
-// start runs postrider dev in a folder of its own, with more arguments and variables.
+// start runs postrider dev in a new folder, with additional arguments and environment variables.
 func start(t *testing.T, env []string, args ...string) *node {
 	t.Helper()
 	n := prepare(t, binary, env, args...)
@@ -82,7 +82,7 @@ func start(t *testing.T, env []string, args ...string) *node {
 	return n
 }
 
-// prepare is start without the start, for any build of the program.
+// prepare returns a node for any build of the program, without starting it.
 func prepare(t *testing.T, program string, env []string, args ...string) *node {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -129,10 +129,11 @@ func (n *node) launch() {
 	})
 }
 
-// localhost is the URL that the program says it is at.
+// localhost returns the URL that the program prints.
 func (n *node) localhost() string { return "http://" + n.named() }
 
-// named is where people go, who are led to a name (see byName in package cli).
+// named returns the URL for browsers, which the node redirects from 127.0.0.1 to localhost (see byName in package
+// node).
 func (n *node) named() string {
 	n.t.Helper()
 	_, port, err := net.SplitHostPort(n.addr)
@@ -142,13 +143,13 @@ func (n *node) named() string {
 	return "localhost:" + port
 }
 
-// kill ends the program as a power cut would.
+// kill kills the program with SIGKILL.
 func (n *node) kill() {
 	n.cmd.Process.Kill()
 	n.cmd.Wait()
 }
 
-// eventually polls until done, and fails the test when it takes too long.
+// eventually polls until done returns true, and fails the test after a timeout.
 func eventually(t *testing.T, limit time.Duration, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -163,7 +164,7 @@ func eventually(t *testing.T, limit time.Duration, what string, done func() bool
 	}
 }
 
-// call makes a request and decodes the answer, whatever its status.
+// call makes a request and decodes the response, whatever its status.
 func (n *node) call(ctx context.Context, method, path, body string, out any) (status int, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+n.addr+path, strings.NewReader(body))
 	if err != nil {
@@ -187,7 +188,7 @@ func (n *node) call(ctx context.Context, method, path, body string, out any) (st
 	return answer.StatusCode, err
 }
 
-// must makes a request that has to succeed.
+// must makes a request and fails the test unless it succeeds.
 func (n *node) must(method, path, body string, out any) {
 	n.t.Helper()
 	status, err := n.call(n.t.Context(), method, path, body, out)
@@ -196,13 +197,13 @@ func (n *node) must(method, path, body string, out any) {
 	}
 }
 
-// addDomain adds a domain that sends, and has it verified.
+// addDomain adds a sending domain and verifies it.
 func (n *node) addDomain(name string) {
 	n.t.Helper()
 	n.addDomainOf(`{"name":"` + name + `"}`)
 }
 
-// addDomainOf adds a domain, and has it verified. It returns its id.
+// addDomainOf adds a domain, verifies it, and returns its id.
 func (n *node) addDomainOf(body string) string {
 	n.t.Helper()
 	var d struct{ ID, Status string }
@@ -211,7 +212,7 @@ func (n *node) addDomainOf(body string) string {
 	return d.ID
 }
 
-// verifyDomain has a domain verified.
+// verifyDomain verifies a domain and waits for the result.
 func (n *node) verifyDomain(id string) {
 	n.t.Helper()
 	n.must(http.MethodPost, "/domains/"+id+"/verify", "", nil)

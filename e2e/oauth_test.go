@@ -14,12 +14,12 @@ import (
 	"github.com/postrider/postrider/internal/accounts/grants"
 )
 
-// program is one that lets itself be granted what it asks for, as the official command-line program does.
+// program is an OAuth client that uses the flow of the official CLI.
 type program struct {
 	t        *testing.T
 	n        *node
 	redirect string
-	sent     chan url.Values // with what the browser came back
+	sent     chan url.Values // parameters of the redirect
 }
 
 func newProgram(t *testing.T, n *node) *program {
@@ -37,7 +37,7 @@ func newProgram(t *testing.T, n *node) *program {
 
 const oauthVerifier = "a-verifier-of-43-characters-at-least-0123456789"
 
-// asks is the address that it opens in the browser.
+// asks returns the authorization URL that the client opens in the browser.
 func (p *program) asks(clientID, scope string) string {
 	hash := sha256.Sum256([]byte(oauthVerifier))
 	return "/oauth/authorize?" + url.Values{"client_id": {clientID}, "response_type": {"code"},
@@ -64,7 +64,7 @@ func (p *program) token(clientID, code string) string {
 	return answer.Access
 }
 
-// status asks the API something with a token.
+// status makes an API request with a token and returns the status.
 func (p *program) status(token, path string) int {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, "http://"+p.n.addr+path, nil)
@@ -80,8 +80,8 @@ func (p *program) status(token, path string) int {
 	return w.StatusCode
 }
 
-// Somebody reads in a browser what a program asks for, and allows or refuses it. The browser follows the answer to the
-// program, which the page's policy must allow.
+// A user reads the consent page in a browser, and allows or refuses access. The browser follows the redirect to the
+// client, which the page's Content-Security-Policy must allow.
 func TestConsentInABrowser(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil)

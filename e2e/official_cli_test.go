@@ -15,11 +15,11 @@ import (
 	"github.com/creack/pty"
 )
 
-// officialCLI is the official command-line program, installed for compat, with a home of its own.
+// officialCLI is the official CLI, installed in compat, with its own home folder.
 type officialCLI struct {
 	t    *testing.T
 	env  []string
-	asks string // the file with the address that it opened in the browser
+	asks string // file with the URL that the CLI opened in the browser
 }
 
 func newOfficialCLI(t *testing.T, n *node) *officialCLI {
@@ -29,7 +29,7 @@ func newOfficialCLI(t *testing.T, n *node) *officialCLI {
 	}
 	home := t.TempDir()
 	c := &officialCLI{t: t, asks: filepath.Join(home, "opened")}
-	// What opens the browser on Linux and on macOS writes the address into a file instead.
+	// Replacements for the commands that open a browser on Linux and macOS write the URL to a file.
 	opener := "#!/bin/sh\nprintf '%s' \"$1\" >'" + c.asks + ".part' && mv '" + c.asks + ".part' '" + c.asks + "'\n"
 	for _, name := range []string{"xdg-open", "open"} {
 		if err := os.WriteFile(filepath.Join(home, name), []byte(opener), 0o700); err != nil {
@@ -40,7 +40,7 @@ func newOfficialCLI(t *testing.T, n *node) *officialCLI {
 		"PATH="+home+string(os.PathListSeparator)+os.Getenv("PATH"), "RESEND_BASE_URL="+n.localhost(),
 		"RESEND_API_KEY=",
 		"DBUS_SESSION_BUS_ADDRESS=", "NO_COLOR=1",
-		"CI=", "GITHUB_ACTIONS=", "TERM=xterm") // where it is told of a CI it asks nothing, also at a terminal
+		"CI=", "GITHUB_ACTIONS=", "TERM=xterm") // in CI, the CLI asks no questions even at a terminal
 	return c
 }
 
@@ -52,7 +52,7 @@ func (c *officialCLI) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// logIn runs the login as a person at a terminal, who consents in the browser.
+// logIn runs the login command at a terminal and consents in the browser.
 func (c *officialCLI) logIn(consent func(address string)) {
 	c.t.Helper()
 	cmd := c.command("login", "--insecure-storage")
@@ -65,7 +65,7 @@ func (c *officialCLI) logIn(consent func(address string)) {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		io.Copy(said, terminal) // ends with an error when the program does
+		io.Copy(said, terminal) // returns an error when the program exits
 	}()
 	defer func() {
 		if c.t.Failed() {
@@ -90,7 +90,7 @@ func (c *officialCLI) logIn(consent func(address string)) {
 	<-read
 }
 
-// run runs a command without a terminal, which must succeed, and decodes its JSON.
+// run runs a command without a terminal, fails the test if the command fails, and decodes its JSON output.
 func (c *officialCLI) run(out any, args ...string) {
 	c.t.Helper()
 	cmd := c.command(append(args, "--json")...)
@@ -107,7 +107,7 @@ func (c *officialCLI) run(out any, args ...string) {
 
 var authority = regexp.MustCompile(`^http://[^/]+`)
 
-// The official command-line program logs in by OAuth, in a browser, and does its work with what it was granted.
+// The official CLI logs in with OAuth in a browser, and works with the granted tokens.
 func TestOfficialCLI(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil, "--domain", "acme.example")

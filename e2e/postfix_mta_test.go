@@ -13,17 +13,16 @@ import (
 	"time"
 )
 
-// postfix is a throwaway Postfix: its configuration, queue and log are in a temporary folder, and it listens and dials
-// on loopback only.
+// postfix is a temporary Postfix instance. Its configuration, queue and log are in a temporary folder, and it uses only
+// loopback.
 type postfix struct {
 	t    *testing.T
 	dir  string
-	addr string // of its SMTP listener
+	addr string // address of its SMTP listener
 }
 
-// postfixMain takes mail from this machine for anywhere and sends each domain where the transport table says. Nothing
-// is delivered locally and nothing is looked up in the DNS. Mail that is deferred is given up at once, so that a test
-// sees the report.
+// postfixMain relays all mail from this machine as the transport table says, without local delivery and without DNS.
+// Deferred mail bounces at once, so that tests see the report.
 const postfixMain = `compatibility_level = 3.6
 queue_directory = %[1]s/spool
 data_directory = %[1]s/data
@@ -52,7 +51,7 @@ in_flow_delay = 0
 disable_vrfy_command = yes
 `
 
-// postfixMaster names the services that are needed, none in a chroot. The columns are those of master(5).
+// postfixMaster lists the required services, none in a chroot. The columns are those of master(5).
 const postfixMaster = `%[1]s inet n - n - - smtpd
 pickup unix n - n 60 1 pickup
 cleanup unix n - n - 0 cleanup
@@ -76,12 +75,12 @@ scache unix - - n - 1 scache
 postlog unix-dgram n - n - 1 postlogd
 `
 
-// startPostfix starts one whose transport table is routes, a line for each address or domain.
+// startPostfix starts a Postfix instance. routes are the lines of its transport table, one per address or domain.
 func startPostfix(t *testing.T, routes ...string) *postfix {
 	t.Helper()
 	p := &postfix{t: t, dir: t.TempDir(), addr: freeAddr(t)}
 	for _, name := range []string{"..", "", "etc", "spool", "data", "log"} {
-		// The daemons run as another user, whom the folders of tests shut out.
+		// The daemons run as another user, who has no access to the folders of tests.
 		path := filepath.Join(p.dir, name)
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			t.Fatal(err)

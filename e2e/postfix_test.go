@@ -16,8 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
-// relayed is a Postrider that sends through a Postfix and takes what that one relays to it. Mail for far.example ends
-// at a host that knows one address.
+// relayed is a node that sends through a Postfix and receives the mail that Postfix relays to it. Mail for far.example
+// goes to a host that accepts only one address.
 func relayed(t *testing.T) (*node, *postfix) {
 	t.Helper()
 	far := smtptest.NewServer(t, smtptest.Config{Rcpt: func(_, to string) string {
@@ -38,14 +38,14 @@ func relayed(t *testing.T) (*node, *postfix) {
 	return n, p
 }
 
-// route sends mail to one host, in the words of transport(5).
+// route returns a destination for mail in the syntax of transport(5).
 func route(addr string) string {
 	host, port, _ := net.SplitHostPort(addr)
 	return fmt.Sprintf("smtp:[%s]:%s", host, port)
 }
 
-// TestPostfixRelaysToUs sends a message with two attachments and an inline picture through Postfix to the MX, and has
-// all of it back from the API, octet by octet.
+// TestPostfixRelaysToUs sends a message with two attachments and an inline picture through Postfix to the node's MX.
+// The API returns the same bytes.
 func TestPostfixRelaysToUs(t *testing.T) {
 	n, p := relayed(t)
 	parts := map[string][]byte{"picture.png": random(t, 5_000), "report.pdf": random(t, 300_000),
@@ -110,8 +110,8 @@ func TestPostfixRelaysToUs(t *testing.T) {
 	}
 }
 
-// TestPostfixBounces sends mail that Postfix takes and cannot deliver. Its report comes back to the return path and
-// becomes an event; an address that does not exist is suppressed, one whose mailbox is full is not.
+// TestPostfixBounces sends mail that Postfix accepts and cannot deliver. Postfix's report returns to the return path
+// and becomes an event. An address that does not exist is suppressed; an address with a full mailbox is not.
 func TestPostfixBounces(t *testing.T) {
 	n, _ := relayed(t)
 	for _, test := range []struct {

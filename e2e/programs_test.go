@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Somebody allows a program, sees it among the programs of the team, limits it, and revokes it: then its token is
+// A user allows a connected app, finds it in the team's list of apps, limits it, and revokes it. The revoked token is
 // refused at once.
 func TestProgramsInABrowser(t *testing.T) {
 	t.Parallel()
@@ -42,7 +42,7 @@ func TestProgramsInABrowser(t *testing.T) {
 	r.presses("Connected apps")
 	r.sees("Notes\nallowed by developer@postrider.localhost")
 	r.sees("No limits.")
-	// unfolds opens a part of the page whose summary begins so.
+	// unfolds opens the details element whose summary starts with the text.
 	unfolds := func(text string) {
 		t.Helper()
 		at := chromedp.Search(`//summary[starts-with(normalize-space(.), "` + text + `")]`)

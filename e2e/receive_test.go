@@ -16,7 +16,7 @@ import (
 	"github.com/resend/resend-go/v3"
 )
 
-// inject hands a message to a host as most hosts would: with TLS when it is offered, whoever signed the certificate.
+// inject sends a message to a host as most hosts do: with TLS if the host offers it, without verifying the certificate.
 func inject(host, to string, raw []byte) error {
 	c, err := smtp.DialStartTLS(host, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
@@ -26,7 +26,7 @@ func inject(host, to string, raw []byte) error {
 	return c.SendMail("alice@elsewhere.example", []string{to}, bytes.NewReader(raw))
 }
 
-// TestOfficialClientReceives sends a message to the inbound port and has it back through the official client.
+// TestOfficialClientReceives sends a message to the inbound port and reads it through the official client.
 func TestOfficialClientReceives(t *testing.T) {
 	mx := freeAddr(t)
 	n := start(t, nil, "--smtp-in", mx)
@@ -78,8 +78,8 @@ func TestOfficialClientReceives(t *testing.T) {
 	get(t, shared.URL+"x", http.StatusNotFound)
 }
 
-// TestKillWhileReceiving kills the program at random moments while mail comes in: every message that was answered 250
-// is listed, whole.
+// TestKillWhileReceiving kills the program at random moments while mail arrives. Every message with response 250 is
+// listed and complete.
 func TestKillWhileReceiving(t *testing.T) {
 	t.Parallel()
 	onEachEngine(t, killReceiving)
@@ -107,7 +107,7 @@ func killReceiving(t *testing.T, env []string) {
 					}
 					raw := "Subject: " + name + "\r\n\r\n" + strings.Repeat("Hello.\r\n", size/8)
 					if inject(mx, "b@in.acme.example", []byte(raw)) != nil {
-						return // killed, so this message may be there or not
+						return // killed: this message may or may not be stored
 					}
 					mu.Lock()
 					taken[name] = true

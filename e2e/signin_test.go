@@ -14,14 +14,14 @@ import (
 	"github.com/pquerna/otp/totp"
 )
 
-// reader is somebody in front of a browser.
+// reader is a user with a browser.
 type reader struct {
 	t   *testing.T
 	tab context.Context
 	url string
 }
 
-// open shows a page.
+// open opens a page.
 func (r *reader) open(path string) {
 	r.t.Helper()
 	if err := chromedp.Do(r.tab, chromedp.Navigate(r.url+path)); err != nil {
@@ -29,7 +29,7 @@ func (r *reader) open(path string) {
 	}
 }
 
-// sees waits until the page says a text.
+// sees waits until the page contains a text.
 func (r *reader) sees(text string) {
 	r.t.Helper()
 	var said string
@@ -49,7 +49,7 @@ func (r *reader) sees(text string) {
 	})
 }
 
-// types types into the input with a label.
+// types types a text into the input with the given label.
 func (r *reader) types(label, text string) {
 	r.t.Helper()
 	id, err := chromedp.Run(r.tab, chromedp.Evaluate[string](
@@ -62,7 +62,7 @@ func (r *reader) types(label, text string) {
 	}
 }
 
-// presses clicks a button or link by its text.
+// presses clicks the button or link with the given text.
 func (r *reader) presses(text string) {
 	r.t.Helper()
 	at := chromedp.Search(`//*[self::button or self::a][not(@hidden)][normalize-space(.)="` + text + `"]`)
@@ -71,7 +71,7 @@ func (r *reader) presses(text string) {
 	}
 }
 
-// hasPasskeys gives the browser a device that keeps passkeys and says yes.
+// hasPasskeys adds a virtual authenticator to the browser that stores passkeys and confirms every request.
 func (r *reader) hasPasskeys() {
 	r.t.Helper()
 	if _, err := chromedp.Call(r.tab, webauthn.Enable, webauthn.EnableParams{}); err != nil {
@@ -87,7 +87,8 @@ func (r *reader) hasPasskeys() {
 
 var setupLink = regexp.MustCompile(`http://localhost:\d+(/setup\?token=[\w-]+)`)
 
-// Somebody sets the program up by the link in its log, and signs in with a password, with a code, and with a passkey.
+// A user creates the first account with the link in the log, and signs in with a password, with a code, and with a
+// passkey.
 func TestPeopleSignIn(t *testing.T) {
 	t.Parallel()
 	n := prepare(t, binary, nil)
@@ -125,7 +126,7 @@ func TestPeopleSignIn(t *testing.T) {
 	r.signsInTwice(code)
 	r.cookiesAreHidden()
 
-	// The API and the pages have separate paths.
+	// The API and the pages use separate paths.
 	answer, err := http.Get(r.url + "/emails")
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +186,7 @@ func (r *reader) signsInTwice(code func(after time.Duration) string) {
 	r.types("Password", "correct horse battery")
 	r.presses("Sign in")
 	r.sees("Enter your code")
-	r.types("Code", code(30*time.Second)) // the one before was used
+	r.types("Code", code(30*time.Second)) // the previous code is already used
 	r.presses("Sign in")
 	r.sees("Your account")
 
@@ -196,7 +197,7 @@ func (r *reader) signsInTwice(code func(after time.Duration) string) {
 	r.sees("last used")
 }
 
-// cookiesAreHidden checks that no script reads the cookies, and that nobody is signed in after signing out.
+// cookiesAreHidden checks that scripts cannot read the cookies, and that signing out ends the session.
 func (r *reader) cookiesAreHidden() {
 	t := r.t
 	t.Helper()
@@ -212,7 +213,7 @@ func (r *reader) cookiesAreHidden() {
 	r.sees("Forgot your password?")
 }
 
-// In development passkeys work at the address that the program prints, and who comes by 127.0.0.1 is led there.
+// In development, passkeys work at the URL that the program prints, and 127.0.0.1 redirects to that URL.
 func TestPasskeyInDevelopment(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
 
-// submit hands a message in with the standard library's client, over STARTTLS with a certificate that nobody signed.
+// submit sends a message with the standard library's client over STARTTLS. The certificate is self-signed.
 func submit(addr, password string, raw []byte, to ...string) error {
 	c, err := smtp.Dial(addr)
 	if err != nil {
@@ -49,8 +49,8 @@ func submit(addr, password string, raw []byte, to ...string) error {
 	return c.Quit()
 }
 
-// TestSubmission hands in a message over SMTP. It arrives at the relay as it was, signed, and is an email like any
-// other.
+// TestSubmission submits a message over SMTP. The relay gets it unchanged except for a signature, and the API shows it
+// like any other email.
 func TestSubmission(t *testing.T) {
 	var mu sync.Mutex
 	arrived := map[string][]byte{}
@@ -104,7 +104,7 @@ Message-ID: <x1@acme.example>
 	}
 }
 
-// TestImplicitTLS serves submission with TLS from the first octet.
+// TestImplicitTLS submits a message over a connection with implicit TLS.
 func TestImplicitTLS(t *testing.T) {
 	addr := freeAddr(t)
 	start(t, []string{"POSTRIDER_SMTP_SUBMITS_LISTEN=" + addr})

@@ -7,7 +7,7 @@ import (
 	"github.com/resend/resend-go/v3"
 )
 
-// The official Go client creates, publishes, sends with, changes, duplicates and deletes a template.
+// The official Go client can create, publish, send, change, duplicate and delete a template.
 func TestOfficialClientUsesTemplates(t *testing.T) {
 	n := start(t, nil)
 	n.addDomain("acme.example")

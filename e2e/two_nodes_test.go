@@ -15,12 +15,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
 
-// office is two nodes of one PostgreSQL database, the second by way of a proxy, or one node with SQLite in the place of
-// both, and a team that works with them.
+// office holds two nodes of one PostgreSQL database, the second connected through a proxy, and a team. With SQLite, one
+// node takes both roles.
 type office struct {
 	t      *testing.T
 	a, b   *node
-	public string // the address of the installation, which is that of the first node
+	public string // public URL, which is that of the first node
 	env    []string
 	link   *pgproxy.Proxy
 	owner  http.CookieJar
@@ -65,7 +65,7 @@ func newOffice(t *testing.T, engine string) *office {
 	}
 	var token string
 	eventually(t, 20*time.Second, "a log has the link that works", func() bool {
-		for _, n := range []*node{o.b, o.a} { // each start makes another link
+		for _, n := range []*node{o.b, o.a} { // each start creates a new setup link
 			if _, after, ok := strings.Cut(n.out.String(), "/setup?token="); ok && token == "" {
 				token = strings.FieldsFunc(after, func(r rune) bool { return !(r == '-' || r == '_' || r >= '0') })[0]
 			}
@@ -86,7 +86,7 @@ func (o *office) jar() http.CookieJar {
 	return jar
 }
 
-// expect makes a request that is answered with a status.
+// expect makes a request and fails the test unless the response has the given status.
 func (o *office) expect(c caller, method, path string, body any, status int) reply {
 	o.t.Helper()
 	a, err := c.ask(o.t.Context(), method, path, body)
@@ -96,7 +96,7 @@ func (o *office) expect(c caller, method, path string, body any, status int) rep
 	return a
 }
 
-// command runs a command beside the nodes.
+// command runs a command while the nodes are running.
 func (o *office) command(args ...string) string {
 	o.t.Helper()
 	out, errOut, err := command(o.t, o.env, args...)
@@ -106,7 +106,7 @@ func (o *office) command(args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// joins makes somebody a member, who has the session in the jar, and a program that acts for them.
+// joins adds a member to the team, with a session in the jar, and returns a connected app of that member.
 func (o *office) joins(email, role string) (jar http.CookieJar, program caller) {
 	o.t.Helper()
 	jar = o.jar()
@@ -116,7 +116,7 @@ func (o *office) joins(email, role string) (jar http.CookieJar, program caller) 
 	return jar, o.allows(jar)
 }
 
-// allows has somebody let a program act with full access, and returns the program.
+// allows grants a connected app full access on behalf of a user, and returns the app.
 func (o *office) allows(jar http.CookieJar) caller {
 	o.t.Helper()
 	x := &program{redirect: anyLoopback}
@@ -148,7 +148,7 @@ func (o *office) teamID() string {
 	return o.team
 }
 
-// first returns the id of the newest thing in a list.
+// first returns the id of the newest object in a list.
 func (o *office) first(c caller, path string) string {
 	o.t.Helper()
 	var list struct{ Data []struct{ ID string } }
@@ -159,7 +159,7 @@ func (o *office) first(c caller, path string) string {
 	return list.Data[0].ID
 }
 
-// look is what is asked of the other node, and how it answers before and after.
+// look is a request to the other node, with the expected statuses before and after the change.
 type look struct {
 	by            caller
 	method, path  string
@@ -175,8 +175,8 @@ func (l *look) ask(t *testing.T) (reply, error) {
 	return l.by.ask(t.Context(), l.method, l.path, l.body, "Accept", accept)
 }
 
-// What one node or a command takes away, another node refuses: at once by a hint, and soon if its connection for hints
-// was cut.
+// Access revoked by one node or by a command is refused by another node: at once with a hint, and within seconds if the
+// hint was lost.
 func TestTakenAway(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
@@ -263,14 +263,14 @@ func takeAway(t *testing.T, o *office, hows ...string) {
 					[]look{{onB, http.MethodPost, "/emails", email, 200, 429}}},
 			}
 			for _, c := range changes {
-				for _, l := range c.looks { // what the node sees now, it remembers
+				for _, l := range c.looks { // fill the caches of the node
 					if a, err := l.ask(t); err != nil || a.status != l.before {
 						t.Errorf("before %s, %s %s is answered with %d %v: %s", c.what, l.method, l.path, a.status, err,
 							a.text)
 					}
 				}
 			}
-			// Caches hold five seconds at most: what is refused sooner was hinted at.
+			// Cache entries live up to five seconds, so an earlier refusal must come from a hint.
 			limit := 3 * time.Second
 			if how == "cut" {
 				o.link.Cut()

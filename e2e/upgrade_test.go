@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// oldProgram is the program of an earlier release, by the environment: make upgrade OLD=path.
+// oldProgram returns the path of the program of an earlier release, from the environment: make upgrade OLD=path.
 func oldProgram(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("POSTRIDER_OLD_PROGRAM")
@@ -29,20 +29,20 @@ func oldProgram(t *testing.T) string {
 	return path
 }
 
-// lists are what a team has.
+// lists are the paths of a team's lists in the API.
 var lists = []string{"/domains", "/api-keys", "/emails", "/contacts", "/segments", "/templates", "/broadcasts",
 	"/automations", "/webhooks", "/suppressions"}
 
-// before is what an old program has in it.
+// before holds the data that the old program returned.
 type before struct {
-	lists       map[string]map[string]any // things by list and id
+	lists       map[string]map[string]any // objects by list and id
 	keys        map[string]string         // by their permission
 	scheduledID string
 	runID       string
 	automation  string
 }
 
-// fill makes some of each, as the old program knows it.
+// fill creates objects of each kind that the old program supports.
 func (n *node) fill() before {
 	n.t.Helper()
 	ctx := n.t.Context()
@@ -97,7 +97,7 @@ func (n *node) fill() before {
 	return b
 }
 
-// everything reads all lists.
+// everything reads all lists of the team.
 func (n *node) everything() map[string]map[string]any {
 	n.t.Helper()
 	all := map[string]map[string]any{}
@@ -116,7 +116,7 @@ func (n *node) everything() map[string]map[string]any {
 	return all
 }
 
-// has compares what there is with what there was. Programs may add fields to it.
+// has checks that the current objects contain all earlier values. A newer program may add fields.
 func (n *node) has(b before) {
 	n.t.Helper()
 	now := n.everything()
@@ -151,7 +151,7 @@ func (n *node) has(b before) {
 
 var setupAt = regexp.MustCompile(`/setup\?token=[\w-]+`)
 
-// TestUpgrade has an old program make some of everything, and this one go on with it.
+// TestUpgrade creates objects of every kind with an old program, and then runs this program on the same database.
 func TestUpgrade(t *testing.T) {
 	old := oldProgram(t)
 	for _, engine := range both {
@@ -194,7 +194,7 @@ func TestUpgrade(t *testing.T) {
 				Emails struct{ Daily struct{ Used, Sent int } }
 			}
 			n.must(http.MethodGet, "/usage", "", &usage)
-			if d := usage.Emails.Daily; d.Used != d.Sent || d.Sent < 9 { // of before, and by each key
+			if d := usage.Emails.Daily; d.Used != d.Sent || d.Sent < 9 { // emails from before the upgrade, and one by each key
 				t.Errorf("of the quota %d are used, and %d were sent", d.Used, d.Sent)
 			}
 			for _, args := range [][]string{{"teams", "list"}, {"keys", "list", "--team", "Development"}, {"jobs"},
@@ -207,7 +207,8 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// owner starts the node as one of production, makes the first account, which owns the team that is there, and stops it.
+// owner starts the node in production mode, creates the first account as owner of the existing team, and stops the
+// node.
 func (n *node) owner() {
 	n.t.Helper()
 	defer func(args []string) { n.args = args }(n.args)
@@ -243,7 +244,7 @@ func (n *node) owner() {
 	}
 }
 
-// TestRollingUpgrade starts this program beside an old one, which goes on working on the same database.
+// TestRollingUpgrade runs this program and an old one on the same database at the same time.
 func TestRollingUpgrade(t *testing.T) {
 	old := oldProgram(t)
 	env := []string{"POSTRIDER_SECRET_KEY=" + sharedSecret,
@@ -291,7 +292,7 @@ func TestRollingUpgrade(t *testing.T) {
 			t.Errorf("a program's token is answered with %d %v", r.status, err)
 		}
 	}
-	// What a program has scheduled by the new node, the old one releases or leaves.
+	// The old node sends emails that a connected app scheduled at the new node, or leaves them to the new node.
 	r, err := caller{addr: b.addr, bearer: p.Access}.ask(t.Context(), http.MethodPost, "/emails", map[string]any{
 		"from": "hello@acme.example", "to": "program@example.net", "subject": "Of a program", "text": "Hello",
 		"scheduled_at": time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)})
@@ -308,7 +309,7 @@ func TestRollingUpgrade(t *testing.T) {
 		}
 		return false
 	})
-	// Going back: the old program starts on what the new one has made of the database.
+	// Downgrade: the old program starts on the migrated database.
 	for _, program := range []string{old, binary} {
 		a.stop()
 		a.program = program

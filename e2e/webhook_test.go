@@ -16,15 +16,15 @@ import (
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// TestKillBeforeWebhook kills the program at random moments between events and their delivery: every event that was
-// recorded reaches the receiver at least once, signed, and those of one email in order.
+// TestKillBeforeWebhook kills the program at random moments between events and their webhooks. Every recorded event
+// reaches the receiver at least once, signed, and the events of an email arrive in order.
 func TestKillBeforeWebhook(t *testing.T) {
 	t.Parallel()
 	onEachEngine(t, killWebhooks)
 }
 
-// told is what a receiver was sent: the types of each email's events in the order of their first arrival, and how often
-// each message came.
+// told records what a receiver got: the event types of each email in the order of first arrival, and how often each
+// message arrived.
 type told struct {
 	mu     sync.Mutex
 	secret string
@@ -90,7 +90,7 @@ func killWebhooks(t *testing.T, env []string) {
 			})
 		}
 		if r%2 == 0 {
-			posters.Wait() // the kill falls among the webhooks; in other rounds, among emails too
+			posters.Wait() // this kill comes during webhooks only; other kills also come during posts
 		}
 		pause, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(60))*time.Millisecond)
 		<-pause.Done()
@@ -112,7 +112,7 @@ func killWebhooks(t *testing.T, env []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for id, types := range x.types {
-		// Of an email whose acceptance was not answered, the second may still be on its way.
+		// If the response to an email was lost, the email's second event may still be in transit.
 		if got := fmt.Sprint(types); got != "[email.sent email.delivered]" &&
 			(got != "[email.sent]" || slices.Contains(accepted, id)) {
 			t.Errorf("email %s: %v", id, types)

@@ -2,12 +2,18 @@
 package postrider
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +22,7 @@ import (
 const module = "github.com/postrider/postrider/"
 
 // layers are the groups of packages from the top down. A package imports packages of its own group and of lower ones
-// only; ARCHITECTURE.md gives the reason. Each group below internal is a folder, whose doc.go says what belongs there.
+// only, so that a reader can start at any layer and go down. Each group below internal is a folder, whose doc.go says what belongs there.
 var layers = [][]string{
 	{"cmd", "e2e", "scripts", "internal/cli", "internal/bench", "internal/node"},
 	{"internal/front"},
@@ -120,4 +126,130 @@ func TestGroupsHaveADoc(t *testing.T) {
 			}
 		}
 	}
+}
+
+const (
+	maxFileLines     = 600
+	maxFunctionLines = 90
+)
+
+// longFunctions are those whose length is a list of cases or requests, one after the other, that a reader skims.
+var longFunctions = map[string]bool{
+	"internal/front/api/routes.go routes":   true, // the table of operations
+	"internal/cli/plans_test.go everything": true, // one request to each operation
+}
+
+// banned are words whose meaning only their author knew. No function, type, field or parameter has one as its name.
+var banned = []string{"enter", "veil", "bury", "disown", "heeded", "sift", "seated", "octets", "octet", "Grown", "Happened",
+	"Leaving", "Affords", "Budget", "Listed", "Reported", "Destined", "Followed", "Fix", "Brief", "because", "causing"}
+
+// sourceFiles calls f with each Go file of the module, parsed, and with its path.
+func sourceFiles(t *testing.T, f func(path string, fset *token.FileSet, file *ast.File, lines int)) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && (entry.Name() == "node_modules" || entry.Name() == "testdata" || entry.Name() == ".git") {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, path, text, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		f(filepath.ToSlash(path), fset, file, bytes.Count(text, []byte("\n")))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Files and functions are short enough to be read at once. Tables of data in tests may be longer.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	sourceFiles(t, func(path string, fset *token.FileSet, file *ast.File, lines int) {
+		if lines > maxFileLines {
+			t.Errorf("%s has %d lines: split it by topic; %d are the most", path, lines, maxFileLines)
+		}
+		for _, d := range file.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || longFunctions[path+" "+fn.Name.Name] {
+				continue
+			}
+			length := fset.Position(fn.End()).Line - fset.Position(fn.Pos()).Line + 1
+			if length-tableLines(fset, fn) > maxFunctionLines {
+				t.Errorf("%s: %s has %d lines; %d are the most", path, fn.Name.Name, length, maxFunctionLines)
+			}
+		}
+	})
+}
+
+// tableLines returns how many lines of a function are inside of tables: composite literals, and arguments that are
+// literals of text.
+func tableLines(fset *token.FileSet, fn *ast.FuncDecl) (all int) {
+	ast.Inspect(fn, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CompositeLit:
+			all += fset.Position(n.End()).Line - fset.Position(n.Pos()).Line
+			return false
+		case *ast.BasicLit:
+			all += strings.Count(n.Value, "\n")
+		}
+		return true
+	})
+	return all
+}
+
+// statement matches the beginning of an SQL statement.
+var statement = regexp.MustCompile(`^\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH( RECURSIVE)?) [a-zA-Z(]`)
+
+// Every SQL statement stands in a file whose name begins with store, except in the package of the database itself.
+func TestStatementsStandInStores(t *testing.T) {
+	t.Parallel()
+	sourceFiles(t, func(path string, fset *token.FileSet, file *ast.File, _ int) {
+		if strings.HasPrefix(filepath.Base(path), "store") || strings.HasSuffix(path, "_test.go") ||
+			strings.HasPrefix(path, "internal/platform/db/") || strings.HasPrefix(path, "internal/node/testnode/") {
+			return
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING && statement.MatchString(strings.Trim(l.Value, "`\"")) {
+				t.Errorf("%s: an SQL statement outside of store.go and store_*.go", fset.Position(l.Pos()))
+			}
+			return true
+		})
+	})
+}
+
+// Names are the terms of the field.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	sourceFiles(t, func(path string, fset *token.FileSet, file *ast.File, _ int) {
+		check := func(id *ast.Ident) {
+			if id != nil && slices.Contains(banned, id.Name) {
+				t.Errorf("%s: the name %s says nothing to a newcomer", fset.Position(id.Pos()), id.Name)
+			}
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				check(n.Name)
+			case *ast.TypeSpec:
+				check(n.Name)
+			case *ast.Field:
+				for _, id := range n.Names {
+					check(id)
+				}
+			}
+			return true
+		})
+	})
 }

@@ -38,15 +38,7 @@ func setClockBack(t *testing.T, engine string) {
 	midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(48 * time.Hour)
 	n := prepare(t, shifted, env)
 	n.tail = 4000
-	at := func(clock time.Time) { // starts the node with its clock set to a time
-		t.Helper()
-		if n.cmd != nil {
-			n.stop()
-		}
-		n.env = append(env[:len(env):len(env)], fmt.Sprintf("%s=%d", clockShift,
-			int(time.Until(clock).Seconds())))
-		n.launch()
-	}
+	at := func(clock time.Time) { n.startAt(env, clock) }
 	at(midnight.Add(-30 * time.Minute))
 	n.addDomain("acme.example")
 	if _, errOut, err := command(t, append(n.env, "POSTRIDER_DATA_DIR="+n.dir()), "teams", "limit",
@@ -65,14 +57,7 @@ func setClockBack(t *testing.T, engine string) {
 		"emails_per_day": 5}}, http.StatusOK)
 	email := map[string]any{"from": "a@acme.example", "to": "b@example.net", "subject": "s", "text": "t"}
 	send := func(most int) int { return n.sendUntilRefused(t, p.Access, email, most) }
-	renew := func() {
-		t.Helper()
-		next, a, err := p.refresh(t.Context(), n.addr)
-		if err != nil || a.status != http.StatusOK {
-			t.Fatalf("renew tokens: %d %v %s", a.status, err, a.text)
-		}
-		p = next
-	}
+	renew := func() { p = p.renewed(t, n.addr) }
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -153,6 +138,26 @@ func (n *node) sendUntilRefused(t *testing.T, token string, email map[string]any
 		sent++
 	}
 	return sent
+}
+
+// startAt starts the node, or starts it again, with its clock set to a time.
+func (n *node) startAt(env []string, clock time.Time) {
+	n.t.Helper()
+	if n.cmd != nil {
+		n.stop()
+	}
+	n.env = append(env[:len(env):len(env)], fmt.Sprintf("%s=%d", clockShift, int(time.Until(clock).Seconds())))
+	n.launch()
+}
+
+// renewed returns the tokens that a refresh token gives.
+func (p pair) renewed(t *testing.T, addr string) pair {
+	t.Helper()
+	next, a, err := p.refresh(t.Context(), addr)
+	if err != nil || a.status != http.StatusOK {
+		t.Fatalf("renew tokens: %d %v %s", a.status, err, a.text)
+	}
+	return next
 }
 
 // asking returns a connected app whose emails need approval.

@@ -49,19 +49,7 @@ func TestEraseAddress(t *testing.T) {
 			"127.0.0.1:0"
 		n := p.start()
 		d := &driver{started: n, key: key}
-		hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			fmt.Fprint(w,
-				"thanks, B@one.example")
-		}))
-		t.Cleanup(hook.Close)
-		d.do("POST", "/domains", `{"name":"in.example","capabilities":{"receiving":"enabled"}}`)
-		d.do("POST", "/domains/"+d.pages("/domains")+"/verify", "")
-		eventually(t, "the domain is verified", func() bool {
-			_, text := d.ask(key, http.MethodGet, "/domains/"+d.do("GET", "/domains", ""), "")
-			return strings.Contains(text, `"status":"verified","created_at"`)
-		})
-		d.do("POST", "/webhooks",
-			fmt.Sprintf(`{"endpoint":%q,"events":["email.sent","email.delivered","suppression.added"]}`, hook.URL))
+		d.receivesAndNotifies()
 		send := func(key, to, text string) string {
 			return n.made(key, "/emails", fmt.Sprintf(`{"from":"a@resend.dev","to":[%s],"subject":"for B@one.example","text":%q,
 				"attachments":[{"filename":"a.txt","content":"aGVsbG8="}]}`, to, text))
@@ -95,14 +83,7 @@ func TestEraseAddress(t *testing.T) {
 			t.Errorf("a dry run changed %v to %v", before, after)
 		}
 		report := p.must("emails", "erase", "B@ONE.example", "--team", "Acme")
-		for _, want := range []string{"1 sent emails to nobody else, deleted", "2 sent emails to others too",
-			"1 of these, contents deleted",
-			"1 sent emails LEFT, still to be delivered", "1 received emails from it, deleted", "webhook messages in which",
-			"entries of the request log"} {
-			if !strings.Contains(report, want) || !strings.Contains(dry, want) {
-				t.Errorf("no report has %q:\n%s\na dry run said\n%s", want, report, dry)
-			}
-		}
+		checkErasureReports(t, report, dry)
 		if status, _ := n.ask(key, http.MethodGet, "/emails/"+alone, ""); status != 404 {
 			t.Errorf("the email to it alone is answered with %d", status)
 		}
@@ -146,6 +127,36 @@ func TestEraseAddress(t *testing.T) {
 			t.Errorf("in the end it is named in %v", left)
 		}
 	})
+}
+
+// receivesAndNotifies adds a domain that receives mail, and a webhook endpoint whose answers contain B@one.example.
+func (d *driver) receivesAndNotifies() {
+	d.t.Helper()
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "thanks, B@one.example")
+	}))
+	d.t.Cleanup(hook.Close)
+	d.do("POST", "/domains", `{"name":"in.example","capabilities":{"receiving":"enabled"}}`)
+	d.do("POST", "/domains/"+d.pages("/domains")+"/verify", "")
+	eventually(d.t, "the domain is verified", func() bool {
+		_, text := d.ask(d.key, http.MethodGet, "/domains/"+d.do("GET", "/domains", ""), "")
+		return strings.Contains(text, `"status":"verified","created_at"`)
+	})
+	d.do("POST", "/webhooks",
+		fmt.Sprintf(`{"endpoint":%q,"events":["email.sent","email.delivered","suppression.added"]}`, hook.URL))
+}
+
+// checkErasureReports checks that an erasure and its dry run report the same.
+func checkErasureReports(t *testing.T, report, dry string) {
+	t.Helper()
+	for _, want := range []string{"1 sent emails to nobody else, deleted", "2 sent emails to others too",
+		"1 of these, contents deleted",
+		"1 sent emails LEFT, still to be delivered", "1 received emails from it, deleted", "webhook messages in which",
+		"entries of the request log"} {
+		if !strings.Contains(report, want) || !strings.Contains(dry, want) {
+			t.Errorf("no report has %q:\n%s\na dry run said\n%s", want, report, dry)
+		}
+	}
 }
 
 // shownEmail lists texts that the API must and must not return for an email.

@@ -12,6 +12,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -45,6 +46,12 @@ type command struct {
 type env struct {
 	getenv      func(string) string
 	out, errOut io.Writer
+}
+
+// apiKey returns the key that a flag gave, or else the key of the environment. The environment's key is not the default
+// of the flag, because package flag prints defaults in help and errors.
+func (e *env) apiKey(given string) string {
+	return cmp.Or(given, e.getenv("POSTRIDER_API_KEY"), e.getenv("RESEND_API_KEY"))
 }
 
 func commands() []command {

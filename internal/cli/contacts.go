@@ -73,7 +73,7 @@ func newImporter(e *env, path string, args []string) (*importer, error) {
 	flags.SetOutput(e.errOut)
 	base := flags.String("url", cmp.Or(e.getenv("RESEND_BASE_URL"), "http://127.0.0.1:3000"),
 		"URL of the API; the default is RESEND_BASE_URL")
-	flags.StringVar(&m.key, "api-key", cmp.Or(e.getenv("POSTRIDER_API_KEY"), e.getenv("RESEND_API_KEY")),
+	flags.StringVar(&m.key, "api-key", "",
 		"API key with full access; the default is POSTRIDER_API_KEY or RESEND_API_KEY")
 	flags.StringVar(&m.onConflict, "on-conflict", "",
 		"upsert updates existing contacts, skip leaves them unchanged")
@@ -113,7 +113,7 @@ func newImporter(e *env, path string, args []string) (*importer, error) {
 	if flags.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected %q; %s", flags.Arg(0), contactsUsage)
 	}
-	if m.key == "" {
+	if m.key = e.apiKey(m.key); m.key == "" {
 		return nil, errors.New("set an API key with --api-key or the environment variable POSTRIDER_API_KEY")
 	}
 	if u, err := url.Parse(*base); err != nil || u.Host == "" {

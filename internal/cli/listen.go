@@ -78,7 +78,7 @@ func newListener(e *env, args []string) (l *listener, secret string, err error) 
 	flags.SetOutput(e.errOut)
 	base := flags.String("url", cmp.Or(e.getenv("RESEND_BASE_URL"), "http://127.0.0.1:3000"),
 		"URL of the API; the default is RESEND_BASE_URL")
-	key := flags.String("api-key", cmp.Or(e.getenv("POSTRIDER_API_KEY"), e.getenv("RESEND_API_KEY")),
+	key := flags.String("api-key", "",
 		"API key with full access; the default is POSTRIDER_API_KEY or RESEND_API_KEY")
 	forward := flags.String("forward-to", "", "URL that events are posted to; by default, they are only shown")
 	names := flags.String("events", "", "event types, separated by commas; the default is all")
@@ -90,7 +90,7 @@ func newListener(e *env, args []string) (l *listener, secret string, err error) 
 		return nil, "", fmt.Errorf("unexpected %q; use: postrider listen --forward-to URL [--api-key KEY] [--url URL] "+
 			"[--events a,b]", flags.Arg(0))
 	}
-	if *key == "" {
+	if *key = e.apiKey(*key); *key == "" {
 		return nil, "", errors.New("set an API key with --api-key or the environment variable POSTRIDER_API_KEY")
 	}
 	source, err := url.Parse(strings.TrimRight(*base, "/") + "/webhooks/listen")

@@ -1,0 +1,21 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// Help and errors of flags do not show the API key of the environment.
+func TestHelpHidesTheAPIKey(t *testing.T) {
+	t.Parallel()
+	getenv := func(name string) string { return map[string]string{"POSTRIDER_API_KEY": "re_hidden"}[name] }
+	for _, args := range [][]string{{"listen", "--help"}, {"listen", "--unknown"},
+		{"contacts", "import", "file.csv", "--unknown"}, {"contacts", "import", "file.csv", "--help"}} {
+		var out, errOut bytes.Buffer
+		Main(args, getenv, &out, &errOut)
+		if text := out.String() + errOut.String(); !strings.Contains(text, "api-key") || strings.Contains(text, "re_hidden") {
+			t.Errorf("%q prints\n%s", args, text)
+		}
+	}
+}

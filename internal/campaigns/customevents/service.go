@@ -26,7 +26,6 @@ type Deps struct {
 // Service implements the operations on custom events.
 type Service struct {
 	Deps
-	contacts *contacts.Service
 }
 
 // New returns the service. It fails if a dependency is missing.

@@ -190,7 +190,7 @@ func killImport(t *testing.T, env []string) {
 		return i.Status == "completed" || i.Status == "failed"
 	})
 	if i.Status != "completed" || i.Counts != p.counts || i.Processed != len(p.file) {
-		t.Errorf("the import is %+v, want counts %+v and %d octets", i, p.counts, len(p.file))
+		t.Errorf("the import is %+v, want counts %+v and %d bytes", i, p.counts, len(p.file))
 	}
 	n.checkPeople(p, segment, id)
 	t.Logf("%d kills, %d of them while rows were imported; %+v", rounds, within, i.Counts)

@@ -102,7 +102,7 @@ func TestPostfixRelaysToUs(t *testing.T) {
 		content, _ := get(t, one.URL, http.StatusOK)
 		want, ok := parts[a.Filename]
 		if !ok || sha256.Sum256([]byte(content)) != sha256.Sum256(want) || a.Size != len(want) {
-			t.Errorf("attachment %q: %d octets, size %d, want %d", a.Filename, len(content), a.Size, len(want))
+			t.Errorf("attachment %q: %d bytes, size %d, want %d", a.Filename, len(content), a.Size, len(want))
 		}
 	}
 	if raw, _ := get(t, e.Raw.URL, http.StatusOK); !strings.Contains(raw, "Subject: =?UTF-8?") {

@@ -64,7 +64,7 @@ func TestOfficialClientReceives(t *testing.T) {
 			t.Fatal(err)
 		}
 		if content, _ := get(t, one.DownloadUrl, http.StatusOK); content != string(parts[a.Filename]) {
-			t.Errorf("%s: %d octets that differ", a.Filename, len(content))
+			t.Errorf("%s: %d bytes that differ", a.Filename, len(content))
 		}
 		get(t, one.DownloadUrl+"x", http.StatusNotFound)
 	}

@@ -4,7 +4,7 @@
 //
 // A user is at most once a member of a team. A team that has members has an owner: the last owner who is not disabled
 // can neither leave nor change role, even if two owners remove each other at the same time. Only an actor with the
-// scope owners:write adds, changes and removes owners. Nobody can give a role with more rights than their own.
+// scope owners:write adds, changes and removes owners. Members can give only roles whose rights they have themselves.
 //
 // An invitation can be accepted once, within [inviteFor], by a user with the invited address. Only a hash of its token
 // is stored. An address has at most one open invitation to a team; a new one replaces it. An invitation is valid only

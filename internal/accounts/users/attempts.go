@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Attempts are counted for an hour from the first one, across all nodes. There is one count for each account, whether
+// Attempts are counted for an hour from the first one, across all nodes. Each account has one count, whether
 // it exists or not, and one for each network of clients. An IPv6 client belongs to three networks, because an attacker
 // with a large network has many small ones: without counts of the large ones, guesses and rows would be unlimited. A
 // large network has a higher limit, so that one subscriber cannot lock out all others of a provider.

@@ -160,7 +160,7 @@ func TestEveryListIsBoundedWhileDecoded(t *testing.T) {
 				n, w := f.allocated(t, o.Method, withIDs(o.Path), key, many)
 				name := fmt.Sprintf("%s %s %v with the key %q", o.Method, o.Path, l.place, key)
 				if n > uint64(multiple*len(many)+small) {
-					t.Errorf("%s: %d octets were allocated for a body of %d", name, n, len(many))
+					t.Errorf("%s: %d bytes were allocated for a body of %d", name, n, len(many))
 				}
 				want := map[bool]int{true: 422, false: 401}[allowed]
 				if w.Code != want || allowed && l.last() != "content" && !strings.Contains(w.Body.String(), l.last()) {
@@ -174,13 +174,13 @@ func TestEveryListIsBoundedWhileDecoded(t *testing.T) {
 			again := l.body(full, elements/4/len(full)+1)
 			if n, w := f.allocated(t, o.Method, withIDs(o.Path), "full", again); n > uint64(multiple*len(again)+small) ||
 				w.Code >= 500 {
-				t.Errorf("%s %s %v again and again: %d octets for a body of %d; %d %.300s", o.Method, o.Path, l.place, n,
+				t.Errorf("%s %s %v again and again: %d bytes for a body of %d; %d %.300s", o.Method, o.Path, l.place, n,
 					len(again), w.Code, w.Body)
 			}
 		}
 		if n, w := f.allocated(t, o.Method, withIDs(o.Path), "full", unknown); n > uint64(multiple*len(unknown)+small) ||
 			w.Code >= 500 {
-			t.Errorf("%s %s with unknown lists: %d octets for a body of %d; %d %.300s", o.Method, o.Path, n, len(unknown),
+			t.Errorf("%s %s with unknown lists: %d bytes for a body of %d; %d %.300s", o.Method, o.Path, n, len(unknown),
 				w.Code, w.Body)
 		}
 	}
@@ -227,7 +227,7 @@ func TestHostileBodiesAreCheap(t *testing.T) {
 			}
 			took, w := f.allocated(t, http.MethodPost, path, "full", text)
 			if took > uint64(multiple*len(text)+small) || w.Code < 400 || w.Code >= 500 || w.Body.Len() > 4000 {
-				t.Errorf("%s, %s: %d octets for a body of %d; %d %.300s (%d)", path, name, took, len(text), w.Code, w.Body,
+				t.Errorf("%s, %s: %d bytes for a body of %d; %d %.300s (%d)", path, name, took, len(text), w.Code, w.Body,
 					w.Body.Len())
 			}
 		}
@@ -283,7 +283,7 @@ func TestLargeBodiesCostWhatIsSetAside(t *testing.T) {
 			t.Fatalf("%s: %d %s", name, w.Code, w.Body)
 		}
 		if held-before.HeapAlloc > uint64(bodyCost*len(body)) {
-			t.Errorf("%s: %d octets are held for a body of %d", name, held-before.HeapAlloc, len(body))
+			t.Errorf("%s: %d bytes are held for a body of %d", name, held-before.HeapAlloc, len(body))
 		}
 	}
 }

@@ -106,7 +106,7 @@ func TestAnnouncedBodies(t *testing.T) {
 	const length = 4 << 20
 	body := text(length)
 	for _, c := range []struct {
-		sent int  // octets
+		sent int  // bytes
 		own  bool // the team itself has memory left
 	}{{1, true}, {smallBody + 1, false}, {length/bodyStart + 1, false}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -132,16 +132,16 @@ func TestAnnouncedBodies(t *testing.T) {
 				nc := s.begin(key, body, length, length, 0)
 				status, said, err := readResponse(nc)
 				if want := strconv.Itoa(length - len(`{"text":""}`)); said != want || status != 200 {
-					t.Errorf("%d octets sent: %s: %d %s %v, want %s", c.sent, key, status, said, err, want)
+					t.Errorf("%d bytes sent: %s: %d %s %v, want %s", c.sent, key, status, said, err, want)
 				}
 				if waited := time.Since(start); waited != 0 {
-					t.Errorf("%d octets sent: %s waited %v", c.sent, key, waited)
+					t.Errorf("%d bytes sent: %s waited %v", c.sent, key, waited)
 				}
 				nc.Close()
 			}
 			ended.Wait()
 			if took := time.Since(start); took > 3*bodyPause {
-				t.Errorf("%d octets sent: the last ends after %v", c.sent, took)
+				t.Errorf("%d bytes sent: the last ends after %v", c.sent, took)
 			}
 			stop()
 			synctest.Wait()
@@ -216,7 +216,7 @@ func TestPaceOfBodies(t *testing.T) {
 			{100_000, 20_000, 2 * time.Second, 200, 8 * time.Second, 8 * time.Second},
 		} {
 			if status, took := drip(c.length, c.piece, c.every); status != c.status || took < c.least || took > c.most {
-				t.Errorf("%d octets in pieces of %d every %v: %d after %v, want %d after %v to %v", c.length, c.piece, c.every,
+				t.Errorf("%d bytes in pieces of %d every %v: %d after %v, want %d after %v to %v", c.length, c.piece, c.every,
 					status, took,
 					c.status, c.least, c.most)
 			}
@@ -234,7 +234,7 @@ func TestDeadlineOfBodiesIsLifted(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer "+f.keys["full"])
 		f.ServeHTTP(w, r)
 		if w.Code != 200 || len(w.set) < 2 || w.set[0].IsZero() || !w.set[len(w.set)-1].IsZero() {
-			t.Errorf("%d octets: %d, deadlines %v", n, w.Code, w.set)
+			t.Errorf("%d bytes: %d, deadlines %v", n, w.Code, w.set)
 		}
 	}
 }

@@ -13,7 +13,7 @@ func TestPaceOfLargeAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &dated{ResponseRecorder: httptest.NewRecorder(), start: time.Now()}
 		if err := writeAtPace(w, make([]byte, 5*responsePace/2)); err != nil || w.Body.Len() != 5*responsePace/2 {
-			t.Errorf("%d octets, %v", w.Body.Len(), err)
+			t.Errorf("%d bytes, %v", w.Body.Len(), err)
 		}
 		want := []time.Duration{responseGrace + time.Second, responseGrace + 2*time.Second, responseGrace + 5*time.Second/2}
 		if fmt.Sprint(w.until) != fmt.Sprint(want) {

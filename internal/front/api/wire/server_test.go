@@ -298,7 +298,7 @@ func TestBodies(t *testing.T) {
 					`"name":"validation_error"}`
 			}
 			if text != want || (status == 200) == (n == limit) {
-				t.Errorf("%d octets %s: %d %s", n, kind, status, text)
+				t.Errorf("%d bytes %s: %d %s", n, kind, status, text)
 			}
 		}
 	}

@@ -22,7 +22,8 @@ import (
 const module = "github.com/postrider/postrider/"
 
 // layers are the groups of packages from the top down. A package imports packages of its own group and of lower ones
-// only, so that a reader can start at any layer and go down. Each group below internal is a folder, whose doc.go says what belongs there.
+// only, so that a reader can start at any layer and go down. Each group below internal is a folder, whose doc.go says
+// what belongs there.
 var layers = [][]string{
 	{"cmd", "e2e", "scripts", "internal/cli", "internal/bench", "internal/node"},
 	{"internal/front"},
@@ -140,8 +141,8 @@ var longFunctions = map[string]bool{
 }
 
 // banned are words whose meaning only their author knew. No function, type, field or parameter has one as its name.
-var banned = []string{"enter", "veil", "bury", "disown", "heeded", "sift", "seated", "octets", "octet", "Grown", "Happened",
-	"Leaving", "Affords", "Budget", "Listed", "Reported", "Destined", "Followed", "Fix", "Brief", "because", "causing"}
+var banned = []string{"enter", "veil", "bury", "disown", "heeded", "sift", "seated", "octets", "octet", "Grown",
+	"Happened", "Leaving", "Affords", "Budget", "Listed", "Reported", "Destined", "Followed", "Fix", "Brief", "because", "causing"}
 
 // sourceFiles calls f with each Go file of the module, parsed, and with its path.
 func sourceFiles(t *testing.T, f func(path string, fset *token.FileSet, file *ast.File, lines int)) {

@@ -96,7 +96,7 @@ func setClockBack(t *testing.T, engine string) {
 	if err := json.Unmarshal([]byte(a.text), &wanted); err != nil || wanted.Status != "approved" {
 		t.Errorf("approved with the clock set back: %s", a.text)
 	}
-	if p, err = granted(t.Context(), n.addr, key, "full_access"); err != nil { // a code issued at the current time of the node
+	if p, err = granted(t.Context(), n.addr, key, "full_access"); err != nil { // with the present clock
 		t.Fatal(err)
 	}
 	limited := p

@@ -31,7 +31,8 @@ func newOffice(t *testing.T, engine string) *office {
 	t.Helper()
 	dir := t.TempDir()
 	o := &office{t: t, env: []string{"POSTRIDER_SECRET_KEY=" + strings.Repeat("6f", 32),
-		"POSTRIDER_BLOB_URL=" + t.TempDir(), "POSTRIDER_DATA_DIR=" + dir, "POSTRIDER_TRUST_DOMAINS=true", "POSTRIDER_TRANSPORT=capture",
+		"POSTRIDER_BLOB_URL=" + t.TempDir(), "POSTRIDER_DATA_DIR=" + dir, "POSTRIDER_TRUST_DOMAINS=true",
+		"POSTRIDER_TRANSPORT=capture",
 		"POSTRIDER_RATE_LIMIT=0"}}
 	if engine == "sqlite" {
 		o.a = prepare(t, binary, o.env)

@@ -69,7 +69,8 @@ func (b *measurement) audience(ctx context.Context, contacts int) error {
 		return err
 	}
 	defer a.store.Close()
-	b.say("Postrider %s on %s: %d contacts with two properties in one segment, a broadcast of %d bytes of HTML", b.env.Version,
+	b.say("Postrider %s on %s: %d contacts with two properties in one segment, a broadcast of %d bytes of HTML",
+		b.env.Version,
 		b.engine(), contacts, b.bytes)
 	if err := a.imports(ctx); err != nil {
 		return err

@@ -134,7 +134,8 @@ func (b *measurement) engine() string {
 func (b *measurement) say(format string, args ...any) { fmt.Fprintf(b.env.Out, format+"\n", args...) }
 
 func (b *measurement) run(ctx context.Context) error {
-	b.say("Postrider %s on %s: HTML of %d bytes, %d connections, load and sink beside it", b.env.Version, b.engine(), b.bytes,
+	b.say("Postrider %s on %s: HTML of %d bytes, %d connections, load and sink beside it", b.env.Version,
+		b.engine(), b.bytes,
 		b.conns)
 	n, err := b.start(ctx)
 	if err != nil {

@@ -16,7 +16,8 @@ func (b *measurement) submission(ctx context.Context) error {
 	}
 	port := l.Addr().String()
 	l.Close()
-	b.say("Postrider %s on %s: messages of %d bytes, %d sessions with a key as the password", b.env.Version, b.engine(), b.bytes,
+	b.say("Postrider %s on %s: messages of %d bytes, %d sessions with a key as the password", b.env.Version,
+		b.engine(), b.bytes,
 		b.conns)
 	t := smtpTraffic{from: "alice@bench.example", to: "bob@inbox.example",
 		auth: base64.StdEncoding.EncodeToString([]byte("\x00postrider\x00" + apiKey))}

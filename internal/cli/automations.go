@@ -99,7 +99,8 @@ func simulateFile(path, graphPath string) (*simulate.Report, error) {
 		}
 	}
 	if file.Automation == nil || len(file.Scenario) == 0 {
-		return nil, fmt.Errorf("%s must have the members automation and scenario; or use --automation with a second file", path)
+		return nil, fmt.Errorf("%s must have the members automation and scenario; or use --automation with a second file",
+			path)
 	}
 	g, err := engine.Parse(file.Automation.Steps, file.Automation.Connections)
 	if err != nil {
@@ -122,7 +123,9 @@ func readInput(path string) ([]byte, error) {
 		}
 		defer file.Close()
 	}
-	const limit = 2 * (simulate.MaxScenario + engine.MaxText) // twice the limits of the two members, because the file may contain other members and white space
+	// Twice the limits of the two members, because the file may contain other members and white
+	// space.
+	const limit = 2 * (simulate.MaxScenario + engine.MaxText)
 	text, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err == nil && len(text) > limit {
 		err = fmt.Errorf("%s is larger than %d bytes", path, limit)

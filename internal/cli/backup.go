@@ -113,7 +113,8 @@ func (b *archive) fill(ctx context.Context, c config.Config, e *env, snapshot st
 	defer blobs.Close()
 	held, err := blobs.Hold(ctx)
 	if errors.Is(err, blob.ErrNoFolder) {
-		fmt.Fprintln(e.errOut, "the backup does not contain the blobs, because they are in a bucket; copy them with the bucket's own tools")
+		fmt.Fprintln(e.errOut, "the backup does not contain the blobs, because they are in a bucket; "+
+			"copy them with the bucket's own tools")
 		return b.database(ctx, d, snapshot)
 	}
 	if err != nil {

@@ -325,7 +325,8 @@ func (m *importer) fetchFailures(ctx context.Context, importID string) error {
 		return err
 	}
 	defer answer.Body.Close()
-	file, err := os.OpenFile(m.failures, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // readable by the owner only, because it contains email addresses
+	// Only the owner may read the file, because it contains email addresses.
+	file, err := os.OpenFile(m.failures, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

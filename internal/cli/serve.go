@@ -140,7 +140,8 @@ func showJobs(ctx context.Context, e *env, args []string) error {
 			return err
 		}
 		for _, p := range parked {
-			fmt.Fprintf(e.out, "\nparked %s  %s in lane %s after %d consecutive failures\n  %s\n", p.ID, p.Kind, p.Lane, p.Failures,
+			fmt.Fprintf(e.out, "\nparked %s  %s in lane %s after %d consecutive failures\n  %s\n", p.ID, p.Kind, p.Lane,
+				p.Failures,
 				p.LastError)
 		}
 		after = parked[len(parked)-1].ID

@@ -331,7 +331,8 @@ func deleteTeam(flags *flag.FlagSet) action {
 				return fmt.Errorf("the team %s (%s) is the operator's: set operator_team to another one first", t.Name, t.ID)
 			}
 			if !*yes {
-				return fmt.Errorf("this deletes the team %s (%s) with its keys, domains, emails and all other data; add --yes to confirm",
+				return fmt.Errorf("this deletes the team %s (%s) with its keys, domains, emails and all other data; "+
+					"add --yes to confirm",
 					t.Name, t.ID)
 			}
 			if err := n.Teams.Delete(ctx, n.Queue, t.ID); err != nil {
@@ -370,7 +371,8 @@ func manageKeys(ctx context.Context, e *env, args []string) error {
 
 const teamFlag = "the team, by id or exact name"
 
-var errNoTeam = errors.New("--team is missing: give the team's id or exact name; `postrider teams list` shows all teams")
+var errNoTeam = errors.New("--team is missing: give the team's id or exact name; " +
+	"`postrider teams list` shows all teams")
 
 func createKey(flags *flag.FlagSet) action {
 	team := flags.String("team", "", teamFlag+"; if no team has the name, one is created")

@@ -57,7 +57,8 @@ func (n *Node) receivedFrom(ctx context.Context, teamID string, a erasure.Addres
 	some, next, err := n.Receiving.BatchFrom(ctx, teamID, a, after)
 	var parts []privacy.ReceivedPart
 	for _, e := range some {
-		parts = append(parts, privacy.ReceivedPart{ID: e.ID, CreatedAt: privacy.FormatTime(e.CreatedAt), From: e.From, To: e.To,
+		parts = append(parts, privacy.ReceivedPart{ID: e.ID, CreatedAt: privacy.FormatTime(e.CreatedAt),
+			From: e.From, To: e.To,
 			Subject: e.Subject})
 	}
 	return parts, next, err

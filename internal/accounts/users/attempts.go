@@ -107,7 +107,10 @@ func (s *Service) consumeAttempts(ctx context.Context, limits []limit) error {
 // refundAttempt refunds an attempt that an error kept from being checked, and returns the error. Without the refund,
 // users who retry while many people sign in would run out of attempts.
 func (s *Service) refundAttempt(ctx context.Context, limits []limit, err error) error {
-	failed := s.DB.Update(context.WithoutCancel(ctx), func(tx *db.Tx) error { refundAttempts(ctx, tx, limits); return nil })
+	failed := s.DB.Update(context.WithoutCancel(ctx), func(tx *db.Tx) error {
+		refundAttempts(ctx, tx, limits)
+		return nil
+	})
 	if failed != nil {
 		s.Log.Warn("could not give back an attempt to sign in", "error", failed)
 	}

@@ -10,8 +10,8 @@
 // and on other nodes when its hint arrives.
 //
 // Clients that have not signed in cannot find out which addresses have an account. Answers, limits and the amount of
-// work are the same for unknown addresses. Attempts are counted before they are checked, so concurrent attempts cannot exceed
-// the limit; see attempts.go.
+// work are the same for unknown addresses. Attempts are counted before they are checked, so concurrent attempts
+// cannot exceed the limit; see attempts.go.
 //
 // # Errors
 //

@@ -203,7 +203,8 @@ func (l *loader) checkOIDC() {
 	u, err := url.Parse(c.OIDCIssuer)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
 		u.Scheme != "https" && !(u.Scheme == "http" && onThisMachine(u.Hostname())) {
-		l.wrong("oidc_issuer", "%q must be a URL such as https://id.example.com; http is for this machine alone", c.OIDCIssuer)
+		l.wrong("oidc_issuer", "%q must be a URL such as https://id.example.com; http is for this machine alone",
+			c.OIDCIssuer)
 	}
 	if c.OIDCClientID == "" {
 		l.wrong("oidc_client_id", "is empty; the provider gives it when this installation is registered there")

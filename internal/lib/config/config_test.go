@@ -68,8 +68,9 @@ func TestDefaults(t *testing.T) {
 		CheckAuthentication: true,
 		SandboxDomains:      []string{"resend.dev"},
 		Roles:               []string{"api", "delivery", "jobs"}, MigrateOnStart: true,
-		LogRetention: 720 * time.Hour, AuditRetention: 8760 * time.Hour, ImportRetention: 720 * time.Hour, ShutdownGrace: 30 * time.Second,
-		LogLevel: slog.LevelInfo, LogFormat: "text",
+		LogRetention: 720 * time.Hour, AuditRetention: 8760 * time.Hour, ImportRetention: 720 * time.Hour,
+		ShutdownGrace: 30 * time.Second,
+		LogLevel:      slog.LevelInfo, LogFormat: "text",
 	}
 	if diff := cmp.Diff(want, load(t, source("", nil))); diff != "" {
 		t.Errorf("Load of nothing (-want +got):\n%s", diff)

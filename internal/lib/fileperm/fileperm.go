@@ -69,7 +69,8 @@ func Mend(path string) error {
 		return nil
 	}
 	if err := os.Chmod(path, mode&^others); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("other users can read or change %s (mode %04o), and changing the mode failed: %w; run `chmod go= %s` as "+
+		return fmt.Errorf("other users can read or change %s (mode %04o), and changing the mode failed: %w; "+
+			"run `chmod go= %s` as "+
 			"its owner",
 			path, mode.Perm(), err, path)
 	}

@@ -198,12 +198,14 @@ func (n *Node) SendToContact(address string) (contactID, emailID string) {
 	n.T.Helper()
 	at, _, err := n.Contacts.Upsert(n.context(), n.Acme.TeamID, address, contacts.Change{})
 	n.Must(err)
-	of := content.Content{TeamID: n.Acme.TeamID, From: "Acme <hello@" + Domain + ">", Subject: "Hi", HTML: new("<p>Hello</p>")}
+	of := content.Content{TeamID: n.Acme.TeamID, From: "Acme <hello@" + Domain + ">", Subject: "Hi",
+		HTML: new("<p>Hello</p>")}
 	n.Update(func(tx *db.Tx) error { return n.Contents.Add(n.context(), tx, &of) })
 	m, err := n.Emails.Mailing(n.context(), n.Acme, of.ID, false)
 	n.Must(err)
 	n.Update(func(tx *db.Tx) error {
-		entered, err := n.Emails.Enqueue(n.context(), tx, m, []emails.MailingRecipient{{Address: at.Address, ContactID: at.ID}})
+		to := []emails.MailingRecipient{{Address: at.Address, ContactID: at.ID}}
+		entered, err := n.Emails.Enqueue(n.context(), tx, m, to)
 		if err == nil {
 			emailID, err = entered[0].ID, entered[0].Err
 		}

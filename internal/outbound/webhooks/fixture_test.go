@@ -54,8 +54,8 @@ func start(t testing.TB, d *db.DB, c webhooks.Config, guard netguard.Options) *f
 	t.Helper()
 	n := testnode.Bare(t, d, testnode.Options{MaxSize: 40 << 20, Guard: guard})
 	f := &fixture{Node: n}
-	f.Service = testnode.Must(webhooks.New(c, webhooks.Deps{DB: d, Queue: n.Queue, Keys: n.Keys, Guard: n.Guard, Domains: n.Domains,
-		Log: n.Log, Notify: func(_ context.Context, _ *db.Tx, _, subject, text string) error {
+	f.Service = testnode.Must(webhooks.New(c, webhooks.Deps{DB: d, Queue: n.Queue, Keys: n.Keys, Guard: n.Guard,
+		Domains: n.Domains, Log: n.Log, Notify: func(_ context.Context, _ *db.Tx, _, subject, text string) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.notices = append(f.notices, subject+"\n"+text)

@@ -9,7 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Both engines have the same indexes, besides those of keys: a table that a migration copies on one of them keeps its own.
+// Both engines have the same indexes, besides those of keys: a table that a migration copies on one
+// of them keeps its own.
 func TestEnginesHaveTheSameIndexes(t *testing.T) {
 	names := func(d *db.DB, text string) (all []string) {
 		rows, err := d.Query(t.Context(), text)

@@ -36,7 +36,8 @@ import (
 // maxText is the maximum length of a text, in bytes.
 const maxText = 200
 
-var errTime = errors.New(`use ISO 8601 such as 2026-08-05T15:04:05Z, or a phrase such as "in 2 hours", "tomorrow at 9am" or "Friday at 3pm ET"`)
+var errTime = errors.New(`use ISO 8601 such as 2026-08-05T15:04:05Z, ` +
+	`or a phrase such as "in 2 hours", "tomorrow at 9am" or "Friday at 3pm ET"`)
 
 // Parse returns the time that a text means at the time now, in UTC.
 func Parse(s string, now time.Time) (time.Time, error) {

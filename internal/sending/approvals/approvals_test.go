@@ -162,7 +162,8 @@ func TestAskOnce(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		key := emails.Idempotency{Scope: "POST /approvals", Key: "k", Hash: "h"}
 		// Another node shares no memory with this one.
-		other := testnode.Must(approvals.New(testnode.PublicURL, approvals.Deps{DB: f.DB, Recorder: f.Recorder, Grants: f.Grants,
+		other := testnode.Must(approvals.New(testnode.PublicURL, approvals.Deps{DB: f.DB,
+			Recorder: f.Recorder, Grants: f.Grants,
 			Members: f.Members, Teams: f.Teams, Audit: f.Audit, Emails: testnode.Must(emails.New(emails.Config{MaxSize: 1 << 20},
 				f.Emails.Deps))}))
 		var wg sync.WaitGroup

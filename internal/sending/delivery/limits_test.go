@@ -24,7 +24,7 @@ func TestFailureAtItsEdges(t *testing.T) {
 	now := time.Now()
 	f.add(answer{}, time.Second, time.Hour, now)
 	first := f
-	f.add(answer{unknown: true}, time.Second, time.Hour, now.Add(time.Second-1)) // a connection that began before the failure
+	f.add(answer{unknown: true}, time.Second, time.Hour, now.Add(time.Second-1)) // began before the failure
 	if f.times != 1 || !f.until.Equal(first.until) || !f.at.Equal(now) || !f.why.unknown {
 		t.Errorf("%+v", f)
 	}

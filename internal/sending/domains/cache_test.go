@@ -25,8 +25,8 @@ func trusting(t *testing.T) (s *Service, one, two Domain) {
 		t.Fatal(err)
 	}
 	d := dbtest.SQLite(t)
-	s = newService(Config{TrustDomains: true}, Deps{DB: d, Queue: jobs.NewQueue(d), Recorder: &events.Recorder{}, Keys: keys,
-		DNS: resolve.Fake{}, Log: slog.New(slog.DiscardHandler)})
+	s = newService(Config{TrustDomains: true}, Deps{DB: d, Queue: jobs.NewQueue(d), Recorder: &events.Recorder{},
+		Keys: keys, DNS: resolve.Fake{}, Log: slog.New(slog.DiscardHandler)})
 	key, err := dkim.GenerateRSA()
 	if err != nil {
 		t.Fatal(err)

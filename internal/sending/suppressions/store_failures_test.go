@@ -104,7 +104,7 @@ func TestEraseAddress(t *testing.T) {
 		for i := range teamIDs {
 			teamIDs[i] = fmt.Sprintf("team %04d", i)
 		}
-		for _, teamID := range []string{teamIDs[0], teamIDs[1001], teamIDs[1599], "other"} { // none in the second chunk of 500
+		for _, teamID := range []string{teamIDs[0], teamIDs[1001], teamIDs[1599], "other"} { // none of 501 to 1000
 			if _, err := s.Add(t.Context(), teamID, []string{"ann@one.example", "bob@one.example"}); err != nil {
 				t.Fatal(err)
 			}

@@ -131,8 +131,11 @@ func (n *Node) newBroadcasts(h resources.Hooks) (err error) {
 
 func (n *Node) newAutomations(resources.Hooks) (err error) {
 	n.Automations, err = automations.New(automations.Deps{DB: n.DB, Queue: n.Queue, Emails: n.Emails,
-		Templates: n.Templates, Contacts: n.Contacts, Teams: n.Teams, Log: n.Log, CheckURL: n.Webhooks.CheckURL,
-		Call: n.Webhooks.Call})
+		Templates: n.Templates, Contacts: n.Contacts, Teams: n.Teams, Log: n.Log,
+		CheckURL: func(field, url string) (string, error) { return n.Webhooks.CheckURL(field, url) },
+		Call: func(ctx context.Context, teamID, id, url string, headers map[string]string, body []byte) (int, error) {
+			return n.Webhooks.Call(ctx, teamID, id, url, headers, body)
+		}})
 	if err == nil {
 		n.Recorder.Listen(n.Automations)
 	}

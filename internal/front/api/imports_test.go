@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/audience/imports"
+	"github.com/postrider/postrider/internal/front/api/wire/wiretest"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -173,8 +174,8 @@ func TestImportsThroughTheAPI(t *testing.T) {
 // watched reads the stream of an import that has ended.
 func (f *fixture) watched(t *testing.T, importID string) {
 	t.Helper()
-	s := listening(t, f)
-	status, text := send(t, f, http.MethodGet, s.URL+"/contacts/imports/"+importID+"/events", nil)
+	s := wiretest.Serve(t, f)
+	status, text := wiretest.Send(t, f.keys["full"], http.MethodGet, s.URL+"/contacts/imports/"+importID+"/events", nil)
 	if status != 200 || !strings.HasPrefix(text, "event: done\ndata: {\"object\":\"contact_import\"") ||
 		!strings.HasSuffix(text, "}\n\n") {
 		t.Errorf("%d %q", status, text)
@@ -186,7 +187,7 @@ func TestWatchImport(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Options{})
-		s := listening(t, f)
+		s := wiretest.Serve(t, f)
 		open := func(importID string) *bufio.Scanner {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
 				s.URL+"/contacts/imports/"+importID+"/events", nil)
@@ -231,11 +232,11 @@ func TestWatchImport(t *testing.T) {
 func TestWatchersAreCounted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
-	s := listening(t, f)
+	s := wiretest.Serve(t, f)
 	events := "/contacts/imports/" + f.importing(t, "email\na@example.org\n", nil) + "/events"
 	var all []*http.Response
 	for range 10 {
-		w := f.fetch(t, s, http.MethodGet, events)
+		w := wiretest.Fetch(t, s, f.keys["full"], http.MethodGet, events)
 		if line, err := bufio.NewReader(w.Body).ReadString('\n'); w.StatusCode != 200 || line != "event: progress\n" {
 			t.Fatalf("%d %q %v", w.StatusCode, line, err)
 		}
@@ -340,7 +341,7 @@ func TestRefusedUploadIsReceived(t *testing.T) {
 		Queue: f.Queue,
 		Blobs: f.Blobs, Contacts: f.Contacts, Log: f.Log}))
 	f.API = New(Options{Services: f.Services, Log: f.Log})
-	s := listening(t, f)
+	s := wiretest.Serve(t, f)
 	mediaType, body := formOf(t, part{"file", "%PDF-1.7\n" + strings.Repeat("x", 15<<20)})
 	for range 2 {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/contacts/imports", strings.NewReader(body))

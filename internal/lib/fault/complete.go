@@ -10,6 +10,9 @@ import (
 // Fields whose tag has `deps:"optional"` may be nil; their comments say what that means. Complete checks only pointers,
 // interfaces, functions, maps and channels.
 //
+// An interface that holds a nil pointer counts as nil. Complete cannot see that a method value has a nil receiver, so
+// callers pass closures for methods of services that may not be built yet.
+//
 // A constructor that returns this error cannot be called with a forgotten dependency. Otherwise, a missing function
 // field could silently disable a limit.
 func Complete(deps any) error {
@@ -17,15 +20,23 @@ func Complete(deps any) error {
 	var missing []string
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
-		switch v.Field(i).Kind() {
-		case reflect.Pointer, reflect.Interface, reflect.Func, reflect.Map, reflect.Chan:
-			if v.Field(i).IsNil() && field.Tag.Get("deps") != "optional" {
-				missing = append(missing, field.Name)
-			}
+		if isNil(v.Field(i)) && field.Tag.Get("deps") != "optional" {
+			missing = append(missing, field.Name)
 		}
 	}
 	if len(missing) == 0 {
 		return nil
 	}
 	return fmt.Errorf("%s lacks %s", v.Type(), strings.Join(missing, ", "))
+}
+
+// isNil reports whether v is nil, or an interface that holds a nil value. Values of other kinds are never nil.
+func isNil(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Interface:
+		return v.IsNil() || isNil(v.Elem())
+	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Chan:
+		return v.IsNil()
+	}
+	return false
 }

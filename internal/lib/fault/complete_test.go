@@ -1,7 +1,9 @@
 package fault_test
 
 import (
+	"fmt"
 	"log/slog"
+	"net/url"
 	"testing"
 
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -22,6 +24,10 @@ func TestComplete(t *testing.T) {
 	if err := fault.Complete(deps{Log: slog.Default(), Notify: func() {}}); err == nil ||
 		err.Error() != "fault_test.deps lacks Limit" {
 		t.Errorf("without a required function: %v", err)
+	}
+	var none *url.URL
+	if err := fault.Complete(struct{ Source fmt.Stringer }{none}); err == nil {
+		t.Error("an interface that holds a nil pointer is accepted")
 	}
 	if err := fault.Complete(deps{}); err == nil || err.Error() != "fault_test.deps lacks Log, Limit" {
 		t.Errorf("without anything: %v", err)

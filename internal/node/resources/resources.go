@@ -135,7 +135,9 @@ func (r *Resources) sentSince(ctx context.Context, teamID, domainID string, sinc
 
 func (r *Resources) newTeams(c Config, _ Hooks) (err error) {
 	r.Teams, err = teams.New(teams.Config{Trial: c.Trial}, teams.Deps{DB: r.DB, Log: r.Log,
-		DomainExists: r.Domains.Exists,
+		DomainExists: func(ctx context.Context, teamID, domainID string) (bool, error) {
+			return r.Domains.Exists(ctx, teamID, domainID)
+		},
 		AuthenticateToken: func(ctx context.Context, token string) (teams.Actor, time.Time, error) {
 			return r.Grants.Authenticate(ctx, token)
 		},

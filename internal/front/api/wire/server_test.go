@@ -18,6 +18,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/front/api/wire/wiretest"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -250,33 +251,6 @@ func TestObserver(t *testing.T) {
 	}
 }
 
-// listening serves a fixture on a network connection.
-func listening(t *testing.T, f *fixture) *httptest.Server {
-	t.Helper()
-	s := httptest.NewServer(f)
-	t.Cleanup(s.Close)
-	return s
-}
-
-func send(t *testing.T, f *fixture, method, url string, body io.Reader) (int, string) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+f.keys["full"])
-	w, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Body.Close()
-	text, err := io.ReadAll(w.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w.StatusCode, string(text)
-}
-
 // Bodies of any size up to the limit arrive completely, with and without Content-Length, and release their memory.
 func TestBodies(t *testing.T) {
 	t.Parallel()
@@ -285,12 +259,12 @@ func TestBodies(t *testing.T) {
 		return len(in.Text),
 			nil
 	})
-	s := listening(t, f)
+	s := wiretest.Serve(t, f)
 	for _, n := range []int{0, 1, smallBody - len(`{"text":""}`), smallBody, limit - len(`{"text":""}`), limit} {
 		body := `{"text":"` + strings.Repeat("x", n) + `"}`
 		for kind, src := range map[string]io.Reader{"with a length": strings.NewReader(body),
 			"in chunks": io.MultiReader(strings.NewReader(body))} {
-			status, text := send(t, f, http.MethodPost, s.URL+"/test", src)
+			status, text := wiretest.Send(t, f.keys["full"], http.MethodPost, s.URL+"/test", src)
 			want := strconv.Itoa(n)
 			if n == limit {
 				want = `{"statusCode":422,"message":"The request body is larger than 1048576 bytes. ` +
@@ -362,11 +336,12 @@ func TestBodyIsNotReadInVain(t *testing.T) {
 func TestHead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
-	s := listening(t, f)
-	if status, text := send(t, f, http.MethodHead, s.URL+"/healthz", nil); status != 200 || text != "" {
+	s := wiretest.Serve(t, f)
+	status, text := wiretest.Send(t, f.keys["full"], http.MethodHead, s.URL+"/healthz", nil)
+	if status != 200 || text != "" {
 		t.Errorf("%d %q", status, text)
 	}
-	if status, _ := send(t, f, http.MethodHead, s.URL+"/emails/batch/x", nil); status != 404 {
+	if status, _ := wiretest.Send(t, f.keys["full"], http.MethodHead, s.URL+"/emails/batch/x", nil); status != 404 {
 		t.Errorf("a path that is not there: %d", status)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/front/api/wire/wiretest"
 	"github.com/postrider/postrider/internal/node/testnode"
 )
 
@@ -37,23 +38,6 @@ func streaming(t *testing.T, o Options, parts iter.Seq2[[]byte, error]) (*fixtur
 	return f, s
 }
 
-func (f *fixture) fetch(t *testing.T, s *httptest.Server, method, path string) *http.Response {
-	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(stop)
-	r, err := http.NewRequestWithContext(ctx, method, s.URL+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+f.keys["full"])
-	w, err := s.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { w.Body.Close() })
-	return w
-}
-
 // An error in the middle of a stream closes the connection, so that the client notices. The error is logged with its
 // cause.
 func TestStreamIsCut(t *testing.T) {
@@ -63,7 +47,7 @@ func TestStreamIsCut(t *testing.T) {
 		func(yield func([]byte, error) bool) {
 			_ = yield([]byte("one\n"), nil) && yield(nil, errors.New("the disk is gone"))
 		})
-	w := f.fetch(t, s, http.MethodGet, "/stream")
+	w := wiretest.Fetch(t, s, f.keys["full"], http.MethodGet, "/stream")
 	text, err := io.ReadAll(w.Body)
 	if w.StatusCode != 200 || string(text) != "one\n" || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("%d %q, error %v", w.StatusCode, text, err)
@@ -80,7 +64,7 @@ func TestStreamIsCut(t *testing.T) {
 func TestStreamThatCannotBegin(t *testing.T) {
 	t.Parallel()
 	f, s := streaming(t, Options{}, func(yield func([]byte, error) bool) { yield(nil, errors.New("the disk is gone")) })
-	w := f.fetch(t, s, http.MethodGet, "/stream")
+	w := wiretest.Fetch(t, s, f.keys["full"], http.MethodGet, "/stream")
 	text, err := io.ReadAll(w.Body)
 	if w.StatusCode != 500 || !strings.Contains(string(text), `"application_error"`) || err != nil {
 		t.Errorf("%d %q, error %v", w.StatusCode, text, err)
@@ -95,7 +79,7 @@ func TestStreamForHead(t *testing.T) {
 		for parts++; yield([]byte("one\n"), nil); parts++ {
 		}
 	})
-	w := f.fetch(t, s, http.MethodHead, "/stream")
+	w := wiretest.Fetch(t, s, f.keys["full"], http.MethodHead, "/stream")
 	if w.StatusCode != 200 || w.Header.Get("Content-Disposition") != `attachment; filename="a.txt"` || parts != 1 {
 		t.Errorf("%d %v, %d parts", w.StatusCode, w.Header, parts)
 	}
@@ -113,13 +97,13 @@ func TestStreamsOfOneTeam(t *testing.T) {
 	})
 	var all []*http.Response
 	for range exportsPerTeamMax {
-		w := f.fetch(t, s, http.MethodGet, "/stream")
+		w := wiretest.Fetch(t, s, f.keys["full"], http.MethodGet, "/stream")
 		if line, err := bufio.NewReader(w.Body).ReadString('\n'); line != "one more line\n" {
 			t.Fatalf("%d %q %v", w.StatusCode, line, err)
 		}
 		all = append(all, w)
 	}
-	w := f.fetch(t, s, http.MethodGet, "/stream")
+	w := wiretest.Fetch(t, s, f.keys["full"], http.MethodGet, "/stream")
 	text, _ := io.ReadAll(w.Body)
 	if w.StatusCode != 429 || !strings.Contains(string(text), `"rate_limit_exceeded"`) {
 		t.Errorf("one more: %d %s", w.StatusCode, text)

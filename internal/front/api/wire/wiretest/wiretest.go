@@ -3,13 +3,16 @@ package wiretest
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Do sends a request to h. The text of the request is its method and path, header lines, an empty line, and the body.
@@ -63,4 +66,49 @@ func WantError(t testing.TB, w *httptest.ResponseRecorder, status int, name stri
 	if ct := w.Header().Get("Content-Type"); ct != "application/json; charset=utf-8" {
 		t.Errorf("Content-Type %q", ct)
 	}
+}
+
+// Serve serves h on a network connection until the test ends.
+func Serve(t testing.TB, h http.Handler) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Send makes a request over the network with a bearer token and returns the status and the body of the response.
+func Send(t testing.TB, token, method, url string, body io.Reader) (status int, text string) {
+	t.Helper()
+	w := open(t, t.Context(), http.DefaultClient, token, method, url, body)
+	defer w.Body.Close()
+	all, err := io.ReadAll(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.StatusCode, string(all)
+}
+
+// Fetch makes a request to s and returns the response, whose body it closes when the test ends. Reading the body may
+// take a minute.
+func Fetch(t testing.TB, s *httptest.Server, token, method, path string) *http.Response {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(stop)
+	w := open(t, ctx, s.Client(), token, method, s.URL+path, nil)
+	t.Cleanup(func() { w.Body.Close() })
+	return w
+}
+
+func open(t testing.TB, ctx context.Context, c *http.Client, token, method, url string, body io.Reader) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	w, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
 }

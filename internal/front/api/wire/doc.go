@@ -23,7 +23,7 @@
 // # Invariants
 //
 // All errors have the same JSON body, and errors.go alone maps faults to status codes and names. The decoder accepts
-// JSON as real clients send it: duplicate slashes in the path, null for absent, unknown fields and empty bodies.
+// JSON as real clients send it: null for absent, unknown fields and empty bodies. Paths may have duplicate slashes.
 // Lists in requests are limited while they are decoded. Teams share the memory for large bodies and responses.
 //
 // # When it fails
@@ -33,5 +33,5 @@
 //
 // # What it does not do
 //
-// It knows no resource, and it imports none of their packages.
+// It has no operation and no rules of a resource. Of their packages it imports only teams, for the actor of a request.
 package wire

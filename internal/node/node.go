@@ -77,47 +77,47 @@ type Node struct {
 }
 
 // Open builds a node. The caller must close it.
-func Open(ctx context.Context, c config.Config, log *slog.Logger, o Options) (n *Node, err error) {
-	n = &Node{Config: c, o: o}
-	opened := n // keeps the node, because `return nil, err` sets n to nil
-	defer func() {
-		if err != nil {
-			opened.Close()
-		}
-	}()
-	if err := PrepareFolder(c, log); err != nil {
+func Open(ctx context.Context, c config.Config, log *slog.Logger, o Options) (*Node, error) {
+	n := &Node{Config: c, o: o}
+	if err := n.open(ctx, log); err != nil {
+		n.Close()
 		return nil, err
 	}
-	if c.DatabaseURL == "" && !o.Beside {
+	return n, nil
+}
+
+// open builds all services. After an error, the caller must close what was opened before.
+func (n *Node) open(ctx context.Context, log *slog.Logger) error {
+	if err := PrepareFolder(n.Config, log); err != nil {
+		return err
+	}
+	if n.Config.DatabaseURL == "" && !n.o.Beside {
 		if err := n.lockFolder(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	base, err := openBase(ctx, c, log, o)
-	n.Resources = &resources.Resources{Base: base}
+	base, err := openBase(ctx, n.Config, log, n.o)
+	n.Resources = &resources.Resources{Base: base} // for Close
 	if err != nil {
-		return nil, err
+		return err
 	}
 	h := n.hooks()
-	all, err := resources.New(base, resourcesConfig(c), h)
+	all, err := resources.New(base, resourcesConfig(n.Config), h)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	n.Resources = all
 	if err := n.checkOperator(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	if err := n.newWorkers(h); err != nil {
-		return nil, err
-	}
-	if o.Beside {
-		return n, nil
+	if err := n.newWorkers(h); err != nil || n.o.Beside {
+		return err
 	}
 	if err := n.newProtocols(); err != nil {
-		return nil, err
+		return err
 	}
 	n.registerJobs()
-	return n, nil
+	return nil
 }
 
 // openBase opens and migrates the database, opens the blob store and reads the keys. After an error, b still holds

@@ -106,8 +106,11 @@ func (b *bucket) putParts(ctx context.Context, key string, part []byte, r io.Rea
 		return err
 	}
 	var upload struct{ UploadId string }
-	if err := xml.Unmarshal(content, &upload); err != nil || upload.UploadId == "" {
-		return fmt.Errorf("the bucket began an upload without an id: %w", err)
+	if err := xml.Unmarshal(content, &upload); err != nil {
+		return fmt.Errorf("begin an upload: %w", err)
+	}
+	if upload.UploadId == "" {
+		return errors.New("the bucket began an upload without an id")
 	}
 	defer func() {
 		if err != nil {

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// change changes something in a transaction, and does more in it.
+// change writes a row in a transaction and calls more in the same transaction.
 func change(ctx context.Context, d *db.DB, more func(tx *db.Tx) error) error {
 	return d.Update(ctx, func(tx *db.Tx) error {
 		tx.Queue(ctx, `INSERT INTO custom_events (id, team_id, name, fields, created_at, updated_at)
@@ -32,7 +32,7 @@ func change(ctx context.Context, d *db.DB, more func(tx *db.Tx) error) error {
 	})
 }
 
-// entries are those of a team, newest first, without ids and times, which are checked.
+// entries returns a team's audit entries, newest first, without ids and times, which it checks.
 func entries(t *testing.T, l *audit.Log, teamID string, f audit.Filter) []audit.Entry {
 	t.Helper()
 	all, more, next, err := l.List(t.Context(), teamID, f, page.Page{Limit: 100})
@@ -59,14 +59,15 @@ func want(t *testing.T, got []audit.Entry, want ...audit.Entry) {
 var request = audit.Entry{TeamID: "team", ActorKind: "key", ActorID: "k", ActorName: "Production",
 	Action: "thing.created", Target: "path", Address: "192.0.2.1", UserAgent: "test/1", RequestID: "r"}
 
-// with is the request's entry with other values.
+// with returns the entry of the test's request after edit has changed it.
 func with(edit func(e *audit.Entry)) audit.Entry {
 	e := request
 	edit(&e)
 	return e
 }
 
-// The entry of a request is written with its first change, and what is told within that transaction is in it.
+// A request's entry is written with the first change of the request, and includes details that are added in that
+// transaction.
 func TestRequest(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -95,7 +96,7 @@ func TestRequest(t *testing.T) {
 	})
 }
 
-// What a package records stands in place of the request's entry, and has from it who acts and from where.
+// An entry that a package records replaces the request's entry and takes the actor and the address from it.
 func TestRecordInPlace(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -124,7 +125,7 @@ func TestRecordInPlace(t *testing.T) {
 	})
 }
 
-// What failed to be recorded in place does not keep a later transaction from writing the request's entry.
+// If the transaction of a recorded entry fails, a later transaction still writes the request's entry.
 func TestRecordedInATransactionThatFailed(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -144,7 +145,7 @@ func TestRecordedInATransactionThatFailed(t *testing.T) {
 	})
 }
 
-// Without a request it is the system that acts. A request without an action says from where, and nothing else.
+// Without a request, the actor is the system. A request without an action contributes only its address.
 func TestOrigin(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -175,7 +176,7 @@ func TestOrigin(t *testing.T) {
 	})
 }
 
-// Filters select what they name, in lists and in parts, and pages follow each other.
+// Filters select the entries that they name, in lists and in batches, and pages continue where the one before ended.
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -231,7 +232,7 @@ func TestFilters(t *testing.T) {
 	})
 }
 
-// Texts from outside are cut and made such that the database takes them.
+// Texts from outside are shortened and cleaned, so that the database accepts them.
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -254,7 +255,7 @@ func TestTexts(t *testing.T) {
 	})
 }
 
-// Old entries go, of all teams and of none; those of a deleted team go all.
+// Sweep deletes the old entries of all teams and of no team. A deleted team loses all entries.
 func TestSweepAndErase(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

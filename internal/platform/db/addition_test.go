@@ -11,19 +11,19 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// adding returns a context with an addition, which inserts a row of that name.
+// adding returns a context whose addition inserts a row with this name.
 func adding(ctx context.Context, name string) context.Context {
 	return db.WithAddition(ctx, func(ctx context.Context, tx *db.Tx) { put(ctx, tx, name) })
 }
 
-// put inserts a row whose name is its id.
+// put inserts a row with this id and name.
 func put(ctx context.Context, tx *db.Tx, id string) {
 	tx.Queue(ctx, `INSERT INTO things (id, name, n, ok, raw) SELECT CAST($1 AS TEXT), CAST($1 AS TEXT), COALESCE(MAX(n),
 		1000) + 1, TRUE, ''
 		FROM things`, id)
 }
 
-// An addition is stored with the first change that is committed, and with no other.
+// An addition is stored only with the first change that is committed.
 func TestAddition(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		makeTable(t, d)
@@ -101,7 +101,7 @@ func TestAddition(t *testing.T) {
 	})
 }
 
-// An addition that cannot be stored undoes the change.
+// If an addition fails, the change is rolled back.
 func TestAdditionFails(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		makeTable(t, d)
@@ -113,7 +113,7 @@ func TestAdditionFails(t *testing.T) {
 	})
 }
 
-// When a transaction is run again, so is its addition, and one is stored.
+// If a transaction runs again, its addition runs again too, and is stored once.
 func TestAdditionRunsAgain(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	makeTable(t, d)
@@ -129,7 +129,7 @@ func TestAdditionRunsAgain(t *testing.T) {
 	}
 }
 
-// Updates that share a transaction have each its own addition, and none that of another.
+// Updates that share a transaction each store only their own addition.
 func TestAdditionsTogether(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		makeTable(t, d)

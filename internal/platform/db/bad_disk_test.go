@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Reads that fail because of the disk are outages, wherever they fail, and work again when the disk does.
+// Reads that fail because of the disk return outage errors, and work again when the disk works.
 func TestReadsOfABadDisk(t *testing.T) {
 	path := dbtest.SQLiteFile(t)
 	d := dbtest.Open(t, path)
@@ -69,7 +69,7 @@ func TestReadsOfABadDisk(t *testing.T) {
 	}
 }
 
-// A full disk fails the update of a statement, and those that share its transaction, as an outage.
+// A full disk fails an update, and those that share its transaction, with an outage error.
 func TestFullDatabase(t *testing.T) {
 	d := dbtest.SQLite(t)
 	makeTable(t, d)

@@ -208,7 +208,7 @@ func TestConcurrentUpdates(t *testing.T) {
 	})
 }
 
-// A statement behind a fence fails the whole transaction when its row is gone.
+// A statement with a fence fails the whole transaction if its row no longer exists.
 func TestQueueOne(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		makeTable(t, d)
@@ -310,8 +310,8 @@ func TestCancelledUpdateDoesNothing(t *testing.T) {
 	})
 }
 
-// TestMigrationNumbers checks that no two migrations have the same number, so that their order is clear. Two with
-// 0009 were released, and what has been released keeps its name.
+// TestMigrationNumbers checks that no two migrations have the same number, so that their order is clear. Two migrations
+// were released as 0009 and keep their names.
 func TestMigrationNumbers(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("migrations/*.sql")
@@ -371,7 +371,7 @@ func TestHintsReachOtherNodes(t *testing.T) {
 	}
 }
 
-// More texts than the cache keeps are run at the same time: no statement is closed while it is in use.
+// If more statement texts run at the same time than the cache holds, no statement is closed while it is in use.
 func TestMoreTextsThanAreKept(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		var wg sync.WaitGroup
@@ -397,7 +397,7 @@ func TestMoreTextsThanAreKept(t *testing.T) {
 	})
 }
 
-// A list is one parameter, whatever its length.
+// A list is passed as one parameter, whatever its length.
 func TestLists(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		makeTable(t, d)
@@ -472,7 +472,7 @@ func TestLists(t *testing.T) {
 	})
 }
 
-// TestHold holds a row that exists, and one that does not.
+// TestHold locks a row that exists, and one that does not.
 func TestHold(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		makeTable(t, d)

@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Both engines have the same indexes, besides those of keys: a table that a migration copies on one
-// of them keeps its own.
+// Both engines have the same indexes, apart from those of primary keys: an engine on which a migration copies a table
+// keeps a different one.
 func TestEnginesHaveTheSameIndexes(t *testing.T) {
 	names := func(d *db.DB, text string) (all []string) {
 		rows, err := d.Query(t.Context(), text)

@@ -16,10 +16,10 @@ import (
 const endless = `SELECT n, 'endless' FROM (WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t
 	WHERE n < 100000000000) SELECT n FROM t) x WHERE n = 1 OR n < 0`
 
-// counted is the same with one row at the end of its work.
+// counted is endless with a single row, which it would return at the end.
 const counted = `SELECT COUNT(*) FROM (` + endless + `) y`
 
-// running is how many endless queries the server works on. Those of SQLite run in this process: they hold readers.
+// running returns how many endless queries are executing. Those of SQLite run in this process and occupy readers.
 func running(t *testing.T, d *db.DB) (n int) {
 	t.Helper()
 	if d.Engine() == "sqlite" {
@@ -49,7 +49,7 @@ func readEndless(text string) func(ctx context.Context, r db.Reader) error {
 	}
 }
 
-// The time of a long read ends its statement, also one that has found a row and goes on looking for the next.
+// The time limit ends a long read, also after it has returned a row.
 func TestLongReadsEnd(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -79,7 +79,7 @@ func TestLongReadsEnd(t *testing.T) {
 	})
 }
 
-// However many long reads are asked for, other reads find a reader, and each owner gets a place.
+// However many long reads wait, other reads find a reader and each owner gets a slot.
 func TestLongReadsLeaveReaders(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) { // with six readers or connections
@@ -131,7 +131,7 @@ func TestLongReadsLeaveReaders(t *testing.T) {
 	})
 }
 
-// The rows of a long read are the same, and in the same order, as those of any other.
+// A long read returns the same rows in the same order as a normal read.
 func TestLongReadsInOrder(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -166,7 +166,7 @@ func TestLongReadsInOrder(t *testing.T) {
 	})
 }
 
-// PostgreSQL's long reads go by indexes, whatever it expects, and other reads by what it expects. None are compiled.
+// PostgreSQL's long reads always use indexes; other reads use what the planner estimates. No plan is compiled (JIT).
 func TestLongReadsOfPostgres(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

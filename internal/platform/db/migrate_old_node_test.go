@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A node of the release before accepts an email while a node of this one starts and migrates: the email keeps its body.
+// A node of the previous release accepts an email while a new node starts and migrates. The email keeps its body.
 func TestMigrateBesideANodeOfTheReleaseBefore(t *testing.T) {
 	ctx := t.Context()
 	url := dbtest.EmptyPostgresURL(t)
@@ -28,7 +28,7 @@ func TestMigrateBesideANodeOfTheReleaseBefore(t *testing.T) {
 	db.MigrateUpTo(t, before, "0035_contents.sql")
 	migrated := make(chan error, 1)
 	err := before.Update(ctx, func(tx *db.Tx) error {
-		// What accepting an email writes.
+		// the statements of the old release that accept an email
 		if _, err := tx.Exec(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers)
 			VALUES ('email', 'team', 'hello', '', 1, '')`); err != nil {
 			return err
@@ -60,8 +60,8 @@ func TestMigrateBesideANodeOfTheReleaseBefore(t *testing.T) {
 	}
 }
 
-// The emails of a content that was stored before are looked for from the first that has it on, and those of one that no
-// email has yet from its own id on.
+// The migration sets the first email of each stored content to the oldest email that uses it, or to the content's own
+// id if none does.
 func TestMigrateContents(t *testing.T) {
 	for engine, url := range map[string]string{"sqlite": filepath.Join(t.TempDir(), "test.db"),
 		"postgres": dbtest.EmptyPostgresURL(t)} {
@@ -97,7 +97,7 @@ func TestMigrateContents(t *testing.T) {
 	}
 }
 
-// What waits for approval, and what was decided, is there afterwards, each in its columns.
+// After the migration, pending and decided approvals have their values in the new columns.
 func TestMigrateApprovals(t *testing.T) {
 	for engine, url := range map[string]string{"sqlite": filepath.Join(t.TempDir(), "test.db"),
 		"postgres": dbtest.EmptyPostgresURL(t)} {

@@ -7,7 +7,7 @@ import (
 	"testing/fstest"
 )
 
-// MigrateUpTo is for the test of a migration beside a node of the release before.
+// MigrateUpTo applies migrations up to the given one, to test a migration beside a node of the previous release.
 func MigrateUpTo(t *testing.T, d *DB, last string) {
 	t.Helper()
 	files := fstest.MapFS{}

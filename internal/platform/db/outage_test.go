@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
 
-// prove inserts a row in a transaction of its own, with its proof.
+// prove returns an update that inserts a row and names it as its proof.
 func prove(ctx context.Context, id string, ran *int) func(*db.Tx) error {
 	return func(tx *db.Tx) error {
 		*ran++
@@ -27,7 +27,7 @@ func prove(ctx context.Context, id string, ran *int) func(*db.Tx) error {
 	}
 }
 
-// committing are the ways to commit, each with a transaction of its own.
+// committing returns the ways to commit, each with a separate transaction.
 func committing(d *db.DB) map[string]func(context.Context, func(*db.Tx) error) error {
 	return map[string]func(context.Context, func(*db.Tx) error) error{
 		"alone": d.Update,
@@ -37,7 +37,7 @@ func committing(d *db.DB) map[string]func(context.Context, func(*db.Tx) error) e
 	}
 }
 
-// When the answer to a commit is lost, the commit was made all the same: the update succeeds and is not run again.
+// If the answer to a commit is lost, the commit has happened: the update succeeds and does not run again.
 func TestLostAnswer(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	makeTable(t, d)
@@ -62,8 +62,7 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-// When a commit did not reach the server, the update is run again once it is certain that the first run stored
-// nothing.
+// If a commit did not reach the server, the update runs again once it is certain that the first run stored nothing.
 func TestLostCommit(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	makeTable(t, d)
@@ -91,7 +90,7 @@ func TestLostCommit(t *testing.T) {
 	}
 }
 
-// An update without a proof cannot be settled: it may have been stored, and is never run again.
+// The outcome of an update without a proof cannot be determined. It may have been stored, so it never runs again.
 func TestUnknownCommit(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	makeTable(t, d)
@@ -116,8 +115,8 @@ func TestUnknownCommit(t *testing.T) {
 	}
 }
 
-// While the server is still working on the transaction, Update waits for its outcome. When it does not end, its
-// process is terminated, which rolls it back, and the update is run again.
+// While the server still works on the transaction, Update waits. If the transaction does not end, Update terminates its
+// server process, which rolls it back, and runs the update again.
 func TestSlowCommit(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		t.Run(fmt.Sprintf("ends=%v", ends), func(t *testing.T) {
@@ -229,7 +228,7 @@ func TestManyLostAnswers(t *testing.T) {
 	}
 }
 
-// outages are the ways in which PostgreSQL is not available.
+// outages lists the ways in which PostgreSQL can be unavailable.
 var outages = map[string]func(*pgproxy.Proxy){
 	"refused":                (*pgproxy.Proxy).Refuse,
 	"silent":                 (*pgproxy.Proxy).Hang,
@@ -308,7 +307,7 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// A server that became a standby answers reads and refuses writes: the node is not ready, and writes may be retried.
+// A server that became a standby answers reads and refuses writes. The node is not ready, and writes may be retried.
 func TestReadOnlyServer(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	makeTable(t, dbtest.Open(t, url))
@@ -352,8 +351,8 @@ func TestFaultyStatementIsNoOutage(t *testing.T) {
 	})
 }
 
-// The server ends an idle transaction, and nothing of it is stored: after our limit or that of the operator,
-// whichever is shorter.
+// The server ends an idle transaction after our limit or the operator's, whichever is shorter, and stores nothing of
+// it.
 func TestTransactionThatStandsStill(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	makeTable(t, dbtest.Open(t, url))

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// opened opens a file as a node, or beside one, and returns what was logged.
+// opened opens a file as a node, or beside one, and returns the log.
 func opened(t *testing.T, path string, beside bool) (d *db.DB, said string, err error) {
 	t.Helper()
 	var log bytes.Buffer
@@ -21,7 +21,7 @@ func opened(t *testing.T, path string, beside bool) (d *db.DB, said string, err 
 	return d, log.String(), err
 }
 
-// expect opens an undamaged file, checks whether it is examined, and closes it.
+// expect opens an undamaged file, checks whether the integrity check ran, and closes the file.
 func expect(t *testing.T, what, path string, beside, looked bool) {
 	t.Helper()
 	d, said, err := opened(t, path, beside)
@@ -55,7 +55,7 @@ func filled(t *testing.T, path string) *db.DB {
 	return d
 }
 
-// copied copies a database as `cp` does, with all that belongs to it.
+// copied copies a database and its auxiliary files, as `cp` does.
 func copied(t *testing.T, path string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), filepath.Base(path))
@@ -75,7 +75,7 @@ func copied(t *testing.T, path string) string {
 	return to
 }
 
-// A node checks a file that was not closed in order, and no other.
+// A node checks a file for damage only if the file was not closed cleanly.
 func TestWhatIsLookedAt(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.db")
@@ -97,7 +97,7 @@ func TestWhatIsLookedAt(t *testing.T) {
 	d.Close()
 	expect(t, "after a command that wrote", path, false, false)
 
-	// As after kill -9: there is a write-ahead log, and no mark.
+	// after kill -9: a write-ahead log exists, and no mark
 	expect(t, "after a kill", running, false, true)
 	expect(t, "after a kill and a stop", running, false, false)
 	other := copied(t, path)
@@ -106,7 +106,7 @@ func TestWhatIsLookedAt(t *testing.T) {
 	expect(t, "a command beside a copy", copied(t, path), true, false)
 }
 
-// No node starts on a file that is found to be damaged, and the error says what to do.
+// A node refuses to start on a damaged file, and the error says what to do.
 func TestDamagedFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.db")
@@ -160,7 +160,7 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-// A snapshot is complete and of one instant, whatever is written meanwhile.
+// A snapshot is complete and consistent even if rows are written while it is made.
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	d := filled(t, filepath.Join(t.TempDir(), "a.db"))

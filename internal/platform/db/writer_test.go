@@ -24,7 +24,7 @@ func TestWriterEndsWhatWasLeft(t *testing.T) {
 	}
 }
 
-// On a full disk the end of a transaction is not in the log; when only the sync fails, all of it may be there.
+// If the disk is full, the end of a transaction is missing in the log. If only the sync fails, all of it may be there.
 func TestCommitsInDoubt(t *testing.T) {
 	for code, want := range map[int]bool{lib.SQLITE_IOERR_FSYNC: true, lib.SQLITE_IOERR: true, lib.SQLITE_FULL: false,
 		lib.SQLITE_BUSY:                  false,

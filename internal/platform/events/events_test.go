@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// listener keeps the events that it gets, and returns its error if it has one.
+// listener stores the events that it gets and returns its error.
 type listener struct {
 	heard []events.Event
 	err   error
@@ -27,7 +27,7 @@ func (l *listener) Recorded(_ context.Context, _ *db.Tx, all []events.Event) err
 	return l.err
 }
 
-// Any number of events recorded at once are in the timeline in order, and listeners get them with ids and times.
+// Events that are recorded together appear in the timeline in order, and listeners get their ids and times.
 func TestTimeline(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		for _, n := range []int{0, 1, 7, 8, 9, 16, 17, 40} {
@@ -65,7 +65,7 @@ func TestTimeline(t *testing.T) {
 	})
 }
 
-// Events that are recorded at once are written by a few statements.
+// Recording many events together takes few statements.
 func TestStatementsOfEvents(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		for n, want := range map[int]int{0: 0, 1: 1, 8: 1, 9: 2, 16: 2, 17: 3} {
@@ -84,7 +84,7 @@ func TestStatementsOfEvents(t *testing.T) {
 	})
 }
 
-// When a timeline cannot be read, the error is returned, and not an event without a time.
+// If a timeline cannot be read, the error is returned instead of an event without a time.
 func TestTimelineThatCannotBeRead(t *testing.T) {
 	d := dbtest.SQLite(t)
 	err := d.Update(t.Context(), func(tx *db.Tx) error {
@@ -100,7 +100,7 @@ func TestTimelineThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// An event keeps the id and the time that it has, and its data is stored as JSON, except that of received email.
+// An event keeps its id and time, and its data is stored as JSON, except for received email.
 func TestWhatIsRecorded(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		recorder := &events.Recorder{}
@@ -143,7 +143,7 @@ func TestWhatIsRecorded(t *testing.T) {
 	})
 }
 
-// When a listener fails, nothing is recorded.
+// If a listener fails, nothing is recorded.
 func TestListenerFails(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		recorder, first, last := &events.Recorder{}, &listener{err: errors.New("full")}, &listener{}

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// fill takes single places for an owner until it may have no more, and returns how many it got.
+// fill acquires single places for an owner until the pool refuses, and returns how many it got.
 func fill(p *fairshare.Pool, owner string) (n int) {
 	for p.TryAcquire(owner, 1) {
 		n++
@@ -54,7 +54,7 @@ func TestOwnersAlwaysLeaveSome(t *testing.T) {
 	}
 }
 
-// What greedy owners hold converges to equal shares as they release and take again.
+// The shares of greedy owners converge to equal sizes as they release and acquire places.
 func TestSharesEven(t *testing.T) {
 	p := fairshare.New(500, 7)
 	held := [2]int{fill(p, "0"), 0}
@@ -105,7 +105,8 @@ func TestWaitersHaveTurns(t *testing.T) {
 	})
 }
 
-// A large request of an owner without places is granted once enough is free, although others keep making small ones.
+// A large request of an owner without places is granted once enough places are free, although others keep making small
+// requests.
 func TestLargeRequestOfANewcomer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := fairshare.New(100, 7)
@@ -151,7 +152,8 @@ func TestRequestThatIsGivenUp(t *testing.T) {
 	})
 }
 
-// What is taken never exceeds the capacity, no owner that may have a place waits, and in the end all places are free.
+// The places in use never exceed the capacity, an owner that is entitled to a free place never waits, and at the end
+// all places are free.
 func TestPlacesAddUp(t *testing.T) {
 	p := fairshare.New(64, 7)
 	var mu sync.Mutex

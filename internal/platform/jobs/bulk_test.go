@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// bulkKind has lanes owner/group/class, of which the class b is bulk.
+// bulkKind returns a kind with lanes owner/group/class; class b is bulk.
 func bulkKind(workers, perLane int, handle func(context.Context, jobs.Job) error) jobs.Kind {
 	part := func(n int) func(string) string {
 		return func(lane string) string { return strings.Split(lane, "/")[n] }
@@ -24,7 +24,7 @@ func bulkKind(workers, perLane int, handle func(context.Context, jobs.Job) error
 		Bulk: func(lane string) bool { return strings.HasSuffix(lane, "/b") }}
 }
 
-// However much bulk waits in a group, and however long its jobs take, other jobs of the same owner find capacity.
+// However many bulk jobs wait in a group, and however long they take, other jobs of the same owner find capacity.
 func TestBulkLeavesPlaces(t *testing.T) {
 	for _, c := range []struct {
 		name             string
@@ -81,7 +81,7 @@ func TestBulkLeavesPlaces(t *testing.T) {
 	}
 }
 
-// When both wait for the same place, others go first, but bulk does not wait forever.
+// If bulk and other jobs wait for the same place, the others go first, but bulk jobs do not wait forever.
 func TestBulkGoesOn(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)
@@ -112,7 +112,7 @@ func TestBulkGoesOn(t *testing.T) {
 	})
 }
 
-// A lane that waits for its group goes on as soon as the group's limit has grown, although none of its jobs has ended.
+// A lane that waits for its group continues as soon as the group's limit is raised, even if no job has ended.
 func TestGrownLimit(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)
@@ -148,8 +148,8 @@ func TestGrownLimit(t *testing.T) {
 	})
 }
 
-// A lane that was held because its group was full goes on when a pause of the group ends, although a job of the group
-// hangs, so that the end of no job frees the lane.
+// A lane that is held because its group is full continues when a pause of the group ends, even if a hanging job of the
+// group never frees it.
 func TestHeldLaneGoesOnAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, dbtest.SQLite(t))

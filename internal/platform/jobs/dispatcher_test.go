@@ -17,8 +17,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// An owner alone has a group's limit, and the next finds half of what it leaves of twice that, at least one; a limit
-// that is for a time, and one of a kind without owners, is exact.
+// A single owner may use a group's whole limit. With more owners, each new one gets half of what is left of twice the
+// limit, at least one. Limits with an end, and those of kinds without owners, are exact.
 func TestRoomInAGroup(t *testing.T) {
 	for _, c := range []struct {
 		limit, total, own int
@@ -43,7 +43,7 @@ func TestRoomInAGroup(t *testing.T) {
 	}
 }
 
-// Bulk leaves a quarter of the places, and of few one.
+// Bulk jobs leave a quarter of the places free, at least one.
 func TestReserve(t *testing.T) {
 	for n, want := range map[int]int{0: 0, 1: 0, 2: 1, 3: 1, 4: 1, 7: 1, 8: 2, 100: 25} {
 		if got := reserve(n); got != want {
@@ -68,8 +68,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// What an owner may have for one group: half of its workers where it has nothing else, a fifth of what stays free
-// beside others, three quarters for all groups in doubt and a quarter of these for those that are stuck.
+// TestBoundOfAGroup checks how many workers an owner may use for one group: half if it has no other group, a fifth of
+// the free ones otherwise; three quarters for all groups in doubt, and a quarter of that for stuck groups.
 func TestBoundOfAGroup(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -128,7 +128,7 @@ func TestBoundOfAGroup(t *testing.T) {
 	}
 }
 
-// What has ended is counted no more, and makes room for lanes that are held and for owners that are paused.
+// Jobs that have ended are no longer counted, so held lanes and paused owners continue.
 func TestReleaseAndRefill(t *testing.T) {
 	k := newDispatcher(nil, Kind{Workers: 8, PerLane: 2, Owner: func(lane string) string { return lane[:1] },
 		Bulk: func(lane string) bool {
@@ -181,7 +181,7 @@ func TestReleaseAndRefill(t *testing.T) {
 	}
 }
 
-// Fields of Kind that are not set have their defaults.
+// Unset fields of Kind get their defaults.
 func TestKindsByDefault(t *testing.T) {
 	r := NewRunner(dbtest.SQLite(t), nil, slog.New(slog.DiscardHandler), time.Second)
 	for _, c := range []struct {
@@ -220,8 +220,8 @@ func TestKindsByDefault(t *testing.T) {
 	}
 }
 
-// After an error a job waits as long as its schedule says of so many in a row, and is parked after the last wait unless
-// its kind is endless.
+// After an error, a job waits as its schedule says for that many consecutive errors. After the last wait it is parked,
+// unless its kind retries forever.
 func TestRetryByTheSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)
@@ -260,7 +260,7 @@ func TestRetryByTheSchedule(t *testing.T) {
 	})
 }
 
-// A clock that goes back by five seconds has stepped, and so have the times of jobs that were set more than that ahead.
+// A clock that goes back by five seconds counts as stepped, as do jobs whose time was set further ahead than that.
 func TestStepsOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)
@@ -303,7 +303,8 @@ func TestStepsOfTheClock(t *testing.T) {
 	})
 }
 
-// Who saw the database at each of its looks knows who is dead, and who missed one for too long begins anew.
+// A node that saw the database at each of its checks may declare others dead. A node that missed one for too long
+// starts over.
 func TestJudgeAtItsEdges(t *testing.T) {
 	p := pulse{every: 2 * time.Second, sure: 12 * time.Second, dead: 20 * time.Second}
 	start := time.Now()
@@ -328,7 +329,7 @@ func TestJudgeAtItsEdges(t *testing.T) {
 	}
 }
 
-// A scan goes through all lanes, page by page, and hints at those that have something due soon.
+// A scan reads all lanes page by page and hints at those with jobs due soon.
 func TestScanOfManyLanes(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		for _, n := range []int{scanPage - 1, scanPage, scanPage + 1} {
@@ -366,8 +367,7 @@ func TestScanOfManyLanes(t *testing.T) {
 	})
 }
 
-// A group whose limit holds until a time has one alarm for all of its lanes, and another one when the clock stepped
-// back.
+// A group whose limit has an end has one timer for all of its lanes, and a new timer after the clock stepped back.
 func TestOneAlarmForAGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRunner(dbtest.SQLite(t), nil, slog.New(slog.DiscardHandler), time.Second)

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// TestNodesAreCounted starts, ends and kills nodes, and has one taken for dead. A node's rows of limits are deleted
+// TestNodesAreCounted starts, stops and kills nodes, and declares one dead. The rows of limits of a node are deleted
 // with it.
 func TestNodesAreCounted(t *testing.T) {
 	d := dbtest.Postgres(t)
@@ -60,8 +60,8 @@ func TestNodesAreCounted(t *testing.T) {
 	}
 }
 
-// TestNodesHearOfEachOther checks that a node that reads the others once an hour is notified of one that comes and
-// goes.
+// TestNodesHearOfEachOther checks that a node is notified when another one starts or stops, without waiting for its
+// hourly check.
 func TestNodesHearOfEachOther(t *testing.T) {
 	d := dbtest.Postgres(t)
 	first, second := testRunner(t, d), testRunner(t, d)

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
 
-// TestJudge checks which nodes are dead to a node that reads beats every two seconds.
+// TestJudge checks which nodes count as dead for a node that reads heartbeats every two seconds.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	type look struct {
@@ -66,7 +66,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestSure goes through the life of a node that loses the database and is taken for dead.
+// TestSure follows a node that loses the database and is declared dead.
 func TestSure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopping := make(chan struct{})
@@ -156,8 +156,8 @@ func exec(t *testing.T, d *db.DB, text string, args ...any) {
 	}
 }
 
-// TestDeadNodesLoseTheirJobs runs a node that was killed, and a live one whose clock is behind, so that it only seems
-// to hold its jobs for too long. Only the killed node loses its jobs.
+// TestDeadNodesLoseTheirJobs runs a killed node and a live one whose clock is behind, so that its claims look too old.
+// Only the killed node loses its jobs.
 func TestDeadNodesLoseTheirJobs(t *testing.T) {
 	d := dbtest.Postgres(t)
 	insert(t, d, New{Kind: "k", Lane: "l", Payload: "of the dead"}, New{Kind: "k", Lane: "l", Payload: "of the living"})
@@ -236,7 +236,7 @@ func TestNodeDeclaredDeadFindsOut(t *testing.T) {
 	}
 }
 
-// TestHeartWaitsForNoWork takes all connections and leaves jobs to be given back, and checks that heartbeats go on.
+// TestHeartWaitsForNoWork uses up all connections, leaves jobs to release, and checks that heartbeats continue.
 func TestHeartWaitsForNoWork(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	d, beside := dbtest.Open(t, url), dbtest.Open(t, url)
@@ -288,7 +288,7 @@ func TestHeartWaitsForNoWork(t *testing.T) {
 	stop()
 }
 
-// TestStopBeforeTheBeginning stops a runner before it has started, which is no error.
+// TestStopBeforeTheBeginning stops a runner that has not started; this returns no error.
 func TestStopBeforeTheBeginning(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -333,7 +333,7 @@ func TestStoppingBeginsNothing(t *testing.T) {
 	})
 }
 
-// TestUnnoticedClaims makes a claim succeed whose answer is lost: the node holds a job that no worker has.
+// TestUnnoticedClaims loses the answer of a successful claim: the node holds a job that no worker has.
 func TestUnnoticedClaims(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		r := testRunner(t, d)
@@ -363,8 +363,8 @@ func TestUnnoticedClaims(t *testing.T) {
 	})
 }
 
-// TestClockSteppedBack has jobs from before the clock stepped back by ten hours. Waits last as long as intended; a
-// time that a caller chose is kept.
+// TestClockSteppedBack sets the clock back by ten hours. Waits last as long as intended; a time that a caller chose is
+// kept.
 func TestClockSteppedBack(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		now := d.Now()
@@ -408,7 +408,7 @@ func TestClockSteppedBack(t *testing.T) {
 }
 
 // TestLostAnnouncementOfADeadNode declares a node dead and loses the answer to the heartbeat that registers it again.
-// Its next beat finds it among the nodes, but the jobs that it had before are no longer its own.
+// The next heartbeat finds the node registered, but its earlier jobs are no longer its own.
 func TestLostAnnouncementOfADeadNode(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	r := testRunner(t, d)

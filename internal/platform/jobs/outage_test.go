@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// A runner that cannot enter its node fails instead of claiming jobs that no node would take over.
+// A runner that cannot register its node returns an error. If it claimed jobs, no other node would take them over.
 func TestRunnerNeedsTheDatabase(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// When any statement of a method fails, the method returns an error and the jobs are unchanged.
+// If any statement of a method fails, the method returns an error and leaves the jobs unchanged.
 func TestVerbsWithoutAStatement(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx, q := t.Context(), NewQueue(d)
@@ -94,7 +94,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// Stats and ParkedJobs list what waits and what is parked, and since when it is due unless it is in hand.
+// Stats and ParkedJobs list waiting and parked jobs, and since when they are due unless they are running.
 func TestWhatOperatorsSee(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		at := d.Now().Add(time.Hour).Truncate(time.Microsecond)
@@ -129,7 +129,7 @@ func TestWhatOperatorsSee(t *testing.T) {
 	})
 }
 
-// A hint of another node is parsed as a whole or not at all.
+// A hint of another node is parsed completely or rejected.
 func TestParseHint(t *testing.T) {
 	if kind, lane, at, ok := parseHint("k\tl|t\tzz"); !ok || kind != "k" || lane != "l|t" || at != 35*36+35 {
 		t.Errorf("%q %q %d, %v", kind, lane, at, ok)
@@ -141,7 +141,7 @@ func TestParseHint(t *testing.T) {
 	}
 }
 
-// A claim, a beginning and an end of which a statement fails say so, and nothing is in hand then.
+// If a statement of a claim, start or end fails, the method returns the error and the node holds no job.
 func TestRunnersWithoutAStatement(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx := t.Context()
@@ -190,7 +190,7 @@ func TestRunnersWithoutAStatement(t *testing.T) {
 	})
 }
 
-// What is not there, or in hand, is neither removed nor moved, and the caller hears that.
+// Missing and running jobs are neither removed nor moved, and the caller is told so.
 func TestNothingToRemoveOrMove(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		q := NewQueue(d)

@@ -141,7 +141,7 @@ func BenchmarkTag(b *testing.B) {
 	}
 }
 
-// What TestKeysStay expects, made by the first version of this package.
+// the values that TestKeysStay expects; the first version of this package made them
 const (
 	wantTag    = "48417babdbe2bead"
 	wantSealed = "0194641f09bfa45ce3f096e0643a4d4dbd2eff50f8321a1fea89067bbc2d89488f9fa9cc4c03e0"

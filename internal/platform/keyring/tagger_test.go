@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Tags are the same by whichever way they are made, also by many at once.
+// AppendTag and Tag return the same tags, also when called concurrently.
 func TestAppendTag(t *testing.T) {
 	t.Parallel()
 	k := testRing(t)

@@ -81,12 +81,12 @@ func site(t *testing.T) *httptest.Server {
 	return srv
 }
 
-// here allows the one address that the tests listen on.
+// here returns a guard that allows only the address of the test servers.
 func here() *Guard {
 	return New(Options{AllowPrefixes: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}})
 }
 
-// all is what Fetch gets, read whole.
+// all returns the whole body that Fetch returns.
 func all(g *Guard, ctx context.Context, url string, limit int64) ([]byte, string, error) {
 	f, err := g.Fetch(ctx, "team", url, limit)
 	if err != nil {

@@ -14,7 +14,7 @@ func TestAllowed(t *testing.T) {
 		addrs string
 		want  bool
 	}{
-		// Public, also next to what is refused.
+		// public addresses, also next to refused ranges
 		{"1.1.1.1 8.8.8.8 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0 169.253.255.255 " +
 			"169.255.0.0", true},
 		{"172.15.255.255 172.32.0.0 192.0.1.0 192.0.3.0 192.167.255.255 192.169.0.0 198.17.255.255 198.20.0.0 " +
@@ -89,8 +89,8 @@ func TestAllowedByOptions(t *testing.T) {
 	}
 }
 
-// FuzzAllowed checks that an IPv4 address that is refused is refused in each IPv6 address that embeds it, and that no
-// address is allowed that the standard library knows to be special.
+// FuzzAllowed checks two rules. A refused IPv4 address is refused in each IPv6 address that embeds it. No address is
+// allowed that the standard library calls special.
 func FuzzAllowed(f *testing.F) {
 	for _, s := range []string{"127.0.0.1", "10.1.2.3", "169.254.169.254", "8.8.8.8", "0.0.0.0", "255.255.255.255",
 		"100.64.0.1"} {

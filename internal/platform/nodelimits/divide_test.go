@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// wants makes demands of nodes a, b, c ...
+// wants returns demands of nodes a, b, c and so on.
 func wants(all ...float64) (d []demand) {
 	for i, w := range all {
 		d = append(d, demand{node: string(rune('a' + i)), want: w})
@@ -74,7 +74,7 @@ func TestDivideWhole(t *testing.T) {
 	}
 }
 
-// When there are too few places, each node gets its turn, whatever the others want.
+// If there are too few places, each node gets its turn, whatever the others want.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	for limit := 1; limit < 5; limit++ {
@@ -108,7 +108,7 @@ func TestTargetLeavesWhatIsUsed(t *testing.T) {
 	}
 }
 
-// checkDivision checks what holds for all divisions.
+// checkDivision checks the rules that every division follows.
 func checkDivision(t *testing.T, limit int, all []demand, turn int64) {
 	t.Helper()
 	shuffled := slices.Clone(all)

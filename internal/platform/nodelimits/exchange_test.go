@@ -21,12 +21,12 @@ const (
 	kind  = "places"
 	every = 20 * time.Millisecond
 
-	// Nodes that wait for an exchange do so until it comes, however long a busy machine takes for it: an even share,
-	// which comes in its place, may be more than the others leave.
+	// Nodes that wait for an exchange wait until it happens, even on a busy machine. Otherwise they would use an even
+	// share, which may exceed what the others leave.
 	long = time.Minute
 )
 
-// cluster is nodes of one database that use places of one limit. It counts all that they take and release.
+// cluster is a set of nodes of one database that share one limit. It counts the places that they acquire and release.
 type cluster struct {
 	t     *testing.T
 	d     *db.DB
@@ -39,7 +39,7 @@ type cluster struct {
 	news  chan struct{} // closed when something was taken, released, or changed
 }
 
-// user is a node that takes the places that it may have while it wants any.
+// user is a node that acquires as many places as it wants and may have.
 type user struct {
 	*Shares
 	c     *cluster
@@ -70,7 +70,7 @@ func newClusterThatWaits(t *testing.T, d *db.DB, wait time.Duration, limit int, 
 	return c
 }
 
-// add runs another node, which does not know yet how many there are.
+// add starts another node, which does not know yet how many nodes exist.
 func (c *cluster) add(name string, d *db.DB) *user {
 	c.t.Helper()
 	c.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ($1, 0, 0)`, name)
@@ -121,7 +121,7 @@ func (c *cluster) exec(text string, args ...any) {
 	}
 }
 
-// set gives a node its share.
+// set sets the share of a node.
 func (c *cluster) set(u *user, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,7 +129,7 @@ func (c *cluster) set(u *user, n int) {
 	c.work(u)
 }
 
-// work takes and releases as many places as are wanted and allowed.
+// work acquires and releases places until the node has as many as it wants and may have.
 func (c *cluster) work(u *user) {
 	if n := min(u.want, u.share); n > u.used || !u.slow {
 		u.used = n
@@ -143,7 +143,7 @@ func (c *cluster) work(u *user) {
 	c.news = make(chan struct{})
 }
 
-// wants makes a node want so many places from now on.
+// wants sets how many places a node wants from now on.
 func (c *cluster) wants(name string, n int) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -167,7 +167,7 @@ func (c *cluster) used() map[string]int {
 	return used
 }
 
-// await waits until the nodes use what is expected.
+// await waits until the nodes use the expected number of places.
 func (c *cluster) await(what string, ok func(used map[string]int) bool) {
 	c.t.Helper()
 	deadline := time.After(30 * time.Second)
@@ -191,7 +191,7 @@ func (c *cluster) await(what string, ok func(used map[string]int) bool) {
 	}
 }
 
-// kept fails the test if more than the limit was in use at any moment.
+// kept fails the test if more places than the limit were in use at any moment.
 func (c *cluster) kept() {
 	c.t.Helper()
 	c.mu.Lock()
@@ -208,8 +208,7 @@ func sum(used map[string]int) (n int) {
 	return n
 }
 
-// Three nodes that want changing numbers of places never have more than the limit, and have all of it when they want
-// as much.
+// Three nodes with changing demands never exceed the limit, and use all of it if they want as much.
 func TestThreeNodesKeepOneLimit(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 2, 7, 20} {
@@ -247,7 +246,7 @@ func TestThreeNodesKeepOneLimit(t *testing.T) {
 	}
 }
 
-// A single place is passed on, so that each node that wants it gets it in the end.
+// A single place is passed on until each node that wants it has had it.
 func TestOnePlaceGoesAround(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 1, "a", "b", "c")
@@ -260,7 +259,7 @@ func TestOnePlaceGoesAround(t *testing.T) {
 	c.kept()
 }
 
-// The share of a node that no longer wants anything, or is dead, goes to those that want it.
+// The share of a node that wants nothing any more, or is dead, goes to the others.
 func TestSharesComeBack(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b", "c")
@@ -313,7 +312,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A node that was alone and uses all places is joined by another.
+// Another node joins one that was alone and uses all places.
 func TestAnotherNodeComes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 20, "a")
@@ -330,8 +329,8 @@ func TestAnotherNodeComes(t *testing.T) {
 	c.kept()
 }
 
-// When another node comes, the places that this one had while it was alone are divided by their limit, not by how many
-// were in use.
+// If another node joins, places that this node acquired while it was alone are divided by the limit, not by the number
+// in use.
 func TestBusyKeysKeepTheirLimit(t *testing.T) {
 	t.Parallel()
 	s := New(dbtest.Postgres(t), "a", slog.New(slog.DiscardHandler), time.Hour)
@@ -347,7 +346,7 @@ func TestBusyKeysKeepTheirLimit(t *testing.T) {
 	}
 }
 
-// A node that others took for dead has nothing until it has found out what they have.
+// A node that others declared dead has no share until it has read what the others hold.
 func TestTakenForDead(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b")
@@ -374,7 +373,7 @@ func TestTakenForDead(t *testing.T) {
 	c.kept()
 }
 
-// While the database is not available every node keeps its shares.
+// While the database is unavailable, every node keeps its shares.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	d, p := dbtest.Proxied(t, time.Second)
@@ -413,7 +412,7 @@ func (u *user) failed(t *testing.T) {
 	eventually(t, "an exchange fails", func() bool { return u.failures.Load() > before })
 }
 
-// After lost answers, the table and the node's copy of it agree in the end.
+// After lost answers, the table and the node's copy of it agree again.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	d, p := dbtest.Proxied(t, time.Second)
@@ -429,7 +428,7 @@ func TestLostAnswers(t *testing.T) {
 	c.kept()
 }
 
-// The queries of an exchange do not take longer with more rows of other keys.
+// The queries of an exchange take no longer if other keys have more rows.
 func TestStatementsGoByIndexes(t *testing.T) {
 	t.Parallel()
 	trace := &dbtest.Trace{}

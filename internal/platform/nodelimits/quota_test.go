@@ -82,7 +82,7 @@ func TestKeysAreBounded(t *testing.T) {
 	}
 }
 
-// Mail to many destinations leaves room for the rates of teams: a team whose requests all come to one node has its
+// Mail to many destinations does not displace the rates of teams: a team whose requests all reach one node has its
 // whole rate there.
 func TestRateBesideManyDestinations(t *testing.T) {
 	t.Parallel()
@@ -97,8 +97,7 @@ func TestRateBesideManyDestinations(t *testing.T) {
 	eventually(t, "the team has its whole rate", func() bool { return a.Rate(Key{"requests", "team"}, 10, 10) >= 10 })
 }
 
-// A node that has no room for a key uses an even share of it and no more, whatever the others have. When there is room,
-// they keep the limit again.
+// A node without a row for a key uses an even share at most. When it has a row again, the nodes divide the limit again.
 func TestLimitWithoutRoom(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b")

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// The chunks of a page are the page that Query has, in either order and on either side of a cursor.
+// The chunks of a page have the same items as Query returns, in both orders and on both sides of a cursor.
 func TestChunks(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -47,7 +47,7 @@ func TestChunks(t *testing.T) {
 	})
 }
 
-// numbers is a list of the numbers below n, newest first, from which a test deletes.
+// numbers is a list of the numbers below n, newest first. A test deletes some of them.
 type numbers struct {
 	n       int
 	gone    map[int]bool
@@ -78,7 +78,7 @@ func (l *numbers) read(p page.Page) (items []string, more bool, err error) {
 
 func itself(id string) string { return id }
 
-// A page has no more than Most items. Then there are more beyond it, on the side to which it was read.
+// A page has at most Most items, and reports more items in the direction of the read.
 func TestMostChunks(t *testing.T) {
 	t.Parallel()
 	for _, p := range []page.Page{{}, {Before: "000001"}} {
@@ -106,7 +106,7 @@ func TestMostChunks(t *testing.T) {
 	}
 }
 
-// What is deleted while a page is read is left out, and nothing else is.
+// Items that are deleted while a page is read are left out, and no others.
 func TestChunksOfWhatIsDeleted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -139,7 +139,7 @@ func TestChunksOfWhatIsDeleted(t *testing.T) {
 	}
 }
 
-// An error of a read is that of the chunk, forwards and backwards.
+// An error of a read is the error of its chunk, in both directions.
 func TestChunksFail(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

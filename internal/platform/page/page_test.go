@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// shelf is a table of ids a0 to a9 of team one and b0 of team two.
+// shelf creates a table with ids a0 to a9 of team one and b0 of team two.
 func shelf(t *testing.T, d *db.DB) {
 	t.Helper()
 	err := d.Update(t.Context(), func(tx *db.Tx) error {
@@ -43,7 +43,7 @@ func query(ctx context.Context, d *db.DB, p page.Page) (string, bool, error) {
 	return strings.Join(ids, " "), more, err
 }
 
-// A list that begins with the oldest is the same the other way round.
+// A list that starts with the oldest item has the same items in reverse order.
 func TestQueryOldestFirst(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -111,7 +111,7 @@ func TestQuery(t *testing.T) {
 	})
 }
 
-// Paging finds every row once, in both directions and whatever is inserted or deleted meanwhile.
+// Paging finds every row once, in both directions, even if rows are inserted or deleted between pages.
 func TestWalkIsStable(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -217,7 +217,7 @@ func TestAll(t *testing.T) {
 	})
 }
 
-// The parts of a list have all that a condition selects, once, and cost the same however little that is.
+// The batches of a list contain each selected row once, and cost the same however few rows are selected.
 func TestPart(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -263,7 +263,7 @@ func TestPart(t *testing.T) {
 	})
 }
 
-// A page by a condition that no index serves is that of Query, and costs the same however little is selected.
+// Search returns the same page as Query for a condition without an index, and costs the same however few rows match.
 func TestSearch(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {

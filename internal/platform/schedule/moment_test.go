@@ -44,7 +44,7 @@ func TestZone(t *testing.T) {
 	}
 }
 
-// A time of day is that of clocks in the zone, also on the days on which they are changed.
+// A time of day is the time that clocks in the zone show, also on days when the clocks change.
 func TestTimeOfDay(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ zone, now, at, want string }{

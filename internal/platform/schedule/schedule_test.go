@@ -7,7 +7,7 @@ import (
 	_ "time/tzdata" // the tests need zones even on a system without them
 )
 
-// wednesday is the now of the tables: a Wednesday in summer, 14:30:00 UTC, 10:30 in New York, 16:30 in Berlin.
+// wednesday is the current time in the tables: a Wednesday in summer, 14:30:00 UTC, 10:30 in New York, 16:30 in Berlin.
 var wednesday = time.Date(2026, 8, 5, 14, 30, 0, 0, time.UTC)
 
 func TestParse(t *testing.T) {
@@ -130,7 +130,7 @@ func TestParse(t *testing.T) {
 		{"tomorrow at 9am UTC+2", "2026-08-06T07:00:00Z"},
 		{"tomorrow at 9am GMT-3:30", "2026-08-06T12:30:00Z"},
 		{"tomorrow at 9am+02:00", "2026-08-06T07:00:00Z"},
-		// Where it is already Thursday, tomorrow is Friday.
+		// In a zone where it is already Thursday, tomorrow is Friday.
 		{"tomorrow at 9am Pacific/Kiritimati", "2026-08-06T19:00:00Z"},
 	}
 	for _, tt := range tests {
@@ -147,7 +147,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseOnOtherDays has what depends on the day of the week and on the season.
+// TestParseOnOtherDays tests phrases whose meaning depends on the weekday or the season.
 func TestParseOnOtherDays(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ now, in, want string }{

@@ -15,7 +15,7 @@ export const freePort = () =>
 		});
 	});
 
-// eventually waits for check to hold; while it throws it does not.
+// eventually waits until check returns without throwing.
 export async function eventually(what, check, limit = 20_000) {
 	for (const end = Date.now() + limit; Date.now() < end; ) {
 		if (await Promise.resolve().then(check).catch(() => false)) return;

@@ -28,9 +28,9 @@ import (
 const (
 	postersEach  = 8                // for each node
 	answerWait   = 40 * time.Second // timeout of a poster's request; a node's own timeout is shorter
-	arrivalWait  = 3 * time.Minute  // for what was accepted, once the fault is over
+	arrivalWait  = 3 * time.Minute  // how long accepted emails may take to arrive after the fault
 	burstFrom    = 1_000_000        // numbers of emails that are posted at once
-	stillness    = 3 * time.Second  // after the last job, in which a copy that nobody waits for would come
+	stillness    = 3 * time.Second  // wait after the last job, in which a second copy would arrive
 	sharedSecret = "6368616f73206368616f73206368616f73206368616f73206368616f73206368"
 )
 

@@ -74,7 +74,7 @@ func TestChaos(t *testing.T) {
 type sum struct {
 	name, engine                     string
 	accepted, arrived, lost, doubled int
-	unexplained                      int   // copies of emails that were not in hand at a kill
+	unexplained                      int   // second copies of emails that were not being sent at a kill
 	kills                            []int // emails in transit at each kill
 	refused, refusedArrived          int
 	unclear, unclearArrived          int

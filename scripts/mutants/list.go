@@ -33,8 +33,7 @@ var swaps = map[string]map[string]string{
 	"REMOVE_SELF_ASSIGNMENTS": {"+=": "=", "-=": "=", "*=": "=", "/=": "=", "|=": "=", "&=": "="},
 }
 
-// apart are packages without a part in carrying mail, and whose tests cannot run mutants: they build programs of
-// their own.
+// apart are packages that carry no mail and whose tests cannot run mutants, because they build other programs.
 var apart = []string{"internal/mail/linear", "internal/mail/mailtest", "internal/mail/smtpsink",
 	"internal/mail/smtptest"}
 
@@ -42,7 +41,7 @@ var apart = []string{"internal/mail/linear", "internal/mail/mailtest", "internal
 type mutant struct {
 	pkg           *pkg
 	file          string // relative to the root of the module
-	line, col, at int    // at is in octets
+	line, col, at int    // at is in bytes
 	kind          string
 	text          []byte // the whole file, changed
 	before, after string // the line that is changed
@@ -62,7 +61,7 @@ type pkg struct {
 	suite suite
 }
 
-// span is a piece of a file, by octets.
+// span is a piece of a file, in bytes.
 type span struct {
 	file     string
 	from, to int
@@ -77,7 +76,7 @@ type tree struct {
 	pkgs    []*pkg
 	chosen  []*pkg
 	mutants []*mutant
-	unseen  []span          // pieces whose changes cannot be observed: the capacities of slices
+	unseen  []span          // pieces whose changes cannot be observed: such as the capacities of slices
 	equal   map[string]bool // by the name of the file and the lines before and after
 }
 
@@ -279,7 +278,7 @@ func isError(e ast.Expr, source string) bool {
 	return source == "err" || call && (made("fmt.Errorf(") || made("errors.New(") || made("fault."))
 }
 
-// add adds the mutant of a file in which the octets between from and to are replaced.
+// add adds the mutant of a file in which the bytes between from and to are replaced.
 func (t *tree) add(p *pkg, name string, text []byte, from, to int, with, kind string) {
 	m := &mutant{pkg: p, file: name, at: from, kind: kind, text: slices.Concat(text[:from], []byte(with), text[to:])}
 	begin := bytes.LastIndexByte(text[:from], '\n') + 1

@@ -112,7 +112,7 @@ func TestPasskeys(t *testing.T) {
 		x.must(err)
 		s = x.of(out)
 
-		// A passkey renews the proof.
+		// Signing in by passkey renews the proof of identity.
 		x.pass(time.Hour)
 		if err := x.RemovePasskey(ctx, s, made.ID); !errors.Is(err, users.ErrProve) {
 			t.Errorf("removed without a proof: %v", err)

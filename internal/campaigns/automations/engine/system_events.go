@@ -40,7 +40,7 @@ func (c *Contact) Events(h ContactChange, at time.Time) (all []Event) {
 	return all
 }
 
-// EventPayload returns the members that all system events of contacts and topics have, and those of more.
+// EventPayload returns the fields that all system events of contacts and topics have, and the entries of more.
 func (c *Contact) EventPayload(more map[string]any) map[string]any {
 	p := map[string]any{"contact_id": c.ID, "email": c.Address, "first_name": c.FirstName, "last_name": c.LastName,
 		"unsubscribed": c.Unsubscribed}

@@ -15,7 +15,7 @@ export const freePort = () =>
 		});
 	});
 
-// eventually waits until check returns without throwing.
+// eventually waits until check returns a true value. An exception counts as false.
 export async function eventually(what, check, limit = 20_000) {
 	for (const end = Date.now() + limit; Date.now() < end; ) {
 		if (await Promise.resolve().then(check).catch(() => false)) return;

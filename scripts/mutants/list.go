@@ -76,7 +76,7 @@ type tree struct {
 	pkgs    []*pkg
 	chosen  []*pkg
 	mutants []*mutant
-	unseen  []span          // pieces whose changes cannot be observed: such as the capacities of slices
+	unseen  []span          // pieces whose changes cannot be observed: the capacities of slices
 	equal   map[string]bool // by the name of the file and the lines before and after
 }
 

@@ -23,12 +23,7 @@ var badEndings = []struct {
 // badHosts sends to good hosts and to bad ones. A bad host stores a message but never confirms it: it stalls after the
 // final dot, closes the connection, or sends an endless response.
 func badHosts(t *testing.T, engine string) sum {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	l.Close()
+	_, port, _ := net.SplitHostPort(freeAddr(t))
 	records := []string{"example.net. 60 IN MX 10 example.net.", "example.net. 60 IN A 127.0.0.1"}
 	for b, bad := range badEndings {
 		for d := range bad.domains {

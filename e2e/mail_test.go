@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"testing"
 )
@@ -47,15 +46,4 @@ func multipart(parts map[string][]byte) []byte {
 		"Content-Type: text/plain\r\nContent-Disposition: attachment; filename*=UTF-8''na%C3%AFve%20caf%C3%A9.txt")
 	line("--mixed--")
 	return []byte(b.String())
-}
-
-// freeAddr returns a loopback address with a free port.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -85,12 +85,7 @@ func start(t *testing.T, env []string, args ...string) *node {
 // prepare returns a node for any build of the program, without starting it.
 func prepare(t *testing.T, program string, env []string, args ...string) *node {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := &node{t: t, program: program, addr: l.Addr().String(), env: env}
-	l.Close()
+	n := &node{t: t, program: program, addr: freeAddr(t), env: env}
 	n.args = append([]string{"dev", "--data-dir", t.TempDir(), "--http", n.addr, "--api-key", key, "--rate-limit", "0"},
 		args...)
 	t.Cleanup(func() {

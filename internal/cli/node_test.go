@@ -8,19 +8,25 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/mail/dkim/dkimtest"
 	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
+func TestMain(m *testing.M) {
+	// More tests than CPUs run in parallel, because they mostly wait for nodes. A command-line flag overrides this.
+	flag.Set("test.parallel", "6")
+	dbtest.Main(m)
+}
 
 // installation holds the data folder and the environment that a test's node and its commands share.
 type installation struct {
@@ -38,8 +44,13 @@ func eachEngine(t *testing.T, f func(t *testing.T, p *installation)) {
 		t.Run(engine, func(t *testing.T) {
 			p := &installation{t: t, dir: filepath.Join(t.TempDir(), "data")}
 			p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir}
+			if err := os.Mkdir(p.dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
 			if engine == "postgres" {
 				p.vars["POSTRIDER_DATABASE_URL"] = dbtest.PostgresURL(t)
+			} else {
+				dbtest.WriteSQLite(t, filepath.Join(p.dir, "postrider.db"))
 			}
 			f(t, p)
 		})
@@ -107,6 +118,7 @@ func (p *installation) start(before ...func(n *node.Node)) *started {
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	n.Domains.GenerateRSA = dkimtest.RSA
 	if err := n.ListenSubmission(); err != nil {
 		p.t.Fatal(err)
 	}

@@ -111,9 +111,9 @@ func TestLostAnswers(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	s := newFixture(t, testnode.New(t, d, testnode.Options{}))
 	id, contact := s.trip(), ""
-	failed := dbtest.EachTorn(t, proxy, func() { contact = s.begun() }, func() error { return s.travel(contact) },
+	failed := dbtest.SomeTorn(t, proxy, 5, func() { contact = s.begun() }, func() error { return s.travel(contact) },
 		func(int, error) { s.arrived(id, contact) })
-	if failed < 5 {
+	if failed < 2 {
 		t.Errorf("%d trips failed: the test reaches too little", failed)
 	}
 }

@@ -95,11 +95,11 @@ func TestLostAnswers(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	s := newSender(t, testnode.New(t, d, testnode.Options{}))
 	var id string
-	failed := dbtest.EachTorn(t, proxy, func() { id = s.begun() }, func() error {
+	failed := dbtest.SomeTorn(t, proxy, 5, func() { id = s.begun() }, func() error {
 		_, err := s.work(id)
 		return err
 	}, func(int, error) { s.finished(id) })
-	if failed < 5 {
+	if failed < 2 {
 		t.Errorf("%d runs failed: the test reaches too little", failed)
 	}
 }

@@ -43,7 +43,7 @@ func TestGroupsInDoubtLeaveWorkers(t *testing.T) {
 				return b.finish(ctx, j)
 			}})
 		var all []jobs.New
-		for i := range 400 { // the owner may have 56 workers: 42 of them for groups in doubt, 10 of these for stuck ones
+		for i := range 160 { // the owner may have 56 workers: 42 of them for groups in doubt, 10 of these for stuck ones
 			all = append(all, jobs.New{Kind: "k", Lane: fmt.Sprint([]string{"u", "x"}[i%2], i/4)})
 		}
 		b.insert(t, all...)
@@ -69,6 +69,6 @@ func TestGroupsInDoubtLeaveWorkers(t *testing.T) {
 		}
 		mu.Unlock()
 		close(hang)
-		b.await(t, 500)
+		b.await(t, 260)
 	})
 }

@@ -86,15 +86,21 @@ func SQLite(t testing.TB) *db.DB {
 // SQLiteFile creates a migrated database in a temporary folder of the test and returns its path.
 func SQLiteFile(t testing.TB) string {
 	t.Helper()
+	path := filepath.Join(t.TempDir(), "test.db")
+	WriteSQLite(t, path)
+	return path
+}
+
+// WriteSQLite writes a migrated database to a new file at path.
+func WriteSQLite(t testing.TB, path string) {
+	t.Helper()
 	file, err := migratedFile()
+	if err == nil {
+		err = os.WriteFile(path, file, 0o600)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "test.db")
-	if err := os.WriteFile(path, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // migratedFile returns an SQLite file with all migrations applied.

@@ -2,6 +2,7 @@ package dbtest
 
 import (
 	"log/slog"
+	"os"
 	"testing"
 	"time"
 
@@ -27,14 +28,33 @@ func Proxied(t testing.TB, patience time.Duration) (*db.DB, *pgproxy.Proxy) {
 	return open(t, db.Options{URL: p.URL(), MaxConns: 6, Patience: patience, Log: slog.New(slog.DiscardHandler)}), p
 }
 
+// tornVariable is the environment variable that makes tests cut every answer. make torn sets it to "all".
+const tornVariable = "POSTRIDER_TEST_TORN"
+
+// TornStep returns how many answers a test goes on from one that it cuts to the next: step in make test, because each
+// cut costs a new connection with empty caches, and 1 in make torn.
+func TornStep(step int) int {
+	if os.Getenv(tornVariable) == "all" {
+		return 1
+	}
+	return step
+}
+
 // EachTorn calls act repeatedly, each time with another answer of the database cut in the middle: first the first
 // answer, then the second, until all answers were cut once. prepare runs before each call. check runs after it with the
 // error of act, while the connection is intact.
 func EachTorn(t testing.TB, p *pgproxy.Proxy, prepare func(), act func() error,
 	check func(skip int, err error)) (failed int) {
 	t.Helper()
+	return SomeTorn(t, p, 1, prepare, act, check)
+}
+
+// SomeTorn is EachTorn for actions of many answers. In make test it cuts the first answer and then each step-th.
+func SomeTorn(t testing.TB, p *pgproxy.Proxy, step int, prepare func(), act func() error,
+	check func(skip int, err error)) (failed int) {
+	t.Helper()
 	const most = 200
-	for skip := range most {
+	for skip := 0; skip < most; skip += TornStep(step) {
 		prepare()
 		before := p.Torn()
 		p.Tear(skip, 1)

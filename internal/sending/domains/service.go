@@ -32,7 +32,6 @@ const (
 
 	unprovedMax = 1000
 	trackedMax  = 50 // tracking subdomains of a domain whose links keep working
-	keysAhead   = 2  // RSA keys generated in advance; generating one takes 0.1 s or more
 )
 
 // Deps are the dependencies of a Service.
@@ -85,7 +84,7 @@ func newService(c Config, d Deps) *Service {
 	if d.GenerateRSA == nil {
 		d.GenerateRSA = dkim.GenerateRSA
 	}
-	s := &Service{Deps: d, c: c, ready: make(chan *dkim.Key, keysAhead)}
+	s := &Service{Deps: d, c: c, ready: make(chan *dkim.Key)}
 	s.clearCaches("")
 	d.DB.OnHint(hintTopic, s.clearCaches)
 	return s
@@ -105,7 +104,8 @@ func (s *Service) invalidate(tx *db.Tx, domainID string) {
 	tx.AfterCommit(func() { s.DB.Hint(hintTopic, domainID) })
 }
 
-// Run generates RSA keys in advance until ctx ends.
+// Run generates one RSA key in advance, and the next one when a domain has taken it, until ctx ends. Generating a key
+// takes 0.1 s or more, so a start should not wait for several.
 func (s *Service) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		k, err := s.GenerateRSA()

@@ -89,7 +89,7 @@ func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 // Start starts the server and waits until it accepts connections, for half a minute at most.
 func (s *Server) Start() error {
 	s.cmd = exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.data(), "-p", strconv.Itoa(s.port), "-k", s.dir,
-		"-c", "listen_addresses=127.0.0.1", "-c", "max_connections=400", "-c", "shared_buffers=64MB",
+		"-c", "listen_addresses=127.0.0.1", "-c", "max_connections=400", "-c", "shared_buffers=32MB",
 		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "wal_level=minimal", "-c", "max_wal_senders=0",
 		"-c", "max_wal_size=256MB", "-c", "autovacuum=off", "-c", "jit=off", "-c", "log_min_messages=fatal")
 	s.cmd.SysProcAttr = s.attr

@@ -117,6 +117,39 @@ func TestImportsRunDownward(t *testing.T) {
 	}
 }
 
+// composing are the packages that put the program together. They import what they compose.
+var composing = []string{"cmd/postrider", "internal/bench", "internal/cli", "internal/front/api", "internal/node",
+	"internal/node/resources", "internal/node/testnode"}
+
+const (
+	maxImports     = 26  // of one package that composes nothing
+	maxMeanImports = 4.5 // of all packages that compose nothing
+)
+
+// A package needs few others, so that a reader can understand it alone.
+func TestImportsAreFew(t *testing.T) {
+	t.Parallel()
+	var counted, imports int
+	for _, p := range packages(t) {
+		pkg, ok := strings.CutPrefix(p.ImportPath, module)
+		if !ok || slices.Contains(composing, pkg) {
+			continue
+		}
+		n := 0
+		for _, path := range p.Imports {
+			if strings.HasPrefix(path, module) {
+				n++
+			}
+		}
+		if counted, imports = counted+1, imports+n; n > maxImports {
+			t.Errorf("%s imports %d packages of Postrider, more than %d", pkg, n, maxImports)
+		}
+	}
+	if mean := float64(imports) / float64(counted); mean > maxMeanImports {
+		t.Errorf("a package imports %.2f others on average, more than %.1f", mean, maxMeanImports)
+	}
+}
+
 // Each group says in its doc.go what belongs there and what it may import.
 func TestGroupsHaveADoc(t *testing.T) {
 	t.Parallel()

@@ -123,8 +123,11 @@ func (n *Node) open(ctx context.Context, log *slog.Logger) error {
 // openBase opens and migrates the database, opens the blob store and reads the keys. After an error, b still holds
 // everything opened before it, so that the caller can close it.
 func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options) (b resources.Base, err error) {
-	b = resources.Base{Log: log, Guard: netguard.New(netguard.Options{AllowLoopback: c.AllowLoopback,
-		DenySelf: ownAddresses(c)})}
+	own, err := ownAddresses(c)
+	if err != nil && !o.Beside { // a command does not listen
+		return b, err
+	}
+	b = resources.Base{Log: log, Guard: netguard.New(netguard.Options{AllowLoopback: c.AllowLoopback, DenySelf: own})}
 	if b.DB, err = db.Open(ctx, db.Options{URL: DatabaseURL(c), Log: log, Beside: o.Beside, Trace: o.Trace}); err != nil {
 		return b, err
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
@@ -205,13 +206,16 @@ func tlsMode(name string) smtpclient.TLSMode {
 }
 
 // ownAddresses returns the address of this node's HTTP listener. URLs that users give, such as webhook endpoints, must
-// not reach it.
-func ownAddresses(c config.Config) []netip.AddrPort {
-	addr, err := net.ResolveTCPAddr("tcp", c.HTTPListen)
-	if err != nil || c.AllowLoopback {
-		return nil
+// not reach it. With allow_loopback they may.
+func ownAddresses(c config.Config) ([]netip.AddrPort, error) {
+	if c.AllowLoopback {
+		return nil, nil
 	}
-	return []netip.AddrPort{addr.AddrPort()}
+	addr, err := net.ResolveTCPAddr("tcp", c.HTTPListen)
+	if err != nil {
+		return nil, fmt.Errorf("find the address of http_listen: %w", err)
+	}
+	return []netip.AddrPort{addr.AddrPort()}, nil
 }
 
 // trackingHosts returns the host names of the public URL and the tracking URL. A reverse proxy may get certificates for

@@ -1,7 +1,8 @@
+//go:build browser
+
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -9,56 +10,13 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
-
-	"github.com/postrider/postrider/internal/mail/mailparse"
 )
-
-// chromium starts a headless Chromium that runs until the test ends.
-func chromium(t *testing.T) context.Context {
-	t.Helper()
-	o := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.WSURLReadTimeout(2*time.Minute))
-	if os.Getuid() == 0 {
-		o = append(o, chromedp.NoSandbox) // Chromium's sandbox refuses root.
-	}
-	ctx, stop := chromedp.NewExecAllocator(t.Context(), o...)
-	t.Cleanup(stop)
-	ctx, stop = chromedp.NewContext(ctx)
-	t.Cleanup(stop)
-	ctx, stop = context.WithTimeout(ctx, 3*time.Minute)
-	t.Cleanup(stop)
-	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil {
-		t.Fatalf("start Chromium (make deps installs it): %v", err)
-	}
-	return ctx
-}
-
-// captured returns the parsed message in the outbox for an address.
-func (n *node) captured(to string) *mailparse.Parsed {
-	n.t.Helper()
-	var raw string
-	eventually(n.t, 20*time.Second, "a message to "+to+" is in the outbox", func() bool {
-		var all []struct {
-			ID string
-			To []string
-		}
-		n.must("GET", "/dev/outbox", "", &all)
-		for _, m := range all {
-			if len(m.To) > 0 && strings.Contains(m.To[0], to) {
-				n.must("GET", "/dev/outbox/"+m.ID, "", &raw)
-				return true
-			}
-		}
-		return false
-	})
-	return mailparse.Parse([]byte(raw))
-}
 
 // posted collects the payloads of webhooks by event type.
 type posted struct {

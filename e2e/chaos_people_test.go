@@ -86,7 +86,7 @@ func (n *node) withoutDisk(fail, heal func()) {
 	if err := json.Unmarshal([]byte(a.text), &wanted); err != nil {
 		t.Fatal(err)
 	}
-	ask := (&program{redirect: anyLoopback}).asks(grants.CLI, "full_access")
+	ask := authorizePath(anyLoopback, grants.CLI, "full_access")
 	code := codeIn(must(owner, http.MethodGet, ask, nil, 302).location)
 	exchange := codeFor(code)
 	signIn := url.Values{"email": {"bob@example.net"}, "password": {password}}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/mail/mailparse"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
@@ -216,4 +217,25 @@ func (n *node) verifyDomain(id string) {
 		n.must(http.MethodGet, "/domains/"+id, "", &d)
 		return d.Status == "verified"
 	})
+}
+
+// captured returns the parsed message in the outbox for an address.
+func (n *node) captured(to string) *mailparse.Parsed {
+	n.t.Helper()
+	var raw string
+	eventually(n.t, 20*time.Second, "a message to "+to+" is in the outbox", func() bool {
+		var all []struct {
+			ID string
+			To []string
+		}
+		n.must("GET", "/dev/outbox", "", &all)
+		for _, m := range all {
+			if len(m.To) > 0 && strings.Contains(m.To[0], to) {
+				n.must("GET", "/dev/outbox/"+m.ID, "", &raw)
+				return true
+			}
+		}
+		return false
+	})
+	return mailparse.Parse([]byte(raw))
 }

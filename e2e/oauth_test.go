@@ -1,8 +1,8 @@
+//go:build browser
+
 package e2e
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -33,17 +33,6 @@ func newProgram(t *testing.T, n *node) *program {
 	t.Cleanup(back.Close)
 	p.redirect = back.URL + "/oauth/callback"
 	return p
-}
-
-const oauthVerifier = "a-verifier-of-43-characters-at-least-0123456789"
-
-// asks returns the authorization URL that the client opens in the browser.
-func (p *program) asks(clientID, scope string) string {
-	hash := sha256.Sum256([]byte(oauthVerifier))
-	return "/oauth/authorize?" + url.Values{"client_id": {clientID}, "response_type": {"code"},
-		"redirect_uri": {p.redirect},
-		"scope":        {scope}, "state": {"s"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(hash[:])},
-		"code_challenge_method": {"S256"}}.Encode()
 }
 
 // token exchanges a code for an access token.
@@ -88,7 +77,7 @@ func TestConsentInABrowser(t *testing.T) {
 	p := newProgram(t, n)
 	r := &reader{t: t, url: "http://" + n.addr, tab: chromium(t)}
 
-	r.open(p.asks(grants.CLI, "full_access"))
+	r.open(authorizePath(p.redirect, grants.CLI, "full_access"))
 	r.sees("Let Resend CLI act for Development?")
 	r.sees("this computer (" + strings.TrimSuffix(strings.TrimPrefix(p.redirect, "http://"), "/oauth/callback") + ")")
 	r.presses("Allow")
@@ -114,7 +103,7 @@ func TestConsentInABrowser(t *testing.T) {
 	if err := json.NewDecoder(registered.Body).Decode(&client); err != nil {
 		t.Fatal(err)
 	}
-	r.open(p.asks(client.ID, "emails:send"))
+	r.open(authorizePath(p.redirect, client.ID, "emails:send"))
 	r.sees("This app is not verified")
 	r.presses("Refuse")
 	r.sees("You can close this window.")

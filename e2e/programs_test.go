@@ -1,3 +1,5 @@
+//go:build browser
+
 package e2e
 
 import (
@@ -29,7 +31,7 @@ func TestProgramsInABrowser(t *testing.T) {
 	if err := json.NewDecoder(registered.Body).Decode(&client); err != nil {
 		t.Fatal(err)
 	}
-	r.open(p.asks(client.ID, "automations:write automations:read domains:read"))
+	r.open(authorizePath(p.redirect, client.ID, "automations:write automations:read domains:read"))
 	r.sees("It can cause emails to be sent for the team: by automations that it makes or changes.")
 	r.presses("Allow")
 	r.sees("You can close this window.")

@@ -1,7 +1,8 @@
+//go:build browser
+
 package e2e
 
 import (
-	"context"
 	"net"
 	"net/http"
 	"regexp"
@@ -14,41 +15,6 @@ import (
 	"github.com/pquerna/otp/totp"
 )
 
-// reader is a user with a browser.
-type reader struct {
-	t   *testing.T
-	tab context.Context
-	url string
-}
-
-// open opens a page.
-func (r *reader) open(path string) {
-	r.t.Helper()
-	if err := chromedp.Do(r.tab, chromedp.Navigate(r.url+path)); err != nil {
-		r.t.Fatalf("open %s: %v", path, err)
-	}
-}
-
-// sees waits until the page contains a text.
-func (r *reader) sees(text string) {
-	r.t.Helper()
-	var said string
-	ok := false
-	defer func() {
-		if !ok {
-			r.t.Logf("the page says: %s", said)
-		}
-	}()
-	eventually(r.t, 30*time.Second, "the page says "+text, func() bool {
-		now, err := chromedp.Run(r.tab, chromedp.Evaluate[string](`document.body.innerText`)) // fails between two pages
-		if err == nil {
-			said = now
-			ok = strings.Contains(now, text)
-		}
-		return ok
-	})
-}
-
 // types types a text into the input with the given label.
 func (r *reader) types(label, text string) {
 	r.t.Helper()
@@ -59,15 +25,6 @@ func (r *reader) types(label, text string) {
 	}
 	if err := chromedp.Do(r.tab, chromedp.SendKeys(chromedp.ID(id), text)); err != nil {
 		r.t.Fatalf("type into %s: %v", label, err)
-	}
-}
-
-// presses clicks the button or link with the given text.
-func (r *reader) presses(text string) {
-	r.t.Helper()
-	at := chromedp.Search(`//*[self::button or self::a][not(@hidden)][normalize-space(.)="` + text + `"]`)
-	if err := chromedp.Do(r.tab, chromedp.Click(at)); err != nil {
-		r.t.Fatalf("press %s: %v", text, err)
 	}
 }
 

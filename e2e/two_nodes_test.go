@@ -120,8 +120,7 @@ func (o *office) joins(email, role string) (jar http.CookieJar, program caller) 
 // allows grants a connected app full access on behalf of a user, and returns the app.
 func (o *office) allows(jar http.CookieJar) caller {
 	o.t.Helper()
-	x := &program{redirect: anyLoopback}
-	_, query, _ := strings.Cut(x.asks(grants.CLI, "full_access"), "?")
+	_, query, _ := strings.Cut(authorizePath(anyLoopback, grants.CLI, "full_access"), "?")
 	form, err := url.ParseQuery(query)
 	if err != nil {
 		o.t.Fatal(err)

@@ -41,7 +41,7 @@ type Long struct {
 // [ErrCrowded] or [ErrTooLong].
 func (d *DB) ReadLong(ctx context.Context, l Long, fn func(ctx context.Context, r Reader) error) error {
 	waiting, cancel := context.WithTimeout(ctx, cmp.Or(l.Wait, longTime))
-	err := d.long.Enter(waiting, l.Owner)
+	err := d.long.Acquire(waiting, l.Owner)
 	cancel()
 	if err != nil {
 		if ctx.Err() != nil {
@@ -50,7 +50,7 @@ func (d *DB) ReadLong(ctx context.Context, l Long, fn func(ctx context.Context, 
 		return fault.New(fault.Unavailable, "",
 			"Too many requests that read very much run at present. Try again in a moment.").Because(ErrCrowded)
 	}
-	defer d.long.Leave(l.Owner)
+	defer d.long.Release(l.Owner)
 	limit := cmp.Or(l.Time, longTime)
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

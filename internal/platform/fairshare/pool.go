@@ -116,19 +116,19 @@ func (p *Pool) Release(owner string, n int64) {
 	p.grant()
 }
 
-// Room returns how many slots an owner may take now.
-func (p *Pool) Room(owner string) int64 {
+// Available returns how many slots an owner may take now.
+func (p *Pool) Available(owner string) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	held := p.held[owner]
 	if held > 0 && p.tight() {
 		return 0
 	}
-	room := max((p.greed*p.free-held)/(p.greed+1), 0)
+	available := max((p.greed*p.free-held)/(p.greed+1), 0)
 	if held == 0 {
-		room = max(room, min(1, p.free))
+		available = max(available, min(1, p.free))
 	}
-	return room
+	return available
 }
 
 // Held returns how many slots an owner holds.

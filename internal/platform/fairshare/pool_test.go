@@ -41,7 +41,7 @@ func TestOwnersAlwaysLeaveSome(t *testing.T) {
 			p := fairshare.New(c.capacity, c.greed)
 			var got []int
 			for o := range c.owners {
-				room := int(p.Room(fmt.Sprint(o)))
+				room := int(p.Available(fmt.Sprint(o)))
 				got = append(got, fill(p, fmt.Sprint(o)))
 				if room != got[o] {
 					t.Errorf("owner %d was promised room for %d and got %d", o, room, got[o])
@@ -116,7 +116,7 @@ func TestLargeRequestOfANewcomer(t *testing.T) {
 		large := make(chan error, 1)
 		go func() { large <- p.Acquire(t.Context(), "b", 40) }()
 		synctest.Wait()
-		if p.TryAcquire("a", 1) || p.Room("a") != 0 {
+		if p.TryAcquire("a", 1) || p.Available("a") != 0 {
 			t.Error("an owner takes more while a newcomer waits for what is free")
 		}
 		if !p.TryAcquire("c", 5) {

@@ -34,9 +34,9 @@ func (t *Turns) SetLimit(limit, reserve int) {
 	t.pass()
 }
 
-// Enter takes a slot for an owner and waits until it may. If ctx ends first, Enter takes nothing and returns the cause
+// Acquire takes a slot for an owner and waits until it may. If ctx ends first, it takes nothing and returns the cause
 // of ctx.
-func (t *Turns) Enter(ctx context.Context, owner string) error {
+func (t *Turns) Acquire(ctx context.Context, owner string) error {
 	t.mu.Lock()
 	if t.may(owner) {
 		t.take(owner)
@@ -59,16 +59,16 @@ func (t *Turns) Enter(ctx context.Context, owner string) error {
 	if i := slices.Index(t.waiting[owner], turn); i >= 0 {
 		t.remove(owner, i)
 	} else { // the slot was granted as ctx ended
-		t.leave(owner)
+		t.release(owner)
 	}
 	return context.Cause(ctx)
 }
 
-// Leave releases a slot of an owner.
-func (t *Turns) Leave(owner string) {
+// Release returns a slot of an owner.
+func (t *Turns) Release(owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.leave(owner)
+	t.release(owner)
 }
 
 // Busy returns how many slots are taken.
@@ -85,7 +85,7 @@ func (t *Turns) Unused() bool {
 	return t.busy == 0 && len(t.owners) == 0
 }
 
-func (t *Turns) leave(owner string) {
+func (t *Turns) release(owner string) {
 	t.busy--
 	if t.held[owner]--; t.held[owner] == 0 {
 		delete(t.held, owner)

@@ -20,7 +20,7 @@ func TestTurnsOfOwners(t *testing.T) {
 		enter := func(ctx context.Context, owner string) chan error {
 			ended := make(chan error, 1)
 			go func() {
-				err := turns.Enter(ctx, owner)
+				err := turns.Acquire(ctx, owner)
 				if err == nil {
 					mu.Lock()
 					order = append(order, owner)
@@ -46,7 +46,7 @@ func TestTurnsOfOwners(t *testing.T) {
 			t.Errorf("Enter returned %v, want the cause of the end", err)
 		}
 		leave := func(owner string) {
-			turns.Leave(owner)
+			turns.Release(owner)
 			synctest.Wait()
 		}
 		leave("a")
@@ -87,7 +87,7 @@ func TestTurnsKeepAReserve(t *testing.T) {
 		for _, owner := range []string{"a", "b"} {
 			for range 20 {
 				go func() {
-					if turns.Enter(t.Context(), owner) == nil {
+					if turns.Acquire(t.Context(), owner) == nil {
 						mu.Lock()
 						entered[owner]++
 						mu.Unlock()
@@ -99,13 +99,13 @@ func TestTurnsKeepAReserve(t *testing.T) {
 		if entered["a"] != 9 || entered["b"] != 1 {
 			t.Fatalf("entered %v, want 9 and the one that is kept for who has none", entered)
 		}
-		turns.Leave("b")
+		turns.Release("b")
 		synctest.Wait()
 		if entered["a"] != 9 || entered["b"] != 2 {
 			t.Errorf("entered %v: the place that is kept went to who has some", entered)
 		}
 		for range 9 {
-			turns.Leave("a")
+			turns.Release("a")
 			synctest.Wait()
 		}
 		if entered["a"]+entered["b"] != 19 || entered["b"] < 6 { // nine at once, now that neither has none
@@ -116,7 +116,7 @@ func TestTurnsKeepAReserve(t *testing.T) {
 			for _, owner := range []string{"a", "b"} {
 				if ends[owner] < entered[owner] {
 					ends[owner]++
-					turns.Leave(owner)
+					turns.Release(owner)
 					synctest.Wait()
 				}
 			}

@@ -35,7 +35,7 @@ func count[K comparable](m map[K]int, key K, n int) {
 // bulkRoom returns how many more jobs of bulk lanes an owner may claim if planned of them are already planned. The
 // reserve is a part of the workers that the owner holds or may still acquire.
 func (k *dispatcher) bulkRoom(owner string, planned int) int {
-	room := int(k.workers.Room(owner))
+	room := int(k.workers.Available(owner))
 	most := room + int(k.workers.Held(owner))
 	return min(room, most-reserve(most)-k.bulk.owners[owner]-planned)
 }

@@ -226,7 +226,7 @@ func (k *dispatcher) refill() {
 	}
 	clear(k.freed)
 	for owner := range k.ready.first.paused {
-		if k.workers.Room(owner) > 0 {
+		if k.workers.Available(owner) > 0 {
 			k.ready.first.resume(owner)
 		}
 	}
@@ -376,7 +376,7 @@ func (k *dispatcher) plan() (asks []ask) {
 	for !k.ready.empty() && free > 0 {
 		isBulk := k.ready.turn()
 		ring := k.ready.of(isBulk)
-		workers := int(k.workers.Room(ring.owners[0]))
+		workers := int(k.workers.Available(ring.owners[0]))
 		if isBulk {
 			workers = k.bulkRoom(ring.owners[0], bulks.owners[ring.owners[0]])
 		}

@@ -32,7 +32,7 @@ func (d *doubts) bound(n int, s share, own int) (int, Doubt) {
 		return n, Sure
 	}
 	may := k.Share(s.group, s.owner)
-	free, held := int(k.workers.Room(s.owner)), int(k.workers.Held(s.owner))
+	free, held := int(k.workers.Available(s.owner)), int(k.workers.Held(s.owner))
 	even := (free+held)/2 - own
 	if held > own {
 		even = (free - 4*own) / 5

@@ -75,18 +75,18 @@ func (p *slots) acquire(ctx context.Context, host, owner string) (leave func(), 
 			delete(p.owners, k)
 		}
 	}
-	if err := mine.few.Enter(ctx, owner); err != nil {
+	if err := mine.few.Acquire(ctx, owner); err != nil {
 		forget()
 		return nil, fmt.Errorf("%w: %w", ErrBusy, err)
 	}
 	if err := all.all.Acquire(ctx, owner, 1); err != nil {
-		mine.few.Leave(owner)
+		mine.few.Release(owner)
 		forget()
 		return nil, fmt.Errorf("%w: %w", ErrBusy, err)
 	}
 	return sync.OnceFunc(func() {
 		all.all.Release(owner, 1)
-		mine.few.Leave(owner)
+		mine.few.Release(owner)
 		forget()
 	}), nil
 }

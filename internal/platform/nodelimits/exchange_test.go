@@ -76,7 +76,7 @@ func (c *cluster) add(name string, d *db.DB) *user {
 	c.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ($1, 0, 0)`, name)
 	u := &user{c: c, name: name, Shares: New(d, name, slog.New(slog.DiscardHandler), every)}
 	u.wait = c.wait
-	u.Keep(kind, Places{
+	u.Register(kind, Places{
 		Limit: func(string) int { return c.limit },
 		Use: func(string) (int, int) {
 			c.mu.Lock()
@@ -334,7 +334,7 @@ func TestAnotherNodeComes(t *testing.T) {
 func TestBusyKeysKeepTheirLimit(t *testing.T) {
 	t.Parallel()
 	s := New(dbtest.Postgres(t), "a", slog.New(slog.DiscardHandler), time.Hour)
-	s.Keep(kind, Places{Limit: func(string) int { return 20 }, Use: func(string) (int, int) { return 3, 3 },
+	s.Register(kind, Places{Limit: func(string) int { return 20 }, Use: func(string) (int, int) { return 3, 3 },
 		Changed: func(string, int) {}, Busy: func() []string { return []string{"k"} }})
 	s.Live(1)
 	if n, _ := s.Places(Key{kind, "k"}, 20); n != 20 {

@@ -240,10 +240,10 @@ func (s *Service) withConnection(ctx context.Context, t *try, r *route, destinat
 // both, because the messages of one team may be a thousand times as large as those of another.
 func (s *Service) prepare(ctx context.Context, t *try, from domains.Signing) (msg [][]byte, err error) {
 	turn := emails.LaneTurn(t.job.Lane)
-	if err := s.preparing.Enter(ctx, turn); err != nil {
+	if err := s.preparing.Acquire(ctx, turn); err != nil {
 		return nil, err
 	}
-	defer s.preparing.Leave(turn)
+	defer s.preparing.Release(turn)
 	body, err := s.p.Emails.Compose(ctx, t.o)
 	if err != nil {
 		return nil, err
@@ -262,10 +262,10 @@ func (s *Service) prepare(ctx context.Context, t *try, from domains.Signing) (ms
 }
 
 func (s *Service) sign(ctx context.Context, turn string, body []byte, from domains.Signing) ([]byte, error) {
-	if err := s.signing.Enter(ctx, turn); err != nil {
+	if err := s.signing.Acquire(ctx, turn); err != nil {
 		return nil, err
 	}
-	defer s.signing.Leave(turn)
+	defer s.signing.Release(turn)
 	return dkim.Sign(body, time.Now(), from.Signers...)
 }
 

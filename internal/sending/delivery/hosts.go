@@ -91,7 +91,7 @@ func newHosts(full int) *hosts {
 func (h *hosts) useShares(shares *nodelimits.Shares, p *pool) {
 	h.shares, h.pool = shares, p
 	limit := func(string) int { return h.full }
-	shares.Keep(addressShares, nodelimits.Places{Limit: limit, Use: h.demand, Changed: h.shareChanged, Busy: h.busy})
+	shares.Register(addressShares, nodelimits.Places{Limit: limit, Use: h.demand, Changed: h.shareChanged, Busy: h.busy})
 }
 
 // requestShare requests this node's share of the connections to an address, so that the share is known when the

@@ -78,7 +78,7 @@ func newShaper(connections int, rate float64) *shaper {
 func (s *shaper) useShares(shares *nodelimits.Shares, grown func(destination string)) {
 	s.shares, s.onShareRaised = shares, grown
 	limit := func(string) int { return s.connections }
-	shares.Keep(connectionShares, nodelimits.Places{Limit: limit, Use: s.demand, Changed: s.shareChanged, Busy: s.busy})
+	shares.Register(connectionShares, nodelimits.Places{Limit: limit, Use: s.demand, Changed: s.shareChanged, Busy: s.busy})
 }
 
 func (s *shaper) entry(destination string) *shape {
@@ -260,7 +260,7 @@ func (s *shaper) acquire(ctx context.Context, destination, team, turn string) (s
 	h.tokens--
 	h.started++
 	s.mu.Unlock()
-	if err := h.turns.Enter(ctx, turn); err != nil {
+	if err := h.turns.Acquire(ctx, turn); err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		h.inProgress--
@@ -277,7 +277,7 @@ func (s *shaper) acquire(ctx context.Context, destination, team, turn string) (s
 // does not count against the rate.
 func (p slot) release(used bool, what response) {
 	now := time.Now()
-	p.h.turns.Leave(p.turn)
+	p.h.turns.Release(p.turn)
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	p.h.inProgress--

@@ -282,7 +282,7 @@ func TestMemoryIsTakenBeforeAnEmailIsRead(t *testing.T) {
 		if !f.service.memory.TryAcquire(evil.TeamID, memory/2) {
 			t.Fatal("a team may not have half of all")
 		}
-		if room := f.service.memory.Room(f.Acme.TeamID); room < 64<<20 {
+		if room := f.service.memory.Available(f.Acme.TeamID); room < 64<<20 {
 			t.Errorf("a newcomer finds room for %d bytes, and an email may need more", room)
 		}
 		f.run()

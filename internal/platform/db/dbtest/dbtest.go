@@ -123,7 +123,7 @@ var migratedFile = sync.OnceValues(func() (_ []byte, err error) {
 	return os.ReadFile(path)
 })
 
-// Open opens and migrates the database at url and closes it with the test.
+// Open opens the migrated database at url and closes it with the test.
 func Open(t testing.TB, url string) *db.DB {
 	t.Helper()
 	return open(t, db.Options{URL: url, MaxConns: 6, Log: slog.New(slog.DiscardHandler)})
@@ -136,8 +136,5 @@ func open(t testing.TB, o db.Options) *db.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(d.Close)
-	if _, err := d.Migrate(context.Background()); err != nil {
-		t.Fatal(err)
-	}
 	return d
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -98,6 +99,17 @@ func (p pair) grantID(t *testing.T) string {
 
 const anyLoopback = "http://127.0.0.1:9/oauth/callback"
 
+const oauthVerifier = "a-verifier-of-43-characters-at-least-0123456789"
+
+// authorizePath returns the authorization URL, without the host, that an OAuth client opens in the browser.
+func authorizePath(redirect, clientID, scope string) string {
+	hash := sha256.Sum256([]byte(oauthVerifier))
+	return "/oauth/authorize?" + url.Values{"client_id": {clientID}, "response_type": {"code"},
+		"redirect_uri": {redirect},
+		"scope":        {scope}, "state": {"s"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(hash[:])},
+		"code_challenge_method": {"S256"}}.Encode()
+}
+
 // codeFor returns the authorization code that the official CLI exchanges for tokens.
 func codeFor(code string) url.Values {
 	return url.Values{"grant_type": {"authorization_code"}, "client_id": {grants.CLI}, "code": {code},
@@ -106,8 +118,8 @@ func codeFor(code string) url.Values {
 
 // granted grants access to the official CLI, with consent by an API key, and returns the tokens.
 func granted(ctx context.Context, addr, key, scope string) (p pair, err error) {
-	x := &program{redirect: anyLoopback}
-	a, err := caller{addr: addr, bearer: key}.ask(ctx, http.MethodGet, x.asks(grants.CLI, scope), nil)
+	path := authorizePath(anyLoopback, grants.CLI, scope)
+	a, err := caller{addr: addr, bearer: key}.ask(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return p, err
 	}

@@ -149,8 +149,8 @@ func New(d *db.DB, node string, log *slog.Logger, every time.Duration) *Shares {
 	return s
 }
 
-// Keep registers the functions for a kind of places. Call it before Run.
-func (s *Shares) Keep(kind string, p Places) {
+// Register sets the functions for a kind of places. Call it before Run.
+func (s *Shares) Register(kind string, p Places) {
 	if s != nil {
 		s.kinds[kind] = p
 	}

@@ -84,7 +84,7 @@ func TestTrackedEmailInABrowser(t *testing.T) {
 	}
 	var at string
 	eventually(t, 30*time.Second, "the target is shown", func() bool {
-		title, err := chromedp.Run(tab, chromedp.Title()) // fails while the page is replaced
+		title, err := chromedp.Run(tab, chromedp.Title()) // an error while a page loads
 		if err == nil {
 			at, err = chromedp.Run(tab, chromedp.Location())
 		}

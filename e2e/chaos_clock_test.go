@@ -69,7 +69,7 @@ func clocksApart(t *testing.T, engine string) sum {
 	return s
 }
 
-// hookLog receives webhooks. It accepts one in three only at the second attempt.
+// hookLog receives webhooks. It refuses the first attempt of one webhook in three.
 type hookLog struct {
 	mu    sync.Mutex
 	tries map[string]int

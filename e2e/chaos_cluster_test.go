@@ -39,9 +39,9 @@ type fate int
 
 const (
 	accepted fate = iota // 200
-	refused              // an error that says it was not
-	unclear              // an error that says it may have been
-	silence              // no answer, or half of one
+	refused              // an error which says that the email was not accepted
+	unclear              // an error which says that the email may have been accepted
+	silence              // no response, or an incomplete one
 )
 
 // cluster holds the nodes of a scenario, their database, and the results of their emails. Only the fields below mu
@@ -69,9 +69,9 @@ type cluster struct {
 	posted  map[int]time.Time
 	wrong   int            // errors that are not 503 with Retry-After
 	answers map[string]int // number of error responses by status and text
-	again   []int          // those with an idempotency key that were not accepted
-	allowed map[int]int    // copies that kills explain, by email
-	kills   []int          // of these, by kill
+	again   []int          // emails with an idempotency key that were not accepted
+	allowed map[int]int    // number of copies that kills may cause, by email
+	kills   []int          // number of copies that each kill may cause
 }
 
 // setup configures the cluster of a scenario. By default, the nodes relay to a host that accepts all mail.

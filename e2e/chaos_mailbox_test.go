@@ -25,10 +25,10 @@ type ending int
 
 const (
 	take    ending = iota // 250
-	refuse                // 451, and the message is not kept
-	stall                 // keeps the message and says nothing
-	drop                  // keeps it and hangs up
-	endless               // keeps it and answers without end
+	refuse                // responds 451 and drops the message
+	stall                 // stores the message and never responds
+	drop                  // stores the message and closes the connection
+	endless               // stores the message and sends an endless response
 )
 
 // arrival is one copy of an email at a host.
@@ -47,7 +47,7 @@ type mailbox struct {
 	latency  time.Duration
 	tries    map[int]int // number of complete messages, including refused ones
 	arrivals map[int][]arrival
-	sessions map[string]int // open ones by life
+	sessions map[string]int // open sessions by EHLO name
 	last     time.Time      // when something arrived
 }
 

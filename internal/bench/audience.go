@@ -26,7 +26,7 @@ import (
 	"github.com/postrider/postrider/internal/node"
 )
 
-// The contacts of the benchmark.
+// Properties of the contacts that the benchmark creates.
 const (
 	crowdHost    = "127.0.0.2" // host that receives the mail of all contacts
 	crowdDomains = 5000
@@ -37,8 +37,8 @@ const (
 const (
 	singleRate = 10 // single emails per second during a broadcast
 	aloneMost  = 100
-	askTimes   = 21 // number of requests; their median and maximum are reported
-	countTimes = 3  // the same for those that read the whole segment
+	askTimes   = 21 // repetitions of a request; the benchmark reports the median and the maximum
+	countTimes = 3  // repetitions of a request that reads the whole segment
 )
 
 // audienceRun measures contacts, segments and broadcasts.
@@ -356,8 +356,8 @@ func (a *audienceRun) sayDisk(before, after map[string]int64) {
 		all-grew["email_events"]-grew["jobs"], strings.Join(parts, ", "))
 }
 
-// delivered sends a second broadcast with delivery running. Meanwhile, the queue that held left is delivered too, and
-// single emails go to another host until the broadcast is completely enqueued.
+// delivered sends a second broadcast with delivery running. Meanwhile, the node also delivers the emails that the
+// method held left in the queue. Single emails go to another host until the broadcast is completely enqueued.
 func (a *audienceRun) delivered(ctx context.Context, crowd *smtpsink.Sink) error {
 	if err := a.restart(ctx); err != nil {
 		return err

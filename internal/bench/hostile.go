@@ -28,12 +28,12 @@ import (
 const (
 	silentHosts     = 40
 	silentDomains   = 200
-	silentBatches   = 50 // of 100 emails each
+	silentBatches   = 50 // batches of 100 emails
 	silentEndpoints = 1000
 	slowFetches     = 200
 	goodRate        = 20 // emails per second
 	goodFor         = 20 * time.Second
-	answerLimit     = 5 * time.Minute // for the last delivery or webhook
+	answerLimit     = 5 * time.Minute // time limit for the last delivery or webhook
 )
 
 // goodEvents are the event types that webhooks receive, one event of each type per delivered email.

@@ -27,8 +27,8 @@ const keepKey = "the secret key is not in it: keep a copy of %s elsewhere; encry
 // A node may be running.
 //
 // Blobs are not deleted during a backup, and the copy of the database is a snapshot. So the archive contains every blob
-// that the database refers to. It may contain some newer blobs, which the sweep deletes after a restore. The archive
-// gets its final name only once it is complete and synced to disk.
+// that the database refers to. The archive may contain some newer blobs, which the sweep deletes after a restore. The
+// archive gets its final name only once it is complete and synced to disk.
 func backup(ctx context.Context, e *env, args []string) error {
 	flags := flag.NewFlagSet("backup", flag.ContinueOnError)
 	force := flags.Bool("force", false, "replace FILE if it exists")

@@ -235,7 +235,7 @@ func TestEraseUnicodeAddress(t *testing.T) {
 		})
 		report := p.must("emails", "erase", "ÄÖlga@one.example", "--team", "Acme")
 		for _, want := range []string{"2 sent emails to nobody else, deleted", "1 sent emails to others too",
-			"4 entries of the request log"} { // one is the entry of the export
+			"4 entries of the request log"} { // one of them records the export
 			if !strings.Contains(report, want) {
 				t.Errorf("no report has %q:\n%s", want, report)
 			}
@@ -320,7 +320,7 @@ func TestEraseByAPI(t *testing.T) {
 		ended := func(path, body string) string {
 			t.Helper()
 			erasure := n.made(key, path, body)
-			if !strings.Contains(body, "dry_run") { // which begins at once
+			if !strings.Contains(body, "dry_run") { // a dry run begins at once
 				n.due("privacy.erase")
 			}
 			text := ""

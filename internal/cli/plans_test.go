@@ -239,13 +239,13 @@ func (d *driver) everything(otherKey string) {
 	}
 	eventually(t, "all is captured", func() bool {
 		all, err := d.Delivery.Outbox(t.Context())
-		return err == nil && len(all) == 12 // including the notice of the claim and four invitations
+		return err == nil && len(all) == 12 // including the notice of the domain claim and four invitations
 	})
 	all, err := d.Delivery.Outbox(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range all { // a bounce for each
+	for _, c := range all { // send a bounce for each email
 		if err := d.mail(d.Port(node.PortInbound), nil, "", c.From, fmt.Sprintf(bounce, c.To[0])); err != nil {
 			t.Error(err)
 		}

@@ -67,11 +67,11 @@ func (l *loader) complete(src Source) {
 	}
 }
 
-// hostName is the form in which names are compared: lower case, without the final dot.
+// hostName returns a host name in the form for comparisons: lower case, without the final dot.
 func hostName(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
 
-// LocalURL is the URL of a listener for clients on the same machine. It has the name localhost where that leads there,
-// because passkeys are bound to names (Web Authentication Level 3, section 5.1.2).
+// LocalURL returns the URL of a listener for clients on the same machine. If localhost leads to the listener, the URL
+// contains that name, because passkeys are bound to names (Web Authentication Level 3, section 5.1.2).
 func LocalURL(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -189,7 +189,8 @@ func (l *loader) checkAddresses() {
 	}
 }
 
-// checkOIDC refuses a provider that would be asked in clear over a network: its answers say who somebody is.
+// checkOIDC refuses an OpenID Connect provider with an unencrypted URL, unless it is on this machine: its responses
+// identify users.
 func (l *loader) checkOIDC() {
 	c := &l.config
 	for i, d := range c.OIDCDomains {

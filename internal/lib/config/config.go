@@ -3,20 +3,20 @@
 //
 // # Invariants
 //
-// A setting is declared once, as a field of Config with tags, from which its key in the file, its variable, its flag,
-// its default and its line in docs/configuration.md are derived. A Config that Load returned without an error is
+// A setting is declared once, as a field of Config with tags. The package derives from them the setting's key in the
+// file, variable, flag, default, and line in docs/configuration.md. A Config that Load returned without an error is
 // valid and complete, including what is derived from other settings or from the machine.
 //
 // # When it fails
 //
-// Load returns all problems at once, each with the setting, where its value came from, and what to do. Only an error
-// in the form of the flags, such as an unknown one, is returned alone. An unknown key of the file is a problem; an
-// unknown POSTRIDER_* variable is not noticed.
+// Load returns all problems at once, each with the setting, the source of its value, and what to do. Only a syntax
+// error of the flags, such as an unknown flag, is returned alone. An unknown key of the file is a problem; an unknown
+// POSTRIDER_* variable is ignored.
 //
 // # What it does not do
 //
-// It has nothing that changes while the program runs (domains, keys, limits of a team): those are data in the
-// database. Only cli imports this package, and passes each part the few values that it needs.
+// A Config does not contain data that changes while the program runs, such as domains, keys and limits of teams. The
+// database has that data. Only cli imports this package, and passes the other packages the values that they need.
 package config
 
 import (
@@ -128,7 +128,7 @@ type Config struct {
 	Regions map[string]Region `toml:"regions" doc:"Hosts per region, only in the file, as tables such as [regions.us-east-1]. A host that a region omits has the value of the setting above."`
 }
 
-// Region is the hosts that the DNS records of a region's domains name.
+// Region holds the host names for the DNS records of a region's domains.
 type Region struct {
 	BounceHost   string `toml:"bounce_host"`
 	InboundHost  string `toml:"inbound_host"`

@@ -128,7 +128,7 @@ func TestFileIsNamed(t *testing.T) {
 		}
 	}
 	src := source("rate_limit = 9", map[string]string{"POSTRIDER_CONFIG": filepath.Join(dir, "a.toml")})
-	src.ReadFile = nil // that of package os
+	src.ReadFile = nil // use os.ReadFile
 	if c := load(t, src); c.RateLimit != 1 {
 		t.Errorf("rate_limit = %d, want that of the file in POSTRIDER_CONFIG", c.RateLimit)
 	}

@@ -24,7 +24,7 @@ const DefaultFile = "postrider.toml"
 
 const regionsKey = "regions"
 
-// Source is where settings come from. If a function is nil, that of package os is used.
+// Source is where settings come from. If a function is nil, the function of package os is used.
 type Source struct {
 	Args  []string      // flags, as --http-listen=:80 or --http-listen :80; --config names the file
 	Flags *flag.FlagSet // additional flags of the caller; if nil, other arguments are a problem
@@ -32,7 +32,7 @@ type Source struct {
 	Getenv   func(name string) string
 	ReadFile func(name string) ([]byte, error) // reads the file
 	Hostname func() (string, error)            // the name of the machine
-	Defaults map[string]string                 // key to text; replace built-in defaults, for a command with its own
+	Defaults map[string]string                 // values by key that replace the built-in defaults for a command
 }
 
 // setting is a field of Config and the source of its value.

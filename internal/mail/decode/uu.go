@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// UUEncode is a transfer encoding that is older than MIME. A file is between the lines "begin 644 name" and "end". Each
-// line in between begins with a character for the number of its bytes, and four characters encode three bytes: the
-// space, for which "`" is written too, is 0, and "_" is 63. A line of zero bytes precedes the end.
+// UUEncode is a transfer encoding that is older than MIME. A file begins with a line such as "begin 644 name" and ends
+// with the line "end". The first character of each line in between encodes how many bytes the line has. Four further
+// characters encode three bytes. A space or "`" stands for 0, and "_" for 63. A line of zero bytes precedes the end.
 const UUEncode = "uuencode"
 
 // maxLine limits the line that begins a file, in bytes (RFC 5322 section 2.1.1).
@@ -53,10 +53,10 @@ func uuLength(line []byte) (n int, ok bool) {
 	return int(line[0]-' ') & 63, true
 }
 
-// uuChars returns how many characters n bytes need at least. Most programs write whole groups of four.
+// uuChars returns the least number of characters that encode n bytes. Most programs write whole groups of four.
 func uuChars(n int) int { return (n*8 + 5) / 6 }
 
-// isWhole reports whether a line of n bytes has all their characters, and at most one more, for a checksum.
+// isWhole reports whether a line has all the characters of its n bytes, and at most one more, which may be a checksum.
 func isWhole(line []byte, n int) bool {
 	chars := line[min(len(line), 1):]
 	return len(chars) >= uuChars(n) && len(bytes.TrimRight(chars, " \t")) <= (n+2)/3*4+1

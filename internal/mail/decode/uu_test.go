@@ -18,8 +18,8 @@ func TestUU(t *testing.T) {
 		{"begin 644 c\n#0V%T*\n\nend\n", "Cat", "c", false, true}, // with a checksum
 		{"begin 644 c\n\"0V$\n`\nend\n", "Ca", "c", false, true},  // the last group is not filled up
 		{"begin 644 c\n#0P\n`\nend\n", "C\x00\x00", "c", false, true},
-		{"begin 644 c\n#\n`\nend\n", "\x00\x00\x00", "c", false, true}, // spaces that a host took away
-		{"begin 644 c\n#0V%T\n#0V%T\n", "CatCat", "c", false, false},   // cut off behind a line
+		{"begin 644 c\n#\n`\nend\n", "\x00\x00\x00", "c", false, true}, // a host removed the spaces
+		{"begin 644 c\n#0V%T\n#0V%T\n", "CatCat", "c", false, false},   // cut off after a line
 		{"begin 644 c\n#0V%T\n#0V%", "CatCa", "c", false, false},       // and within one
 		{"begin 644 c\n#0V%T\n~~~\n#0V%T\nend\n", "CatCat", "c", false, false},
 		{"begin 644 c\n#0V%T\nend\nfooter\n", "Cat", "c", true, false},

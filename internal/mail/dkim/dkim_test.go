@@ -176,7 +176,7 @@ func TestSignCovers(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			// The signatures come first and quote none of these; the last occurrence is the message's own.
+			// The last occurrence of the text is in the message itself, because the signatures precede the message.
 			i := strings.LastIndex(signed, tc.from)
 			changed := signed[:i] + tc.to + signed[i+len(tc.from):]
 			problems := verify(t, []byte(changed))
@@ -187,8 +187,8 @@ func TestSignCovers(t *testing.T) {
 	}
 }
 
-// TestSignCoversWhatIsAbsent adds fields to a signed message, as somebody who sends it again might: a second instance
-// of a field, and fields that are absent.
+// TestSignCoversWhatIsAbsent adds fields to a signed message, as an attacker who replays the message might: a second
+// instance of a field, and fields that are absent.
 func TestSignCoversWhatIsAbsent(t *testing.T) {
 	t.Parallel()
 	const minimal = "From: ann@example.com\r\n\r\nPay Bob.\r\n"
@@ -402,8 +402,8 @@ func FuzzSign(f *testing.F) {
 	f.Add("", "", "", "")
 	f.Add("\xff", "\u00a0x", "MIME-Version: 1.0", "\n\n a\n")
 	f.Fuzz(func(t *testing.T, from, subject, fields, body string) {
-		// A CR that ends no line is invalid, and verifiers treat it differently. Names and values are made valid for a
-		// header.
+		// A CR that ends no line is invalid, and verifiers treat it differently. The test also makes field names and
+		// values valid.
 		body = strings.ReplaceAll(body, "\r", "")
 		if len(body)%2 == 0 {
 			body = strings.ReplaceAll(body, "\n", "\r\n")

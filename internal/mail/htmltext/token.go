@@ -18,9 +18,9 @@ const (
 // multiple of it.
 //
 // While the markup is regular, as regularToken defines it, tokenizer finds the ends of tokens without html.Tokenizer,
-// which inspects every single byte and makes a string of every attribute. That took a tenth of the CPU time of an
-// unsigned email. tokenizer uses html.Tokenizer for attributes with an &, and for everything from the first irregular
-// token on. A fuzz test checks that the result is the same.
+// which inspects every single byte and makes a string of every attribute. Using html.Tokenizer for regular markup took
+// a tenth of the CPU time of an unsigned email. tokenizer uses html.Tokenizer for attributes with an &, and for
+// everything from the first irregular token on. A fuzz test checks that the result is the same.
 type tokenizer struct {
 	rest    string // the source after the current token
 	start   string // the current token, if it is a start tag

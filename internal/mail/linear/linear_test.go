@@ -11,7 +11,7 @@ import (
 const (
 	small  = 8 << 10
 	factor = 8
-	growth = 2 * factor // maximum ratio of the work for an input of factor times the size; a square has factor*factor
+	growth = 2 * factor // maximum ratio of the work for an input of factor times the size; quadratic work: factor²
 	// Steps and bytes of memory per input byte that are accepted even if they grow faster, because limits take effect
 	// later.
 	few    = 8

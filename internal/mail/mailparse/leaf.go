@@ -137,7 +137,7 @@ func (w *walker) noText() bool {
 }
 
 // decode decodes the content of a part. around reports that the content is a uuencoded file with other text before or
-// after it. If the head does not give the type or the name of such a file, they come from the file.
+// after it. If the head of the part lacks the type or the name, decode takes them from the uuencoded file.
 func (w *walker) decode(head *partHead, content []byte) (decoded []byte, around bool) {
 	clean := true
 	switch head.encoding {

@@ -8,7 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/decode"
 )
 
-// Forms that no standard allows but mail readers accept. Each has the result that a person should see.
+// These tests parse forms that no standard allows but mail readers accept. They expect the result that a person should
+// see.
 
 // uuencoded returns content in the form that programs write.
 func uuencoded(name string, content []byte) string {

@@ -364,7 +364,7 @@ func isDotAtom(s string) bool {
 	return true
 }
 
-// isPhrase reports whether an ASCII name can stand without quotes: atoms joined by single spaces.
+// isPhrase reports whether an ASCII name needs no quotes: it consists of atoms joined by single spaces.
 func isPhrase(s string) bool {
 	space := true
 	for i := range len(s) {

@@ -42,9 +42,9 @@ func ParseFrom(s string) (Address, error) {
 // end. smtputf8 allows UTF-8 in it (RFC 6532).
 //
 // It accepts the addresses of ParseFrom that RFC 5322 section 3.4 allows unencoded. It refuses the obsolete forms of
-// section 4, comments, groups, and specials outside quotes. The one exception is the dot in a display name, as in `Dr.
-// Lee <lee@example.com>`, because programs write it and all readers agree about it. Encoded words may have any charset
-// that decode knows. Errors are *AddressError.
+// section 4, comments, groups, and specials outside quotes. The one exception is a dot in an unquoted display name,
+// because programs write it and all readers agree about it. Encoded words may have any charset that decode knows.
+// Errors are *AddressError.
 func ReadFrom(value []byte, smtputf8 bool) (Address, error) {
 	if len(value) > maxFrom {
 		return Address{}, &AddressError{"The field is longer than 4,096 octets; shorten the display name."}
@@ -114,7 +114,7 @@ func checkSenderName(name, domain string) error {
 	if strings.ContainsFunc(name, turnsText) {
 		return &AddressError{"The display name of a sender must not have characters that change the direction of text."}
 	}
-	// Characters that look like < or @ are treated like them, and invisible characters are ignored.
+	// Characters that look like < or @ count as < or @, and invisible characters are ignored.
 	seen := norm.NFKC.String(strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Cf, r) {
 			return -1

@@ -53,9 +53,10 @@ type Verdict struct {
 	Text string
 	// Headers are the fields that the filter would add, unfolded: X-Spam-Status, X-Spamd-Result and the like.
 	Headers []Field
-	// Quarantine is the filter's reason for quarantining the message; empty if it gave none. The message is accepted.
+	// Quarantine is the filter's reason for quarantining the message; empty if it gave none. The server still accepts
+	// the message.
 	Quarantine string
-	// Refused are recipients that the filter refused while others remain.
+	// Refused are the recipients that the filter refused, if it accepted others.
 	Refused []string
 }
 

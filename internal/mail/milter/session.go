@@ -16,7 +16,7 @@ const (
 	// actions are the actions that a filter may request besides its decision. Adding includes inserting at a position.
 	actions = milter.OptAddHeader | milter.OptQuarantine
 	// oldSteps are the steps that a filter of protocol version 2 may skip, newSteps those of version 6. A filter ends
-	// the conversation if it may not skip a step that it wants to skip.
+	// the conversation if it wants to skip a step that it may not skip.
 	oldSteps = milter.OptNoConnect | milter.OptNoHelo | milter.OptNoMailFrom | milter.OptNoRcptTo | milter.OptNoBody |
 		milter.OptNoHeaders | milter.OptNoEOH
 	newSteps = oldSteps | milter.OptNoUnknown | milter.OptNoData | milter.OptNoHeaderReply | milter.OptNoConnReply |
@@ -147,7 +147,7 @@ func mailFrom(s *milter.ClientSession, m Message) (*milter.Action, error) {
 	return s.Mail(clean(m.MailFrom), nil)
 }
 
-// recipients sends all recipients. The refusal of one is a verdict on the message only if no other is left.
+// recipients sends all recipients. A refusal is a verdict on the message only if the filter refuses every recipient.
 func recipients(s *milter.ClientSession, rcpts []string) (refused []string, last *milter.Action, err error) {
 	last = &milter.Action{Code: milter.ActContinue}
 	for _, rcpt := range rcpts {

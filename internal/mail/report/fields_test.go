@@ -2,7 +2,7 @@ package report
 
 import "testing"
 
-// Fields of a report that deviate from RFC 3464.
+// The fields of a report are understood even if they deviate from RFC 3464.
 func TestFieldsOfARecipient(t *testing.T) {
 	for _, c := range []struct {
 		name, value string

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Headers that identify a machine as the author (RFC 3834 section 5, and fields that programs write instead).
+// Some header fields show that a machine is the author: those of RFC 3834 section 5, and those that programs write
+// instead.
 func TestMachineAuthors(t *testing.T) {
 	const away = "Subject: Out of office\n"
 	for header, want := range map[string]struct{ auto, away, daemon, machine bool }{
@@ -380,7 +381,7 @@ func TestOriginals(t *testing.T) {
 	}
 }
 
-// Complaints that deviate from RFC 5965.
+// Complaints are recognized even if they deviate from RFC 5965.
 func TestComplaintForms(t *testing.T) {
 	const feedback = "From: fbl@x.example\nContent-Type: multipart/report; report-type=feedback-report; " +
 		"boundary=b\n\n--b\n"

@@ -23,7 +23,7 @@ func newNames(all []string) (n names) {
 	return n
 }
 
-// in returns those of the addresses that a text contains, in their original order.
+// in returns the addresses of n that a text contains, in the order of n.
 func (n names) in(text string) (found []string) {
 	text = strings.ToLower(text)
 	seen := make([]bool, len(n.all))

@@ -15,7 +15,7 @@
 // # What it does not do
 //
 // The package does not check who sent a report. Anybody can write a report, so its content may be false. A caller that
-// acts on one must know, by a signed return path or otherwise, that it sent the reported message.
+// acts on a report must know, by a signed return path or otherwise, that it sent the reported message.
 package report
 
 import (

@@ -33,12 +33,12 @@ func ReadReturned(raw []byte, from string) *Returned {
 	return r
 }
 
-// About returns what the message reports at one return path. The path proves that the report is about an email to the
-// recipients to.
+// About returns what the message reports at one return path. The return path proves that the report is about an email
+// to the recipients in to.
 //
-// Only reports arrive there. So a message that is not a reply, a delay or a confirmation is a bounce if a mail system
-// sent it, or if its text says so. The bounce is about the recipients that it names, or about all if it names none. In
-// the latter case it suppresses no recipient, unless there is only one.
+// Only reports arrive at a return path. So a message that is not a reply, a delay or a confirmation is a bounce if a
+// mail system sent it, or if its text says so. The bounce is about the recipients that it names. If it names none, it
+// is about all of them, and suppresses an address only if the email had a single recipient.
 func (r *Returned) About(to []string) Report {
 	if r.fields.Kind != None {
 		return r.fields

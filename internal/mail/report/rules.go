@@ -1,8 +1,9 @@
 package report
 
-// The classes of refusals. Only permanent faults of the recipient suppress its address. A name that does not exist in
-// the DNS does not: registrations lapse and return, and another attempt costs one look-up. Refusals of senders, content
-// and policy are Transient: the address is valid, and a changed email or a better reputation may reach it.
+// The classes of refusals. Only permanent faults of the recipient suppress its address. A domain that does not exist in
+// the DNS suppresses no address: registrations lapse and return, and another attempt costs one look-up. Refusals of
+// senders, content and policy are Transient: the address is valid, and a changed email or a better reputation may reach
+// it.
 var (
 	noMailbox = Class{Permanent, General, Recipients, true, false,
 		"The recipient's host says that the mailbox does not exist."}

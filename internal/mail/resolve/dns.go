@@ -200,7 +200,8 @@ func collect[R dns.RR, T any](ctx context.Context, d *DNS, name string, qtype ui
 			return found, ttl, nil
 		}
 		// A recursive server follows aliases itself. An SOA record or an empty answer shows that there are no records
-		// at their end. Other servers answer only with the alias, so the rest of the chain is followed here.
+		// at the end of the aliases. Other servers answer only with the alias, so the rest of the chain is followed
+		// here.
 		if !aliased || answer.hasSOA {
 			return nil, min(ttl, answer.negativeTTL()), fmt.Errorf("%w: %s %s", ErrNotFound, dns.TypeToString[qtype], asked)
 		}

@@ -35,7 +35,7 @@ type Resolver interface {
 	Addrs(ctx context.Context, host string) ([]netip.Addr, error)
 	// TXT returns one string for each record; the character strings of a record are concatenated.
 	TXT(ctx context.Context, name string) ([]string, error)
-	// CNAME returns the name of which name is an alias, one hop, or ErrNotFound if name is not an alias.
+	// CNAME returns the target of the alias name, after one hop, or ErrNotFound if name is not an alias.
 	CNAME(ctx context.Context, name string) (string, error)
 	// CAA returns the records at name itself; the caller climbs to the parents (RFC 8659 section 3).
 	CAA(ctx context.Context, name string) ([]CAA, error)

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// authenticate logs in when the options hold a user name (RFC 4954): with PLAIN (RFC 4616), or with LOGIN where
-// only that is offered.
+// authenticate logs in if the options contain a user name (RFC 4954): with PLAIN (RFC 4616), or with LOGIN if the host
+// does not offer PLAIN.
 func (c *Conn) authenticate() *Error {
 	if c.o.Username == "" {
 		return nil

@@ -168,7 +168,7 @@ func (c *Conn) secret(stage Stage, line, shown string) (Reply, *Error) {
 	return c.read(stage)
 }
 
-// flush writes the buffer. Each block has the time d, and then so has the first reply.
+// flush writes the buffer. The time limit d applies to each block, and then to the first reply.
 func (c *Conn) flush(d time.Duration) error {
 	c.perWrite = d
 	err := c.w.Flush()
@@ -197,7 +197,7 @@ func (c *Conn) fail(stage Stage, err error) *Error {
 	return broken(stage, err)
 }
 
-// begin makes the end of ctx interrupt the connection until the returned function is called.
+// begin interrupts the connection if ctx ends before the returned function is called.
 func (c *Conn) begin(ctx context.Context) (end func()) {
 	c.ctx = ctx
 	if ctx.Done() == nil {
@@ -206,7 +206,7 @@ func (c *Conn) begin(ctx context.Context) (end func()) {
 	raw := c.raw
 	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(longAgo) })
 	return func() {
-		if !stop() { // the deadline that the function sets would interrupt the next operation
+		if !stop() { // the deadline longAgo would interrupt the next operation
 			c.broken = true
 		}
 	}
@@ -240,7 +240,7 @@ func (b blockWriter) Write(p []byte) (int, error) {
 	}
 }
 
-// Extensions returns what the host offers.
+// Extensions returns the extensions that the host offers.
 func (c *Conn) Extensions() Extensions { return c.ext }
 
 // TLSState returns how the connection is secured.

@@ -89,7 +89,7 @@ var dialogues = []dialogue{
 		err: "body temporary: timeout"}}},
 	{file: "body-refused", sends: []send{{msg: huge, want: "250 [250 250] 354 552"}}},
 
-	// A connection that was kept.
+	// A kept connection carries a second message.
 	{file: "kept-drop", sends: then(one("250 [250 250] 354 250", ""), "0 [0 0] 0 0", "mail temporary stale: hung up")},
 	{file: "kept-421", sends: then(one("250 [250 250] 354 250", ""), "0 [0 0] 0 0", "mail temporary stale 421")},
 	{file: "kept-reset-refused", sends: then(one("250 [250 250] 354 451", ""), "0 [0 0] 0 0",
@@ -139,7 +139,7 @@ var dialogues = []dialogue{
 	{file: "auth-drop", user: "user", dial: "auth temporary: EOF"},
 	{file: "auth-login-early", user: "user", dial: "auth 504"},
 
-	// Extensions and what we answer ourselves.
+	// The host offers extensions, or the client makes replies itself.
 	{file: "parameters", after: true, sends: []send{{msg: "Subject: 8\r\n\r\nGrüße\r\n.dot\r\n",
 		want: "250 [250 250] 354 250"}}},
 	{file: "smtputf8", after: true, sends: []send{{

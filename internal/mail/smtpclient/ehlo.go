@@ -30,7 +30,7 @@ func parseExtensions(text string) Extensions {
 		case "AUTH":
 			e.Auth = append(e.Auth, strings.Fields(params)...)
 		default:
-			// The syntax from before RFC 2554, which some servers still send in addition.
+			// Some servers still send the syntax from before RFC 2554 in addition.
 			if mechanism, ok := strings.CutPrefix(keyword, "AUTH="); ok {
 				e.Auth = append(append(e.Auth, mechanism), strings.Fields(params)...)
 			}

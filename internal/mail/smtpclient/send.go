@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// maxPipelined is how many commands are written before their replies are read. With more, the buffers of both sides
-// could fill while neither side reads.
+// maxPipelined is how many commands are written before their replies are read. If more commands were pending, the
+// buffers of both sides could fill while neither side reads.
 const maxPipelined = 100
 
 // Values in Conn.pending other than the index of a recipient.
@@ -85,13 +85,13 @@ func (t *transaction) run() *Error {
 	case t.res.Mail.Positive() && t.accepted > 0:
 		return t.message()
 	case t.accepted > 0:
-		// The host refused the sender but accepted recipients and asks for the message. A dot could deliver an empty
-		// message to them.
+		// The host refused the sender but accepted recipients and asks for the message. A lone dot could deliver an
+		// empty message to these recipients.
 		c.broken = true
 		return nil
 	}
-	// RFC 2920 section 3.1: a host may answer DATA with 354 although it accepted no recipient. It then receives a lone
-	// dot.
+	// RFC 2920 section 3.1: a host may answer DATA with 354 although it accepted no recipient. The client then sends a
+	// lone dot.
 	c.needReset = true
 	c.log.line('C', []byte("."))
 	c.w.WriteString(".\r\n")
@@ -287,7 +287,7 @@ func (t *transaction) message() *Error {
 	}
 	t.res.Final = r
 	c.needReset = !r.Positive()
-	if c.r.Buffered() > 0 { // There are more replies than commands, so the next ones would be misassigned.
+	if c.r.Buffered() > 0 { // Surplus replies would be assigned to later commands.
 		c.broken = true
 	}
 	return nil

@@ -47,11 +47,11 @@ type Options struct {
 	Hello      string         // the name in EHLO; empty is "localhost"
 	TLS        TLSMode        //
 	ServerName string         // name to verify and to send as SNI; empty is the host of the address
-	RootCAs    *x509.CertPool // nil is the system's
+	RootCAs    *x509.CertPool // nil means those of the system
 	Username   string         // if set, AUTH PLAIN or LOGIN must succeed, over TLS or on a loopback address
 	Password   string
 
-	Dial     func(ctx context.Context, network, addr string) (net.Conn, error) // nil is a net.Dialer
+	Dial     func(ctx context.Context, network, addr string) (net.Conn, error) // nil means a net.Dialer
 	Timeouts Timeouts
 	// TranscriptLimit is the maximum size of a transcript in bytes; 0 is 16 KiB. A longer transcript loses its middle,
 	// not its end.
@@ -59,8 +59,8 @@ type Options struct {
 }
 
 // Timeouts limit the steps of a conversation; the context limits it as a whole. A zero field means the default, which
-// its comment states. RFC 5321 section 4.5.3.2 allows more time, which a sender with a queue does not need. Final is
-// the exception: after it the message would be sent twice.
+// its comment states. A sender with a queue needs less time than RFC 5321 section 4.5.3.2 allows. The exception is
+// Final: if it is too short, messages are sent twice.
 type Timeouts struct {
 	Connect  time.Duration // the TCP connection; 30 s
 	TLS      time.Duration // the TLS handshake; 30 s
@@ -115,7 +115,8 @@ func (s TLSState) On() bool { return s.Version != "" }
 type Envelope struct {
 	From string
 	To   []string
-	// UTF8 means that the message's header needs SMTPUTF8 (RFC 6531). Addresses that need it are recognized without it.
+	// UTF8 means that the message's header needs SMTPUTF8 (RFC 6531). The client recognizes addresses that need
+	// SMTPUTF8 without this field.
 	UTF8 bool
 	// Require8Bit refuses to send 8-bit text to a host that does not offer 8BITMIME (RFC 6152). Otherwise the text is
 	// sent unchanged, which nearly every host accepts.

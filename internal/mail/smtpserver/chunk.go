@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// bdat answers the first BDAT of a message (RFC 3030). Its reader answers the following ones. All bytes of a chunk are
-// read, even when the message is refused, so that they are never executed as commands.
+// bdat answers the first BDAT of a message (RFC 3030). The reader that the handler gets answers the following BDAT
+// commands. All bytes of a chunk are read, even when the message is refused, so that they are never executed as
+// commands.
 func (c *conn) bdat(arg string) {
 	size, last, ok := parseChunk(arg)
 	if !ok {

@@ -125,7 +125,7 @@ func (c *conn) startTLS(arg string) {
 		c.reply(501, "5.5.4", "STARTTLS has no parameters")
 		return
 	case c.in.Buffered() > 0:
-		// An attacker on the path may have inserted it, so that it counts as sent under TLS (CVE-2011-0411).
+		// An attacker on the path may have inserted this data, so that it counts as sent under TLS (CVE-2011-0411).
 		c.hangUp("4.7.0", "Nothing may follow STARTTLS before the handshake")
 		return
 	}

@@ -38,7 +38,7 @@ func (c *client) handIn(want string) {
 	c.ask("x\r\n.\r\n", want)
 }
 
-// Silent connections occupy all slots. A new client still gets one; the network with the most connections loses one.
+// Silent connections occupy all slots. A new client still gets a slot; the network with the most connections loses one.
 func TestSilentConnectionsGiveWay(t *testing.T) {
 	h := &handler{}
 	addr := serve(t, smtpserver.Config{MaxConnections: 20, MaxPerAddr: 5}, h)

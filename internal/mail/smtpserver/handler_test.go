@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// handler stores messages. Names of recipients select its errors.
+// handler stores messages. The names of recipients determine the errors that it returns.
 type handler struct {
 	mu    sync.Mutex
 	taken []string

@@ -105,8 +105,8 @@ func TestSmuggling(t *testing.T) {
 					t.Errorf("%q: a message with a CR or an LF that stands alone was taken: %q", end, m)
 				}
 			}
-			// "\r\r\n.\r\n" ends the message literally. The message is refused, and the rest is executed as the
-			// commands that it looks like.
+			// "\r\r\n.\r\n" contains the true end of a message. So the message is refused, and the server executes the
+			// rest as commands.
 			if alone := strings.ContainsAny(strings.ReplaceAll(end, "\r\n", ""), "\r\n"); alone && len(got) != 0 &&
 				end != "\r\r\n.\r\n" {
 				t.Errorf("%q was taken (chunked %v): %q", end, chunked, got)
@@ -151,13 +151,13 @@ func TestProxyProtocol(t *testing.T) {
 			t.Errorf("client %s, want %s", got, want)
 		}
 	}
-	// Without the header the client gets no reply.
+	// A client that sends no PROXY header gets no reply.
 	c := dial(t, addr)
 	io.WriteString(c.nc, "HELO a.test\r\n")
 	if text, _ := io.ReadAll(c.in); len(text) != 0 {
 		t.Errorf("heard %q without a PROXY header", text)
 	}
-	// From other addresses the header is not a valid command.
+	// If the peer is not a proxy, the PROXY header is not a valid command.
 	c = dial(t, serve(t, smtpserver.Config{ProxyFrom: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}, h))
 	c.ask("PROXY TCP4 192.0.2.7 203.0.113.1 4711 25\r\n", "220", "500")
 }

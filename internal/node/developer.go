@@ -14,7 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// developer is the email address of the user that visitors are signed in as in development. No mail is sent to it.
+// developer is the email address of the user that visitors are signed in as in development. The address receives no
+// mail.
 const developer = "developer@postrider.localhost"
 
 // newPages builds the HTML pages, such as sign-in and settings, and registers them with the mux.

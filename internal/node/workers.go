@@ -57,7 +57,7 @@ type workers struct {
 	shares *nodelimits.Shares // this node's shares of limits that all nodes of the database divide
 }
 
-// hooks returns the functions through which resources call workers. They look the worker up when they are called,
+// hooks returns the functions through which resources call workers. Each hook looks up its worker when it is called,
 // because workers are built later. Commands do not email users: they print links for the operator.
 func (n *Node) hooks() resources.Hooks {
 	h := resources.Hooks{
@@ -206,7 +206,7 @@ func tlsMode(name string) smtpclient.TLSMode {
 }
 
 // ownAddresses returns the address of this node's HTTP listener. URLs that users give, such as webhook endpoints, must
-// not reach it. With allow_loopback they may.
+// not reach that address. With allow_loopback it returns nil, so they may.
 func ownAddresses(c config.Config) ([]netip.AddrPort, error) {
 	if c.AllowLoopback {
 		return nil, nil

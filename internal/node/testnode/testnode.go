@@ -234,8 +234,8 @@ func (n *Node) Update(f func(tx *db.Tx) error) {
 	n.Must(n.DB.Update(n.context(), f))
 }
 
-// Counted marks the events of Acme as counted until a time. The retention does not delete emails before their events
-// are counted.
+// Counted marks the events of Acme as counted until a time. The retention job does not delete emails before their
+// events are counted.
 func (n *Node) Counted(until time.Time) {
 	n.T.Helper()
 	n.Update(func(tx *db.Tx) error {

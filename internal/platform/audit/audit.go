@@ -41,7 +41,7 @@ const (
 	UserEnabled      = "user.enabled"
 	PasswordChanged  = "user.password_changed"
 	PasswordReset    = "user.password_reset" // with a link from an email
-	FactorAdded      = "user.factor_added"   // the detail names it
+	FactorAdded      = "user.factor_added"   // the detail names the factor
 	FactorRemoved    = "user.factor_removed"
 	RecoveryUsed     = "user.recovery_code_used"
 	IdentityLinked   = "user.identity_linked"
@@ -49,7 +49,7 @@ const (
 	SessionEnded     = "session.ended"
 
 	MemberInvited     = "member.invited"
-	InvitationRefused = "invitation.refused" // the user has another address
+	InvitationRefused = "invitation.refused" // the user's address is not the invited one
 	InvitationSent    = "invitation.sent"    // again
 	InvitationRevoked = "invitation.revoked"
 	MemberJoined      = "member.joined"
@@ -66,7 +66,7 @@ const (
 	ApprovalRequested = "approval.requested"
 	ApprovalApproved  = "approval.approved"
 	ApprovalRejected  = "approval.rejected"
-	ApprovalFailed    = "approval.failed" // approved, but it could not be sent
+	ApprovalFailed    = "approval.failed" // the email was approved but could not be sent
 )
 
 // Entry records one action. Empty fields are unknown or do not apply.
@@ -75,10 +75,10 @@ type Entry struct {
 	TeamID    string // "" if the action concerns no team
 	ActorKind string // key, user, grant or system, as package teams has them
 	ActorID   string
-	ActorName string // at that time: the name of a key or app, the address of a person
+	ActorName string // the name of a key or app, or the address of a person, at that time
 	Action    string // such as domain.created
 	Target    string // the id of the target
-	Detail    string // further facts in a few words
+	Detail    string // additional facts in a few words
 	Address   string // the actor's network address
 	UserAgent string
 	RequestID string
@@ -96,8 +96,8 @@ const (
 type request struct {
 	mu       sync.Mutex
 	entry    Entry
-	by       *db.Tx // the transaction that recorded another entry instead
-	replaced bool   // that transaction is on disk
+	by       *db.Tx // the transaction that recorded another entry in place of this one
+	replaced bool   // the transaction by is on disk
 }
 
 type requestKey struct{}

@@ -64,7 +64,7 @@ func (l *Log) Write(ctx context.Context, e Entry) error {
 	return nil
 }
 
-// Filter selects entries. Empty fields select all.
+// Filter selects entries. Empty fields do not restrict the selection.
 type Filter struct {
 	ActorID string
 	Action  string

@@ -14,7 +14,7 @@ import (
 const columns = `id, team_id, actor_kind, actor_id, actor_name, action, target, detail, address, user_agent, request_id,
 	at`
 
-// insert queues an entry. If an earlier try of the transaction was committed although its answer was lost, the entry
+// insert queues an entry. If an earlier attempt of the transaction was committed but its answer was lost, the entry
 // exists already.
 func insert(ctx context.Context, tx *db.Tx, e *Entry) {
 	tx.Queue(ctx, `INSERT INTO audit_log (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
@@ -50,7 +50,7 @@ func selected(teamID string, f Filter) page.Select {
 	if f.Target != "" {
 		where("target = ?", f.Target)
 	}
-	// The bounds on the id let the index find the span of time; those on the time are exact.
+	// The bounds on id let the index find the span of time; the bounds on at are exact.
 	if !f.From.IsZero() {
 		where("id >= ? AND at >= ?", id.First(f.From.Add(-slack)), f.From.UnixMicro())
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// partSize is the size of the parts of a large blob. It is also the most memory that a Put to a bucket needs,
-	// except that growing the buffer briefly takes half as much again. S3 allows no smaller parts.
+	// partSize is the size of the parts of a large blob. A Put to a bucket needs at most this much memory, and briefly
+	// half as much again while its buffer grows. S3 allows no smaller parts.
 	partSize = 5 << 20
 	// maxParts is S3's limit. A blob in a bucket has at most maxParts × partSize = 48.8 GiB.
 	maxParts = 10_000

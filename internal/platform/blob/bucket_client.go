@@ -27,9 +27,9 @@ const (
 	// requestTimeout limits a request, which uploads at most one part. While a blob is read, it limits the wait for the
 	// next bytes.
 	requestTimeout = time.Minute
-	// maxTries limits how often a request is made that fails temporarily.
+	// maxTries is how often a request that fails temporarily is made in total.
 	maxTries = 4
-	// firstPause is the delay before the second attempt. It doubles for each further one.
+	// firstPause is the delay before the second attempt. The delay doubles for each further attempt.
 	firstPause = 200 * time.Millisecond
 	// maxAnswer limits the XML of an answer. A page of a list has at most 1,000 keys of 1 KiB.
 	maxAnswer = 8 << 20
@@ -182,8 +182,8 @@ func (s *stallReader) Close() error {
 	return s.body.Close()
 }
 
-// stalled returns errStalled if an attempt failed because its time was over. Otherwise callers could mistake the error
-// for the end of ctx.
+// stalled returns errStalled if an attempt failed because its time was over, and err otherwise. Without it, callers
+// could mistake the error for the end of ctx.
 func stalled(ctx, tryCtx context.Context, err error) error {
 	if ctx.Err() == nil && context.Cause(tryCtx) == errStalled {
 		return errStalled
@@ -250,7 +250,7 @@ func (c *client) send(ctx context.Context, r request) (*http.Response, error) {
 	e := &bucketError{}
 	content, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil || xml.Unmarshal(content, e) != nil || e.Code == "" {
-		e.Code = http.StatusText(resp.StatusCode) // the page of a proxy, or no content
+		e.Code = http.StatusText(resp.StatusCode) // the body is a proxy's page, or empty
 	}
 	e.Status = resp.StatusCode
 	if resp.StatusCode/100 == 3 {

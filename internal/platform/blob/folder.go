@@ -152,7 +152,8 @@ func (f *folder) get(_ context.Context, key string) (io.ReadCloser, error) {
 	path := f.path(key)
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// Opening created the shard. If it is missing, the folder itself is missing, for example not mounted.
+		// Open created the folder of the shard. If that folder is missing, the whole store is missing, for example not
+		// mounted.
 		if _, err := os.Stat(filepath.Dir(path)); err != nil {
 			return nil, err
 		}

@@ -55,14 +55,15 @@ func TestHold(t *testing.T) {
 	if _, err := s.Get(t.Context(), "a/1"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Get of a deleted blob: %v", err)
 	}
-	other := open(t, root) // as in another process that starts meanwhile
+	other := open(t, root) // like another process that starts during the hold
 	if diff := cmp.Diff(map[string]int64{"a/2": 3}, list(t, other, "")); diff != "" {
 		t.Errorf("others see (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(before, held.contents(t)); diff != "" {
 		t.Errorf("the holder sees (-want +got):\n%s", diff)
 	}
-	// A file that is copied to its name in another folder is found there as that blob.
+	// If the files are copied to another folder under the names that Each reports, the copy is a store with the same
+	// blobs.
 	restored := t.TempDir()
 	for name, content := range before {
 		path := filepath.Join(restored, filepath.FromSlash(name))
@@ -123,7 +124,7 @@ func TestHolderKilled(t *testing.T) {
 	if err := s.Delete(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	held.unlock() // as the end of a process does
+	held.unlock() // as when the process ends
 	open(t, root)
 	if left, err := os.ReadDir(filepath.Join(root, keptName)); err != nil || len(left) > 0 {
 		t.Errorf("kept: %v, %v", left, err)

@@ -5,12 +5,12 @@ import (
 	"sync/atomic"
 )
 
-// WithAddition returns a context that adds writes to a change, such as a record of its author. add runs at the end of
-// the first [DB.Update] or [DB.UpdateTogether] with this context that changes something and commits. It runs in the
-// same transaction, so its writes are stored if and only if the change is. add must only queue statements. It runs
+// WithAddition returns a context that adds writes to a change, such as an audit entry. add runs at the end of the first
+// [DB.Update] or [DB.UpdateTogether] with this context that changes something and commits. add runs in the same
+// transaction, so its writes are stored if and only if the change is stored. add must only queue statements. It runs
 // again if the update runs again, or if an earlier update with the context was not committed or has an unknown outcome.
 //
-// Queued statements, and statements that return rows and are no SELECT, count as changes. A transaction without
+// Queued statements count as changes, and so do statements that return rows, except SELECTs. A transaction without
 // changes, and one of [DB.UpdateApart], runs no addition.
 func WithAddition(ctx context.Context, add func(ctx context.Context, tx *Tx)) context.Context {
 	return context.WithValue(ctx, additionKey{}, &addition{add: add})
@@ -26,7 +26,7 @@ type additionKey struct{}
 
 type addition struct {
 	add  func(ctx context.Context, tx *Tx)
-	done atomic.Bool // its transaction is on disk
+	done atomic.Bool // the transaction of the addition is on disk
 }
 
 // withAddition returns fn with the context's addition if one is pending.

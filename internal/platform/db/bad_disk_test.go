@@ -33,7 +33,7 @@ func TestReadsOfABadDisk(t *testing.T) {
 			_, err = db.Collect(rows, err, text)
 			return err
 		},
-		"sorted rows": func() error { // all are read before the first is returned
+		"sorted rows": func() error { // SQLite reads all rows before it returns the first
 			rows, err := d.Query(t.Context(), `SELECT name FROM things ORDER BY name`)
 			_, err = db.Collect(rows, err, text)
 			return err
@@ -98,7 +98,7 @@ func TestFullDatabase(t *testing.T) {
 				big).Scan(&n)
 		},
 	}
-	limit(1) // SQLite raises it to the present size
+	limit(1) // SQLite raises the limit to the present size
 	for name, way := range ways {
 		err := d.Update(t.Context(), func(tx *db.Tx) error { return way(t.Context(), tx) })
 		if !errors.Is(err, db.ErrUnavailable) || fault.KindOf(err) != fault.Unavailable {

@@ -9,7 +9,7 @@ import (
 const (
 	clockEvery = 5 * time.Second      // between readings of the server's clock
 	clockLimit = 2 * time.Second      // for one reading
-	clockGood  = 5 * time.Millisecond // a reading this fast replaces any other
+	clockGood  = 5 * time.Millisecond // a reading that takes at most this long replaces any other
 	clockOld   = time.Minute
 	clockTries = 3 // readings at the start; the first also opens the connection
 )
@@ -34,7 +34,8 @@ func (c *clock) now() time.Time {
 }
 
 // heard stores the server's time, which was requested at asked and received at answered. A slower reading is less
-// exact. It is dropped if it took longer than clockGood and the stored reading is not older than clockOld.
+// exact. heard drops a reading that took longer than both clockGood and the stored reading, unless the stored one is
+// older than clockOld.
 func (c *clock) heard(asked, answered, server time.Time) {
 	took := answered.Sub(asked)
 	if old := c.last.Load(); old != nil && took > max(old.took, clockGood) && answered.Sub(old.at) < clockOld {

@@ -25,10 +25,10 @@ func TestClock(t *testing.T) {
 	ahead(time.Hour + 4*time.Second)
 	read(11*time.Second, 2*time.Millisecond, time.Hour)
 	ahead(time.Hour)
-	read(20*time.Second, 10*time.Second, 2*time.Hour) // took longer, and may be wrong by five seconds
+	read(20*time.Second, 10*time.Second, 2*time.Hour) // dropped: took longer, so it may be wrong by five seconds
 	ahead(time.Hour)
 	read(31*time.Second, 4*time.Millisecond, 2*time.Hour) // the server's clock was set
 	ahead(2 * time.Hour)
-	read(100*time.Second, 10*time.Second, 3*time.Hour) // there was no better one for a minute
+	read(100*time.Second, 10*time.Second, 3*time.Hour) // no better reading for a minute
 	ahead(3 * time.Hour)
 }

@@ -5,7 +5,7 @@
 // Parameters are $1, $2 and so on. Ids are TEXT made in Go; times are BIGINT microseconds UTC; booleans are BOOLEAN;
 // bytes are BYTEA; JSON is TEXT and never queried. Columns are NOT NULL, with an empty value for "none", so that scans
 // need not handle NULL. A named unique index decides uniqueness, and [DB.UniqueViolation] reports it. No code selects
-// first and inserts then.
+// first and then inserts.
 //
 // A list is one parameter, a []string, []int64 or []float64, so that a statement has one text for lists of all lengths.
 // The SQL must use the parameter in exactly one of these forms, because SQLite gets a different text for them. The list
@@ -15,8 +15,8 @@
 //	x <> ALL($n)
 //	SELECT UNNEST(CAST($n AS TEXT[]))
 //
-// A query that uses a partial index repeats the condition of that index literally. Neither engine derives from dedupe =
-// $1 that dedupe is not empty.
+// A query that uses a partial index repeats the condition of that index literally. For example, neither engine
+// concludes from dedupe = $1 that dedupe is not empty.
 //
 // SQLite keeps no statistics. If it would use the primary key although another index finds fewer rows, the comment
 // /*sqlite: INDEXED BY name */ after the table names that index. Without that index the statement fails.
@@ -24,29 +24,29 @@
 // # Reading and writing
 //
 // A [Reader] runs every SELECT. Only [DB.Update] gives a [Tx], and only a Tx writes. If Update returns nil, all changes
-// of its function are on disk. If it returns an error other than [ErrUnknown], none are. On SQLite, Updates that wait
-// at the same time share one commit and one fsync, each in a separate savepoint. On PostgreSQL each is a transaction,
-// and writes whose result is not needed travel together (see [Tx.Queue]).
+// of its function are on disk. If Update returns an error other than [ErrUnknown], no changes are stored. On SQLite,
+// Updates that wait at the same time share one commit and one fsync, each in a separate savepoint. On PostgreSQL each
+// Update is a transaction, and writes whose result is not needed travel together (see [Tx.Queue]).
 //
-// The function given to Update may run more than once, and on SQLite it runs on the only writer. It must not use the
-// network, render, hash, sign, or do other slow work.
+// The function given to Update may run more than once, and on SQLite it runs on the only writer. The function must not
+// use the network, render, hash, sign, or do other slow work.
 //
-// [DB.ReadLong] runs reads of very many rows. They have a time limit, and few may run at once, so that other reads find
-// free connections.
+// [DB.ReadLong] runs reads of very many rows. These reads have a time limit, and few may run at once, so that other
+// reads find free connections.
 //
 // # When it fails
 //
 // Open refuses a damaged SQLite file if it finds the damage (see [Options.Beside]).
 //
-// A full disk, a lost connection, a silent server or a failed commit causes a fault of kind Unavailable that is
+// A full disk, a lost connection, a silent server or a failed commit causes a fault of kind Unavailable that wraps
 // [ErrUnavailable], for reads and writes alike. No single wait for PostgreSQL takes longer than Options.Patience,
 // except in [DB.Migrate]. A statement that fails ends its Update; no statement may follow it.
 //
 // If a connection to PostgreSQL is lost between COMMIT and its answer, Update looks up the outcome on a new connection,
 // by the row that [Tx.Proof] names. Update returns nil if the transaction was committed. It runs the function again
-// only if the transaction was certainly not committed. If neither can be proved, or if SQLite's COMMIT ends with an I/O
-// error, the error is [ErrUnknown], and the function does not run again. The caller's retry must then be safe;
-// idempotency keys and job fences serve this purpose.
+// only if the transaction was certainly not committed. If Update cannot find out the outcome, or if SQLite's COMMIT
+// ends with an I/O error, the error is [ErrUnknown], and the function does not run again. The caller's retry must then
+// be safe; idempotency keys and job fences serve this purpose.
 //
 // # What it does not do
 //
@@ -204,7 +204,8 @@ func (t *Tx) Serialize(ctx context.Context, name string) error {
 	return err
 }
 
-// AfterCommit runs f after the transaction is on disk. It is for hints, such as waking a worker: a crash loses them.
+// AfterCommit runs f after the transaction is on disk. It is for hints, such as waking a worker, because a crash loses
+// them.
 func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
 
 // proof is a query that finds a row if and only if a transaction was committed.
@@ -214,8 +215,8 @@ type proof struct {
 }
 
 // Proof sets the query that decides whether the transaction was committed if the answer to its COMMIT is lost. The
-// query must find a row if the transaction was committed, and otherwise never. The transaction must insert that row
-// under a new id, and nothing may delete it within a minute. A transaction needs one proof; later calls are ignored.
+// query must find a row if and only if the transaction was committed. The transaction must insert that row under a new
+// id, and nothing may delete it within a minute. A transaction needs one proof; later calls are ignored.
 func (t *Tx) Proof(sql string, args ...any) {
 	if t.proof == nil {
 		t.proof = &proof{sql, args}
@@ -235,7 +236,7 @@ type engine interface {
 	notify(ctx context.Context, topic, payload string) error
 	listen(ctx context.Context, topics []string, got func(topic, payload string)) error
 	name() string
-	places() int // the most long reads at once
+	places() int // the maximum number of simultaneous long reads
 	readLong(ctx context.Context, fn func(querier) error) error
 	close()
 }

@@ -13,8 +13,8 @@ import (
 // argument must be a list, and all lists must have the same length.
 //
 // PostgreSQL runs one statement with the lists, which is much cheaper than many statements. SQLite runs one statement
-// for each row, so that values need no encoding as JSON. Therefore ON CONFLICT DO UPDATE must not meet a row twice,
-// which PostgreSQL refuses.
+// for each row, so that values need no encoding as JSON. Because PostgreSQL runs one statement, ON CONFLICT DO UPDATE
+// must not update a row twice.
 func (t *Tx) InsertRows(ctx context.Context, into, conflict string, columns ...any) (int64, error) {
 	if !t.oneWriter {
 		return t.Exec(ctx, insertLists(into, conflict, columns), columns...)

@@ -16,7 +16,7 @@ import (
 const endless = `SELECT n, 'endless' FROM (WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t
 	WHERE n < 100000000000) SELECT n FROM t) x WHERE n = 1 OR n < 0`
 
-// counted is endless with a single row, which it would return at the end.
+// counted counts the rows of endless, so it returns its only row at the end.
 const counted = `SELECT COUNT(*) FROM (` + endless + `) y`
 
 // running returns how many endless queries are executing. Those of SQLite run in this process and occupy readers.
@@ -166,7 +166,8 @@ func TestLongReadsInOrder(t *testing.T) {
 	})
 }
 
-// PostgreSQL's long reads always use indexes; other reads use what the planner estimates. No plan is compiled (JIT).
+// PostgreSQL's long reads always use indexes; other reads use what the planner estimates. PostgreSQL compiles no plans
+// (JIT).
 func TestLongReadsOfPostgres(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -179,7 +180,7 @@ func TestLongReadsOfPostgres(t *testing.T) {
 			}
 			return value
 		}
-		for range 3 { // on one connection after the other
+		for range 3 { // each time on another connection
 			err := d.ReadLong(t.Context(), db.Long{Owner: "a"}, func(ctx context.Context, r db.Reader) error {
 				if scan, jit := shown(ctx, r, "enable_seqscan"), shown(ctx, r, "jit"); scan != "off" || jit != "off" {
 					t.Errorf("enable_seqscan is %s and jit %s in a long read", scan, jit)

@@ -18,7 +18,7 @@ var (
 	ErrUnknown = errors.New("it is not known whether the transaction was committed")
 )
 
-// outage is the cause of a database fault for the log. errors.Is reports that it is its kind.
+// outage is the cause of a database fault for the log. errors.Is matches it with its kind.
 type outage struct {
 	kind error // ErrUnavailable or ErrUnknown
 	what string

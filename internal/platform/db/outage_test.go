@@ -73,7 +73,7 @@ func TestLostCommit(t *testing.T) {
 			if err := update(t.Context(), prove(t.Context(), name, &ran)); err != nil || ran != 2 {
 				t.Errorf("ran %d times, error %v; want 2, nil", ran, err)
 			}
-			// every connection breaks: the second run is the last
+			// If every connection breaks, the update does not run a third time.
 			proxy.DropCommits(100)
 			ran = 0
 			err := update(t.Context(), prove(t.Context(), name+" again", &ran))
@@ -191,7 +191,7 @@ func TestQueuedUpdateIsOneRoundTrip(t *testing.T) {
 	t.Cleanup(d.Close)
 	makeTable(t, d)
 	least := 100
-	for i := range 10 { // the first prepares statements, and the pool checks connections that were idle
+	for i := range 10 { // the first update prepares statements, and the pool checks idle connections
 		ran, before := 0, p.Requests()
 		if err := d.Update(t.Context(), prove(t.Context(), strings.Repeat("x", i+1), &ran)); err != nil {
 			t.Fatal(err)
@@ -351,8 +351,7 @@ func TestFaultyStatementIsNoOutage(t *testing.T) {
 	})
 }
 
-// The server ends an idle transaction after our limit or the operator's, whichever is shorter, and stores nothing of
-// it.
+// The server ends an idle transaction after our time limit or the operator's, whichever is shorter, and rolls it back.
 func TestTransactionThatStandsStill(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	makeTable(t, dbtest.Open(t, url))

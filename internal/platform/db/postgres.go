@@ -16,8 +16,8 @@ import (
 const (
 	patience       = 20 * time.Second // for a connection, and for each answer
 	connectTime    = 10 * time.Second // for a new connection, unless the URL says otherwise
-	migrationTime  = 24 * time.Hour   // for a statement of a migration, or waiting for another node to migrate
-	stillTime      = 15 * time.Second // between two statements of a transaction; the client may be gone without a sign
+	migrationTime  = 24 * time.Hour   // for a statement of a migration, or for the wait while another node migrates
+	stillTime      = 15 * time.Second // between two statements of a transaction, because a client may vanish silently
 	pgEndTime      = 5 * time.Second  // to roll back or to close a connection that is given up
 	pgProveTime    = 10 * time.Second // to find out whether a transaction was committed
 	migrationLock  = 794613           // the advisory lock under which one node migrates
@@ -72,12 +72,12 @@ func openPostgres(ctx context.Context, o Options) (*postgresDB, error) {
 
 func (p *postgresDB) name() string { return "postgres" }
 
-// places returns the most long reads at once: a quarter of the connections.
+// places returns the maximum number of simultaneous long reads: a quarter of the connections.
 func (p *postgresDB) places() int { return int(p.pool.Config().MaxConns) / 4 }
 
-// longSettings are the settings of long reads. They force PostgreSQL to use indexes: values of all properties share
-// their statistics, so it would expect many rows where there are few, and read the values of all teams. Each long read
-// uses one server process.
+// longSettings are the settings of long reads. They force PostgreSQL to use indexes. Values of all properties share
+// their statistics, so PostgreSQL would expect too many rows and read the values of all teams. Each long read uses one
+// server process.
 var longSettings = []string{"SET LOCAL enable_seqscan = off", "SET LOCAL max_parallel_workers_per_gather = 0"}
 
 // readLong runs fn in a transaction, whose settings travel with the first statement. When the context ends, the driver
@@ -102,7 +102,7 @@ func (p *postgresDB) close() {
 	p.pool.Close()
 }
 
-// acquire takes a connection from a pool. Its answers must come within p.patience from now on.
+// acquire takes a connection from a pool. The answers on the connection must arrive within p.patience from now on.
 func (p *postgresDB) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
 	limited, cancel := context.WithTimeout(ctx, p.patience)
 	defer cancel()
@@ -204,7 +204,7 @@ func pgError(ctx context.Context, c *pgx.Conn, what string, err error) error {
 	}
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		if e.Code == readOnly {
-			// Where the URL names several hosts, a new connection may find the primary.
+			// If the URL names several hosts, a new connection may find the primary.
 			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), pgEndTime)
 			defer cancel()
 			c.Close(closing)
@@ -230,7 +230,7 @@ func pgError(ctx context.Context, c *pgx.Conn, what string, err error) error {
 // statement.
 func passes(code string) bool {
 	switch code[:min(2, len(code))] {
-	case "08", // connection exceptions, as a pooler in between reports them
+	case "08", // connection exceptions, which a pooler may report
 		"53", // out of resources: connections, memory, the disk
 		"57", // operator intervention: ended by an operator or a time limit; starting, stopping
 		"58": // input or output error

@@ -14,7 +14,7 @@ import (
 
 const (
 	pgConflictTries = 8 // for a transaction that PostgreSQL aborted because of a conflict with another
-	pgBrokenTries   = 2 // for one whose connection broke before anything was stored
+	pgBrokenTries   = 2 // for a transaction whose connection broke before anything was stored
 )
 
 func (p *postgresDB) update(ctx context.Context, fn func(*Tx) error) error {
@@ -26,7 +26,7 @@ func (p *postgresDB) updateApart(ctx context.Context, fn func(*Tx) error) error 
 }
 
 // updateOn runs fn until PostgreSQL commits it or the tries are used up. It repeats fn after deadlocks and
-// serialisation failures, and on connections that were already broken. Callers can prevent none of these.
+// serialisation failures, and on connections that were already broken. Callers cannot prevent any of these failures.
 func (p *postgresDB) updateOn(ctx context.Context, pool *pgxpool.Pool, fn func(*Tx) error) error {
 	for try := 1; ; try++ {
 		o := p.updateOnce(ctx, pool, fn)
@@ -66,12 +66,12 @@ func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, fn func
 	what := "update"
 	if err = recovered(fn, t); err == nil {
 		what = "commit"
-		// A canceled caller must not leave a commit in doubt that the database could have finished.
+		// The commit continues even if the caller is canceled: otherwise its outcome could be unknown.
 		if err = w.commit(context.WithoutCancel(ctx)); err == nil {
 			return outcome{after: t.after}
 		}
 	}
-	quick := time.Since(began) < p.patience/2 // then a closed connection broke, rather than timed out
+	quick := time.Since(began) < p.patience/2 // if so, a closed connection broke and did not time out
 	if w.inDoubt(err) {
 		p.release(c) // c is broken, and settling takes time
 		c = nil
@@ -218,7 +218,7 @@ func (t *pgTx) commit(ctx context.Context) error {
 		t.refused = isRefusal(err)
 		return err
 	case tag.String() == "COMMIT":
-		return nil // even when the connection broke after it
+		return nil // even if the connection broke afterwards
 	case closed != nil:
 		t.refused = isRefusal(closed)
 		return closed
@@ -227,8 +227,8 @@ func (t *pgTx) commit(ctx context.Context) error {
 	return fmt.Errorf("the database answered %q to COMMIT", tag.String())
 }
 
-// isRefusal reports whether err is the server's report that a statement failed, and with it the transaction. When the
-// server ends the connection instead (FATAL), the transaction may have been committed before.
+// isRefusal reports whether err is the server's report that a statement, and therefore the transaction, failed. If the
+// server ends the connection (FATAL), the transaction may have been committed before.
 func isRefusal(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && e.SeverityUnlocalized == "ERROR"

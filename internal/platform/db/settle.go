@@ -15,7 +15,7 @@ import (
 // would arrive with the lost answer, because the server sends its answers at the end of a request. So settle looks up
 // two facts: whether the server process of the connection still exists, and whether the row of [Tx.Proof] exists, which
 // only this transaction could have made. If the row exists, the transaction was committed. If neither exists, nothing
-// was stored, and nothing will be.
+// was stored, and nothing will be stored.
 
 // backend is the server process of a connection. The start time is needed because another process may get the same
 // pid later.
@@ -30,9 +30,9 @@ const backendKey = "postrider backend"
 const notLonger = `SELECT set_config(name, $2, false) FROM pg_settings WHERE name = $1
 	AND CASE WHEN name = $1 THEN CAST(setting AS BIGINT) NOT BETWEEN 1 AND CAST($2 AS BIGINT) END`
 
-// introduce records the server process of a new connection, and makes that process end if a transaction is idle for the
-// duration still. A machine that lost its power or network does not close its connections, and its locks would be held
-// for hours. If the server does not report the process, commits can be settled only by finding the row.
+// introduce records the server process of a new connection, and makes the process end if a transaction is idle for
+// longer than still. A machine that lost its power or network does not close its connections, and its locks would be
+// held for hours. If the server does not report the process, commits can be settled only by finding the row.
 func introduce(ctx context.Context, c *pgx.Conn, still time.Duration) error {
 	limit(c, connectTime)
 	defer limit(c, 0)
@@ -63,8 +63,8 @@ func identity(c *pgx.Conn) *backend {
 	return b
 }
 
-// settle determines whether a transaction was committed whose connection was lost after its COMMIT was sent. It tries
-// for pgProveTime, or for p.patience if that is shorter, and returns an error if it could not find out.
+// settle determines whether a transaction was committed if its connection was lost after COMMIT was sent. It tries for
+// pgProveTime, or for p.patience if that is shorter, and returns an error if it could not find out.
 func (p *postgresDB) settle(b *backend, row *proof) (committed bool, err error) {
 	if row == nil {
 		return false, errors.New("nothing that the transaction stored can be looked up")
@@ -99,8 +99,8 @@ func (p *postgresDB) settle(b *backend, row *proof) (committed bool, err error) 
 }
 
 // look looks once, first for the process and then for the row: if the process has ended, the row's state is final. With
-// endIt, look terminates the process, because a process with a cut network might read the COMMIT later. It leaves a
-// process alone that waits for a standby: its transaction is committed here but not yet safe.
+// endIt, look terminates the process, because a process with a cut network might read the COMMIT later. It does not
+// terminate a process that waits for a standby, whose transaction is committed but not yet replicated.
 func look(ctx context.Context, c *pgx.Conn, b *backend, row *proof, endIt bool) (committed, ended bool, err error) {
 	var standby, lives bool
 	if b == nil {

@@ -21,19 +21,19 @@ import (
 
 const (
 	groupMax   = 256                  // the most updates that share one commit
-	groupTime  = 8 * time.Millisecond // the time after which a group takes no more
+	groupTime  = 8 * time.Millisecond // a group that runs for this time takes no more updates
 	queueDepth = 1024                 // waiting updates before callers block
 )
 
 // pragmas of both handles, with their reasons. They are in the DSN, because a PRAGMA statement sent to a pool affects
 // only one connection.
 var pragmas = []string{
-	"busy_timeout(10000)",      // first, because the others may wait for another process's lock
+	"busy_timeout(10000)",      // comes first, because the other pragmas may wait for another process's lock
 	"journal_mode(WAL)",        // readers never wait for the writer
 	"synchronous(FULL)",        // a commit is on disk when it returns
-	"foreign_keys(1)",          // as PostgreSQL checks them
-	"temp_store(MEMORY)",       // sorting a page of a list needs no file
-	"wal_autocheckpoint(4000)", // 32 MB of log between check-points: fewer pauses in commits
+	"foreign_keys(1)",          // PostgreSQL always checks foreign keys
+	"temp_store(MEMORY)",       // sorting needs no temporary file
+	"wal_autocheckpoint(4000)", // 32 MB of log between checkpoints, which pause commits
 	"journal_size_limit(67108864)",
 }
 
@@ -41,7 +41,7 @@ var pragmas = []string{
 type sqliteDB struct {
 	path   string
 	beside bool // a node may be running on the same file
-	marked bool // whether the file was closed in order before, or is new
+	marked bool // the file was closed cleanly before, or is new
 	fresh  bool
 
 	read   *sql.DB
@@ -171,7 +171,7 @@ func prepareFile(path string) error {
 
 func (s *sqliteDB) name() string { return "sqlite" }
 
-// places returns the most long reads at once: half of the readers.
+// places returns the maximum number of simultaneous long reads: half of the readers.
 func (s *sqliteDB) places() int { return s.read.Stats().MaxOpenConnections / 2 }
 
 func (s *sqliteDB) readLong(_ context.Context, fn func(querier) error) error {
@@ -287,8 +287,8 @@ func (s *sqliteDB) commitGroup(group []*pendingUpdate) {
 	s.finish(group, nil)
 }
 
-// begin begins a transaction. A previous one that could not be rolled back, because the disk failed, is rolled back
-// first.
+// begin begins a transaction. If the previous transaction could not be rolled back because the disk failed, begin first
+// rolls it back.
 func (s *sqliteDB) begin(ctx context.Context) error {
 	_, err := s.conn.ExecContext(ctx, "BEGIN IMMEDIATE")
 	if err == nil {
@@ -301,8 +301,8 @@ func (s *sqliteDB) begin(ctx context.Context) error {
 	return err
 }
 
-// commitError returns the error for a COMMIT that failed and was rolled back. No reader sees the transaction. But if
-// the disk failed, the log may contain the whole transaction, and a crash before the next commit would restore it.
+// commitError returns the error for a COMMIT that failed and was rolled back. No reader sees the transaction. However,
+// if the disk failed, the log may contain the whole transaction, and a crash before the next commit would restore it.
 func commitError(err error) error {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok && leavesDoubt(e.Code()) {
 		return unknown("commit", err)
@@ -330,7 +330,7 @@ func (s *sqliteDB) runOne(ctx context.Context, u *pendingUpdate) error {
 		u.err = w.err
 	}
 	if u.err != nil {
-		// After a full disk or a damaged file, SQLite rolls back the whole transaction, and no savepoint is left.
+		// If the disk is full or the file is damaged, SQLite rolls back the whole transaction, including the savepoint.
 		if err := s.raw(ctx, "ROLLBACK TO u"); err != nil {
 			return errors.Join(u.err, err)
 		}
@@ -358,7 +358,7 @@ func (s *sqliteDB) raw(ctx context.Context, text string) error {
 // would roll back every update that shares the commit.
 type sqliteTx struct {
 	s   *sqliteDB
-	err error // of the first queued statement that failed
+	err error // the error of the first queued statement that failed
 }
 
 func (t *sqliteTx) exec(ctx context.Context, text string, args []any) (int64, error) {
@@ -505,7 +505,7 @@ func (s *sqliteDB) migrate(ctx context.Context, run func(writer) error) error {
 }
 
 const (
-	hintPoll  = 100 * time.Millisecond // between reads of other processes' hints: SQLite does not notify
+	hintPoll  = 100 * time.Millisecond // how often hints of other processes are read, because SQLite does not notify
 	hintBatch = 1000
 )
 

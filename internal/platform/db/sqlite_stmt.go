@@ -23,7 +23,8 @@ type stmtCache struct {
 	m       map[stmtKey]*cachedStmt
 }
 
-// stmtKey is a text, and whether all its lists have one element. Most do, and need no encoding as JSON then.
+// stmtKey is a text, and whether all its lists have one element. Most lists have one element, and such lists need no
+// encoding as JSON.
 type stmtKey struct {
 	text string
 	ones bool
@@ -51,7 +52,7 @@ func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedSt
 	c.mu.RLock()
 	kept := c.m[key]
 	if kept != nil {
-		kept.users.Add(1) // never from 0: the cache is a user until it removes the statement under the write lock
+		kept.users.Add(1) // users is above 0, because the cache counts as a user until it removes the statement
 	}
 	c.mu.RUnlock()
 	if kept != nil {
@@ -104,7 +105,7 @@ var (
 	anyOf  = regexp.MustCompile(`=\s+ANY\(\$(\d+)\)`)
 	noneOf = regexp.MustCompile(`<> ALL\(\$(\d+)\)`)
 	unnest = regexp.MustCompile(`UNNEST\(CAST\(\$(\d+) AS TEXT\[\]\)\)`)
-	hint   = regexp.MustCompile(`/\*sqlite: (.*?) \*/`) // to PostgreSQL it is a comment
+	hint   = regexp.MustCompile(`/\*sqlite: (.*?) \*/`) // a comment for PostgreSQL
 )
 
 // listsAsJSON replaces the operators on list parameters by SQLite's operators on JSON arrays.
@@ -115,7 +116,7 @@ func listsAsJSON(text string) (native string, lists bool) {
 	return native, native != text
 }
 
-// listsAsOnes replaces the operators on list parameters for lists of one element each.
+// listsAsOnes replaces the operators on list parameters for lists whether each list has one element.
 func listsAsOnes(text string) (native string, lists bool) {
 	native = anyOf.ReplaceAllString(text, `= $$$1`)
 	native = noneOf.ReplaceAllString(native, `<> $$$1`)

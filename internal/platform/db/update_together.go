@@ -11,8 +11,8 @@ import (
 const (
 	// togetherMax is how many updates may share a transaction.
 	togetherMax = 16
-	// togetherAtOnce is how many shared transactions run at a time, for each class. More would have fewer updates each;
-	// with only one, each round trip to a distant database would wait for the one before.
+	// togetherAtOnce is how many shared transactions run at a time, for each class. With more, each transaction would
+	// have fewer updates. With only one, each round trip to a distant database would wait for the previous one.
 	togetherAtOnce = 2
 	togetherTime   = time.Minute
 )
@@ -22,9 +22,9 @@ const (
 // into the next one; there is no timer. On SQLite it equals Update, which shares commits anyway.
 //
 // A failing update does not make others fail. If a shared transaction fails, each of its updates runs again in a
-// separate one, so fn may run more than once. If the database itself failed, all of them return that error; after
-// [ErrUnknown] none runs again. The statements run until the transaction ends, even if ctx is canceled. An update that
-// waits for its turn longer than Options.Patience returns [ErrUnavailable].
+// separate transaction, so fn may run more than once. If the database itself failed, all updates return that error;
+// after [ErrUnknown] none runs again. The statements run until the transaction ends, even if ctx is canceled. An update
+// that waits for its turn longer than Options.Patience returns [ErrUnavailable].
 func (d *DB) UpdateTogether(ctx context.Context, c Class, fn func(*Tx) error) error {
 	if d.Alone() {
 		return d.Update(ctx, fn)
@@ -125,9 +125,9 @@ func commitShared(ctx context.Context, d *DB, group []*shared) {
 	for _, p := range group {
 		own := err
 		if err != nil && len(group) > 1 && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnknown) {
-			own = d.Update(ctx, p.fn) // each by itself, because one of them failed
+			own = d.Update(ctx, p.fn) // one update failed, so each runs in its own transaction
 			if errors.Is(own, ErrUnavailable) {
-				err = own // the rest return it too
+				err = own // the remaining updates return this error too
 			}
 		}
 		p.done <- own

@@ -7,7 +7,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// SQLite's writer continues after a transaction that could not be ended.
+// SQLite's writer continues after a transaction that could be neither committed nor rolled back.
 func TestWriterEndsWhatWasLeft(t *testing.T) {
 	d, err := Open(t.Context(), Options{URL: filepath.Join(t.TempDir(), "test.db")})
 	if err != nil {
@@ -24,7 +24,8 @@ func TestWriterEndsWhatWasLeft(t *testing.T) {
 	}
 }
 
-// If the disk is full, the end of a transaction is missing in the log. If only the sync fails, all of it may be there.
+// If the disk is full, the log lacks the end of the transaction. If only the sync fails, the log may contain the whole
+// transaction.
 func TestCommitsInDoubt(t *testing.T) {
 	for code, want := range map[int]bool{lib.SQLITE_IOERR_FSYNC: true, lib.SQLITE_IOERR: true, lib.SQLITE_FULL: false,
 		lib.SQLITE_BUSY:                  false,

@@ -1,16 +1,16 @@
 // Package dbtest runs tests on both engines. Each test has a new SQLite file, or a new database on a temporary
 // PostgreSQL server. Both are copies of an empty, migrated database.
 //
-// A package whose tests use it has
+// A package whose tests use dbtest contains this function:
 //
 //	func TestMain(m *testing.M) { dbtest.Main(m) }
 //
-// which stops the server that the first test started. If POSTRIDER_TEST_POSTGRES is the URL of a superuser of a
-// server, tests use that server instead: `make test` starts one server for all packages. If PostgreSQL's programs are
-// missing, tests fail and say how to install them; no test is skipped.
+// Main stops the server that the first test started. If POSTRIDER_TEST_POSTGRES is the URL of a superuser of a server,
+// tests use that server instead: `make test` starts one server for all packages. If PostgreSQL's programs are missing,
+// tests fail and say how to install them; no test is skipped.
 //
 // If POSTRIDER_TEST_ENGINE is sqlite or postgres, tests of both engines run on that engine only. `make race` and tools
-// that run the tests very often set it. The output says so.
+// that run the tests very often set it. The output names the engine.
 package dbtest
 
 import (
@@ -64,8 +64,8 @@ func Each(t *testing.T, f func(t *testing.T, d *db.DB)) {
 	each(t, func(t *testing.T) { f(t, SQLite(t)) }, func(t *testing.T) { f(t, Postgres(t)) })
 }
 
-// each runs a subtest for each engine, or for the one that POSTRIDER_TEST_ENGINE names. An engine whose function is nil
-// has no test.
+// each runs a subtest for each engine, or for the one that POSTRIDER_TEST_ENGINE names. If the function of an engine is
+// nil, each runs no test on that engine.
 func each(t *testing.T, sqlite, postgres func(t *testing.T)) {
 	t.Helper()
 	only := os.Getenv(engineVariable)

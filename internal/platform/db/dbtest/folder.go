@@ -30,7 +30,7 @@ const (
 )
 
 // newFolder creates a folder in dir, or in the system's folder for temporary files if dir is empty. It first removes
-// those of processes that were killed.
+// the folders of processes that were killed.
 func newFolder(dir, name string) (*folder, error) {
 	dir = cmp.Or(dir, os.TempDir())
 	removeUnused(dir)
@@ -39,7 +39,7 @@ func newFolder(dir, name string) (*folder, error) {
 		return nil, err
 	}
 	f := &folder{path: path}
-	unlocked := filepath.Join(path, "unlocked") // the lock gets its name when it is held
+	unlocked := filepath.Join(path, "unlocked") // the file gets its final name once it is locked
 	if f.lock, err = os.Create(unlocked); err == nil {
 		err = syscall.Flock(int(f.lock.Fd()), syscall.LOCK_EX)
 	}
@@ -73,7 +73,7 @@ func (f *folder) remove() {
 }
 
 // useMemory keeps the temporary files of this process in memory, unless TMPDIR names another folder. It returns nil if
-// they stay where they are.
+// the files stay in the usual folder.
 func useMemory() *folder {
 	dir := MemoryFolder()
 	if dir == "" || os.Getenv("TMPDIR") != "" {
@@ -83,7 +83,7 @@ func useMemory() *folder {
 	if err != nil {
 		return nil
 	}
-	os.Chmod(f.path, 0o711) // a server that NewServer starts below it may run as another user
+	os.Chmod(f.path, 0o711) // NewServer may start a server in this folder as another user
 	os.Setenv("TMPDIR", f.path)
 	return f
 }

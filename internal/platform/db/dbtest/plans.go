@@ -90,7 +90,7 @@ func (tr *Trace) longReadsSQLite(t *testing.T, s db.Statement, tables map[string
 	plan := tr.Plan(t, s)
 	bounded := strings.Contains(s.SQL, "LIMIT") && !strings.Contains(plan, "TEMP B-TREE FOR ORDER BY")
 	lowest := regexp.MustCompile(`\b(MIN|MAX)\(`).MatchString(s.SQL) && !strings.Contains(s.SQL, "GROUP BY")
-	within := -1 // how far a subquery for each row is indented
+	within := -1 // indentation of the subquery that runs for each row
 	for line := range strings.Lines(plan) {
 		indent := len(line) - len(strings.TrimLeft(line, " "))
 		line = strings.TrimSpace(line)
@@ -119,7 +119,7 @@ func (tr *Trace) longReadsSQLite(t *testing.T, s db.Statement, tables map[string
 	return long
 }
 
-// tableOf is the table that a name in a plan of SQLite refers to. The name may be an alias.
+// tableOf returns the table that a name in a plan of SQLite refers to. The name may be an alias.
 func tableOf(text, name string, tables map[string][][2]string) string {
 	if tables[name] != nil {
 		return name
@@ -139,8 +139,8 @@ func ofEvents(condition, prefix, text string, tables map[string][][2]string) boo
 	return m != nil && tableOf(text, m[1], tables) == "email_events"
 }
 
-// narrow reports whether a condition of an index has a column that few rows share, or a range. Columns in also are
-// taken for such that many rows share.
+// narrow reports whether a condition of an index has a column that few rows share, or a range. Columns in also count as
+// columns whose values many rows share.
 func narrow(condition string, also ...string) bool {
 	for _, m := range compared.FindAllStringSubmatch(condition, -1) {
 		if m[2] != "=" || !slices.Contains(weak, m[1]) && !slices.Contains(also, m[1]) {
@@ -184,7 +184,7 @@ func (tr *Trace) longReadsPostgres(t *testing.T, s db.Statement, tables map[stri
 	return long
 }
 
-// generic is PostgreSQL's plan of a statement for any arguments.
+// generic returns PostgreSQL's plan of a statement for any arguments.
 func (tr *Trace) generic(t *testing.T, explain string, s db.Statement) string {
 	t.Helper()
 	args := ""
@@ -246,7 +246,7 @@ func (tr *Trace) crowd(t *testing.T, tables map[string][][2]string) {
 	const rows = 4000
 	few := map[string]int{"team_id": 20, "webhook_id": 100, "kind": 10, "lane": 200, "type": 10}
 	states := `(ARRAY['pending', 'failed', 'success', 'verified'])[1 + g % 4]`
-	for table, columns := range tables { // each in a transaction of its own, because a database must answer in time
+	for table, columns := range tables { // one transaction for each table, because each answer has a time limit
 		var names, values []string
 		for _, c := range columns {
 			name, value := c[0], "g"
@@ -255,9 +255,9 @@ func (tr *Trace) crowd(t *testing.T, tables map[string][][2]string) {
 				value = fmt.Sprintf("'%s ' || g %% %d", name, few[name])
 			case name == "status" && c[1] == "text":
 				value = states
-			case name == "broadcast_id": // which has many recipients
+			case name == "broadcast_id": // a broadcast has many recipients
 				value = "'id ' || g % 20"
-			case strings.HasSuffix(name, "_id"): // so that the row that it refers to exists
+			case strings.HasSuffix(name, "_id"): // refers to an existing row
 				value = "'id ' || g"
 			case name == "holder":
 				value = "''"

@@ -119,7 +119,7 @@ func migrateDatabase(ctx context.Context, url string) error {
 func databaseURL(name string) string {
 	u, err := url.Parse(shared.url)
 	if err != nil {
-		panic(err) // a connection was made with it before
+		panic(err) // never fails: shared.url was used to connect
 	}
 	u.Path = "/" + name
 	return u.String()

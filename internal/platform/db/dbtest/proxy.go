@@ -31,8 +31,8 @@ func Proxied(t testing.TB, patience time.Duration) (*db.DB, *pgproxy.Proxy) {
 // tornVariable is the environment variable that makes tests cut every answer. make torn sets it to "all".
 const tornVariable = "POSTRIDER_TEST_TORN"
 
-// TornStep returns how many answers a test goes on from one that it cuts to the next: step in make test, because each
-// cut costs a new connection with empty caches, and 1 in make torn.
+// TornStep returns the distance between two answers that a test cuts. In make torn it is 1. In make test it is step,
+// because each cut costs a new connection with empty caches.
 func TornStep(step int) int {
 	if os.Getenv(tornVariable) == "all" {
 		return 1
@@ -40,16 +40,16 @@ func TornStep(step int) int {
 	return step
 }
 
-// EachTorn calls act repeatedly, each time with another answer of the database cut in the middle: first the first
-// answer, then the second, until all answers were cut once. prepare runs before each call. check runs after it with the
-// error of act, while the connection is intact.
+// EachTorn calls act repeatedly and cuts another answer of the database in the middle each time, until every answer was
+// cut once. prepare runs before each call. check runs after it with the error of act, while the connection is intact.
 func EachTorn(t testing.TB, p *pgproxy.Proxy, prepare func(), act func() error,
 	check func(skip int, err error)) (failed int) {
 	t.Helper()
 	return SomeTorn(t, p, 1, prepare, act, check)
 }
 
-// SomeTorn is EachTorn for actions of many answers. In make test it cuts the first answer and then each step-th.
+// SomeTorn is EachTorn for actions of many answers. In make test it cuts the first answer and then every step-th
+// answer.
 func SomeTorn(t testing.TB, p *pgproxy.Proxy, step int, prepare func(), act func() error,
 	check func(skip int, err error)) (failed int) {
 	t.Helper()

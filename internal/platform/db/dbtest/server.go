@@ -21,7 +21,7 @@ import (
 
 // Server is a PostgreSQL server on a free loopback port, with a separate data folder.
 type Server struct {
-	URL string // of a superuser; it stays the same when the server is started again
+	URL string // URL for a superuser; it stays the same after a restart of the server
 
 	bin, dir string
 	port     int
@@ -30,8 +30,8 @@ type Server struct {
 	cmd      *exec.Cmd
 }
 
-// NewServer starts a server for this test alone, which the test may stop and start. Its data is in a new folder in
-// dir. If dir is empty, that is in the system's folder for temporary files.
+// NewServer starts a server for this test alone, which the test may stop and start. The server's data is in a new
+// folder in dir, or in the system's folder for temporary files if dir is empty.
 func NewServer(t testing.TB, dir string) *Server {
 	t.Helper()
 	s, err := Launch(dir, 0)

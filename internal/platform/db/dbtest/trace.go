@@ -18,8 +18,8 @@ type Trace struct {
 	d  *db.DB
 	mu sync.Mutex
 	st []db.Statement
-	// For EachBroken: how many statements come before the one to break, or -1 for none, and the text of the one that
-	// broke.
+	// EachBroken uses these fields: left is the number of statements before the one to break, or -1 to break none.
+	// broken is the text of the broken statement.
 	left   int
 	broken string
 
@@ -64,7 +64,7 @@ func traced(t *testing.T, url string) (*db.DB, *Trace) {
 // Of sets the database of the trace. It is for a database that the caller opens with Record as its Trace.
 func (tr *Trace) Of(d *db.DB) { tr.d = d }
 
-// Record stores a statement. It is the database's Trace.
+// Record stores a statement. The database calls it as Options.Trace.
 func (tr *Trace) Record(s db.Statement) {
 	tr.mu.Lock()
 	tr.st = append(tr.st, s)
@@ -78,15 +78,15 @@ func (tr *Trace) Record(s db.Statement) {
 	}
 }
 
-// Before has act called once, before the next statement that contains a text. The statement must be of no transaction
-// on SQLite, if act writes.
+// Before calls act once, before the next statement that contains a text. If act writes, on SQLite the statement must
+// not be part of a transaction.
 func (tr *Trace) Before(text string, act func()) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.before, tr.act = text, act
 }
 
-// Break reports whether a statement must fail. It is the database's Break.
+// Break reports whether a statement must fail. The database calls it as Options.Break.
 func (tr *Trace) Break(s db.Statement) bool {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -99,10 +99,10 @@ func (tr *Trace) Break(s db.Statement) bool {
 	return tr.broken == s.SQL
 }
 
-// EachBroken calls act repeatedly and makes another of its statements fail each time, as if a table were missing: first
-// the first statement, then the second, until none is left. Whenever a statement fails, act must return an error that
-// is our fault, except for statements that contain one of mayFail. prepare runs before each call and check after it,
-// while no statement fails; either may be nil.
+// EachBroken calls act repeatedly and makes another of its statements fail each time, as if a table were missing, until
+// every statement has failed once. Whenever a statement fails, act must return an error that is our fault, except for
+// statements that contain one of mayFail. prepare runs before each call and check after it, while no statement fails;
+// either may be nil.
 func (tr *Trace) EachBroken(t testing.TB, prepare func(), act func() error, check func(err error), mayFail ...string,
 ) (failed int) {
 	t.Helper()
@@ -137,7 +137,8 @@ func (tr *Trace) EachBroken(t testing.TB, prepare func(), act func() error, chec
 	return failed
 }
 
-// set makes the statement after left others break, or none when left is -1, and returns the one that broke until now.
+// set breaks the statement that follows left others, or none if left is -1. It returns the statement that was broken
+// before.
 func (tr *Trace) set(left int) (broken string) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 )
 
 // Unreadable makes reads of an open SQLite database fail, as on a failing disk, until mend is called. It replaces the
-// descriptors by such as can only be written. Pages in a connection's cache are not read again; a write invalidates
-// the caches of the other connections.
+// file descriptors by write-only ones. Pages in a connection's cache are not read again; a write invalidates the caches
+// of the other connections.
 func Unreadable(t testing.TB, path string) (mend func()) {
 	t.Helper()
 	saved := map[int]int{} // by SQLite's descriptor
@@ -33,7 +33,7 @@ func Unreadable(t testing.TB, path string) (mend func()) {
 	for _, entry := range fds {
 		name, err := os.Readlink(filepath.Join("/proc/self/fd", entry.Name()))
 		if err != nil || name != path && name != path+"-wal" {
-			continue // another file's, which may be closed by now
+			continue // a descriptor of another file, or one that was closed meanwhile
 		}
 		fd, err := strconv.Atoi(entry.Name())
 		if err != nil {

@@ -18,7 +18,7 @@ const (
 	gssRequest    = 80877104
 )
 
-// frameMax limits the length of a frame in bytes. A longer one means that the stream was misread.
+// frameMax limits the length of a frame in bytes. A longer frame means that the proxy misread the stream.
 const frameMax = 1 << 30
 
 // conn is a client's connection and its own connection to the server.
@@ -30,7 +30,7 @@ type conn struct {
 	mu     sync.Mutex
 	server net.Conn // nil before the server is connected
 	closed bool
-	losing bool // losing the answer of a COMMIT: nothing more is sent to the client
+	losing bool // the answer of a COMMIT is being lost: the client receives nothing more
 }
 
 // close ends both sides.

@@ -6,7 +6,7 @@
 // COMMIT.
 //
 // It speaks no TLS: clients that prefer TLS continue without it, and those that require it fail. It refuses a URL
-// with several hosts or a Unix socket. It holds each frame in memory whole.
+// with several hosts or a Unix socket. It holds whole frames in memory.
 package pgproxy
 
 import (
@@ -20,7 +20,7 @@ import (
 type Proxy struct {
 	url    url.URL
 	server string // host and port
-	addr   string // its own; never changes
+	addr   string // address of the proxy; never changes
 	wg     sync.WaitGroup
 
 	mu       sync.Mutex
@@ -30,7 +30,7 @@ type Proxy struct {
 	turned   string        // SQLSTATE for refused connections
 	lose     int           // answers to COMMIT that are still to be lost
 	drop     int           // COMMITs that are still to be dropped
-	whole    int           // answers to pass before the next is torn
+	whole    int           // answers to pass before the next torn one
 	tear     int           // answers still to be torn; negative for all
 	torn     int
 	lost     int
@@ -94,16 +94,16 @@ func (p *Proxy) Refuse() {
 	p.end()
 }
 
-// TurnAway answers new connections with an error of that SQLSTATE, as a server does that starts up (57P03) or has too
-// many connections (53300). Existing connections stay open.
+// TurnAway answers new connections with an error of the given SQLSTATE, like a server that is starting up (57P03) or
+// has too many connections (53300). Existing connections stay open.
 func (p *Proxy) TurnAway(sqlstate string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.turned = sqlstate
 }
 
-// Hang passes nothing on until Pass or Close, and closes nothing, as a network that drops every packet or a server
-// that was stopped.
+// Hang passes nothing on until Pass or Close, and closes nothing, like a network that drops every packet or a suspended
+// server.
 func (p *Proxy) Hang() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,15 +112,15 @@ func (p *Proxy) Hang() {
 	}
 }
 
-// Cut closes all connections at once. New ones are accepted.
+// Cut closes all connections at once. The proxy still accepts new connections.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.end()
 }
 
-// LoseAnswers passes the next n COMMITs to the server, and closes the connection of each before its answer. Until the
-// server has answered one, no client's request to cancel is passed on.
+// LoseAnswers passes the next n COMMITs to the server, and closes the connection of each before its answer. While the
+// server works on one of them, the proxy drops all requests to cancel statements.
 func (p *Proxy) LoseAnswers(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,8 +134,8 @@ func (p *Proxy) DropCommits(n int) {
 	p.drop = n
 }
 
-// Tear closes connections in the middle of an answer: it passes the next skip rows and results of statements, and
-// then sends n of them to the client by half. A negative n tears all of them until Pass.
+// Tear closes connections in the middle of an answer: it passes the next skip rows and results of statements, and then
+// sends only half of each of the following n. A negative n tears all of them until Pass.
 func (p *Proxy) Tear(skip, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,7 +163,7 @@ func (p *Proxy) Commits() int {
 	return p.commits
 }
 
-// Requests returns how many requests clients have sent that the server answers as a whole. Each is a round trip.
+// Requests returns how many round trips clients have made. Messages that the server answers together count once.
 func (p *Proxy) Requests() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

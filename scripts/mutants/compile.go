@@ -15,15 +15,15 @@ import (
 	"runtime"
 )
 
-// checker reports which mutants compile. It checks the types of the mutant's package, which is much quicker than the
-// compiler.
+// checker reports which mutants compile. It only checks the types of the mutant's package, which is much faster than
+// compiling.
 type checker struct {
 	set      *token.FileSet
 	importer types.Importer
 	files    map[string]*ast.File // unchanged, by name
 }
 
-// newChecker compiles what the packages import, because types are read from the compiler's export data.
+// newChecker compiles the imports of the packages, because the checker reads types from the compiler's export data.
 func newChecker(pkgs []*pkg) (*checker, error) {
 	args := []string{"list", "-export", "-deps", "-json=ImportPath,Export"}
 	for _, p := range pkgs {
@@ -53,7 +53,7 @@ func newChecker(pkgs []*pkg) (*checker, error) {
 	return &checker{set, importer.ForCompiler(set, "gc", open), map[string]*ast.File{}}, nil
 }
 
-// compiles reports whether the package of a mutant compiles with it.
+// compiles reports whether a mutant's package compiles with the change.
 func (c *checker) compiles(m *mutant) (bool, error) {
 	changed, err := parser.ParseFile(c.set, m.file, m.text, parser.SkipObjectResolution)
 	if err != nil {

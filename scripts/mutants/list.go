@@ -20,7 +20,7 @@ import (
 
 const gremlins = "github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0"
 
-// swaps are the kinds of changes by gremlins that are used, each with the replacements of operators.
+// swaps are the kinds of gremlins' changes that this program uses, each with its replacements of operators.
 var swaps = map[string]map[string]string{
 	"ARITHMETIC_BASE":         {"+": "-", "-": "+", "*": "/", "/": "*", "%": "*"},
 	"CONDITIONALS_BOUNDARY":   {"<": "<=", "<=": "<", ">": ">=", ">=": ">"},
@@ -41,11 +41,11 @@ var apart = []string{"internal/mail/linear", "internal/mail/mailtest", "internal
 type mutant struct {
 	pkg           *pkg
 	file          string // relative to the root of the module
-	line, col, at int    // at is in bytes
+	line, col, at int    // at is an offset in bytes
 	kind          string
 	text          []byte // the whole file, changed
-	before, after string // the line that is changed
-	number        int    // switches it on in a program that is built with the schema; 0 if it is not in the schema
+	before, after string // the changed line, before and after
+	number        int    // number that switches the mutant on in a program with the schema; 0 if the schema lacks it
 }
 
 func (m *mutant) place() string { return fmt.Sprintf("%s:%d:%d", m.file, m.line, m.col) }
@@ -61,7 +61,7 @@ type pkg struct {
 	suite suite
 }
 
-// span is a piece of a file, in bytes.
+// span is a range of bytes of a file.
 type span struct {
 	file     string
 	from, to int
@@ -71,16 +71,16 @@ type span struct {
 type tree struct {
 	dir     string // for temporary files
 	near    bool
-	overlay string        // the argument that builds the schema
-	slots   chan struct{} // bounds how many programs run at a time
+	overlay string        // the -overlay argument that builds the schema
+	slots   chan struct{} // limits the programs that run at a time
 	pkgs    []*pkg
 	chosen  []*pkg
 	mutants []*mutant
-	unseen  []span          // pieces whose changes cannot be observed: the capacities of slices
-	equal   map[string]bool // by the name of the file and the lines before and after
+	unseen  []span          // capacities of slices, whose changes no test can observe
+	equal   map[string]bool // by the file name and the line before and after the change
 }
 
-// load finds all mutants of the packages, in the order of their places.
+// load finds all mutants of the packages, in the order of their positions.
 func (t *tree) load(patterns []string) error {
 	if err := t.list(patterns); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (t *tree) load(patterns []string) error {
 	return t.equals("scripts/mutants/equal.txt")
 }
 
-// list reads which packages there are and which of them are chosen.
+// list lists all packages, and those that the patterns choose.
 func (t *tree) list(patterns []string) error {
 	module, err := output("go", "list", "-m")
 	if err != nil {
@@ -145,8 +145,8 @@ func (t *tree) list(patterns []string) error {
 	}
 }
 
-// operators has gremlins list the operators that it would change. It gives gremlins a copy without tests, because
-// gremlins would run all tests for their coverage, which is needed only for the packages of chosen mutants.
+// operators runs gremlins, which lists the operators that it would change. gremlins gets a copy of the tree without
+// tests, because it would run all tests to measure their coverage.
 func (t *tree) operators() error {
 	bare := filepath.Join(t.dir, "bare")
 	for _, name := range []string{"go.mod", "go.sum", "internal"} {
@@ -210,7 +210,7 @@ func (t *tree) operators() error {
 			for _, l := range lines[:m.Line-1] {
 				at += len(l)
 			}
-			for _, size := range []int{8, 5, 2, 1} { // the longest operator at this place
+			for _, size := range []int{8, 5, 2, 1} { // finds the longest operator at this position
 				old := string(text[at:min(at+size, len(text))])
 				if s := swaps[m.Type][old]; s != "" {
 					t.add(t.chosen[i], name, text, at, at+size, s, old+" becomes "+s)
@@ -222,7 +222,7 @@ func (t *tree) operators() error {
 	return nil
 }
 
-// statements adds what gremlins lacks: conditions that are not comparisons, and returned values.
+// statements adds mutants that gremlins lacks: of conditions that are not comparisons, and of returned values.
 func (t *tree) statements(p *pkg, name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -271,7 +271,7 @@ func (t *tree) statements(p *pkg, name string) error {
 	return nil
 }
 
-// isError reports whether an expression looks like an error: err, or a call that makes one.
+// isError reports whether an expression looks like an error: err, or a call that creates an error.
 func isError(e ast.Expr, source string) bool {
 	_, call := e.(*ast.CallExpr)
 	made := func(prefix string) bool { return strings.HasPrefix(source, prefix) }
@@ -291,8 +291,8 @@ func (t *tree) add(p *pkg, name string, text []byte, from, to int, with, kind st
 	t.mutants = append(t.mutants, m)
 }
 
-// equals reads the list of mutants that change nothing. Each is an entry of four lines or more, ended by an empty
-// line: the file, the line before and after the change, and why it cannot be observed.
+// equals reads the list of mutants whose change no test can observe. Each is an entry of four lines or more, ended by
+// an empty line: the file, the line before and after the change, and why it cannot be observed.
 func (t *tree) equals(name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {

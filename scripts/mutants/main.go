@@ -1,18 +1,18 @@
-// Mutants measures which changes the tests detect. It makes one small change to the program at a time, runs the
-// tests, and reports each change with which they pass.
+// Mutants measures which changes the tests detect. It makes one small change to the program at a time, called a mutant,
+// runs the tests, and reports each mutant with which they pass.
 //
 //	make mutants N=100 SEED=1 PKG=./internal/platform/jobs
 //
-// Gremlins lists the operators that can be changed, and list.go adds conditions and returns. SEED chooses N of all of
-// these. A mutant that does not compile does not count.
+// The tool gremlins lists the operators that can be changed, and list.go adds conditions and returns. SEED chooses N of
+// these changes at random. A mutant that does not compile does not count.
 //
-// The source tree is never changed: the chosen mutants are all built into the test programs of the packages, with the
-// go command's -overlay, and each is switched on by its number in the environment (schema.go). One that is not in a
-// function is built by itself. The tests of each package are first run one by one without a change, which shows
-// which mutants each of them reaches and how long it takes (suite.go). Then the tests of the mutant's package that
-// reach it run, the quickest first, on SQLite, then on PostgreSQL, then those of each package that imports it, on
-// SQLite, until one of them fails or times out (try.go). A failing test must fail twice; a test that fails without a
-// change is left out.
+// The source tree is never changed. All chosen mutants are built into the test programs of the packages, with the go
+// command's -overlay. An environment variable with a mutant's number switches that mutant on (schema.go). A mutant
+// outside of functions is built separately. First, the tests of each package run one by one without a change. This
+// shows which mutants each test reaches and how long it takes (suite.go). Then the tests that reach a mutant run until
+// one of them fails or times out, the quickest first (try.go). Tests of the mutant's package run on SQLite and then on
+// PostgreSQL, and tests of packages that import it run on SQLite. A failing test must fail twice. A test that fails
+// without a change is left out.
 //
 // Mutants that cannot be observed from outside are listed in equal.txt, each with the reason, and are not tried.
 package main
@@ -36,7 +36,7 @@ var carriers = []string{"./internal/platform/jobs", "./internal/sending/emails",
 	"./internal/sending/domains", "./internal/platform/page", "./internal/platform/events", "./internal/outbound/receiving", "./internal/front/submission",
 	"./internal/outbound/webhooks", "./internal/mail/..."}
 
-// memory bounds the address space of each program that is started, in bytes: a mutant may allocate without end.
+// memory limits the address space of each started program, in bytes, because a mutant may allocate endlessly.
 const memory = 16 << 30
 
 func main() {
@@ -84,7 +84,7 @@ func main() {
 	summarize(tryAll(t, chosen, *side))
 }
 
-// choose returns the first n mutants that compile or need not be tried.
+// choose returns the first n mutants that compile or that are listed in equal.txt.
 func (t *tree) choose(all []*mutant, n int) (chosen []*mutant, err error) {
 	c, err := newChecker(t.chosen)
 	if err != nil {

@@ -14,13 +14,14 @@ import (
 	"strings"
 )
 
-// The environment of a program that is built with a schema.
+// Environment variables of a program that contains a schema.
 const (
-	onVariable      = "POSTRIDER_MUTANT"          // the number of the mutant that is switched on
+	onVariable      = "POSTRIDER_MUTANT"          // number of the mutant to switch on
 	reachedVariable = "POSTRIDER_MUTANTS_REACHED" // a file that gets the numbers of the mutants that are reached
 )
 
-// support is added to each package that is rewritten. It takes the package's name and the highest number.
+// support is a file that is added to each rewritten package. Its parameters are the package's name and the highest
+// number.
 const support = `package %s
 
 import (
@@ -42,9 +43,9 @@ func mutantReached(number int) {
 }
 `
 
-// schemata rewrites the packages of the mutants so that each mutant is switched on by its number, and returns the
-// argument for the go command that substitutes the rewritten files. A mutant that cannot be switched on at run time,
-// because it is not in a function, gets no number: it is built by itself.
+// schemata rewrites the packages of the mutants so that a number switches each mutant on. It returns the argument for
+// the go command that substitutes the rewritten files. A mutant outside of functions cannot be switched on at run time.
+// It gets no number and is built separately.
 func schemata(mutants []*mutant, dir string) (overlay string, err error) {
 	files := map[string][]*mutant{}
 	for i, m := range mutants {
@@ -66,10 +67,10 @@ func schemata(mutants []*mutant, dir string) (overlay string, err error) {
 	return writeOverlay(replace, dir)
 }
 
-// schema returns a file that contains the mutants, and the name of its package. The function of a mutant is copied
-// with the change, as a function of its own with the same parameters, to which the original function goes when the
-// mutant is switched on. The copy is the text that the mutant has, so any change within a function can be switched.
-// In the original, the statement with the mutant is preceded by a note that it is reached.
+// schema returns a file that contains the mutants, and the name of its package. The file has a copy of the mutant's
+// function, with the change and the same parameters. The original function calls the copy if the mutant is switched on.
+// The copy has the text of the mutant, so any change within a function can be switched on. In the original, a statement
+// that records that the mutant is reached precedes the mutant.
 func schema(name string, text []byte, mutants []*mutant) (changed []byte, clause string, err error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, text, parser.SkipObjectResolution)
@@ -94,7 +95,7 @@ func schema(name string, text []byte, mutants []*mutant) (changed []byte, clause
 	return append(s.apply(text), copies...), file.Name.Name, nil
 }
 
-// enclosing returns the nodes that contain a place, the file first.
+// enclosing returns the nodes that contain a position, the file first.
 func enclosing(file *ast.File, place token.Pos) (path []ast.Node) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		if n == nil || place < n.Pos() || n.End() <= place {
@@ -106,7 +107,7 @@ func enclosing(file *ast.File, place token.Pos) (path []ast.Node) {
 	return path
 }
 
-// function returns the function that can be copied to change a node in it, or nil.
+// function returns the function declaration in path if it can be copied, or nil.
 func function(path []ast.Node) *ast.FuncDecl {
 	if len(path) < 3 {
 		return nil
@@ -118,8 +119,8 @@ func function(path []ast.Node) *ast.FuncDecl {
 	return f
 }
 
-// recovers reports whether a function calls recover itself. That has an effect only in a function that is deferred,
-// which its copy is not.
+// recovers reports whether a function itself calls recover, which has an effect only in a deferred function. The copy
+// is not deferred.
 func recovers(f *ast.FuncDecl) (found bool) {
 	ast.Inspect(f.Body, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {
@@ -132,7 +133,7 @@ func recovers(f *ast.FuncDecl) (found bool) {
 	return found
 }
 
-// rewriting collects what is inserted into a file.
+// rewriting collects the insertions into a file.
 type rewriting struct {
 	offset     func(token.Pos) int
 	insertions []insertion
@@ -161,7 +162,7 @@ func (s *rewriting) apply(text []byte) []byte {
 	return out.Bytes()
 }
 
-// dispatch has a function call its copy when the mutant is switched on.
+// dispatch makes a function call its copy if the mutant is switched on.
 func (s *rewriting) dispatch(f *ast.FuncDecl, number int) {
 	if s.calls[f] == "" {
 		s.calls[f] = s.call(f)
@@ -174,8 +175,8 @@ func (s *rewriting) dispatch(f *ast.FuncDecl, number int) {
 	}
 }
 
-// call returns the call of a function's copy, with %d for the number of the mutant. It names the parameters that have
-// no name.
+// call returns the call of a function's copy, with %d for the number of the mutant. It gives names to unnamed
+// parameters.
 func (s *rewriting) call(f *ast.FuncDecl) string {
 	unnamed := 0
 	names := func(fields *ast.FieldList) (all []string) {
@@ -214,8 +215,8 @@ func (s *rewriting) call(f *ast.FuncDecl) string {
 	return call + "(" + strings.Join(names(f.Type.Params), ", ") + ")"
 }
 
-// note inserts the note that a mutant is reached before the innermost statement that contains it. An if after an else
-// is put into a block for that.
+// note inserts a statement that records that a mutant is reached, before the innermost statement that contains the
+// mutant. If that is the if of an else if, note puts it into a block.
 func (s *rewriting) note(path []ast.Node, number int) {
 	for i := len(path) - 1; i > 0; i-- {
 		statement, ok := path[i].(ast.Stmt)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// snippets are declarations with one change, written «before→after», and an expression with its values without the
-// change and with it. Where the values are the same, the change is not reached.
+// snippets are declarations with one change, written «before→after». Each has an expression, and the values of the
+// expression without and with the change. If the values are the same, the change is not reached.
 var snippets = []struct{ code, value, off, on string }{
 	{"func less(a int) bool { return a «<→<=» 3 }", "less(3)", "false", "true"},
 	{`func both(a, b bool) bool {
@@ -29,7 +29,7 @@ var snippets = []struct{ code, value, off, on string }{
 }`, "local()", "4", "2"},
 	{"func literal() int { return func(n int) int { return «-→+»n }(1) }", "literal()", "-1", "1"},
 
-	// Parameters, receivers and type parameters.
+	// Functions with parameters, receivers and type parameters.
 	{"func blank(_ int, more ...string) int { return len(more) «+→-» 1 }", `blank(0, "a", "b")`, "3", "1"},
 	{"func unnamed(int, ...string) bool { return «true→false» }", "unnamed(0)", "true", "false"},
 	{`type value struct{}
@@ -46,7 +46,7 @@ func (l list[T]) empty() bool { return len(l) «==→!=» 0 }`, "list[int]{}.emp
 
 func reader(s string) *strings.Reader { return strings.NewReader(s) }`, `shadowed("ab").Len()`, "4", "6"},
 
-	// The copy has the scopes of the original.
+	// The copy of a function has the scopes of the original.
 	{`func named() (n int, err error) {
 	defer func() { n *= 10 }()
 	n, m := 1, 2
@@ -79,7 +79,7 @@ outer:
 
 func init() { started = 1 «-→+» 1 }`, "started", "0", "2"},
 
-	// Statements in statements.
+	// Nested statements.
 	{`func elseif(n int) string {
 	if n == 1 {
 		return "a"
@@ -132,8 +132,8 @@ again:
 }`, "loop()", "3", "4"},
 }
 
-// program returns a program of snippets that prints the values of their expressions, one on a line, and the mutants
-// in it.
+// program returns a program of snippets and its mutants. The program prints the values of the expressions, one on a
+// line.
 func program(t *testing.T, p *pkg) (mutants []*mutant) {
 	t.Helper()
 	text := "package main\n\nimport (\n\t\"fmt\"\n\t\"strings\"\n)\n"
@@ -171,7 +171,7 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-// TestSchema switches each change on, and expects that only its value changes.
+// TestSchema switches on each change, and checks that only the value of its expression changes.
 func TestSchema(t *testing.T) {
 	t.Chdir(t.TempDir())
 	p := &pkg{name: ".", files: []string{"main.go"}}
@@ -231,7 +231,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestApart has changes that cannot be switched on at run time.
+// TestApart checks changes that cannot be switched on at run time.
 func TestApart(t *testing.T) {
 	for _, code := range []string{
 		"const n = 1 + 1",
@@ -252,7 +252,7 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// TestCompiles has changes that do not compile.
+// TestCompiles checks changes that do not compile.
 func TestCompiles(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "go.mod", "module snippets\n\ngo 1.26\n")
@@ -269,8 +269,8 @@ func TestCompiles(t *testing.T) {
 		"println(strings.Repeat(word, -))":       false, // syntax
 		"println(strings.Repeat(word-word, 2))":  false, // a type
 		"println(strings.Repeat(word, 1 << 80))": false, // a constant
-		"println(word)":                          false, // an import that is not used
-		"n := strings.Repeat(word, 2)":           false, // a variable that is not used
+		"println(word)":                          false, // an unused import
+		"n := strings.Repeat(word, 2)":           false, // an unused variable
 	} {
 		text := "package main\n\nimport \"strings\"\n\nfunc main() { " + body + " }\n"
 		m := &mutant{pkg: p, file: "main.go", text: []byte(text)}
@@ -280,7 +280,7 @@ func TestCompiles(t *testing.T) {
 	}
 }
 
-// TestSplit has batches that grow.
+// TestSplit checks that the batches grow.
 func TestSplit(t *testing.T) {
 	var tests []test
 	for _, ms := range []int{1, 2, 997, 1500, 1600, 9000, 9001} {

@@ -18,21 +18,21 @@ import (
 	"time"
 )
 
-// suite is the test program of a package, built with the schema of all mutants, and its tests, the quickest first.
-// Tests that fail without a change are left out.
+// suite is the test program of a package, which contains all mutants, and its tests, the quickest first. Tests that
+// fail without a change are left out.
 type suite struct {
 	program string
 	tests   []test
 }
 
-// test is a test that go test runs: the examples, and the seeds of fuzz targets, too.
+// test is a test that go test runs. Examples and the seeds of fuzz targets are tests too.
 type test struct {
 	name    string
 	took    time.Duration
-	reached []int // the numbers of the mutants that it runs through
+	reached []int // the numbers of the mutants that the test reaches
 }
 
-// reaching returns the tests that run through a mutant. What is not in the schema may be reached by all.
+// reaching returns the tests that reach a mutant. These are all tests if the mutant is not in the schema.
 func (s *suite) reaching(m *mutant) []test {
 	if m.number == 0 {
 		return s.tests
@@ -46,7 +46,7 @@ func (s *suite) reaching(m *mutant) []test {
 	return all
 }
 
-// suiteOf returns the suite of a package. The first call builds it and runs each test by itself, on SQLite.
+// suiteOf returns the suite of a package. The first call builds the suite and runs each test by itself, on SQLite.
 func (t *tree) suiteOf(p *pkg) *suite {
 	p.once.Do(func() {
 		if err := t.measure(p); err != nil {
@@ -56,7 +56,8 @@ func (t *tree) suiteOf(p *pkg) *suite {
 	return &p.suite
 }
 
-// tooMany failing tests of a package without a change mean that they cannot run here.
+// If tooMany tests of a package fail without a change, the run ends with an error: the tests cannot run on this
+// machine.
 const tooMany = 5
 
 var testName = regexp.MustCompile(`(?m)^(Test|Fuzz|Example)\S*$`)
@@ -103,7 +104,7 @@ func (t *tree) measure(p *pkg) error {
 	return nil
 }
 
-// alone runs a test without a change. It reports false if the test fails twice.
+// alone runs a test by itself without a change. It reports false if the test fails twice.
 func (t *tree) alone(p *pkg, name string) (one test, ok bool) {
 	t.slots <- struct{}{}
 	defer func() { <-t.slots }()
@@ -143,7 +144,7 @@ func (t *tree) alone(p *pkg, name string) (one test, ok bool) {
 	return one, ok
 }
 
-// build builds the test program of a package. It makes none if the package has no tests.
+// build builds the test program of a package. If the package has no tests, build creates no program.
 func (t *tree) build(p *pkg, overlay, program string) error {
 	t.slots <- struct{}{}
 	defer func() { <-t.slots }()
@@ -154,27 +155,27 @@ func (t *tree) build(p *pkg, overlay, program string) error {
 	return nil
 }
 
-// Tests are given patience, plus impatience times their duration without a change, and not more than longest.
+// The time limit of tests is patience plus impatience times their duration without a change, at most longest.
 const (
 	patience   = 30 * time.Second
 	impatience = 6
 	longest    = 5 * time.Minute
 )
 
-// run describes a run of tests, on one engine or with "" on both, with temporary files in dir.
+// run describes a run of tests on an engine, or on both if engine is "". Temporary files are in dir.
 type run struct {
 	pkg             *pkg
 	program, engine string
 	dir             string
 	tests           []test
 	patience        time.Duration
-	mutant          int    // the one that is switched on
-	reached         string // the file for the numbers of those that are reached
+	mutant          int    // the number of the mutant to switch on
+	reached         string // the file for the numbers of the reached mutants
 }
 
 var failed = regexp.MustCompile(`(?m)^ *--- FAIL: (\S+)`)
 
-// run starts a run as soon as few enough others run.
+// run waits for a free slot and then runs tests.
 func (t *tree) run(r run) (outcome, string) {
 	t.slots <- struct{}{}
 	defer func() { <-t.slots }()
@@ -185,7 +186,7 @@ func (t *tree) run(r run) (outcome, string) {
 	return o, name
 }
 
-// start runs tests until one fails. The outcome is lived if they pass; otherwise name is the test that failed.
+// start runs tests until one fails. The outcome is lived if all tests pass; otherwise name is the test that failed.
 func (r run) start() (o outcome, name string, err error) {
 	var names []string
 	limit := r.patience
@@ -194,7 +195,7 @@ func (r run) start() (o outcome, name string, err error) {
 		limit += impatience * t.took
 	}
 	limit = min(limit, longest)
-	// The program ends itself at its limit. One that does not is killed.
+	// The program ends itself at its time limit. If it does not, it is killed.
 	ctx, cancel := context.WithTimeout(context.Background(), limit+10*time.Second)
 	defer cancel()
 	c := exec.CommandContext(ctx, r.program, "-test.run=^("+strings.Join(names, "|")+")$", "-test.failfast",
@@ -204,7 +205,7 @@ func (r run) start() (o outcome, name string, err error) {
 		onVariable+"="+strconv.Itoa(r.mutant), reachedVariable+"="+r.reached)
 	var text tail
 	c.Stdout, c.Stderr = &text, &text
-	// By SIGQUIT PostgreSQL ends in order, and a Go program that does not handle it ends too.
+	// SIGQUIT ends PostgreSQL, and also a Go program that does not handle it.
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGQUIT}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGQUIT) }
 	c.WaitDelay = 5 * time.Second
@@ -224,7 +225,7 @@ func (r run) start() (o outcome, name string, err error) {
 	return noticed, name, nil
 }
 
-// tail keeps the end of what is written to it: a mutant may write without end.
+// tail keeps only the end of the output, because a mutant may write endlessly.
 type tail []byte
 
 func (t *tail) Write(p []byte) (int, error) {

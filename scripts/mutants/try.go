@@ -15,9 +15,9 @@ type outcome int
 
 const (
 	noticed outcome = iota
-	timeout         // noticed because it did not end
+	timeout         // the tests did not end, so they noticed the mutant
 	lived
-	untested // lived, and the tests of its package do not run through it
+	untested // the mutant lived, and no test of its package reaches it
 	equal
 	outcomes
 )
@@ -30,7 +30,7 @@ func (t *tree) isEqual(m *mutant) bool {
 	return t.equal[fmt.Sprintf("%s\n- %s\n+ %s", m.file, m.before, m.after)]
 }
 
-// try runs the tests that reach a mutant, and returns which noticed it.
+// try runs the tests that reach a mutant, and returns the test that noticed it.
 func (t *tree) try(m *mutant) (o outcome, why string) {
 	if t.isEqual(m) {
 		return equal, ""
@@ -78,7 +78,7 @@ func (t *tree) try(m *mutant) (o outcome, why string) {
 	return survived, ""
 }
 
-// watching returns the packages whose tests are run against a mutant: its own, then those that import it.
+// watching returns the packages whose tests run against a mutant: its own, then the packages that import it.
 func (t *tree) watching(m *mutant) []*pkg {
 	all := []*pkg{m.pkg}
 	for _, p := range t.pkgs {
@@ -90,12 +90,12 @@ func (t *tree) watching(m *mutant) []*pkg {
 }
 
 // notice runs tests of a package against a mutant, and returns lived or the test that noticed it. A failing test must
-// fail once more by itself: on a busy machine some fail now and then.
+// fail once more by itself, because on a busy machine some tests fail now and then.
 func (t *tree) notice(r run, tests []test) (outcome, string) {
 	r.patience = patience
 	batches := split(tests)
 	if r.engine == "postgres" {
-		// Every program starts a server of its own.
+		// Every test program starts its own server, so all tests are one batch.
 		r.patience = time.Minute
 		batches = [][]test{tests}
 	}
@@ -124,8 +124,8 @@ func (t *tree) notice(r run, tests []test) (outcome, string) {
 	return lived, ""
 }
 
-// split divides tests, the quickest first, into batches of which each is given twice the time of the one before:
-// most mutants are noticed by quick tests, and each run of a program takes some time itself.
+// split divides tests into batches, the quickest first. Each batch may take twice as long as the previous one, because
+// quick tests notice most mutants and each start of a program takes some time.
 func split(tests []test) (batches [][]test) {
 	var batch []test
 	var sum time.Duration
@@ -140,8 +140,8 @@ func split(tests []test) (batches [][]test) {
 	return append(batches, batch)
 }
 
-// folder makes a directory for temporary files that other users may enter: PostgreSQL runs as another user than root.
-// Its name is short, because that of a socket in it may have at most 107 octets.
+// folder creates a folder for temporary files that other users may enter, because PostgreSQL does not run as root. Its
+// name is short, because the path of a socket in it may have at most 107 bytes.
 func folder(in string) (string, error) {
 	dir, err := os.MkdirTemp(in, "mutants")
 	if err != nil {

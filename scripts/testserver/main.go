@@ -2,9 +2,10 @@
 //
 //	go run ./scripts/testserver go test ./...
 //
-// It sets POSTRIDER_TEST_POSTGRES to the server's URL. The URL is the same in the next run, so `go test` can show cached
-// results of packages that did not change. Tests whose results must not come from the cache read POSTRIDER_TEST_RUN,
-// which differs in each run. If POSTRIDER_TEST_POSTGRES is set already, tests use that server, and none is started.
+// Testserver sets POSTRIDER_TEST_POSTGRES to the server's URL. The URL is the same in the next run, so `go test` can
+// show cached results of packages that did not change. Tests whose results must not come from the cache read
+// POSTRIDER_TEST_RUN, which differs in each run. If POSTRIDER_TEST_POSTGRES is set already, tests use that server, and
+// Testserver starts none.
 package main
 
 import (
@@ -47,7 +48,7 @@ func run(args []string) (code int, err error) {
 		defer s.Remove()
 		os.Setenv("POSTRIDER_TEST_POSTGRES", s.URL)
 	}
-	// Ctrl-C reaches the command too. When the command has ended, the server is removed.
+	// Ctrl-C reaches the command too. The server is removed when the command has ended.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	c := exec.Command(args[0], args[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -58,8 +59,8 @@ func run(args []string) (code int, err error) {
 	return 0, err
 }
 
-// choosePort returns a free port that depends on the working directory. Ports from 32768 on are left to outgoing
-// connections.
+// choosePort returns a free port that depends on the working directory. The system uses ports from 32768 on for
+// outgoing connections.
 func choosePort() (int, error) {
 	dir, err := os.Getwd()
 	if err != nil {

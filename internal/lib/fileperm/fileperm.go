@@ -63,7 +63,7 @@ func Mend(path string) error {
 	if err != nil {
 		return fmt.Errorf("read the mode of %s: %w", path, err)
 	}
-	// Windows has access lists instead of these bits, and reports 0666 for every file.
+	// Windows has access lists instead of mode bits, and reports 0666 for every file.
 	mode := info.Mode()
 	if mode.Perm()&others == 0 || runtime.GOOS == "windows" {
 		return nil

@@ -1,10 +1,10 @@
-// Package erasure is shared by the packages that store mail. It helps them to erase everything about one email address:
-// it finds the address in texts, holds the teams concerned, and reports the results.
+// Package erasure is shared by the packages that store mail. It helps these packages to erase everything about one
+// email address: it finds the address in texts, holds the scope of teams, and counts the results.
 //
 // # What is erased
 //
-// Rows about the address alone are deleted. In rows with several addresses, [Placeholder] replaces it. Each package
-// does this to its own rows, in transactions of one or a few rows.
+// Rows about the address alone are deleted. In rows with several addresses, [Placeholder] replaces the address. Each
+// package changes its own rows, in transactions of one or a few rows.
 //
 // # How it is found
 //
@@ -15,12 +15,12 @@
 //
 // # When it fails
 //
-// An interrupted erasure must be run again. It starts over and skips rows that are already erased. Emails that are
-// still to be delivered or counted stay unchanged and are reported.
+// An interrupted erasure must be run again. The next run starts over and skips rows that are already erased. Emails
+// that are still to be delivered or counted stay unchanged and are reported.
 //
 // # What it does not do
 //
-// The package itself reads and changes no rows.
+// Package erasure itself neither reads nor changes rows.
 package erasure
 
 import (
@@ -78,7 +78,7 @@ func (a Address) Pattern() string {
 	labels := strings.Split(a.domains[0], ".")
 	for i, label := range labels {
 		if labels[i] = like(label); strings.HasPrefix(label, "xn--") {
-			labels[i] = "%" // texts may have it in Unicode
+			labels[i] = "%" // texts may contain the label in Unicode
 		}
 	}
 	return "%" + like(a.local) + "@" + strings.Join(labels, ".") + "%"
@@ -93,7 +93,7 @@ func like(text string) string {
 		case r == '%' || r == '_':
 			b.WriteByte('\\')
 			b.WriteRune(r)
-		case r >= utf8.RuneSelf || r == '"' || r == '\\': // may have escapes in JSON
+		case r >= utf8.RuneSelf || r == '"' || r == '\\': // JSON may contain an escape in its place
 			b.WriteByte('%')
 		default:
 			b.WriteRune(r)
@@ -197,14 +197,15 @@ func cutDomain(text, domain string) (end int, found bool) {
 	return end, true
 }
 
-// continues reports whether this text ends with a character of a local part. A local part after it is then only the end
-// of a longer one.
+// continues reports whether the text before ends with a character of a local part. If so, the local part that follows
+// is only the end of a longer one.
 func continues(before string) bool {
 	r, size := lastOf(before)
 	return size > 0 && (alphanumeric(r) || strings.ContainsRune("._+-", r))
 }
 
-// goesOn reports whether this text continues a domain. A domain before it is then only the start of a longer one.
+// goesOn reports whether the text after continues a domain. If so, the domain that precedes is only the start of a
+// longer one.
 func goesOn(after string) bool {
 	r, size := firstOf(after)
 	if size > 0 && r == '.' {
@@ -241,13 +242,13 @@ type Count struct {
 	Left Left   `json:"left,omitzero"`
 }
 
-// Left tells why rows were not erased, and when they can be.
+// Left says when rows that were not erased can be erased.
 type Left string
 
 const (
-	LeftSoon  Left = "soon"  // they can be erased in a few minutes
-	LeftLater Left = "later" // they can be erased once other work has ended
-	LeftKept  Left = "kept"  // they can be erased with another [Scope]
+	LeftSoon  Left = "soon"  // the rows can be erased in a few minutes
+	LeftLater Left = "later" // the rows can be erased once other work has ended
+	LeftKept  Left = "kept"  // the rows can be erased with another [Scope]
 )
 
 // Report counts the erased rows by kind, in the order of the first rows of each kind.

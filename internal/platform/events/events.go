@@ -60,7 +60,7 @@ const (
 	ContactUpdated Type = "contact.updated"
 	ContactDeleted Type = "contact.deleted"
 
-	BroadcastPaused Type = "broadcast.paused" // by a guard, not by hand
+	BroadcastPaused Type = "broadcast.paused" // by the guard against bounces and complaints, not by a user
 
 	ApprovalRequested Type = "approval.requested"
 	ApprovalDecided   Type = "approval.decided"
@@ -73,7 +73,7 @@ type Event struct {
 	Type   Type
 	At     time.Time // set by Record to the transaction's time if zero
 
-	// Only for events of emails.
+	// These fields are set only for events of emails.
 	EmailID     string
 	DomainID    string
 	BroadcastID string
@@ -184,7 +184,7 @@ type Received struct {
 	Attachments []ReceivedFile
 }
 
-// Approval is an email that a person must approve or reject, or has. It does not contain the email itself.
+// Approval is an email that needs, or has got, the decision of a person. It does not contain the email itself.
 type Approval struct {
 	ID         string
 	State      string
@@ -199,7 +199,7 @@ type Approval struct {
 	ExpiresAt  time.Time
 }
 
-// Contact is a contact that was created, updated or deleted, as it is after that (webhook reference 4).
+// Contact is the state of a contact after it was created or updated, or when it was deleted (webhook reference 4).
 type Contact struct {
 	ID           string
 	SegmentIDs   []string
@@ -210,7 +210,7 @@ type Contact struct {
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 
-	// Only for listeners; webhooks do not send these.
+	// These fields are for listeners; webhooks do not contain them.
 	Switched bool          // Unsubscribed changed, or is true for a new contact
 	Topics   []TopicChange // new choices
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// rowsMax is how many events one statement inserts: each number of rows is another statement to prepare.
+// rowsMax is the maximum number of events that one statement inserts, because each number of rows needs its own
+// prepared statement.
 const rowsMax = 8
 
-// insert writes the events that belong to a timeline, up to rowsMax in one statement. An outcome often has two or
-// three.
+// insert writes the events that belong to a timeline, up to rowsMax in one statement. An outcome often has two or three
+// events.
 func insert(ctx context.Context, tx *db.Tx, all []Event) error {
 	var text strings.Builder
 	var args []any

@@ -63,7 +63,7 @@ func New(capacity, greed int64) *Pool {
 // Acquire takes n slots for an owner and waits until it may. If n is greater than the capacity, Acquire takes the whole
 // capacity. If ctx ends first, Acquire takes nothing and returns the cause of ctx.
 func (p *Pool) Acquire(ctx context.Context, owner string, n int64) error {
-	if p.TryAcquire(owner, n) { // no waiting request could be granted: that is checked whenever places are released
+	if p.TryAcquire(owner, n) { // waiting requests need no check here, because Release makes it
 		return nil
 	}
 	p.mu.Lock()
@@ -75,7 +75,7 @@ func (p *Pool) Acquire(ctx context.Context, owner string, n int64) error {
 	p.grant()
 	p.mu.Unlock()
 	select {
-	case <-r.granted: // even when ctx has ended: select would choose at random
+	case <-r.granted: // takes precedence over the end of ctx; a single select would choose at random
 		return nil
 	default:
 	}
@@ -170,7 +170,7 @@ func (p *Pool) grant() {
 		p.take(owner, r.n)
 		close(r.granted)
 		p.remove(owner, 0)
-		if len(p.waiting[owner]) > 0 { // the other owners come first
+		if len(p.waiting[owner]) > 0 { // the owner's next request comes after the other owners
 			p.turns = append(slices.Delete(p.turns, i, i+1), owner)
 		}
 		skipped, tight = 0, p.tight()

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// fill acquires single places for an owner until the pool refuses, and returns how many it got.
+// fill acquires slots for an owner, one at a time, until the pool refuses. It returns how many it got.
 func fill(p *fairshare.Pool, owner string) (n int) {
 	for p.TryAcquire(owner, 1) {
 		n++
@@ -24,7 +24,7 @@ func TestOwnersAlwaysLeaveSome(t *testing.T) {
 	for _, c := range []struct {
 		capacity, greed int64
 		owners          int
-		first, last     int // what the first greedy owner gets, and the last
+		first, last     int // slots of the first and of the last greedy owner
 	}{
 		{500, 7, 1, 437, 437},
 		{500, 7, 2, 437, 55},
@@ -54,7 +54,7 @@ func TestOwnersAlwaysLeaveSome(t *testing.T) {
 	}
 }
 
-// The shares of greedy owners converge to equal sizes as they release and acquire places.
+// The shares of greedy owners converge to equal sizes as the owners release and acquire slots.
 func TestSharesEven(t *testing.T) {
 	p := fairshare.New(500, 7)
 	held := [2]int{fill(p, "0"), 0}
@@ -92,7 +92,7 @@ func TestWaitersHaveTurns(t *testing.T) {
 		for range 3 {
 			wait("a")
 		}
-		wait("b") // takes the place that was kept free
+		wait("b") // takes the slot that was kept free
 		wait("b")
 		wait("c")
 		for range 6 {
@@ -105,8 +105,8 @@ func TestWaitersHaveTurns(t *testing.T) {
 	})
 }
 
-// A large request of an owner without places is granted once enough places are free, although others keep making small
-// requests.
+// A large request of an owner without slots is granted once enough slots are free, although other owners keep making
+// small requests.
 func TestLargeRequestOfANewcomer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := fairshare.New(100, 7)
@@ -152,8 +152,8 @@ func TestRequestThatIsGivenUp(t *testing.T) {
 	})
 }
 
-// The places in use never exceed the capacity, an owner that is entitled to a free place never waits, and at the end
-// all places are free.
+// The slots in use never exceed the capacity, an owner that is entitled to a free slot never waits, and at the end all
+// slots are free.
 func TestPlacesAddUp(t *testing.T) {
 	p := fairshare.New(64, 7)
 	var mu sync.Mutex

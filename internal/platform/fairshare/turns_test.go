@@ -108,7 +108,7 @@ func TestTurnsKeepAReserve(t *testing.T) {
 			turns.Release("a")
 			synctest.Wait()
 		}
-		if entered["a"]+entered["b"] != 19 || entered["b"] < 6 { // nine at once, now that neither has none
+		if entered["a"]+entered["b"] != 19 || entered["b"] < 6 { // b may get nine at once, since both owners have slots
 			t.Errorf("entered %v after 10 of the first have left", entered)
 		}
 		ends := map[string]int{"a": 9, "b": 1}

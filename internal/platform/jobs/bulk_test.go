@@ -34,8 +34,8 @@ func TestBulkLeavesPlaces(t *testing.T) {
 		lane             string
 		other            int // other jobs that run beside them
 	}{
-		{"in a group", 64, 8, 1, 6, "o/g0/f", 2},               // of 8, a quarter is left
-		{"of an owner's workers", 16, 8, 16, 11, "o/new/f", 3}, // the owner may have 14
+		{"in a group", 64, 8, 1, 6, "o/g0/f", 2},               // bulk leaves a quarter of 8 free
+		{"of an owner's workers", 16, 8, 16, 11, "o/new/f", 3}, // bulk leaves a quarter of the owner's 14 free
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -81,7 +81,7 @@ func TestBulkLeavesPlaces(t *testing.T) {
 	}
 }
 
-// If bulk and other jobs wait for the same place, the others go first, but bulk jobs do not wait forever.
+// If bulk jobs and other jobs wait for the same worker, the other jobs go first, but bulk jobs do not wait forever.
 func TestBulkGoesOn(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)
@@ -169,7 +169,7 @@ func TestHeldLaneGoesOnAfterAPause(t *testing.T) {
 					<-hang
 				case "b":
 					<-answer
-					until := time.Now().Add(30 * time.Second) // it asked for less mail
+					until := time.Now().Add(30 * time.Second) // the host asked for less mail
 					paused.Store(&until)
 				}
 				defer b.saw(j)
@@ -179,9 +179,9 @@ func TestHeldLaneGoesOnAfterAPause(t *testing.T) {
 		b.start(t)
 		time.Sleep(time.Second)
 		b.insert(t, jobs.New{Kind: "k", Lane: "c"})
-		time.Sleep(time.Second) // c is held by then
+		time.Sleep(time.Second) // now lane c is held
 		close(answer)
-		for i, want := range []int{1, 2} { // b, and after the pause c
+		for i, want := range []int{1, 2} { // first b ends, then c after the pause
 			time.Sleep(20 * time.Second)
 			b.mu.Lock()
 			if n := len(b.seen); n != want {

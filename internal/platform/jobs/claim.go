@@ -66,7 +66,7 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 		case len(claimed[a.lane]) == a.n, len(claimed[a.lane]) > 0 && next[a.lane] > 0 && next[a.lane] <= now:
 			k.deep[a.lane] = min(4*a.n, laneTurn)
 			k.enqueue(a.lane)
-		case next[a.lane] > 0 && next[a.lane] <= now: // another transaction has locked what is due
+		case next[a.lane] > 0 && next[a.lane] <= now: // another transaction has locked the due jobs
 			k.alarms.set(a.lane, now+errorWait.Microseconds())
 		case next[a.lane] > 0:
 			k.alarms.set(a.lane, next[a.lane])

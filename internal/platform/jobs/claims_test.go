@@ -83,7 +83,7 @@ func TestClaimOfALockedJob(t *testing.T) {
 		return claims
 	}
 	b.start(t)
-	for claimed() == 0 { // until the locked job was asked for
+	for claimed() == 0 { // wait until the runner has tried to claim the locked job
 	}
 	for i := range 3 {
 		b.insert(t, jobs.New{Kind: "k", Lane: fmt.Sprint("other", i)})

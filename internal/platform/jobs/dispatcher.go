@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	claimMax   = 256                  // jobs claimed in one transaction
-	claimEvery = 5 * time.Millisecond // between claims while jobs run, so that claims are batched
+	claimMax   = 256                  // maximum number of jobs that one transaction claims
+	claimEvery = 5 * time.Millisecond // between claims while jobs run, to batch claims
 	laneTurn   = 32                   // the most jobs that a lane gets in one turn
-	laneFirst  = 2                    // the most in its first turn, because most lanes have one job
+	laneFirst  = 2                    // the most in a lane's first turn, because most lanes have one job
 	errorWait  = time.Second          // after a failed claim
 	idleMax    = time.Minute          // between turns of the loop when nothing happens
 )
 
 // dispatcher claims the jobs of one kind and starts their handlers. From hints, its own claims and regular scans, it
-// knows which lanes may have due jobs, and from when. Each known lane is in one of four states:
+// knows which lanes may have due jobs, and from when.
 //
-// An alarm is set for the time of its next job. Or the lane is ready. Or it is ready but paused, because its owner uses
-// its full share of the workers. Or it is held, because its group has reached its limit. Only run uses the fields that
-// mu does not guard.
+// A known lane is waiting, ready, paused or held. A waiting lane has an alarm at the time of its next job. A lane is
+// paused while its owner uses its full share of the workers. A lane is held while its group is at its limit. Only run
+// uses the fields that mu does not guard.
 type dispatcher struct {
 	Kind
 	r     *Runner
-	exact bool // several owners may not exceed a group's limit together
+	exact bool // several owners together must not exceed a group's limit
 	kick  chan struct{}
 	done  chan ended
 

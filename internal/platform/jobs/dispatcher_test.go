@@ -17,12 +17,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A single owner may use a group's whole limit. With more owners, each new one gets half of what is left of twice the
-// limit, at least one. Limits with an end, and those of kinds without owners, are exact.
+// A single owner may use a group's whole limit. Each further owner gets half of what the others leave of twice the
+// limit, and at least one job. Limits that end at a known time, and limits of kinds without owners, are exact.
 func TestRoomInAGroup(t *testing.T) {
 	for _, c := range []struct {
 		limit, total, own int
-		owners            int // room where there are owners
+		owners            int // available jobs if the kind has owners
 	}{
 		{8, 0, 0, 8}, {8, 4, 4, 4}, {8, 7, 7, 1}, {8, 8, 8, 0}, {8, 8, 0, 4}, {8, 12, 4, 0}, {8, 12, 0, 2}, {8, 14, 0, 1},
 		{8, 15, 0, 1},
@@ -43,17 +43,17 @@ func TestRoomInAGroup(t *testing.T) {
 	}
 }
 
-// Bulk jobs leave a quarter of the places free, at least one.
+// Bulk jobs leave a quarter of the workers free, and at least one.
 func TestReserve(t *testing.T) {
 	for n, want := range map[int]int{0: 0, 1: 0, 2: 1, 3: 1, 4: 1, 7: 1, 8: 2, 100: 25} {
 		if got := reserve(n); got != want {
 			t.Errorf("of %d places %d are left", n, got)
 		}
 	}
-	k := newDispatcher(nil, Kind{Workers: 8}) // an owner alone may have 7
+	k := newDispatcher(nil, Kind{Workers: 8}) // a single owner may use 7 workers
 	k.workers.TryAcquire("a", 2)
 	k.bulk.add(share{"a", "g"}, 1)
-	for planned, want := range []int{5, 4, 3} { // 7, of which 1 is left and 1 is in hand
+	for planned, want := range []int{5, 4, 3} { // of 7 workers, 1 stays free and 1 is in use
 		if got := k.bulkRoom("a", planned); got != want {
 			t.Errorf("with %d planned there is room for %d of bulk, want %d", planned, got, want)
 		}
@@ -68,14 +68,14 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestBoundOfAGroup checks how many workers an owner may use for one group: half if it has no other group, a fifth of
-// the free ones otherwise; three quarters for all groups in doubt, and a quarter of that for stuck groups.
+// TestBoundOfAGroup checks how many workers an owner may use for one group: half if it has no other group, otherwise a
+// fifth of the free ones. All groups in doubt together may use three quarters, and stuck groups a quarter of that.
 func TestBoundOfAGroup(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		most        int
 		doubt       Doubt
-		others, own int // in hand of other groups, which are as sure as is said here, and of this
+		others, own int // running jobs of other groups, whose Doubt is sure, and of this group
 		sure        Doubt
 		want        int
 	}{
@@ -101,7 +101,7 @@ func TestBoundOfAGroup(t *testing.T) {
 				return Share{100, c.sure}
 			}
 			return Share{c.most, c.doubt}
-		}}) // 56 are one owner's
+		}}) // a single owner may use 56 workers
 		k.workers.TryAcquire("o", int64(c.others+c.own))
 		k.shares[share{"o", "other"}], k.shares[share{"o", "g"}] = c.others, c.own
 		k.shares[share{"another", "other"}] = 50
@@ -156,7 +156,7 @@ func TestReleaseAndRefill(t *testing.T) {
 		t.Errorf("after both have ended: %+v", k)
 	}
 	k.refill()
-	if len(k.freed) != 0 || len(k.held) != 0 || k.ready.empty() { // nothing in hand would bring the rest back
+	if len(k.freed) != 0 || len(k.held) != 0 || k.ready.empty() { // no running job would make the others ready
 		t.Errorf("%d groups are held", len(k.held))
 	}
 	for range 3 {
@@ -164,7 +164,7 @@ func TestReleaseAndRefill(t *testing.T) {
 	}
 	k.enqueue("xf")
 	k.enqueue("xb")
-	k.enqueue("xf") // it is ready already
+	k.enqueue("xf") // the lane is ready already
 	k.workers.TryAcquire("x", 7)
 	k.ready.first.pause()
 	k.ready.bulk.pause()
@@ -260,12 +260,13 @@ func TestRetryByTheSchedule(t *testing.T) {
 	})
 }
 
-// A clock that goes back by five seconds counts as stepped, as do jobs whose time was set further ahead than that.
+// A clock that goes back by five seconds has stepped. Waits of jobs restart if they were set more than five seconds in
+// the future.
 func TestStepsOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)
 		r := NewRunner(d, NewQueue(d), slog.New(slog.DiscardHandler), time.Second)
-		due := func(ahead time.Duration) time.Duration { // of a job that was set to wait an hour so far ahead
+		due := func(ahead time.Duration) time.Duration { // sets a job's wait of an hour at a time ahead of now
 			t.Helper()
 			exec(t, d, `DELETE FROM jobs`)
 			insert(t, d, New{Kind: "k"})
@@ -303,15 +304,15 @@ func TestStepsOfTheClock(t *testing.T) {
 	})
 }
 
-// A node that saw the database at each of its checks may declare others dead. A node that missed one for too long
-// starts over.
+// A node that reached the database at each of its checks may declare other nodes dead. A node that lost the database
+// for too long starts to observe them again.
 func TestJudgeAtItsEdges(t *testing.T) {
 	p := pulse{every: 2 * time.Second, sure: 12 * time.Second, dead: 20 * time.Second}
 	start := time.Now()
 	for _, c := range []struct {
 		name  string
 		looks []time.Duration
-		dead  bool // at the last look
+		dead  bool // at the last check
 	}{
 		{"just dead", []time.Duration{0, 10 * time.Second, 20*time.Second + 1}, true},
 		{"almost", []time.Duration{0, 10 * time.Second, 20 * time.Second}, false},
@@ -398,7 +399,7 @@ func TestOneAlarmForAGroup(t *testing.T) {
 		k.inHand["g"] = 1
 		time.Sleep(time.Minute)
 		expect("room for one at the time", 1, time.Minute)
-		k.inHand["g"], wait = 2, 40*time.Second // as a clock does that goes back by 20 seconds
+		k.inHand["g"], wait = 2, 40*time.Second // as if the clock went back by 20 seconds
 		k.restart()
 		if next := k.turn(ended, nil, nil); next.Round(time.Second) != 40*time.Second {
 			t.Errorf("after a step of the clock the next turn is in %v", next)
@@ -406,7 +407,7 @@ func TestOneAlarmForAGroup(t *testing.T) {
 	})
 }
 
-// An earlier hint counts, and a later one does not put a lane off.
+// A hint with an earlier time brings a lane forward, and a hint with a later time does not delay it.
 func TestHintsBringForward(t *testing.T) {
 	k := newDispatcher(nil, Kind{Workers: 1})
 	for _, at := range []int64{5, 7, 3, 3, 4} {
@@ -417,7 +418,7 @@ func TestHintsBringForward(t *testing.T) {
 	}
 }
 
-// A cron that fails runs again a minute later, or at its next time where that comes first.
+// A cron that fails runs again a minute later, or at its next regular time if that comes first.
 func TestCronAfterAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)
@@ -458,7 +459,7 @@ func TestCronAfterAnError(t *testing.T) {
 				}
 			}
 		}
-		// An interval that is shorter now brings the next time forward, and one that is longer does not put it off.
+		// A shorter interval brings the next run forward, and a longer one does not delay it.
 		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = 1`, d.Now().Add(24*time.Hour).UnixMicro())
 		exec(t, d, `UPDATE jobs SET run_at = $1 WHERE kind = 'cron.seldom'`, d.Now().Add(time.Minute).UnixMicro())
 		if err := d.Update(t.Context(), func(tx *db.Tx) error { r.insertCrons(t.Context(), tx); return nil }); err != nil {
@@ -476,7 +477,7 @@ func TestCronAfterAnError(t *testing.T) {
 	})
 }
 
-// The loop looks again when the next lane is due, in a minute when nothing is, and at once what is due.
+// The loop runs again when the next lane is due, or after a minute if no lane is due. It claims due jobs at once.
 func TestHowLongNothingIsToBeDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)
@@ -504,9 +505,9 @@ func TestHowLongNothingIsToBeDone(t *testing.T) {
 		k.hint("soon", d.Now().Add(time.Microsecond).UnixMicro())
 		is(time.Millisecond)
 		time.Sleep(time.Second)
-		is(9 * time.Second) // there was nothing in that lane
+		is(9 * time.Second) // the lane "soon" had no job
 		insert(t, d, New{Kind: "k", Lane: "a"})
-		is(claimEvery) // there may be more in the lane, and with work in hand claims come in batches
+		is(claimEvery) // the lane may have more jobs, and claims are batched while jobs run
 		insert(t, d, New{Kind: "k", Lane: "b"})
 		is(claimEvery)
 		time.Sleep(claimEvery)
@@ -519,7 +520,8 @@ func TestHowLongNothingIsToBeDone(t *testing.T) {
 	})
 }
 
-// A lane for which there is no room is held until a job of its group ends; where none will, it is looked at again.
+// If a lane's group has no capacity, the lane is held until a job of the group ends. If the group has no running job,
+// an alarm is set for the lane.
 func TestLanesWithoutRoom(t *testing.T) {
 	r := NewRunner(dbtest.SQLite(t), nil, slog.New(slog.DiscardHandler), time.Second)
 	soon := time.Now().Add(time.Minute)
@@ -528,7 +530,7 @@ func TestLanesWithoutRoom(t *testing.T) {
 		lane         string
 		limit        int
 		again        time.Time
-		inHand, bulk int // of the group, and of these of bulk
+		inHand, bulk int // running jobs of the group, and how many of them are bulk
 		held         bool
 	}{
 		{"nothing in hand", "o", 0, time.Time{}, 0, 0, false},

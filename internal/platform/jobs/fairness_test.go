@@ -89,7 +89,7 @@ func TestOwnersShareWorkers(t *testing.T) {
 	})
 }
 
-// In a group that is full, an owner with few lanes does not wait for all lanes of another.
+// In a full group, an owner with few lanes does not wait for all lanes of another owner.
 func TestOwnersTakeTurnsInAGroup(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)
@@ -127,7 +127,8 @@ func TestOwnersTakeTurnsInAGroup(t *testing.T) {
 	})
 }
 
-// When one owner has a group's limit in hand, jobs of another start however long its jobs take.
+// If one owner's running jobs use up a group's limit, another owner's jobs start anyway, however long the running ones
+// take.
 func TestOwnersFindRoomInAFullGroup(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)

@@ -11,12 +11,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// Jobs that are held run again only once they are released, in steps, and neither as a try nor as older than they were.
-// Those that are held with another key stay.
+// Held jobs run again only once they are released, which happens in steps. Holding counts no try and does not add to a
+// job's age. Jobs that are held with another key stay held.
 func TestHeldJobsWaitForRelease(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		const n = 700 // more than one step releases
+		const n = 700 // more than one call of Release handles
 		b := newBench(t, d)
 		b.r.Handle(jobs.Kind{Name: "work", Workers: 100, Owner: func(string) string { return "x" },
 			Handle: func(ctx context.Context, j jobs.Job) error {

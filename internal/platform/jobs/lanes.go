@@ -26,7 +26,7 @@ func (t *turns) turn() (bulk bool) {
 	return t.first.empty() || !t.bulk.empty() && t.passed >= bulkTurn-1
 }
 
-// had counts a turn that was used.
+// had counts a used turn.
 func (t *turns) had(bulk bool) {
 	if t.passed++; bulk {
 		t.passed = 0
@@ -37,8 +37,8 @@ func (t *turns) empty() bool { return t.first.empty() && t.bulk.empty() }
 
 // ring is a set of lanes by owner. Owners take turns, and so do the lanes of each owner.
 type ring struct {
-	owners []string            // next first, without the paused
-	lanes  map[string][]string // by owner, next first; never an empty list
+	owners []string            // without the paused ones, the next one first
+	lanes  map[string][]string // by owner, the next one first; no list is empty
 	paused map[string]bool     // owners that have used up their share of workers
 }
 

@@ -23,13 +23,13 @@ func TestRing(t *testing.T) {
 			all.resume("a")
 		}
 	}
-	all.resume("b") // an owner without lanes has no turn
+	all.resume("b") // an owner without lanes gets no turn
 	if s := fmt.Sprint(got); s != "[b0 c0 a0 a1 a2 a3]" || !all.empty() {
 		t.Errorf("the turns were %s", s)
 	}
 }
 
-// Bulk waits for the others, and gets one turn in eight.
+// Bulk lanes yield to other lanes, and get one turn in eight.
 func TestTurnsOfBulk(t *testing.T) {
 	var all turns
 	for i := range 16 {
@@ -48,7 +48,7 @@ func TestTurnsOfBulk(t *testing.T) {
 	}
 }
 
-// An owner that has its share of the workers costs the same in each turn, however many lanes it has.
+// A paused owner, which uses its full share of the workers, costs the same in each turn, however many lanes it has.
 func TestPausedOwnersCostNothing(t *testing.T) {
 	cost := func(lanes int) float64 {
 		var all ring
@@ -89,15 +89,16 @@ func TestAlarms(t *testing.T) {
 	}
 }
 
-// Capacity that becomes free in a group goes to lanes that are not bulk, except for one when it is bulk's turn.
+// If capacity in a group becomes free, lanes that are not bulk get it, except for one bulk lane if it is the turn of
+// bulk.
 func TestFreedRoomGoesToOthersFirst(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		passed    int
 		others    int // waiting lanes that are not bulk
-		ofOthers  int // of these, how many become ready
+		ofOthers  int // how many of the others become ready
 		ofBulk    int
-		bulkHands int // jobs of bulk in hand
+		bulkHands int // running bulk jobs
 	}{
 		{"not bulk's turn", 0, 10, 4, 0, 0},
 		{"bulk's turn", bulkTurn - 1, 10, 3, 1, 0},

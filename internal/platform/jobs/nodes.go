@@ -37,7 +37,7 @@ type pulse struct {
 var normalPulse = pulse{every: 2 * time.Second, sure: 12 * time.Second, dead: 20 * time.Second}
 
 // life is the time from a node's registration until other nodes declare it dead. A process that was suspended, or lost
-// the database, may have several.
+// the database, may have several lives.
 type life struct {
 	alone    bool
 	sure     time.Duration
@@ -47,7 +47,7 @@ type life struct {
 
 	mu     sync.Mutex
 	beatAt time.Time     // when the last successful heartbeat began
-	beat   chan struct{} // closed by the next one
+	beat   chan struct{} // closed by the next heartbeat
 }
 
 func newLife(r *Runner, at time.Time) *life {
@@ -66,9 +66,9 @@ func (l *life) lives(at time.Time) {
 }
 
 // Sure returns nil if the job certainly still belongs to this worker. Call it immediately before an effect that cannot
-// be undone, such as the end of a message. It returns ErrStopping if the node is stopping, and ErrLost if another node
-// has the job. It returns ErrUnsure if no heartbeat succeeded for half a minute. Sure does not query the database: as
-// long as this node's heartbeats succeed, no other node takes its jobs.
+// be undone, such as the end of a message. Sure returns ErrStopping if the node is stopping, and ErrLost if another
+// node has the job. It returns ErrUnsure if no heartbeat succeeded for half a minute. Sure does not query the database:
+// as long as this node's heartbeats succeed, no other node takes its jobs.
 func (j Job) Sure(ctx context.Context) error {
 	l := j.life
 	if l == nil { // a job that no runner claimed
@@ -299,7 +299,7 @@ func (w *watcher) judge(beats map[string]int64, now time.Time) (dead []string) {
 }
 
 // beat writes one heartbeat on a separate connection and returns the heartbeats of all nodes. dead means that this
-// node's row was gone. It is valid even with an error; in that case the node may not be registered again yet.
+// node's row no longer existed. It is valid even with an error; in that case the node may not be registered again yet.
 func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, err error) {
 	r.beats++
 	err = r.d.UpdateApart(ctx, func(tx *db.Tx) error {

@@ -288,7 +288,7 @@ func TestHeartWaitsForNoWork(t *testing.T) {
 	stop()
 }
 
-// TestStopBeforeTheBeginning stops a runner that has not started; this returns no error.
+// TestStopBeforeTheBeginning stops a runner before it starts. Run then returns no error.
 func TestStopBeforeTheBeginning(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -447,7 +447,7 @@ func TestNodeDeclaredDeadClaimsNothing(t *testing.T) {
 	if <-got != dead {
 		t.Fatal("another than the only node did the job")
 	}
-	for n := 1; n > 0; { // until its end is recorded
+	for n := 1; n > 0; { // wait until the end of the job is recorded
 		if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs`).Scan(&n); err != nil {
 			t.Fatal(err)
 		}

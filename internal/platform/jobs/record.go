@@ -18,7 +18,7 @@ const (
 // fn must end the job, so that nothing is recorded twice. Record returns ErrLost if another node has the job.
 func (q *Queue) Record(ctx context.Context, fn func(*db.Tx) error) error {
 	pause := 100 * time.Millisecond
-	for made := false; ; { // made: an update that failed may have been committed
+	for made := false; ; { // made means that an update with an error may have been committed
 		last := ctx.Err() != nil
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 		err := q.d.UpdateTogether(limited, db.Recording, fn)

@@ -23,7 +23,7 @@ func TestRecord(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		fail func(*pgproxy.Proxy, *db.DB)
-		ends bool // the handler's time is over
+		ends bool // the context of the handler ends
 		want error
 		left int // jobs
 	}{

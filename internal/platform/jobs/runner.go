@@ -39,8 +39,8 @@ type Kind struct {
 	// gets some capacity and leaves some free (see [reserve]).
 	Bulk func(lane string) bool
 
-	// Limit, if set, returns how many jobs of a group may run now, at most PerLane. If that number is lower only for a
-	// time, again is when to call Limit again. The dispatcher calls Limit, which must not block.
+	// Limit, if set, returns how many jobs of a group may run now, at most PerLane. If that number is only temporary,
+	// again is the time at which to call Limit again. The dispatcher calls Limit, which must not block.
 	Limit func(group string) (n int, again time.Time)
 
 	// Share, if set, returns how many jobs of a group an owner may run now, and how likely they are to end soon. The
@@ -63,7 +63,7 @@ type Runner struct {
 	crons []Cron
 
 	pulse    pulse
-	stopping <-chan struct{} // closed when Run must end
+	stopping <-chan struct{} // closed to end Run
 	life     atomic.Pointer[life]
 	beats    int64 // heartbeats so far; only Run's goroutines change it
 	onNodes  func(n int)
@@ -71,7 +71,7 @@ type Runner struct {
 	running  atomic.Bool   // kinds are complete; earlier hints are not needed, because the first scan finds their work
 
 	mu   sync.Mutex
-	owed []Job // to give back again, because the first attempt failed
+	owed []Job // jobs whose release failed and is repeated
 }
 
 // NewRunner returns a runner for the queue. grace is how long running jobs may continue when the runner stops.

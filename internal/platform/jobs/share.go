@@ -6,7 +6,7 @@ type Share struct {
 	Doubt Doubt
 }
 
-// Doubt tells whether the jobs of a group are likely to end soon. An owner may use three quarters of its workers for
+// Doubt says whether the jobs of a group are likely to end soon. An owner may use three quarters of its workers for
 // groups in doubt, and a quarter of those for stuck groups. The remaining workers serve groups that make progress. An
 // owner's only group gets half of the owner's workers. If the owner has several groups, each gets at most a quarter of
 // the owner's free workers, because a group that makes progress now may be stuck later.

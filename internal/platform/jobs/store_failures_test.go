@@ -80,7 +80,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 				}
 				before = rows()
 			}, c.act, func(err error) {
-				if now := rows(); err != nil && now != before && c.name != "EraseTeam" { // which works in steps
+				if now := rows(); err != nil && now != before && c.name != "EraseTeam" { // works in steps
 					t.Errorf("%s fails and has changed something: %v\n%s%s", c.name, err, before, now)
 				}
 			})
@@ -190,7 +190,7 @@ func TestRunnersWithoutAStatement(t *testing.T) {
 	})
 }
 
-// Missing and running jobs are neither removed nor moved, and the caller is told so.
+// Remove and Move do not change missing or running jobs, and return false for them.
 func TestNothingToRemoveOrMove(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		q := NewQueue(d)

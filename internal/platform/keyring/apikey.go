@@ -18,9 +18,9 @@ func NewAPIKey() string {
 	return apiKeyPrefix + randomText(8) + "_" + randomText(24)
 }
 
-// HashAPIKey returns the SHA-256 of a key as 64 hexadecimal digits, for storage and look-up. A slow, salted hash is for
-// secrets that people choose. 142 random bits can be neither guessed nor tabulated, and a slow hash on every request
-// would dominate its cost.
+// HashAPIKey returns the SHA-256 of a key as 64 hexadecimal digits, for storage and look-up. Only secrets that people
+// choose need a slow, salted hash. 142 random bits can be neither guessed nor tabulated, and a slow hash would dominate
+// the cost of every request.
 func HashAPIKey(token string) string {
 	h := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(h[:])
@@ -36,8 +36,8 @@ func APIKeyHint(token string) string {
 	return apiKeyPrefix + hint
 }
 
-// randomText returns n characters of base62. Bytes from 248 up are discarded: 256 is not a multiple of 62, and taking
-// the remainder of all of them would favour the first eight characters.
+// randomText returns n characters of base62. Bytes from 248 up are discarded: 256 is not a multiple of 62, so the
+// remainders of all bytes would favour the first eight characters.
 func randomText(n int) string {
 	out := make([]byte, 0, n)
 	var buf [32]byte

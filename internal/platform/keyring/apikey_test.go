@@ -25,8 +25,8 @@ func TestNewAPIKey(t *testing.T) {
 	}
 }
 
-// TestRandomTextIsUnbiased counts characters. Taking bytes modulo 62 would make eight of them a quarter more likely,
-// forty standard deviations away; the bound is eight.
+// TestRandomTextIsUnbiased counts characters. Bytes modulo 62 would make eight characters a quarter more likely, which
+// is forty standard deviations. The test allows eight.
 func TestRandomTextIsUnbiased(t *testing.T) {
 	t.Parallel()
 	const each = 5000

@@ -51,7 +51,7 @@ func load(path string) (*Keyring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("examine secret key file: %w", err)
 	}
-	// Windows has access lists instead of these bits, and reports 0666 for every file.
+	// Windows has access lists instead of mode bits, and reports 0666 for every file.
 	if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
 		return nil, fmt.Errorf("secret key file %s can be read or changed by others (mode %04o): run `chmod 600 %s`; if "+
 			"it was exposed, its secrets are too",
@@ -69,7 +69,7 @@ func load(path string) (*Keyring, error) {
 }
 
 // create writes a new key to a temporary file and links it to its final name. A link, unlike a rename, fails if the
-// name exists already. Then another process was faster: its key stays, and this one is discarded.
+// name exists already. In that case another process was faster: its key stays, and this key is discarded.
 func create(path string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -82,7 +82,7 @@ func create(path string) error {
 	defer os.Remove(f.Name())
 
 	master := make([]byte, MasterSize)
-	rand.Read(master) // Never fails: it ends the program instead.
+	rand.Read(master) // Read never returns an error: it ends the program instead.
 	_, err = f.WriteString(hex.EncodeToString(master) + "\n")
 	if err == nil {
 		err = f.Sync()

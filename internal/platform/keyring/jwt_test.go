@@ -95,7 +95,8 @@ func TestJWTRefusesToMake(t *testing.T) {
 	}
 }
 
-// TestVerifyJWTRefuses signs with the right key what JWT would never make: the header must not choose the algorithm.
+// TestVerifyJWTRefuses signs tokens that JWT would never make with the right key: the header must not choose the
+// algorithm.
 func TestVerifyJWTRefuses(t *testing.T) {
 	t.Parallel()
 	k := testRing(t)

@@ -75,8 +75,8 @@ func (k *Keyring) key(use, purpose string) []byte {
 	return sub
 }
 
-// aead returns AES-256-GCM with a random nonce. The limit of 2^32 messages for each key (NIST SP 800-38D section 8.3)
-// is for each purpose and far above the number of secrets that an installation keeps.
+// aead returns AES-256-GCM with a random nonce. A key must not encrypt more than 2^32 messages (NIST SP 800-38D section
+// 8.3). Each purpose has its own key, and an installation stores far fewer secrets.
 func (k *Keyring) aead(purpose string) (cipher.AEAD, error) {
 	block, err := aes.NewCipher(k.key("seal", purpose))
 	if err != nil {
@@ -127,7 +127,7 @@ func (k *Keyring) Tag(purpose string, data []byte, n int) []byte {
 	return k.AppendTag(make([]byte, 0, sha256.Size), purpose, data, n)
 }
 
-// AppendTag appends to dst what Tag returns. It allocates nothing if dst has room for 32 bytes more.
+// AppendTag appends the result of Tag to dst. It allocates nothing if dst has room for 32 bytes more.
 func (k *Keyring) AppendTag(dst []byte, purpose string, data []byte, n int) []byte {
 	t := k.Tagger(purpose)
 	defer t.Release()
@@ -159,7 +159,7 @@ func (t Tagger) Append(dst, data []byte, n int) []byte {
 // Release ends the use of t.
 func (t Tagger) Release() { t.pool.Put(t.hash) }
 
-// tagHashes returns the hashes with the key of a purpose. The map is replaced when a purpose is new and never changed,
+// tagHashes returns the hashes with the key of a purpose. The map itself never changes, and a new purpose replaces it,
 // so it is read without a lock.
 func (k *Keyring) tagHashes(purpose string) *sync.Pool {
 	if pool := (*k.tags.Load())[purpose]; pool != nil {

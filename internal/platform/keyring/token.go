@@ -19,7 +19,7 @@ const (
 	tokenVersion = 1
 	// tokenMAC is half of a SHA-256, the least that RFC 2104 section 5 recommends, so that links stay short.
 	tokenMAC = 16
-	// tokenMax is the maximum length of a token in characters. It bounds the work that a forged one can cause.
+	// tokenMax is the maximum length of a token in characters. It bounds the work that a forged token can cause.
 	tokenMax = 8192
 )
 
@@ -51,15 +51,14 @@ func (k *Keyring) Sign(purpose string, expires time.Time, parts ...string) strin
 	return token
 }
 
-// Verify returns the parts of a token that Sign made for the same purpose. Otherwise it returns ErrForged, or
-// ErrExpired from the time of expiry on. Each token has one spelling: another text that decodes to the same bytes is
-// forged.
+// Verify returns the parts of a token that Sign made for the same purpose. Other tokens return ErrForged, and expired
+// ones ErrExpired. Each token has one valid spelling: another text that decodes to the same bytes returns ErrForged.
 func (k *Keyring) Verify(purpose, token string, now time.Time) ([]string, error) {
 	if len(token) > tokenMax {
 		return nil, ErrForged
 	}
 	data, err := base64.RawURLEncoding.DecodeString(token)
-	// The decoder ignores line breaks and unused bits at the end; encoding again reveals them.
+	// The decoder ignores line breaks and unused bits at the end, so the data is encoded again and compared.
 	if err != nil || len(data) < 1+tokenMAC || base64.RawURLEncoding.EncodeToString(data) != token {
 		return nil, ErrForged
 	}

@@ -249,7 +249,7 @@ func (l *limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// CloseIdleConnections makes http.Client.CloseIdleConnections reach the pool.
+// CloseIdleConnections closes the idle connections of the pool, for http.Client.CloseIdleConnections.
 func (l *limited) CloseIdleConnections() {
 	l.next.CloseIdleConnections()
 }
@@ -261,7 +261,7 @@ type capped struct {
 }
 
 func (c *capped) Read(p []byte) (int, error) {
-	// One byte more than allowed is read: if it comes, the body is too large.
+	// Read asks for one byte more than allowed. If that byte arrives, the body is too large.
 	if int64(len(p)) > c.left+1 {
 		p = p[:c.left+1]
 	}

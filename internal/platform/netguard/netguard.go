@@ -4,8 +4,8 @@
 //
 // # Invariants
 //
-// The address is checked immediately before the socket connects, after all look-ups. So a name that resolves
-// differently the second time is checked too. Each address of a name and each hop of a redirect is checked. Proxies of
+// The address is checked immediately before the socket connects, after all look-ups. So the check also covers a name
+// that resolves differently the second time. Each address of a name and each hop of a redirect is checked. Proxies of
 // the environment are never used, because a proxy would connect without the check. Responses of [Guard.Client] and
 // [Guard.Fetch] are limited in time and size.
 //
@@ -145,7 +145,7 @@ func (g *Guard) denySelf(to netip.AddrPort) error {
 
 func onThisMachine(addr netip.Addr) (bool, error) {
 	if addr.IsLoopback() {
-		return true, nil // All of 127.0.0.0/8, of which only one is listed.
+		return true, nil // InterfaceAddrs lists only one address of 127.0.0.0/8.
 	}
 	list, err := net.InterfaceAddrs()
 	if err != nil {

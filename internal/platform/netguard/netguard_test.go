@@ -89,8 +89,8 @@ func TestAllowedByOptions(t *testing.T) {
 	}
 }
 
-// FuzzAllowed checks two rules. A refused IPv4 address is refused in each IPv6 address that embeds it. No address is
-// allowed that the standard library calls special.
+// FuzzAllowed checks two rules. A refused IPv4 address is refused in each IPv6 address that embeds it. An address that
+// the standard library calls special is refused.
 func FuzzAllowed(f *testing.F) {
 	for _, s := range []string{"127.0.0.1", "10.1.2.3", "169.254.169.254", "8.8.8.8", "0.0.0.0", "255.255.255.255",
 		"100.64.0.1"} {

@@ -34,7 +34,7 @@ type slots struct {
 
 type hostOwner struct{ host, owner string }
 
-// counts are the slots of one host, or those of one owner at that host. They exist while they have users.
+// counts are the slots of one host, or those of one owner at that host. counts exist only while they have users.
 type counts struct {
 	users int
 	all   *fairshare.Pool  // of a host

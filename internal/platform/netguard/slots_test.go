@@ -68,7 +68,7 @@ func TestSlotsOfAHost(t *testing.T) {
 	})
 }
 
-// Names that resolve to one address share its places.
+// Names that resolve to one address share its slots.
 func TestSlotsOfAnAddress(t *testing.T) {
 	t.Parallel()
 	came, release := make(chan struct{}, 100), make(chan struct{})
@@ -112,7 +112,7 @@ func TestSlotsOfAnAddress(t *testing.T) {
 		return len(g.slots.hosts)
 	}
 	for deadline := time.Now().Add(10 * time.Second); held() > 0; time.Sleep(time.Millisecond) {
-		// closed by the transport, some time
+		// The transport closes the connections at some time.
 		if time.Now().After(deadline) {
 			t.Fatalf("%d places are held for ever", held())
 		}

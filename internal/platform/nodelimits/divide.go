@@ -58,9 +58,9 @@ func divide(limit float64, all []demand) map[string]float64 {
 	return shares
 }
 
-// divideWhole does the same as divide in whole numbers. The remainder of a division goes to nodes in an order that
-// depends on the key, so that no node gets the remainder of every key. If more nodes want places than there are, they
-// take turns: each turn begins the order with another node.
+// divideWhole is like divide, but its shares are whole numbers. The remainder of a division goes to nodes in an order
+// that depends on the key, so that no node gets the remainder of every key. If more nodes want places than there are,
+// they take turns: each turn begins the order with another node.
 func divideWhole(key string, limit int, all []demand, turn int64) map[string]int {
 	all = slices.Clone(all)
 	wanting := 0
@@ -75,7 +75,7 @@ func divideWhole(key string, limit int, all []demand, turn int64) map[string]int
 		}
 	}
 	order(key, all)
-	// The loops below favour the last of those that want the same.
+	// The loops below favour the last of several nodes with the same want.
 	if n := len(all); limit < wanting {
 		first := int(((turn % int64(n)) + int64(n)) % int64(n))
 		all = slices.Concat(all[first:], all[:first])

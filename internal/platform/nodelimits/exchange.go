@@ -11,16 +11,16 @@ import (
 
 const (
 	soon          = 10 // while shares change, exchanges are this many times as frequent
-	restFactor    = 4  // the rest after an exchange, as a multiple of the time it took
-	restLeast     = 50 // and at least a fiftieth of the time between exchanges
+	restFactor    = 4  // pause after an exchange, as a multiple of the exchange's duration
+	restLeast     = 50 // the pause is at least a fiftieth of the time between exchanges
 	exchangeLimit = 5 * time.Second
 	movesMax      = 20 // the most consecutive frequent exchanges
 	// exact is the relative error allowed in floating-point sums.
 	exact = 1e-9
 )
 
-// Run exchanges wants and holdings with the other nodes until ctx ends. It leaves this node's rows, which are deleted
-// with the node. Failed exchanges are logged and repeated.
+// Run exchanges wants and holdings with the other nodes until ctx ends. It does not delete this node's rows, which are
+// deleted with the row of the node. Failed exchanges are logged and repeated.
 func (s *Shares) Run(ctx context.Context) error {
 	if s.d.Alone() {
 		<-ctx.Done()
@@ -215,7 +215,7 @@ func (s *Shares) row(e *entry, now time.Time) (r row, limit float64) {
 	defer s.mu.Unlock()
 	if !e.known && e.target == 0 {
 		if e.target = s.share(e, nil, now); !e.whole && !now.Before(s.settled) {
-			e.target = e.limit // in most cases no other node uses it
+			e.target = e.limit // in most cases no other node uses this limit
 		}
 	}
 	e.recent = max(e.want, e.recent)
@@ -230,14 +230,14 @@ func (s *Shares) row(e *entry, now time.Time) (r row, limit float64) {
 	return r, e.limit
 }
 
-// differs reports whether a row of a rate differs enough from the old one to be written. Small changes of the want, and
-// small reductions of the holding, do not.
+// differs reports whether a row of a rate differs enough from the old one to be written. Small changes of want, and
+// small reductions of held, are not written.
 func (r row) differs(old row, limit float64) bool {
 	return r.held > old.held || old.held-r.held > limit/100 || math.Abs(r.want-old.want) > limit/20 ||
 		(r.want == 0) != (old.want == 0)
 }
 
-// share returns this node's share of a limit by the rows of all nodes. It returns an even share while those rows are
+// share computes this node's share of a limit from the rows of all nodes. It returns an even share while those rows are
 // unknown, and while other nodes may not know this one.
 func (s *Shares) share(e *entry, all []demand, now time.Time) float64 {
 	if all == nil || now.Before(s.settled) {
@@ -279,8 +279,8 @@ func (s *Shares) swap(ctx context.Context, entries []*entry, rows map[Key]row, g
 	return s.read(ctx, keys)
 }
 
-// apply sets the shares by the demands of all nodes. moving means that a share has not yet reached its target, on this
-// or another node.
+// apply computes the shares from the demands of all nodes. moving means that a share has not yet reached its target, on
+// this or another node.
 func (s *Shares) apply(entries []*entry, demands map[string][]demand, now time.Time) (changed []change, moving bool) {
 	for _, e := range entries {
 		all := demands[e.text]
@@ -320,7 +320,7 @@ func (s *Shares) applyTo(e *entry, all []demand, now time.Time) (changed *change
 	if e.target <= e.share {
 		e.share = e.target
 	} else {
-		// The other nodes do not use what this node holds in its row.
+		// The other nodes do not use the part that this node holds in its row.
 		free := (e.limit - others) * (1 + exact)
 		if e.whole {
 			free = math.Floor(free)

@@ -259,7 +259,7 @@ func TestOnePlaceGoesAround(t *testing.T) {
 	c.kept()
 }
 
-// The share of a node that wants nothing any more, or is dead, goes to the others.
+// If a node wants nothing any more, or is dead, the other nodes get its share.
 func TestSharesComeBack(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b", "c")
@@ -274,7 +274,7 @@ func TestSharesComeBack(t *testing.T) {
 	c.await("one wants one", func(used map[string]int) bool { return used["a"] == 1 && used["b"]+used["c"] >= 18 })
 	c.kept()
 
-	c.nodes["c"].stop() // found dead: the others get its share
+	c.nodes["c"].stop() // declared dead: the others get its share
 	c.mu.Lock()
 	c.nodes["c"].used = 0
 	c.mu.Unlock()
@@ -354,7 +354,7 @@ func TestTakenForDead(t *testing.T) {
 	c.await("one wants all", func(used map[string]int) bool { return used["a"] == 20 })
 	c.exec(`DELETE FROM nodes WHERE id = 'a'`)
 	c.mu.Lock()
-	c.nodes["a"].used, c.nodes["a"].want = 0, 0 // it is not sure of its jobs, and begins nothing
+	c.nodes["a"].used, c.nodes["a"].want = 0, 0 // node a is not sure of its jobs, so it begins nothing
 	c.mu.Unlock()
 	c.nodes["b"].Live(1)
 	c.wants("b", 20)
@@ -383,7 +383,7 @@ func TestDatabaseAway(t *testing.T) {
 	even := func(used map[string]int) bool { return used["a"] == 10 && used["b"] == 10 }
 	c.await("both want all", even)
 	p.Refuse()
-	for range 2 { // one that was running when it went away, and one that was not
+	for range 2 { // an exchange may have been running when the database went away
 		c.nodes["a"].failed(t)
 	}
 	if share, known := c.nodes["a"].Places(Key{kind, "k"}, 20); share != 10 || !known {

@@ -11,17 +11,18 @@
 // Each node has a row in the table for each key that it uses. The row states what the node wants, and what it holds:
 // the most that it uses until it writes another value. Only the node itself writes its rows. Every node computes the
 // shares by the same function (divide) from the wants of all nodes. The shares are max-min fair: a node that wants
-// little gets that, and the others divide the rest.
+// little gets what it wants, and the others divide the rest.
 //
 // A node whose share shrinks uses less immediately, and then writes that it holds less. A node whose share grows first
-// writes that it holds more, commits, and then reads what the others hold. It uses no more than they leave. If two
-// nodes raise their shares at the same time, at least one reads what the other wrote. No lock between nodes is needed:
-// shares of places never exceed the limit in total, as long as the nodes can exchange and have a row for the key.
-// Places in use, such as connections, count as held until they are released.
+// writes that it holds more, commits, and then reads what the others hold. The node uses no more than the others leave.
+// If two nodes raise their shares at the same time, at least one reads what the other wrote. No lock between nodes is
+// needed: shares of places never exceed the limit in total, as long as the nodes can exchange and have a row for the
+// key. Places in use, such as connections, count as held until they are released.
 //
-// The limit of a key may be exceeded while a node has too many keys to add this one. Such a node uses an even share, at
-// least one place, but writes no row, and the others divide the whole limit. The excess is at most an even share for
-// each such node. When other keys of the kind become unused, the node adds the key within seconds.
+// The limit of a key may be exceeded while a node has too many other keys to add this key. A node with too many keys
+// uses an even share, at least one place, but writes no row, and the others divide the whole limit. The excess is at
+// most an even share for each node that has too many keys. When other keys of the kind become unused, the node adds the
+// key within seconds.
 //
 // Rates are exact only in the long run. Until the first exchanges about a key have shown what each node wants, a node
 // uses an even share.
@@ -29,9 +30,9 @@
 // # When it fails
 //
 // While the database is unavailable, all shares stay unchanged, and a new key gets an even share, for places after some
-// seconds. No call fails because of it. A node's rows are deleted when it stops or is declared dead, and the others
-// divide its shares. A node that was declared dead but is alive starts again with no shares. If it notices late, the
-// limit may be exceeded for some seconds (see package jobs). Clocks of nodes are not compared.
+// seconds. An unavailable database makes no call fail. A node's rows are deleted when it stops or is declared dead, and
+// the others divide its shares. A node that was declared dead but is alive starts again with no shares. If it notices
+// late, the limit may be exceeded for some seconds (see package jobs). Clocks of nodes are not compared.
 //
 // # Special cases
 //
@@ -105,7 +106,7 @@ type Shares struct {
 	left    bool                 // this node's rows must be deleted
 	lost    bool                 // this node's rows have been deleted by others
 
-	// Of the exchange alone.
+	// Only the exchange uses these fields.
 	written map[Key]row // this node's rows
 	moves   int         // exchanges in a row after which shares had not settled
 }
@@ -128,7 +129,7 @@ type entry struct {
 	known bool // share comes from an exchange
 	born  time.Time
 
-	// Of the exchange alone.
+	// Only the exchange uses these fields.
 	text    string
 	askedAt time.Time
 	recent  float64   // want, decaying slowly

@@ -47,8 +47,8 @@ func TestRates(t *testing.T) {
 	eventually(t, "rows that nobody wants are removed", func() bool { return c.rows() == 0 })
 }
 
-// The number of keys of each kind that a node exchanges is limited. A key without room starts no exchange, however
-// often it is asked for: the regular exchanges make room.
+// The number of keys of each kind that a node exchanges is limited. A refused key starts no exchange, however often
+// callers ask for it: the regular exchanges drop unused keys.
 func TestKeysAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 1, "a", "b")
@@ -89,7 +89,7 @@ func TestRateBesideManyDestinations(t *testing.T) {
 	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b", "c")
 	a := c.nodes["a"]
 	c.mu.Lock()
-	a.want, a.used = 1, 1 // of each destination, such as a kept connection
+	a.want, a.used = 1, 1 // places of each destination, such as a kept connection
 	c.mu.Unlock()
 	for i := range keysMax + 1 {
 		a.Places(Key{kind, fmt.Sprint("destination ", i)}, 20)
@@ -139,7 +139,7 @@ func TestAloneWithoutQueries(t *testing.T) {
 			t.Helper()
 			trace.Take()
 			for range 50 {
-				s.Live(1) // as each heartbeat says
+				s.Live(1) // as after each heartbeat
 				if n, known := s.Places(Key{kind, "k"}, 20); n != 20 || !known || s.Rate(Key{"rate", "k"}, 2, 1) != 2 {
 					t.Errorf("%s, a node alone has %d, %v", what, n, known)
 				}

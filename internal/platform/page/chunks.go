@@ -1,9 +1,9 @@
 package page
 
 // Chunks reads a page without a limit in chunks, in the order of its list, so that one chunk at a time is in memory. It
-// uses a function that reads pages with a limit, such as the List functions of packages. Between two chunks it holds no
-// connection or transaction. It omits rows that are inserted beyond the page's end in the meantime, and rows that are
-// deleted before it reaches them.
+// uses a function that reads pages with a limit, such as the List functions of packages. Between two chunks, Chunks
+// holds no connection or transaction. Chunks omits rows that are inserted beyond the page's end in the meantime, and
+// rows that are deleted before it reaches them.
 //
 // The first item of a page before a cursor is unknown, so Chunks reads such a page twice, first backwards.
 type Chunks[T any] struct {
@@ -11,7 +11,7 @@ type Chunks[T any] struct {
 	size   int
 	read   func(Page) (items []T, more bool, err error)
 	id     func(T) string
-	before string // the cursor at which the page ends; "" if it ends elsewhere
+	before string // the cursor at which the page ends, or ""
 	left   int    // items that the page may still have
 	begun  bool
 	last   bool
@@ -33,7 +33,7 @@ func (c *Chunks[T]) Last() bool { return c.last }
 // More reports, after the last chunk, whether more items exist beyond the page.
 func (c *Chunks[T]) More() bool { return c.last && c.more }
 
-// Next returns the next chunk. It must not be called after the last one, nor after an error.
+// Next returns the next chunk. It must not be called after the last chunk or after an error.
 func (c *Chunks[T]) Next() ([]T, error) {
 	if !c.begun && c.before != "" {
 		c.begun = true

@@ -52,7 +52,7 @@ type numbers struct {
 	n       int
 	gone    map[int]bool
 	reads   int
-	deletes map[int][]int // what is deleted before a read
+	deletes map[int][]int // the numbers that are deleted before a read
 }
 
 func (l *numbers) read(p page.Page) (items []string, more bool, err error) {

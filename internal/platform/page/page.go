@@ -3,8 +3,8 @@
 //
 // # Invariants
 //
-// Ids are made in the order of time, so a cursor is an id. It stays valid if rows before it are inserted or deleted,
-// even if its own row is deleted. Lists run from newest to oldest unless the query says otherwise.
+// Ids are made in the order of time, so a cursor is an id. A cursor stays valid if rows before it are inserted or
+// deleted, even if its own row is deleted. Lists run from newest to oldest unless the query says otherwise.
 //
 // A caller that repeatedly asks for the rows before its newest known row gets all new rows, provided that ids are made
 // close to the commit of their rows (see package id). SQLite commits rows in the order of their ids. On PostgreSQL ids
@@ -88,9 +88,9 @@ func Query[T any](ctx context.Context, r db.Reader, s Select, p Page, scan func(
 	return items, more, nil
 }
 
-// direction returns the order in which a page is read away from its cursor. beyond and within are the operators that
-// compare an id with a bound: beyond for ids after it in that order, within for the others. A page before a cursor is
-// read backwards.
+// direction returns the order in which a page is read, starting at its cursor. beyond and within are operators that
+// compare an id with a bound: beyond matches ids after the bound in that order, within matches the others. A page
+// before a cursor is read backwards.
 func (s *Select) direction(p Page) (order, beyond, within string) {
 	if s.OldestFirst != (p.Before != "") {
 		return "ASC", ">", "<="
@@ -125,11 +125,11 @@ func All[T any](ctx context.Context, r db.Reader, s Select, scan func(db.Row) (T
 	}
 }
 
-// Part returns, newest first, those of the next n rows of a list after a cursor that match a condition. next is the
-// cursor for the next call, "" at the end of the list. all is the query for the list, and some is all with the
-// condition: its text begins like that of all and has the same arguments first. A call reads n rows by the list's
-// index, even if few match, so short queries can read the whole list. Rows inserted after the first call are omitted.
-// The id column must be named id; the function id returns the id of an item.
+// Part reads the next n rows of a list after a cursor and returns those that match a condition, newest first. next is
+// the cursor for the next call, "" at the end of the list. all is the query for the list. some is all with the
+// condition: its text begins with the text of all, and its arguments begin with those of all. A call reads n rows by
+// the list's index, even if few match, so short queries can read the whole list. Rows inserted after the first call are
+// omitted. The id column must be named id; the function id returns the id of an item.
 func Part[T any](ctx context.Context, r db.Reader, all, some Select, after string, n int,
 	scan func(db.Row) (T, error), id func(T) string) (items []T, next string, err error) {
 	p := Page{Limit: n, After: after}
@@ -155,10 +155,10 @@ const (
 	stepsMost = 50
 )
 
-// Search returns a page of those rows of a list that a condition selects, which no index serves: Query with a bound on
-// the cost of the call and of each statement. all and some are as for [Part]. more reports whether more rows may follow
-// the page. Search stops after it has read about 100,000 rows, even if the page is not full. Then next is the cursor
-// from which to continue in the same direction; otherwise next is "". p must have a limit.
+// Search returns a page of the rows of a list that match a condition which no index serves. Unlike Query, it bounds the
+// cost of the call and of each statement. all and some are as for [Part]. more reports whether more rows may follow the
+// page. Search stops after it has read about 100,000 rows, even if the page is not full. In that case next is the
+// cursor from which to continue in the same direction; otherwise next is "". p must have a limit.
 func Search[T any](ctx context.Context, r db.Reader, all, some Select, p Page, scan func(db.Row) (T, error)) (items []T,
 	more bool, next string, err error) {
 	if all.Text == some.Text {
@@ -170,7 +170,7 @@ func Search[T any](ctx context.Context, r db.Reader, all, some Select, p Page, s
 		if p.until, err = endOfRows(ctx, r, all, p, rows); err != nil {
 			return nil, false, "", err
 		}
-		// A page that has become full goes on until one more row shows that there are more.
+		// If the page is full, Search continues until it finds one more matching row.
 		p.Limit = max(limit-len(items), 1)
 		found, beyond, err := Query(ctx, r, some, p, scan)
 		if err != nil {

@@ -217,7 +217,7 @@ func TestAll(t *testing.T) {
 	})
 }
 
-// The batches of a list contain each selected row once, and cost the same however few rows are selected.
+// The batches of a list contain each selected row once. Their cost does not depend on how few rows match.
 func TestPart(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -263,7 +263,8 @@ func TestPart(t *testing.T) {
 	})
 }
 
-// Search returns the same page as Query for a condition without an index, and costs the same however few rows match.
+// Search returns the same page as Query for a condition without an index. Its cost does not depend on how few rows
+// match.
 func TestSearch(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {

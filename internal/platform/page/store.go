@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// endOfRows returns the id of the nth row of a list, counted from a page's cursor away from it, or "" if the list has
-// fewer rows there.
+// endOfRows returns the id of the nth row of a list, counted from a page's cursor in the page's direction, or "" if the
+// list has fewer rows.
 func endOfRows(ctx context.Context, r db.Reader, s Select, p Page, n int) (id string, err error) {
 	text, args := s.Text, slices.Clone(s.Args)
 	order, beyond, _ := s.direction(p)

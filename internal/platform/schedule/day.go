@@ -105,5 +105,5 @@ func wall(year int, month time.Month, mday int, c clock, zone *time.Location) ti
 	if !shows(first) && shows(second) {
 		return second
 	}
-	return first // the only one, the first of two, or in a gap the time by the offset before it
+	return first // the only instant, the first of two, or in a gap the instant by the offset before the gap
 }

@@ -9,10 +9,10 @@
 // # How ambiguous texts are understood
 //
 // Times without a zone are UTC. A time of day without a day, and a weekday, mean the next one, which may be today.
-// "next" and a weekday mean that day of the following week, which begins on Monday. Midnight is the beginning of the
+// "next" with a weekday means that day of the following week. Weeks begin on Monday. Midnight is the beginning of the
 // named day. "In a day" is 24 hours. If a zone skips a time when its clocks go forward, the time moves forward by the
-// same amount. If a time occurs twice, the first is meant. EST, CET and similar abbreviations are fixed offsets even in
-// summer; ET, CT, MT, PT and names such as Europe/Berlin follow the seasons.
+// same amount. If a time occurs twice, it means the first occurrence. EST, CET and similar abbreviations are fixed
+// offsets even in summer; ET, CT, MT, PT and names such as Europe/Berlin follow the seasons.
 //
 // # When it fails
 //
@@ -109,7 +109,7 @@ func (p *phrase) time(now time.Time) (time.Time, bool) {
 	}
 	d, hasDay := p.day()
 	at := p.word("at")
-	if p.end() && d.kind == dayDate && !at { // only a date needs no time of day
+	if p.end() && d.kind == dayDate && !at { // only a date may stand without a time of day
 		return d.resolve(clock{}, time.UTC, now), true
 	}
 	c, ok := p.clock(at)

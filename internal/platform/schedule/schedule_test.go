@@ -13,7 +13,7 @@ var wednesday = time.Date(2026, 8, 5, 14, 30, 0, 0, time.UTC)
 func TestParse(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ in, want string }{
-		// ISO 8601, RFC 3339, and what databases print.
+		// Formats of ISO 8601, RFC 3339 and databases.
 		{"2026-08-06T09:00:00Z", "2026-08-06T09:00:00Z"},
 		{"2026-08-06t09:00:00z", "2026-08-06T09:00:00Z"},
 		{"2026-08-06T09:00Z", "2026-08-06T09:00:00Z"},
@@ -79,7 +79,7 @@ func TestParse(t *testing.T) {
 		{"at 9am ET tomorrow", "2026-08-06T13:00:00Z"},
 		{"at 9am tomorrow ET", "2026-08-06T13:00:00Z"},
 
-		// A time alone is the next one.
+		// A time without a day is the next such time.
 		{"at 5pm", "2026-08-05T17:00:00Z"},
 		{"5pm", "2026-08-05T17:00:00Z"},
 		{"15:00", "2026-08-05T15:00:00Z"},
@@ -158,24 +158,24 @@ func TestParseOnOtherDays(t *testing.T) {
 		{"2026-08-10T10:00:00Z", "next Monday at 9am", "2026-08-17T09:00:00Z"}, // Monday.
 		{"2026-12-31T23:00:00Z", "tomorrow at 9am", "2027-01-01T09:00:00Z"},
 		{"2026-12-31T23:00:00Z", "tomorrow at 9am ET", "2027-01-01T14:00:00Z"},
-		{"2027-01-01T03:00:00Z", "today at 11pm ET", "2027-01-01T04:00:00Z"}, // Still the last of December there.
+		{"2027-01-01T03:00:00Z", "today at 11pm ET", "2027-01-01T04:00:00Z"}, // In New York it is still 31 December.
 		{"2028-02-28T12:00:00Z", "tomorrow at noon", "2028-02-29T12:00:00Z"},
 		{"2026-01-05T12:00:00Z", "tomorrow at 9am ET", "2026-01-06T14:00:00Z"},
 		{"2026-01-05T12:00:00Z", "tomorrow at 9am EDT", "2026-01-06T13:00:00Z"},
 
 		// New York goes forward on 8 March 2026 at 2:00, and back on 1 November at 2:00.
 		{"2026-03-07T12:00:00Z", "tomorrow at 1:59am ET", "2026-03-08T06:59:00Z"},
-		{"2026-03-07T12:00:00Z", "tomorrow at 2:30am ET", "2026-03-08T07:30:00Z"}, // 3:30 by the new time.
+		{"2026-03-07T12:00:00Z", "tomorrow at 2:30am ET", "2026-03-08T07:30:00Z"}, // That is 3:30 by the new time.
 		{"2026-03-07T12:00:00Z", "tomorrow at 3am ET", "2026-03-08T07:00:00Z"},
 		{"2026-03-07T12:00:00Z", "tomorrow at 9am ET", "2026-03-08T13:00:00Z"},
 		{"2026-03-07T12:00:00Z", "in 1 day", "2026-03-08T12:00:00Z"},
-		{"2026-10-31T12:00:00Z", "tomorrow at 1:30am ET", "2026-11-01T05:30:00Z"}, // The first of the two.
+		{"2026-10-31T12:00:00Z", "tomorrow at 1:30am ET", "2026-11-01T05:30:00Z"}, // The first of the two instants.
 		{"2026-10-31T12:00:00Z", "tomorrow at 2am ET", "2026-11-01T07:00:00Z"},
 		{"2026-10-31T12:00:00Z", "tomorrow at 1:30am EST", "2026-11-01T06:30:00Z"},
-		// Berlin on 29 March, Lord Howe Island by half an hour on 4 October.
+		// Berlin goes forward on 29 March, and Lord Howe Island by half an hour on 4 October.
 		{"2026-03-28T12:00:00Z", "2026-03-29 at 2:30 Europe/Berlin", "2026-03-29T01:30:00Z"},
 		{"2026-10-03T00:00:00Z", "2026-10-04 at 2:15am Australia/Lord_Howe", "2026-10-03T15:45:00Z"},
-		// Samoa left out a whole day.
+		// Samoa skipped a whole day.
 		{"2011-12-01T00:00:00Z", "2011-12-30 at noon Pacific/Apia", "2011-12-30T22:00:00Z"},
 	}
 	for _, tt := range tests {

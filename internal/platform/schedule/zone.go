@@ -68,7 +68,7 @@ func namedZone(name string) (*time.Location, bool) {
 	if place, ok := seasonal[strings.ToLower(name)]; ok {
 		name = place
 	}
-	// Some systems have the same zones again in right/ and posix/, the former with leap seconds.
+	// Some systems have copies of all zones in right/, with leap seconds, and in posix/.
 	first, _, _ := strings.Cut(strings.ToLower(name), "/")
 	if len(name) > 50 || !zoneName.MatchString(name) || first == "right" || first == "posix" {
 		return nil, false

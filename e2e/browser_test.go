@@ -39,8 +39,8 @@ func (p *posted) of(kind string) []string {
 	return p.all[kind]
 }
 
-// A browser that shows a captured email loads the pixel, and a click is redirected to the target. Both create events
-// and webhooks.
+// A browser that shows a captured email loads the pixel, and a click is redirected to the target. The open and the
+// click create events and webhooks.
 func TestTrackedEmailInABrowser(t *testing.T) {
 	visited := make(chan string, 10)
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -34,7 +34,7 @@ func diskFull(t *testing.T, engine string) sum {
 		if err := os.Remove(ballast); err != nil {
 			t.Fatal(err)
 		}
-		if w.server != nil && !w.server.Up() { // it stopped because it could not write its WAL
+		if w.server != nil && !w.server.Up() { // PostgreSQL stopped because it could not write its WAL
 			w.server.Stop(syscall.SIGQUIT)
 			if err := w.server.Start(); err != nil {
 				t.Fatal(err)

@@ -102,7 +102,7 @@ func killRounds(t *testing.T, env []string) {
 		}
 	})
 	for r := range rounds {
-		// The kill comes during posts. Some of them fail, and failed ones may have been accepted.
+		// The kill comes during posts. Some of these posts fail, and the emails of failed posts may have been accepted.
 		after := r*perRound + rand.IntN(perRound-perRound/10)
 		eventually(t, time.Minute, "enough of the round was posted", func() bool {
 			l.mu.Lock()

@@ -18,7 +18,7 @@ import (
 type postfix struct {
 	t    *testing.T
 	dir  string
-	addr string // address of its SMTP listener
+	addr string // address of Postfix's SMTP listener
 }
 
 // postfixMain relays all mail from this machine as the transport table says, without local delivery and without DNS.
@@ -51,7 +51,7 @@ in_flow_delay = 0
 disable_vrfy_command = yes
 `
 
-// postfixMaster lists the required services, none in a chroot. The columns are those of master(5).
+// postfixMaster lists the required services, none in a chroot. master(5) describes the columns.
 const postfixMaster = `%[1]s inet n - n - - smtpd
 pickup unix n - n 60 1 pickup
 cleanup unix n - n - 0 cleanup

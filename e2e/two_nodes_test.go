@@ -20,7 +20,7 @@ import (
 type office struct {
 	t      *testing.T
 	a, b   *node
-	public string // public URL, which is that of the first node
+	public string // public URL, which points to the first node
 	env    []string
 	link   *pgproxy.Proxy
 	owner  http.CookieJar

@@ -23,8 +23,8 @@ func TestKillBeforeWebhook(t *testing.T) {
 	onEachEngine(t, killWebhooks)
 }
 
-// told records what a receiver got: the event types of each email in the order of first arrival, and how often each
-// message arrived.
+// told records the webhooks that a receiver got: the event types of each email in the order of first arrival, and how
+// often each message arrived.
 type told struct {
 	mu     sync.Mutex
 	secret string

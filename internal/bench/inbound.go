@@ -109,7 +109,7 @@ func (b *measurement) answerDNS(zone func(dns.Question) []dns.RR) (stop func(), 
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = server.ActivateAndServe() // ends when its socket is closed
+		_ = server.ActivateAndServe() // the server ends when its socket is closed
 	}()
 	return func() { packets.Close(); <-done }, nil
 }

@@ -168,7 +168,7 @@ func (m *importer) upload(ctx context.Context) (importID string, err error) {
 	body, to := io.Pipe()
 	form := multipart.NewWriter(to)
 	go func() { to.CloseWithError(writeForm(form, fields, name, file)) }()
-	defer body.Close() // ends the goroutine that runs writeForm
+	defer body.Close() // also ends the goroutine that runs writeForm
 	answer, err := m.ask(ctx, http.MethodPost, "", form.FormDataContentType(), body)
 	if err != nil {
 		return "", err

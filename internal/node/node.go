@@ -14,7 +14,7 @@
 //
 // # What it does not do
 //
-// It reads no flags, environment variables or signals; package cli does.
+// The package reads no flags, environment variables or signals; package cli does.
 package node
 
 import (

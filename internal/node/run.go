@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Run runs all services until ctx ends. Then it stops the HTTP listeners and all services, and waits for them. A node
-// without the role api gets no HTTP listeners.
+// Run runs all services until ctx ends. After that, Run stops the HTTP listeners and all services, and waits for them.
+// A node without the role api gets no HTTP listeners.
 func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 	if err := errors.Join(n.listenInbound(), n.ListenSubmission()); err != nil {
 		return err

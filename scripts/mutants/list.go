@@ -52,10 +52,10 @@ func (m *mutant) place() string { return fmt.Sprintf("%s:%d:%d", m.file, m.line,
 
 // pkg is a package of the module.
 type pkg struct {
-	name      string // its folder, relative to the root of the module
+	name      string // the package's folder, relative to the root of the module
 	files     []string
 	imports   []string
-	databases bool // its tests use dbtest
+	databases bool // the tests of the package use dbtest
 
 	once  sync.Once // for the suite
 	suite suite

@@ -32,7 +32,7 @@ type test struct {
 	reached []int // the numbers of the mutants that the test reaches
 }
 
-// reaching returns the tests that reach a mutant. These are all tests if the mutant is not in the schema.
+// reaching returns the tests that reach a mutant. If the mutant is not in the schema, reaching returns all tests.
 func (s *suite) reaching(m *mutant) []test {
 	if m.number == 0 {
 		return s.tests

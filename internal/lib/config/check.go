@@ -267,7 +267,7 @@ func (l *loader) checkNumbers() {
 	between("rate_limit", c.RateLimit, 0, 1_000_000)
 	between("trial_daily", c.TrialDaily, 0, 1_000_000_000)
 	between("trial_monthly", c.TrialMonthly, 0, 1_000_000_000)
-	if !(c.LaneRate >= 0 && c.LaneRate <= 1e6) { // this form also refuses NaN
+	if !(c.LaneRate >= 0 && c.LaneRate <= 1e6) { // this form of the condition also refuses NaN
 		l.wrong("lane_rate", "is %v, must be between 0 and 1000000", c.LaneRate)
 	}
 	if c.SMTPInMaxSize < 64<<10 || c.SMTPInMaxSize > 1<<30 {

@@ -195,7 +195,7 @@ func (l *loader) file(src Source, named string) {
 	}
 }
 
-// regions reads the tables [regions.<label>] into the map. They are checked with the other settings.
+// regions reads the tables [regions.<label>] into the map. The regions are checked with the other settings.
 func (l *loader) regions(value any, name string) {
 	tables, ok := value.(map[string]any)
 	if !ok {

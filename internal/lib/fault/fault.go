@@ -9,7 +9,8 @@
 //
 // # What it does not do
 //
-// It does not depend on HTTP or SMTP. Each protocol package has one table that maps a Kind to a status of the protocol.
+// The package does not depend on HTTP or SMTP. Each protocol package has one table that maps a Kind to a status of the
+// protocol.
 package fault
 
 import (
@@ -29,20 +30,20 @@ const (
 	BadAttachment                   // an attachment has no content or a refused type
 	Malformed                       // the request cannot be read at all
 	BadIdempotencyKey               // the idempotency key is not 1 to 256 characters
-	NotFound                        // there is no such thing in this team
-	Forbidden                       // understood, but not allowed
+	NotFound                        // the team has no such object
+	Forbidden                       // the operation is valid but not allowed
 	NoCredential                    // no key was given
-	BadCredential                   // the key is not known
-	Restricted                      // the key may not do this
+	BadCredential                   // the key is unknown
+	Restricted                      // the key lacks the permission
 	OutOfScope                      // an actor other than a key lacks the scope
 	Suspended                       // the team may not send at present
 	IdempotencyMismatch             // the key was used with another payload
 	InFlight                        // a request with the same key still runs
-	Locked                          // another operation is changing this
-	TooFast                         // over the rate limit
-	DailyQuota                      // over the day's quota
-	MonthlyQuota                    // over the month's quota
-	Unavailable                     // not possible now; trying later may work
+	Locked                          // another operation is changing the object
+	TooFast                         // the rate limit is exceeded
+	DailyQuota                      // the daily quota is exceeded
+	MonthlyQuota                    // the monthly quota is exceeded
+	Unavailable                     // a temporary failure; a retry may succeed
 )
 
 // Error describes the violation of a rule. Field is the name of the invalid field or parameter as the client sent it,

@@ -8,8 +8,8 @@
 //
 // # What it does not do
 //
-// It does not check parent folders, access control lists, or the owner. On Windows, which has access control lists
-// instead of modes, it changes no modes.
+// The package does not check parent folders, access control lists, or the owner. On Windows, which has access control
+// lists instead of modes, the package changes no modes.
 package fileperm
 
 import (
@@ -22,7 +22,7 @@ import (
 
 const others = 0o077 // permissions of the group and of all other users
 
-// Dir creates a folder and its missing parents, or removes others' permissions from an existing one.
+// Dir creates a folder and its missing parents, or removes other users' permissions from an existing folder.
 func Dir(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return fmt.Errorf("create a folder: %w", err)
@@ -30,7 +30,7 @@ func Dir(path string) error {
 	return own(path, 0o700)
 }
 
-// own adds the owner's permissions that the umask may have removed, and removes those of others.
+// own adds the owner's permissions that the umask may have removed, and removes all permissions of other users.
 func own(path string, rights fs.FileMode) error {
 	info, err := os.Stat(path)
 	if err == nil && info.Mode().Perm()&rights != rights && runtime.GOOS != "windows" {
@@ -42,7 +42,7 @@ func own(path string, rights fs.FileMode) error {
 	return Mend(path)
 }
 
-// File creates an empty file, or removes others' permissions from an existing one.
+// File creates an empty file, or removes other users' permissions from an existing file.
 func File(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -54,7 +54,7 @@ func File(path string) error {
 	return own(path, 0o600)
 }
 
-// Mend removes others' permissions from a file or folder, if it exists.
+// Mend removes other users' permissions from a file or folder, if it exists.
 func Mend(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -2,7 +2,7 @@
 //
 // # Invariants
 //
-// Every id is a lower-case UUID of version 7 (RFC 9562 section 5.7). It begins with the time in milliseconds, so ids
+// Every id is a lower-case UUID of version 7 (RFC 9562 section 5.7). An id begins with the time in milliseconds, so ids
 // sort by age and the cursor of a list is just an id. Within one process, ids from [New] are strictly increasing, even
 // if the clock stops or steps back. Ids from [At] are strictly increasing unless the clock steps back by a minute or
 // more.

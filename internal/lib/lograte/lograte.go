@@ -1,5 +1,5 @@
-// Package lograte limits log lines that a persistent failure would otherwise write for each request. It counts the
-// suppressed lines.
+// Package lograte limits log lines that a persistent failure would otherwise write for each request. Suppressed lines
+// are counted.
 package lograte
 
 import (

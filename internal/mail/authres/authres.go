@@ -11,7 +11,7 @@
 //
 // # When it fails
 //
-// There are no errors. A failure is a verdict, with the reason in its Detail.
+// The package returns no errors. A failure is a verdict, with the reason in its Detail.
 //
 // # What it does not do
 //
@@ -54,7 +54,7 @@ type Results struct {
 	DMARC  Verdict
 	Policy string // the policy of the DMARC record: none, quarantine or reject; empty without a record
 	ARC    Verdict
-	// Header is the value of an Authentication-Results field with these results. It is not folded.
+	// Header is the value of an Authentication-Results field with these results. The value is not folded.
 	Header string
 }
 

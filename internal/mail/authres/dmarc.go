@@ -65,7 +65,7 @@ func organizational(domain string) string {
 }
 
 // fromDomain returns the domain of the From fields if it is unambiguous. RFC 7489 section 6.6.1 leaves the other cases
-// to the receiver. They are errors here, because a reader could be shown any of several domains.
+// to the receiver. In this package such a From is an error, because a mail program could show any of several domains.
 func fromDomain(fields []string) (string, error) {
 	if len(fields) != 1 {
 		return "", fmt.Errorf("the message has %d From fields, and there must be one", len(fields))

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Limits of a header that is evaluated. The time to verify signatures grows with the square of some of these; real mail
-// stays far below all of them.
+// Limits of a header that is evaluated. The time to verify signatures grows with the square of some of these sizes.
+// Real mail stays far below all limits.
 const (
 	maxHeader    = 256 << 10 // bytes
 	maxFields    = 2000
@@ -64,7 +64,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	if !errors.Is(err, bufio.ErrBufferFull) {
 		return line, err
 	}
-	start := bytes.Clone(line) // the next read overwrites it
+	start := bytes.Clone(line) // the next read overwrites line
 	rest, err := r.ReadBytes('\n')
 	return append(start, rest...), err
 }

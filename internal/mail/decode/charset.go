@@ -1,12 +1,12 @@
 // Package decode decodes the encodings of mail: transfer encodings (base64, quoted-printable, uuencode) into files and
-// texts, charsets into UTF-8, and the encoded words of header fields into text. It accepts all forms that programs
-// write, not only those of the standards.
+// texts, charsets into UTF-8, and the encoded words of header fields into text. The package accepts all forms that
+// programs write, not only the standard ones.
 //
 // # Invariants
 //
 //   - Any input is accepted, and takes time linear in its length.
-//   - Text is valid UTF-8. Its length is at most a small multiple of its source's, and a decoded file is not longer
-//     than its source.
+//   - Text is valid UTF-8. The length of text is at most a small multiple of its source's length. A decoded file is
+//     not longer than its source.
 //
 // # When it fails
 //
@@ -15,8 +15,8 @@
 //
 // # What it does not do
 //
-// The package does not know messages: it does not find header fields or parts. It does not clean text: it returns what
-// was encoded, such as HTML tags. Only control characters of encoded words are removed.
+// The package does not know messages: it does not find header fields or parts. The package does not clean text: it
+// returns what was encoded, such as HTML tags. Only control characters of encoded words are removed.
 package decode
 
 import (

@@ -56,14 +56,14 @@ type signedField struct {
 	coverage coverage
 }
 
-// coverage is how often the h= tag names a field. Naming it once more than it occurs states that there is no further
-// one, so that another one breaks the signature (RFC 6376 sections 5.4.2 and 8.15).
+// coverage is how often the h= tag names a field. If the tag names a field once more than it occurs, adding another one
+// breaks the signature (RFC 6376 sections 5.4.2 and 8.15).
 type coverage int
 
 const (
-	open   coverage = iota // as often as it occurs
-	closed                 // once more than it occurs, if it occurs
-	sealed                 // once more than it occurs, even if it does not occur
+	open   coverage = iota // as often as the field occurs
+	closed                 // once more than the field occurs, if it occurs at all
+	sealed                 // once more than the field occurs, even if it is absent
 )
 
 // Sign returns the DKIM-Signature fields of msg, one for each signer in the order given, folded, each with CRLF at its

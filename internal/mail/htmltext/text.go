@@ -10,12 +10,13 @@
 //
 // # When it fails
 //
-// It never fails: any input is HTML. Markup that cannot be read, such as a start tag of more than 1 MiB, is omitted.
+// FromHTML never fails: any input is HTML. Markup that cannot be read, such as a start tag of more than 1 MiB, is
+// omitted.
 //
 // # What it does not do
 //
-// The package does not make HTML safe to show. It ignores style sheets, so it omits only elements that are hidden by an
-// attribute of their own. It does not wrap lines.
+// The package does not make HTML safe to show. FromHTML ignores style sheets, so it omits only elements that an
+// attribute of their own hides. FromHTML does not wrap lines.
 package htmltext
 
 import (

@@ -224,7 +224,7 @@ func TestFromHTMLMemory(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name, html string
-		most       float64 // maximum multiple of the size
+		most       float64 // maximum memory as a multiple of the HTML's size
 	}{
 		{"text", strings.Repeat("word ", size/5), 8},
 		{"attributes of one tag", names.String() + ">x", 8},
@@ -276,7 +276,7 @@ func FuzzFromHTML(f *testing.F) {
 		}
 		for _, hide := range []bool{true, false} {
 			z := newTokenizer(strings.ToValidUTF8(html, "\uFFFD"))
-			z.renew() // so that html.Tokenizer reads all
+			z.renew() // makes html.Tokenizer read everything
 			want, whole := extractText(z, hide)
 			got, complete := extractText(newTokenizer(strings.ToValidUTF8(html, "\uFFFD")), hide)
 			if got != want || complete != whole {

@@ -18,11 +18,11 @@ type passage struct {
 	html bool
 }
 
-// view is the content of a part that a reader sees, as HTML and as plain text. Content in only one of these forms is in
-// both.
+// view is the content of a part that a reader sees, as HTML and as plain text. If the sender provided content in only
+// one form, both fields contain it.
 type view struct {
 	html, text       []passage
-	hasHTML, hasText bool // the sender provided part of it in that form
+	hasHTML, hasText bool // the sender provided some of the content in that form
 }
 
 func (v *view) empty() bool { return !v.hasHTML && !v.hasText }

@@ -15,8 +15,8 @@
 //
 // # What it does not do
 //
-// The package verifies nothing: names, dates, types of files and the sender are copied from the message. It does not
-// open messages within messages, or archives, and it does not make HTML safe to show.
+// The package verifies nothing: names, dates, types of files and the sender are copied from the message. The package
+// does not open messages within messages, or archives, and it does not make HTML safe to show.
 package mailparse
 
 import (
@@ -33,7 +33,7 @@ import (
 // unchanged, and Defects describes it.
 type Parsed struct {
 	Header     []message.Field // all fields in order, unfolded, encoded words decoded, valid UTF-8
-	MessageID  string          // with angle brackets; empty if there is none
+	MessageID  string          // with angle brackets; empty if the message has no Message-ID
 	InReplyTo  []string
 	References []string
 	From       []message.Address // usually one; an address that cannot be parsed is only in Header
@@ -42,9 +42,9 @@ type Parsed struct {
 	Bcc        []message.Address
 	ReplyTo    []message.Address
 	Subject    string
-	Date       time.Time // zero if there is none that can be parsed
-	HasHTML    bool      // part of it was written as HTML
-	HasText    bool      // part of it was written as plain text
+	Date       time.Time // zero if the message has no valid date
+	HasHTML    bool      // the sender wrote some of the text as HTML
+	HasText    bool      // the sender wrote some of the text as plain text
 	Files      []File
 	Defects    []string // what was wrong with the message, for people; at most 20
 
@@ -81,17 +81,17 @@ func (p *Parsed) Text() string {
 
 // File is a part that does not belong to the message's text.
 type File struct {
-	Filename    string // as the sender wrote it, so it may look like a path; empty if there is none
+	Filename    string // name from the sender, which may look like a path; empty if the file has no name
 	ContentType string // media type without parameters, lower case
 	ContentID   string // without angle brackets
-	Disposition string // inline or attachment; empty if not given
-	Content     []byte // decoded; it may share the memory of the raw message
+	Disposition string // inline or attachment; empty if the part has no Content-Disposition
+	Content     []byte // decoded content, which may share the memory of the raw message
 }
 
-// Limits of Parse. The rest of a message that exceeds them becomes one file, or is only in the raw message.
+// Limits of Parse. The rest of a message that exceeds these limits becomes one file, or is only in the raw message.
 const (
 	maxDepth        = 64      // multiparts within multiparts
-	maxParts        = 1000    // parts that have no parts themselves
+	maxParts        = 1000    // parts, except multiparts
 	maxHeaderFields = 2000    // fields of the message
 	maxHeaderSize   = 1 << 20 // bytes of all fields of the message
 	maxFieldSize    = 256 << 10
@@ -102,9 +102,9 @@ const (
 // Parse parses any message and never fails: raw may lack a header, be cut off, or not be mail at all. It takes time
 // linear in the length of raw, and a small multiple of its memory.
 //
-// It chooses among alternative texts and joins texts that follow each other. Everything else is in Files. That includes
-// messages within the message (message/rfc822) and containers that few programs can read (TNEF), both unchanged, and
-// uuencoded files in the text of a message that is not MIME.
+// It chooses among alternative texts and joins texts that follow each other. Files contains all other parts. Files also
+// contains messages within the message (message/rfc822) and containers that few programs can read (TNEF), both
+// unchanged. If the message is not MIME, Files contains the uuencoded files in its text.
 func Parse(raw []byte) *Parsed {
 	p := &parser{raw: raw, out: &Parsed{}}
 	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') >= 0 {

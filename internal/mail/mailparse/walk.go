@@ -15,7 +15,7 @@ type walker struct {
 	// innermost maps a boundary to the innermost open frame that has it.
 	innermost map[string]int
 	parts     int
-	view      view // of everything outside multiparts
+	view      view // the view of everything outside multiparts
 }
 
 // frame is an open multipart.
@@ -24,8 +24,8 @@ type frame struct {
 	kind     kind
 	boundary string
 	outer    int  // the frame with the same boundary that this one hides, or -1
-	start    int  // the index in raw at which its content begins
-	begun    bool // it has at least one part
+	start    int  // the index in raw at which the content begins
+	begun    bool // the multipart has at least one part
 	closed   bool
 	view     view
 }

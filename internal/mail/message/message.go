@@ -1,5 +1,5 @@
-// Package message composes email: addresses, header fields, media types, and whole messages in MIME form. It also
-// parses the addresses that people and programs write, strictly.
+// Package message composes email: addresses, header fields, media types, and whole messages in MIME form. The package
+// also parses, strictly, the addresses that people and programs write.
 //
 // # Invariants
 //
@@ -16,13 +16,13 @@
 //
 // # When it fails
 //
-// Composing and parsing addresses fail with *AddressError, *FieldError and *AttachmentError. Each holds a sentence that
-// may be shown to the user; the other results are then zero.
+// Composing and parsing addresses fail with *AddressError, *FieldError and *AttachmentError. Each of these errors
+// contains a sentence that may be shown to the user. The other results are then zero.
 //
 // # What it does not do
 //
-// The package does not know the recipients of the envelope, the size limits of a product, or delivery. It does not
-// parse messages: that is package mailparse.
+// The package does not know the recipients of the envelope, the size limits of a product, or delivery. Package
+// mailparse parses messages.
 package message
 
 import "time"

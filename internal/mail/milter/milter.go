@@ -2,8 +2,9 @@
 //
 // # Invariants
 //
-//   - A filter is consulted about the message as it arrived, at the end of DATA. It may refuse the message, drop it,
-//     or add header fields, which are returned and not inserted. It may not change addresses or content.
+//   - A filter is consulted about the message as it arrived, at the end of DATA. The filter may refuse the message,
+//     drop it, or add header fields, which Consult returns and does not insert. The filter may not change addresses
+//     or content.
 //   - A consultation ends within its time limit. The message is read in place and sent in pieces.
 //
 // # When it fails
@@ -13,7 +14,7 @@
 //
 // # What it does not do
 //
-// The package does not reuse connections: it makes one for each message, so that a filter can be restarted at any time.
+// The package does not reuse connections. It makes one for each message, so that a filter can be restarted at any time.
 package milter
 
 import (

@@ -33,7 +33,7 @@ type filter struct {
 	rcpt                           map[string]library.Response
 	modify                         func(*library.Modifier) error
 	hang                           <-chan struct{}
-	quit                           string // the step at which it closes the connection
+	quit                           string // the step at which the filter closes the connection
 
 	mu   sync.Mutex
 	told []string

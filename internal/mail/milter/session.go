@@ -23,8 +23,8 @@ const (
 		milter.OptNoHeloReply | milter.OptNoMailReply | milter.OptNoRcptReply | milter.OptNoDataReply |
 		milter.OptNoUnknownReply | milter.OptNoEOHReply | milter.OptNoBodyReply
 
-	maxFields = 100  // fields added by a filter; further ones are dropped
-	maxText   = 4096 // bytes of each text from a filter
+	maxFields = 100  // maximum number of fields that a filter may add; further fields are dropped
+	maxText   = 4096 // maximum bytes of each text from a filter
 )
 
 // consult tries the newest protocol first. The library falls back to older versions by itself only if the same mask
@@ -50,7 +50,7 @@ func (c *Client) converse(ctx context.Context, m Message, steps milter.OptProtoc
 	if err != nil {
 		return Verdict{}, err
 	}
-	s.Close() // a courtesy to the filter; the verdict is known already
+	s.Close() // tells the filter that the session ends; the verdict does not depend on it
 	return v, nil
 }
 

@@ -6,7 +6,7 @@ import "strings"
 type Fault string
 
 const (
-	Recipients Fault = "recipient" // the address; its owner or the author of the email can correct it
+	Recipients Fault = "recipient" // the address, which its owner or the author of the email can correct
 	Ours       Fault = "ours"      // this installation or the sender: reputation, authentication, content, protocol
 	Hosts      Fault = "host"      // the receiving side: its rules, its load, its mistakes
 )
@@ -58,19 +58,19 @@ func (c Class) forNow() Class {
 type Scope uint8
 
 const (
-	ScopeRecipient Scope = iota // the recipient, or unknown
-	ScopeMessage                // the message, after the host knew the recipient
+	ScopeRecipient Scope = iota // the refusal is about the recipient, or its subject is unknown
+	ScopeMessage                // the refusal is about the message; the host knew the recipient
 	ScopeSender                 // the sender
-	ScopeSession                // the connection: greeting, TLS, authentication
+	ScopeSession                // the refusal is about the connection: greeting, TLS, authentication
 )
 
 // Refusal is a host's negative reply.
 type Refusal struct {
-	Code     int    // 400 to 599; 0 if unknown
+	Code     int    // reply code from 400 to 599; 0 if unknown
 	Enhanced string // "5.1.1" (RFC 3463), or empty
-	Text     string // without the codes; it may have several lines
+	Text     string // the reply without its codes, possibly several lines
 	Scope    Scope
-	Local    bool // this installation made the refusal, for a known reason
+	Local    bool // this installation, not the host, refused the email for a known reason
 }
 
 // Classify classifies a host's refusal of a recipient. Either code or enhanced may be missing.

@@ -2,8 +2,9 @@ package report
 
 import "strings"
 
-// failures and delays are the phrases, in lower case, that reports without fields write above the addresses. They are
-// those of qmail, Exim, Sendmail, Postfix, Exchange, Domino, Groupwise, and of large hosts before they wrote fields.
+// failures and delays are the phrases, in lower case, that reports without fields write above the addresses. The
+// phrases come from qmail, Exim, Sendmail, Postfix, Exchange, Domino, Groupwise, and from large hosts before they wrote
+// fields.
 var (
 	failures = []string{
 		"wasn't able to deliver your message", "was not able to deliver your message", "could not be delivered",

@@ -1,5 +1,5 @@
 // Package report reads the reports of mail systems: bounces (RFC 3464), complaints (RFC 5965), and automatic replies
-// (RFC 3834). It also classifies refusals, from a report or from an SMTP conversation (Classify).
+// (RFC 3834). The package also classifies refusals, from a report or from an SMTP conversation (Classify).
 //
 // # Invariants
 //
@@ -49,7 +49,7 @@ const (
 type Report struct {
 	Kind       Kind
 	Recipients []Recipient // for a complaint: the complainants' addresses, if it names them; at most 1,000
-	MessageID  string      // ID of the reported message, with angle brackets; empty if unknown
+	MessageID  string      // Message-ID of the reported message, with angle brackets; empty if unknown
 	To         []string    // recipients of the reported message
 	Feedback   string      // type of a complaint: abuse, fraud, not-spam and so on
 	MailFrom   string      // return path of the reported message; empty if unknown
@@ -64,7 +64,7 @@ type Recipient struct {
 	Status     string // enhanced status code, such as 5.1.1
 	Diagnostic string // the host's reply or explanation, without the type before it
 	RemoteMTA  string
-	Unnamed    bool // the report names no recipient, so it may be about another one
+	Unnamed    bool // the report names no recipient, so it may be about another recipient
 }
 
 // maxRecipients limits the recipients of one report, maxText the bytes that are read of each part.
@@ -124,7 +124,7 @@ type mail struct {
 	text string // the text that a reader sees
 	kind string // Content-Type, in lower case
 
-	null bool // it has an empty envelope sender
+	null bool // the envelope sender is empty
 }
 
 func read(raw []byte) *mail {

@@ -9,8 +9,8 @@ import (
 // Returned is a message that arrived at a return path.
 type Returned struct {
 	m           *mail
-	fields      Report // the report in its fields, for any recipients; Kind is None if there is none
-	said, lower string // its own text, and the same in lower case with the subject
+	fields      Report // the report in the message's fields; Kind is None if they contain none
+	said, lower string // the message's own text; lower is said with the subject, in lower case
 }
 
 // ReadReturned reads a message that arrived at one or more return paths. from is the envelope sender, which is empty
@@ -142,7 +142,7 @@ const (
 	maxPassage    = 16 << 10
 	maxSection    = 8 << 10
 	maxParagraphs = 30
-	maxExplained  = 50 // recipients without details in their fields, which are searched for in the passage
+	maxExplained  = 50 // maximum number of recipients whose details are searched for in the text
 )
 
 // passage returns the message's own text from all of its parts, without quotations.

@@ -63,9 +63,9 @@ var (
 		"The recipient's host refuses the message and does not say why in a way that is understood."}
 )
 
-// byEnhanced maps enhanced status codes without their first digit to classes. They come from RFC 3463, 4954, 7372,
-// 7505, 8616 and the IANA registry; from 500 on they are Microsoft's. It omits codes that hosts use for any cause: for
-// those the text decides.
+// byEnhanced maps enhanced status codes without their first digit to classes. The codes come from RFC 3463, 4954, 7372,
+// 7505, 8616 and the IANA registry. Codes whose last number is 500 or more are Microsoft's. byEnhanced omits codes that
+// hosts use for any cause. For such codes, the text decides.
 var byEnhanced = map[string]Class{
 	"1.1": noMailbox, "1.2": noDomain, "1.3": badAddress, "1.4": unclearTo, "1.5": unclear, "1.6": moved, "1.7": badSender,
 	"1.8": badSender, "1.9": protocol, "1.10": nullMX,

@@ -15,11 +15,11 @@ import (
 
 const (
 	tryTimeout = 3 * time.Second
-	rounds     = 2    // how often each server is asked
-	maxServers = 4    // further servers are ignored
+	rounds     = 2    // how often DNS asks each server
+	maxServers = 4    // DNS ignores further servers
 	ednsSize   = 1232 // bytes of a UDP answer that passes any network without fragmentation (RFC 9715 section 3)
-	readSize   = 4096 // bytes that are read of a larger answer
-	maxAnswers = 200  // records of one answer that are used
+	readSize   = 4096 // maximum bytes of an answer that are read
+	maxAnswers = 200  // maximum number of records of an answer that are used
 	resolvConf = "/etc/resolv.conf"
 )
 

@@ -29,10 +29,10 @@ var (
 // maxHosts is how many hosts of a domain are tried at most.
 const maxHosts = 10
 
-// Hosts returns the hosts for mail to domain, at most ten, in the order of preference (RFC 5321 section 5.1). They are
-// its mail exchangers, in random order where preferences are equal, or the domain itself if it has none. Errors are
-// ErrNoDomain, ErrNoHost and ErrNullMX, which are definite, and ErrTemporary. Hosts checks that the domain itself has
-// an address if it is the host; it does not check mail exchangers.
+// Hosts returns the hosts for mail to domain, at most ten, in the order of preference (RFC 5321 section 5.1). The hosts
+// are the domain's mail exchangers, in random order if preferences are equal, or the domain itself if it has none.
+// Errors are ErrNoDomain, ErrNoHost and ErrNullMX, which are definite, and ErrTemporary. Hosts checks that the domain
+// itself has an address if it is the host; it does not check mail exchangers.
 func Hosts(ctx context.Context, r Resolver, domain string) ([]Host, error) {
 	domain = clean(domain)
 	records, err := r.MX(ctx, domain)

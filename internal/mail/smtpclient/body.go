@@ -8,9 +8,9 @@ import (
 
 // traits are the properties of a message that are needed before its first byte is sent.
 type traits struct {
-	size     int64 // bytes, without the dots that stuffing adds
+	size     int64 // in bytes, without the dots that stuffing adds
 	eightBit bool
-	bare     bool // it has a lone CR or LF
+	bare     bool // the message has a lone CR or LF
 }
 
 // inspect returns the traits of a message that is given in parts.

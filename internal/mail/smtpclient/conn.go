@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	writeBuffer  = 16 << 10 // fits a message of 10 KB, which is then sent in one write
+	writeBuffer  = 16 << 10 // large enough to send a message of 10 KB in one write
 	readBuffer   = 4 << 10  // more than maxReplyLine
 	writeBlock   = 64 << 10 // Timeouts.Data applies to each block of this size
 	quitPatience = 5 * time.Second
@@ -23,7 +23,7 @@ var longAgo = time.Unix(1, 0)
 type Conn struct {
 	o       Options
 	raw     net.Conn // the transport
-	nc      net.Conn // raw, or TLS over it
+	nc      net.Conn // raw, or the TLS connection over raw
 	r       *bufio.Reader
 	w       *bufio.Writer
 	ext     Extensions
@@ -36,7 +36,7 @@ type Conn struct {
 	needReset bool // RSET must be sent before the next MAIL
 	broken    bool
 
-	ctx      context.Context // of the current operation; blockWriter has no other access to it
+	ctx      context.Context // context of the current operation, for blockWriter
 	perWrite time.Duration
 }
 

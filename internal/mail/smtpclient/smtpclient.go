@@ -47,7 +47,7 @@ type Options struct {
 	Hello      string         // the name in EHLO; empty is "localhost"
 	TLS        TLSMode        //
 	ServerName string         // name to verify and to send as SNI; empty is the host of the address
-	RootCAs    *x509.CertPool // nil means those of the system
+	RootCAs    *x509.CertPool // nil means the system's root certificates
 	Username   string         // if set, AUTH PLAIN or LOGIN must succeed, over TLS or on a loopback address
 	Password   string
 
@@ -104,7 +104,7 @@ type TLSState struct {
 	Cipher   string
 	Verified bool   // the certificate is valid for the server name
 	Peer     string // the name in the certificate
-	Problem  string // why it is not Verified
+	Problem  string // why the certificate is not Verified
 }
 
 // On reports whether the connection is encrypted.

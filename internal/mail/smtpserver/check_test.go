@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Lines of replies are printable and at most 480 bytes long. They are split at a space if there is one.
+// Lines of replies are printable and at most 480 bytes long. Long lines of a reply are split at a space, if possible.
 func TestWrap(t *testing.T) {
 	t.Parallel()
 	x := func(n int) string { return strings.Repeat("x", n) }

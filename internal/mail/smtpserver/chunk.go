@@ -68,8 +68,8 @@ type chunkReader struct {
 	c     *conn
 	check check
 	left  int64 // bytes of the chunk that are not read yet
-	last  bool  // this is the last chunk
-	size  int64 // bytes of the chunk that were read
+	last  bool  // the chunk is the last one of the message
+	size  int64 // bytes of the chunk that have been read
 	err   error // why reading ended; io.EOF after the last chunk
 	then  func()
 	buf   []byte

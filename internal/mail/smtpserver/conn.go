@@ -35,7 +35,7 @@ const (
 	forUs        waiting = iota // the server is working; nothing is expected from the client
 	forHandshake                // the TLS handshake
 	forCommand
-	forMessage // the next bytes of a message, or the next chunk
+	forMessage // waits for the next bytes of a message, or for the next chunk
 )
 
 // conn is one client's connection.
@@ -43,7 +43,7 @@ type conn struct {
 	s       *Server
 	ctx     context.Context
 	raw     net.Conn   // the connection as accepted; closing it ends the session from any goroutine
-	hasSlot bool       // it occupies one of the slots; guarded by s.mu
+	hasSlot bool       // the connection occupies a slot; guarded by s.mu
 	addr    netip.Addr // the address whose connections are counted; guarded by s.mu
 
 	nc  net.Conn // the connection in use: raw, behind a PROXY header, TLS
@@ -59,10 +59,10 @@ type conn struct {
 	mail          *MailOptions // parameters of the current message; nil if there is none
 	rcpts         int
 
-	commands, errors, failures int       // commands and errors since the last message; all failures of AUTH
+	commands, errors, failures int       // failures counts AUTH, the others start anew after a message
 	accepted                   bool      // a message was accepted
 	lastMessage                time.Time // when the last message was accepted, or when the connection began
-	ended                      bool      // no more commands are read
+	ended                      bool      // the server reads no more commands
 
 	inMessage bool      // a message is in progress
 	received  time.Time // when the message began
@@ -72,7 +72,7 @@ type conn struct {
 	waiting waiting
 	now     progress // when the wait began
 	ending  bool     // the server is shutting down
-	evicted bool     // its slot was given to another connection
+	evicted bool     // another connection got its slot
 }
 
 // progress is what a client has done on its connection.

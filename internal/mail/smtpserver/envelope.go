@@ -171,7 +171,7 @@ func mailOptions(params []string, maxSize int64) (*MailOptions, *Refusal) {
 	return o, nil
 }
 
-// rcptOptions checks the parameters of RCPT. They are all ignored.
+// rcptOptions refuses unknown parameters of RCPT, and ignores the known ones.
 func rcptOptions(params []string) *Refusal {
 	for _, p := range params {
 		key, _, _ := strings.Cut(p, "=")

@@ -56,7 +56,7 @@ func TestSilentConnectionsGiveWay(t *testing.T) {
 		c.handIn("250 2.0.0 Taken")
 	}
 	for i, c := range silent["127.0.1"] {
-		if i < 8 { // in the order of their arrival
+		if i < 8 { // messages are accepted in the order of their arrival
 			c.ask("", "421 4.3.2")
 			c.closed()
 			continue

@@ -21,7 +21,7 @@ type handler struct {
 	taken []string
 	open  int
 	peers []smtpserver.Peer
-	hold  chan struct{} // if not nil, Data waits for it
+	hold  chan struct{} // if not nil, Data waits until hold is closed
 }
 
 func (h *handler) Open(_ context.Context, p smtpserver.Peer) (smtpserver.Session, error) {

@@ -1,6 +1,6 @@
-// Package smtpserver is the SMTP server (RFC 5321) that receiving and submission share. It accepts connections,
-// authenticates clients where the listener offers AUTH, and passes their messages to a [Handler]. It offers PIPELINING,
-// SIZE, 8BITMIME, SMTPUTF8, CHUNKING, ENHANCEDSTATUSCODES, STARTTLS and AUTH.
+// Package smtpserver is the SMTP server (RFC 5321) that receiving and submission share. The server accepts connections,
+// authenticates clients if the listener offers AUTH, and passes their messages to a [Handler]. The server offers
+// PIPELINING, SIZE, 8BITMIME, SMTPUTF8, CHUNKING, ENHANCEDSTATUSCODES, STARTTLS and AUTH.
 //
 // # Invariants
 //
@@ -9,25 +9,25 @@
 // received after it. A message is answered 250 only after the session's Data has returned without an error and every
 // byte of it was read and found valid.
 //
-// One client costs one goroutine, which calls its session's methods one after another. Its use of resources is limited:
-// the number of connections, in total and per address; the length of commands and lines; the size and duration of a
-// message; and for each connection the commands without a message, the errors and the failed passwords. Clients cannot
-// keep others out by holding connections. When all slots are in use, the server first closes connections that make no
-// progress, then those that have not sent a message yet (eviction.go). It refuses a new connection only if it can close
-// none.
+// One client costs one goroutine, which calls its session's methods one after another. The server limits the number of
+// connections, in total and per address, the length of commands and lines, and the size and duration of a message. For
+// each connection, the server limits the commands without a message, the errors and the failed passwords. Clients
+// cannot keep others out by holding connections. When all slots are in use, the server first closes connections that
+// make no progress, then those that have not sent a message yet (eviction.go). The server refuses a new connection only
+// if it can close no other connection.
 //
 // # When it fails
 //
 // Each mistake of a client gets an error reply; too many of them end its connection with 421. A panic of a handler ends
 // only that connection and is logged. When the context of Serve ends, idle clients receive 421 at once and messages in
-// progress may finish within the grace period. Then all connections are closed. An interrupted message gets no reply,
-// so the client sends it again.
+// progress may finish within the grace period. After the grace period, all connections are closed. An interrupted
+// message gets no reply, so the client sends it again.
 //
 // # What it does not do
 //
-// The package makes no decisions about senders, recipients and content, and adds no trace fields to a message. It does
-// not offer BINARYMIME: such a message could not be passed on to most hosts. It parses DSN parameters and drops all but
-// ENVID.
+// The package makes no decisions about senders, recipients and content, and adds no trace fields to a message. The
+// server does not offer BINARYMIME, because most hosts do not accept such messages. The server parses DSN parameters
+// and drops all but ENVID.
 package smtpserver
 
 import (
@@ -82,9 +82,9 @@ type MailOptions struct {
 // Refusal is a negative reply.
 type Refusal struct {
 	Code     int    // 4xx or 5xx
-	Enhanced string // such as 5.1.1 (RFC 3463)
-	Text     string // one line for people
-	Cause    error  // an internal failure, which is logged; otherwise nil
+	Enhanced string // enhanced status code, such as 5.1.1 (RFC 3463)
+	Text     string // a line of text for people
+	Cause    error  // the internal failure for the log, or nil
 }
 
 // Refuse returns a *Refusal.

@@ -1,6 +1,6 @@
-// Package smtpsink is a mail host that accepts every message and stores none. It is the receiver in benchmarks and in
-// tests that kill a sender. It speaks SMTP with PIPELINING, 8BITMIME and SIZE, and needs a few microseconds for a
-// message, so that a benchmark measures the sender.
+// Package smtpsink is a mail host that accepts every message and stores none. Benchmarks, and tests that kill a sender,
+// use it as the receiver. The sink speaks SMTP with PIPELINING, 8BITMIME and SIZE. A message takes a few microseconds,
+// so that a benchmark measures the sender.
 //
 // # Invariants
 //
@@ -9,7 +9,7 @@
 //
 // # What it does not do
 //
-// It is not hardened for the open network: it has no TLS, and its only protections are limits of size and time.
+// The sink is not hardened for the open network: it has no TLS, and its only protections are limits of size and time.
 package smtpsink
 
 import (
@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	maxMessage  = 100 << 20 // bytes; EHLO announces it
+	maxMessage  = 100 << 20 // in bytes; announced in the reply to EHLO
 	maxRcpts    = 10_000
 	idleTimeout = 5 * time.Minute
 	readBuffer  = 64 << 10

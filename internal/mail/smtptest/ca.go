@@ -2,7 +2,7 @@
 // line by line, including misbehaviour. Server is a working mail exchanger that can be configured to refuse mail. CA
 // makes certificates that verify.
 //
-// All of it is for tests: it takes a testing.TB, reports failures to it, and ends with the test.
+// Each of these takes a testing.TB, reports failures to it, and ends with the test.
 package smtptest
 
 import (

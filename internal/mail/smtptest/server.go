@@ -100,7 +100,7 @@ func NewServer(t testing.TB, config Config) *Server {
 // themselves: smtp.Server.Close accesses running conversations without their lock.
 func (s *Server) Close() {
 	s.greet.Close()
-	s.done.Wait() // after this nothing is accepted
+	s.done.Wait() // now the server accepts no further connections
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.open {

@@ -9,7 +9,7 @@
 //
 // # What it does not do
 //
-// It opens no database and no blob store, starts no goroutine, and uses no network.
+// The package opens no database and no blob store, starts no goroutine, and uses no network.
 package resources
 
 import (

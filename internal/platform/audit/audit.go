@@ -4,7 +4,7 @@
 // # Invariants
 //
 // An entry is written in the transaction of its change: every change has an entry, and every entry has a change.
-// Entries never change. They contain no secrets and no content of emails.
+// Entries never change. Entries contain no secrets and no content of emails.
 //
 // A request is recorded once: by the entry in its context (see [With]), or by an entry that the changing package
 // records instead (see [Log.Record]). [Log.Also] records the consequences of a change in addition.
@@ -15,8 +15,9 @@
 //
 // # What it does not do
 //
-// The package records no reads, except those for which a caller writes an entry. It does not record the sending of
-// emails; the request log does. It knows neither teams nor users: the caller checks who may read the entries of a team.
+// The package records no reads, except those for which a caller writes an entry. The package does not record the
+// sending of emails; the request log does. The package does not check who may read the entries of a team; the caller
+// does.
 package audit
 
 import (

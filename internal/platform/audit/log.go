@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	sweepRows = 500  // deleted in one transaction
-	partRows  = 2000 // read by one call of Part
+	sweepRows = 500  // number of rows that one transaction deletes
+	partRows  = 2000 // number of rows that one call of Part reads
 )
 
 // Log writes, reads and deletes entries.

@@ -9,11 +9,11 @@
 // # When it fails
 //
 // A Put that fails stores nothing and does not change an earlier blob of the key. The exception is an error of the very
-// last step, the sync of a folder or the end of an upload. The new blob may then be visible, but may not survive a
-// power failure.
+// last step, the sync of a folder or the end of an upload. After such an error, the new blob may be visible, but may
+// not survive a power failure.
 //
-// [ErrFull] means that the disk is full or a quota is used up. A caller that accepts mail then answers that the client
-// must try again later.
+// [ErrFull] means that the disk is full or a quota is used up. If a caller that accepts mail gets this error, it
+// answers that the client must try again later.
 //
 // A crash may leave temporary files, which Open deletes once they are a day old. A crash may also undo a Delete, so
 // callers must be able to delete again.
@@ -21,7 +21,7 @@
 // # What it does not do
 //
 // The package does not decide who may read a blob, how long blobs are stored, or how large they may be; callers limit
-// their readers. It does not encrypt.
+// their readers. The package does not encrypt blobs.
 //
 // # Memory and time
 //
@@ -29,7 +29,8 @@
 // blob needs 64 KiB.
 //
 // A request to a bucket that fails temporarily is made up to four times. A request without an answer fails after a
-// minute. A failed upload deletes its parts. After a crash they remain until the bucket's lifecycle rule deletes them.
+// minute. A failed upload deletes its parts. After a crash, the parts of an upload remain until the bucket's lifecycle
+// rule deletes them.
 package blob
 
 import (

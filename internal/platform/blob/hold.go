@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	holdName = ".hold" // a Hold locks it exclusively, a Delete shared
-	keptName = ".kept" // receives the blobs that are deleted during a Hold
+	holdName = ".hold" // lock file: Hold takes an exclusive lock, Delete a shared one
+	keptName = ".kept" // folder of the blobs that are deleted during a Hold
 
 	holdPoll = 10 * time.Millisecond
 )
@@ -32,7 +32,7 @@ type Held struct {
 
 // File is the file of a blob.
 type File struct {
-	Path string // where to read it
+	Path string // path at which the file can be read now
 	Name string // relative path of the file in a folder store, with slashes
 }
 

@@ -20,7 +20,7 @@ type clock struct{ last atomic.Pointer[reading] }
 
 // reading is one reading of the server's clock.
 type reading struct {
-	at     time.Time // when it was read, by this machine's clock
+	at     time.Time // time of the reading by this machine's clock
 	server time.Time
 	took   time.Duration
 }

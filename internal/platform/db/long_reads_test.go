@@ -19,7 +19,7 @@ const endless = `SELECT n, 'endless' FROM (WITH RECURSIVE t(n) AS (SELECT 1 UNIO
 // counted counts the rows of endless, so it returns its only row at the end.
 const counted = `SELECT COUNT(*) FROM (` + endless + `) y`
 
-// running returns how many endless queries are executing. Those of SQLite run in this process and occupy readers.
+// running returns how many endless queries are executing. SQLite's queries run in this process and occupy readers.
 func running(t *testing.T, d *db.DB) (n int) {
 	t.Helper()
 	if d.Engine() == "sqlite" {

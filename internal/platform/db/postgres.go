@@ -75,9 +75,9 @@ func (p *postgresDB) name() string { return "postgres" }
 // places returns the maximum number of simultaneous long reads: a quarter of the connections.
 func (p *postgresDB) places() int { return int(p.pool.Config().MaxConns) / 4 }
 
-// longSettings are the settings of long reads. They force PostgreSQL to use indexes. Values of all properties share
-// their statistics, so PostgreSQL would expect too many rows and read the values of all teams. Each long read uses one
-// server process.
+// longSettings are the settings of long reads. The settings force PostgreSQL to use indexes. Values of all properties
+// share their statistics, so PostgreSQL would expect too many rows and read the values of all teams. Each long read
+// uses one server process.
 var longSettings = []string{"SET LOCAL enable_seqscan = off", "SET LOCAL max_parallel_workers_per_gather = 0"}
 
 // readLong runs fn in a transaction, whose settings travel with the first statement. When the context ends, the driver

@@ -51,7 +51,7 @@ func (p *postgresDB) updateOn(ctx context.Context, pool *pgxpool.Pool, fn func(*
 type outcome struct {
 	after []func()
 	err   error
-	tries int // total tries allowed after this outcome; nothing was stored
+	tries int // total tries allowed after an outcome that stored nothing
 }
 
 func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, fn func(*Tx) error) outcome {
@@ -101,8 +101,8 @@ type pgTx struct {
 	batch    *pgx.Batch
 	fence    map[int]error // by position in the batch: the error to report when that statement yields no row
 	begun    bool
-	asked    bool // whether COMMIT was sent
-	refused  bool // whether the server reported an error and rolled back
+	asked    bool // COMMIT was sent
+	refused  bool // the server reported an error and rolled back
 	err      error
 }
 

@@ -25,8 +25,8 @@ const (
 	queueDepth = 1024                 // waiting updates before callers block
 )
 
-// pragmas of both handles, with their reasons. They are in the DSN, because a PRAGMA statement sent to a pool affects
-// only one connection.
+// pragmas of both handles, with their reasons. The pragmas are in the DSN, because a PRAGMA statement sent to a pool
+// affects only one connection.
 var pragmas = []string{
 	"busy_timeout(10000)",      // comes first, because the other pragmas may wait for another process's lock
 	"journal_mode(WAL)",        // readers never wait for the writer

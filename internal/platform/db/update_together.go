@@ -36,8 +36,8 @@ func (d *DB) UpdateTogether(ctx context.Context, c Class, fn func(*Tx) error) er
 type Class int
 
 const (
-	Accepting Class = iota // a client waits for the answer
-	Recording              // outcomes of work in progress
+	Accepting Class = iota // updates for whose answer a client waits
+	Recording              // updates that record outcomes of work in progress
 	classes
 )
 

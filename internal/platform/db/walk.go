@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-const walkRows = 2000 // read by one step of Walk
+const walkRows = 2000 // number of rows that one step of Walk reads
 
 // Walk goes through the rows of a query in steps, in the order of an id column. It calls step with the bounds of each
 // step's ids: greater than after, up to and including upTo. from is the table with a condition, whose arguments are $1

@@ -46,7 +46,7 @@ const PlaceholderDomain = "erased.invalid"
 type Address struct {
 	key     string
 	local   string   // of the key
-	domains []string // in ASCII, and in Unicode if that differs
+	domains []string // the domain in ASCII, and in Unicode if that differs
 }
 
 // Parse parses an address. The error is an Invalid fault.

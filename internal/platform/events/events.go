@@ -191,10 +191,10 @@ type Approval struct {
 	From       string
 	Recipients int
 	Subject    string
-	By         string // the name of the connected app that requested it
+	By         string // the name of the connected app that requested the email
 	Reason     string // why it was rejected or could not be sent; "" otherwise
 	EmailID    string // of the email that was sent; "" otherwise
-	URL        string // of the page for the decision
+	URL        string // URL of the page for the decision
 	CreatedAt  time.Time
 	ExpiresAt  time.Time
 }

@@ -19,8 +19,8 @@ const (
 // SystemPrefix begins the names of system events. Only the program itself sends system events.
 const SystemPrefix = "postrider:"
 
-// reservedPrefixes are the prefixes of the names of system events, in lower case. The second one comes from the API of
-// another service, so that automations that were written for that API keep working.
+// reservedPrefixes are the prefixes of the names of system events, in lower case. The second prefix comes from the API
+// of another service, so that automations that were written for that API keep working.
 var reservedPrefixes = []string{SystemPrefix, "resend:"}
 
 // ReservedPrefix returns the prefix that reserves a name for system events, as the name spells it. It ignores case and

@@ -7,10 +7,10 @@
 // # Invariants
 //
 // An owner without slots may take its first ones as soon as enough are free. An owner with slots may take more only if
-// it then holds at most greed times the number of slots that stay free. These are the dynamic thresholds with which
-// switches share their buffers (Choudhury and Hahne, 1998). So a single owner gets greed/(greed+1) of the slots, and
-// two busy owners get greed/(2*greed+1) each. Some slots always stay free for the next owner. An owner's first request
-// is limited only by the number of free slots. The pool never takes slots back.
+// it then holds at most greed times the number of slots that stay free. Network switches share their buffers by the
+// same dynamic thresholds (Choudhury and Hahne, 1998). So a single owner gets greed/(greed+1) of the slots, and two
+// busy owners get greed/(2*greed+1) each. Some slots always stay free for the next owner. An owner's first request is
+// limited only by the number of free slots. The pool never takes slots back.
 //
 // Waiting owners take turns, one request each. While an owner without slots waits for more than are free, owners with
 // slots may take no more, so that free slots accumulate. Other owners without slots may still take some.

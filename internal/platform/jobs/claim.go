@@ -75,8 +75,8 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 	return nil
 }
 
-// releaseClaims gives back the jobs that this node holds and no worker has. They come from a claim that was committed
-// although it returned an error.
+// releaseClaims gives back the jobs that this node holds and no worker has. Such jobs come from a claim that was
+// committed although it returned an error.
 func (k *dispatcher) releaseClaims(ctx context.Context) error {
 	rows, err := k.r.d.Query(ctx, selectHeld, k.Name, k.r.node)
 	held, err := db.Collect(rows, err, func(r db.Row) (Job, error) {

@@ -48,7 +48,7 @@ func TestHeldJobsWaitForRelease(t *testing.T) {
 		if held := count(`held <> '' AND holder = '' AND NOT parked`); held != n+1 {
 			t.Fatalf("%d jobs are held, want %d", held, n+1)
 		}
-		// They have waited for an hour.
+		// The jobs have waited for an hour.
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `UPDATE jobs SET created_at = created_at - $1, set_at = set_at - $1`,
 				time.Hour.Microseconds())

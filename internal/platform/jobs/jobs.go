@@ -23,23 +23,24 @@
 // first one dead.
 //
 // Clocks of different nodes are never compared. Each node counts heartbeats in the database, on a separate connection.
-// It declares another node dead after 20 seconds without a new heartbeat of that node, measured by its own monotonic
-// clock. It may do so only if it lost the database for at most 12 seconds in that time. A node whose own heartbeats
-// fail is unsure of its jobs after 12 seconds. Until a heartbeat succeeds, it begins nothing that cannot be undone (see
-// [Job.Sure]). A node that starts on SQLite makes all claimed jobs due, because no other process can hold one.
+// A node declares another node dead after 20 seconds without a new heartbeat of that node, measured by its own
+// monotonic clock. In that time, the declaring node may have lost the database for at most 12 seconds. A node whose own
+// heartbeats fail is unsure of its jobs after 12 seconds. Until a heartbeat succeeds, an unsure node begins nothing
+// that cannot be undone (see [Job.Sure]). A node that starts on SQLite makes all claimed jobs due, because no other
+// process can hold one.
 //
 // attempt is the fence. A claim increments it and nothing decrements it. Finish, Retry, Wait, Park and Hold change a
 // job only if its attempt is still the same, so a worker that lost its job changes nothing ([ErrLost]). tries counts
 // the attempts that ended with Retry; crashes and handler errors do not count. failures counts a handler's consecutive
-// errors and decides when a job is parked. Retry and Wait reset it.
+// errors and decides when a job is parked. Retry and Wait reset failures.
 //
 // # When it fails
 //
-// A handler runs at least once. It runs again after a crash between its external effect and its commit. If a hint of
-// new work is lost, the next scan finds the work. A job whose handler fails is retried by the kind's schedule. After
-// the last wait the job is parked, and an operator can list it. If the kind is Endless, the last wait repeats instead.
-// No job is dropped. Insert and Move make a parked job with their dedupe key due again. When the node of a job dies,
-// the job is due again after about 20 seconds.
+// A handler runs at least once. A handler runs again after a crash between its external effect and its commit. If a
+// hint of new work is lost, the next scan finds the work. A job whose handler fails is retried by the kind's schedule.
+// After the last wait the job is parked, and an operator can list it. If the kind is Endless, the last wait repeats
+// instead. No job is dropped. Insert and Move make a parked job with their dedupe key due again. When the node of a job
+// dies, the job is due again after about 20 seconds.
 //
 // Times come from the database's clock ([db.DB.Now]). The runner notices within seconds when that clock steps back, and
 // then restarts the waits that had begun. A job that is due at once gets a due time one hour in the past, so a step
@@ -47,8 +48,8 @@
 //
 // # What it does not do
 //
-// The queue does not run a job exactly once and keeps no history of finished jobs. It orders the jobs of a lane only by
-// their due time. It knows nothing of email.
+// The queue does not run a job exactly once and keeps no history of finished jobs. The queue orders the jobs of a lane
+// only by their due time. The package knows nothing of email.
 package jobs
 
 import (
@@ -72,7 +73,7 @@ var ErrLost = errors.New("the job was lost to another worker")
 // Values of run_at for jobs that do not become due by time.
 const (
 	never  = math.MaxInt64     // parked or held
-	inHand = math.MaxInt64 - 1 // claimed by a node
+	inHand = math.MaxInt64 - 1 // a node has claimed the job
 )
 
 // slack is how far in the past a job's run_at is set if the job is due at once.
@@ -87,7 +88,7 @@ type Job struct {
 	Payload   string
 	Attempt   int // the fence: 1 for the first claim
 	Tries     int // attempts that ended with Retry
-	Failures  int // errors in a row, before this attempt
+	Failures  int // consecutive errors before this attempt
 	LastError string
 	CreatedAt time.Time
 

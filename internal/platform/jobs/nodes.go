@@ -71,7 +71,7 @@ func (l *life) lives(at time.Time) {
 // as long as this node's heartbeats succeed, no other node takes its jobs.
 func (j Job) Sure(ctx context.Context) error {
 	l := j.life
-	if l == nil { // a job that no runner claimed
+	if l == nil { // no runner claimed the job
 		return nil
 	}
 	var patience <-chan time.Time

@@ -146,7 +146,7 @@ func (r *Runner) LimitRaised(kind, group string) {
 // returns an error if the database fails at the start or the end.
 func (r *Runner) Run(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
-		if ctx.Err() != nil { // stopped before it began
+		if ctx.Err() != nil { // the runner was stopped before it began
 			return nil
 		}
 		return err

@@ -11,7 +11,7 @@ const (
 	scanAlone  = time.Minute      // between scans if this node sees every insert
 	scanShared = 10 * time.Second // between scans if other nodes insert too
 	scanPage   = 500
-	scanRest   = 19 // rest after each page of a regular scan, as a multiple of the time it took
+	scanRest   = 19 // pause after each page of a regular scan, as a multiple of the page's duration
 )
 
 // scanAll scans regularly, and immediately when look receives a value, until ctx ends. It runs in a goroutine next to

@@ -28,7 +28,7 @@ const (
 		failures = failures + 1 WHERE id = $1 AND attempt = $2`
 )
 
-// These statements find jobs by their dedupe key. They leave claimed jobs unchanged.
+// These statements find jobs by their dedupe key. These statements leave claimed jobs unchanged.
 const (
 	removeJob  = `DELETE FROM jobs WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder = ''`
 	removeJobs = `DELETE FROM jobs WHERE kind = $1 AND dedupe = ANY($2) AND dedupe <> '' AND holder = ''`

@@ -1,6 +1,6 @@
-// Package keyring holds the one master key of an installation. It derives the keys to encrypt stored secrets, to sign
-// links, to make short tags for return paths, and to sign access tokens (JWT). It also makes and hashes API keys, which
-// need no master key.
+// Package keyring holds the one master key of an installation. The package derives the keys to encrypt stored secrets,
+// to sign links, to make short tags for return paths, and to sign access tokens (JWT). It also makes and hashes API
+// keys, which need no master key.
 //
 // # Invariants
 //
@@ -15,8 +15,8 @@
 //
 // # What it does not do
 //
-// The package does not handle passwords, which need a slow hash, nor DKIM and TLS keys. It does not rotate the master
-// key. Sealed and signed data starts with a version byte, which makes a rotation possible later.
+// The package does not handle passwords, which need a slow hash, or keys for DKIM and TLS. The package does not rotate
+// the master key. Sealed and signed data starts with a version byte, which makes a rotation possible later.
 package keyring
 
 import (

@@ -1,6 +1,6 @@
-// Package netguard connects to addresses that users supply, such as webhook endpoints and attachment URLs. It refuses
-// addresses that only this machine can reach: the machine itself, its network, and the metadata services of clouds.
-// Every such connection must use this package.
+// Package netguard connects to addresses that users supply, such as webhook endpoints and attachment URLs. The package
+// refuses addresses that only this machine can reach: the machine itself, its network, and the metadata services of
+// clouds. Every such connection must use this package.
 //
 // # Invariants
 //
@@ -16,8 +16,8 @@
 //
 // # What it does not do
 //
-// The package does not restrict ports and does not retry. It cannot recognise private networks that use public
-// addresses or a private translation prefix: a firewall must protect those.
+// The package does not restrict ports and does not retry. The package cannot recognise private networks that use public
+// addresses or a private translation prefix: a firewall must protect such networks.
 package netguard
 
 import (

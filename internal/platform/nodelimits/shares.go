@@ -1,6 +1,6 @@
 // Package nodelimits divides limits among the nodes of one database, so that all nodes together respect a limit, such
-// as connections to a destination, or messages or requests a second. It handles keys and numbers and does not interpret
-// them.
+// as connections to a destination, or messages or requests a second. The package handles keys and numbers and does not
+// interpret them.
 //
 // Callers read this node's share of a limit from memory: [Shares.Rate] and [Shares.Places] neither query the database
 // nor wait. A new key starts an exchange with the other nodes immediately, which takes some milliseconds. After that,
@@ -36,10 +36,10 @@
 //
 // # Special cases
 //
-// On SQLite, and for the only node of a database, every share is the whole limit. There are no rows and no queries,
-// except one that deletes the node's rows when it becomes the only one. A node that starts next to others uses even
-// shares until they have noticed it, which takes some milliseconds and at most two seconds. A node exchanges at most
-// 2,500 keys of each kind, so that exchanges stay short.
+// On SQLite, and for the only node of a database, every share is the whole limit. Such a node writes no rows and makes
+// no queries, except one that deletes its rows when it becomes the only node. A node that starts next to others uses
+// even shares until they have noticed it, which takes some milliseconds and at most two seconds. A node exchanges at
+// most 2,500 keys of each kind, so that exchanges stay short.
 package nodelimits
 
 import (
@@ -102,7 +102,7 @@ type Shares struct {
 	mu      sync.Mutex
 	entries map[Key]*entry
 	counts  map[string]*keyCount // by kind
-	settled time.Time            // when the other nodes certainly know this one
+	settled time.Time            // from this time on, the other nodes certainly know this node
 	left    bool                 // this node's rows must be deleted
 	lost    bool                 // this node's rows have been deleted by others
 
@@ -124,7 +124,7 @@ type entry struct {
 	whole bool // places
 	limit float64
 	asked bool    // since the last exchange
-	want  float64 // highest since the last exchange
+	want  float64 // the highest want since the last exchange
 	share float64
 	known bool // share comes from an exchange
 	born  time.Time

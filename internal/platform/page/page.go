@@ -1,5 +1,5 @@
-// Package page reads lists in pages, by cursor. It can query one page, read a whole list in chunks, and read lists
-// whose condition no index serves.
+// Package page reads lists in pages, by cursor. The package can query one page, read a whole list in chunks, and search
+// lists with a condition that no index serves.
 //
 // # Invariants
 //
@@ -16,7 +16,8 @@
 //
 // # What it does not do
 //
-// The package neither restricts a list to a team nor checks cursors: the WHERE of the query and the caller do.
+// The package does not restrict a list to a team; the WHERE of the query does. It does not check cursors; the caller
+// does.
 package page
 
 import (
@@ -148,7 +149,7 @@ func Part[T any](ctx context.Context, r db.Reader, all, some Select, after strin
 	return items, next, nil
 }
 
-// Steps of Search, in rows of the list. The first ones are small, because most conditions fill a page soon.
+// Steps of Search, in rows of the list. The first steps are small, because most conditions fill a page soon.
 const (
 	firstStep = 200
 	stepMost  = 2000

@@ -58,7 +58,7 @@ func removeUnused(dir string) {
 	for _, path := range all {
 		lock, err := os.Open(path)
 		if err != nil {
-			continue // another process removes it
+			continue // another process is removing the folder
 		}
 		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
 			os.RemoveAll(filepath.Dir(path))

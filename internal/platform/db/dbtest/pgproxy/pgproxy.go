@@ -1,12 +1,12 @@
 // Package pgproxy is a proxy in front of PostgreSQL that simulates failures of networks and servers: it refuses
 // connections, closes them, stops answering, and loses a COMMIT or its answer.
 //
-// A Proxy passes everything at first. It reads the frames of the wire protocol (PostgreSQL's documentation, chapter
-// 55), so that faults happen at known points. If [Proxy.Lost] counts a lost answer, the server has carried out that
-// COMMIT.
+// A Proxy passes everything at first. The proxy reads the frames of the wire protocol (PostgreSQL's documentation,
+// chapter 55), so that faults happen at known points. If [Proxy.Lost] counts a lost answer, the server has carried out
+// that COMMIT.
 //
-// It speaks no TLS: clients that prefer TLS continue without it, and those that require it fail. It refuses a URL
-// with several hosts or a Unix socket. It holds whole frames in memory.
+// The proxy speaks no TLS: clients that prefer TLS continue without it, and clients that require TLS fail. Start
+// refuses a URL with several hosts or a Unix socket. The proxy holds whole frames in memory.
 package pgproxy
 
 import (

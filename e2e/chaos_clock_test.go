@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// clocksApart runs nodes whose clocks differ by 20 minutes. First delivery attempts and first webhook attempts fail,
+// clocksApart runs nodes whose clocks differ by 20 minutes. The first attempts of some deliveries and webhooks fail,
 // and some emails are scheduled.
 func clocksApart(t *testing.T, engine string) sum {
 	shifted := buildShifted(t)

@@ -49,8 +49,8 @@ func submit(addr, password string, raw []byte, to ...string) error {
 	return c.Quit()
 }
 
-// TestSubmission submits a message over SMTP. The relay gets it unchanged except for a signature, and the API shows it
-// like any other email.
+// TestSubmission submits a message over SMTP. The relay gets the message unchanged except for a signature, and the API
+// shows it like any other email.
 func TestSubmission(t *testing.T) {
 	var mu sync.Mutex
 	arrived := map[string][]byte{}

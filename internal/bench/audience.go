@@ -51,7 +51,8 @@ type audienceRun struct {
 }
 
 // audience imports contacts with two properties, requests lists and counts of them, and sends them two broadcasts.
-// Delivery is held during the first broadcast. It runs during the second, together with single emails to another host.
+// Delivery is held during the first broadcast. Delivery runs during the second broadcast, together with single emails
+// to another host.
 func (b *measurement) audience(ctx context.Context, contacts int) error {
 	h, stop, err := b.beside(ctx, "--import-max-size", "100GB")
 	defer stop()

@@ -12,7 +12,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// nameserver is a DNS server on this machine. Its negative answers have a TTL of one hour.
+// nameserver is a DNS server on this machine. The server's negative answers have a TTL of one hour.
 type nameserver struct {
 	mu  sync.Mutex
 	rrs []dns.RR

@@ -84,8 +84,8 @@ func (n *Node) ListenInboundDev(addr string) error {
 }
 
 // takenElsewhere returns the MX hosts that delivery must not connect to because the mail would loop back to this node.
-// The list is empty if this node receives mail: then mail between its customers is delivered over SMTP as usual.
-// Otherwise it is nil, and package delivery uses its default.
+// The list is empty if this node receives mail: then mail between its customers is delivered over SMTP as usual. On
+// other nodes the list is nil, and package delivery uses its default.
 func (n *Node) takenElsewhere() []string {
 	if n.Has("receiving") {
 		return []string{}

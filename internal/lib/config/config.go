@@ -144,7 +144,7 @@ func (c Config) Region(label string) Region {
 	return Region{c.BounceHost, c.InboundHost, c.SPFInclude, c.TrackingHost}
 }
 
-// Secret is a setting that is hidden when a Config is printed or logged. Convert it to a string to use it.
+// Secret is a setting that is hidden when a Config is printed or logged. Convert a Secret to a string to use its value.
 type Secret string
 
 // String hides the value.

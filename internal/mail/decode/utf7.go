@@ -33,7 +33,7 @@ func decodeUTF7(b []byte) string {
 		closed := end < len(b) && b[end] == '-'
 		at = end
 		switch {
-		case len(run) >= 3: // of 6 bits each, while a character has 16
+		case len(run) >= 3: // each has 6 bits, while a UTF-16 code unit has 16
 			writeUTF16(&out, run)
 		case len(run) == 0 && closed:
 			out.WriteByte('+')

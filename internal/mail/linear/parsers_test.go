@@ -217,7 +217,7 @@ func originParsers(add func(string, func(string), string, ...string)) {
 	}
 }
 
-// answers is a DNS in which every name has one TXT record and no others.
+// answers is a DNS in which every name has one TXT record and no other records.
 type answers struct {
 	resolve.Fake
 	txt string

@@ -183,7 +183,7 @@ func TestParseLenient(t *testing.T) {
 	}
 }
 
-// Plain messages cannot have more files than others; the rest remains text.
+// Messages without MIME cannot have more files than others; further files remain text.
 func TestFilesInTextAreBounded(t *testing.T) {
 	t.Parallel()
 	p := Parse([]byte("From: a@b.example\n\n" + strings.Repeat(uuCat, 2000)))

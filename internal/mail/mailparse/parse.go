@@ -66,7 +66,7 @@ func (p *Parsed) HTML() string {
 }
 
 // Text returns the text of the message as plain text: UTF-8 with LF line ends and without NUL. It is empty if HasText
-// is false. Each call builds it anew and converts HTML parts by htmltext.FromHTML.
+// is false. Each call builds the text anew and converts HTML parts by htmltext.FromHTML.
 func (p *Parsed) Text() string {
 	if !p.HasText {
 		return ""

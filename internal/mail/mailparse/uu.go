@@ -14,9 +14,9 @@ import (
 // unchanged. A user of an API has no other way to get such a file, so takeUU follows Thunderbird's rule: it looks for
 // files only if the message has neither MIME-Version nor Content-Type.
 //
-// Thunderbird accepts any line that looks like the beginning of a file, and so may mistake prose for one. Here the file
-// must be complete and valid to its last character; everything else remains text. Files beyond maxParts remain text
-// too.
+// Thunderbird accepts any line that looks like the beginning of a file, and so may mistake prose for one. For takeUU,
+// the file must be complete and valid to its last character; everything else remains text. Files beyond maxParts remain
+// text too.
 func (w *walker) takeUU(text []byte) []byte {
 	const mark = "begin "
 	var rest []byte

@@ -38,7 +38,7 @@ type AddressError struct {
 	Reason string
 }
 
-// Error returns the sentence.
+// Error returns Reason.
 func (e *AddressError) Error() string { return e.Reason }
 
 // ParseAddress reads exactly one mailbox: `a@b.c`, `<a@b.c>` or `Name <a@b.c>` (RFC 5322 section 3.4, RFC 6531).

@@ -75,7 +75,7 @@ type FieldError struct {
 	Reason string
 }
 
-// Error returns the sentence.
+// Error returns Reason.
 func (e *FieldError) Error() string { return e.Reason }
 
 // AttachmentError reports an attachment whose name, media type or content id cannot be sent.
@@ -86,5 +86,5 @@ type AttachmentError struct {
 	Reason string
 }
 
-// Error returns the sentence.
+// Error returns Reason.
 func (e *AttachmentError) Error() string { return e.Reason }

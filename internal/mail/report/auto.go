@@ -2,7 +2,7 @@ package report
 
 import "strings"
 
-// vacationFields are set by programs that answer on behalf of a person. Mail systems set none of them.
+// vacationFields are set by programs that answer on behalf of a person. Mail systems do not set these fields.
 var vacationFields = []string{"X-Autoreply", "X-Autorespond", "X-Autoresponder", "X-Auto-Reply-From",
 	"X-Mail-Autoreply", "X-Autoreply-From",
 	"X-Vacation"}[:7:7]

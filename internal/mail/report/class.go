@@ -54,7 +54,8 @@ func (c Class) forNow() Class {
 	return c
 }
 
-// Scope is the subject of a refusal. A host that refuses before it knows the recipient says little about the recipient.
+// Scope is the subject of a refusal. If a host refuses before it knows the recipient, the refusal says little about the
+// recipient.
 type Scope uint8
 
 const (

@@ -177,7 +177,7 @@ func TestWordsAndCodes(t *testing.T) {
 		{550, "5.7.0", "no mailbox here by that name", Permanent, General, true},
 		{550, "5.7.1", "unknown user agent is not allowed by policy", Permanent, General, true},
 		{550, "5.7.133", "no such recipient", Transient, General, false},
-		// 550's own text: any cause
+		// the standard text of 550 fits any cause
 		{550, "5.7.1", "Requested action not taken: mailbox unavailable", Transient, General, false},
 		{550, "", "Requested action not taken: mailbox unavailable", Permanent, General, true},
 		{550, "5.1.1", "mailbox is full", Transient, MailboxFull, false},

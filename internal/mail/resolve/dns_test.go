@@ -431,7 +431,8 @@ func TestRecordsOfOtherNames(t *testing.T) {
 	}
 }
 
-// TestOneFamilyFails has addresses of one family, while the look-up of the other one fails or finds none.
+// TestOneFamilyFails looks up a name with addresses of one family, while the look-up of the other family fails or finds
+// none.
 func TestOneFamilyFails(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {

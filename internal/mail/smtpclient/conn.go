@@ -182,7 +182,7 @@ func (c *Conn) read(stage Stage) (Reply, *Error) {
 	if err != nil {
 		return Reply{}, c.fail(stage, err)
 	}
-	if r.Code == 421 { // RFC 5321 section 3.8: the host closes the connection after it
+	if r.Code == 421 { // RFC 5321 section 3.8: the host closes the connection after a 421
 		c.broken = true
 	}
 	return r, nil

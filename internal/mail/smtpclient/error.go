@@ -44,7 +44,7 @@ type Error struct {
 	Temporary bool // a later attempt may succeed
 
 	// Sent reports that the host may have accepted the message: the final dot was written, but no reply to it arrived.
-	// Otherwise the host has not accepted the message.
+	// If Sent is false, the host has not accepted the message.
 	Sent bool
 	// Stale reports that a reused connection ended before the host answered anything about this message. The message
 	// may be sent at once over a new connection.

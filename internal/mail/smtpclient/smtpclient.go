@@ -62,12 +62,12 @@ type Options struct {
 // its comment states. A sender with a queue needs less time than RFC 5321 section 4.5.3.2 allows. The exception is
 // Final: if it is too short, messages are sent twice.
 type Timeouts struct {
-	Connect  time.Duration // the TCP connection; 30 s
-	TLS      time.Duration // the TLS handshake; 30 s
-	Greeting time.Duration // the host's first line; 2 min
-	Command  time.Duration // a command and its reply; 2 min
-	Data     time.Duration // writing one block of the message, 64 KiB; 2 min
-	Final    time.Duration // the reply to the final dot; 10 min
+	Connect  time.Duration // the TCP connection; default 30 s
+	TLS      time.Duration // the TLS handshake; default 30 s
+	Greeting time.Duration // the host's first line; default 2 min
+	Command  time.Duration // a command and its reply; default 2 min
+	Data     time.Duration // writing a block of 64 KiB of the message; default 2 min
+	Final    time.Duration // the reply to the final dot; default 10 min
 }
 
 func (t Timeouts) withDefaults() Timeouts {

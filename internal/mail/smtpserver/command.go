@@ -46,7 +46,7 @@ func (c *conn) command(line string) {
 	case v == "EXPN", v == "TURN", v == "ETRN", v == "SEND", v == "SOML", v == "SAML":
 		c.reply(502, "5.5.1", "Not offered here")
 	case v == "GET", v == "POST", v == "PUT", v == "HEAD", v == "OPTIONS", v == "CONNECT":
-		// Web pages can make a browser connect. The body of its HTTP request must not be executed as commands.
+		// Web pages can make a browser connect. The body of a browser's HTTP request must not be executed as commands.
 		c.reply(421, "4.7.0", "This is not a web server")
 		c.ended = true
 	default:

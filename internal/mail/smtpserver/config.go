@@ -20,41 +20,41 @@ const (
 type Config struct {
 	Hostname string      // name in the greeting
 	TLS      *tls.Config // nil offers no STARTTLS
-	Implicit bool        // TLS starts with the first byte; needs TLS
+	Implicit bool        // TLS starts with the first byte; requires the field TLS
 	Auth     AuthMode
 
-	MaxSize       int64 // bytes of a message; 50 MiB
-	MaxRecipients int   // recipients of a message; 100 (RFC 5321 section 4.5.3.1.8)
-	MaxLine       int   // bytes in a line of a message; 256 KiB
-	MaxCommands   int   // commands of a connection since its last message; 500
-	MaxErrors     int   // replies 4xx and 5xx of a connection since its last message; 20
+	MaxSize       int64 // maximum bytes of a message; default 50 MiB
+	MaxRecipients int   // maximum recipients of a message; default 100 (RFC 5321 section 4.5.3.1.8)
+	MaxLine       int   // maximum bytes in a line of a message; default 256 KiB
+	MaxCommands   int   // maximum commands of a connection since its last message; default 500
+	MaxErrors     int   // maximum 4xx and 5xx replies of a connection since its last message; default 20
 
 	// MaxConnections is 1,000 by default. When all slots are in use, the least active connection may be closed for a new
 	// one.
 	MaxConnections int
-	MaxPerAddr     int // connections of an IPv4 address or an IPv6 /64 network; 0 sets no limit
+	MaxPerAddr     int // maximum connections of an IPv4 address or an IPv6 /64 network; 0 sets no limit
 
 	// ProxyFrom are the addresses of proxies. Their connections begin with a PROXY header, version 1 or 2. Other
 	// connections have no such header.
 	ProxyFrom []netip.Prefix
 
 	Timeouts Timeouts
-	Grace    time.Duration // how long messages in progress may continue after Serve ends; 30 s
+	Grace    time.Duration // how long messages in progress may continue after Serve ends; default 30 s
 }
 
 // Timeouts limit how long a client may take. The defaults are at least what RFC 5321 section 4.5.3.2 requires. Crowded
 // applies when few slots are free.
 type Timeouts struct {
-	Command   time.Duration // until the end of the next command; 5 min
-	Block     time.Duration // until the next piece of a message; 3 min
-	Message   time.Duration // for a whole message, in addition to its size divided by MinRate; 10 min
-	MinRate   int64         // average bytes of a message per second; 4,096
-	Write     time.Duration // for the client to read a reply; 1 min
-	Handshake time.Duration // for TLS and for the PROXY header; 1 min
-	Idle      time.Duration // for a connection on which no message is sent; 30 min
+	Command   time.Duration // until the end of the next command; default 5 min
+	Block     time.Duration // until the next piece of a message; default 3 min
+	Message   time.Duration // for a whole message, in addition to its size divided by MinRate; default 10 min
+	MinRate   int64         // minimum average bytes of a message per second; default 4,096
+	Write     time.Duration // for the client to read a reply; default 1 min
+	Handshake time.Duration // for TLS and for the PROXY header; default 1 min
+	Idle      time.Duration // for a connection on which no message is sent; default 30 min
 	// Crowded is how long a client may make no progress before its connection may be closed for another one. While
-	// three quarters of the slots are in use, a client that has not yet sent a message has this time for each command;
-	// 20 s.
+	// three quarters of the slots are in use, a client that has not yet sent a message has this time for each command.
+	// The default is 20 s.
 	Crowded time.Duration
 }
 

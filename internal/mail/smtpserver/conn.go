@@ -367,7 +367,7 @@ func (c *conn) flush() error {
 	c.mu.Lock()
 	patience := c.s.c.Timeouts.Write
 	if c.evicted {
-		patience = min(patience, time.Second) // Its slot already belongs to another connection.
+		patience = min(patience, time.Second) // The slot of this connection already belongs to another one.
 	}
 	c.nc.SetWriteDeadline(time.Now().Add(patience))
 	c.mu.Unlock()

@@ -94,7 +94,7 @@ func (s *Sink) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of file descriptors, for example; connections that end free some
+		if err != nil { // for example, out of file descriptors; connections that end free some
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}

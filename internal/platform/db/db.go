@@ -43,7 +43,7 @@
 // except in [DB.Migrate]. A statement that fails ends its Update; no statement may follow it.
 //
 // If a connection to PostgreSQL is lost between COMMIT and its answer, Update looks up the outcome on a new connection,
-// by the row that [Tx.Proof] names. Update returns nil if the transaction was committed. It runs the function again
+// by the row that [Tx.Proof] names. Update returns nil if the transaction was committed. Update runs the function again
 // only if the transaction was certainly not committed. If Update cannot find out the outcome, or if SQLite's COMMIT
 // ends with an I/O error, the error is [ErrUnknown], and the function does not run again. The caller's retry must then
 // be safe; idempotency keys and job fences serve this purpose.
@@ -136,7 +136,7 @@ type Tx struct {
 	oneWriter bool
 	after     []func()
 	proof     *proof
-	changes   int // statements that changed rows, or were queued
+	changes   int // number of statements that changed rows or were queued
 }
 
 // Query runs a SELECT, or a statement that changes rows and returns them.

@@ -357,7 +357,7 @@ func TestHintsReachOtherNodes(t *testing.T) {
 	wg.Go(func() { b.Run(ctx) })
 	defer wg.Wait()
 	defer cancel()
-	// The listener needs a moment to connect; hints may be lost, so it is repeated.
+	// The listener needs a moment to connect; hints may be lost, so the test repeats the hint.
 	for {
 		a.Hint("work", "lane 1")
 		select {

@@ -125,8 +125,8 @@ func (t *pgTx) queueHold(ctx context.Context, missing error, table, id string) {
 	t.queueRows(ctx, missing, `SELECT 1 FROM `+table+` WHERE id = $1 FOR KEY SHARE`, []any{id})
 }
 
-// queueRows makes the transaction fail with missing when a statement yields no row, by a division by zero on the
-// server.
+// queueRows makes the transaction fail with the error missing if a statement yields no row: the server then divides by
+// zero.
 func (t *pgTx) queueRows(ctx context.Context, missing error, text string, args []any) {
 	t.queue(ctx, `WITH found AS (`+text+`) SELECT 1 / COUNT(*) FROM found`, args)
 	if t.fence == nil {

@@ -449,7 +449,7 @@ type failedRow struct{ err error }
 func (r failedRow) Scan(...any) error { return r.err }
 
 // unique reads the columns from SQLite's message and looks up their unique index. SQLite's message names an index only
-// if it is over an expression.
+// if the index is on an expression.
 func (s *sqliteDB) unique(err error) (string, bool) {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {

@@ -14,7 +14,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// checkMax limits how long a starting node checks its file. A gigabyte takes some seconds.
+// checkMax limits how long a starting node checks its file. Checking a gigabyte takes some seconds.
 const checkMax = time.Minute
 
 // stopMark returns the name of the mark: a file next to the database that records a clean shutdown, with the size and
@@ -49,8 +49,8 @@ func closedInOrder(path string) bool {
 	return err == nil && len(mark) > 0 && string(mark) == stoppedAs(path)
 }
 
-// markStopped writes the mark. If that fails or a power cut loses the mark, the next start checks the file, which is
-// harmless.
+// markStopped writes the mark. If writing fails, or a power cut loses the mark, the next start checks the file, which
+// is harmless.
 func markStopped(path string) {
 	if mark := stoppedAs(path); mark != "" {
 		_ = os.WriteFile(stopMark(path), []byte(mark), 0o600)

@@ -116,7 +116,7 @@ func listsAsJSON(text string) (native string, lists bool) {
 	return native, native != text
 }
 
-// listsAsOnes replaces the operators on list parameters for lists whether each list has one element.
+// listsAsOnes replaces the operators on list parameters for lists of one element each.
 func listsAsOnes(text string) (native string, lists bool) {
 	native = anyOf.ReplaceAllString(text, `= $$$1`)
 	native = noneOf.ReplaceAllString(native, `<> $$$1`)

@@ -68,8 +68,8 @@ func Parse(text string) (Address, error) {
 func (a Address) Key() string { return a.key }
 
 // Like returns a pattern for LOWER(column) LIKE $n ESCAPE '\'. It matches each stored spelling of the address and may
-// match other addresses; check with [Address.Is]. It has wildcards for letters that the engines may change: letters
-// outside of ASCII, and i, because Turkish has another small letter for I.
+// match other addresses; check with [Address.Is]. The pattern has wildcards for letters that the engines may change:
+// letters outside of ASCII, and i, because Turkish has another small letter for I.
 func (a Address) Like() string { return like(a.key) }
 
 // Pattern returns a pattern for LOWER(column) LIKE $n ESCAPE '\'. It matches each text that contains the address, and

@@ -46,7 +46,7 @@ const (
 	EmailSuppressed Type = "email.suppressed"
 	// EmailUnsubscribed is only for the timeline and the counts; webhooks send contact.updated instead.
 	EmailUnsubscribed Type = "email.unsubscribed"
-	// Data is *Received, and EmailID is empty: the timeline is the received email's
+	// Data is *Received, and EmailID is empty; the event is in the received email's timeline
 	EmailReceived Type = "email.received"
 
 	DomainCreated Type = "domain.created"

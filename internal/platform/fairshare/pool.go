@@ -33,8 +33,8 @@ import (
 	"sync"
 )
 
-// Greed is the usual greed of a pool. An owner may hold up to seven times the number of free slots, so a single owner
-// gets 7/8 of all.
+// Greed is the greed that most pools use. An owner may hold up to seven times the number of free slots, so a single
+// owner gets 7/8 of all.
 const Greed = 7
 
 // Pool is a number of slots that owners share. It is safe for concurrent use.
@@ -63,7 +63,7 @@ func New(capacity, greed int64) *Pool {
 // Acquire takes n slots for an owner and waits until it may. If n is greater than the capacity, Acquire takes the whole
 // capacity. If ctx ends first, Acquire takes nothing and returns the cause of ctx.
 func (p *Pool) Acquire(ctx context.Context, owner string, n int64) error {
-	if p.TryAcquire(owner, n) { // waiting requests need no check here, because Release makes it
+	if p.TryAcquire(owner, n) { // Release checks the waiting requests, so this need not
 		return nil
 	}
 	p.mu.Lock()

@@ -35,7 +35,7 @@ func TestBulkLeavesPlaces(t *testing.T) {
 		other            int // other jobs that run beside them
 	}{
 		{"in a group", 64, 8, 1, 6, "o/g0/f", 2},               // bulk leaves a quarter of 8 free
-		{"of an owner's workers", 16, 8, 16, 11, "o/new/f", 3}, // bulk leaves a quarter of the owner's 14 free
+		{"of an owner's workers", 16, 8, 16, 11, "o/new/f", 3}, // of the owner's 14 workers, bulk leaves a quarter free
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -29,10 +29,10 @@
 // that cannot be undone (see [Job.Sure]). A node that starts on SQLite makes all claimed jobs due, because no other
 // process can hold one.
 //
-// attempt is the fence. A claim increments it and nothing decrements it. Finish, Retry, Wait, Park and Hold change a
-// job only if its attempt is still the same, so a worker that lost its job changes nothing ([ErrLost]). tries counts
-// the attempts that ended with Retry; crashes and handler errors do not count. failures counts a handler's consecutive
-// errors and decides when a job is parked. Retry and Wait reset failures.
+// attempt is the fence. A claim increments attempt, and nothing decrements it. Finish, Retry, Wait, Park and Hold
+// change a job only if its attempt is still the same, so a worker that lost its job changes nothing ([ErrLost]). tries
+// counts the attempts that ended with Retry; crashes and handler errors do not count. failures counts a handler's
+// consecutive errors and decides when a job is parked. Retry and Wait reset failures.
 //
 // # When it fails
 //

@@ -10,11 +10,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// ErrStopping means that the node is stopping and begins nothing new. A handler that returns it gives its job back.
+// ErrStopping means that the node is stopping and begins nothing new. A handler that returns ErrStopping gives its job
+// back.
 var ErrStopping = errors.New("the node is stopping")
 
 // ErrUnsure means that this node lost the database for so long that another node may have its jobs. A handler that
-// returns it gives its job back.
+// returns ErrUnsure gives its job back.
 var ErrUnsure = errors.New("the database could not be reached, so another node may have taken the job")
 
 // errDeclaredDead is the error of a claim by a node without a row in nodes. If that node died, no other node would make

@@ -31,8 +31,8 @@ type Kind struct {
 	Group func(lane string) string
 
 	// Owner returns the owner of a lane, usually its team. Owners take turns and share Workers as package fairshare
-	// describes, so a single owner gets at most 7/8 of them. Each owner may use up to half of what twice a group's limit
-	// leaves free. nil makes each lane its own owner, and PerLane exact.
+	// describes, so a single owner gets at most 7/8 of them. In a group, each owner may use up to half of what the
+	// others leave of twice the group's limit. If Owner is nil, each lane is its own owner, and PerLane is exact.
 	Owner func(lane string) string
 
 	// Bulk, if set, reports whether the jobs of a lane yield to other jobs of their group and their owner. Bulk always

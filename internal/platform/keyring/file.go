@@ -14,7 +14,7 @@ import (
 )
 
 // Parse returns the keyring of a master key in hexadecimal: 64 digits in either case, surrounding white space
-// ignored. Errors never contain the text.
+// ignored. Errors never contain the text of the key.
 func Parse(text string) (*Keyring, error) {
 	text = strings.TrimSpace(text)
 	master, err := hex.DecodeString(text)

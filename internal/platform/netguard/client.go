@@ -89,7 +89,7 @@ func (g *Guard) fetcher() *http.Client {
 // Fetched is the response to a Fetch. The caller must close it.
 type Fetched struct {
 	Type   string // Content-Type as sent, possibly empty
-	Length int64  // bytes; -1 if not sent
+	Length int64  // length in bytes; -1 if not sent
 
 	body  io.ReadCloser
 	pace  *paced

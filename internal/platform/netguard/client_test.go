@@ -187,7 +187,7 @@ func TestFetchFails(t *testing.T) {
 	}
 }
 
-// TestFetchRefusesBeforeConnecting counts what arrives at a server that must not be reached.
+// TestFetchRefusesBeforeConnecting counts the requests that arrive at a server that must not be reached.
 func TestFetchRefusesBeforeConnecting(t *testing.T) {
 	t.Parallel()
 	var hits atomic.Int32

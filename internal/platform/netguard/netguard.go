@@ -1,6 +1,6 @@
 // Package netguard connects to addresses that users supply, such as webhook endpoints and attachment URLs. The package
 // refuses addresses that only this machine can reach: the machine itself, its network, and the metadata services of
-// clouds. Every such connection must use this package.
+// clouds. Every connection to such an address must use this package.
 //
 // # Invariants
 //
@@ -187,7 +187,7 @@ func (g *Guard) CheckURL(text string) (*url.URL, error) {
 	}
 	if name := strings.ToLower(strings.TrimSuffix(host, ".")); !g.opt.AllowLoopback &&
 		(name == "localhost" || strings.HasSuffix(name, ".localhost")) {
-		// RFC 6761 section 6.3.
+		// RFC 6761 section 6.3 reserves localhost and the names below it for this machine.
 		return nil, fmt.Errorf("must lead to a public address; %s is this machine: %w", host, ErrRefused)
 	}
 	u.Fragment, u.RawFragment = "", ""

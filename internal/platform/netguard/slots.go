@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// ErrBusy means that the maximum number of fetches from a host is in progress and none ended in time. It implies
-// nothing about the host.
+// ErrBusy means that the maximum number of fetches from a host is in progress and none ended in time. ErrBusy says
+// nothing about the state of the host.
 var ErrBusy = errors.New("too many fetches from this host at once")
 
 // Limits of simultaneous fetches from one host, and from one address, on this node.

@@ -133,7 +133,7 @@ type entry struct {
 	text    string
 	askedAt time.Time
 	recent  float64   // want, decaying slowly
-	decayed time.Time // when recent last decayed
+	decayed time.Time // when recent was last reduced
 	held    int
 	target  float64 // this node's share according to the last exchange
 }

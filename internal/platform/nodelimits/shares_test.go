@@ -97,7 +97,8 @@ func TestRateBesideManyDestinations(t *testing.T) {
 	eventually(t, "the team has its whole rate", func() bool { return a.Rate(Key{"requests", "team"}, 10, 10) >= 10 })
 }
 
-// A node without a row for a key uses an even share at most. When it has a row again, the nodes divide the limit again.
+// A node without a row for a key uses an even share at most. When the node has a row again, the nodes divide the limit
+// again.
 func TestLimitWithoutRoom(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b")

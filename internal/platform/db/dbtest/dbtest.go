@@ -27,8 +27,8 @@ import (
 )
 
 // Main runs the package's tests and then stops the server that they started. Temporary files are kept in memory if the
-// system has a folder for that, because syncing files and folders to a disk took half of the tests' time. TMPDIR names
-// another folder.
+// system has a folder for that, because syncing files and folders to a disk took half of the tests' time. The
+// environment variable TMPDIR can name another folder.
 func Main(m *testing.M) {
 	shared.ready = true
 	switch only := os.Getenv(engineVariable); only {

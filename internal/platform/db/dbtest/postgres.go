@@ -89,7 +89,7 @@ var migratedTemplate = sync.OnceValues(func() (name string, err error) {
 		if err != nil || exists {
 			return err
 		}
-		unfinished := name + "_unfinished" // by a process that was killed, or by this one
+		unfinished := name + "_unfinished" // a killed process may have left this database
 		if _, err := c.Exec(ctx, "DROP DATABASE IF EXISTS "+unfinished+" WITH (FORCE)"); err != nil {
 			return err
 		}

@@ -153,7 +153,7 @@ func (s *Service) Approve(ctx context.Context, r Request, by teams.Actor) (code 
 		c.KeyID = by.ID
 	}
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
-		// by may come from a cache that is older than the end of the user's membership.
+		// The actor in by may come from a cache that is older than the end of the user's membership.
 		switch now, err := s.Members.ScopesIn(ctx, tx, by.TeamID, by.Ref()); {
 		case err != nil:
 			return err

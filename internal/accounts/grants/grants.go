@@ -8,10 +8,10 @@
 // for an access token, valid for a quarter of an hour, and a refresh token, which renews both ([Service.Exchange],
 // [Service.Refresh]). The first exchange creates the grant, which teams see and can revoke.
 //
-// An access token is a JWT (RFC 9068). Its signature proves that it was issued here; the grant is looked up to check
-// that it is still active. A refresh token contains its grant and its generation, and is signed with the keyring; the
-// grant's row stores the newest generation. A grant therefore costs one row, however often its tokens are renewed, and
-// every older refresh token is still recognized.
+// An access token is a JWT (RFC 9068). The signature of an access token proves that it was issued here; the grant is
+// looked up to check that it is still active. A refresh token contains its grant and its generation, and is signed with
+// the keyring; the grant's row stores the newest generation. A grant therefore costs one row, however often its tokens
+// are renewed, and every older refresh token is still recognized.
 //
 // A user may limit what a grant sends ([Limits]): the recipients of one email, the emails a day, and whether a person
 // approves each email. Each email is counted in the transaction that accepts it, in one row of the grant.
@@ -19,16 +19,16 @@
 // # Invariants
 //
 // A grant's scopes are the intersection of its own scopes, those of the token, and those of its user's role at present.
-// They never include [teams.OwnersWrite] and include [teams.ApprovalsWrite] only with full access. A grant with limits
-// has no scopes that would circumvent them.
+// A grant never has the scope [teams.OwnersWrite], and has [teams.ApprovalsWrite] only with full access. A grant with
+// limits has no scopes that would circumvent them.
 //
 // A code works once, for the client, the redirect URI and the PKCE verifier for which it was created. A wrong or second
 // use makes it invalid, and a second use revokes the grant. A grant ends with the membership of the user who consented
 // to it. A team has at most [grantsMax] active grants.
 //
 // Only the newest refresh token works. The use of an older one revokes the grant, with one exception: within
-// [retryTime], a client that did not receive the answer may use its token again, if no later token was used. The token
-// that it did not receive is then replaced.
+// [retryTime], a client that did not receive the answer may use its token again, if no later token was used. The
+// service then replaces the token that the client did not receive.
 //
 // Each of these decisions is one transaction on the grant's row. This node refuses a revoked grant at once, and other
 // nodes when the hint arrives.
@@ -74,7 +74,7 @@ type Client struct {
 	ID           string
 	Name         string
 	RedirectURIs []string
-	Scopes       Scopes // the most that it may request, and its default
+	Scopes       Scopes // the scopes that the client may request, and gets by default
 	URI, LogoURI string // of its home page and logo; "" if not given
 	Registered   bool   // the client registered itself
 	CreatedAt    time.Time
@@ -149,7 +149,7 @@ func newService(c Config, d Deps) *Service {
 	s := &Service{Config: c, Deps: d}
 	d.DB.OnHint(keysTopic, func(string) { s.signing.forget() })
 	// A grant's scopes also depend on its user. Package teams clears its cache at its own hint, before package members
-	// does, and could otherwise cache outdated data of members again.
+	// does. It could then cache outdated data of members again.
 	for _, topic := range []string{teams.HintTopic, members.HintTopic, users.HintTopic} {
 		d.DB.OnHint(topic, func(string) { d.Teams.Forget() })
 	}

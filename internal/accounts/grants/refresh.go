@@ -25,8 +25,8 @@ var errInvalidRefresh = refuse(InvalidGrant,
 	"The refresh token is unknown, has expired, was used before or has been revoked, or "+
 		"belongs to another client. Ask for authorization again.")
 
-// Refresh exchanges the newest refresh token of a grant for new tokens. An older one revokes the grant; see the package
-// comment for the exception.
+// Refresh exchanges the newest refresh token of a grant for new tokens. An older token revokes the grant; see the
+// package comment for the exception.
 func (s *Service) Refresh(ctx context.Context, x RefreshParams) (Tokens, error) {
 	client, err := s.Client(ctx, x.ClientID)
 	if err != nil {
@@ -133,8 +133,8 @@ type refreshState struct {
 }
 
 // use uses the token of a generation, and reports whether that is allowed. The newest generation is allowed. The one
-// before it is allowed again within [retryTime], for a client that did not receive the answer. That replaces the newest
-// token; if another client has received it after all, its use counts as the use of an old token.
+// before it is allowed again within [retryTime], for a client that did not receive the answer. This second use replaces
+// the newest token; if another client has received that one after all, its use counts as the use of an old token.
 func (l *refreshState) use(generation int64, now time.Time) bool {
 	switch {
 	case generation == l.newest:
@@ -157,8 +157,8 @@ func (s *Service) sealRefresh(g *Grant, generation int64, now time.Time) string 
 	return s.Keys.Sign(refreshPurpose, now.Add(refreshLife), g.TeamID, g.ID, strconv.FormatInt(generation, 10))
 }
 
-// openRefresh verifies the signature of a refresh token and returns its content. The grant decides whether it is still
-// valid.
+// openRefresh verifies the signature of a refresh token and returns its content. The state of the grant decides whether
+// the token is still valid.
 func (s *Service) openRefresh(token string) (p refreshToken, err error) {
 	parts, err := s.Keys.Verify(refreshPurpose, token, s.DB.Now())
 	if err != nil {

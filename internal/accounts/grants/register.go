@@ -116,7 +116,7 @@ func (n *NewClient) check() (c Client, err error) {
 	return c, nil
 }
 
-// scopesOf parses the names of scopes; an empty text means otherwise.
+// scopesOf parses the names of scopes; if the text is empty, it returns otherwise.
 func scopesOf(text string, otherwise Scopes) (Scopes, error) {
 	if strings.TrimSpace(text) == "" {
 		return otherwise, nil

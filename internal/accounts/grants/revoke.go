@@ -16,8 +16,8 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Grant
 	return listGrants(ctx, s.DB.Reader, teamID, p)
 }
 
-// Revoke revokes a grant. Its tokens stop working on this node at once, and on others when the hint arrives. A grant
-// that is already revoked is a NotFound fault.
+// Revoke revokes a grant. The grant's tokens stop working on this node at once, and on others when the hint arrives. A
+// grant that is already revoked is a NotFound fault.
 func (s *Service) Revoke(ctx context.Context, teamID, grantID string, why Reason) (Grant, error) {
 	return s.revoke(ctx, teamID, grantID, why)
 }
@@ -25,7 +25,7 @@ func (s *Service) Revoke(ctx context.Context, teamID, grantID string, why Reason
 // RevokeBy revokes a grant for a user on a page. Users may revoke the grants that they consented to; all others require
 // the scope grants:write.
 func (s *Service) RevokeBy(ctx context.Context, by teams.Actor, grantID string) error {
-	g, err := getGrant(ctx, s.DB.Reader, by.TeamID, grantID) // who granted it never changes
+	g, err := getGrant(ctx, s.DB.Reader, by.TeamID, grantID) // the user who granted it never changes
 	if err == nil && (by.Kind != teams.UserActor || g.UserID != by.ID) {
 		err = by.Require(teams.GrantsWrite)
 	}
@@ -71,7 +71,7 @@ func (s *Service) revokeIn(ctx context.Context, tx *db.Tx, teamID, grantID strin
 }
 
 // RevokeUser revokes all grants of a user in a team, in the transaction that ends the membership. It deletes unused
-// codes first: the grant of a code that is being exchanged exists by then.
+// codes first. If a code is being exchanged, this waits for the exchange, whose grant is then revoked too.
 func (s *Service) RevokeUser(ctx context.Context, tx *db.Tx, teamID, userID string) error {
 	if err := deleteCodesOf(ctx, tx, teamID, userID); err != nil {
 		return fmt.Errorf("delete the codes of user %s: %w", userID, err)

@@ -55,7 +55,8 @@ func TestRevokedOnAnotherNode(t *testing.T) {
 	wg.Go(func() { far.DB.Run(ctx) })
 	t.Cleanup(func() { stop(); wg.Wait() })
 
-	// A hint that is sent before the other node listens is lost. The first revocation of a key shows when it listens.
+	// A hint that is sent before the other node listens is lost. The test deletes a key first, to find out when the
+	// other node listens.
 	key, token := f.Key(f.Acme.TeamID, teams.NewKey{Name: "x"})
 	_, err := far.Teams.Authenticate(t.Context(), token)
 	f.Must(err)

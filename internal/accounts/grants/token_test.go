@@ -106,7 +106,7 @@ func TestForgedTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The public key used as an HMAC secret: a verifier that trusts the header would accept it.
+	// The token uses the public key as an HMAC secret: a verifier that trusts the token's header would accept it.
 	public, err := x509.MarshalPKIXPublicKey(k.private.Public())
 	if err != nil {
 		t.Fatal(err)

@@ -275,7 +275,7 @@ func (s *Service) accept(ctx context.Context, token string, who func(ctx context
 		if err != nil {
 			return err
 		}
-		if err := lock(ctx, tx, v.TeamID); err != nil { // first: all changes of an invitation take this lock
+		if err := lock(ctx, tx, v.TeamID); err != nil { // the lock comes first: all changes of an invitation take it
 			return err
 		}
 		if v, err = s.open(ctx, tx.Reader, token); err != nil { // read again under the lock: it may have been resent

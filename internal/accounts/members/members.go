@@ -6,10 +6,10 @@
 // can neither leave nor change role, even if two owners remove each other at the same time. Only an actor with the
 // scope owners:write adds, changes and removes owners. Members can give only roles whose rights they have themselves.
 //
-// An invitation can be accepted once, within [inviteFor], by a user with the invited address. Only a hash of its token
-// is stored. An address has at most one open invitation to a team; a new one replaces it. An invitation is valid only
-// while its last sender may give the role: a key or a grant must still exist, and a member must neither have left nor
-// be disabled.
+// An invitation can be accepted once, within [inviteFor], by a user with the invited address. Only a hash of an
+// invitation's token is stored. An address has at most one open invitation to a team; a new one replaces it. An
+// invitation is valid only while its last sender may give the role: a key or a grant must still exist, and a member
+// must neither have left nor be disabled.
 //
 // A change takes effect on this node before the method returns, and on other nodes when its hint arrives.
 //

@@ -8,18 +8,18 @@
 //
 // The counter of a team is split into shards. Each shard has an allowance, and all allowances together are within the
 // quota. A transaction counts in the shard of its database connection and touches no other while that shard's allowance
-// lasts. When it is used up, the transaction locks all shards, adds them up, and redistributes what is left; so does
-// the first transaction of a day. Allowances end one email before 80 % and before 100 % of a quota. The email that
-// reaches these marks is therefore counted by a transaction that knows the total, and that transaction enqueues the
-// notice. When little is left, all allowances are zero and each transaction adds up.
+// lasts. When an allowance is used up, the transaction locks all shards, adds them up, and redistributes what is left;
+// so does the first transaction of a day. Allowances end one email before 80 % and before 100 % of a quota. The email
+// that reaches these marks is therefore counted by a transaction that knows the total, and that transaction enqueues
+// the notice. When little is left, all allowances are zero and each transaction adds up the shards.
 //
-// Shards are locked in the order of their numbers. A transaction that does not add up holds only the shard of its
-// connection, under an advisory lock that all teams share. A transaction counts before it writes rows that others write
-// too, and counts several teams in the order of their ids. This order prevents deadlocks.
+// Shards are locked in the order of their numbers. A transaction that does not add up the shards holds only the shard
+// of its connection, under an advisory lock that all teams share. A transaction counts before it writes rows that
+// others write too, and counts several teams in the order of their ids. This order prevents deadlocks.
 //
 // # Errors
 //
-// A node learns of a team's first quota by a hint, or without it after at most [cacheFor]. Emails that it accepts
+// A node learns of a team's first quota by a hint, or without it after at most [cacheFor]. Emails that the node accepts
 // before that are not counted. A change of an existing quota takes effect at its commit.
 //
 // # Limits of this package

@@ -116,7 +116,7 @@ func TestBroken(t *testing.T) {
 	})
 }
 
-// breakLinks tries the operations on links and on whole users.
+// breakLinks runs the operations on links and on whole users with failing statements.
 func (x *fixture) breakLinks(u users.User, try func(name string, least int, act func() error)) {
 	ctx := x.Context()
 	x.must(x.RequestReset(ctx, u.Email, home))
@@ -145,7 +145,7 @@ func (x *fixture) breakLinks(u users.User, try func(name string, least int, act 
 	})
 }
 
-// breakReads tries the sweep and the operations that only read.
+// breakReads runs the sweep and the operations that only read with failing statements.
 func (x *fixture) breakReads(u users.User, try func(name string, least int, act func() error)) {
 	ctx := x.Context()
 	try("Sweep", 3, func() error { return x.Sweep(ctx) })

@@ -81,7 +81,7 @@ func (x *fixture) pass(d time.Duration) {
 	x.d.Hint(users.HintTopic, "") // the cache uses another clock
 }
 
-// settle does what waits to be done apart from requests.
+// settle runs the waiting background tasks.
 func (x *fixture) settle() {
 	x.Helper()
 	ctx, cancel := context.WithCancel(x.Context())
@@ -89,7 +89,7 @@ func (x *fixture) settle() {
 	x.must(x.Service.Run(ctx))
 }
 
-// took returns what was recorded since it was called last.
+// took returns the audit entries since it was called last.
 func (x *fixture) took() string {
 	x.Helper()
 	x.settle()

@@ -48,7 +48,7 @@ func FuzzCode(f *testing.F) {
 				digits += string(r)
 			}
 		}
-		// The steps 0, 1 and 2 are those of 29, 59 and 89 seconds; the first is no step of a user.
+		// Steps 0, 1 and 2 contain the seconds 29, 59 and 89; a user's code never has step 0.
 		want := map[string]int64{"287082": 1, "359152": 2}[digits]
 		if step != want {
 			t.Errorf("%q matches step %d, want %d", code, step, want)

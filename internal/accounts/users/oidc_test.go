@@ -28,7 +28,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// issuer is an OIDC provider. Whoever is sent there is signed in as whom claims say.
+// issuer is an OIDC provider. It signs every browser in as the person whom claims describe.
 type issuer struct {
 	*testing.T
 	*httptest.Server

@@ -98,8 +98,8 @@ func (h *hasher) make(ctx context.Context, password string) (string, error) {
 	return h.cost().text(salt, h.cost().key(password, salt, keySize)), nil
 }
 
-// check reports whether a password matches a hash, and whether the hash is weaker than new ones. Nothing matches the
-// hash "", after the same time.
+// check reports whether a password matches a hash, and whether the hash is weaker than new ones. No password matches
+// the hash "", and checking one takes the same time.
 func (h *hasher) check(ctx context.Context, password, hash string) (ok, weak bool, err error) {
 	if err := h.acquire(ctx); err != nil {
 		return false, false, err
@@ -221,7 +221,7 @@ func isKeySequence(text string) bool {
 			if strings.Contains(r, text) {
 				return true
 			}
-			// Half of a sequence twice, and the like.
+			// A part may also be half of a sequence twice, and the like.
 			for n := 4; n <= len(text)/2; n++ {
 				rest := strings.ReplaceAll(text, text[:n], "")
 				if strings.Contains(r, text[:n]) && strings.Trim(rest, "0123456789!.") == "" {

@@ -58,7 +58,7 @@ func TestSessions(t *testing.T) {
 			t.Errorf("sessions %v, %v; want none that has not ended", all, err)
 		}
 
-		// Ends one session, and all others.
+		// The test ends one session, and then all others.
 		one, err := x.attempt(u.Email, password)
 		x.must(err)
 		two, three := x.session(u.Email, password), x.session(u.Email, password)

@@ -154,7 +154,7 @@ func TestUsers(t *testing.T) {
 			_, err := x.Create(ctx, n)
 			x.is(err, fault.Invalid)
 		}
-		// Two concurrent creations: the index decides.
+		// If two transactions create the user at the same time, the index decides.
 		var wg sync.WaitGroup
 		errs := make([]error, 4)
 		for i := range errs {

@@ -68,8 +68,8 @@ func (s *Service) Walk(ctx context.Context, teamID string, a Audience, after str
 // may have 200 texts of 2,000 characters, so a page of many contacts could fill the memory.
 const valuesMost = 4 << 20
 
-// addValues adds the values of the named properties to the first members and returns to how many. It stops when their
-// texts exceed valuesMost bytes, but adds the values of at least one member.
+// addValues adds the values of the named properties to the first members and returns how many members got them. It
+// stops when their texts exceed valuesMost bytes, but adds the values of at least one member.
 func (s *Service) addValues(ctx context.Context, teamID string, members []Member, names []string) (int, error) {
 	for n := len(members); ; n = max(1, n/4) {
 		ids := make([]string, n)

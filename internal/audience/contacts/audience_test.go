@@ -117,7 +117,7 @@ func TestWalk(t *testing.T) {
 				Properties: []string{"seats"}}, []string{"2 seats=2.5", "4 seats=4.5", "6 seats=6.5"}},
 			"two filters": {contacts.Audience{SegmentID: byFilter.ID, Filter: pro}, []string{"2", "4", "6"}},
 		} {
-			// The result is the same for parts of any size, and by sets.
+			// A walk returns the same contacts with parts of any size, and when it uses sets.
 			for _, part := range []struct{ size, worth int }{{10_000, 10}, {2, 1}, {1, 1_000_000}, {1, 0}} {
 				w.Contacts.SetParts(part.size, part.worth)
 				for _, size := range []int{1, 3, 100} {
@@ -254,8 +254,8 @@ func TestAudienceMembers(t *testing.T) {
 	})
 }
 
-// RefusedContact follows the contact's choice, whatever its address is, and that of another contact with one of the
-// addresses. The address alone decides if the contact was deleted or there is none.
+// RefusedContact applies the choices of the contact, whatever its address is, and of any other contact with one of the
+// addresses. If the contact was deleted or none is given, only the address counts.
 func TestRefusedContact(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -155,7 +155,7 @@ func ensureProperties(ctx context.Context, tx *db.Tx, teamID string, want []Bulk
 // It returns a fault if a segment, topic or property of the import was deleted.
 func (s *Service) WriteBulk(ctx context.Context, tx *db.Tx, teamID string, b *Bulk, rows []BulkRow) (n BulkCount,
 	err error) {
-	// Concurrent imports of one team would lock contacts in different orders and deadlock.
+	// Without this lock, concurrent imports of one team would lock contacts in different orders and deadlock.
 	if err := tx.Serialize(ctx, "contacts import "+teamID); err != nil {
 		return n, err
 	}

@@ -264,7 +264,7 @@ func TestRefused(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" || err != nil {
 				t.Errorf("default %s: %v %s", s, err, diff)
 			}
-			for _, address := range all { // a list of one is another statement on SQLite
+			for _, address := range all { // a list of one address uses another statement on SQLite
 				got, err := w.Contacts.Refused(ctx, w.DB.Reader, w.team, topicID, []string{address})
 				if err != nil || got[address] != want[address] {
 					t.Errorf("default %s: %s alone: %v, %v", s, address, got, err)

@@ -69,7 +69,7 @@ type person struct {
 	segments      []bool             // by the index of the segment
 	engaged       bool               // whether there is a row of engagement
 	counts        [3]int             // mailed, opened, clicked
-	times         [3]time.Time       // likewise; zero for never
+	times         [3]time.Time       // of the last one, in the same order; zero for never
 }
 
 // write replaces the rows of a person.
@@ -260,7 +260,7 @@ func drawNumber(t *rapid.T) float64 {
 		math.Copysign(0, -1)}), rapid.Float64Range(-1<<53, 1<<53)).Draw(t, "number")
 }
 
-// drawTime draws times near the bounds that rules draw, and far from them.
+// drawTime returns random times, near the bounds of random rules and far from them.
 func (f *filtered) drawTime(t *rapid.T) time.Time {
 	near := rapid.SampledFrom([]time.Duration{0, -time.Hour, -30 * 24 * time.Hour, -12 * time.Hour, -84 * time.Hour,
 		time.Minute, 12 * time.Hour, -365 * 24 * time.Hour}).Draw(t, "near")
@@ -303,7 +303,7 @@ func (f *filtered) drawPerson(t *rapid.T) *person {
 
 type tree = map[string]any
 
-// drawRule draws a rule of at most depth levels.
+// drawRule returns a random rule of at most depth levels.
 func (f *filtered) drawRule(t *rapid.T, depth int) tree {
 	kind := "rule"
 	if depth > 1 {

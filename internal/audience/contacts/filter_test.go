@@ -26,7 +26,7 @@ var words = []string{"", "pro", "Pro", "PRO", "free", "50%", "50_", `5\%`, "é",
 	"?", "'; DROP TABLE contacts; --", "Straße", "STRASSE", "ﬁ", "😀x", "x😀", "İ", "null", "true", "\u202e\u200b",
 	strings.Repeat("x", 2000)}
 
-// TestFiltersMeanTheSameInSQLAndInMemory draws a contact and a rule, and compares the results of SQL and Match.
+// TestFiltersMeanTheSameInSQLAndInMemory compares the results of SQL and Match for random contacts and rules.
 func TestFiltersMeanTheSameInSQLAndInMemory(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFiltered(t, d)
@@ -273,7 +273,7 @@ func TestTheLargestFilters(t *testing.T) {
 // TestFiltersGoByIndexes checks that walks use the keys of contacts, whatever the values are, and counts the indexes of
 // values.
 func TestFiltersGoByIndexes(t *testing.T) {
-	whole := regexp.MustCompile(`Seq Scan|SCAN [^jC]|Sort |FOR ORDER BY`) // but json_each and a CONSTANT ROW
+	whole := regexp.MustCompile(`Seq Scan|SCAN [^jC]|Sort |FOR ORDER BY`) // except json_each and a CONSTANT ROW
 	byContact := regexp.MustCompile(`contact_id=\?|\(contact_id = c\.id\)`)
 	byValue := regexp.MustCompile(`AND (value|\w+_at)[<>=]|AND \((value|head|\w+_at) [<>=]`)
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -285,7 +285,7 @@ func TestFiltersGoByIndexes(t *testing.T) {
 		for _, c := range []struct {
 			field, operator string
 			value           any
-			index           string // by which it is counted
+			index           string // the index by which it is counted
 			byValue         bool   // whether the index is searched for the value too
 		}{
 			{"properties.plan", "eq", "pro", "contact_texts_value", true},

@@ -17,7 +17,7 @@ type limits struct {
 	// comparisons, between minPart and maxRulePart. Each comparison is one look-up of some microseconds.
 	partSize, comparisons, minPart, maxRulePart int
 
-	shortLookups int // the most look-ups of a part that need not be a long read; see source.lookups
+	shortLookups int // the most look-ups of a part in an ordinary read; see source.lookups
 	maxIDs       int // the most ids that one query names
 
 	// setsCost is the estimated cost of finding the rest of a page by sets, measured in parts.

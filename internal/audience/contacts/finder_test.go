@@ -337,7 +337,7 @@ func TestCountsTakeTurns(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for range 2 { // the second call finds it waiting
+		for range 2 { // the second call finds the segment waiting
 			if _, err := w.Contacts.CountSegment(ctx, theirs); err != nil {
 				t.Fatal(err)
 			}

@@ -69,7 +69,7 @@ func unpack(packed string) string {
 // Preferences are the choices that the holder of a link sees and can change.
 type Preferences struct {
 	Unsubscribed bool
-	Topics       []TopicSubscription // the link's own first
+	Topics       []TopicSubscription // the link's own topic first
 
 	hidden []TopicSubscription
 

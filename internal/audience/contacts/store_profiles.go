@@ -15,7 +15,7 @@ func propertyNames(ctx context.Context, r db.Reader, teamID string) ([]string, e
 	if err != nil {
 		return nil, fmt.Errorf("read the names of properties: %w", err)
 	}
-	slices.Sort(names) // Engines sort letters differently.
+	slices.Sort(names) // The engines sort letters differently.
 	return names, nil
 }
 

@@ -13,8 +13,8 @@ import (
 // The operations in this file run in a transaction of the caller. They do the same as the operations without "In", and
 // hold the lock on the contact's row until the transaction ends.
 //
-// An Invalid or a NotFound fault means that nothing was written: they look up the contact and the names in a change
-// before they write. The caller may continue the transaction after such a fault. All other errors must fail the
+// An Invalid or a NotFound fault means that nothing was written: the operations look up the contact and the names in a
+// change before they write. The caller may continue the transaction after such a fault. All other errors must fail the
 // transaction.
 
 // UpsertIn is [Service.Upsert] within a transaction.

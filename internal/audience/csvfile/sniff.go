@@ -45,7 +45,7 @@ func Sniff(head []byte) (Form, Record, error) {
 	form.Comma = separator(first)
 	lines := int64(0)
 	if c, ok := strings.CutPrefix(first, "sep="); ok && len(c) == 1 && strings.Contains(commas, c) {
-		// Excel writes and reads such a line.
+		// Excel writes and reads a line such as "sep=;".
 		said, err := NewReader(bytes.NewReader(head[form.Start:]), form, form.Start, 0).Read()
 		if err != nil {
 			return form, Record{}, err

@@ -292,7 +292,7 @@ func object(place string, text jsontext.Value) (map[string]jsontext.Value, error
 	return node, nil
 }
 
-// member parses a required member; what says what it must be.
+// member parses a required member; what describes the expected value.
 func member[T any](place string, node map[string]jsontext.Value, name, what string) (v T, err error) {
 	text, ok := node[name]
 	place += "." + name

@@ -17,7 +17,7 @@ const maxSizes = 8
 // Measure runs a query that returns one number.
 type Measure func(text string, args []any) (int, error)
 
-// Bounds limit contacts to ids between After and Before, exclusive. "" is no bound.
+// Bounds limit contacts to ids between After and Before, exclusive. "" means no bound.
 type Bounds struct{ After, Before string }
 
 // Count returns a query, with its arguments, for the number of contacts that match the rule at the time now. The
@@ -303,10 +303,10 @@ func (c *counter) indexed(t *test, in *Sets) string {
 	return c.comparison(&heads, in.Head) + " AND " + c.comparison(t, in.Value)
 }
 
-// cut reports whether several texts may have the same head as this one.
+// cut reports whether other texts may have the same head as this one.
 func cut(text string) bool { return utf8.RuneCountInString(text) >= HeadSize }
 
-// found returns the condition that rows returns the contact c. It reads only the contact's id.
+// found returns the condition that c is one of the contacts that rows selects. It reads only the contact's id.
 func (c *counter) found(t *test) string {
 	in, _ := t.Column.sets(t.Type)
 	positive := *t

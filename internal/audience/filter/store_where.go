@@ -132,7 +132,7 @@ func (w *writer) comparison(t *test, x string) string {
 		return "CASE WHEN " + numeralSQL(x) + " THEN CAST(" + x + " AS DOUBLE PRECISION)" + sign + w.arg(t.number) +
 			" ELSE FALSE END"
 	case WithinLast:
-		// 0 is no value.
+		// 0 means no value.
 		return x + " >= " + w.arg(max(t.from, 1)) + " AND " + x + " < " + w.arg(t.to)
 	}
 	n := len([]rune(t.text))

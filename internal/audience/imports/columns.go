@@ -82,7 +82,7 @@ func (m *Map) resolve(header []string) (c columns, needed []contacts.BulkPropert
 	return c, needed, nil
 }
 
-// Results of columnIndex that are no index.
+// Results of columnIndex other than an index.
 const (
 	missing   = -1
 	ambiguous = -2

@@ -231,7 +231,7 @@ func TestSweepAndErase(t *testing.T) {
 		kept := w.imported("email\nwrong\nann smith@example.org\n", imports.NewImport{})
 		_, err := w.create("email\n", imports.NewImport{})
 		w.Must(err)
-		_, err = w.imports.Store(ctx, strings.NewReader("email\n")) // the program was killed before its import was entered
+		_, err = w.imports.Store(ctx, strings.NewReader("email\n")) // the program was killed before adding the import
 		w.Must(err)
 		w.Must(w.imports.Sweep(ctx))
 		if n := w.files(); n != 2 || len(w.failures(kept.ID)) != 2 {

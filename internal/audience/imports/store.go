@@ -103,9 +103,9 @@ func startImport(ctx context.Context, tx *db.Tx, i *Import) {
 }
 
 // advance queues the new position and counts of an import after a batch that began at the position from. If the import
-// is no longer there, the transaction fails with errMoved.
+// is no longer at that position, the transaction fails with errMoved.
 func advance(ctx context.Context, tx *db.Tx, from int64, i *Import) {
-	// If the position is this far, this batch was committed.
+	// If the import has reached the new position, this batch was committed.
 	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1 AND position >= $2`, i.ID, i.Position)
 	tx.QueueOne(ctx, errMoved, `UPDATE contact_imports SET position = $4, lines = $5, created = $6, updated = $7,
 		skipped = $8, failed = $9, kept = $10, reason = '' WHERE id = $1 AND team_id = $2 AND position = $3

@@ -14,8 +14,8 @@ import (
 )
 
 // checkReferences returns an error if a graph names something that the team does not have, or that the step cannot use.
-// Things that are deleted later fail the steps that name them. It reads some rows for each reference, so do not call it
-// in a transaction.
+// If one of these is deleted later, the steps that name it fail. It reads some rows for each reference, so do not call
+// it in a transaction.
 func (s *Service) checkReferences(ctx context.Context, teamID string, g *engine.Graph) error {
 	all := g.References()
 	have, err := s.propertiesAmong(ctx, teamID, all)

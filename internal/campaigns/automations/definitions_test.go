@@ -121,7 +121,7 @@ func TestCreateRefuses(t *testing.T) {
 	})
 }
 
-// What a step names must exist and be usable. The error names the step and the path.
+// Things that a step names must exist and be usable. The error names the step and the path.
 func TestReferences(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		ctx, teamID := t.Context(), n.Acme.TeamID

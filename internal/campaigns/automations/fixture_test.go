@@ -76,7 +76,7 @@ func tracedFixture(f func(t *testing.T, s *fixture)) func(t *testing.T, d *db.DB
 	}
 }
 
-// between calls act once: after the next run was read and its email prepared, but before its transaction.
+// between calls act once, after the next run was read and its email prepared, but before its transaction.
 func (s *fixture) between(act func()) { s.trace.Before("FROM teams", act) }
 
 // template publishes a template with a subject under an alias.

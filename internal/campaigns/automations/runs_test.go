@@ -93,7 +93,7 @@ func TestStoppedRunsAreShownAsCanceled(t *testing.T) {
 			return ids
 		}
 		old := begin(0, 1, 2)
-		n.happens("paid", n.contact("c1@one.example"), "") // which nothing waits for yet
+		n.happens("paid", n.contact("c1@one.example"), "") // an event for which no run waits yet
 		_, err := n.a.Stop(t.Context(), n.Acme.TeamID, a.ID)
 		n.Must(err)
 		n.change(a.ID, automations.Change{Status: new(automations.Enabled)})

@@ -518,7 +518,7 @@ func TestManyEventsAtOnce(t *testing.T) {
 	})
 }
 
-// Runs that a job begins know the depth of the chain that led to them.
+// Runs that a job begins have the depth of the chain that led to them.
 func TestDepthOfJobs(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

@@ -23,7 +23,7 @@ func TestCountsDoNotDeadlock(t *testing.T) {
 	stop := s.Run(s.b.Kinds()...)
 	s.walked(id, n)
 	stop()
-	s.Update(func(tx *db.Tx) error { // as for two database processes that use the same shard
+	s.Update(func(tx *db.Tx) error { // like two database processes that use the same shard
 		_, err := tx.Exec(t.Context(), `DO $$ BEGIN EXECUTE REPLACE(
 			pg_get_functiondef('broadcast_recipients_count'::REGPROC), 'pg_backend_pid() % 16', '0'); END $$`)
 		return err

@@ -175,7 +175,7 @@ func TestRareRecipients(t *testing.T) {
 		id := s.entered(3)
 		at := s.emailsOf(id)
 		s.Happen(s.event(id, at[0], events.EmailDelivered), s.event(id, at[1], events.EmailBounced))
-		s.Update(func(tx *db.Tx) error { // as if very many with higher ids waited
+		s.Update(func(tx *db.Tx) error { // as if very many recipients with higher ids waited
 			_, err := tx.Exec(t.Context(), `INSERT INTO broadcast_recipients (broadcast_id, contact_id, email_id, address,
 				state, reason, bounce, variant, opens, clicks, opened, clicked, complained, unsubscribed)
 				WITH RECURSIVE n(i) AS (SELECT 100000 UNION ALL SELECT i + 1 FROM n WHERE i < 219999)

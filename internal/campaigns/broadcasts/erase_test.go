@@ -193,7 +193,7 @@ func TestErasingReadsParts(t *testing.T) {
 		if n := reads(s.Other.TeamID); n != 0 {
 			t.Errorf("the recipients of another team are read, %d times", n)
 		}
-		if n := reads(s.Acme.TeamID); n != 2 { // the end of the page, and the page
+		if n := reads(s.Acme.TeamID); n != 2 { // one finds the end of the page, and one reads the page
 			t.Errorf("%d reads, want 2", n)
 		}
 	})

@@ -77,7 +77,7 @@ func TestPauseStopsTheWalk(t *testing.T) {
 		const n = 30
 		s.readers(n)
 		draft := s.news()
-		draft.Options.Pace = 3600 // about one in four seconds
+		draft.Options.Pace = 3600 // about one email in four seconds
 		id := s.draft(draft)
 		s.send(id)
 		s.Run(s.b.Kinds()...)

@@ -19,8 +19,8 @@ const (
 	maxTurn = 20 * time.Second // how long one broadcast may use a worker
 
 	// On SQLite, a transaction that enqueues a page blocks all other writes. So the number of emails in a page is
-	// adjusted to the transaction's own duration, without the time for the lock and the disk. On PostgreSQL it blocks
-	// nobody, and a page has as many emails as one call may enqueue.
+	// adjusted to the transaction's own duration, without the time for the lock and the disk. On PostgreSQL the
+	// transaction blocks nobody, and a page has as many emails as one call may enqueue.
 	pageTime  = 50 * time.Millisecond
 	firstPage = 100
 	minPage   = 50
@@ -126,8 +126,8 @@ func (r *run) step(ctx context.Context) (more bool, err error) {
 }
 
 // updateLocked locks the broadcast, calls change if the broadcast is being sent, and saves it. change returns whether
-// the job continues. If not, it has ended the job or made it wait. If the broadcast is not being sent, updateLocked
-// ends the job, or makes it wait until the scheduled time.
+// the job continues. If change returns false, it has ended the job or made it wait. If the broadcast is not being sent,
+// updateLocked ends the job, or makes it wait until the scheduled time.
 func (r *run) updateLocked(ctx context.Context, read *Broadcast,
 	change func(tx *db.Tx, b *Broadcast) (bool, error)) (more bool, err error) {
 	s := r.s
@@ -402,7 +402,7 @@ type batch struct {
 	n        int // number of emails, before Enqueue leaves some out
 	enqueued int // number of emails that were enqueued
 	to       [][]emails.MailingRecipient
-	of       [][]*contacts.Member // the contacts of to
+	of       [][]*contacts.Member // the contacts of the recipients in to
 	held     []*contacts.Member   // held out
 }
 

@@ -51,7 +51,7 @@ func (r *run) choose(ctx context.Context, read *Broadcast) (bool, error) {
 			b.useWinner(b.Winner)
 			return true, nil
 		case b.Options.Metric == ByHand:
-			r.s.p.Queue.Finish(ctx, tx, r.job) // SetWinner enqueues it again
+			r.s.p.Queue.Finish(ctx, tx, r.job) // SetWinner enqueues the job again
 		default:
 			r.s.p.Queue.Wait(ctx, tx, r.job, b.nextAt, "")
 		}

@@ -271,7 +271,7 @@ func TestLargeBodiesCostWhatIsSetAside(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&m)
 		held = m.HeapAlloc
-		runtime.KeepAlive(c) // which has the body
+		runtime.KeepAlive(c) // c has the body
 		return len(in.send().Attachments), nil
 	})
 	var before runtime.MemStats

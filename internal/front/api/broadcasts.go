@@ -169,7 +169,7 @@ func (in *updateBroadcastIn) change() (c broadcasts.Change, err error) {
 	switch r := in.ReplyTo; {
 	case r.Given && r.Value == nil:
 		c.ReplyTo = new([]string)
-	case r.Given && *r.Value != nil: // nil stands for an empty string
+	case r.Given && *r.Value != nil: // nil means an empty string
 		c.ReplyTo = (*[]string)(r.Value)
 	}
 	if h := in.HTML; h.Given && (h.Value == nil || *h.Value != "") {

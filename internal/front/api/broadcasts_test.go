@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// A recipient whose contact was deleted has no contact_id, and keeps its place in the list. Who is suppressed after
-// being entered is counted and listed as that.
+// A recipient whose contact was deleted has no contact_id, and keeps its place in the list. A recipient whose address
+// is suppressed after the email was enqueued is counted and listed as suppressed.
 func TestRecipientsOfBroadcasts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -78,7 +78,7 @@ func TestLongLists(t *testing.T) {
 		segment, ids := f.crowd(t, 2*wire.ListChunk+500)
 		reads := func() (n int) {
 			for _, s := range trace.Take() {
-				if strings.Contains(s.SQL, "c.first_name") { // not those that look for ids alone
+				if strings.Contains(s.SQL, "c.first_name") { // queries that only look for ids do not count
 					n++
 				}
 			}
@@ -98,7 +98,7 @@ func TestLongLists(t *testing.T) {
 			{"/contacts?after=" + ids[499], ids[500:], 2, 1},
 			{"/contacts?after=" + ids[1499], ids[1500:], 0, 1},
 			{"/contacts?before=" + ids[2000], ids[:2000], 3, 2},
-			{"/segments/" + segment + "/contacts?before=" + ids[1500], ids[:1500], 3, 2}, // the last is empty
+			{"/segments/" + segment + "/contacts?before=" + ids[1500], ids[:1500], 3, 2}, // the last page is empty
 			{"/contacts?before=" + ids[1000], ids[:1000], 0, 1},
 			{"/contacts?limit=100", ids[:100], 0, 1},
 		} {

@@ -57,7 +57,7 @@ func TestMetricsAndUsage(t *testing.T) {
 		if diff := gocmp.Diff(want, got.Totals); diff != "" {
 			t.Error(diff)
 		}
-		if len(got.Data) != 2 { // the one sent, and the one received
+		if len(got.Data) != 2 { // one email sent and one received
 			t.Errorf("data %v", got.Data)
 		}
 		var used struct {

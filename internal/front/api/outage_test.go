@@ -132,10 +132,10 @@ func TestEveryOperationWithABadDisk(t *testing.T) {
 		if !queriesDatabase(o) {
 			continue
 		}
-		if w := f.do(t, "GET /usage"); w.Code != 200 { // the key is known
+		if w := f.do(t, "GET /usage"); w.Code != 200 { // so that the key is cached
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
-		if err := d.Update(t.Context(), func(tx *db.Tx) error { // what readers have in memory is old
+		if err := d.Update(t.Context(), func(tx *db.Tx) error { // makes the page caches of readers outdated
 			_, err := tx.Exec(t.Context(), `INSERT INTO hints (topic, payload) VALUES ('nobody', '')`)
 			return err
 		}); err != nil {
@@ -146,7 +146,8 @@ func TestEveryOperationWithABadDisk(t *testing.T) {
 			"-", ""), 1))
 		w := f.do(t, text+"\n\n"+anyBody(o))
 		mend()
-		// The log writes from memory, and the secret is derived without a query. Only its audit entry needs the database.
+		// Requests are logged from memory, and the signing secret of automations is derived without a query. Only the
+		// audit entry of the secret needs the database.
 		reads := o.Method == http.MethodGet && o.Path != "/automations/signing-secret"
 		if reads || w.Code >= 500 {
 			wantAway(t, o.Method+" "+o.Path, w)
@@ -197,13 +198,13 @@ func TestTornAnswers(t *testing.T) {
 		if !queriesDatabase(o) {
 			continue
 		}
-		var succeeded []string // while an answer was torn
-		// Each operation begins with another answer, so that a sample has first and last ones.
+		var succeeded []string // responses while an answer was cut off
+		// Operations begin with different answers, so that a sample has first and last ones.
 		first := i % step
 		for skip, broke := first, true; broke && skip < 60; skip += step {
 			f.heal(t)
 			if skip == first || o.Method == http.MethodDelete {
-				f.Services.Domains.AddVerified(t.Context(), f.Acme.TeamID, domains.NewDomain{Name: "example.org"}) // or it is there
+				f.Services.Domains.AddVerified(t.Context(), f.Acme.TeamID, domains.NewDomain{Name: "example.org"}) // fails if the domain exists
 				create("webhook_id", "/webhooks", `{"endpoint":"https://hooks.example.org","events":["email.sent"]}`)
 				create("api_key_id", "/api-keys", `{"name":"x"}`)
 				create("suppression", "/suppressions", `{"email":"a@example.net"}`)
@@ -247,8 +248,8 @@ func TestTornAnswers(t *testing.T) {
 	}
 }
 
-// told returns the part of a response that repeats: the complete body of a read operation, otherwise the names of its
-// fields.
+// told returns the part of a response that is the same each time: the complete body of a read operation, otherwise the
+// names of its fields.
 func told(o wire.Operation, w *httptest.ResponseRecorder) string {
 	if o.Method == http.MethodGet {
 		return w.Body.String()

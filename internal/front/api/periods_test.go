@@ -43,14 +43,14 @@ func TestPeriods(t *testing.T) {
 	}
 }
 
-// However long the span, no more periods are made than an answer may have, and none for a span that has too many.
+// However long the span is, no more periods are computed than an answer may have, and none if the span has too many.
 func TestSpansOfMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
 	for _, c := range []struct {
 		query string
-		field string // named by the refusal; empty when it is answered
-		rows  int    // that an answer has
+		field string // the field that a refusal names; empty if there is none
+		rows  int    // the number of rows in the answer
 	}{
 		{"granularity=hourly&start_date=0001-01-01", "granularity", 0},
 		{"granularity=daily&start_date=0001-01-01", "granularity", 0},

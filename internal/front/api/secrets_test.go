@@ -68,7 +68,7 @@ func TestLogsHaveNoSecrets(t *testing.T) {
 		received := id(ask("GET /emails/receiving"))
 		ask("GET /emails/receiving/" + received)
 		ask("GET /emails/receiving/" + received + "/attachments")
-		// Somebody takes the key for its id.
+		// A user may take the key for its id.
 		f.do(t, "DELETE /api-keys/"+f.keys["other"])
 		secrets = append(secrets, f.keys["other"][12:])
 		if len(secrets) < 12 {

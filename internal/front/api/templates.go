@@ -102,7 +102,7 @@ func (in *updateTemplateIn) change() (c templates.Change) {
 	switch r := in.ReplyTo; {
 	case r.Given && r.Value == nil:
 		c.ReplyTo = new([]string)
-	case r.Given && *r.Value != nil: // nil stands for an empty string
+	case r.Given && *r.Value != nil: // nil means an empty string
 		c.ReplyTo = (*[]string)(r.Value)
 	}
 	if in.Variables != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A change with null where there must be a value leaves that as it is, and one of nothing but such nulls is refused.
-// Empty strings that the Go client sends for what it leaves as it is change nothing.
+// Null in a field that must have a value leaves the field unchanged, and a change that has only such nulls is refused.
+// The Go client sends empty strings for fields that stay unchanged; they change nothing.
 func TestChangesOfATemplateWithNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})

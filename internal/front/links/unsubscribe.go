@@ -44,9 +44,10 @@ func hashOf(text string) string {
 // unsubscribeHandler serves /unsubscribe/.
 //
 // GET and HEAD only show a page, because mail programs, scanners and browsers fetch links that nobody clicked. POST
-// makes changes. Mail programs send it for List-Unsubscribe-Post (RFC 8058 section 3.2), and the forms of the page send
-// it. The answer is a page and never a redirect, as the RFC requires. The forms need no protection against requests
-// from other sites: the handler uses no cookies or sessions, and anybody who has the token may make changes.
+// makes changes. Mail programs send a POST request for List-Unsubscribe-Post (RFC 8058 section 3.2), and so do the
+// forms of the page. The answer is a page and never a redirect, as the RFC requires. The forms need no protection
+// against requests from other sites: the handler uses no cookies or sessions, and anybody who has the token may make
+// changes.
 type unsubscribeHandler struct {
 	*Links
 	contacts *contacts.Service

@@ -80,7 +80,7 @@ func (p *pages) holds() string {
 	return strings.Join(all, " ")
 }
 
-// answer is an answer with its parsed page.
+// answer is a response with its parsed page.
 type answer struct {
 	t      *testing.T
 	status int

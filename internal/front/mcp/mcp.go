@@ -16,8 +16,8 @@
 // the caller confirms it with a second call (send.go) or a person approves it. A confirmation code is valid for ten
 // minutes, for one caller and one request.
 //
-// Text that strangers may have written is data. Answers say so, and invisible characters are removed from it. A model
-// may still obey such text, so only the two rules above prevent harm.
+// Text that strangers may have written is data. Answers mark such text as data, and invisible characters are removed
+// from it. A model may still obey such text, so only the two rules above prevent harm.
 //
 // # When it fails
 //

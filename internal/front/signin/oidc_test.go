@@ -159,7 +159,7 @@ func TestOIDC(t *testing.T) {
 	})
 }
 
-// A long authorization request survives the way through the provider. One that is too long is refused before the
+// A long authorization request survives a sign-in at the provider. A request that is too long is refused before the
 // sign-in.
 func TestLongNextPage(t *testing.T) {
 	t.Parallel()
@@ -168,7 +168,8 @@ func TestLongNextPage(t *testing.T) {
 		x := newFixture(t, d, users.OIDCConfig{Issuer: p.URL, ClientID: "postrider", ClientSecret: "s3cret",
 			Domains: []string{"allowed.example"}})
 		for _, n := range []int{100, 2000, 5000} {
-			// Each of these characters takes three in the address, and five in an address that contains this one.
+			// Each of these characters takes three characters in an encoded address, and five in an address that
+			// contains that one.
 			page := "/people?" + url.Values{"state": {strings.Repeat("&", n)}}.Encode() + ";x=1,2"
 			b := x.browser(t)
 			b.get(page)

@@ -302,7 +302,7 @@ func TestInvitations(t *testing.T) {
 			return x.lastLink(email)
 		}
 
-		// A person without an account.
+		// This person has no account.
 		link := invite("new@acme.example", teams.Viewer)
 		b := x.browser(t).get(link).want(200, "Join Acme", "ada (ada@acme.example)", "new@acme.example", "viewer")
 		b.submit(link, "name", "Nora", "password", "short").want(422)
@@ -327,7 +327,7 @@ func TestInvitations(t *testing.T) {
 		b.submit("/sign-in", "email", "bob@acme.example", "password", password).want(200, "Join Acme").
 			submit(link).want(200, "You have joined the team")
 
-		// Revoked, replaced and expired invitations.
+		// The server refuses revoked, replaced and expired invitations.
 		link = invite("carol@acme.example", teams.Member)
 		second := invite("carol@acme.example", teams.Member)
 		x.browser(t).get(link).want(404, "no longer works")
@@ -347,7 +347,7 @@ func TestInvitations(t *testing.T) {
 		owner.get("/people").want(200, "member, valid until")
 		all, _, err = x.members.Invitations(t.Context(), x.Acme.TeamID, page.Page{})
 		x.Must(err)
-		x.Update(func(tx *db.Tx) error { // as if a deleted API key had sent it
+		x.Update(func(tx *db.Tx) error { // as if a deleted API key had sent the invitation
 			_, err := tx.Exec(t.Context(), `UPDATE invitations SET actor_kind = 'key' WHERE id = $1`, all[0].ID)
 			return err
 		})

@@ -78,7 +78,7 @@ type simulation struct {
 	now       time.Time
 	contact   *person // nil after the contact was deleted
 	report    *Report
-	bytesLeft int // that outputs in the report may still use
+	bytesLeft int // bytes that outputs in the report may still use
 }
 
 // runAll simulates until the run ends.

@@ -27,7 +27,7 @@ type List[T any] struct {
 type restOfList[T any] struct {
 	next func() ([]T, error)
 	last func() bool // reports whether next has returned the last items of the list
-	more func() bool // reports, after the last items, whether the page after the list has any
+	more func() bool // reports, after the last items, whether further items follow the list
 }
 
 // ListOf returns items as a list. more reports whether the next page has any.

@@ -35,7 +35,7 @@ func (*Optional[T]) ElementTypes() []reflect.Type { return []reflect.Type{reflec
 // Schema returns the schema of the value or null. The tag nullable:"false" excludes null where it is refused.
 func (Optional[T]) Schema(r huma.Registry) *huma.Schema {
 	s := *r.Schema(reflect.TypeFor[T](), true, "")
-	if s.Ref != "" { // a value would have to match the siblings of a reference too
+	if s.Ref != "" { // the value would also have to match the keywords beside a reference
 		return &huma.Schema{OneOf: []*huma.Schema{{Ref: s.Ref}, {Type: "null"}}}
 	}
 	if s.Type == "" { // Nullable needs a type to add null to

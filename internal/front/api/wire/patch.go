@@ -110,7 +110,7 @@ func requireChange(body []byte, in reflect.Type, change any) error {
 	for d.ReadToken(); d.PeekKind() == '"'; d.SkipValue() {
 		name, err := d.ReadToken()
 		if err != nil {
-			return nil // decoding has reported it
+			return nil // the decoder has reported the error
 		}
 		if field := name.String(); known[field] {
 			return fault.Invalidf(field, "The request changes nothing, because `%s` is null or empty. Give it a value, or "+

@@ -188,7 +188,7 @@ func TestClientGoesAway(t *testing.T) {
 		<-ctx.Done()
 		return None{}, fmt.Errorf("read: %w", ctx.Err())
 	})
-	f.do(t, "GET /api-keys") // so that the key is known
+	f.do(t, "GET /api-keys") // so that the server has cached the key
 	ctx, cancel := context.WithCancel(t.Context())
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/test", nil)
 	r.Header.Set("Authorization", "Bearer "+f.keys["full"])

@@ -17,13 +17,14 @@
 //
 // # To add a resource
 //
-//  1. Add its service to [Services], and set it where the program builds the API. 2. Write thing.go: request types
-//  named ...In, response types named ...Wire (one) and ...Item (in a list), a function from the resource's type to each
-//  of them, and the operations, in the form of keys.go: func (a *API) createThing(ctx context.Context, c *wire.Call, in
-//  createThingIn) (thingWire, error). Operations without input use [wire.None]. Package wire describes the types of
-//  fields, and [wire.Call] how to read parameters. An operation whose response may be large reserves memory with
-//  [wire.Call.ReserveMemory] before it reads the rows. 3. Give each operation a line in routes.go, with the scope that
-//  an actor needs; without a scope the program does not start.
+//  1. Add its service to [Services], and set it where the program builds the API.
+//  2. Write thing.go: request types named ...In, response types named ...Wire (one) and ...Item (in a list), a function
+//     from the resource's type to each of them, and the operations, in the form of keys.go: func (a *API)
+//     createThing(ctx context.Context, c *wire.Call, in createThingIn) (thingWire, error). Operations without input use
+//     [wire.None]. Package wire describes the types of fields, and [wire.Call] how to read parameters. An operation
+//     whose response may be large reserves memory with [wire.Call.ReserveMemory] before it reads the rows.
+//  3. Give each operation a line in routes.go, with the scope that an actor needs. The program does not start if a
+//     scope is missing.
 //     Run the tests with -update, and review the changes in testdata/scopes.txt and in testdata/actions.txt, which says
 //     how operations are recorded in the audit log. An operation that creates something names it by audit.Target in
 //     its transaction. In paths, a literal segment takes precedence over a parameter.

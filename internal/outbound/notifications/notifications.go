@@ -12,7 +12,7 @@
 //
 // A notice is only logged if no sender is configured or the team has no address. The same holds if the email is
 // refused, for example because the sender's domain is not verified. Such notices are not retried. A notice to a deleted
-// team is dropped. Other errors are retried by the schedule of the job, which is then parked.
+// team is dropped. After other errors the job is retried by its schedule, and then waits for an operator.
 //
 // # What it does not do
 //

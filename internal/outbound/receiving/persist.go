@@ -171,7 +171,8 @@ func (s *Service) threads(ctx context.Context, teamIDs, refs []string) (map[stri
 			found[teamID] = cmp.Or(found[teamID], known[teamID][ref])
 		}
 	}
-	// Among sent emails the oldest determines the conversation: it began it, and later ones have no thread.
+	// Among sent emails the oldest determines the conversation, because it began the conversation; later ones have no
+	// thread.
 	var sent []string
 	for _, ref := range slices.Backward(refs) {
 		if emailID, ok := emails.FromMessageID(ref); ok {

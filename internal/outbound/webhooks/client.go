@@ -158,7 +158,8 @@ func (c *connections) acquire(x *connection) bool {
 	here[x] = true
 	c.mu.Unlock()
 	if idle != nil {
-		idle.Conn.Close() // A request that is about to use it notices before it writes, and uses another.
+		// A request that is about to use this connection notices before it writes, and uses another one.
+		idle.Conn.Close()
 	}
 	return true
 }

@@ -158,7 +158,7 @@ func TestRests(t *testing.T) {
 	})
 }
 
-// The consequences of an attempt for its endpoint, at the boundaries of the time limits.
+// The test checks the consequences of an attempt for its endpoint, at the boundaries of the time limits.
 func TestJudgedAtItsEdges(t *testing.T) {
 	const limit = 5 * 24 * time.Hour
 	synctest.Test(t, func(t *testing.T) {
@@ -360,7 +360,7 @@ func TestWhatIsKnownEnds(t *testing.T) {
 	})
 }
 
-// Responses at the boundaries of status classes, and the last attempts of a schedule.
+// The test judges responses at the boundaries of status classes, and the last attempts of a schedule.
 func TestJudgeAtItsEdges(t *testing.T) {
 	schedule := []time.Duration{time.Second, time.Hour, time.Minute}
 	for _, c := range []struct {

@@ -17,8 +17,8 @@ type Broadcasts interface {
 	LockDecision(ctx context.Context, tx *db.Tx, broadcastID string) (emails.Decision, error)
 }
 
-// broadcastAllows reports whether the email's broadcast, if it has one, lets the email be sent now. If not, it has
-// moved the job behind the broadcast, or has ended the job and the email.
+// broadcastAllows reports whether the email's broadcast, if it has one, lets the email be sent now. If not, it has held
+// the job until the broadcast resumes, or has ended the job and the email.
 func (s *Service) broadcastAllows(ctx context.Context, t *try) (bool, error) {
 	id := t.o.BroadcastID
 	if id == "" {

@@ -1,9 +1,9 @@
 // Package delivery delivers emails to the mail hosts of their recipients, to a relay, or to a local outbox.
 //
-// A job is one email to one destination domain, with all its recipients there that are not settled. It goes through
+// A job is one email to one destination domain, with all its recipients there that are not settled. A job goes through
 // plan, talk and judge. plan finds the addresses to try. talk speaks SMTP and returns an answer for each recipient.
-// judge, a pure function, decides what each answer means. One transaction then finishes or reschedules the job,
-// stores the conversation, and records the events.
+// judge, a pure function, decides what each answer means. One transaction then finishes or reschedules the job, stores
+// the conversation, and records the events.
 //
 // # Invariants
 //
@@ -32,7 +32,7 @@
 // A destination that asks for less mail is paused and gets fewer connections, which are restored slowly (shaper). An
 // address that does not answer is remembered for all destinations that lead to it, and is not tried for a time that
 // grows with each failure (hosts). A database failure is an error of the job, which is retried by the job's own
-// schedule. It is never a bounce.
+// schedule. A database failure is never a bounce.
 //
 // At first a team has one connection to a destination. Prompt answers allow more (window). The same holds for an
 // address, even if many destinations lead to it. A conversation that hangs keeps its connection, because giving up

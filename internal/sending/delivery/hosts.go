@@ -17,8 +17,9 @@ const (
 	reachableFor = 10 * time.Minute // for this long an address that answered is expected to answer
 	plaintextFor = time.Hour        // for this long a failed TLS handshake is remembered
 	hostsMax     = 10_000
-	// dialsMax is how many connections at once may be opened to an address that answered recently. To any other address
-	// it is one: further messages wait for its result without holding a connection.
+	// dialsMax is how many connections at once may be opened to an address that answered recently. To any other
+	// address, only one connection at a time may be opened: further messages wait for its result without holding a
+	// connection.
 	dialsMax = 8
 )
 

@@ -137,7 +137,7 @@ var judged = []struct {
 	{"", "550 5.1.0 Address rejected: user unknown", hard, general, recipients},
 	{"", "550 5.0.0 User unknown", hard, general, recipients},
 	{"", "551 5.1.1 user not found", hard, general, recipients},
-	// the words, where the code says nothing
+	// the words decide where the code says nothing
 	{"", "554 5.7.1 <nobody@example.net>: Recipient address rejected: user unknown", hard, general, recipients},
 	{"", "550 Recipient not found. <http://x.co/irbounce>", hard, general, recipients},
 	{"", "550 Account not found", hard, general, recipients},
@@ -405,7 +405,7 @@ func TestSoft(t *testing.T) {
 		{smtpclient.StageGreeting, "450 later", false, true}, {smtpclient.StageMail, "450 later", false, true},
 		{smtpclient.StageMail, "450 later", true, false}, {smtpclient.StageHello, "450 later", false, false},
 		{smtpclient.StageRcpt, "450 later", false, false}, {smtpclient.StageFinal, "450 later", false, false},
-		{smtpclient.StageMail, "421 4.7.0 too many connections", false, false}, // which asks for less
+		{smtpclient.StageMail, "421 4.7.0 too many connections", false, false}, // this reply asks for less mail
 	} {
 		a := answer{stage: c.stage, reply: parseReply(t, c.reply)}
 		a.reply.Local = c.local

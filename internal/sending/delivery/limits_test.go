@@ -237,7 +237,7 @@ func TestThoseWhoWaitAreAwoken(t *testing.T) {
 	})
 }
 
-// Slots at a destination, at the edges of the rules.
+// The test takes slots at a destination, at the boundaries of the rules.
 func TestShapeAtItsEdges(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]int{1: 0, 3: 0, 4: 1, 20: 1} {

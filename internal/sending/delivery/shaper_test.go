@@ -32,7 +32,7 @@ func TestShaperBacksOff(t *testing.T) {
 	s.recordVerdicts("d", throttled, slow, now)
 	expect(0, pauseMin)
 	for range 5 {
-		s.recordVerdicts("d", throttled, slow, now) // what was under way
+		s.recordVerdicts("d", throttled, slow, now) // messages that were in progress
 	}
 	expect(0, pauseMin)
 	now = now.Add(pauseMin)
@@ -49,7 +49,7 @@ func TestShaperBacksOff(t *testing.T) {
 	s.recordVerdicts("d", took, slow, now)
 	s.recordVerdicts("d", throttled, slow, now)
 	s.recordVerdicts("d", throttled, slow, now)
-	expect(0, pauseMin) // a message that was taken makes the pause short again
+	expect(0, pauseMin) // an accepted message makes the pause short again
 	now = now.Add(pauseMin)
 	for n, given := 0, 1; given < 8; n++ {
 		if n > 200 {

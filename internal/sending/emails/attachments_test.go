@@ -76,7 +76,7 @@ func TestSweepFiles(t *testing.T) {
 		s.Attachments = []emails.Upload{{Filename: "a.txt", Content: []byte("kept"), HasContent: true}}
 		f.Send(s)
 		kept := f.keys(t)
-		// An attachment from before attachments had keys of their own.
+		// The attachment is from before attachments had keys of their own.
 		old := f.Send(s)
 		for _, key := range f.keys(t) {
 			if slices.Contains(kept, key) {

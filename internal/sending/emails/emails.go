@@ -6,8 +6,8 @@
 // One transaction accepts an email. It writes the email, its bodies and recipients, its first event, its idempotency
 // record, and its jobs. When Send returns without an error, all of that is on disk.
 //
-// An email has one delivery job for each destination domain. If it is tracked or has a topic, it has one for each
-// recipient. If it is scheduled, or an attachment must be fetched first, another job enqueues the delivery jobs
+// An email has one delivery job for each destination domain. An email that is tracked or has a topic has one for each
+// recipient. If an email is scheduled, or an attachment must be fetched first, another job enqueues the delivery jobs
 // later. An email that shares its content with others ([Service.Enqueue]) has no body of its own.
 //
 // An accepted email is never lost. It ends as delivered, bounced, failed, suppressed or canceled, and until then it

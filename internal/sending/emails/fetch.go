@@ -147,7 +147,7 @@ func (s *Service) copyFetched(ctx context.Context, a, from *Attachment, limit in
 		a.ContentType = from.ContentType
 	}
 	if err := s.storeFetched(ctx, a, r); err != nil {
-		return &storeError{err} // reading was from the store too
+		return &storeError{err} // the content was read from the store too
 	}
 	return nil
 }

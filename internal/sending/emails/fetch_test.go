@@ -170,7 +170,7 @@ func TestWhatIsFetchedIsKept(t *testing.T) {
 		twice := f.Send(e)
 		e.Attachments = []emails.Upload{{Path: url + "/first"}, {Path: url + "/gone"}}
 		fails := f.Send(e)
-		// A job from before fetching had its own kind.
+		// The job is from before fetching had its own kind.
 		e.Attachments = []emails.Upload{{Path: url + "/old"}}
 		old := f.Send(e)
 		if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
@@ -283,7 +283,7 @@ func TestStoreThatCannotBeReadEndsNoEmail(t *testing.T) {
 		host := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/other" && !mended.Load() { // the files before it are stored by now
 				path := f.onlyBlob(t)
-				if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil { // opens, and cannot be read
+				if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil { // opens, but cannot be read
 					t.Error(err)
 				}
 			}

@@ -172,7 +172,7 @@ func (s *Service) wait(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) err
 // refused returns the reason why a scheduled email may no longer be sent, "" if it may.
 func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reason string, err error) {
 	if e.LastEvent != Scheduled {
-		return "", nil // it was checked when it was accepted, a moment ago
+		return "", nil // the email was checked when it was accepted, a moment ago
 	}
 	active, err := s.Teams.Active(ctx, e.TeamID, e.Actor)
 	if err != nil {

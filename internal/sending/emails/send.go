@@ -71,7 +71,7 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 			return err
 		}
 	}
-	// A failure deletes no files, because the commit may have succeeded. If it did not, the sweep deletes them.
+	// A failure deletes no files, because the commit may have succeeded. If the commit failed, the sweep deletes them.
 	write := func(tx *db.Tx) error {
 		if err := s.consumeLimit(ctx, tx, by, drafts); err != nil {
 			return err
@@ -95,7 +95,7 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 		return s.remember(ctx, tx, by.TeamID, a)
 	}
 	if n := countQuota(drafts, blocked); by.Limited || a.then != nil {
-		// It locks one more row, for which other transactions would wait.
+		// The transaction locks one more row, for which others would wait.
 		err = s.Quotas.UpdateAlone(ctx, by.TeamID, n, write)
 	} else {
 		err = s.Quotas.Update(ctx, by.TeamID, n, write)

@@ -84,7 +84,7 @@ func emailsPageTo(ctx context.Context, r db.Reader, teamID string, a erasure.Add
 		if err != nil {
 			return nil, "", fmt.Errorf("read the recipients of %d emails: %w", len(ids), err)
 		}
-		for _, e := range chunk { // It may have the address twice, or only a similar one.
+		for _, e := range chunk { // The email may have the address twice, or only a similar one.
 			is := func(to Recipient) bool { return a.Is(to.Address) }
 			if i := slices.IndexFunc(of[e.ID], is); i >= 0 {
 				some = append(some, EmailWithRecipients{e, of[e.ID][i : i+1]})

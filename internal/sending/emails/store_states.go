@@ -56,7 +56,7 @@ func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event) {
 }
 
 // MarkSent advances an email to the state sent, in the transaction that records an attempt. It reports whether this
-// call changed the state. If the email has several jobs, only the first attempt does.
+// call changed the state. If the email has several jobs, only the first attempt changes it.
 func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, emailID,
 		string(Sent), rank[Sent])

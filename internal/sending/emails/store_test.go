@@ -54,7 +54,8 @@ func TestAttemptIsKept(t *testing.T) {
 	})
 }
 
-// Reading an email without its text: whether it exists, its size, its team, and the messages that it refers to.
+// Some facts about an email are read without its text: whether it exists, its size, its team, and the messages that it
+// refers to.
 func TestWhatIsAskedOfEmails(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID

@@ -112,7 +112,7 @@ func (w *topical) composed(emailID string) map[string]string {
 	w.t.Helper()
 	all := map[string]string{}
 	for _, d := range w.deliveries(emailID) {
-		for _, first := range []bool{true, false} { // another try composes the same
+		for _, first := range []bool{true, false} { // another try composes the same message
 			d.First = first
 			o, err := w.Emails.Outgoing(w.t.Context(), d)
 			if err != nil {

@@ -27,7 +27,7 @@ type unsubscribeInfo struct {
 	id  string // of the list (RFC 2919)
 }
 
-// unsubscribeInfo returns the unsubscribe information of the message to o.To. It is the same each time.
+// unsubscribeInfo returns the unsubscribe information of the message to o.To. The information is the same each time.
 func (s *Service) unsubscribeInfo(o *Outgoing) (l unsubscribeInfo) {
 	e := &o.row.Email
 	if !e.canUnsubscribe() || len(o.To) != 1 || s.c.PublicURL == "" {
@@ -119,6 +119,6 @@ func (l unsubscribeInfo) values(v render.Values) render.Values {
 	}
 	filled := render.Values{}
 	maps.Copy(filled, v)
-	filled[render.UnsubscribeURL] = l.url // the template may use another name of it
+	filled[render.UnsubscribeURL] = l.url // the template may use another name of the placeholder
 	return filled
 }

@@ -100,7 +100,7 @@ func TestRollFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		failed := trace.EachBroken(t, func() {
-			if w.left(t) == 0 { // otherwise the next one counts the rest
+			if w.left(t) == 0 { // otherwise the next RollUp counts the rest
 				w.happen(t, w.clicks(3, 3, last)...)
 			}
 		}, func() error { return w.s.RollUp(t.Context()) }, func(err error) {

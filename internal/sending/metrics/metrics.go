@@ -86,7 +86,7 @@ func down(us int64) int64 { return us / slot.Microseconds() }
 func up(us int64) int64   { return down(us + slot.Microseconds() - 1) }
 
 // split divides a span into what counters answer and what events must answer. Counters are complete before until,
-// except in the dirty slots. The slots from low to before high have right counters, except dirty ones; the spans in
+// except in the dirty slots. The slots from low to before high have correct counters, except dirty ones; the spans in
 // live must be counted from events.
 func split(all span, until int64, dirty []int64) (low, high int64, live []span) {
 	low, high = up(all.from), down(all.to)

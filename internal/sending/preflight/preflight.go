@@ -11,7 +11,7 @@
 //
 // # When it fails
 //
-// It does not fail. If the DNS does not answer in time, the result has the level Info and says that the record could
+// A check never fails. If the DNS does not answer in time, the result has the level Info and says that the record could
 // not be looked up.
 //
 // # What it does not do

@@ -4,7 +4,7 @@
 //
 //	Dear {{{contact.first_name|customer}}}, your code is {{{CODE}}}.
 //
-// Values are copied unchanged, so a value may be HTML. If it must not be, the author writes:
+// Values are copied unchanged, so a value may be HTML. If a value must not be HTML, the author writes:
 //
 //	<p>{{{escape COMMENT|<i>no comment</i>}}}</p>
 //

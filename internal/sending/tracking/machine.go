@@ -42,7 +42,7 @@ var programs = map[string]bool{
 // programEndings are word endings with the same meaning.
 var programEndings = []string{"bot", "crawler", "spider", "preview", "scanner"}
 
-// programNames are such parts of user agents that consist of several words.
+// programNames are parts of user agents with the same meaning, each of several words.
 var programNames = []string{"go-http-client", "node-fetch", "existence discovery", "protocol discovery"}
 
 // isProgram reports whether a user agent names a crawler, a link previewer, a library or a similar program.

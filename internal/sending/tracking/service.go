@@ -135,7 +135,7 @@ func (s *Service) drop(n int64) {
 	}
 }
 
-// Dropped returns how many hits were dropped since the start because too many waited.
+// addToVisit adds a hit to the visit of its visitor and returns the visit.
 func (s *Service) Dropped() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

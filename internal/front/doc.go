@@ -2,5 +2,5 @@
 // links in emails, and SMTP submission. Each package translates between its protocol and the services below, and holds
 // no rules and no SQL.
 //
-// These packages may import every lower group. They import each other only for web and api/wire.
+// These packages may import every lower group. The packages of this group import each other only for web and api/wire.
 package front

@@ -23,8 +23,8 @@ const (
 	TooManyRequests         Code = "too_many_requests" // API reference section 24.2
 )
 
-// Error is a refused request of a client. Its text is for the client's developers. It is printable ASCII without quotes
-// and backslashes (RFC 6749 section 5.2).
+// Error is a refused request of a client. The text of an Error is for the client's developers. It is printable ASCII
+// without quotes and backslashes (RFC 6749 section 5.2).
 type Error struct {
 	Code Code
 	Text string

@@ -125,7 +125,8 @@ func TestGrantOfKey(t *testing.T) {
 	})
 }
 
-// A change of the user's role changes the scopes of the grant at once. They never exceed those that were granted.
+// A change of the user's role changes the scopes of the grant at once. The scopes of a grant never exceed those that
+// were granted.
 func TestRoles(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		owner := f.member("owner@acme.example", teams.Owner)

@@ -177,7 +177,7 @@ func (s *Service) rotateKeys(ctx context.Context, now time.Time) error {
 	})
 }
 
-// openableKeys returns the keys that can be unsealed. Others were sealed with another secret key.
+// openableKeys returns the keys that can be unsealed. Keys that were sealed with another secret key are left out.
 func (s *Service) openableKeys(all []storedKey) []storedKey {
 	return slices.DeleteFunc(slices.Clone(all), func(k storedKey) bool {
 		_, err := s.Keys.Open(keyPurpose, k.private, []byte(k.id))

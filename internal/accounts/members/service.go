@@ -36,7 +36,7 @@ type Deps struct {
 	OnMemberRemoved func(ctx context.Context, tx *db.Tx, teamID, userID string) error
 	// ScopesOf returns the present scopes of an API key or a grant, 0 if it was deleted or revoked.
 	ScopesOf func(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error)
-	// Mail enqueues an email to one address in tx. If it is nil, only the operator can invite.
+	// Mail enqueues an email to one address in tx. If Mail is nil, only the operator can invite.
 	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error `deps:"optional"`
 	// Now returns the current time; nil uses the clock of the database.
 	Now func() time.Time `deps:"optional"`

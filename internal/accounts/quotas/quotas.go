@@ -15,7 +15,7 @@
 //
 // Shards are locked in the order of their numbers. A transaction that does not add up the shards holds only the shard
 // of its connection, under an advisory lock that all teams share. A transaction counts before it writes rows that
-// others write too, and counts several teams in the order of their ids. This order prevents deadlocks.
+// others write too, and counts several teams in the order of their ids. The order of the teams' ids prevents deadlocks.
 //
 // # Errors
 //
@@ -223,8 +223,8 @@ func Exceeded(err error) bool {
 	return err != nil && (k == fault.DailyQuota || k == fault.MonthlyQuota)
 }
 
-// Count counts n emails of a team in a transaction. If that would exceed a quota, it counts nothing and returns a fault
-// of the kind DailyQuota or MonthlyQuota; the transaction may continue.
+// Count counts n emails of a team in a transaction. If these would exceed a quota, it counts nothing and returns a
+// fault of the kind DailyQuota or MonthlyQuota; the transaction may continue.
 func (s *Service) Count(ctx context.Context, tx *db.Tx, teamID string, n int) error {
 	return s.count(ctx, tx, teamID, int64(n), false)
 }

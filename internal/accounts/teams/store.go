@@ -94,7 +94,8 @@ func listRetentions(ctx context.Context, r db.Reader, after string, limit int) (
 	return db.Collect(rows, err, scanRetention)
 }
 
-// markDeleted marks a team as deleted. Its keys need no change, because the look-up of a key also checks its team.
+// markDeleted marks a team as deleted. The keys of the team need no change, because the look-up of a key also checks
+// its team.
 func markDeleted(ctx context.Context, tx *db.Tx, teamID string) error {
 	n, err := tx.Exec(ctx, `UPDATE teams SET deleted_at = $2 WHERE id = $1 AND deleted_at = 0`, teamID,
 		tx.Now().UnixMicro())

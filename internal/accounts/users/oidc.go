@@ -44,7 +44,8 @@ var (
 		"Try again later, or sign in by other means.")
 )
 
-// provider is the OIDC provider. Its endpoints and keys are requested when they are first needed (discovery).
+// provider is the OIDC provider. The provider's endpoints and keys are requested when they are first needed
+// (discovery).
 type provider struct {
 	mu       sync.Mutex
 	found    *oidc.Provider

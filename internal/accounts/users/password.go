@@ -189,7 +189,7 @@ func checkPassword(password, email, name string) error {
 		return fault.Invalidf("password", "The password must have at most %d characters.", maxPassword)
 	}
 	low := strings.ToLower(norm.NFC.String(password))
-	// The rest without such words, digits and signs must be long enough.
+	// The rest of the password, without such words, digits and signs, must be long enough.
 	local, domain, _ := strings.Cut(email, "@")
 	host, _, _ := strings.Cut(domain, ".")
 	rest := low

@@ -71,7 +71,7 @@ func deleteKind(ctx context.Context, tx *db.Tx, kind, userID string) {
 	tx.Queue(ctx, `DELETE FROM user_tokens WHERE kind = $1 AND user_id = $2`, kind, userID)
 }
 
-// endToken deletes a token. If it does not exist, the transaction fails with the error missing.
+// endToken deletes a token. If the token does not exist, the transaction fails with the error missing.
 func endToken(ctx context.Context, tx *db.Tx, missing error, hash string) {
 	tx.QueueOne(ctx, missing, `DELETE FROM user_tokens WHERE hash = $1`, hash)
 }

@@ -100,11 +100,11 @@ type Deps struct {
 	// TeamsOf returns the ids of a user's teams, in whose audit logs the user's acts appear. Acts of a user without a
 	// team belong to no team's log.
 	TeamsOf func(ctx context.Context, r db.Reader, userID string) ([]string, error)
-	// OnUserDelete runs in the transaction that deletes a user. Its error refuses the deletion.
+	// OnUserDelete runs in the transaction that deletes a user. An error of OnUserDelete refuses the deletion.
 	OnUserDelete func(ctx context.Context, tx *db.Tx, userID string) error
 	// OnUserDisable runs in the transaction that disables a user.
 	OnUserDisable func(ctx context.Context, tx *db.Tx, userID string) error
-	// Mail enqueues an email to one address in tx. If it is nil, requests for links are refused.
+	// Mail enqueues an email to one address in tx. If Mail is nil, requests for links are refused.
 	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error `deps:"optional"`
 	// Now returns the current time; nil uses the clock of the database.
 	Now func() time.Time `deps:"optional"`

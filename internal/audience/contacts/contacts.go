@@ -31,7 +31,7 @@
 // # Errors
 //
 // A property, segment or topic that the team does not have is an Invalid fault if a field of the request names it, and
-// a NotFound fault if it is the requested object. In both cases nothing is written. A filter that names a deleted
+// a NotFound fault if it is the requested object. With either fault, nothing is written. A filter that names a deleted
 // object is an Invalid fault. An altered link is a NotFound fault. Database errors are returned and leave nothing
 // changed.
 //

@@ -36,7 +36,7 @@ type responder struct{ contactID, address string }
 
 // Recorded records opens and clicks as engagement of contacts. It implements events.Listener. An event counts for the
 // contact to which the email was sent, whatever its address is now; otherwise for the contact with the recipient's
-// address. Opens and clicks by bots are left out. These events arrive in batches, so the contacts of each team are
+// address. Opens and clicks by bots are left out. Opens and clicks arrive in batches, so the contacts of each team are
 // looked up at once.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	byTeam := map[string]map[responder]*responses{}

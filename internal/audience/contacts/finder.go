@@ -53,8 +53,8 @@ type finder struct {
 	found []Contact
 }
 
-// finder returns a finder for up to want contacts after the id beyond. Its first parts are small, which is enough if
-// most contacts match.
+// finder returns a finder for up to want contacts after the id beyond. The first parts of a search are small, which is
+// enough if most contacts match.
 func (s *Service) finder(of source, beyond string, asc bool, want int) *finder {
 	f := &finder{limits: s.limits, of: of, asc: asc, want: want, beyond: beyond, maxPart: s.limits.partSize,
 		noSets: of.rule == nil || of.segmentID != ""}

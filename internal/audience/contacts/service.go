@@ -50,7 +50,8 @@ func New(d Deps) (*Service, error) {
 	return newService(d), nil
 }
 
-// NewTokens returns a service that only signs and verifies tokens of unsubscribe links. Its other methods panic.
+// NewTokens returns a service that only signs and verifies tokens of unsubscribe links. All other methods of the
+// service panic.
 func NewTokens(keys *keyring.Keyring) *Service { return newService(Deps{Keys: keys}) }
 
 // newService returns a service without checking its dependencies, for tests that need few of them.

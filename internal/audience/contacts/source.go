@@ -24,7 +24,7 @@ type source struct {
 	now    time.Time // the time at which the rule is evaluated
 
 	// filterOf is the id of the segment whose filter the rule is, and filterKey identifies that filter in slowFilters.
-	// Both are "" for other rules.
+	// Both filterOf and filterKey are "" for other rules.
 	filterOf, filterKey string
 
 	before int64  // leaves out contacts and memberships that were created later, in microseconds; 0 leaves out none

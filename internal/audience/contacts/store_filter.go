@@ -32,8 +32,8 @@ var fixedFields = map[string]filter.Field{
 	engagementField + "clicked_at": engagementTime("clicked_at"),
 }
 
-// fixedSets are the partial indexes by which some of these fields are found. They contain few of a team's contacts and
-// are seldom written.
+// fixedSets are the partial indexes by which some of these fields are found. These indexes contain few of a team's
+// contacts and are seldom written.
 var fixedSets = map[string]filter.Sets{
 	"contact.unsubscribed": {Table: "contacts", Contact: "id", Value: "v.unsubscribed", Only: "v.unsubscribed"},
 

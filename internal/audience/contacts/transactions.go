@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// The operations in this file run in a transaction of the caller. They do the same as the operations without "In", and
+// The operations in this file run in a transaction of the caller. The operations do the same as those without "In", and
 // hold the lock on the contact's row until the transaction ends.
 //
 // An Invalid or a NotFound fault means that nothing was written: the operations look up the contact and the names in a

@@ -21,7 +21,7 @@
 //
 // A record that cannot be read is a [*RecordError]. Read then continues with the line after a misplaced quote, or with
 // the record after one that is too long. An unclosed quote includes the following text up to the next quote. For a file
-// that is not text, Sniff returns a fault that says what to do. Other errors come from the underlying reader.
+// that is not text, Sniff returns a fault that says what to do. All other errors come from the underlying reader.
 //
 // # Limits of this package
 //

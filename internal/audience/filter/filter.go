@@ -7,9 +7,9 @@
 //
 // # Invariants
 //
-// Where and Match select the same contacts. Both treat a leaf as one positive comparison with the value of the field,
-// which may be negated. There is no third truth value: if a field has no value, every positive comparison is false, and
-// neq, not_in, is_empty and not_within_last are true. The empty text counts as no value.
+// Where and Match select the same contacts. Both methods treat a leaf as one positive comparison with the value of the
+// field, which may be negated. A comparison has no third truth value: if a field has no value, every positive
+// comparison is false, and neq, not_in, is_empty and not_within_last are true. The empty text counts as no value.
 //
 // Texts are compared byte by byte, whatever the collation of the database. Values are SQL parameters and never part of
 // the SQL text.
@@ -19,8 +19,8 @@
 // # Errors
 //
 // Errors in a rule are Invalid and Missing faults that name the path, such as filter.rules[2].operator. A rule is
-// checked each time it is used. If it names a deleted object, it is refused: treating that field as empty could select
-// all contacts.
+// checked each time it is used. A rule that names a deleted object is refused: treating that field as empty could
+// select all contacts.
 //
 // # Limits of this package
 //

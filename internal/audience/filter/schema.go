@@ -59,12 +59,12 @@ type Column struct {
 	Key      string // the column of Table that identifies the field; "" if all rows belong to this field
 	KeyValue string // the value of Key for this field
 
-	// Sets says how an index finds all contacts with a value, if not through Table and Key. Its Default is the field's;
-	// contacts that it does not find must have that value.
+	// Sets says how an index finds all contacts with a value, if not through Table and Key. The Default of Sets is the
+	// field's; contacts that the index does not find must have that value.
 	Sets *Sets
 }
 
-// Sets says where SQL finds contacts by a value. Its texts follow the rules of [Column].
+// Sets says where SQL finds contacts by a value. The texts of Sets follow the rules of [Column].
 type Sets struct {
 	Table    string
 	Contact  string // the column of Table with the contact's id; a contact has at most one row
@@ -73,8 +73,8 @@ type Sets struct {
 	KeyValue string
 	Only     string // the condition of a partial index on the row v; rows outside of it have the Default
 
-	// Head is an expression for the first HeadSize characters of a text. If it is set, the index contains Head instead of
-	// Value.
+	// Head is an expression for the first HeadSize characters of a text. If Head is set, the index contains Head
+	// instead of Value.
 	Head string
 }
 

@@ -55,8 +55,8 @@ type Found struct {
 	Text string
 	Args []any
 
-	// Ordered reports whether an index returns the ids in order. If it does not, the caller must keep PostgreSQL from
-	// reading all contacts in the order of their ids, as it does when it expects many matches.
+	// Ordered reports whether an index returns the ids in order. If the ids are not in order, the caller must keep
+	// PostgreSQL from reading all contacts in the order of their ids, as it does when it expects many matches.
 	Ordered bool
 }
 

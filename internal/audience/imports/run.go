@@ -21,9 +21,9 @@ const Kind = "imports.run"
 const (
 	maxRunTime   = time.Minute     // then imports of other teams have a turn
 	recheckAfter = 2 * time.Second // time until an import checks again whether earlier ones have ended
-	// maxRows is the number of rows that one transaction writes, in all tables. That takes some 50 ms on SQLite, whose
-	// only writer other transactions wait for. Smaller transactions rewrite the same index pages more often: with half
-	// the rows, 40% more bytes were written to the disk.
+	// maxRows is the number of rows that one transaction writes, in all tables. A transaction with so many rows takes
+	// some 50 ms on SQLite, whose only writer other transactions wait for. Smaller transactions rewrite the same index
+	// pages more often: with half the rows, 40% more bytes were written to the disk.
 	maxRows  = 4000
 	minBatch = 20 // the least rows of a batch, however many tables each row is written to
 )
@@ -40,8 +40,8 @@ func (s *Service) JobKind() jobs.Kind {
 		Endless: true}
 }
 
-// handle continues an import where it stopped. If that fails, it stores a reason that the team can see, because the
-// team's later imports wait.
+// handle continues an import where it stopped. If an import cannot continue, handle stores a reason that the team can
+// see, because the team's later imports wait.
 func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	err := s.attempt(ctx, j)
 	if err == nil || ctx.Err() != nil || errors.Is(err, errMoved) || errors.Is(err, jobs.ErrLost) {

@@ -107,7 +107,7 @@ func (s *Service) Discard(ctx context.Context, f *File) {
 	}
 }
 
-// deleteFile deletes the file of an import. If that fails, the sweep deletes it later.
+// deleteFile deletes the file of an import. If the deletion fails, the sweep deletes the file later.
 func (s *Service) deleteFile(ctx context.Context, importID string) {
 	if err := s.Blobs.Delete(ctx, fileKey(importID)); err != nil {
 		s.Log.Warn("could not delete an imported file; it is tried again", "import", importID, "error", err)
@@ -137,7 +137,7 @@ func checkCapacity(ctx context.Context, r db.Reader, teamID string) error {
 	return err
 }
 
-// Create creates the import of a stored file. If it returns a fault, the file is deleted.
+// Create creates the import of a stored file. If Create returns a fault, the file is deleted.
 func (s *Service) Create(ctx context.Context, teamID string, f *File, n NewImport) (Import, error) {
 	i := Import{TeamID: teamID, ID: f.id, Status: Queued, Size: f.size, Position: f.header.End, lines: f.header.Lines}
 	for _, c := range n.Filename {

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// strayAfter is the age at which a file without an import is deleted. Its import is created seconds after the file was
-// stored.
+// strayAfter is the age at which a file without an import is deleted. The import of a file is created seconds after the
+// file was stored.
 const strayAfter = time.Hour
 
 // Sweep deletes files that no import needs, and imports that ended before the retention, with their failed rows. It is

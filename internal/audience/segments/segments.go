@@ -2,13 +2,14 @@
 //
 // A segment is a named group of contacts. It either has a filter, which selects its contacts, or contacts are added to
 // it by hand; that is decided when it is created. This package stores filters as JSON and does not evaluate them:
-// package contacts checks them, finds the contacts of a segment and counts them. This package keeps those counts.
+// package contacts checks them, finds the contacts of a segment and counts them. It keeps the counts that package
+// contacts makes.
 //
 // Adding and removing a contact changes the contact and records an event, so package contacts does it, in a transaction
 // that calls [AddMember] or [RemoveMember].
 //
-// A deleted segment disappears at once. Its memberships and its count are deleted by [Service.Sweep]. A query for
-// memberships must therefore join the segments.
+// A deleted segment disappears at once. The memberships and the count of a deleted segment are deleted by
+// [Service.Sweep]. A query for memberships must therefore join the segments.
 package segments
 
 import (
@@ -41,7 +42,7 @@ type Segment struct {
 	CreatedAt time.Time
 }
 
-// AllContacts returns a pseudo segment for all contacts of a team. Its id is the team's.
+// AllContacts returns a pseudo segment for all contacts of a team. The id of this segment is the team's.
 func AllContacts(teamID string) Segment { return Segment{ID: teamID, TeamID: teamID} }
 
 // IsAllContacts reports whether g is the result of [AllContacts].

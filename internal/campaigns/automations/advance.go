@@ -25,8 +25,8 @@ const (
 	maxQuotaWait  = time.Hour
 )
 
-// quotaWait returns how long a run waits before it checks its team's quota again. That is until the quota resets, but
-// at most maxQuotaWait, because the operator may raise the quota earlier.
+// quotaWait returns how long a run waits before it checks its team's quota again. A run waits until the quota resets,
+// but at most maxQuotaWait, because the operator may raise the quota earlier.
 func quotaWait(now time.Time, k fault.Kind) time.Duration {
 	return min(quotas.Resets(k, now).Sub(now), maxQuotaWait)
 }
@@ -87,7 +87,7 @@ func (s *Service) advanceOnce(ctx context.Context, j jobs.Job) (more bool, err e
 			return false, err
 		}
 	}
-	// This must not be a shared transaction, in which runs of the same contacts would deadlock.
+	// The transaction must not be a shared one, in which runs of the same contacts would deadlock.
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		w := at.walk(s, tx)
 		if err := w.runSteps(ctx); err != nil {

@@ -35,7 +35,8 @@ func (s *fixture) kept(contactID string) (all []string) {
 	})
 }
 
-// Deleting a contact erases its data from its runs, active or ended. Their results stay, and other contacts' runs too.
+// Deleting a contact erases its data from its runs, active or ended. The results of these runs stay, and so do other
+// contacts' runs.
 func TestForgottenWithTheContact(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

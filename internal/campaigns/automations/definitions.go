@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// maxTries is how often Update starts again because other requests changed the automation. Of several concurrent
-	// changes, at least one succeeds each time.
+	// maxTries is how often Update starts again because other requests changed the automation. If several changes are
+	// concurrent, at least one succeeds each time.
 	maxTries   = 100
 	copySuffix = " (copy)" // ends the name of a copy
 )
@@ -73,7 +73,7 @@ func hasControl(text string) bool {
 	return !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// parse parses a graph. Both lists must be given.
+// parse parses a graph. Both lists, of steps and of connections, must be given.
 func parse(steps, connections []byte) (*engine.Graph, error) {
 	if absent(steps) {
 		return nil, fault.MissingField("steps")

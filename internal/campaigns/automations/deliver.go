@@ -19,8 +19,8 @@ import (
 const beginKind = "automations.begin"
 
 const (
-	// maxRunsAtOnce is how many runs begin or receive an event in one transaction that records many events. They occupy
-	// SQLite's only writer for about 10 ms. A single event may affect more runs.
+	// maxRunsAtOnce is how many runs begin or receive an event in one transaction that records many events. So many
+	// runs occupy SQLite's only writer for about 10 ms. A single event may affect more runs.
 	maxRunsAtOnce = 100
 	// maxBatchBytes is the approximate size of the payload of a job with events.
 	maxBatchBytes = 128 << 10

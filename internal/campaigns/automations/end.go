@@ -16,7 +16,8 @@ import (
 // deletedContactKind is the kind of the jobs that finish the work of EndContact if a contact has very many runs.
 const deletedContactKind = "automations.gone"
 
-// maxEnded is how many runs one transaction ends. They occupy SQLite's only writer for some milliseconds.
+// maxEnded is how many runs one transaction ends. Ending so many runs occupies SQLite's only writer for some
+// milliseconds.
 const maxEnded = 100
 
 // cancel ends locked runs of a team in the transaction that gives the reason. A worker that already has the job of such

@@ -13,8 +13,8 @@ import (
 )
 
 // Runs returns a page of the runs of an automation, newest first and without their steps. statuses filters the runs
-// unless it is empty. If few of very many rows match, the page may not be full. Then next is the cursor from which to
-// continue in the same direction; otherwise it is "".
+// unless it is empty. If few of very many rows match, the page may not be full. If the page is not full, next is the
+// cursor from which to continue in the same direction; otherwise it is "".
 func (s *Service) Runs(ctx context.Context, teamID, automationID string, statuses []RunStatus, p page.Page) (all []Run,
 	more bool, next string, err error) {
 	known := []RunStatus{Running, Completed, Failed, Cancelled}
@@ -103,8 +103,8 @@ var reasonMessages = map[Reason]string{
 		"Further events begin no runs; a run like this one shows it once an hour.", maxActive, maxHourly),
 }
 
-// Run returns a run with the steps that began, in the order in which they began. That is also the order of the graph,
-// which has no cycles.
+// Run returns a run with the steps that began, in the order in which they began. The graph has the same order, because
+// it has no cycles.
 func (s *Service) Run(ctx context.Context, teamID, automationID, runID string) (Run, error) {
 	of, err := getAutomation(ctx, s.p.DB.Reader, teamID, automationID)
 	if err != nil {

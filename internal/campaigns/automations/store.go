@@ -152,7 +152,7 @@ func getRow(ctx context.Context, r db.Reader, teamID, runID string) (at row, fou
 }
 
 // lockRows locks the given runs that have not ended, and returns them in the order of their ids. Other transactions
-// cannot change them until this one ends.
+// cannot change these runs until this one ends.
 func lockRows(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) ([]row, error) {
 	return lock(ctx, tx, rowColumns, scanRow, teamID, runIDs)
 }
@@ -296,7 +296,8 @@ func skipSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string, r
 // forgottenMessage replaces the message of a failed step after its contact was deleted.
 const forgottenMessage = "The contact was deleted, and the message of the step with it."
 
-// forgetSteps erases the contact's data from the steps of runs. Their status and the reason of a failure or skip stay.
+// forgetSteps erases the contact's data from the steps of runs. The status of a step and the reason of a failure or
+// skip stay.
 func forgetSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) {
 	tx.Queue(ctx, `UPDATE automation_run_steps SET output = '', message = CASE WHEN status = 'failed' THEN $3 ELSE
 		message END WHERE run_id = ANY($2) AND team_id = $1 AND status <> 'skipped' AND (output <> '' OR

@@ -46,7 +46,7 @@ func scanShown(r db.Row) (Run, error) {
 }
 
 // runList is a list of runs of an automation that one index returns in order. cond filters it further unless it is "".
-// That is used only for running runs of an epoch, where most rows match.
+// A cond is used only for running runs of an epoch, where most rows match.
 type runList struct {
 	where, cond string
 	args        []any

@@ -23,8 +23,8 @@
 // # When it fails
 //
 // A problem that a user can fix, such as a domain that is not verified any more, pauses the broadcast. A problem that
-// nobody can fix, such as a deleted segment, ends it as failed. Both store a reason, and the team gets a notification.
-// After an error of the database the job is retried without limit.
+// nobody can fix, such as a deleted segment, ends it as failed. Both kinds of problems store a reason, and the team
+// gets a notification. After an error of the database the job is retried without limit.
 //
 // # What it does not do
 //
@@ -73,7 +73,7 @@ const (
 	maxWait     = 7 * 24 * time.Hour
 )
 
-// Text is the content of a broadcast. Its texts are templates; see package render.
+// Text is the content of a broadcast. The fields of a Text are templates; see package render.
 type Text struct {
 	From        string
 	Subject     string
@@ -104,8 +104,8 @@ const (
 type Options struct {
 	Pace int `json:"pace,omitzero"` // recipients an hour; 0 is as fast as possible
 
-	// TestShare is the percentage of the audience that gets the variants; the others wait for the winner. If it is 100,
-	// the whole audience gets the variants.
+	// TestShare is the percentage of the audience that gets the variants; the others wait for the winner. If TestShare
+	// is 100, the whole audience gets the variants.
 	TestShare float64 `json:"test_share,omitzero"`
 	Metric    Metric  `json:"metric,omitzero"`
 	Wait      int64   `json:"wait,omitzero"` // minutes until the winner is chosen; unused with ByHand

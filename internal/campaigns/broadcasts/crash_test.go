@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// few is how many contacts the broadcasts of these tests have. One is left out.
+// few is how many contacts the broadcasts of these tests have. One of these contacts is left out.
 const few = 4
 
 // begun creates a segment, sends a broadcast with an A/B test to it, and returns its id.

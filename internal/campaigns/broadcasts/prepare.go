@@ -34,8 +34,8 @@ func propertyOf(placeholder string) string {
 	return strings.TrimPrefix(placeholder, "contact.")
 }
 
-// contentOf returns the content to send for a text. Its HTML contains the preview text, and placeholders without a
-// fallback of their own have the fallback of their property. fallbacks are by property name.
+// contentOf returns the content to send for a text. The HTML of the content contains the preview text, and placeholders
+// without a fallback of their own have the fallback of their property. fallbacks are by property name.
 func contentOf(t Text, teamID string, fallbacks map[string]string) *content.Content {
 	c := t.content(teamID)
 	if t.HTML != nil {

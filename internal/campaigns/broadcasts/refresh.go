@@ -8,8 +8,8 @@ import (
 )
 
 // refresh updates a page of contacts that was read before the transaction. It removes deleted contacts, replaces
-// changed addresses, also in placeholders, and marks contacts that may not be mailed. Other fields and properties stay
-// as they were read.
+// changed addresses, also in placeholders, and marks contacts that may not be mailed. Other fields and properties of
+// the contacts stay as they were read.
 func (r *run) refresh(ctx context.Context, tx *db.Tx, b *Broadcast, p *batch) error {
 	var ids []string
 	for _, all := range append(p.of, p.held) {

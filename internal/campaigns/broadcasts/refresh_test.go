@@ -141,8 +141,8 @@ func TestContactThatChangesWhileItsEmailWaits(t *testing.T) {
 	}
 }
 
-// A contact that was deleted after its page was read gets no email and no row. One whose address changed gets the email
-// at the new address.
+// A contact that was deleted after its page was read gets no email and no row. A contact whose address changed gets the
+// email at the new address.
 func TestContactThatChangesAfterItsPageWasRead(t *testing.T) {
 	t.Parallel()
 	for _, withTopic := range []bool{false, true} {
@@ -212,8 +212,8 @@ func TestContactThatChangesAfterItsPageWasRead(t *testing.T) {
 	}
 }
 
-// A held-out contact that was deleted after its page was read gets no row. One whose address changed gets a row with
-// the new address.
+// A held-out contact that was deleted after its page was read gets no row. A held-out contact whose address changed
+// gets a row with the new address.
 func TestHeldOutAfterItsPageWasRead(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {

@@ -67,8 +67,8 @@ func decodeCursor(field, cursor string) (string, error) {
 }
 
 // Recipients returns a page of the recipients of a broadcast of a type. The cursors in p come from [Recipient.Cursor],
-// and p has a limit. The page is full or ends the list, unless about 100,000 recipients were examined. Then next is the
-// cursor from which to continue in the same direction; otherwise it is "".
+// and p has a limit. The page is full or ends the list, unless about 100,000 recipients were examined. If the page is
+// not full, next is the cursor from which to continue in the same direction; otherwise it is "".
 func (s *Service) Recipients(ctx context.Context, teamID, broadcastID string, q RecipientQuery, p page.Page) (
 	all []Recipient, more bool, next string, err error) {
 	if _, err := getRow(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {

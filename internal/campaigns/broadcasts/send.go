@@ -64,7 +64,7 @@ func (s *Service) Send(ctx context.Context, by teams.Actor, broadcastID, when st
 	return sent, err
 }
 
-// CreateAndSend adds a broadcast and sends it at once or at a time. If it cannot be sent, it is not added.
+// CreateAndSend adds a broadcast and sends it at once or at a time. If the broadcast cannot be sent, it is not added.
 func (s *Service) CreateAndSend(ctx context.Context, by teams.Actor, n NewBroadcast, when string) (Broadcast, error) {
 	b, err := s.newDraft(ctx, by.TeamID, n)
 	if err != nil {
@@ -150,16 +150,16 @@ func (s *Service) Pause(ctx context.Context, teamID, broadcastID string) error {
 	})
 }
 
-// pause pauses a locked broadcast. Its job ends when it notices that.
+// pause pauses a locked broadcast. The job of the broadcast ends when it notices the pause.
 func (s *Service) pause(ctx context.Context, tx *db.Tx, b *Broadcast, why Reason) {
 	b.Status, b.Reason = Paused, why
 	save(ctx, tx, b)
 	s.invalidate(tx, b)
 }
 
-// Resume continues a paused broadcast. If it paused for bounces or complaints, it does not pause for them again,
-// because the user has decided to continue. Otherwise bounces and complaints that came during the pause are checked
-// now.
+// Resume continues a paused broadcast. If the broadcast paused for bounces or complaints, it does not pause for them
+// again, because the user has decided to continue. Otherwise bounces and complaints that came during the pause are
+// checked now.
 func (s *Service) Resume(ctx context.Context, by teams.Actor, broadcastID string) error {
 	if err := by.RequireUnlimited(); err != nil {
 		return err
@@ -235,7 +235,8 @@ func (s *Service) Cancel(ctx context.Context, teamID, broadcastID string) (b Bro
 	return b, err
 }
 
-// end releases the contents of a broadcast that has ended. They are deleted with the last of its emails.
+// end releases the contents of a broadcast that has ended. The contents are deleted with the last of the broadcast's
+// emails.
 func (s *Service) end(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	all, err := variantContents(ctx, tx.Reader, b.TeamID, b.ID)
 	if err != nil {

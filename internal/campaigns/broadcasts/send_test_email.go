@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// testTag is the tag of test emails. Its value is the broadcast's id.
+// testTag is the tag of test emails. The value of the tag is the broadcast's id.
 const testTag = "broadcast_test"
 
 // TestSend is a request to send test emails.

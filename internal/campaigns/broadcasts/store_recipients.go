@@ -81,8 +81,8 @@ func countLink(ctx context.Context, tx *db.Tx, h *emailUpdate, link, url string,
 }
 
 // recipientFilters are the conditions for the types of recipients. Types that most recipients may match are searched by
-// the primary key, in steps. The others have an index in the order of the list, so that pages of rare types are read
-// fast too.
+// the primary key, in steps. All other types have an index in the order of the list, so that pages of rare types are
+// read fast too.
 var recipientFilters = map[RecipientType]recipientFilter{
 	"sent": {condition: `r.state IN ('sent', 'delivered', 'bounced')`,
 		count: func(t *Tally) int64 { return t.Sent }},

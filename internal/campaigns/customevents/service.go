@@ -146,8 +146,8 @@ func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 	if o.ContactID, o.Address, err = s.resolveContact(ctx, teamID, in); err != nil {
 		return err
 	}
-	// This is not a shared transaction: OnEvent locks rows of the contact, so shared transactions with events of the same
-	// contacts would deadlock.
+	// The transaction is not a shared one: OnEvent locks rows of the contact, so shared transactions with events of the
+	// same contacts would deadlock.
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		o.At = tx.Now()
 		if err := s.OnEvent(ctx, tx, o); err != nil {

@@ -1,5 +1,6 @@
-// Package jsonread reads the JSON of requests member by member. Its errors are Invalid and Missing faults. Their field
-// is the path of the value, such as steps[2].config.url, and their message is a sentence about that field.
+// Package jsonread reads the JSON of requests member by member. The errors of this package are Invalid and Missing
+// faults. The field of a fault is the path of the value, such as steps[2].config.url, and its message is a sentence
+// about that field.
 //
 // The engine of automations and its simulation use it, because decoding into Go structs would lose the path.
 package jsonread

@@ -22,8 +22,8 @@ func Number(path string, value jsontext.Value) (n float64, err error) {
 	return n, nil
 }
 
-// CheckNumbers returns an error if a JSON text at a path has a number beyond MaxInteger, which would be rounded. Its
-// field is the path of the number, such as payload.items[2].id. A text that is not JSON gives no error.
+// CheckNumbers returns an error if a JSON text at a path has a number beyond MaxInteger, which would be rounded. The
+// field of the error is the path of the number, such as payload.items[2].id. A text that is not JSON gives no error.
 func CheckNumbers(path string, text []byte) error {
 	d := jsontext.NewDecoder(bytes.NewReader(text))
 	for {

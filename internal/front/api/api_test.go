@@ -273,7 +273,8 @@ func (f *fixture) segment(addresses ...string) string {
 	return segment.ID
 }
 
-// grant gives an OAuth client a grant of the team with the key full. Its access token gets the name granted.
+// grant gives an OAuth client a grant of the team with the key full. The access token of this grant gets the name
+// granted.
 func (f *fixture) grant(scopes string) string {
 	f.T.Helper()
 	ctx, s := f.T.Context(), f.Services.Grants
@@ -408,7 +409,7 @@ func scenarioOptions(comment string) Options {
 }
 
 // playScenario compares a file with the responses. If they differ and a UTC day may have ended in between, which resets
-// daily counters, it plays the file once more.
+// daily counters, playScenario plays the file once more.
 func playScenario(t *testing.T, d *db.DB, file string) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -79,8 +79,8 @@ func auditFilter(q url.Values) (f audit.Filter, err error) {
 // pathParam matches a parameter in the path of a route.
 var pathParam = regexp.MustCompile(`\{(\w+)\}`)
 
-// readActions are the actions of operations that change nothing. They are recorded because their response has secrets
-// or takes data out of the installation.
+// readActions are the actions of operations that change nothing. These operations are recorded because their response
+// has secrets or takes data out of the installation.
 var readActions = map[string]string{
 	"GET /emails/export":              "emails.exported",
 	"GET /contacts/export":            "contacts.exported",

@@ -58,7 +58,7 @@ func (l connectionList) MarshalJSONTo(e *jsontext.Encoder) error { return writeL
 
 func (*connectionList) ElementTypes() []reflect.Type { return nil }
 
-// Schema describes a connection. Its type may be the name of a branch of a split.
+// Schema describes a connection. The type of a connection may be the name of a branch of a split.
 func (connectionList) Schema(huma.Registry) *huma.Schema {
 	text := &huma.Schema{Type: huma.TypeString}
 	return &huma.Schema{Type: huma.TypeArray, MaxItems: new(engine.MaxSteps * engine.MaxBranches),
@@ -283,7 +283,7 @@ func runToItem(r automations.Run) RunItem {
 }
 
 // stepError is the reason why a step failed, or why it was skipped because the run ended. Other reasons for skipped
-// steps are in their output.
+// steps are in the output of these steps.
 type stepError struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// variantIn is a variant of an A/B test. Its fields replace those of the broadcast.
+// variantIn is a variant of an A/B test. The fields of a variant replace those of the broadcast.
 type variantIn struct {
 	From        *string `json:"from,omitzero"`
 	Subject     *string `json:"subject,omitzero" maxLength:"998"`

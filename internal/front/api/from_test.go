@@ -35,7 +35,7 @@ func rawQuote(s string) string {
 }
 
 // TestFromForms sends an email from each form of a sender. An accepted address is the same for every reader of the
-// message, in responses and in the signing domain. Others are refused with the name of the field.
+// message, in responses and in the signing domain. Other forms are refused with the name of the field.
 func TestFromForms(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -69,7 +69,7 @@ func (f *fixture) get(t testing.TB, method, path string, each func(size int)) (w
 	return w, false
 }
 
-// A list without a limit has all items. If it is long, it is streamed: each part is sent before the next one is read.
+// A list without a limit has all items. A long list is streamed: each part is sent before the next one is read.
 func TestLongLists(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {

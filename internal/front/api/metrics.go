@@ -176,7 +176,7 @@ func (in *metricsIn) data(ctx context.Context, counts []metrics.Count) ([]map[st
 // maxListItems is how many different items a list parameter may have.
 const maxListItems = 100
 
-// splitList reads a list parameter. Its items are separated by commas, or the parameter is repeated, or both.
+// splitList reads a list parameter. The items are separated by commas, or the parameter is repeated, or both.
 func splitList(q url.Values, name string) (all []string, err error) {
 	for _, v := range q[name] {
 		for x := range strings.SplitSeq(v, ",") {

@@ -204,7 +204,7 @@ func TestTornAnswers(t *testing.T) {
 		for skip, broke := first, true; broke && skip < 60; skip += step {
 			f.heal(t)
 			if skip == first || o.Method == http.MethodDelete {
-				// This fails if the domain exists.
+				// AddVerified fails if the domain exists.
 				f.Services.Domains.AddVerified(t.Context(), f.Acme.TeamID, domains.NewDomain{Name: "example.org"})
 				create("webhook_id", "/webhooks", `{"endpoint":"https://hooks.example.org","events":["email.sent"]}`)
 				create("api_key_id", "/api-keys", `{"name":"x"}`)

@@ -82,7 +82,7 @@ func (scalarValue) Schema(huma.Registry) *huma.Schema {
 }
 
 // readScalar reads any value and returns its kind, with the text of a string or the value of a number. A number beyond
-// the range of float64 is returned as infinity. Other values are skipped.
+// the range of float64 is returned as infinity. Values of other types are skipped.
 func readScalar(d *jsontext.Decoder) (kind jsontext.Kind, text string, n float64, err error) {
 	switch kind = d.PeekKind(); kind {
 	case '"':

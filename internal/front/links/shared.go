@@ -108,8 +108,8 @@ func (l *Links) sharedReceived(ctx context.Context, token string) (*sharedPage, 
 	return p, nil
 }
 
-// write writes the page. The texts may have tens of megabytes. They are escaped in
-// chunks, because the template would hold each of them in one string.
+// write writes the page. The texts may have tens of megabytes. Texts are escaped in chunks, because the template would
+// hold each of them in one string.
 func (p *sharedPage) write(w io.Writer) error {
 	out := bufio.NewWriterSize(w, escapeChunk)
 	if err := sharedTemplate.ExecuteTemplate(out, "head", p); err != nil {

@@ -107,7 +107,7 @@ func (tr *tracker) sent() string {
 	return emailID
 }
 
-// A click is redirected to its target, and an open gets an image. Both are recorded, except for HEAD requests and
+// A click is redirected to its target, and an open gets an image. Both hits are recorded, except for HEAD requests and
 // prefetches.
 func TestTracked(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {

@@ -267,7 +267,7 @@ func TestChoosing(t *testing.T) {
 }
 
 // The page shows a private topic to contacts who are subscribed, and to those who unsubscribed on this page, so that
-// they can subscribe again. Others cannot see it or subscribe to it.
+// they can subscribe again. Other contacts cannot see the topic or subscribe to it.
 func TestPrivateTopics(t *testing.T) {
 	t.Parallel()
 	eachPages(t, func(t *testing.T, p *pages) {

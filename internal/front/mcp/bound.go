@@ -115,8 +115,8 @@ func walk(v any, f func(string) string) any {
 	return v
 }
 
-// truncate returns at most most bytes of s. If it cuts, the text ends with a note of how many bytes are left out. It
-// does not split characters.
+// truncate returns at most most bytes of s. If truncate cuts, the text ends with a note of how many bytes are left out.
+// It does not split characters.
 func truncate(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -1,4 +1,4 @@
-// Package mcp is the MCP server. Its tools let programs with a language model (agents) use the API.
+// Package mcp is the MCP server. The tools of the server let programs with a language model (agents) use the API.
 //
 // # Shape
 //
@@ -67,8 +67,8 @@ type Options struct {
 	Version string
 	Now     func() time.Time
 
-	// Authenticate authenticates a request to a path outside the API. If it fails, it writes the answer and ok is false.
-	// Tools pass ctx to the API.
+	// Authenticate authenticates a request to a path outside the API. If authentication fails, Authenticate writes the
+	// answer and ok is false. Tools pass ctx to the API.
 	Authenticate func(w http.ResponseWriter, r *http.Request, path string) (ctx context.Context, by teams.Actor, ok bool)
 	// Usage returns the limits of a grant and what it has sent today.
 	Usage func(ctx context.Context, teamID, grantID string) (grants.Usage, error)

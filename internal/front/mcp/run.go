@@ -74,7 +74,7 @@ func (t *tool) prepare(scope func(method, path string) (teams.Scope, bool)) {
 	}
 	t.scopes, t.fallbackScopes = of(t.operations), of(t.fallback)
 	t.schema = object(t.in...)
-	// The schemas are resolved at the first call. All of them take half a megabyte, mostly for patterns, and most nodes
+	// The schemas are resolved at the first call. All schemas take half a megabyte, mostly for patterns, and most nodes
 	// never call a tool.
 	t.resolved = sync.OnceValues(func() (*jsonschema.Resolved, error) { return t.schema.Resolve(nil) })
 }

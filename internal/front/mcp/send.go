@@ -89,7 +89,7 @@ func sendEmail(ctx context.Context, c *caller, in arguments) (result, error) {
 		"minutes."}}, nil
 }
 
-// confirmSend sends an email that sendEmail described. The same code sends at most one email.
+// confirmSend sends an email that sendEmail described. Each code sends at most one email.
 func confirmSend(ctx context.Context, c *caller, in arguments) (result, error) {
 	request := maps.Clone(in)
 	delete(request, codeName)

@@ -28,8 +28,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// Two owners of two teams use pages, programs and tools at the same time. Each sees only the
-// data of their own team.
+// Two owners of two teams use pages, programs and tools at the same time. Each owner sees only the data of their own
+// team.
 func TestTwoTeams(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		at := f.installation()

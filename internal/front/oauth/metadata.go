@@ -75,7 +75,8 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, path, name str
 	return nil
 }
 
-// keys returns the public keys. Others can verify access tokens with them, but cannot see whether a grant was revoked.
+// keys returns the public keys. Anybody can verify access tokens with the public keys, but cannot see whether a grant
+// was revoked.
 func (s *Server) keys(w http.ResponseWriter, r *http.Request) error {
 	set, err := s.Grants.PublicKeys(r.Context())
 	if err != nil {

@@ -59,8 +59,8 @@ func readParams(contentType string, text []byte) (params, error) {
 		"application/json.")
 }
 
-// single returns the parameters of a form or query. Each may occur only once (RFC 6749 section 3.1). RFC 8707 allows
-// several resources, but this server accepts one.
+// single returns the parameters of a form or query. Each parameter may occur only once (RFC 6749 section 3.1). RFC 8707
+// allows several resources, but this server accepts one.
 func single(form url.Values) (params, error) {
 	all := params{}
 	for name, values := range form {

@@ -22,7 +22,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// provider is a small OIDC provider. Its ID tokens contain the fixture's claims.
+// provider is a small OIDC provider. The ID tokens of the provider contain the fixture's claims.
 type provider struct {
 	*httptest.Server
 	claims map[string]any
@@ -168,8 +168,8 @@ func TestLongNextPage(t *testing.T) {
 		x := newFixture(t, d, users.OIDCConfig{Issuer: p.URL, ClientID: "postrider", ClientSecret: "s3cret",
 			Domains: []string{"allowed.example"}})
 		for _, n := range []int{100, 2000, 5000} {
-			// Each of these characters takes three characters in an encoded address, and five in an address that
-			// contains that one.
+			// Each character here takes three characters in an encoded address, and five in an address that contains
+			// that one.
 			page := "/people?" + url.Values{"state": {strings.Repeat("&", n)}}.Encode() + ";x=1,2"
 			b := x.browser(t)
 			b.get(page)

@@ -22,7 +22,8 @@ const pagesFile = "testdata/pages.txt"
 var update = flag.Bool("update", false, "write what was answered into the table of pages")
 
 // The test requests every page without a session, without a team, and in each role, and compares the results with the
-// table in testdata. Run it with -update to write the table, and review the difference. Each new page is a new line.
+// table in testdata. Run it with -update to write the table, and review the difference. Each new page is a new line of
+// the table.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	want, err := os.ReadFile(pagesFile)

@@ -1,5 +1,5 @@
-// Package signin is the pages for people. They sign in, manage their account and the members of their team, see the
-// team's connected apps, and approve or reject emails that apps want to send.
+// Package signin is the pages for people. On these pages, people sign in, manage their account and the members of their
+// team, see the team's connected apps, and approve or reject emails that apps want to send.
 //
 // # Invariants
 //
@@ -11,8 +11,8 @@
 //
 // # What it does not do
 //
-// It has no rules. Those of sign-in are in package users, those of teams in package members, those of connected apps in
-// package grants, and those of approvals in package approvals.
+// It has no rules. The rules of sign-in are in package users, those of teams in package members, those of connected
+// apps in package grants, and those of approvals in package approvals.
 package signin
 
 import (
@@ -180,7 +180,7 @@ func (p *Pages) routes() []route {
 }
 
 // withProof runs f. If f returns [users.ErrProve], it redirects the visitor to the page that asks for a password or
-// passkey. That page leads back to the current page.
+// passkey. The page that asks for a password or passkey leads back to the current page.
 func (p *Pages) withProof(f func(http.ResponseWriter, *http.Request, web.Visitor) error) func(http.ResponseWriter,
 	*http.Request, web.Visitor) error {
 	return func(w http.ResponseWriter, r *http.Request, v web.Visitor) error {

@@ -47,8 +47,8 @@ func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 }
 
 // read reads the message. A large message is written to a file while it arrives, so that slow clients use no memory.
-// When it is complete, read waits for a slot in memory, so that many large messages cannot fill it. Teams share the
-// slots. done releases the slot.
+// When the message is complete, read waits for a slot in memory, so that many large messages cannot fill it. Teams
+// share the slots. done releases the slot.
 func (c *session) read(ctx context.Context, r io.Reader) (raw []byte, done func(), err error) {
 	done = func() {}
 	var text bytes.Buffer

@@ -15,8 +15,8 @@ const (
 	maxHops   = 50 // Received fields; a message with more is in a loop (RFC 5321 section 6.3)
 )
 
-// removedFields are not passed on. They are options of this service, would reveal recipients to each other, or may be
-// written only by a receiving host (RFC 8601 section 5).
+// removedFields are not passed on. Removed fields are options of this service, would reveal recipients to each other,
+// or may be written only by a receiving host (RFC 8601 section 5).
 var removedFields = map[string]bool{"bcc": true, "resent-bcc": true, "return-path": true,
 	"authentication-results": true, "resend-idempotency-key": true, "postrider-idempotency-key": true}
 
@@ -33,7 +33,8 @@ var atMostOnce = map[string]bool{"from": true, "sender": true, "reply-to": true,
 // senderFields are the fields that name the author or the sender of a message.
 var senderFields = map[string]bool{"from": true, "sender": true, "resent-from": true, "resent-sender": true}
 
-// addressFields are the fields with mailboxes. Those in senderFields have one mailbox, which is parsed strictly.
+// addressFields are the fields with mailboxes. The fields that are also in senderFields have one mailbox, which is
+// parsed strictly.
 var addressFields = map[string]bool{"from": true, "sender": true, "resent-from": true, "resent-sender": true,
 	"reply-to": true, "to": true, "cc": true, "resent-to": true, "resent-cc": true, "resent-reply-to": true}
 
@@ -65,8 +66,8 @@ func split(raw []byte) (*header, *smtpserver.Refusal) {
 		before, value, ok := bytes.Cut(whole, []byte(":"))
 		f := field{strings.ToLower(string(before)), bytes.TrimSuffix(value, []byte("\r\n"))}
 		if !ok || !isFieldName(f.name) {
-			// White space before the colon is obsolete (RFC 5322 section 4.5). Some readers take the line for a field,
-			// others do not.
+			// White space before the colon is obsolete (RFC 5322 section 4.5). Some readers take such a line for a
+			// field, others do not.
 			return nil, smtpserver.Refuse(554, "5.6.0", "Line %d of the header is no field: a name without spaces and a colon "+
 				"must begin it, and an empty line must stand before the text",
 				1+bytes.Count(raw[:len(raw)-len(rest)-n], []byte("\n")))

@@ -281,7 +281,7 @@ func TestInvalidSpool(t *testing.T) {
 	if _, err := newService(Config{Spool: file}, Deps{}); err == nil {
 		t.Error("a file is a spool")
 	}
-	// A leftover that cannot be removed is an error. Here it is a folder that is not empty.
+	// A leftover that cannot be removed is an error. The leftover in this test is a folder that is not empty.
 	if err := os.MkdirAll(filepath.Join(folder, "message-1", "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}

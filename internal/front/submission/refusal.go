@@ -16,7 +16,7 @@ type code struct {
 	enhanced string
 }
 
-// codes maps the kinds of faults to codes. Other kinds are internal errors.
+// codes maps the kinds of faults to codes. Faults of other kinds are internal errors.
 var codes = map[fault.Kind]code{
 	fault.Invalid:             {554, "5.6.0"},
 	fault.Missing:             {554, "5.6.0"},

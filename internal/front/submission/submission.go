@@ -6,7 +6,7 @@
 //
 // Each message becomes one email, with the same rules, rate limit, suppressions, events and errors as over the API. The
 // recipients of the envelope receive it. From and all other fields that name a sender are parsed strictly and must
-// belong to one verified domain. This ensures that all readers see the sender that the signature covers.
+// belong to one verified domain. Strict parsing ensures that all readers see the sender that the signature covers.
 //
 // The message is sent byte for byte as it came, except for a few fields. Bcc, Return-Path, Authentication-Results and
 // the fields that are options of this service are removed. Received is added, and so are Date and Message-ID if they
@@ -15,9 +15,9 @@
 //
 // # When it fails
 //
-// If a message breaks a rule, the reply contains the message of the API's error. Its code says whether a retry may
-// help: 4xx for temporary conditions and failures of this service, 5xx for what the client must change. A deleted key
-// or a suspended team takes effect with the next message, even on an open connection.
+// If a message breaks a rule, the reply contains the message of the API's error. The code of the reply says whether a
+// retry may help: 4xx for temporary conditions and failures of this service, 5xx for what the client must change. A
+// deleted key or a suspended team takes effect with the next message, even on an open connection.
 //
 // # What it does not do
 //

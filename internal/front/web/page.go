@@ -64,9 +64,9 @@ func Script(text string) Option { return func(o *options) { o.script = text } }
 // client. The caller must have checked that the address is the client's.
 func LeadsTo(address string) Option { return func(o *options) { o.redirectTarget = source(address) } }
 
-// source returns the source expression for an address in a content security policy. This is its origin, or its scheme
-// if a policy cannot name the origin, as for app links and IPv6 (CSP level 3, section 2.3.1). It returns "" if the
-// address has neither.
+// source returns the source expression for an address in a content security policy. The source expression is the origin
+// of the address, or its scheme if a policy cannot name the origin, as for app links and IPv6 (CSP level 3, section
+// 2.3.1). It returns "" if the address has neither.
 func source(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme == "" || strings.ContainsAny(u.Host, "'\"; ,*") {

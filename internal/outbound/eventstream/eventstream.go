@@ -17,9 +17,9 @@
 // # When it fails
 //
 // A lost hint delays events by a second. Tails miss events that other nodes record before they notice that a team is
-// watched, within [refreshInterval]. They also miss events that are recorded after the lease has expired; [Tail.Missed]
-// reports whether a tail continued after that. If rendering or inserting a payload fails, the transaction that records
-// the event fails.
+// watched, within [refreshInterval]. Tails also miss events that are recorded after the lease has expired;
+// [Tail.Missed] reports whether a tail continued after that. If rendering or inserting a payload fails, the transaction
+// that records the event fails.
 //
 // # What it does not do
 //

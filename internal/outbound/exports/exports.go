@@ -102,7 +102,7 @@ type Export struct {
 	readBatch func(ctx context.Context, after string) (rows []row, next string, err error)
 }
 
-// row is an item of an export. Its fields are the members of its JSON object.
+// row is an item of an export. The fields of a row are the members of its JSON object.
 type row interface {
 	// lines writes the item's line or lines of CSV.
 	lines(w *table)

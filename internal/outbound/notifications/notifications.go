@@ -10,9 +10,10 @@
 //
 // # When it fails
 //
-// A notice is only logged if no sender is configured or the team has no address. The same holds if the email is
-// refused, for example because the sender's domain is not verified. Such notices are not retried. A notice to a deleted
-// team is dropped. After other errors the job is retried by its schedule, and then waits for an operator.
+// A notice is only logged if no sender is configured or the team has no address. A notice is also only logged if the
+// email is refused, for example because the sender's domain is not verified. Notices that were only logged are not
+// retried. A notice to a deleted team is dropped. After other errors the job is retried by its schedule, and then waits
+// for an operator.
 //
 // # What it does not do
 //
@@ -37,7 +38,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Kind is the kind of the jobs that send notices. Their lane is the id of the notified team.
+// Kind is the kind of the jobs that send notices. The lane of such a job is the id of the notified team.
 const Kind = "notice"
 
 // Config holds the settings of notices.

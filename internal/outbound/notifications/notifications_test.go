@@ -72,7 +72,8 @@ func TestNotify(t *testing.T) {
 	})
 }
 
-// An email to a person goes to that person's address. Its text, which may contain a secret link, is never logged.
+// An email to a person goes to that person's address. The text of such an email, which may contain a secret link, is
+// never logged.
 func TestMailIsNotLogged(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, out := t.Context(), &testnode.Logged{}

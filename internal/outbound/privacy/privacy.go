@@ -237,7 +237,7 @@ func (s *Service) end(ctx context.Context, j jobs.Job, e Erasure) error {
 	})
 }
 
-// add adds the report of an eraser. Its counts of what it did not erase replace those of the pass before.
+// add adds the report of an eraser. The new counts of data that was not erased replace those of the pass before.
 func (e *Erasure) add(name string, found erasure.Report) {
 	for i := range e.Report {
 		p := &e.Report[i]

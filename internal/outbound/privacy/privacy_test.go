@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is a node with the service. Its erasers are those of the program that need only the node.
+// fixture is a node with the service. The erasers of the fixture are those of the program that need only the node.
 type fixture struct {
 	*testnode.Node
 	*privacy.Service

@@ -98,7 +98,8 @@ func (s *Service) read(ctx context.Context, m *incoming, r io.Reader) error {
 	return err
 }
 
-// deleteBlob deletes a blob that no row refers to; key may be empty. If that fails, the sweep deletes the blob later.
+// deleteBlob deletes a blob that no row refers to; key may be empty. If the deletion fails, the sweep deletes the blob
+// later.
 func (s *Service) deleteBlob(ctx context.Context, key string) {
 	if key == "" {
 		return

@@ -42,7 +42,7 @@ func distinctTargets(to []target) (all []target) {
 var labelEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // ManagedHost returns the team's host below the managed domain, "" if there is no managed domain. The team receives all
-// mail to that host. Its label is the team's id in base32, so it never changes and needs no table.
+// mail to that host. The label of the host is the team's id in base32, so it never changes and needs no table.
 func (s *Service) ManagedHost(teamID string) string {
 	u, err := uuid.Parse(teamID)
 	if s.c.ManagedDomain == "" || err != nil {

@@ -29,7 +29,7 @@ func TestTextsOfStrangers(t *testing.T) {
 	}
 }
 
-// An address is split at its last @. Its host becomes lower-case ASCII.
+// An address is split at its last @. The host of an address becomes lower-case ASCII.
 func TestSplitAddresses(t *testing.T) {
 	long := strings.Repeat("x", 320-len("@one.example")) + "@one.example"
 	for in, want := range map[string][2]string{"a@One.Example.": {"a", "one.example"},

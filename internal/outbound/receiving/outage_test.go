@@ -15,7 +15,7 @@ import (
 )
 
 // If the database is lost at any point while a message is accepted, the message is refused temporarily or stored
-// completely. Both may happen if the outcome of the commit is unknown.
+// completely. If the outcome of the commit is unknown, the message may be refused and stored.
 func TestTakeWithoutDatabase(t *testing.T) {
 	for name, text := range map[string]string{"small": "Hello.\n", "large": strings.Repeat("Hello, hello.\n", 10_000)} {
 		t.Run(name, func(t *testing.T) {

@@ -28,8 +28,8 @@
 // # When it fails
 //
 // Without disk space the client gets a 452 reply, and after any other internal error a 451 reply, and tries again
-// later. Then nothing is stored, except perhaps a blob without a row, which [Service.Sweep] deletes. If only the answer
-// of a commit was lost, the message may be stored twice.
+// later. After such a reply nothing is stored, except perhaps a blob without a row, which [Service.Sweep] deletes. If
+// only the answer of a commit was lost, the message may be stored twice.
 //
 // Reading a large message fails within seconds with an Unavailable fault if there is no memory for it or the blob store
 // does not answer. A missing raw message is an internal error and is logged.

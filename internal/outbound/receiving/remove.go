@@ -29,8 +29,8 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 }
 
 // RemoveBefore deletes a team's oldest emails that were received before a time and have ids greater than after. It
-// deletes as many as fit in one short transaction. Their events stay counted. It returns the value of after for the
-// next call, "" at the end.
+// deletes as many as fit in one short transaction. The events of deleted emails stay counted. It returns the value of
+// after for the next call, "" at the end.
 func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := storedBetween(ctx, s.p.DB.Reader, teamID, after, id.First(before))
@@ -63,8 +63,8 @@ func (s *Service) Delete(ctx context.Context, teamID, emailID string) error {
 }
 
 // remove deletes emails of a team in one transaction, and then their blobs, except those that another team's email
-// uses. If that is interrupted, the sweep deletes the remaining blobs. If countersStay is set, emails whose events are
-// not counted yet are kept. It returns the ids of the deleted emails.
+// uses. If remove is interrupted, the sweep deletes the remaining blobs. If countersStay is set, emails whose events
+// are not counted yet are kept. It returns the ids of the deleted emails.
 func (s *Service) remove(ctx context.Context, teamID string, some []storedEmail, countersStay bool) (gone []string,
 	err error) {
 	var keys []string

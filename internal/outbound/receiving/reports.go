@@ -44,7 +44,7 @@ func addressesIn(all []outcome, emailID string) (list []string) {
 }
 
 // outcomes returns the outcomes of a message to return paths or addresses for complaints. rest are the targets that get
-// it as a received email. They include addresses for complaints if the message reports nothing.
+// it as a received email. The rest includes addresses for complaints if the message reports nothing.
 func (s *Service) outcomes(ctx context.Context, m *incoming) (all []outcome, rest []target, err error) {
 	rest = slices.DeleteFunc(slices.Clone(m.to), func(p target) bool { return p.report != nil || p.feedback })
 	if len(rest) == len(m.to) {
@@ -87,7 +87,7 @@ func (s *Service) readReport(m *incoming, read func() report.Report) (r report.R
 	return r
 }
 
-// atReturnPath returns the outcomes of a message to an email's return path. They concern only recipients at the
+// atReturnPath returns the outcomes of a message to an email's return path. The outcomes concern only recipients at the
 // destination that the return path was made for, because only mail to that destination contains it.
 func (s *Service) atReturnPath(m *incoming, p target, near []string, r *report.Report) (all []outcome) {
 	switch r.Kind {
@@ -247,8 +247,8 @@ func (s *Service) matchProof(ctx context.Context, text string) (e *emails.Bounce
 	return &found, near, nil
 }
 
-// fromProvider reports whether a message comes from a provider on the operator's list. Its only author must be at a
-// listed domain or be a listed address, and that domain must have signed the message.
+// fromProvider reports whether a message comes from a provider on the operator's list. The only author of the message
+// must be at a listed domain or be a listed address, and that domain must have signed the message.
 func (s *Service) fromProvider(m *incoming) bool {
 	if m.auth == nil || len(m.parsed.From) != 1 {
 		return false

@@ -21,7 +21,7 @@ type shareClaims struct {
 }
 
 // Share returns a URL that shows the email to anybody, for the duration that [tokens.ShareLifetime] returns. Each call
-// creates another URL. All of them work until they expire or the email's team is deleted.
+// creates another URL. All these URLs work until they expire or the email's team is deleted.
 func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) (string, error) {
 	lifetime, err := emails.ShareLifetime(expiresIn)
 	if err != nil {

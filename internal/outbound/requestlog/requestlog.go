@@ -8,7 +8,7 @@
 //
 // # Invariants
 //
-// Secrets that [Redact] and [MaskSecrets] recognize reach neither the queue nor the database. They are removed from
+// Secrets that [Redact] and [MaskSecrets] recognize reach neither the queue nor the database. Secrets are removed from
 // bodies, the path and the user agent. The queue is limited to [queueBytes], which teams share as package fairshare
 // describes. Bodies that are not JSON are not stored.
 //

@@ -13,8 +13,8 @@ import (
 
 // The number of messages that wait for an endpoint, and for all endpoints of a team, is bounded. Otherwise slow or dead
 // endpoints would fill the disk. An endpoint at its bound is full: its new messages are recorded as failed and the team
-// is notified. They appear in the endpoint's history, and [Service.Recover] can deliver them. When a quarter of the
-// backlog is gone, the endpoint accepts messages again.
+// is notified. These messages appear in the endpoint's history, and [Service.Recover] can deliver them. When a quarter
+// of the backlog is gone, the endpoint accepts messages again.
 //
 // The backlog is counted in jobs, each with up to perJob messages of one chain. The count uses the index of lanes and
 // never runs in a transaction that blocks others. After a node has inserted an eighth of the bound, it enqueues a job

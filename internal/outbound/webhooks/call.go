@@ -30,9 +30,10 @@ const callPurpose = "automation webhook"
 // followed. The time limit is Config.Timeout, and at most about 64 KB of the response are read. The body is signed like
 // a webhook message, with id and the secret that CallSecret returns. Use the same id for all attempts.
 //
-// The error is an Unavailable fault if the team has too many connections to the address. Then no request was made, and
-// the receiver is not at fault. The error is an Invalid fault if the address may not be called. Other errors, except
-// those of ctx, briefly say why there was no response. They do not include the URL, which may contain a secret.
+// The error is an Unavailable fault if the team has too many connections to the address. In that case no request was
+// made, and the receiver is not at fault. The error is an Invalid fault if the address may not be called. Other errors,
+// except those of ctx, briefly say why there was no response. Errors do not include the URL, which may contain a
+// secret.
 func (s *Service) Call(ctx context.Context, teamID, id, url string, headers map[string]string, body []byte) (
 	status int, err error) {
 	r, err := http.NewRequestWithContext(forTeam(ctx, teamID), http.MethodPost, url, strings.NewReader(string(body)))

@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Render returns the id and payload of an event's message, as endpoints would receive it. Both are empty if the event
-// has no message.
+// Render returns the id and payload of an event's message, as endpoints would receive it. Both results are empty if the
+// event has no message.
 func (s *Service) Render(ctx context.Context, tx *db.Tx, e *events.Event) (id, payload string, err error) {
 	if !slices.Contains(Types(), e.Type) {
 		return "", "", nil

@@ -18,9 +18,9 @@ import (
 // steps. The same applies if events that are recorded together have many deliveries, such as those of all recipients of
 // an email.
 //
-// A row in webhook_fanouts records the progress of the job. Each step advances it in the transaction that inserts
-// deliveries, so that a crash neither skips an endpoint nor inserts a delivery twice. Until the row has passed an
-// endpoint, later messages of the chain wait there ([openMessages]).
+// A row in webhook_fanouts records the progress of the job. Each step of the job advances the row in the transaction
+// that inserts deliveries, so that a crash neither skips an endpoint nor inserts a delivery twice. Until the row has
+// passed an endpoint, later messages of the chain wait there ([openMessages]).
 const (
 	directMax   = 10
 	directAll   = 60 // deliveries of events that are recorded together
@@ -53,8 +53,8 @@ func (s *Service) enqueueFanout(ctx context.Context, tx *db.Tx, m *entry) error 
 	return nil
 }
 
-// fanouts returns the kind of fan-out jobs. Each team has at most one at a time, so that its writes do not block
-// others.
+// fanouts returns the kind of fan-out jobs. Each team has at most one fan-out job at a time, so that its writes do not
+// block others.
 func (s *Service) fanouts() jobs.Kind {
 	return jobs.Kind{Name: fanoutKind, Handle: s.fanOut, Workers: 8, PerLane: 1, Lease: lease,
 		Schedule: slices.Repeat([]time.Duration{5 * time.Second}, fanoutTries)}

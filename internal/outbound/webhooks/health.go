@@ -49,7 +49,8 @@ type condition struct {
 	until    time.Time     // end of the current pause
 }
 
-// limit returns how many attempts may run at an endpoint. If that is 0, it also returns the time to ask again.
+// limit returns how many attempts may run at an endpoint. If no attempt may run, limit also returns the time to ask
+// again.
 func (h *health) limit(endpointID string) (int, time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

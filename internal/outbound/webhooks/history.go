@@ -170,8 +170,8 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 	})
 }
 
-// follow enqueues a job for the messages that waited for a replayed one. Their own jobs are due only at the replayed
-// message's next scheduled attempt, and will then find nothing left to do.
+// follow enqueues a job for the messages that waited for a replayed one. The jobs of these messages are due only at the
+// replayed message's next scheduled attempt, and will then find nothing left to do.
 func (s *Service) follow(ctx context.Context, tx *db.Tx, d *deliveryResult) error {
 	next, err := openAfter(ctx, tx.Reader, d, perJob)
 	if err != nil || len(next) == 0 {
@@ -217,7 +217,7 @@ func (s *Service) Recover(ctx context.Context, teamID, endpointID string, since 
 // firstAt returns an id that sorts after all messages from before t, and not after any message of t.
 func firstAt(t time.Time) string { return fmt.Sprintf("%s%012x", messagePrefix, t.UnixMilli()) }
 
-// recoveries returns the kind of recovery jobs. Each team has at most one at a time.
+// recoveries returns the kind of recovery jobs. Each team has at most one recovery job at a time.
 func (s *Service) recoveries() jobs.Kind {
 	return jobs.Kind{Name: RecoverKind, Handle: s.recoverSome, Workers: 4, PerLane: 1, Lease: 15 * time.Minute,
 		Schedule: []time.Duration{time.Minute, 5 * time.Minute, time.Hour}}

@@ -31,7 +31,7 @@ func bubble(t *testing.T, c webhooks.Config, answer func(n int, w http.ResponseW
 			time.Sleep(time.Until(last) + time.Second)
 		}
 		f := newFixture(t, dbtest.SQLite(t), c, loopbackOnly)
-		// Each kind polls for work once a minute, which is often in days.
+		// Each kind of job polls for work once a minute, which is often in days.
 		stop := f.run(webhooks.Kind, webhooks.RecoverKind)
 		do(t, f, x)
 		stop()
@@ -197,7 +197,8 @@ func TestFailAndRecover(t *testing.T) {
 	})
 }
 
-// A 410 disables the endpoint at once. Its waiting messages fail, and are delivered after enabling and recovering.
+// A 410 disables the endpoint at once. Waiting messages of a disabled endpoint fail, and are delivered after enabling
+// and recovering.
 func TestGone(t *testing.T) {
 	bubble(t, config(), func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n == 0 {
@@ -237,7 +238,7 @@ func TestGone(t *testing.T) {
 }
 
 // For an endpoint that always fails, the team is warned after a fifth of the time, and then the endpoint is disabled.
-// One that sometimes works is not disabled.
+// An endpoint that sometimes works is not disabled.
 func TestDisableAfterDays(t *testing.T) {
 	c := config()
 	c.DisableAfter = 20 * time.Hour

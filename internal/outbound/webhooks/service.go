@@ -180,7 +180,7 @@ func (s *Service) Update(ctx context.Context, teamID, endpointID string, c Chang
 	})
 }
 
-// Delete deletes an endpoint. Its waiting messages are not delivered.
+// Delete deletes an endpoint. Waiting messages of the endpoint are not delivered.
 func (s *Service) Delete(ctx context.Context, teamID, endpointID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		e, err := lockEndpoint(ctx, tx, teamID, endpointID)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// sign sets the header fields that let a receiver verify the origin and age of a message. They are the fields of
+// sign sets the header fields that let a receiver verify the origin and age of a message. The fields are those of
 // Standard Webhooks, and the same fields under Svix's names. Each key adds one signature.
 func sign(h http.Header, messageID string, at time.Time, body string, keys ...[]byte) {
 	timestamp := strconv.FormatInt(at.Unix(), 10)

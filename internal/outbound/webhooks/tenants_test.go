@@ -167,8 +167,8 @@ func TestLanesOfTheReleaseBefore(t *testing.T) {
 	})
 }
 
-// A transaction that records an event writes few rows, regardless of the number of endpoints. Their deliveries are
-// inserted in small steps.
+// A transaction that records an event writes few rows, regardless of the number of endpoints. The deliveries to these
+// endpoints are inserted in small steps.
 func TestManyEndpoints(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -16,9 +16,9 @@
 // disabled or answers 410. Deleting an endpoint drops its deliveries. After a crash between a receiver's answer and the
 // commit, the message is sent again with the same id.
 //
-// Messages of one email (or domain, contact, suppressed address) form a chain. They reach an endpoint in the order in
-// which they were recorded: a message waits until the earlier ones have succeeded or failed permanently. Replayed and
-// recovered messages come again, out of order. Messages of other chains do not wait.
+// Messages of one email (or domain, contact, suppressed address) form a chain. The messages of a chain reach an
+// endpoint in the order in which they were recorded: a message waits until the earlier ones have succeeded or failed
+// permanently. Replayed and recovered messages come again, out of order. Messages of other chains do not wait.
 //
 // Endpoints delay each other only at the limits of their team. Each endpoint has its own lane, and failing or slow
 // endpoints get few workers (health.go). Teams share the workers as package fairshare describes. Each team has limits
@@ -34,8 +34,8 @@
 // An endpoint is disabled, and its team notified, if it answers 410 or if all attempts fail for a long time
 // (Config.DisableAfter). Waiting messages of a disabled endpoint fail when they are due. New messages for a full
 // endpoint fail at once. [Service.Recover] delivers failed messages again. The node that changes an endpoint applies
-// the change before it answers the request. Other nodes learn of it by a hint, or within seconds if the hint is lost.
-// Internal errors, such as a database that does not answer, do not use up a message's schedule.
+// the change before it answers the request. Other nodes learn of the change by a hint, or within seconds if the hint is
+// lost. Internal errors, such as a database that does not answer, do not use up a message's schedule.
 //
 // # What it does not do
 //

@@ -16,8 +16,8 @@
 //
 // A connected app sees only its own requests and cannot decide them. It may have at most [maxPending] pending requests.
 //
-// The email is stored only while its approval is pending. Afterwards the row has only the sender, the subject and the
-// number of recipients; it is deleted after [retention].
+// The email is stored only while its approval is pending. After the decision the row has only the sender, the subject
+// and the number of recipients; it is deleted after [retention].
 //
 // # When it fails
 //

@@ -134,7 +134,7 @@ func TestApprove(t *testing.T) {
 	})
 }
 
-// Of a concurrent approval and rejection only one wins.
+// Only one of a concurrent approval and rejection succeeds.
 func TestApproveAndReject(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		for range 5 {

@@ -1,13 +1,13 @@
-// Package content stores what many emails share: sender, subject, texts and headers. These are templates that are
-// filled with the values of each email. The text of a broadcast to a million recipients is stored once.
+// Package content stores what many emails share: sender, subject, texts and headers. The shared parts are templates
+// that are filled with the values of each email. The text of a broadcast to a million recipients is stored once.
 //
 // # Invariants
 //
 // A content never changes after it is added, so every node caches its compiled form by id. A content belongs to a team
-// and is found only with the team's id. It is stored as long as an email refers to it. Its row has a lower bound for
-// the ids of these emails and the time of its last recorded use. Package emails searches this range before it lets
-// [Service.RemoveUnused] delete a content that is not marked as kept. Emails have no index by content, which makes an
-// email of a broadcast cheaper. [Service.Delete] is for a content that no email ever had.
+// and is found only with the team's id. It is stored as long as an email refers to it. The row of a content has a lower
+// bound for the ids of these emails and the time of its last recorded use. Package emails searches this range before it
+// lets [Service.RemoveUnused] delete a content that is not marked as kept. Emails have no index by content, which makes
+// an email of a broadcast cheaper. [Service.Delete] is for a content that no email ever had.
 //
 // The row stays right if a clock is set back or if the clocks of nodes differ by minutes. Each use is recorded within
 // an hour of its emails. The search begins two hours before the first of them and ends two hours after the last.
@@ -170,7 +170,7 @@ func (c *Compiled) ReplyTo(v render.Values) (all []string) {
 	return all
 }
 
-// Headers returns the additional header fields of one email. Their number does not depend on the values.
+// Headers returns the additional header fields of one email. The number of fields does not depend on the values.
 func (c *Compiled) Headers(v render.Values) []message.Field {
 	all := make([]message.Field, len(c.headers))
 	for i, f := range c.headers {
@@ -250,7 +250,7 @@ func (c *Compiled) Empty(v render.Values) bool {
 	return !slices.ContainsFunc(c.bodyTemplates(), func(t *render.Template) bool { return t.Len(v) > 0 })
 }
 
-// Placeholders returns the number of placeholders. Each occupies some memory.
+// Placeholders returns the number of placeholders. Each placeholder occupies some memory.
 func (c *Compiled) Placeholders() int { return c.placeholders }
 
 // SameHeaders reports whether all emails have the same additional header fields.

@@ -201,7 +201,7 @@ func (s *Service) TeamsWithUnused(ctx context.Context, after string) ([]string, 
 	return teamsWithUnused(ctx, s.d.Reader, after, s.d.Now().Add(-usedSlack))
 }
 
-// EraseTeam deletes the contents of a team. Its emails must be deleted first.
+// EraseTeam deletes the contents of a team. The team's emails must be deleted first.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return eraseSome(ctx, tx, teamID) })
 }

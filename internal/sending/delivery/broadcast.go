@@ -11,14 +11,14 @@ import (
 // Broadcasts decides about the emails of broadcasts before each attempt. If a broadcast is paused or canceled, its
 // queued emails stop too.
 type Broadcasts interface {
-	// CachedDecision returns at once. Its result may be some seconds old.
+	// CachedDecision returns at once. The decision may be some seconds old.
 	CachedDecision(ctx context.Context, broadcastID string) (emails.Decision, error)
 	// LockDecision returns the exact decision, which holds until the transaction ends.
 	LockDecision(ctx context.Context, tx *db.Tx, broadcastID string) (emails.Decision, error)
 }
 
-// broadcastAllows reports whether the email's broadcast, if it has one, lets the email be sent now. If not, it has held
-// the job until the broadcast resumes, or has ended the job and the email.
+// broadcastAllows reports whether the email's broadcast, if it has one, lets the email be sent now. If the email must
+// not be sent now, broadcastAllows has held the job until the broadcast resumes, or has ended the job and the email.
 func (s *Service) broadcastAllows(ctx context.Context, t *try) (bool, error) {
 	id := t.o.BroadcastID
 	if id == "" {

@@ -43,7 +43,7 @@ type outbox struct {
 	stored []string // ids, oldest first; nil until they are listed from the blobs
 }
 
-// store stores a message instead of sending it. Its recipients count as delivered.
+// store stores a message instead of sending it. The recipients of the message count as delivered.
 func (b *outbox) store(ctx context.Context, o *emails.Outgoing, env smtpclient.Envelope,
 	msg [][]byte) (outcome, error) {
 	raw := bytes.Join(msg, nil)

@@ -38,7 +38,7 @@ func TestDeliverWhatIsGone(t *testing.T) {
 	})
 }
 
-// An email whose content is missing fails with a reason. This should never happen.
+// An email whose content is missing fails with a reason. Contents should never be missing.
 func TestDeliverWithoutContent(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

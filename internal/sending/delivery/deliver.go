@@ -197,7 +197,7 @@ func (s *Service) transmit(ctx context.Context, t *try, r *route, destination st
 }
 
 // withConnection calls talk with the permits that a conversation needs. The first is a connection permit, of which
-// every team has a share. The second is a slot at the destination, where teams take turns. A message with a slot
+// every team has a share. The second permit is a slot at the destination, where teams take turns. A message with a slot
 // waits only for the host, so a team never blocks another at a destination because of its mail elsewhere.
 //
 // Other messages can use the permit and the slot while a message is being signed, or waits for the disk or for
@@ -235,7 +235,7 @@ func (s *Service) withConnection(ctx context.Context, t *try, r *route, destinat
 	return news, err
 }
 
-// prepare composes and signs a message. Both use the processor, so the number of each at once is limited. Fewer
+// prepare composes and signs a message. Both steps use the processor, so the number of each at once is limited. Fewer
 // messages are signed at once than composed, so that the rest of the program is not slowed down. Teams take turns at
 // both, because the messages of one team may be a thousand times as large as those of another.
 func (s *Service) prepare(ctx context.Context, t *try, from domains.Signing) (msg [][]byte, err error) {

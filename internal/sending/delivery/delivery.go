@@ -18,8 +18,8 @@
 // No transaction is open while the network is used. The answer of a host is data, never an error.
 //
 // No team's mail waits for the hosts of another team. Teams share memory and connections, as package fairshare
-// describes. They take turns at composing, at signing, and at a destination. A job acquires memory, then a turn to
-// compose and to sign, then a connection permit, and last a slot at the destination. While it waits for its own
+// describes. Teams take turns at composing, at signing, and at a destination. A job acquires memory, then a turn to
+// compose and to sign, then a connection permit, and last a slot at the destination. While a job waits for its own
 // team's share, it holds nothing that another team may need. Bulk mail has lanes and turns of its own (emails.Lane,
 // jobs.Kind.Bulk). It never uses its team's whole share, so that the team's other mail does not wait behind it.
 //
@@ -34,10 +34,10 @@
 // grows with each failure (hosts). A database failure is an error of the job, which is retried by the job's own
 // schedule. A database failure is never a bounce.
 //
-// At first a team has one connection to a destination. Prompt answers allow more (window). The same holds for an
-// address, even if many destinations lead to it. A conversation that hangs keeps its connection, because giving up
-// after the final dot would send a copy, but it earns no further connections. Some connections are reserved for
-// destinations that answer (jobs.Share).
+// At first a team has one connection to a destination. Prompt answers allow more (window). An address has such a window
+// too, even if many destinations lead to it. A conversation that hangs keeps its connection, because giving up after
+// the final dot would send a copy, but it earns no further connections. Some connections are reserved for destinations
+// that answer (jobs.Share).
 //
 // # What it does not do
 //
@@ -222,8 +222,8 @@ func (s *Service) Kind() jobs.Kind {
 		Share: s.share, Lease: lease, Schedule: errorSchedule()}
 }
 
-// errorSchedule returns the waits after consecutive failures on our side, such as those of the database. They last
-// some fifty hours, as long as any delivery. After that an operator must act.
+// errorSchedule returns the waits after consecutive failures on our side, such as those of the database. The waits last
+// some fifty hours, as long as any delivery. After the last wait an operator must act.
 func errorSchedule() []time.Duration {
 	all := []time.Duration{5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute}
 	for len(all) < 200 {

@@ -30,8 +30,8 @@ const (
 // noticed within an hour.
 //
 // Limits apply to the address that is dialed, however many destinations lead to it. A team has as many conversations
-// with it as its window allows. All teams together have as many as one destination may have, except that each team
-// may have one. This node uses its share of these.
+// with it as its window allows. All teams together have as many as one destination may have, except that each team may
+// have one. This node uses its share of these conversations.
 type hosts struct {
 	backoffFirst, backoffMax time.Duration
 	patience                 time.Duration      // stallAfter
@@ -134,8 +134,8 @@ func (h *hosts) shareChanged(addr string, n int) {
 	h.pool.trim(addr, n-talking)
 }
 
-// closeExcess closes kept connections to an address that, together with a new one, would exceed this node's share.
-// They have another TLS mode than the message needs.
+// closeExcess closes kept connections to an address that, together with a new one, would exceed this node's share. The
+// closed connections have another TLS mode than the message needs.
 func (h *hosts) closeExcess(addr string) {
 	h.mu.Lock()
 	one := h.entries[addr]

@@ -150,8 +150,8 @@ func join(t *testing.T, f *fixture, c Config, nodes int) *member {
 	return m
 }
 
-// Three nodes together make no more connections to a destination than one node may. The same holds for two nodes
-// after one has stopped.
+// Three nodes together make no more connections to a destination than one node may. Two nodes keep the limit too after
+// one has stopped.
 func TestNodesKeepOneLimitOfConnections(t *testing.T) {
 	t.Parallel()
 	const limit, count = 6, 300

@@ -47,8 +47,8 @@ func (l *pooledConn) conversation(host, tls string, kept bool) string {
 // destination.
 //
 // A message in delivery holds a permit and uses at most one connection at a time. Teams share the permits. Kept
-// connections belong to no team: if a new connection would exceed the limit, the oldest kept one is closed. There are
-// no more permits than connections, so that is always possible at once.
+// connections belong to no team: if a new connection would exceed the limit, the oldest kept one is closed. The pool
+// has no more permits than connections, so that is always possible at once.
 type pool struct {
 	limit    int // connections
 	messages int // over one connection

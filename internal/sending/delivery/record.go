@@ -123,7 +123,7 @@ func elideMiddle(s string, limit int) string {
 }
 
 // events returns the events of the verdicts. The event email.sent is recorded once for the email, with its first
-// outcome. Its time is when the conversation began.
+// outcome. The time of this event is when the conversation began.
 func (t *try) events(ctx context.Context, tx *db.Tx, verdicts []verdict) (all []events.Event, err error) {
 	talked := false
 	for _, v := range verdicts {

@@ -67,7 +67,8 @@ func (s *Service) dialer(addr string, got **socket) func(context.Context, string
 var modes = []smtpclient.TLSMode{smtpclient.TLSOpportunistic, smtpclient.TLSNone, smtpclient.TLSRequired,
 	smtpclient.TLSImplicit}
 
-// unused returns how many connections to an address carry no message. They are kept, or ended but not closed yet.
+// unused returns how many connections to an address carry no message. Unused connections are kept, or ended but not
+// closed yet.
 func (p *pool) unused(addr string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

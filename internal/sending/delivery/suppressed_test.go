@@ -36,8 +36,8 @@ func (f *fixture) due(emailID string) {
 	}
 }
 
-// A recipient that is suppressed while its email waits for another try is not mailed, however it was suppressed. The
-// other recipients are mailed.
+// A recipient that is suppressed while its email waits for another try is not mailed, however it was suppressed. All
+// other recipients of the email are mailed.
 func TestSuppressedBetweenTries(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"manual", "bounce", "complaint"} {

@@ -152,7 +152,7 @@ func (o *outcome) setResponse(e *smtpclient.Error) {
 	}
 }
 
-// open opens a connection to an address that claimDial permitted. If it fails, out is complete.
+// open opens a connection to an address that claimDial permitted. If open fails, out is complete.
 func (s *Service) open(ctx context.Context, h hop, team string,
 	env smtpclient.Envelope) (l *pooledConn, out outcome, again bool) {
 	what, why := inconclusive, answer{}
@@ -182,8 +182,8 @@ func (s *Service) open(ctx context.Context, h hop, team string,
 	return nil, out, again
 }
 
-// send sends the message over the connection. If that panics, it closes the connection, so that the connection is not
-// counted forever.
+// send sends the message over the connection. If sending panics, it closes the connection, so that the connection is
+// not counted forever.
 func (s *Service) send(ctx context.Context, l *pooledConn, env smtpclient.Envelope,
 	msg [][]byte) (r smtpclient.Result, err error) {
 	done := false

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// A team's mail to responsive hosts is sent while thirty of its destinations stall. Each of these holds one
+// A team's mail to responsive hosts is sent while thirty of its destinations stall. Each stalling destination holds one
 // connection, however much mail waits for it.
 func TestStallingHostsHoldUpNoOtherMailOfTheirTeam(t *testing.T) {
 	for _, way := range []string{"never accepts", "never greets", "stalls after the message", "stalls after RCPT",

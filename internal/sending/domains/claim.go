@@ -320,7 +320,7 @@ func (s *Service) lookUpProof(ctx context.Context, c *Claim) finding {
 // ownerUsage returns how the owner uses the domain.
 func (s *Service) ownerUsage(ctx context.Context, owner *Domain) (u ownerUsage, err error) {
 	if u.inUse = owner.MaySend() || owner.MayReceive(); !u.inUse {
-		return u, nil // Its scheduled emails could not be sent, so they do not count.
+		return u, nil // An unverified domain's scheduled emails could not be sent, so they do not count.
 	}
 	if u.scheduled, err = s.HasScheduled(ctx, owner.TeamID, owner.ID); err != nil {
 		return u, fmt.Errorf("look whether emails from %s are scheduled: %w", owner.Name, err)
@@ -434,7 +434,7 @@ func (s *Service) transfer(ctx context.Context, tx *db.Tx, owner *Domain, c *Cla
 		DomainID: d.ID, Data: d})...)
 }
 
-// The notices to owners. Their arguments are the domain, a time, and, once there is a proof, its value.
+// The notices to owners. The arguments of the notices are the domain, a time, and, once there is a proof, its value.
 const (
 	claimNotice = "Another team has claimed the domain %s, which your team has added here.\n\nThe other team gets the " +
 		"domain only if it proves control of the domain's DNS with a record there until %s. If your team uses the " +

@@ -3,19 +3,19 @@
 //
 // # States
 //
-// Each record is verified separately. Its state goes from not_started to pending and then to verified, or to failed if
-// it is not found for 72 hours. The 72 hours begin for each record when it is first looked up, or when its owner
-// requests verification. So records of a capability that is enabled later have their own 72 hours. A verified record
-// that disappears is a temporary_failure for up to 72 hours, during which the domain still works, and then failed. The
-// records of a capability are a group; the domain's status is derived from the states of its groups. [judge], a pure
-// function, decides all of this.
+// Each record is verified separately. The state of a record goes from not_started to pending and then to verified, or
+// to failed if it is not found for 72 hours. The 72 hours begin for each record when it is first looked up, or when its
+// owner requests verification. So records of a capability that is enabled later have their own 72 hours. A verified
+// record that disappears is a temporary_failure for up to 72 hours, during which the domain still works, and then
+// failed. The records of a capability are a group; the domain's status is derived from the states of its groups.
+// [judge], a pure function, decides all of this.
 //
 // # Proof
 //
 // Only the domain's own DKIM key is a value that no other team was given, so it alone proves control of the domain's
 // DNS. Every capability needs it: sending, receiving and tracking. The other required records only direct mail and
-// links to this installation. Such records also exist at names that the team does not control, such as return paths of
-// other teams and domains that previous owners no longer use.
+// links to this installation. Records of these kinds also exist at names that the team does not control, such as return
+// paths of other teams and domains that previous owners no longer use.
 //
 // # Names
 //
@@ -28,7 +28,7 @@
 //   - no other team may choose a return path or a tracking subdomain with that name.
 //
 // A host of tracked links stays registered once its record was verified, because links in sent emails lead there.
-// Neither a missing record nor a changed setting releases it. A domain has at most 50 such hosts.
+// Neither a missing record nor a changed setting releases such a host. A domain has at most 50 such hosts.
 //
 // A domain that is not proved reserves only its own name, which can be claimed. Otherwise adding example.com with some
 // label would lock out the owner of the domain at that label. Different teams may have a domain and its subdomain,

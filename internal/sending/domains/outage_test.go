@@ -65,7 +65,7 @@ func TestLookUpWithoutDatabase(t *testing.T) {
 	}
 }
 
-// The same applies to the look-up that finds a claim's proof, and to the next one, which transfers the domain.
+// The look-up that finds a claim's proof, and the next one, which transfers the domain, behave in the same way.
 func TestClaimWithoutDatabase(t *testing.T) {
 	for name, want := range map[string]domains.ClaimStatus{"proof": domains.ClaimVerified,
 		"handing over": domains.ClaimCompleted} {

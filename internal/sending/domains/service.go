@@ -452,7 +452,8 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 	})
 }
 
-// Delete deletes a domain. Its scheduled emails fail at their time. If it is a placeholder, its claim is canceled.
+// Delete deletes a domain. The domain's scheduled emails fail at their time. If the domain is a placeholder, its claim
+// is canceled.
 func (s *Service) Delete(ctx context.Context, teamID, domainID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		d, err := domainToChange(ctx, tx, teamID, domainID)

@@ -113,7 +113,8 @@ func TestTrackingSubdomainsAreRemembered(t *testing.T) {
 	}
 }
 
-// A domain remembers 50 tracking subdomains. Then it may only return to one of them, and none is forgotten.
+// A domain remembers 50 tracking subdomains. A domain with 50 subdomains may only return to one of them, and none is
+// forgotten.
 func TestTooManyTrackingSubdomains(t *testing.T) {
 	d := Domain{Sending: true}
 	set := func(label string) error { return d.set(Capabilities{}, nil, &label) }

@@ -53,7 +53,8 @@ func openClaims(ctx context.Context, r db.Reader, teamID, name string) ([]Claim,
 
 const selectClaimedSince = `SELECT EXISTS (SELECT 1 FROM domain_claims WHERE name = $1 AND created_at > $2)`
 
-// claimedSince reports whether any team has claimed the name since a time. If so, its owner was notified then.
+// claimedSince reports whether any team has claimed the name since a time. If a team claimed the name, its owner was
+// notified then.
 func claimedSince(ctx context.Context, r db.Reader, name string, since time.Time) (found bool, err error) {
 	if err = r.QueryRow(ctx, selectClaimedSince, name, since.UnixMicro()).Scan(&found); err != nil {
 		err = fmt.Errorf("look for claims of %s: %w", name, err)

@@ -61,13 +61,13 @@ func (s *Service) checkNow(ctx context.Context, tx *db.Tx, d *Domain) error {
 	return err
 }
 
-// lookUpJob returns the job of a look-up that is due now. Its lane is the team.
+// lookUpJob returns the job of a look-up that is due now. The lane of the job is the team.
 func lookUpJob(teamID, domainID string) jobs.New {
 	return jobs.New{Kind: VerifyKind, Lane: teamID, TeamID: teamID, Dedupe: domainID, Payload: domainID}
 }
 
-// Kind returns the job kind of look-ups. They mostly wait for name servers, which may not answer. After internal errors
-// they are retried without limit.
+// Kind returns the job kind of look-ups. Look-ups mostly wait for name servers, which may not answer. After internal
+// errors they are retried without limit.
 func (s *Service) Kind() jobs.Kind {
 	return jobs.Kind{Name: VerifyKind, Handle: s.verify, Workers: 64, PerLane: 16, Lease: 2 * time.Minute,
 		Schedule: []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour}, Endless: true}

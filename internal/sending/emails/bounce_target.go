@@ -22,8 +22,8 @@ type BounceTarget struct {
 // BounceRecipient is an envelope address with its destination.
 type BounceRecipient struct{ Address, Domain string }
 
-// BounceTarget returns the email of a report. The email may belong to any team. If it does not exist, the error is a
-// NotFound fault.
+// BounceTarget returns the email of a report. The email may belong to any team. If the email does not exist, the error
+// is a NotFound fault.
 func (s *Service) BounceTarget(ctx context.Context, emailID string) (BounceTarget, error) {
 	return bounceTarget(ctx, s.DB.Reader, emailID)
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// MaxEnqueue is the largest number of emails in one call of Enqueue. They share a transaction, which takes some tens
-// of milliseconds; on SQLite it blocks all other writes.
+// MaxEnqueue is the largest number of emails in one call of Enqueue. The emails share a transaction, which takes some
+// tens of milliseconds; on SQLite it blocks all other writes.
 const MaxEnqueue = 500
 
 // Limits of contents and of values.
@@ -69,9 +69,9 @@ type EnqueueResult struct {
 // AddressSuppressed is the reason for skipping a recipient whose address is suppressed.
 const AddressSuppressed = "suppressed"
 
-// Mailing prepares emails that share a content. It checks the content without values by the rules of an email, and
-// that the actor may send from its domain. Both may change later, so use a Mailing within seconds. The emails are
-// delivered as bulk mail if bulk is true or their header marks them so.
+// Mailing prepares emails that share a content. It checks the content without values by the rules of an email, and that
+// the actor may send from its domain. The rules and the actor's rights may change later, so use a Mailing within
+// seconds. The emails are delivered as bulk mail if bulk is true or their header marks them so.
 func (s *Service) Mailing(ctx context.Context, by teams.Actor, contentID string, bulk bool) (*Mailing, error) {
 	c, err := s.Contents.Get(ctx, by.TeamID, contentID)
 	if err != nil {

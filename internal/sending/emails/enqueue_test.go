@@ -60,7 +60,8 @@ func (f *fixture) enqueue(t testing.TB, m *emails.Mailing,
 	return entered
 }
 
-// Each email of a mailing is like one that was sent alone, with its own values. None has a copy of the text.
+// Each email of a mailing is like one that was sent alone, with its own values. None of these emails has a copy of the
+// text.
 func TestEnqueue(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID

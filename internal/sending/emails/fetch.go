@@ -15,7 +15,7 @@ import (
 )
 
 // FetchKind is the kind of the jobs that fetch attachments given by path, and then enqueue the delivery jobs of the
-// email. They are separate from release jobs, so that scheduled emails do not wait for slow hosts.
+// email. Fetch jobs are separate from release jobs, so that scheduled emails do not wait for slow hosts.
 const FetchKind = "emails.fetch"
 
 const (

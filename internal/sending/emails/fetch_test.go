@@ -276,7 +276,7 @@ func TestFetchThatCannotBeStoredLeavesNothing(t *testing.T) {
 	})
 }
 
-// The same holds if a stored file cannot be read for a second attachment with the same path.
+// An email also waits if a stored file cannot be read for a second attachment with the same path.
 func TestStoreThatCannotBeReadEndsNoEmail(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		var mended atomic.Bool

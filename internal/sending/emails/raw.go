@@ -28,7 +28,7 @@ const (
 	rawPrefix = "submitted/"
 	fileMark  = "#"
 	rawInRow  = 64 << 10 // bytes of the largest message that is stored in a row
-	// noID takes the place of the email's id in a message until the email has one. Both have the same length.
+	// noID takes the place of the email's id in a message until the email has one. Both ids have the same length.
 	noID = "00000000-0000-0000-0000-000000000000"
 )
 
@@ -44,9 +44,9 @@ type Raw struct {
 	Header []byte
 	// Body is the empty line after the header and the rest of the message.
 	Body []byte
-	// MessageID is the Message-ID of the message, with angle brackets. If it is "", one is added.
+	// MessageID is the Message-ID of the message, with angle brackets. If MessageID is "", a Message-ID is added.
 	MessageID string
-	// HasDate is true if the message has a Date field. If not, one is added.
+	// HasDate is true if the message has a Date field. If the message has no Date field, one is added.
 	HasDate bool
 	// Trace describes the submission as in RFC 5321 section 4.4: "by mx.example.com with ESMTPSA".
 	Trace string

@@ -69,8 +69,8 @@ func (s *Service) Attempts(ctx context.Context, teamID, emailID string, p page.P
 	return listAttempts(ctx, s.DB.Reader, teamID, emailID, p)
 }
 
-// addresses parses stored addresses. They were checked when the email was accepted, so an error means that the row is
-// damaged.
+// addresses parses stored addresses. Addresses were checked when the email was accepted, so an error means that the row
+// is damaged.
 func addresses(list []string) ([]message.Address, error) {
 	all := make([]message.Address, 0, len(list))
 	for _, text := range list {

@@ -19,9 +19,9 @@ import (
 // ReleaseKind is the kind of the jobs that enqueue the delivery of a scheduled email at its time.
 const ReleaseKind = "emails.release"
 
-// Kinds returns the kinds of jobs of this package. Their lanes are teams, which share the workers. After failures of
-// this server the jobs are retried without end: an accepted email waits until the database and the file store work
-// again.
+// Kinds returns the kinds of jobs of this package. The lanes of these jobs are teams, which share the workers. After
+// failures of this server the jobs are retried without end: an accepted email waits until the database and the file
+// store work again.
 func (s *Service) Kinds() []jobs.Kind {
 	waits := []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute}
 	return []jobs.Kind{
@@ -111,7 +111,7 @@ func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, f
 }
 
 // beginCounted begins an email and calls do in one transaction. A scheduled email counts in its team's quota as n
-// recipients. If that exceeds the quota, the email fails.
+// recipients. If the recipients exceed the quota, the email fails.
 func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int, do func(tx *db.Tx) error) error {
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		due, err := s.begin(ctx, tx, j, e)
@@ -139,7 +139,7 @@ func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int,
 }
 
 // begin finishes a job and advances a scheduled email to queued. It returns false if the email was canceled or
-// rescheduled in between. If it was rescheduled, the job runs again at the new time.
+// rescheduled in between. If the email was rescheduled, the job runs again at the new time.
 func (s *Service) begin(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) (due bool, err error) {
 	if e.LastEvent == Scheduled {
 		taken, err := takeScheduled(ctx, tx, e.TeamID, e.ID, Queued, e.ScheduledAt.UnixMicro())

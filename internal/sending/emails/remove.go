@@ -13,8 +13,8 @@ import (
 )
 
 // Old emails are deleted in batches. The transaction of a batch takes a few milliseconds. An email is deleted entirely
-// or not at all. Its files are deleted after the commit; [Service.SweepFiles] deletes those that an interruption
-// leaves. Emails that are not settled are kept, however old they are, because delivery needs them.
+// or not at all. Files of a deleted email are deleted after the commit; [Service.SweepFiles] deletes those that an
+// interruption leaves. Emails that are not settled are kept, however old they are, because delivery needs them.
 //
 // An idempotency key never lives longer than its email: keys expire before the shortest retention of emails.
 
@@ -81,8 +81,8 @@ func (b *batch) next() string {
 }
 
 // RemoveBefore deletes settled emails that were accepted before a time, with all their rows and files. Each call
-// deletes a batch of the oldest emails with ids greater than after. Their events stay in the counters. It returns the
-// next value of after, "" at the end.
+// deletes a batch of the oldest emails with ids greater than after. The events of deleted emails stay in the counters.
+// It returns the next value of after, "" at the end.
 func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := readRemovable(ctx, s.DB.Reader, selectEmails, teamID, after, id.First(before))
@@ -133,7 +133,7 @@ func (s *Service) RemoveSkippedBodies(ctx context.Context, teamID string, before
 }
 
 // RemoveTimelines deletes the events and attempts of settled emails that have no event since before. It also deletes
-// the events of received emails. Each call deletes a batch of those with the oldest events after the time in after,
+// the events of received emails. Each call deletes a batch, the emails with the oldest events after the time in after,
 // in microseconds. All events stay in the counters. It returns the next value of after, "" at the end.
 func (s *Service) RemoveTimelines(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {

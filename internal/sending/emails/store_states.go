@@ -11,8 +11,8 @@ import (
 
 // advanceRecipients advances the recipient of an event, or all recipients of the email if the event names none.
 //
-// An open or a click advances only a recipient to whom the email was delivered. Some hosts follow its links before
-// they accept the message, and a recipient whose state is above [Delivered] is not mailed any more. An open or a
+// An open or a click advances only a recipient to whom the email was delivered. Some hosts follow the links of an email
+// before they accept the message, and a recipient whose state is above [Delivered] is not mailed any more. An open or a
 // click of a message with several recipients names none and advances none.
 func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 	switch {

@@ -31,8 +31,8 @@ const (
 // file stored later.
 func newFileKey() string { return filePrefix + id.New() }
 
-// SweepFiles deletes messages and attachments without an email. They remain if the program was killed before an email
-// was accepted or after it was deleted. The scheduler calls it periodically.
+// SweepFiles deletes messages and attachments without an email. Files without an email remain if the program was killed
+// before an email was accepted or after it was deleted. The scheduler calls it periodically.
 func (s *Service) SweepFiles(ctx context.Context) error {
 	before := s.DB.Now().Add(-strayAfter)
 	for _, prefix := range []string{filePrefix, rawPrefix} {

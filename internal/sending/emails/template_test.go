@@ -177,7 +177,8 @@ func TestSendByTemplateWithAllElse(t *testing.T) {
 	})
 }
 
-// Emails of a batch may use templates. Each has its own values, and errors name the email and the variable.
+// Emails of a batch may use templates. Each email of a batch has its own values, and errors name the email and the
+// variable.
 func TestBatchByTemplate(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		var all []emails.Send

@@ -132,8 +132,8 @@ func (w *topical) composed(emailID string) map[string]string {
 	return all
 }
 
-// Each recipient is looked up. Recipients that may not be mailed fail with the reason and get nothing. The others get
-// a separate message each.
+// Each recipient is looked up. Recipients that may not be mailed fail with the reason and get nothing. All other
+// recipients get a separate message each.
 func TestTopicOfEachRecipient(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {

@@ -57,7 +57,7 @@ func (s *Service) onePerRecipient(ctx context.Context, e *Email) (bool, error) {
 }
 
 // memoryOfTracking estimates the additional memory in bytes for composing a tracked email with texts of this size: a
-// second copy of the HTML, and the growth of its links. There may be one link in 32 bytes.
+// second copy of the HTML, and the growth of its links. The HTML may have one link in 32 bytes.
 func memoryOfTracking(texts int64) int64 {
 	const perLink = 256
 	return texts + 2*perLink*min(texts/32, render.MaxLinks)

@@ -7,9 +7,9 @@
 // events up to a few minutes ago ([margin]) by quarter hour, domain, broadcast and type. Queries add the later events,
 // so results are up to date. Queries by email read the events of their time span instead of the counters.
 //
-// An event counts at its own time. If that is more than [lateness] before the transaction that records it, the same
-// transaction inserts a late entry. Queries recount the quarter hours of late events at once; the next RollUp corrects
-// their counters.
+// An event counts at its own time. If an event's time is more than [lateness] before the transaction that records it,
+// the same transaction inserts a late entry. Queries recount the quarter hours of late events at once; the next RollUp
+// corrects their counters.
 //
 // Events of deleted emails stay counted. [RetainCounts] adds them to separate counts by quarter hour
 // (email_counts_kept). A recounted quarter hour is the sum of these counts and of its remaining events. Deleted events
@@ -27,14 +27,14 @@
 // # Invariants
 //
 // Counts always equal a plain count of the events, including deleted ones. The order in which events are recorded does
-// not matter. An event that is not late is committed before its time is counted. This requires that transactions take
-// less than margin-lateness, and that the nodes' clocks differ by less than that.
+// not matter. An event that is not late is committed before its time is counted. Committing in time requires that
+// transactions take less than margin-lateness, and that the nodes' clocks differ by less than that.
 //
 // # When it fails
 //
 // Each step of RollUp writes in one transaction, which fails if the state's version has changed. Late entries are
 // deleted after the counters of all their quarter hours are right. So RollUp may stop at any point and may run twice at
-// the same time. While it does not run, results stay right and queries become slower. Errors of the database are
+// the same time. While RollUp does not run, results stay right and queries become slower. Errors of the database are
 // returned.
 //
 // # What it does not do

@@ -10,7 +10,7 @@ import (
 
 // RetainCounts preserves the counts of sent or received emails whose events are about to be deleted. Call it in the
 // transaction that deletes the events, before the deletion. It returns the emails whose events may be deleted now. The
-// others have an event that is not in the counters yet; they can be deleted some minutes later.
+// emails that it leaves out have an event that is not in the counters yet; they can be deleted some minutes later.
 func RetainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) ([]string, error) {
 	at, err := getState(ctx, tx.Reader, teamID)
 	if err != nil {

@@ -93,9 +93,9 @@ func (s *Service) correct(ctx context.Context, teamID string, at state, _ int64)
 			return false, err
 		}
 	}
-	// The entries are deleted last. Until then queries do not use the counters of their slots, and a stop loses nothing.
-	// Another node may have changed the state and counted slots that dirtySlots did not return. Then the entries stay for
-	// the next pass.
+	// The entries are deleted last. Until the entries are deleted, queries do not use the counters of their slots, and
+	// a stop loses nothing. Another node may have changed the state and counted slots that dirtySlots did not return.
+	// In that case the entries stay for the next pass.
 	for some := range slices.Chunk(ids, lateStep) {
 		deletes := func(tx *db.Tx) { deleteLate(ctx, tx, teamID, some) }
 		if ok, err := s.advanceState(ctx, teamID, &at, at.until, deletes); err != nil || !ok {

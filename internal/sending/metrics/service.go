@@ -64,7 +64,7 @@ func (s *Service) Count(ctx context.Context, teamID string, q Query) ([]Count, e
 	return s.toCounts(ctx, teamID, q, rows)
 }
 
-// combineTries is how often the counters are read again if they change during the query. They change once a minute.
+// combineTries is how often the counters are read again if they change during the query. Counters change once a minute.
 const combineTries = 5
 
 // combine adds up the counters and the events that are not in them.

@@ -62,9 +62,9 @@ func deleteLate(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	tx.Queue(ctx, `DELETE FROM email_counts_late WHERE team_id = $1 AND id = ANY($2)`, teamID, ids)
 }
 
-// dirtySlots returns, in order, the slots before until whose counters are wrong. These are the slots of late events,
-// and those of later opens and clicks of the same email, which may no longer be the first. It reads the events of each
-// email once, however many late entries the email has.
+// dirtySlots returns, in order, the slots before until whose counters are wrong. The counters are wrong in the slots of
+// late events, and in those of later opens and clicks of the same email, which may no longer be the first. It reads the
+// events of each email once, however many late entries the email has.
 func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64) ([]int64, error) {
 	rows, err := r.Query(ctx, `SELECT l.at / $3 FROM email_counts_late l WHERE l.team_id = $1 AND l.at < $2
 		UNION SELECT e.created_at / $3 FROM (SELECT l.email_id, MIN(l.at) AS since FROM email_counts_late l
@@ -119,7 +119,7 @@ func column(wanted bool, expression, none string) string {
 	return none
 }
 
-// recipientsOf is the number of recipients that an event e counts; see the package comment. Its subqueries by email do
+// recipientsOf is the number of recipients that an event e counts; see the package comment. The subqueries by email do
 // not name the team, because SQLite would then read all events of the team instead of using the email's key.
 var recipientsOf = `CASE
 			WHEN e.type = 'sent' THEN (SELECT COUNT(*) FROM email_recipients p WHERE p.email_id = e.email_id AND p.state <>

@@ -183,7 +183,8 @@ func (p *page) startLink(in *Input, tag string, a attributes) {
 	}
 }
 
-// tokenSize estimates how many bytes tracking adds to a link. Its token has the URL in base64 and about 40 more bytes.
+// tokenSize estimates how many bytes tracking adds to a link. The token of a link has the URL in base64 and about 40
+// more bytes.
 func tokenSize(host string, href int) int {
 	return len("https://") + len(host) + len("/c/") + (href+40)*4/3 - href
 }

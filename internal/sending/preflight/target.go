@@ -17,8 +17,8 @@ type target struct {
 // maxURL is how many bytes of a URL are parsed for its scheme and host.
 const maxURL = 2000
 
-// parseTarget parses a URL like browsers, which accept more than net/url. They ignore spaces around it and line breaks
-// in it, and treat backslashes as slashes.
+// parseTarget parses a URL like browsers, which accept more than net/url. Browsers ignore spaces around a URL and line
+// breaks in it, and treat backslashes as slashes.
 func parseTarget(address string) target {
 	address = strings.TrimSpace(address[:min(len(address), maxURL)])
 	if strings.ContainsAny(address, "\t\r\n") {

@@ -71,8 +71,8 @@ const (
 
 // Track is Fill with replaced links. For each link it calls link, which appends the new href to dst, or returns false
 // to leave the href unchanged. The new href must need no quotes and no character references, and link must not retain
-// target. Track calls pixel to append an element before the end of the body. Either function may be nil. Track
-// allocates its memory once, regardless of the number of links.
+// target. Track calls pixel to append an element before the end of the body. Either function, link or pixel, may be
+// nil. Track allocates its memory once, regardless of the number of links.
 func (h *HTML) Track(values Values, link func(dst, target []byte) ([]byte, bool),
 	pixel func(dst []byte) []byte) string {
 	if link == nil && pixel == nil {
@@ -273,8 +273,8 @@ func hrefOf(tag string) (start, end int, ok bool) {
 	}
 }
 
-// attribute returns the name of the attribute at tag[i:], the position of its value, and the index after it. That index
-// is i at the end of the tag. It parses like html.Tokenizer.
+// attribute returns the name of the attribute at tag[i:], the position of its value, and the index after it. The index
+// after the attribute is i at the end of the tag. It parses like html.Tokenizer.
 func attribute(tag string, i int) (name string, from, to, next int) {
 	at := i
 	i = skipSpace(tag, i)

@@ -163,7 +163,7 @@ func (t *Template) Required() (names []string) {
 	return names
 }
 
-// Placeholders returns the number of placeholders. Each takes about 60 bytes of memory.
+// Placeholders returns the number of placeholders. Each placeholder takes about 60 bytes of memory.
 func (t *Template) Placeholders() int { return len(t.slots) }
 
 // Fixed reports whether the text has no placeholders, so that values do not change it.

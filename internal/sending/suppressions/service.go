@@ -54,7 +54,8 @@ func (s *Service) Add(ctx context.Context, teamID string, addresses []string) ([
 const addTries = 10
 
 // add suppresses one address, unless it is already suppressed, and returns its entry. On PostgreSQL another transaction
-// may delete the existing entry after it blocked the insert and before add reads it. Then add tries again.
+// may delete the existing entry after it blocked the insert and before add reads it. If the entry was deleted, add
+// tries again.
 func (s *Service) add(ctx context.Context, tx *db.Tx, n Suppression) (Suppression, error) {
 	for range addTries {
 		n.ID, n.CreatedAt = id.At(tx.Now()), tx.Now()

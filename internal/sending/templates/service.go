@@ -271,7 +271,7 @@ func (c *Change) apply(t Text) (changed Text, same bool) {
 
 func sameText(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// Publish makes the newest version the published one. If it already is, nothing changes.
+// Publish makes the newest version the published one. If the newest version is published already, nothing changes.
 func (s *Service) Publish(ctx context.Context, teamID, idOrAlias string) (Template, error) {
 	return s.change(ctx, teamID, idOrAlias, func(t *Template, v *Version) (func(*db.Tx, *Template) error, error) {
 		if !t.HasUnpublished() {

@@ -11,7 +11,7 @@
 // text has a method Close, which the caller calls when it no longer needs the text.
 //
 // A change is written only if the template still has the revision that the change was computed from, so no change is
-// lost. Each change increments the revision. If it has changed, the change is computed again.
+// lost. Each change increments the revision. If the revision has changed, the change is computed again.
 //
 // # When it fails
 //
@@ -88,7 +88,7 @@ type Version struct {
 	reservation // memory of the text
 }
 
-// Text holds the texts of a version. All of them may have placeholders, see package render.
+// Text holds the texts of a version. All texts may have placeholders, see package render.
 type Text struct {
 	From    string // empty when not given
 	Subject string // empty when not given

@@ -31,8 +31,8 @@ type Declaration struct {
 	Fallback scalar.Value // none when it must be given for each email
 }
 
-// reserved are keys that variables may not have, with or without POSTRIDER_ or RESEND_ before them. They name contact
-// data and values that Postrider fills in itself.
+// reserved are keys that variables may not have, with or without POSTRIDER_ or RESEND_ before them. Reserved keys name
+// contact data and values that Postrider fills in itself.
 var reserved = []string{"FIRST_NAME", "LAST_NAME", "EMAIL", "UNSUBSCRIBE_URL", "contact", "this"}
 
 func isReserved(key string) bool {
@@ -117,8 +117,8 @@ func sameVariables(a, b []Variable) bool {
 }
 
 // valuesFor returns the value of each declared variable: the given one, or else the fallback. A variable gets no value
-// if it has neither and all its placeholders have fallbacks. Other given values are ignored. Errors name the field
-// prefix and the key.
+// if it has neither and all its placeholders have fallbacks. Values for undeclared variables are ignored. Errors name
+// the field prefix and the key.
 func valuesFor(c *content.Compiled, declared []Variable, given map[string]scalar.Value,
 	prefix string) (render.Values, error) {
 	for _, key := range slices.Sorted(maps.Keys(given)) {

@@ -39,7 +39,8 @@ const (
 // the URL, and a MAC. The MAC covers the other parts and the host of the link.
 //
 // The host itself is not part of the token. Because the MAC covers the host, a token does not work at the host of
-// another team. There it would lead people who trust that host to a target that another team chose.
+// another team. At the host of another team, a link would lead people who trust that host to a target that the first
+// team chose.
 //
 // The URL is part of the token, so that a link works while the database is away and after the email was deleted.
 // Because of the MAC, a link leads only to a target that a sender chose.

@@ -78,7 +78,8 @@ func TestRightAfterDelivery(t *testing.T) {
 	})
 }
 
-// A client that follows several links within seconds is a bot. Its earlier hits are marked too, while they wait.
+// A client that follows several links within seconds is a bot. The client's earlier hits are marked too, while they
+// wait.
 func TestBursts(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		links := []string{"https://a.example/", "https://b.example/", "https://c.example/"}

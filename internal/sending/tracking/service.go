@@ -27,8 +27,8 @@ const (
 	agentMax   = 512         // stored bytes of a user agent
 	linkMax    = 8192        // stored bytes of a link; a token cannot hold more
 
-	// recordedMax is how many opens, or clicks, are recorded for one recipient of an email. Hits of bots have a limit of
-	// their own. Without it, following one link again and again would create rows and webhooks without end.
+	// recordedMax is how many opens, or clicks, are recorded for one recipient of an email. Hits of bots have a limit
+	// of their own. Without the limit, following one link again and again would create rows and webhooks without end.
 	recordedMax = 1000
 )
 
@@ -224,8 +224,8 @@ func (s *Service) step(ctx context.Context) (left int, err error) {
 	return len(s.pending), err
 }
 
-// next returns the oldest waiting hits, at most batchMax. They stay in the queue until they are done. A hit without a
-// reason gets one if later hits showed that its visitor is a bot.
+// next returns the oldest waiting hits, at most batchMax. The hits stay in the queue until they are done. A hit without
+// a reason gets one if later hits showed that its visitor is a bot.
 func (s *Service) next() []*pendingHit {
 	s.mu.Lock()
 	defer s.mu.Unlock()

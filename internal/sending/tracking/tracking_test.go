@@ -307,7 +307,7 @@ func TestHitDuringDelivery(t *testing.T) {
 	})
 }
 
-// Hits beyond the memory limit are dropped, counted and logged once. The others are recorded.
+// Hits beyond the memory limit are dropped, counted and logged once. All other hits are recorded.
 func TestTooManyHits(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		c := newCounted(n)

@@ -122,7 +122,7 @@ func (g *Graph) checkCycles() error {
 }
 
 // onCycle returns the key of a step on a cycle. incoming is greater than 0 for the steps on cycles and after them. Each
-// of these has such a step before it, so walking backwards ends on a cycle.
+// of these steps has such a step before it, so walking backwards ends on a cycle.
 func (g *Graph) onCycle(incoming []int) string {
 	before := map[string]string{}
 	for _, c := range g.Connections {

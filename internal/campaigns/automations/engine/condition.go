@@ -57,7 +57,7 @@ func (c condition) plan(m *stepContext) (Action, error) {
 	return a, nil
 }
 
-// refusedRule returns an action that fails the step if the error is a fault. Other errors are returned.
+// refusedRule returns an action that fails the step if the error is a fault. Other errors are returned unchanged.
 func refusedRule(err error) (Action, error) {
 	if fault.Ours(err) {
 		return Action{}, err

@@ -16,8 +16,8 @@
 //
 // # When it fails
 //
-// Parse returns Invalid and Missing faults. Their field is the path, such as steps[2].config.template.id, and their
-// message names the step by its key. If a step cannot be done in a run, for example because a value is missing, the
+// Parse returns Invalid and Missing faults. The field of a fault is the path, such as steps[2].config.template.id, and
+// its message names the step by its key. If a step cannot be done in a run, for example because a value is missing, the
 // step gets a [Failure], not an error.
 //
 // # What it does not do
@@ -112,8 +112,8 @@ type Facts struct {
 	Fields func(rule *filter.Rule) (filter.Schema, func(name string) filter.Value, error)
 }
 
-// Action is what a step does. At most one of Wait, Effect and Failure is set. None is set for a step that only chooses
-// a connection, such as a condition.
+// Action is what a step does. At most one of Wait, Effect and Failure is set. None of the three is set for a step that
+// only chooses a connection, such as a condition.
 type Action struct {
 	Step    *Step
 	Wait    *Wait

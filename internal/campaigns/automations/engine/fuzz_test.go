@@ -13,7 +13,7 @@ import (
 )
 
 // FuzzParse checks four things. Every text is a graph or gives a fault with a path. A graph parses again from its own
-// JSON. Its runs end, whatever the outcomes of their steps. Planning a step twice gives the same action.
+// JSON. The runs of a graph end, whatever the outcomes of their steps. Planning a step twice gives the same action.
 func FuzzParse(f *testing.F) {
 	f.Add(everything, everythingConnected, uint64(1))
 	f.Add("["+start+"]", "[]", uint64(2))

@@ -30,7 +30,8 @@ type Step struct {
 	config config
 }
 
-// Connection leads from a step to the next one. Its type says for which outcome of the step.
+// Connection leads from a step to the next one. The type of a connection says for which outcome of the step it is
+// followed.
 type Connection struct {
 	From string `json:"from"`
 	To   string `json:"to"`
@@ -51,7 +52,7 @@ type config interface {
 	// references returns the things of the team that the config names.
 	references(path string) []Reference
 
-	// plan returns what the step does. Its errors are those of Facts.Fields.
+	// plan returns what the step does. The errors of plan are those of Facts.Fields.
 	plan(m *stepContext) (Action, error)
 
 	// jsonValue returns the config as a value to encode as JSON.

@@ -32,7 +32,7 @@ var types = []Type{Trigger, SendEmail, Delay, WaitForEvent, WaitUntil, Condition
 	AddToSegment, Webhook}
 
 // Parse parses the JSON lists of steps and of connections, from a request or a stored version. It makes every check
-// that needs no knowledge of the team, and ignores unknown members. Its errors are Invalid and Missing faults.
+// that needs no knowledge of the team, and ignores unknown members. The errors of Parse are Invalid and Missing faults.
 func Parse(steps, connections []byte) (*Graph, error) {
 	if err := checkSize(steps, connections); err != nil {
 		return nil, err

@@ -93,9 +93,10 @@ func (g *Graph) Done(r *Run, a Action, o Outcome, f Facts) Record {
 	return rec
 }
 
-// Receive delivers an event to a run and reports whether the event ends the run's wait. If it does, the run has moved
-// on, and rec is the record of the step that waited. An event at or after the end of the wait is too late. The run
-// stores the members of the event that some step refers to. If the stored members exceed MaxReceived, the step fails.
+// Receive delivers an event to a run and reports whether the event ends the run's wait. If the wait ends, the run has
+// moved on, and rec is the record of the step that waited. An event at or after the end of the wait is too late. The
+// run stores the members of the event that some step refers to. If the stored members exceed MaxReceived, the step
+// fails.
 func (g *Graph) Receive(r *Run, e Event) (rec Record, ok bool) {
 	s := g.step(r.At)
 	if s == nil || r.Waits == nil || r.Waits.Event == "" || r.Waits.Event != events.CanonicalName(e.Name) ||

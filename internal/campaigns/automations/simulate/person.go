@@ -24,7 +24,7 @@ const (
 	simulatedEmailID   = "00000000-0000-7000-8000-000000000002"
 )
 
-// person is a made-up contact. Its properties do not include fallbacks.
+// person is a made-up contact. The properties of a person do not include fallbacks.
 type person struct {
 	engine.Contact
 	segments   []string

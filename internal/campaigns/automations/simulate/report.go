@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
-// MaxReport is the maximum size of all outputs, variables and bodies of a report, in bytes. Those that do not fit are
+// MaxReport is the maximum size of all outputs, variables and bodies of a report, in bytes. Texts that do not fit are
 // left out.
 const MaxReport = 1 << 20
 

@@ -15,8 +15,8 @@ import (
 )
 
 // Run simulates a run of a graph in a world. If w is nil, the world is the one that the scenario describes. Run assumes
-// that templates and senders exist and that effects succeed, unless the world or the scenario says otherwise. Its
-// errors are Invalid faults about the scenario, and those of the functions of the world.
+// that templates and senders exist and that effects succeed, unless the world or the scenario says otherwise. The
+// errors of Run are Invalid faults about the scenario, and those of the functions of the world.
 func Run(g *engine.Graph, s *Scenario, w *World) (*Report, error) {
 	if w == nil {
 		w = s.world

@@ -31,7 +31,7 @@ type World struct {
 	// Segment returns why a contact cannot be added to a segment, or nil.
 	Segment func(segmentID string) (*engine.Failure, error)
 
-	// Fields returns the fields of contacts that a rule names. If it returns a fault, the step fails.
+	// Fields returns the fields of contacts that a rule names. If Fields returns a fault, the step fails.
 	Fields func(rule *filter.Rule) (filter.Schema, error)
 }
 

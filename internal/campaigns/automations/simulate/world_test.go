@@ -94,7 +94,7 @@ func TestSimulatedContacts(t *testing.T) {
 			asks("contact.segments", "neq", `"`+segment+`"`), mails},
 			`"timetable":[{"at":"in 1 day","contact":{"left_segments":["` + segment + `"]}}]`,
 			[]string{"a completed", "b completed", "c completed"}},
-		// One transaction has both events: a run that receives the first does not yet wait for the second.
+		// Both events happen in one transaction: a run that receives the first does not yet wait for the second.
 		"two events of one change": {"e", []string{waits("postrider:contact.updated"),
 			waits("postrider:contact.unsubscribed"), mails},
 			`"timetable":[{"at":"in 1 day","contact":{"unsubscribed":true}}]`,

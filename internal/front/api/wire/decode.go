@@ -54,7 +54,7 @@ func hasNUL(body []byte) bool {
 	}
 }
 
-// badBody returns the fault for an error of the JSON decoder. Its message names the field of the request.
+// badBody returns the fault for an error of the JSON decoder. The message of the fault names the field of the request.
 func badBody(err error, contentType string) error {
 	if e, ok := errors.AsType[*fault.Error](err); ok {
 		return e

@@ -34,8 +34,8 @@ func (o *Operation) IsAlias() bool { return o.Tag == "" && o.Scope != Open }
 type AuditAction struct {
 	Name   string // such as domain.created; "" if the operation is not recorded
 	Target string // the path parameter with the ID of what the action is done to; "" for none
-	// ReadOnly means that the operation changes nothing. Its entry is written after it has succeeded, and not in a
-	// transaction of its own.
+	// ReadOnly means that the operation changes nothing. The audit entry of a read operation is written after the
+	// operation has succeeded, and not in a transaction of its own.
 	ReadOnly bool
 }
 
@@ -48,7 +48,7 @@ type Handler struct {
 	call    func(ctx context.Context, c *Call) (any, error)
 }
 
-// None is the request type of operations without input. Their request body is ignored.
+// None is the request type of operations without input. Request bodies of such operations are ignored.
 type None struct{}
 
 // TakesBody reports whether the operation reads a request body.

@@ -260,7 +260,8 @@ func TestHeavyFiltersNeedAPlace(t *testing.T) {
 	})
 }
 
-// A filter whose count takes too long keeps its last count. It is tried again later or after a change, and logged once.
+// A filter whose count takes too long keeps its last count. Such a filter is tried again later or after a change, and
+// logged once.
 func TestCountsThatTakeTooLong(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -192,7 +192,7 @@ func (at *runState) walk(s *Service, tx *db.Tx) *walk {
 }
 
 // runSteps does steps until the run waits, ends, or needs something that must be prepared outside of a transaction.
-// Then it saves the run.
+// After that, runSteps saves the run.
 func (w *walk) runSteps(ctx context.Context) error {
 	waited := w.row.waitFor
 	var failed *engine.Failure

@@ -15,9 +15,9 @@
 // enqueues an email also moves its run on, so the email is sent once. After an automation is stopped or deleted, its
 // runs do nothing more. The automation's epoch is then greater than that of its runs, and each step compares the two.
 //
-// A deleted contact has no more runs. The automation's reentry rule limits the runs of a contact. So do maxActive, for
-// active runs, and maxHourly, for new runs in an hour. The first event in an hour that exceeds a limit creates a failed
-// run that shows the reason. Runs that cause events that begin further runs end at maxDepth.
+// A deleted contact has no more runs. The automation's reentry rule limits the runs of a contact. The limits maxActive,
+// for active runs, and maxHourly, for new runs in an hour, apply too. The first event in an hour that exceeds a limit
+// creates a failed run that shows the reason. Runs that cause events that begin further runs end at maxDepth.
 //
 // # When it fails
 //

@@ -51,9 +51,9 @@ func (s *Service) cancelOne(ctx context.Context, j jobs.Job, r *row, reason Reas
 // the automation. Runs that begin after the automation was enabled again have the newest epoch.
 //
 // It goes through the runs by id. The order of ids is not the order of commits, because nodes make ids by their own
-// clocks. So it can miss a run of an older epoch, but only one that was committed after the automation was stopped.
-// Such a run has done no step yet, and its first step notices the epoch. A run that waits has done its first step, was
-// committed before, and is not missed.
+// clocks. So endStoppedRuns can miss a run of an older epoch, but only one that was committed after the automation was
+// stopped. Such a run has done no step yet, and its first step notices the epoch. A run that waits has done its first
+// step, was committed before, and is not missed.
 func (s *Service) endStoppedRuns(ctx context.Context, j jobs.Job) error {
 	for after, more := "", true; more; {
 		ids, last, err := staleRuns(ctx, s.p.DB.Reader, j.TeamID, j.Payload, after, maxEnded)

@@ -70,8 +70,8 @@ func (s *sender) became(broadcastID string) map[string]string {
 	return found
 }
 
-// A waiting email is not sent if its contact opted out, even at a new address. It is not sent either if the contact
-// that has the address now opted out. For a deleted contact, only the address decides.
+// A waiting email is not sent if its contact opted out, even at a new address. The email is not sent either if the
+// contact that has the address now opted out. For a deleted contact, only the address decides.
 func TestContactThatChangesWhileItsEmailWaits(t *testing.T) {
 	t.Parallel()
 	in, out := contacts.OptIn, contacts.OptOut

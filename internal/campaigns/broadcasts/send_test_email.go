@@ -46,7 +46,7 @@ func (s *Service) SendTest(ctx context.Context, by teams.Actor, broadcastID stri
 		return nil, fault.Invalidf("variant", "The `variant` field must be 0 to %d.", len(all)-1)
 	}
 	c := *all[t.Variant]
-	c.ReplyTo, c.Kept = nil, false // It is deleted with the last test email.
+	c.ReplyTo, c.Kept = nil, false // The content is deleted with the last test email.
 	compiled := content.Compile(&c)
 	values, err := s.testValues(ctx, by.TeamID, t.Contact, compiled)
 	if err != nil {

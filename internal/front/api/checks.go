@@ -70,7 +70,7 @@ func (a *API) checkEmail(ctx context.Context, c *wire.Call, in checkEmailIn) (em
 	case !id.Valid(in.EmailID):
 		return emailChecksWire{}, fault.New(fault.BadID, "email_id", "The `email_id` must be a valid UUID.")
 	}
-	// An API key that may only send can check drafts. It must not read emails that others sent.
+	// An API key that may only send can check drafts. Such a key must not read emails that others sent.
 	if err := c.Require(teams.EmailsRead); err != nil {
 		return emailChecksWire{}, err
 	}

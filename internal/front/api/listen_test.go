@@ -104,8 +104,8 @@ func TestListenIsNotLogged(t *testing.T) {
 	}
 }
 
-// A stream ends when its API key is deleted, or its team is suspended or deleted. It ends before the next heartbeat and
-// shows no later event.
+// A stream ends when its API key is deleted, or its team is suspended or deleted. The stream ends before the next
+// heartbeat and shows no later event.
 func TestListenEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(t *testing.T, f *fixture, keyID string){

@@ -177,7 +177,7 @@ func TestSilentDatabase(t *testing.T) {
 }
 
 // If any response of the database is cut off, the operation succeeds on another connection or asks the client to try
-// again. It never returns an internal error or incomplete data.
+// again. The operation never returns an internal error or incomplete data.
 func TestTornAnswers(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 0)

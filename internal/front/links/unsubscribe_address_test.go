@@ -134,8 +134,8 @@ func TestAddressOfAnotherContact(t *testing.T) {
 	})
 }
 
-// If the contact was deleted, the link changes only the address of the email. It does not change a new contact with the
-// later address.
+// If the contact was deleted, the link changes only the address of the email. The link does not change a new contact
+// with the later address.
 func TestLinkOfADeletedContact(t *testing.T) {
 	eachMovedPages(t, func(t *testing.T, p *movedPages) {
 		contactID := p.moved()

@@ -148,8 +148,8 @@ func TestLookingUnsubscribesNobody(t *testing.T) {
 	})
 }
 
-// One click unsubscribes from the topic of the email, or from everything if the email has none. It works in each
-// encoding that the RFC allows, can be repeated, and is answered without a redirect.
+// One click unsubscribes from the topic of the email, or from everything if the email has none. Unsubscribing works in
+// each encoding that the RFC allows, can be repeated, and is answered without a redirect.
 func TestOneClick(t *testing.T) {
 	t.Parallel()
 	var form bytes.Buffer

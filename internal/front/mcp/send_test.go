@@ -37,7 +37,7 @@ type prepared struct {
 	} `json:"would_be_sent"`
 }
 
-// An email takes two calls. It is sent once, no matter how often the second call is made.
+// An email takes two calls. The email is sent once, no matter how often the second call is made.
 func TestSend(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		a := f.agent(f.grant("emails:send usage:read"))

@@ -197,8 +197,8 @@ func TestNoConsent(t *testing.T) {
 }
 
 // Invalid requests are answered as safely as possible. If the redirect address is not known to be the client's, the
-// answer is JSON or a page. If the address is a web page of an unverified client, the answer is a page with a link.
-// Otherwise it is a redirect.
+// answer is JSON or a page. If the address is a web page of an unverified client, the answer is a page with a link. All
+// other answers are redirects.
 func TestWrongRequests(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		local, site := f.register("Notes", redirect), f.register("Evil", "https://evil.example/cb")

@@ -3,10 +3,10 @@
 //
 // # Invariants
 //
-// A notice is a job that is inserted in the transaction that causes it. So it is neither lost nor sent without cause.
-// The job sends an ordinary email of the operator's team. It sends the email once, however often the job runs, because
-// the job's id is the idempotency key. A node sends a team at most [perDay] notices in 24 hours, counted in memory. It
-// logs further notices instead.
+// A notice is a job that is inserted in the transaction that causes it. So a notice is neither lost nor sent without
+// cause. The job sends an ordinary email of the operator's team. It sends the email once, however often the job runs,
+// because the job's id is the idempotency key. A node sends a team at most [perDay] notices in 24 hours, counted in
+// memory. It logs further notices instead.
 //
 // # When it fails
 //

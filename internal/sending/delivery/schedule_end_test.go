@@ -9,9 +9,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A schedule is exhausted when its tries are made and three quarters of its time have passed. It is also exhausted
-// after one and a half times its time plus an hour, however few tries were made. After the last wait the schedule
-// repeats that wait.
+// A schedule is exhausted when its tries are made and three quarters of its time have passed. A schedule is also
+// exhausted after one and a half times its time plus an hour, however few tries were made. After the last wait the
+// schedule repeats that wait.
 func TestNextTry(t *testing.T) {
 	schedule := []time.Duration{time.Minute, 19 * time.Minute, time.Hour} // 80 minutes in all
 	now := time.Now()

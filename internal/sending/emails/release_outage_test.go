@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A release that loses the database at any point leaves the email scheduled or enqueues its delivery. It never fails
-// the email.
+// A release that loses the database at any point leaves the email scheduled or enqueues its delivery. A failed release
+// never fails the email.
 func TestReleaseWithoutDatabase(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	f := newFixture(t, d)

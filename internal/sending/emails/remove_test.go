@@ -422,8 +422,8 @@ func TestBatchesOfRemoval(t *testing.T) {
 	})
 }
 
-// The sweep deletes a file that could not be deleted after its email, however old it is. It looks up all files with
-// one query.
+// The sweep deletes a file that could not be deleted after its email, however old it is. The sweep looks up all files
+// with one query.
 func TestSweepOfDeletedEmails(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)

@@ -49,7 +49,7 @@ func sqliteTraced(t *testing.T, f func(t *testing.T, f *fixture, trace *dbtest.T
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) { f(t, newFixture(t, d), trace) })
 }
 
-// A read operation returns an error if any of its statements fails. It never returns a part of the data.
+// A read operation returns an error if any of its statements fails. Such an operation never returns a part of the data.
 func TestReadsWithoutAStatement(t *testing.T) {
 	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID

@@ -177,7 +177,8 @@ func TestTopicOfEachRecipient(t *testing.T) {
 	})
 }
 
-// An email without a recipient that may be mailed has failed. It is suppressed if suppressions are the only reason.
+// An email without a recipient that may be mailed has failed. Such an email is suppressed if suppressions are the only
+// reason.
 func TestEmailForNobody(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {

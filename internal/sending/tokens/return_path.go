@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// Each message gets a return path for its email and destination (VERP). It tells which email a bounce is about, and it
-// proves that the sender of the bounce has seen what was sent to that destination.
+// Each message gets a return path for its email and destination (VERP). The return path tells which email a bounce is
+// about, and it proves that the sender of the bounce has seen what was sent to that destination.
 //
 // The local part is "b-" and 42 characters of base32 in lower case: the email's id (16 bytes), a hint of the
 // destination (2 bytes), and a tag (8 bytes) that cannot be made without the key. Hosts may change the case. The hint

@@ -12,7 +12,7 @@ import (
 type condition struct{ rule *filter.Rule }
 
 func readCondition(o jsonread.Object) (config, error) {
-	// The config is the rule itself. It is encoded again because Members has no order.
+	// The config is the rule itself. The rule is encoded again because Members has no order.
 	rule, err := filter.ParseAt(o.Path, encode(o.Members))
 	return condition{rule}, err
 }

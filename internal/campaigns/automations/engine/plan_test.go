@@ -429,7 +429,7 @@ func TestWaitUntil(t *testing.T) {
 	}
 }
 
-// A wait is the same however often it is planned. It ends by time or by an event.
+// A wait is the same however often it is planned. A wait ends by time or by an event.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	g := parse(t, `[`+start+`,{"key":"pause","type":"delay","config":{"duration":"2 days"}},

@@ -94,8 +94,8 @@ type Grant struct {
 	Limits        Limits
 	CreatedAt     time.Time
 	UsedAt        time.Time // when tokens were last issued
-	ExpiresAt     time.Time // unless the client renews its tokens before that time
-	RevokedAt     time.Time // zero while it is active
+	ExpiresAt     time.Time // the grant expires then, unless the client renews its tokens
+	RevokedAt     time.Time // zero while the grant is active
 	RevokedReason Reason    // "" while it is active
 }
 
@@ -108,9 +108,9 @@ const (
 	ByClient     Reason = "revoked_by_client"
 	TokenReused  Reason = "refresh_token_reuse" // an old refresh token was used
 	CodeReused   Reason = "code_reuse"          // a code was used twice
-	UserLeft     Reason = "user_left"           // its user left the team or was disabled
+	UserLeft     Reason = "user_left"           // the grant's user left the team or was disabled
 	KeyDeleted   Reason = "key_deleted"         // the API key that consented, in development, was deleted
-	GrantExpired Reason = "expired"             // its client did not renew its tokens
+	GrantExpired Reason = "expired"             // the grant's client did not renew its tokens
 )
 
 // Config has the settings of a [Service].

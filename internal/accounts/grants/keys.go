@@ -66,7 +66,7 @@ func (s *Service) keys(ctx context.Context, within time.Duration) ([]key, error)
 	for _, k := range stored {
 		der, err := s.Keys.Open(keyPurpose, k.private, []byte(k.id))
 		if errors.Is(err, keyring.ErrUnsealable) {
-			continue // it was sealed with an earlier secret key of the installation
+			continue // sealed with an earlier secret key of the installation
 		}
 		if err != nil {
 			return nil, fmt.Errorf("signing key %s: %w", k.id, err)

@@ -19,7 +19,7 @@ const (
 	clientNameMax  = 200 // characters (API reference section 24.2)
 	redirectsMax   = 10
 	registerTime   = time.Hour
-	registeredHour = 20  // clients that one address may register in that time
+	registeredHour = 20  // registrations that one address may make in that time
 	registeredAll  = 500 // unused clients that all addresses together may register in that time
 )
 

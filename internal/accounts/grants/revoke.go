@@ -25,7 +25,7 @@ func (s *Service) Revoke(ctx context.Context, teamID, grantID string, why Reason
 // RevokeBy revokes a grant for a user on a page. Users may revoke the grants that they consented to; all others require
 // the scope grants:write.
 func (s *Service) RevokeBy(ctx context.Context, by teams.Actor, grantID string) error {
-	g, err := getGrant(ctx, s.DB.Reader, by.TeamID, grantID) // the user who granted it never changes
+	g, err := getGrant(ctx, s.DB.Reader, by.TeamID, grantID) // a grant's user never changes
 	if err == nil && (by.Kind != teams.UserActor || g.UserID != by.ID) {
 		err = by.Require(teams.GrantsWrite)
 	}
@@ -132,7 +132,7 @@ func (s *Service) ScopesOf(ctx context.Context, r db.Reader, teamID string, by t
 		if err != nil {
 			return 0, err
 		}
-		may := teams.FullAccess.Scopes() // a key granted it
+		may := teams.FullAccess.Scopes() // for a grant that a key consented to
 		if g.UserID != "" {
 			may, err = s.Members.Scopes(ctx, r, teamID, teams.ActorRef{Kind: teams.UserActor, ID: g.UserID})
 		}

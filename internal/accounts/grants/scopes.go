@@ -18,7 +18,7 @@ var unnamed = teams.NewScopes(teams.OwnersWrite, teams.ApprovalsWrite)
 // Scopes are the scopes that a client requested or was granted. The zero value is empty.
 type Scopes struct {
 	Full bool         // full_access: the scopes of an API key with that permission, including those of later releases
-	Each teams.Scopes // the scopes that are named
+	Each teams.Scopes // scopes that were requested by name
 }
 
 // ParseScopes parses names separated by spaces (RFC 6749 section 3.3). ok is false if a name is unknown or may not be

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	inviteFor     = 7 * 24 * time.Hour  // after it was sent last
-	inviteKept    = 30 * 24 * time.Hour // after it has expired
+	inviteFor     = 7 * 24 * time.Hour  // lifetime of an invitation after it was last sent
+	inviteKept    = 30 * 24 * time.Hour // time after which an expired invitation is deleted
 	maxOpen       = 50                  // open invitations of a team
 	maxSends      = 5                   // of one invitation
 	maxSentHourly = 100                 // invitation emails of a team
@@ -278,7 +278,8 @@ func (s *Service) accept(ctx context.Context, token string, who func(ctx context
 		if err := lock(ctx, tx, v.TeamID); err != nil { // the lock comes first: all changes of an invitation take it
 			return err
 		}
-		if v, err = s.open(ctx, tx.Reader, token); err != nil { // read again under the lock: it may have been resent
+		// The invitation is read again under the lock, because it may have been resent.
+		if v, err = s.open(ctx, tx.Reader, token); err != nil {
 			return err
 		}
 		userID, err := who(ctx, tx, v)

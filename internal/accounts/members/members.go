@@ -35,7 +35,7 @@ type Membership struct {
 	TeamName  string
 	UserID    string
 	Email     string // of the user
-	Name      string // of the user; may be empty
+	Name      string // the user's name; may be empty
 	Role      teams.Role
 	CreatedAt time.Time
 }
@@ -49,7 +49,7 @@ type Invitation struct {
 	Role      teams.Role
 	By        teams.ActorRef // the last sender
 	CreatedAt time.Time
-	SentAt    time.Time // when it was sent last
+	SentAt    time.Time // time of the last email
 	ExpiresAt time.Time
 
 	sends      int

@@ -13,7 +13,7 @@ import (
 // period is a day or a month of a team: how much of the quota is used, and which notices were sent.
 type period struct {
 	name     string // daily or monthly
-	number   int64  // of the day or month
+	number   int64  // the number of the day or month
 	used     int64
 	limit    int64 // 0 means no limit
 	notified int64

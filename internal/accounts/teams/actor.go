@@ -16,7 +16,7 @@ const (
 type Actor struct {
 	Kind     ActorKind
 	ID       string
-	Name     string // of the key or the app, or the user's address; for the audit log
+	Name     string // name of the key or the app, or the user's address; for the audit log
 	TeamID   string
 	Scopes   Scopes
 	DomainID string // if not empty, the only domain from which the actor may send

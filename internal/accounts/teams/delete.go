@@ -15,7 +15,7 @@ const EraseKind = "teams.erase"
 
 const (
 	eraseLease = 15 * time.Minute
-	eraseTime  = 10 * time.Minute // for one attempt; the next attempt continues
+	eraseTime  = 10 * time.Minute // time limit of one attempt; the next attempt continues
 	eraseRows  = 500              // deleted in one transaction
 	// settleTime is how long the row of a deleted team is kept. Requests, deliveries and incoming mail that began before
 	// the deletion may still write rows; a second pass deletes them.

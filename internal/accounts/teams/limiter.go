@@ -18,7 +18,7 @@ const requestShares = "requests"
 // share of a limit counts in fractions of requests, and keeps an unused share for one more second. A client whose
 // requests reach the nodes unevenly is therefore not refused.
 type Limiter struct {
-	Shares *nodelimits.Shares // nil gives this node the whole of every limit
+	Shares *nodelimits.Shares // if nil, this node has the whole of every limit
 	Now    func() time.Time   // nil means time.Now
 
 	mu     sync.Mutex

@@ -23,7 +23,7 @@ const (
 	SuppressionsRead
 	SuppressionsWrite
 	WebhooksRead  // and the events themselves
-	WebhooksWrite // and the secrets that events are signed with
+	WebhooksWrite // also read the secrets that events are signed with
 	LogsRead
 	UsageRead
 	TemplatesRead // and render
@@ -49,7 +49,7 @@ const (
 	GrantsWrite // revoke OAuth grants
 	ApprovalsRead
 	ApprovalsRequest // request approval of an email; implied by EmailsSend
-	ApprovalsWrite   // approve or reject emails of connected apps; a grant has it only with full access
+	ApprovalsWrite   // approve or reject emails of connected apps; grants have it only with full access
 
 	scopeEnd // one more than the last scope
 )

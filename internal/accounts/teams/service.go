@@ -26,7 +26,7 @@ const (
 	cacheFor   = 5 * time.Second  // the longest that another node's change goes unnoticed if its hint is lost
 	cacheMax   = 10_000           // cached keys
 	flushEvery = 10 * time.Second // interval at which times of last use are written
-	flushTime  = 5 * time.Second  // for one such write
+	flushTime  = 5 * time.Second  // time limit of one such write
 	flushMax   = 500              // keys written at once
 )
 

@@ -134,7 +134,7 @@ func TestAuthenticate(t *testing.T) {
 		want := teams.Actor{Kind: teams.KeyActor, ID: k.ID, Name: "k", TeamID: team.ID,
 			Scopes:   teams.SendingAccess.Scopes(),
 			DomainID: ownDomain}
-		for range 2 { // from the database, then from the cache
+		for range 2 { // first from the database, then from the cache
 			got, err := s.Authenticate(t.Context(), token)
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
 				t.Errorf("error %v, difference %s", err, diff)

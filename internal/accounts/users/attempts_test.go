@@ -24,7 +24,7 @@ func TestLimits(t *testing.T) {
 		for i := range 9 {
 			x.is(wrong("ada@example.com", fmt.Sprintf("192.0.2.%d", i)), fault.BadCredential)
 		}
-		x.session("ada@example.com", password) // refunds its own count, and no more
+		x.session("ada@example.com", password) // a successful sign-in refunds only its own count
 		x.is(wrong("ada@example.com", "192.0.2.50"), fault.BadCredential)
 		_, err := x.attempt("ada@example.com", password)
 		x.is(err, fault.TooFast)

@@ -32,7 +32,7 @@ func FuzzAssertion(f *testing.F) {
 
 // FuzzCode checks that only the right code is accepted.
 func FuzzCode(f *testing.F) {
-	const secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ" // of RFC 6238, whose code at 59 s ends in 287082
+	const secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ" // the secret of RFC 6238, whose code at 59 s ends in 287082
 	at := time.Unix(59, 0)
 	for _, seed := range []string{"", "287082", " 287-082 ", "000000", "287083", "\xff\xff\xff\xff\xff\xff"} {
 		f.Add(seed)

@@ -24,7 +24,7 @@ import (
 
 const (
 	oidcFlow   = 10 * time.Minute
-	oidcWait   = 10 * time.Second // for an answer from the provider
+	oidcWait   = 10 * time.Second // time limit of an answer from the provider
 	oidcFailed = 5 * time.Second  // pause after a failure
 	identities = 10               // of a user
 	maxSubject = 255              // bytes (OpenID Connect Core section 2)

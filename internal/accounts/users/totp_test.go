@@ -115,7 +115,7 @@ func TestTOTP(t *testing.T) {
 		_, err = second(x.pending(u), code(t, secret, x.now().Add(30*time.Second)))
 		x.must(err)
 		_, err = second(x.pending(u), code(t, secret, x.now()))
-		x.is(err, fault.Invalid) // earlier than the step that was used
+		x.is(err, fault.Invalid) // a code of an earlier step than the one that was used
 
 		// The second factor must be given in time.
 		x.pass(time.Hour)

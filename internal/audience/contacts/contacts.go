@@ -66,12 +66,12 @@ type Visibility string
 
 const (
 	Public  Visibility = "public"  // everybody
-	Private Visibility = "private" // contacts that are opted in, or left it on such a page
+	Private Visibility = "private" // contacts that are opted in, or opted out on such a page
 )
 
 // Limits of contacts, properties, segments and topics (API reference sections 12 to 16).
 const (
-	MaxTopics      = 200 // of a team; the page of a link shows them all
+	MaxTopics      = 200 // topics of a team; the page of a link shows them all
 	MaxProperties  = 200 // of a team
 	maxProperty    = 50  // characters of a property's name
 	maxTopicName   = 50  // characters
@@ -86,7 +86,7 @@ type Contact struct {
 	Address      string // lower case
 	FirstName    string
 	LastName     string
-	Unsubscribed bool // from emails with a topic, broadcasts and automations
+	Unsubscribed bool // gets no emails with a topic, of broadcasts or of automations
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 

@@ -92,7 +92,7 @@ func unknownField(name string) string {
 // names are the team's objects that a rule reads.
 type names struct {
 	properties []string
-	topics     []string // as the rule spells them
+	topics     []string // names as the rule spells them
 	segments   []string // in lower case
 	engagement bool
 }

@@ -67,9 +67,9 @@ type person struct {
 	numbers       map[string]float64 // the same
 	subscriptions []string           // by the index of the topic; "" for no choice
 	segments      []bool             // by the index of the segment
-	engaged       bool               // whether there is a row of engagement
+	engaged       bool               // the contact has a row of engagement
 	counts        [3]int             // mailed, opened, clicked
-	times         [3]time.Time       // of the last one, in the same order; zero for never
+	times         [3]time.Time       // times of the last ones, in the same order; zero for never
 }
 
 // write replaces the rows of a person.

@@ -23,11 +23,11 @@ type limits struct {
 	// setsCost is the estimated cost of finding the rest of a page by sets, measured in parts.
 	setsCost int
 
-	wait           time.Duration // for a read slot
-	read           time.Duration // for a page or a small count, once it has a slot
-	backgroundWait time.Duration // for a read slot, of work that no client waits for
-	preview        time.Duration // for counting which contacts of an audience would be mailed
-	count          time.Duration // for a count in the background
+	wait           time.Duration // wait for a read slot
+	read           time.Duration // time for a page or a small count, once it has a slot
+	backgroundWait time.Duration // wait for a read slot, of work that no client waits for
+	preview        time.Duration // time for counting which contacts of an audience would be mailed
+	count          time.Duration // time for a count in the background
 	retryAfter     time.Duration // time until a filter that took too long is tried again
 }
 

@@ -19,12 +19,12 @@ const linkPurpose = "unsubscribe"
 // Link is the content of an unsubscribe link.
 type Link struct {
 	TeamID  string
-	EmailID string // the email that contains the link; it may have been deleted
+	EmailID string // the email that contains the link; may have been deleted
 	TopicID string // of that email; "" if it has none
 	// ContactID is the contact to which a broadcast or an automation sent the email; "" for other emails. The contact's
 	// address may have changed since.
 	ContactID string
-	Address   string // of the email's recipient, in lower case
+	Address   string // the address of the email's recipient, in lower case
 }
 
 // Token returns the signed token of a link. It never expires: the recipient may want to unsubscribe years later.

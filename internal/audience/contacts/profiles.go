@@ -10,8 +10,8 @@ import (
 // Profile is a contact with its values, segments and topics.
 type Profile struct {
 	Member
-	Segments []segments.Segment // to which it was added, oldest membership first; none by filter
-	Topics   []ChosenTopic      // that it opted in to or out of, in no order
+	Segments []segments.Segment // segments to which the contact was added, oldest membership first; none by filter
+	Topics   []ChosenTopic      // topics that the contact opted in to or out of, in no order
 }
 
 // ChosenTopic is a contact's choice about a topic.

@@ -23,7 +23,7 @@ type Property struct {
 	TeamID    string
 	Name      string       // used by contacts and placeholders
 	Type      scalar.Type  // String or Number; never changes
-	Fallback  scalar.Value // for contacts without a value; zero for no fallback
+	Fallback  scalar.Value // value for contacts without one; zero for no fallback
 	CreatedAt time.Time
 }
 

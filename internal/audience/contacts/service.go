@@ -238,7 +238,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool,
 		if created, err = insertContact(ctx, tx, at); err != nil {
 			return false, err
 		}
-		if !created { // another transaction created it; a third one may have deleted it again
+		if !created { // another transaction created the contact; a third one may have deleted it again
 			if *at, found, err = lockContact(ctx, tx, at.TeamID, at.Address); err != nil {
 				return false, err
 			}
@@ -272,7 +272,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool,
 type relations struct {
 	topics   []TopicSubscription
 	values   map[string]scalar.Value
-	segments []string // ids of all segments to which it was added
+	segments []string // ids of all segments to which the contact was added
 
 	newly []events.TopicChange // set by add
 }

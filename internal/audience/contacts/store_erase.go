@@ -40,7 +40,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 // erasableContact is a contact whose address is to be erased.
 type erasableContact struct {
 	id, teamID string
-	refuses    bool // it is unsubscribed, or opted out of a topic
+	refuses    bool // the contact is unsubscribed, or opted out of a topic
 }
 
 // erasableContacts returns the contacts of some teams that have an address.

@@ -89,7 +89,7 @@ const (
 type RecordError struct {
 	Problem Problem
 	Line    int64 // the line on which the record begins
-	Last    int64 // the last line that was skipped with it
+	Last    int64 // the last line that was skipped with the record
 }
 
 // Error describes the problem for the owner of the file.

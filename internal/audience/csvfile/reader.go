@@ -45,7 +45,7 @@ func (r *Reader) Read() (Record, error) {
 				return rec, err
 			}
 			if r.begun {
-				last++ // the end of the file ends this line
+				last++ // the end of the file ends the last line
 			}
 			return rec, &RecordError{problem, rec.Line, last}
 		case err != nil && !errors.Is(err, io.EOF):
@@ -80,7 +80,7 @@ func (r *Reader) fields() []string {
 // States of the parser in record.
 const (
 	fieldStart = iota
-	plain      // in a field without quotes
+	plain      // within a field without quotes
 	quoted     // within quotes
 	closing    // after a quote inside a quoted field
 	skipLine   // after a misplaced quote, until the end of the line

@@ -57,10 +57,10 @@ type test struct {
 
 	// Exists, Eq, In, Gt, Gte, Lt, Lte, Contains, StartsWith, EndsWith; WithinLast for all comparisons of times
 	op       Operator
-	operands []Value // for Eq (one) and In
-	text     string  // for Contains, StartsWith and EndsWith
-	number   float64 // for Gt, Gte, Lt and Lte
-	from, to int64   // for WithinLast: the first microsecond, and the one after the last
+	operands []Value // operands of Eq (one) and In
+	text     string  // operand of Contains, StartsWith and EndsWith
+	number   float64 // operand of Gt, Gte, Lt and Lte
+	from, to int64   // range of WithinLast: the first microsecond, and the one after the last
 }
 
 // ahead is how far in the future a time may lie and still count as now, because the clocks of nodes differ.

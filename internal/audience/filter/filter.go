@@ -52,14 +52,14 @@ const (
 // Rule is a node of the tree.
 type Rule struct {
 	Kind  Kind
-	Rules []*Rule // for And, Or and Not
+	Rules []*Rule // operands of And, Or and Not
 
 	// Only for a leaf:
 	Field    string
 	Operator Operator
 	Value    Value // none for operators that take no value
 
-	place string // for the root: the path that errors show
+	place string // only in the root: the path that errors show
 }
 
 // Operator is the operator of a comparison.

@@ -57,7 +57,7 @@ type Column struct {
 	Table string
 
 	Key      string // the column of Table that identifies the field; "" if all rows belong to this field
-	KeyValue string // the value of Key for this field
+	KeyValue string // the field's value of Key
 
 	// Sets says how an index finds all contacts with a value, if not through Table and Key. The Default of Sets is the
 	// field's; contacts that the index does not find must have that value.

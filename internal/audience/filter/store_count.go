@@ -111,7 +111,7 @@ func (c *counter) bounds(column string) (text string) {
 // part is the result of compiling a part of a rule.
 type part struct {
 	kind     partKind
-	leaf     *test // for set and rest: replaces text, because the leaf may become a condition later
+	leaf     *test // test of a set or a rest; replaces text, because the leaf may become a condition later
 	text     string
 	compound bool // text consists of several SELECTs
 	walks    bool // text evaluates a condition on every contact

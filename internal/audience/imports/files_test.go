@@ -283,7 +283,7 @@ func TestSweepAndErase(t *testing.T) {
 		if n := w.files(); n != 1 { // the one without an import
 			t.Errorf("%d files are left", n)
 		}
-		w.Must(w.handle(waits.ID)) // its job ends without an error
+		w.Must(w.handle(waits.ID)) // the job ends without an error
 	})
 }
 

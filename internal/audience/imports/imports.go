@@ -80,7 +80,7 @@ type Import struct {
 	TeamID     string
 	Status     Status
 	Filename   string
-	Size       int64 // of the file, in bytes
+	Size       int64 // size of the file, in bytes
 	Position   int64 // bytes of the file that are done
 	Created    int64 // rows by result
 	Updated    int64
@@ -89,7 +89,7 @@ type Import struct {
 	Kept       int64  // failed rows that Failures returns
 	Reason     string // why the import failed, or why it is being retried
 	CreatedAt  time.Time
-	StartedAt  time.Time // zero while it is queued
+	StartedAt  time.Time // zero while the import is queued
 	FinishedAt time.Time // zero until it has completed or failed
 
 	lines int64 // lines of the file before Position

@@ -437,7 +437,7 @@ func TestOneAfterAnother(t *testing.T) {
 		w.Must(err)
 		second, err := w.create("email,first_name\na@example.org,Second\n", n)
 		w.Must(err)
-		w.Must(w.handle(second.ID)) // by the node that claimed it first
+		w.Must(w.handle(second.ID)) // as the node that claimed the first job
 		if i := w.get(second.ID); i.Status != imports.Queued {
 			t.Errorf("the second is %s before the first", i.Status)
 		}

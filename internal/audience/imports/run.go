@@ -19,7 +19,7 @@ import (
 const Kind = "imports.run"
 
 const (
-	maxRunTime   = time.Minute     // then imports of other teams have a turn
+	maxRunTime   = time.Minute     // after that time, imports of other teams have a turn
 	recheckAfter = 2 * time.Second // time until an import checks again whether earlier ones have ended
 	// maxRows is the number of rows that one transaction writes, in all tables. A transaction with so many rows takes
 	// some 50 ms on SQLite, whose only writer other transactions wait for. Smaller transactions rewrite the same index
@@ -130,7 +130,7 @@ func (s *Service) open(ctx context.Context, i *Import) (io.ReadCloser, error) {
 // run is one attempt of the job.
 type run struct {
 	s    *Service
-	i    Import // as it is in the database
+	i    Import // the import as the database has it
 	p    plan
 	b    *contacts.Bulk
 	rows *csvfile.Reader

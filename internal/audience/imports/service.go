@@ -34,10 +34,10 @@ type Deps struct {
 
 // Config has the settings of the service.
 type Config struct {
-	MaxSize   int64         // of a file, in bytes; 0 means 50 MB
+	MaxSize   int64         // maximum size of a file, in bytes; 0 means 50 MB
 	Batch     int           // the most rows of a transaction; 0 means 1,000
 	Look      time.Duration // interval of reads in Watch; 0 means half a second
-	Retention time.Duration // of imports that have ended, with their failed rows; 0 means 30 days
+	Retention time.Duration // retention of ended imports with their failed rows; 0 means 30 days
 }
 
 // Service implements the operations on imports.

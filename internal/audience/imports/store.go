@@ -166,7 +166,7 @@ func insertFailures(ctx context.Context, tx *db.Tx, i *Import, f *failures, kept
 type Failure struct {
 	Line   int64
 	Reason string
-	Fields []string // as in the file; nil if they are too long to be kept
+	Fields []string // the fields in the file; nil if they are too long to be kept
 }
 
 // listFailures returns failed rows after a line, in the order of the file.

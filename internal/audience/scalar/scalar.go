@@ -24,7 +24,7 @@ type Type string
 const (
 	String Type = "string"
 	Number Type = "number"
-	Other  Type = "other" // only of values: neither a text nor a number, so no variable or property accepts it
+	Other  Type = "other" // type of values that are neither a text nor a number; no variable or property accepts it
 )
 
 // Limits of values (API reference sections 8.4 and 14).

@@ -25,7 +25,7 @@ type Table struct {
 type Child struct {
 	Table, Column string
 	Order         string // the other columns of the index that begins with Column
-	PostgresOrder string // the same on PostgreSQL, if its index has other columns
+	PostgresOrder string // like Order, for PostgreSQL, if its index has other columns
 }
 
 // Limits of one sweep.

@@ -181,7 +181,7 @@ type walk struct {
 	opened bool       // the current step has a row
 	end    walkResult // set by runSteps
 	until  time.Time  // for walkWaits
-	lane   string     // of the job that calls a webhook
+	lane   string     // lane of the job that calls a webhook
 	quota  fault.Kind // the quota that is used up
 }
 

@@ -62,7 +62,7 @@ type Reentry string
 
 const (
 	Always      Reentry = "always"         // each event begins a run, within the limits; the default
-	OnceAtATime Reentry = "once_at_a_time" // only if the contact has no active run of it
+	OnceAtATime Reentry = "once_at_a_time" // only if the contact has no active run of the automation
 	Once        Reentry = "once"           // only the first time
 )
 

@@ -22,7 +22,7 @@ func (s *Service) checkReferences(ctx context.Context, teamID string, g *engine.
 	if err != nil {
 		return err
 	}
-	checked := map[string]bool{} // because many steps may name the same thing
+	checked := map[string]bool{} // many steps may name the same thing
 	for _, r := range all {
 		switch r.Kind {
 		case engine.RefTemplate:

@@ -117,7 +117,7 @@ func (w *walk) do(ctx context.Context, a *engine.Action) (out engine.Outcome, st
 		return out, false, nil
 	}
 	if fault.KindOf(err) == fault.NotFound {
-		err = errRunChanged // the contact was just deleted; reading the run again finds that
+		err = errRunChanged // the contact was just deleted, which reading the run again finds
 	}
 	if err != nil || out.Failure != nil {
 		return out, false, err

@@ -37,7 +37,7 @@ type simulated struct {
 	steps    []string
 	payload  string
 	change   *contacts.Change // made during the run
-	changed  string           // the same change in the scenario
+	changed  string           // the same change as in the scenario
 	harm     func()           // deletes something before the run
 }
 

@@ -35,7 +35,7 @@ type row struct {
 	eventAt         time.Time
 
 	// The state of the automation when the run was read.
-	current int64 // the epoch of the automation; -1 if it does not exist any more
+	current int64 // the epoch of the automation; -1 if the automation does not exist any more
 	deleted bool
 
 	locked bool // this transaction has locked the run

@@ -17,7 +17,7 @@ const (
 // deleted is a deleted automation whose rows still exist.
 type deleted struct {
 	teamID, id string
-	running    bool // some of its runs have not been ended yet
+	running    bool // some runs of the automation have not been ended yet
 }
 
 // deletedBefore returns some automations of all teams that were deleted before a time, after a given one.

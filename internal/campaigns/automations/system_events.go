@@ -149,7 +149,7 @@ func (s *Service) resolveContacts(ctx context.Context, r db.Reader, teamID strin
 	var ids, addresses []string
 	for i := range all {
 		if all[i].of == nil {
-			continue // events of contacts are recorded in transactions that lock the contact
+			continue // an event of a contact, recorded in a transaction that locks the contact
 		}
 		if all[i].contactID != "" {
 			ids = append(ids, all[i].contactID)

@@ -35,7 +35,7 @@ func TestReentry(t *testing.T) {
 			if got := len(s.runs(id)); got != want {
 				t.Errorf("%s: %d runs", rule, got)
 			}
-			s.happens("go "+string(rule), "bob@reader.example", "") // this contact has its own counts
+			s.happens("go "+string(rule), "bob@reader.example", "") // bob has counts of his own
 			if got := len(s.runs(id)); got != want+1 {
 				t.Errorf("%s: %d runs of two contacts", rule, got)
 			}

@@ -14,7 +14,7 @@ import (
 // Limits of the cache, in bytes of JSON. A compiled graph takes a few times the memory of its JSON.
 const (
 	maxCacheBytes   = 8 << 20           // of all teams
-	maxTeamBytes    = maxCacheBytes / 4 // of one team: at least eight of the largest graphs
+	maxTeamBytes    = maxCacheBytes / 4 // share of one team: at least eight of the largest graphs
 	versionOverhead = 512               // added to the size of each version
 )
 

@@ -30,7 +30,7 @@ type wakePayload struct {
 	At        time.Time `json:"at"`
 
 	Runs  []waitingRun `json:"runs,omitempty"`
-	After string       `json:"after,omitempty"` // if Runs is empty: wake all waiting runs after this run id
+	After string       `json:"after,omitempty"` // if Runs is empty, all waiting runs after this run id are woken
 }
 
 // deliveryMode says whether an event is delivered in the transaction that stores it or by a job.
@@ -70,7 +70,7 @@ func (s *Service) wake(ctx context.Context, tx *db.Tx, o *customevents.Occurrenc
 		if r.waitFor != o.Name || r.stale() != "" { // the run has moved on, or is about to be cancelled
 			continue
 		}
-		if when == queued && !r.eventAt.Before(o.At) { // this event or a later one began the run
+		if when == queued && !r.eventAt.Before(o.At) { // the event, or a later one, began the run
 			continue
 		}
 		v := s.versions.cached(r.teamID, r.versionID)

@@ -130,14 +130,14 @@ type Broadcast struct {
 	Variants  []Variant // empty without an A/B test, and in lists
 
 	Status      Status
-	Reason      Reason // why it is paused or has failed
+	Reason      Reason // why the broadcast is paused or has failed
 	CreatedAt   time.Time
-	ScheduledAt time.Time // zero if it was not scheduled
-	StartedAt   time.Time // zero if it has not started
-	SentAt      time.Time // zero if it has not ended
+	ScheduledAt time.Time // zero if the broadcast was not scheduled
+	StartedAt   time.Time // zero if the broadcast has not started
+	SentAt      time.Time // zero if the broadcast has not ended
 	Entered     int64     // emails enqueued so far
 	LeftOut     int64     // contacts left out so far
-	Winner      int       // the winning variant; -1 if there is none yet
+	Winner      int       // the winning variant; -1 if no variant has won yet
 
 	// TopicDeleted says that the topic does not exist any more. A draft is not sent then, because the choices of the
 	// contacts about the topic are not known.
@@ -204,5 +204,5 @@ func (r Reason) Message() string { return reasons[r] }
 // Reasons why a contact is left out. Packages emails and contacts have further ones.
 const (
 	heldOut = "hold_out"
-	refused = contacts.Unmailable // the address cannot be mailed, or the email for it breaks a rule
+	refused = contacts.Unmailable // the address cannot be mailed, or the email breaks a rule
 )

@@ -56,7 +56,8 @@ func TestCountsDoNotDeadlock(t *testing.T) {
 			return err
 		}
 		begin()
-		for deadline := time.Now().Add(20 * time.Second); second.Load() == 0; { // unless it waits for this transaction
+		// Wait for the second transaction, unless it is blocked by this one.
+		for deadline := time.Now().Add(20 * time.Second); second.Load() == 0; {
 			waiting := 0
 			err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
 				AND datname = current_database()`).Scan(&waiting)

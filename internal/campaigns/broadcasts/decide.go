@@ -21,7 +21,7 @@ const maxDecisions = 10_000
 type decisions struct {
 	mu    sync.Mutex
 	cache map[string]cachedDecision // by broadcast
-	hints int64                     // number of hints: a decision read before a hint is not cached after it
+	hints int64                     // number of hints: a decision read before a hint is not cached after the hint
 }
 
 type cachedDecision struct {
@@ -72,7 +72,7 @@ func (s *Service) decide(ctx context.Context, tx *db.Tx, broadcastID string) (em
 	status, err := statusOf(ctx, s.p.DB.Reader, tx, broadcastID)
 	switch {
 	case errors.Is(err, db.ErrNoRows):
-		return emails.Deliver, nil // its team is being erased
+		return emails.Deliver, nil // the broadcast's team is being erased
 	case err != nil:
 		return emails.Deliver, fmt.Errorf("read the status of broadcast %s: %w", broadcastID, err)
 	case status == Paused:

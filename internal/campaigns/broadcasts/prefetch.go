@@ -17,17 +17,17 @@ type prefetcher struct {
 	// read returns at most limit contacts with ids after after, and whether others may follow.
 	read func(ctx context.Context, after string, limit int) (members []contacts.Member, more bool, err error)
 
-	fetched []contacts.Member // in order; those up to the position have been used
-	since   time.Time         // when the first of them were read
+	fetched []contacts.Member // contacts in order; those up to the position have been used
+	since   time.Time         // time when the first of them were read
 	ended   bool              // no contacts follow
-	next    chan pageRead     // receives the next page; nil if it is not being read
+	next    chan pageRead     // receives the next page; nil if no read is in progress
 }
 
 type pageRead struct {
 	at      time.Time
 	members []contacts.Member
 	ended   bool
-	short   bool // fewer contacts than the limit, although others follow
+	short   bool // the page has fewer contacts than the limit, although others follow
 	err     error
 }
 

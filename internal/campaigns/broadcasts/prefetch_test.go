@@ -30,7 +30,7 @@ func TestAhead(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		all         int
-		limit, used func(page int) int // the limit of a page, and how many of its contacts it uses
+		limit, used func(page int) int // the limit of a page, and how many contacts of the page are used
 		most        int                // maximum number of contacts per read; 0 for no maximum
 	}{
 		{"nobody", 0, is(10), is(10), 0},

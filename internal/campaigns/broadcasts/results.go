@@ -41,7 +41,7 @@ type Recipient struct {
 	EmailID    string // "" if it got no email
 	Address    string
 	State      string
-	Reason     string // why it got no email
+	Reason     string // why the recipient got no email
 	BounceType string
 	Variant    int
 	Opens      int
@@ -140,7 +140,7 @@ func (q *RecipientQuery) check() error {
 type Link struct {
 	URL        string
 	Clicks     int
-	Recipients int // how many clicked it
+	Recipients int // number of recipients who clicked the link
 
 	id string
 }
@@ -203,7 +203,7 @@ type Tally struct {
 	Delivered    int64
 	Bounced      int64
 	Failed       int64
-	Suppressed   int64 // suppressed after they were enqueued
+	Suppressed   int64 // recipients that were suppressed after their email was enqueued
 	Canceled     int64
 	Opened       int64
 	Clicked      int64
@@ -242,8 +242,8 @@ func (s *Service) Results(ctx context.Context, teamID, broadcastID string) (r Re
 // Audience is the number of contacts that would and would not get a broadcast if it were sent now.
 type Audience struct {
 	Contacts int64            // all contacts of the segment
-	Mailed   int64            // contacts that would get it
-	LeftOut  map[string]int64 // by reason; without contacts that are held out
+	Mailed   int64            // contacts that would get the broadcast
+	LeftOut  map[string]int64 // contacts by reason; without contacts that are held out
 	HeldOut  int64            // approximate number of contacts that are held out
 }
 

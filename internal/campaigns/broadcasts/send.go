@@ -115,7 +115,7 @@ func (s *Service) checkSend(ctx context.Context, by teams.Actor, b *Broadcast, w
 		}
 	}
 	if !at.IsZero() {
-		return at, nil // contacts may be added until then
+		return at, nil // contacts may be added until that time
 	}
 	return at, s.checkNotEmpty(ctx, b)
 }

@@ -78,7 +78,7 @@ func (s *Service) SendTest(ctx context.Context, by teams.Actor, broadcastID stri
 		}
 		for _, one := range done {
 			if one.Err != nil {
-				return one.Err // rolls back all of them
+				return one.Err // an error rolls back all test emails
 			}
 			ids = append(ids, one.ID)
 		}

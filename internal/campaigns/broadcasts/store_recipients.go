@@ -17,7 +17,7 @@ const (
 	delivered  state = "delivered"
 	bounced    state = "bounced"
 	failed     state = "failed"
-	suppressed state = "suppressed" // suppressed after it was enqueued
+	suppressed state = "suppressed" // suppressed after the email was enqueued
 	canceled   state = "canceled"
 	leftOut    state = "left_out" // no email was enqueued
 )

@@ -23,7 +23,7 @@ func TestChangeThatIsRepeated(t *testing.T) {
 				return err
 			}
 		}
-		trace.Before("UPDATE broadcasts SET name", func() { close(taken) }) // it has locked the draft
+		trace.Before("UPDATE broadcasts SET name", func() { close(taken) }) // by then the update has locked the draft
 		go func() {
 			defer close(changed)
 			_, err := s.b.Update(ctx, s.Acme.TeamID, id, broadcasts.Change{Subject: new("Other")})

@@ -67,7 +67,7 @@ type Definition struct {
 	Name      string
 	Schema    Schema // nil for none
 	CreatedAt time.Time
-	UpdatedAt time.Time // zero if it was never updated
+	UpdatedAt time.Time // zero if the definition was never updated
 }
 
 // Occurrence is an event that was sent.

@@ -80,7 +80,7 @@ func checkPayload(text []byte, event string, schema Schema) (string, error) {
 		return "", malformed(err)
 	}
 	v := jsontext.Value(slices.Clone(text))
-	if err := v.Format(); err != nil { // without needless escapes, so that an erasure finds addresses in it
+	if err := v.Format(); err != nil { // needless escapes are removed, so that an erasure finds addresses in the text
 		return "", malformed(err)
 	}
 	return string(v), nil

@@ -120,7 +120,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 type NewEvent struct {
 	Event     string
 	ContactID string
-	Address   string // of a contact, which need not exist
+	Address   string // the address of a contact, which need not exist
 	Payload   []byte // a JSON object; empty or null for none
 
 	// Also, if not nil, is called in the transaction that accepts the event.

@@ -21,7 +21,7 @@ import (
 
 // Object is a JSON object of a request.
 type Object struct {
-	Path    string // of the object, such as steps[2].config
+	Path    string // path of the object, such as steps[2].config
 	Members map[string]jsontext.Value
 }
 

@@ -170,7 +170,7 @@ func TestSlowReaderOfReceivedEmail(t *testing.T) {
 		t.Fatal(answer)
 	}
 	_, end := f.asks(t, "/emails/receiving/"+id)
-	_, end2 := f.asks(t, "/emails/receiving/"+id) // without the release it would wait for memory for a minute
+	_, end2 := f.asks(t, "/emails/receiving/"+id) // without the release, the request would wait for memory for a minute
 	if answer := f.receive(t, message); !strings.HasPrefix(answer, "250 ") {
 		t.Error(answer)
 	}

@@ -102,14 +102,14 @@ type Options struct {
 	// Address returns the address by which a client reaches this installation. Nil means PublicURL for all clients.
 	Address          func(r *http.Request) string
 	RateLimit        int            // requests per second of a team that has no limit of its own; 0 means no limit
-	Limits           *teams.Limiter // counts them, together with SMTP submission; nil means a limiter of the API's own
+	Limits           *teams.Limiter // counts requests, together with SMTP submission; nil means an own limiter
 	RequireUserAgent bool           // refuse requests without a User-Agent header
 	NoAliases        bool           // serve operations at their documented paths only
 	// Heartbeat is the time between comment lines in an idle stream of events; 0 means 15 seconds.
 	Heartbeat time.Duration
 	BodyMax   int64                           // bytes of a request body; 0 means 64 MB, and the largest value is 256 MB
 	Ready     func(ctx context.Context) error // returns an error if the node cannot serve requests
-	DNS       resolve.Resolver                // for the checks of emails; nil makes no queries
+	DNS       resolve.Resolver                // resolver for the checks of emails; nil makes no queries
 
 	// Observe, if set, is called after each request of an authenticated actor. The response has been sent by then, but
 	// the connection waits until Observe returns.

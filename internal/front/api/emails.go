@@ -153,7 +153,7 @@ func (a *API) sendEmail(ctx context.Context, c *wire.Call, in sendEmailIn) (emai
 // batchIn is the list of emails of a batch.
 type batchIn struct {
 	emails []sendEmailIn
-	broken []error // for each email, its decoding error or nil
+	broken []error // the decoding error of each email, or nil
 }
 
 // UnmarshalJSONFrom reads the list. If an email violates a rule of its type, it records the error and reads on, so that
@@ -173,7 +173,7 @@ func (b *batchIn) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		b.emails, b.broken = append(b.emails, sendEmailIn{}), append(b.broken, nil)
 		err := json.UnmarshalDecode(d, &b.emails[n])
 		if files := b.emails[n].Attachments; len(files) > 1 {
-			b.emails[n].Attachments = slices.Clone(files[:1]) // one is enough to report that a batch allows none
+			b.emails[n].Attachments = slices.Clone(files[:1]) // one file is enough to report that a batch allows none
 		}
 		if e, ok := errors.AsType[*fault.Error](err); ok {
 			b.broken[n], err = e, skipTo(d, depth)

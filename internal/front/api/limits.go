@@ -24,7 +24,7 @@ type (
 	maxTopics            struct{}
 	maxVariants          struct{} // of a broadcast
 	maxTestRecipients    struct{}
-	maxEventFields       struct{} // of the schema of a custom event
+	maxEventFields       struct{} // limit of the schema of a custom event
 )
 
 func (maxRecipients) Max() int        { return emails.MaxRecipients }

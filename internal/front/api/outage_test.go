@@ -173,7 +173,7 @@ func TestSilentDatabase(t *testing.T) {
 	if w := f.do(t, "GET /readyz"); w.Code != 503 {
 		t.Errorf("readyz: %d %s", w.Code, w.Body)
 	}
-	f.heal(t) // closing waits for a server that is silent
+	f.heal(t) // closing the connections waits for a server that is silent
 }
 
 // If any response of the database is cut off, the operation succeeds on another connection or asks the client to try

@@ -13,9 +13,9 @@ import (
 // route is one line of the table of operations.
 type route struct {
 	method, path string
-	scope        teams.Scope // that an actor needs, or wire.Open
-	status       int         // of a successful response
-	tag, summary string      // for the document; without a tag the operation is not in it
+	scope        teams.Scope // scope that an actor needs, or wire.Open
+	status       int         // status of a successful response
+	tag, summary string      // texts for the document; an operation without a tag is not in it
 	query        []string    // names of the query parameters, which openapi.go describes
 	wire.Handler
 }

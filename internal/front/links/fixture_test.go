@@ -32,7 +32,7 @@ type site struct {
 	api      *api.API
 	links    *http.ServeMux
 	received *receiving.Service
-	folder   string // of the blob store
+	folder   string // folder of the blob store
 	log      *testnode.Logged
 	team     map[string]string // ids of teams, by the names "acme" and "other"
 	token    map[string]string // API keys, by the names "acme", "sending" and "other"

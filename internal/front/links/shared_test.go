@@ -27,7 +27,7 @@ const hostileName = `"><script>alert(4)</script>`
 
 // shows is the content of a page, as far as tests need it.
 type shows struct {
-	text   map[string]string // of the elements title, h1, pre and dl
+	text   map[string]string // text of the elements title, h1, pre and dl
 	srcdoc string
 	frames int
 	links  []string

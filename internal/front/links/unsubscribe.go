@@ -179,7 +179,7 @@ func (u *unsubscribeHandler) change(w http.ResponseWriter, r *http.Request) {
 	p.setPreferences(&before)
 	left := ""
 	if t := p.topic(link.TopicID); leave && t != nil {
-		left = t.Name // even if the contact was unsubscribed from it before
+		left = t.Name // even if the contact was unsubscribed from the topic before
 	}
 	p.confirm(&after, left)
 	u.write(w, r, p)

@@ -55,7 +55,7 @@ func bounded(v any, most int) (text string, notes []string) {
 	return truncate(string(out), most), append(notes, "The answer was too long and was cut, so it is not complete JSON.")
 }
 
-const textMin = 200 // characters that truncateTexts leaves of a text at least
+const textMin = 200 // the least number of characters that truncateTexts leaves of a text
 
 // truncateList returns m as JSON with as many of the first items as fit.
 func truncateList(m map[string]any, items []any, most int, notes []string) (string, []string) {

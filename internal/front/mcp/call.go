@@ -22,7 +22,7 @@ import (
 // caller is the actor that calls a tool.
 type caller struct {
 	teams.Actor
-	from, token, agent string // of the HTTP request: remote address, Authorization header, User-Agent
+	from, token, agent string // data of the HTTP request: remote address, Authorization header, User-Agent
 	server             *mcp.Server
 	s                  *Server
 }
@@ -43,7 +43,7 @@ type operation struct {
 
 const (
 	replyMax   = 2 << 20 // bytes of an API answer
-	replyTries = 4       // of a GET request that exceeds the rate limit
+	replyTries = 4       // tries of a GET request that exceeds the rate limit
 )
 
 // refusal is an error response of the API.

@@ -145,7 +145,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		busy(w, http.StatusTooManyRequests, "Too many requests. Wait a second and try again.")
 		return
 	}
-	size := int64(bodyMax) // of a request without Content-Length
+	size := int64(bodyMax) // limit of a request without Content-Length
 	if r.ContentLength >= 0 {
 		size = min(max(r.ContentLength, smallBody), bodyMax)
 	}

@@ -55,7 +55,7 @@ func TestResources(t *testing.T) {
 			works := c.works
 			switch {
 			case c.asked == "" && c.refreshed == "":
-				works = "both" // narrowing an access token does not narrow its grant
+				works = "both" // narrowing an access token does not narrow the grant
 			case c.refreshed != "":
 				works = "api"
 			}

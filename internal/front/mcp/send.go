@@ -131,10 +131,10 @@ func (c *caller) requestApproval(ctx context.Context, request arguments, key str
 	if err := c.perform(ctx, o, &made); err != nil {
 		return result{}, err
 	}
-	delete(made, "email") // the model wrote it itself
+	delete(made, "email") // the model wrote the request itself
 	data := map[string]any{"sent": made["status"] == "approved", "approval": made, "would_be_sent": summarize(request),
 		"recipients": countRecipients(request)}
-	if made["status"] != "pending" { // an earlier call with the same key created it
+	if made["status"] != "pending" { // an earlier call with the same key created the approval
 		return result{data: data, notes: []string{"An earlier call requested this approval, and it has been decided: see " +
 			"the status of the approval."}}, nil
 	}

@@ -92,7 +92,7 @@ func (f *fixture) installation() http.RoundTripper {
 // person is the owner of a team, with a browser and a program.
 type person struct {
 	*fixture
-	name    string // occurs in all of the person's objects and in no others
+	name    string // text that occurs in all of the person's objects and in no others
 	teamID  string
 	userID  string
 	at      http.RoundTripper

@@ -34,16 +34,16 @@ type consentView struct {
 	Team       members.Membership
 	Teams      []members.Membership // the choices
 	Full       bool                 // the request asks for full access
-	May        []string             // sentences about what it will be able to do
+	May        []string             // sentences about what the app will be able to do
 	LeftOut    []string             // requested, but not allowed by the person's role
-	Ways       []string             // ways in which it will be able to send emails
+	Ways       []string             // ways in which the app will be able to send emails
 	Limits     grants.Limits        // the proposed limits
-	Lost       []string             // permissions that it loses with any limit
-	Broadcasts bool                 // it could send or resume broadcasts, but not with any limit
-	Drafts     bool                 // it can write broadcasts, even with limits
-	Unapproved []string             // other permissions that it loses if a person approves each email
-	Uncounted  bool                 // no limit counts emails of automations that its changes start
-	Params     []param              // of the request, for the form
+	Lost       []string             // permissions that the app loses with any limit
+	Broadcasts bool                 // the app could send or resume broadcasts, but not with any limit
+	Drafts     bool                 // the app can write broadcasts, even with limits
+	Unapproved []string             // other permissions that the app loses if a person approves each email
+	Uncounted  bool                 // the app's changes may start automations, whose emails no limit counts
+	Params     []param              // parameters of the request, for the form
 }
 
 type param struct{ Name, Value string }

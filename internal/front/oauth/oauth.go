@@ -66,7 +66,7 @@ type Server struct {
 	Options
 	mux       *http.ServeMux
 	pages     *http.ServeMux // pages that need a signed-in person
-	refusals  teams.Limiter  // of token requests, by address
+	refusals  teams.Limiter  // refused token requests, by address
 	outageLog lograte.Limiter
 	floodLog  lograte.Limiter
 }

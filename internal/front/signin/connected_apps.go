@@ -30,8 +30,8 @@ type connectedApps struct {
 // connectedApp is a grant, and what the visitor may do with it.
 type connectedApp struct {
 	grants.Grant
-	By        string // the person who allowed it
-	Full      bool   // it has full access without limits
+	By        string // the person who allowed the grant
+	Full      bool   // the grant has full access without limits
 	May       []string
 	MayLimit  bool
 	MayRevoke bool

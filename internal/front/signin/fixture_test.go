@@ -38,7 +38,7 @@ type fixture struct {
 	members *members.Service
 	mails   []mail
 	mux     *http.ServeMux
-	second  int64 // seconds of the clock that rate limits use; it advances with each request
+	second  int64 // seconds of the clock that rate limits use; each request advances it
 	stopped bool  // the clock does not advance
 }
 
@@ -121,7 +121,7 @@ type browser struct {
 	headers http.Header // added to each request
 
 	status int
-	path   string // with its query, after redirects
+	path   string // path with its query, after redirects
 	body   string
 	header http.Header
 }

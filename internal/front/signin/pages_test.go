@@ -53,7 +53,7 @@ func TestPages(t *testing.T) {
 		for _, o := range (&Pages{}).routes() {
 			method, path, _ := strings.Cut(o.pattern, " ")
 			if path == "/sign-out" {
-				continue // it ends the sessions that the test needs; TestSignIn covers it
+				continue // this page ends the sessions that the test needs; TestSignIn covers it
 			}
 			fmt.Fprint(w, o.pattern)
 			for _, v := range visitors {

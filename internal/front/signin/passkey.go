@@ -20,7 +20,7 @@ type passkeyChallenge struct {
 type passkeyAnswer struct {
 	Token      string         `json:"token"`
 	Credential jsontext.Value `json:"credential"`
-	Name       string         `json:"name"` // of a new passkey
+	Name       string         `json:"name"` // the name of a new passkey
 	Next       string         `json:"next"`
 }
 

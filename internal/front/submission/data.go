@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	scope            = "SMTP" // of idempotency keys, separate from that of the API
+	scope            = "SMTP" // scope of idempotency keys, separate from that of the API
 	largeMessageWait = time.Minute
 	maxMessageID     = 900 // bytes
 )

@@ -42,7 +42,7 @@ var addressFields = map[string]bool{"from": true, "sender": true, "resent-from":
 type header struct {
 	kept     []byte          // the fields that are passed on, unchanged
 	body     []byte          // the empty line and all that follows
-	has      map[string]bool // by name in lower case
+	has      map[string]bool // names of fields, in lower case
 	senders  []field         // fields that name the author or the sender
 	eightBit bool            // a field that is passed on contains non-ASCII characters
 }

@@ -42,7 +42,7 @@ var codes = map[fault.Kind]code{
 var fields = map[string]code{
 	"from": {550, "5.6.0"}, // as in refuseField
 	"to":   {553, "5.1.3"}, "cc": {553, "5.1.3"}, "bcc": {553, "5.1.3"},
-	"attachments": {552, "5.3.4"}, // only their size causes the kind Invalid
+	"attachments": {552, "5.3.4"}, // attachments are Invalid only because of their size
 }
 
 // refusal converts an error into the reply. It returns an error that is not a fault unchanged: the listener logs it and
@@ -63,7 +63,7 @@ func refusal(err error) error {
 	}
 	c, known := codes[e.Kind]
 	if cause := e.Unwrap(); cause != nil && (!known || e.Kind == fault.Unavailable) {
-		return fmt.Errorf("accept a submitted message: %w", cause) // for the log; the text of e is for the client
+		return fmt.Errorf("accept a submitted message: %w", cause) // for the log; the client gets the text of e
 	}
 	if !known {
 		return err

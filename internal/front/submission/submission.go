@@ -44,12 +44,12 @@ const (
 	// SMTP, all count together.
 	MaxRecipients = 3 * emails.MaxRecipients
 	smallMessage  = 256 << 10 // bytes of a message that may stay in memory while it arrives
-	largeMessages = 8         // larger messages in memory at once; others wait
+	largeMessages = 8         // larger messages in memory at the same time; others wait
 )
 
 // Config configures a Service.
 type Config struct {
-	Hostname  string // of this node, for trace fields
+	Hostname  string // name of this node, for trace fields
 	RateLimit int    // messages and requests a second for teams without a limit of their own; 0 means no limit
 	MaxSize   int64  // bytes of a message
 	Spool     string // folder for large messages while they arrive; nodes on one machine may share it

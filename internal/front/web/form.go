@@ -114,7 +114,7 @@ type Field struct {
 	Hint         string // shown below the label
 	Error        string // the reason why the value was rejected
 	Optional     bool
-	Options      []Choice // makes the field a choice of these
+	Options      []Choice // if set, the field is a choice of these
 	Max          int      // characters; 0 means 500
 }
 

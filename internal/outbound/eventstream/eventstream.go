@@ -56,7 +56,7 @@ const (
 
 // Message is an event as webhook endpoints receive it.
 type Message struct {
-	ID      string // of the webhook message
+	ID      string // id of the webhook message
 	Type    events.Type
 	Payload string
 }

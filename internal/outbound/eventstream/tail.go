@@ -20,7 +20,7 @@ type Tail struct {
 	s       *Service
 	team    string
 	types   []events.Type
-	wake    chan struct{} // there are new messages
+	wake    chan struct{} // signals that there are new messages
 	changed chan struct{} // a team or a key has changed
 
 	from    string               // the smallest id to show

@@ -60,7 +60,7 @@ type Service struct {
 	log    *slog.Logger
 
 	mu   sync.Mutex
-	sent map[string][]time.Time // by team, within the last 24 hours
+	sent map[string][]time.Time // times of the notices to each team within the last 24 hours
 }
 
 // New returns the service.

@@ -56,7 +56,7 @@ const (
 type Erasure struct {
 	ID          string
 	TeamID      string
-	ContactID   string // empty if the address is not that of a contact
+	ContactID   string // empty if no contact has the address
 	Refusals    bool   // also erases suppressions and opt-outs, which prevent mail to the address
 	DryRun      bool   // only counts, and changes nothing
 	State       State
@@ -79,10 +79,10 @@ const (
 	maxActive      = 100                  // erasures of a team in progress
 	firstPassDelay = time.Minute          // delay of the first pass after the request
 	passInterval   = 5 * time.Minute      // time between two passes
-	maxPasses      = 4                    // after these, data that is too recent to erase remains
+	maxPasses      = 4                    // after so many passes, data that is too recent to erase remains
 	evidencePeriod = 400 * 24 * time.Hour // how long ended erasures are kept as evidence
 	sweepRows      = 500
-	eraseLease     = 12 * time.Hour // for one pass over the largest tables
+	eraseLease     = 12 * time.Hour // lease of one pass over the largest tables
 )
 
 // Deps are the dependencies of a Service.
@@ -112,7 +112,7 @@ func New(d Deps) (*Service, error) {
 // subject is the address that a request is about, and its contact, if any.
 type subject struct {
 	erasure.Address
-	contact contacts.Contact // has no id if there is no contact
+	contact contacts.Contact // the zero Contact if there is no contact
 }
 
 // subject finds the subject for the id of a contact or an address. The address need not belong to a contact.

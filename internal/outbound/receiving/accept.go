@@ -54,7 +54,7 @@ func (s *Service) accept(ctx context.Context, m *incoming, r io.Reader) error {
 	}
 	needsRaw, err := s.store(ctx, m)
 	if err != nil {
-		return err // The commit may have succeeded, so the blob stays. If not, the sweep deletes it.
+		return err // The commit may have succeeded, so the blob stays. Without a row, the sweep deletes it.
 	}
 	if !needsRaw {
 		s.deleteBlob(ctx, m.blobKey)

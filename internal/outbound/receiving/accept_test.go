@@ -381,7 +381,7 @@ func TestNetworksShareMemory(t *testing.T) {
 	judging := slow{make(chan string, 10), make(chan struct{})}
 	p.Auth = judging
 	addr := serveFor(t, smtpserver.Config{}, testnode.Must(receiving.New(c, p)))
-	large := "Subject: x\r\n\r\n" + strings.Repeat("x\r\n", 1<<19/3) // takes 1.5 MB while it is processed
+	large := "Subject: x\r\n\r\n" + strings.Repeat("x\r\n", 1<<19/3) // takes 1.5 MB of memory while it is processed
 	var all sync.WaitGroup
 	transmit := func(from string) {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -399,7 +399,7 @@ func TestNetworksShareMemory(t *testing.T) {
 	for i := range 6 {
 		all.Go(func() { transmit(fmt.Sprintf("127.0.1.%d", i+1)) })
 	}
-	for range 4 { // More cannot be processed at the same time.
+	for range 4 { // More messages cannot be processed at the same time.
 		<-judging.begun
 	}
 	all.Go(func() { transmit("127.0.2.1") })
@@ -415,7 +415,7 @@ func TestNetworksShareMemory(t *testing.T) {
 
 // slow is a checker that waits.
 type slow struct {
-	begun chan string // with the client's address
+	begun chan string // receives the client's address
 	end   chan struct{}
 }
 

@@ -19,7 +19,7 @@ import (
 type Spam struct {
 	Action     string              `json:"action"`               // accept or quarantine
 	Quarantine string              `json:"quarantine,omitempty"` // the filter's reason
-	Fields     map[string][]string `json:"fields,omitempty"`     // header fields that it would add, by lower-case name
+	Fields     map[string][]string `json:"fields,omitempty"`     // header fields to add, by lower-case name
 }
 
 // judge refuses looping messages, checks the origin, and runs the content filter. Messages that are only for return

@@ -76,7 +76,7 @@ const (
 type Config struct {
 	Hostname      string   // the node's name in trace fields
 	Hosts         []string // the node's own hosts, including hosts of return paths; the operator has addresses there
-	ManagedDomain string   // empty if teams have no hosts of their own
+	ManagedDomain string   // empty means that teams have no hosts of their own
 	OperatorTeam  string   // id of the team that gets the operator's mail; empty means the oldest team
 	Feedback      []string // addresses for complaints
 	Providers     []string // domains and addresses whose signed complaints need no signed return path or feedback field
@@ -99,7 +99,7 @@ type Deps struct {
 	Teams    *teams.Service
 	Quotas   *quotas.Service
 	Auth     authres.Checker `deps:"optional"` // nil: SPF, DKIM and DMARC are not checked
-	Milter   *milter.Client  `deps:"optional"` // nil: there is no content filter
+	Milter   *milter.Client  `deps:"optional"` // nil means that there is no content filter
 	Log      *slog.Logger
 }
 
@@ -139,12 +139,12 @@ type Email struct {
 	ReplyTo        []string
 	ReceivedFor    []string
 	Subject        string
-	MessageID      string // with angle brackets; empty if it has none
+	MessageID      string // with angle brackets; empty if the message has none
 	ThreadID       string // shared by all emails of a conversation
 	Files          []File
 	Origin         Origin
 	Authentication *authres.Results // nil if not evaluated
-	Spam           *Spam            // nil if there was no filter
+	Spam           *Spam            // nil if no filter was asked
 	Size           int64
 	CreatedAt      time.Time
 
@@ -172,7 +172,7 @@ type File struct {
 // Content is the part of a received email that is parsed from its raw message. It occupies memory until the caller
 // closes it.
 type Content struct {
-	HTML    *string // nil if it has none
+	HTML    *string // nil if the message has no HTML
 	Text    *string
 	Header  []message.Field
 	Defects []string

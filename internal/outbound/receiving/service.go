@@ -31,7 +31,7 @@ const rawPrefix = "received/"
 // Forms of inline images in the HTML of a received email.
 const (
 	DataURI = "data_uri" // embedded as data URIs
-	CID     = "cid"      // referred to by cid: URLs, as they were sent
+	CID     = "cid"      // images are referred to by cid: URLs, as they were sent
 )
 
 // List returns a page of the team's received emails, newest first. threadID "" means all conversations.

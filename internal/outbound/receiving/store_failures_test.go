@@ -24,7 +24,7 @@ type operations struct {
 	t       *testing.T
 	files   string // a message with an attachment that belongs to the conversation of sent
 	sent    string // id of a sent email
-	n       int    // of the latest bounced recipient
+	n       int    // number of the latest bounced recipient
 	email   receiving.Email
 	session smtpserver.Session
 }

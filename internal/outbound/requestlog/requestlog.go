@@ -36,8 +36,8 @@ import (
 
 // Limits of what is stored, in bytes.
 const (
-	bodyMax   = 64 << 10 // of each stored body
-	stringMax = 16 << 10 // of one string in a body; the rest is cut off
+	bodyMax   = 64 << 10 // limit of each stored body
+	stringMax = 16 << 10 // limit of one string in a body; the rest is cut off
 	// successMax is stringMax for successful requests. Other operations can return what such a request created, and
 	// storing each email twice would double the disk writes of sending.
 	successMax = 1 << 10

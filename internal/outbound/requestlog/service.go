@@ -24,7 +24,7 @@ const (
 	batchBytes    = 512 << 10 // bytes of a batch, so that it does not occupy SQLite's only writer for long
 	retryWait     = time.Second
 	writeTimeout  = 30 * time.Second // for one batch
-	drainTimeout  = 10 * time.Second // for the whole queue at a stop
+	drainTimeout  = 10 * time.Second // time to write the whole queue at a stop
 	sweepRows     = 500
 	readRows      = 2000 // entries that one call of Batch examines
 )
@@ -39,7 +39,7 @@ type Service struct {
 
 	mu      sync.Mutex
 	queue   []*queuedEntry
-	dropped int // entries since this was last logged
+	dropped int // dropped entries since this number was last logged
 
 	writing sync.Mutex // held while a batch is written, so that entries keep their order
 }

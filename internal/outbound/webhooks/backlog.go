@@ -23,7 +23,7 @@ import (
 const (
 	endpointMax         = 100_000
 	teamMax             = 500_000
-	measureFraction     = 8 // measure after this fraction of the bound was inserted
+	measureFraction     = 8 // a measurement follows after this fraction of the bound was inserted
 	measureEvery        = 5 * time.Second
 	backlogKind         = "webhook.backlog"
 	notifyTeamEvery     = time.Hour      // interval of notices to one team

@@ -62,7 +62,7 @@ type connection struct {
 	net.Conn
 	c    *connections
 	key  connKey
-	used bool // a request has used it
+	used bool // a request has used the connection
 	uses int  // requests in progress: 0 if idle, briefly 2 if the next one starts early
 }
 

@@ -19,7 +19,7 @@ import (
 const (
 	perEndpoint = 32              // concurrent attempts for one endpoint
 	lease       = 5 * time.Minute // of a job
-	handleTime  = 2 * time.Minute // after which a job with more messages gives up its worker
+	handleTime  = 2 * time.Minute // time after which a job with more messages gives up its worker
 	holdTime    = 200 * time.Millisecond
 )
 

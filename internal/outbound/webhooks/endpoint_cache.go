@@ -12,7 +12,7 @@ import (
 const (
 	hintTopic   = "webhooks"
 	cacheShared = 2 * time.Second // maximum delay of another node's change if its hint is lost
-	cacheAlone  = time.Minute     // if there are no other nodes
+	cacheAlone  = time.Minute     // cache time if there are no other nodes
 	cacheMax    = 20_000          // cached teams
 )
 

@@ -23,7 +23,7 @@ import (
 // passed an endpoint, later messages of the chain wait there ([openMessages]).
 const (
 	directMax   = 10
-	directAll   = 60 // deliveries of events that are recorded together
+	directAll   = 60 // limit of deliveries of events that are recorded together
 	directFew   = 4  // up to this many endpoints a fan-out would not save writes
 	fanoutStep  = 50 // endpoints read in one transaction
 	fanoutKind  = "webhook.fanout"

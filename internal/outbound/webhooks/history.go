@@ -24,7 +24,7 @@ const (
 	Pending    State = "pending"    // not tried yet
 	Attempting State = "attempting" // failed, and will be retried
 	Success    State = "success"
-	Failed     State = "failed" // permanently, unless it is replayed or recovered
+	Failed     State = "failed" // failed permanently, unless the message is replayed or recovered
 )
 
 // Message is the message of an event, at one endpoint.
@@ -33,7 +33,7 @@ type Message struct {
 	Type      events.Type
 	CreatedAt time.Time
 	State     State
-	NextAt    time.Time // of the next attempt if attempting; zero otherwise
+	NextAt    time.Time // time of the next attempt if attempting; zero otherwise
 	Payload   string    // JSON; set only when a single message is read
 }
 
@@ -42,7 +42,7 @@ type Attempt struct {
 	ID        string // atmpt_...
 	Code      int    // HTTP status; 0 if there was no response
 	Response  string // the beginning of the response body, at most 1 KB
-	Error     string // why it failed; empty if it succeeded
+	Error     string // why the attempt failed; empty if it succeeded
 	StartedAt time.Time
 	Duration  time.Duration
 }

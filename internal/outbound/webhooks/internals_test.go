@@ -167,11 +167,11 @@ func TestJudgedAtItsEdges(t *testing.T) {
 			verdict{state: Failed, gone: true}
 		for i, c := range []struct {
 			name     string
-			failing  time.Duration // for how long; 0 means that it does not fail
+			failing  time.Duration // how long the endpoint has failed; 0 means that it does not fail
 			warned   bool
 			v        verdict
 			works    time.Duration // time since the last success; 0 means never
-			failed   bool          // whether it counts as failing afterwards
+			failed   bool          // whether the endpoint counts as failing afterwards
 			notified string
 		}{
 			{"it works", 0, false, ok, 0, false, ""},

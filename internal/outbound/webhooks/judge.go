@@ -21,7 +21,7 @@ type answer struct {
 // verdict is the consequence of an answer.
 type verdict struct {
 	state  State
-	wait   time.Duration // until the next attempt, if attempting
+	wait   time.Duration // time until the next attempt, if attempting
 	gone   bool          // the endpoint wants no more requests
 	reason string        // why the attempt failed; "" for a success
 }

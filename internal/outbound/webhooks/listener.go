@@ -38,7 +38,7 @@ type entry struct {
 
 // outbox collects the messages of one transaction by endpoint and chain.
 type outbox struct {
-	keys  []outboxKey // in the order of insertion
+	keys  []outboxKey // keys in the order of insertion
 	lists map[outboxKey][]string
 }
 

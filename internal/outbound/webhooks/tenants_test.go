@@ -289,7 +289,7 @@ func TestFullEndpoint(t *testing.T) {
 			t.Errorf("it is full with %d messages, may have 40", sent)
 		}
 		var m webhooks.Message
-		testnode.Until(t, "what comes then fails", func() bool { // the commit is visible before this node applies it
+		testnode.Until(t, "what comes then fails", func() bool { // this node applies the change after the commit
 			sent++
 			f.suppress(t, fmt.Sprintf("a%d@example.net", sent))
 			m = f.messages(t, e)[0]

@@ -61,7 +61,7 @@ import (
 
 // Limits of webhooks.
 const (
-	timeout      = 15 * time.Second // of an attempt, from the DNS look-up to the last byte of the response
+	timeout      = 15 * time.Second // limit of an attempt, from the DNS look-up to the last byte of the response
 	failureMax   = 1 << 10          // stored bytes of the response to a failed attempt
 	successMax   = 256              // stored bytes of the response to a successful attempt
 	readMax      = 64 << 10         // bytes that are read after the stored ones
@@ -78,7 +78,7 @@ type Status string
 const (
 	Enabled  Status = "enabled"
 	Disabled Status = "disabled"
-	deleted  Status = "deleted" // until the sweep deletes its rows
+	deleted  Status = "deleted" // status until the sweep deletes the endpoint's rows
 )
 
 // Types returns the events that an endpoint may select (API reference section 19.1).
@@ -102,19 +102,19 @@ type Endpoint struct {
 	ID             string
 	TeamID         string
 	URL            string
-	Events         []events.Type // nil means all but those of OptInTypes
+	Events         []events.Type // nil means all types but those of OptInTypes
 	Status         Status
 	Secret         string // whsec_ and base64; set only when a single endpoint is read
 	DisabledReason string // empty unless failures disabled it
 	DisabledAt     time.Time
-	FailingSince   time.Time // zero while it works; cleared late, see judged
+	FailingSince   time.Time // zero while the endpoint works; cleared late, see judged
 	FullSince      time.Time // zero if new messages are accepted; see backlog.go
 	CreatedAt      time.Time
 
 	sealed, sealedOld []byte
 	oldUntil          time.Time
 	warned            bool
-	fullNotified      time.Time // when the team was last notified that it is full
+	fullNotified      time.Time // when the team was last notified that the endpoint is full
 }
 
 // wants reports whether the endpoint is enabled and selects events of a type.
@@ -130,13 +130,13 @@ func (e *Endpoint) wants(t events.Type) bool {
 type Config struct {
 	Schedule     []time.Duration // delays after failures; after the last one a message fails
 	DisableAfter time.Duration   // how long all attempts must fail
-	Retention    time.Duration   // of messages and attempts
+	Retention    time.Duration   // retention of messages and attempts
 	AllowHTTP    bool            // allows endpoints without TLS, for development
 	UserAgent    string
 	Workers      int           // concurrent attempts; 0 means 1,024
 	EndpointMax  int           // waiting jobs for one endpoint, approximately; 0 means 100,000
 	TeamMax      int           // waiting jobs for all endpoints of a team; 0 means 500,000
-	Timeout      time.Duration // of an attempt; 0 means 15 seconds
+	Timeout      time.Duration // time limit of an attempt; 0 means 15 seconds
 }
 
 // Deps are the dependencies of a Service.

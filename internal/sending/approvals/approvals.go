@@ -39,7 +39,7 @@ import (
 const (
 	lifetime    = 72 * time.Hour
 	retention   = 90 * 24 * time.Hour // after the decision
-	maxPending  = 100                 // of one connected app
+	maxPending  = 100                 // requests of one connected app
 	maxRequest  = 4 << 20             // bytes of an email in JSON, where files are a third larger
 	maxReason   = 500                 // characters
 	mailsPerDay = 20                  // notices about the requests of one connected app
@@ -53,7 +53,7 @@ const (
 	Approved State = "approved" // and sent
 	Rejected State = "rejected"
 	Expired  State = "expired"
-	Failed   State = "failed" // approved, but it could not be sent
+	Failed   State = "failed" // the email was approved, but could not be sent
 )
 
 // States are all states.
@@ -71,10 +71,10 @@ type Approval struct {
 	State      State
 	CreatedAt  time.Time
 	ExpiresAt  time.Time
-	DecidedAt  time.Time      // zero while it is pending
+	DecidedAt  time.Time      // zero while the approval is pending
 	DecidedBy  teams.ActorRef // the zero value if pending or expired
-	Reason     string         // why it was rejected or could not be sent
-	EmailID    string         // of the email that was sent
+	Reason     string         // why the request was rejected or the email could not be sent
+	EmailID    string         // id of the email that was sent
 
 	Email *emails.Send // nil in lists and after the decision
 }

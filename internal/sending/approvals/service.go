@@ -72,7 +72,7 @@ func (s *Service) Request(ctx context.Context, by teams.Actor, in emails.Send, k
 		a, err = s.request(ctx, by, in, remember)
 		return err
 	})
-	if err == nil && a.ID != approvalID { // an earlier request with the key created it
+	if err == nil && a.ID != approvalID { // an earlier request with the key created the approval
 		return s.Get(ctx, by, approvalID)
 	}
 	return a, err

@@ -70,7 +70,7 @@ type Compiled struct {
 	html          *render.HTML      // nil when not given
 	text          *render.Template  // nil when not given
 	convertedText string            // the text part converted from HTML without placeholders
-	names         map[string]bool   // of placeholders; true if all placeholders with that name have a fallback
+	names         map[string]bool   // names of placeholders; true if all placeholders with that name have a fallback
 	placeholders  int
 	size          int64 // bytes of the texts before filling
 }

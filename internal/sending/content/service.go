@@ -23,7 +23,7 @@ const (
 
 	perPlaceholder = 80 // bytes
 	perName        = 100
-	perLink        = 80 // in addition to its target
+	perLink        = 80 // bytes of a link in addition to its target
 )
 
 // usedEvery is how often a process records the use of a content. usedSlack is longer, for safety. A content stays at
@@ -118,8 +118,8 @@ func (s *Service) evict(contentIDs []string) {
 
 // recordedUse is a use of a content that this process recorded in its row.
 type recordedUse struct {
-	at    time.Time // by the clock of the database
-	since time.Time // when it was recorded, by this process's monotonic clock
+	at    time.Time // time by the clock of the database
+	since time.Time // time of the record, by this process's monotonic clock
 }
 
 // covers reports whether an email that is inserted at a time needs no new record of the use.
@@ -156,7 +156,7 @@ type Unused struct {
 	TeamID, ID string
 	From       string
 
-	used int64 // when its use was last recorded, in microseconds
+	used int64 // time of the last recorded use, in microseconds
 }
 
 // Until returns an id that is greater than those of all emails with the content.

@@ -33,7 +33,7 @@ type try struct {
 	started time.Time // when the conversation began
 
 	suppressionsReadAt time.Time      // when the suppressions were last read; zero if never
-	skipped            []events.Event // of recipients suppressed since acceptance; recorded with the outcome
+	skipped            []events.Event // events of recipients suppressed since acceptance; recorded with the outcome
 }
 
 // deliver handles one job.

@@ -362,7 +362,7 @@ func TestDeliverWithALostLease(t *testing.T) {
 		n := one(mx.Addr)
 		f := newFixture(t, d, n.config(1), n.dns)
 		x := f.send(address(1))
-		j := jobs.Job{Kind: emails.DeliveryKind, Attempt: 7, CreatedAt: time.Now()} // the row says that none has begun
+		j := jobs.Job{Kind: emails.DeliveryKind, Attempt: 7, CreatedAt: time.Now()} // the row has no attempt
 		if err := d.QueryRow(t.Context(), `SELECT id, lane, team_id, payload FROM jobs WHERE kind = $1`, j.Kind).Scan(&j.ID,
 			&j.Lane, &j.TeamID, &j.Payload); err != nil {
 			t.Fatal(err)

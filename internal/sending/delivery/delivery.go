@@ -73,7 +73,7 @@ import (
 
 // The transports.
 const (
-	Direct  = "direct"  // to the mail hosts of the recipients
+	Direct  = "direct"  // delivery to the mail hosts of the recipients
 	Relay   = "relay"   // through one smarthost
 	Capture = "capture" // stored in an outbox, never sent
 )
@@ -81,27 +81,27 @@ const (
 // Config is the part of the configuration that concerns delivery.
 type Config struct {
 	Transport     string
-	Hostname      string // in EHLO, and in return paths if the domain has no host for them
+	Hostname      string // name in EHLO, and in return paths if the domain has no host for them
 	RelayAddr     string // host:port
 	RelayUsername string
 	RelayPassword string
 	RelayTLS      smtpclient.TLSMode
 
-	SMTPPort       int      // of direct delivery; 0 is 25
+	SMTPPort       int      // port of direct delivery; 0 is 25
 	OwnHosts       []string // names of MX hosts that lead back to this server; nil means Hostname
 	SandboxDomains []string // of test addresses
 	AllowPrivate   bool     // direct delivery may reach addresses that are not public; for tests
 
 	Schedule           []time.Duration // waits between tries; nil is twelve over 48 hours
 	Workers            int             // messages composed and signed at once
-	Signers            int             // of these, signed at once; fewer, so that accepting mail is not slowed down
+	Signers            int             // messages signed at once; fewer than Workers, to leave time for accepting mail
 	Unsigned           bool            // for measurements only: skips the signatures
 	LaneConnections    int             // to one destination
 	LaneRate           float64         // messages a second to one destination; 0 is no limit
-	MaxConnections     int             // to all destinations, idle ones included; 0 is 500
+	MaxConnections     int             // connections to all destinations, idle ones included; 0 is 500
 	ConnectionMessages int             // messages over one connection; 0 is 1,000
 
-	RootCAs  *x509.CertPool // to verify hosts; nil means the system's
+	RootCAs  *x509.CertPool // certificates to verify hosts; nil means the system's
 	Timeouts smtpclient.Timeouts
 	Dial     func(ctx context.Context, network, addr string) (net.Conn, error) // nil means a net.Dialer
 }
@@ -138,7 +138,7 @@ type Deps struct {
 	Domains  *domains.Service
 	Keys     *keyring.Keyring
 	DNS      resolve.Resolver
-	Blobs    *blob.Store        `deps:"optional"` // for the capture transport
+	Blobs    *blob.Store        `deps:"optional"` // store of the capture transport
 	Shares   *nodelimits.Shares `deps:"optional"` // this node's shares of limits; nil means that it has all of each limit
 
 	Broadcasts Broadcasts // decides whether emails of broadcasts are still sent
@@ -164,7 +164,7 @@ type Service struct {
 	signing            *fairshare.Turns
 	shortGreeting      time.Duration
 	suppressionsMaxAge time.Duration
-	ipv6               atomic.Int64 // when the last check for IPv6 was, in Unix seconds; negative if there was no route
+	ipv6               atomic.Int64 // time of the last check for IPv6, in Unix seconds; negative if there was no route
 }
 
 // New returns the service. It fails if a dependency is missing.

@@ -13,9 +13,9 @@ import (
 const (
 	backoffFirst = 20 * time.Second // wait after the first failure of an address; each further failure doubles it
 	backoffMax   = 10 * time.Minute
-	demotedFor   = 5 * time.Minute  // for this long after the wait, other addresses are tried first
-	reachableFor = 10 * time.Minute // for this long an address that answered is expected to answer
-	plaintextFor = time.Hour        // for this long a failed TLS handshake is remembered
+	demotedFor   = 5 * time.Minute  // time after the wait during which other addresses are tried first
+	reachableFor = 10 * time.Minute // time during which an address that answered is expected to answer
+	plaintextFor = time.Hour        // time during which a failed TLS handshake is remembered
 	hostsMax     = 10_000
 	// dialsMax is how many connections at once may be opened to an address that answered recently. To any other
 	// address, only one connection at a time may be opened: further messages wait for its result without holding a
@@ -37,24 +37,24 @@ type hosts struct {
 	patience                 time.Duration      // stallAfter
 	full                     int                // limit of conversations with an address
 	shares                   *nodelimits.Shares // nil if this node has all of each limit
-	pool                     *pool              // its connections count against the limits
+	pool                     *pool              // the connections of this pool count against the limits
 
 	mu            sync.Mutex
 	entries       map[string]*host
 	conversations map[connKey]*conversations
-	plain         map[string]time.Time // addresses whose TLS handshake fails, and until when that is remembered
+	plain         map[string]time.Time // when to forget that the TLS handshake of an address fails
 }
 
 // host is the state of one address.
 type host struct {
 	failure
-	reached       time.Time     // when it last greeted
+	reached       time.Time     // time of the last greeting
 	dialing       int           // connections that are being opened
-	dialDone      chan struct{} // closed when the next of them opens or fails; nil when nothing waits
+	dialDone      chan struct{} // closed when the next connection opens or fails; nil when nothing waits
 	talking       int           // conversations in progress
 	share         int           // conversations that this node may have
-	waiting       []waiter      // for a conversation to end, the longest first
-	wakeScheduled bool          // a timer is set to check whether they wait for stalled conversations
+	waiting       []waiter      // messages that wait for a conversation to end, the longest waiting first
+	wakeScheduled bool          // a timer is set to check whether the waiters wait for stalled conversations
 }
 
 // connKey is an address and a team.
@@ -74,9 +74,9 @@ type waiter struct {
 
 // failure records when, why and how often an address has failed.
 type failure struct {
-	times int // 0 if it has not failed
+	times int // 0 if the address has not failed
 	at    time.Time
-	until time.Time // when it may be tried again
+	until time.Time // time when the address may be tried again
 	why   answer
 }
 

@@ -38,8 +38,8 @@ type verdict struct {
 	fault    report.Fault   // if delayed or bounced
 	throttle bool           // the host asks for less mail
 	hint     time.Duration  // the time that the host asks us to wait, 0 if none
-	complain bool           // if delivered: a test address that then complains
-	soft     bool           // temporarily refused before the recipient was named, so it may concern us
+	complain bool           // the recipient is a test address that complains after the delivery
+	soft     bool           // temporarily refused before the recipient was named, so the reason may concern us
 }
 
 // hintMax bounds how long a host may make us wait.

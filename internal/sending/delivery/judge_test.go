@@ -39,7 +39,7 @@ const (
 // The expectations of a row of the table.
 const (
 	hard   = "hard"   // Permanent, and the address is suppressed
-	perm   = "perm"   // Permanent, and it is not
+	perm   = "perm"   // Permanent, and the address is not suppressed
 	soft   = "soft"   // Transient
 	unsure = "unsure" // Undetermined
 	later  = "later"  // tried again

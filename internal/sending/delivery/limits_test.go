@@ -119,7 +119,7 @@ func TestWhatHostsForget(t *testing.T) {
 		}
 	}
 	for what, n := range map[string]int{"addresses": len(h.entries), "lines": len(h.conversations)} {
-		if n < hostsMax/5 || n > hostsMax*3/10 { // about half of those in backoff
+		if n < hostsMax/5 || n > hostsMax*3/10 { // about half of the addresses in backoff
 			t.Errorf("%d %s are known", n, what)
 		}
 	}
@@ -165,7 +165,7 @@ func TestConversationsWithAnAddress(t *testing.T) {
 		if second == nil {
 			t.Fatal("a flow has two places at first")
 		}
-		use(1, 1) // it waits for its own team's window, not for the address
+		use(1, 1) // a further message waits for its own team's window, not for the address
 		if begins("two") != nil || begins("three") != nil {
 			t.Error("a team that has none does not get its one")
 		}
@@ -417,10 +417,10 @@ func TestRateAtItsEdges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, _ = s.limit("d", time.Now()); n != 4 { // one of them is in progress
+		if n, _ = s.limit("d", time.Now()); n != 4 { // one of the jobs is in progress
 			t.Errorf("with one in hand %d", n)
 		}
-		at.release(false, untried) // it was not sent
+		at.release(false, untried) // the message was not sent
 		if n, _ = s.limit("d", time.Now()); n != 4 {
 			t.Errorf("after one that was not sent %d", n)
 		}
@@ -463,7 +463,7 @@ func TestEndedConnectionsAreCounted(t *testing.T) {
 	p.markEnded(all[1])
 	for i, want := range []int{1, 0, 0} {
 		if i == 2 {
-			all[2].Close() // it was not ended
+			all[2].Close() // the connection was closed without being ended
 			p.markEnded(all[2])
 		} else {
 			all[i].Close()

@@ -18,7 +18,7 @@ import (
 
 // hop is one address to try.
 type hop struct {
-	name string // of the host, to verify its certificate
+	name string // name of the host, to verify its certificate
 	addr string // with port
 	pref uint16
 	mode smtpclient.TLSMode
@@ -170,7 +170,7 @@ func (s *Service) mode(tls string) smtpclient.TLSMode {
 		return smtpclient.TLSOpportunistic
 	}
 	switch s.c.RelayTLS {
-	case smtpclient.TLSNone: // the operator may choose it, for example for two programs on one machine
+	case smtpclient.TLSNone: // the operator may choose plain text, for example for two programs on one machine
 		if enforced && !onThisMachine(s.c.RelayAddr) {
 			return smtpclient.TLSRequired
 		}

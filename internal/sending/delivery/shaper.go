@@ -181,7 +181,7 @@ func (s *shaper) limit(destination string, now time.Time) (n int, again time.Tim
 		s.fill(destination, h, now)
 		// The caller counts claimed jobs without a slot as in progress. Claimed jobs without a slot are not known here.
 		if may := h.inProgress + max(int(h.tokens), 0); may < n {
-			s.rateShare(destination, s.rate) // this node could use the whole rate
+			s.rateShare(destination, s.rate) // tells the shares that this node could use the whole rate
 			missing := 1 - (h.tokens - float64(max(int(h.tokens), 0)))
 			wait := time.Duration(missing / max(h.rate, s.rate/1000) * float64(time.Second))
 			if h.rate < s.rate {

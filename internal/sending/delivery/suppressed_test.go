@@ -165,7 +165,7 @@ func TestSuppressionsOfAFirstTry(t *testing.T) {
 		}
 		fresh := f.send(address(3))
 		f.wait(fresh, events.EmailDelivered)
-		if all := asked(); len(all) != 1 { // when it was accepted
+		if all := asked(); len(all) != 1 { // the only look-up was at acceptance
 			t.Errorf("the suppressions were asked %d times for an email that went out at once", len(all))
 		}
 		if got := mx.Messages(); len(got) != 2 || !slices.Equal(got[0].To, []string{address(1)}) {

@@ -18,7 +18,7 @@ type route struct {
 	hops   []hop
 	next   int             // index into hops
 	before strings.Builder // the conversations with earlier hosts
-	out    outcome         // of the last host
+	out    outcome         // outcome of the last host
 }
 
 // talk tries the hosts of a route until one of them was given the recipients. It returns an error only if ctx ended
@@ -173,7 +173,7 @@ func (s *Service) open(ctx context.Context, h hop, team string,
 	case e.Stage == smtpclient.StageConnect, e.Stage == smtpclient.StageGreeting && e.Reply == nil,
 		e.Stage == smtpclient.StageHello && e.Timeout():
 		what = noGreeting
-	case e.Timeout(): // in the TLS handshake, whose mode the team chose
+	case e.Timeout(): // an error in the TLS handshake, whose mode the team chose
 		what = greeted
 		s.hosts.recordStall(h.addr, team, why, time.Now())
 	default:

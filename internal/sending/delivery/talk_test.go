@@ -161,7 +161,7 @@ func TestDeliverPlainWhereTLSIsBroken(t *testing.T) {
 	cfg.ConnectionMessages = 1
 	f := newFixture(t, dbtest.SQLite(t), cfg, n.dns).run()
 	f.wait(f.send(address(1)), events.EmailDelivered)
-	f.wait(f.send(address(2)), events.EmailDelivered) // its broken TLS is remembered
+	f.wait(f.send(address(2)), events.EmailDelivered) // the host's broken TLS is remembered
 }
 
 func TestDeliverToHostsThatMisbehave(t *testing.T) {

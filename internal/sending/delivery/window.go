@@ -19,7 +19,7 @@ const (
 // limit to one, and the limit does not grow while it hangs. A stalling host therefore holds only the connections that
 // it earned, however much mail waits for it.
 type window struct {
-	limit        int       // of concurrent conversations; 0 until one has ended, see allowed
+	limit        int       // limit of concurrent conversations; 0 until one has ended, see allowed
 	talking      int       // conversations in progress
 	lastProgress time.Time // time of the last answer, or when the first current conversation began
 	lastPrompt   time.Time // time of the last prompt answer

@@ -48,15 +48,15 @@ const (
 
 const (
 	claimLife     = 7 * 24 * time.Hour
-	claimGrace    = 72 * time.Hour      // from the proof until an owner who uses the domain loses it
-	claimReminder = 24 * time.Hour      // before the end of that
-	claimMax      = 30 * 24 * time.Hour // from the proof; a claim that is still blocked then fails
+	claimGrace    = 72 * time.Hour      // time from the proof until an owner who uses the domain loses it
+	claimReminder = 24 * time.Hour      // time from the reminder to the end of the grace period
+	claimMax      = 30 * 24 * time.Hour // time from the proof until a claim that is still blocked fails
 	claimQuiet    = 24 * time.Hour      // without a sent email, after which an owner counts as inactive
 	claimNews     = 7 * 24 * time.Hour  // an owner is notified of at most one unproven claim in that time
 	claimPrefix   = "postrider-domain-verification="
-	legacyPrefix  = "resend-domain-verification=" // for owners who followed other documentation
+	legacyPrefix  = "resend-domain-verification=" // prefix for owners who followed other documentation
 	claimBlocked  = 10 * time.Minute              // between checks of a blocked claim
-	claimAtOnce   = time.Second                   // from the proof to the transfer
+	claimAtOnce   = time.Second                   // time from the proof to the transfer
 )
 
 // Claim is a request to take over a domain that another team has registered, by a proof of control of its DNS.
@@ -74,7 +74,7 @@ type Claim struct {
 	WarnedAt      time.Time // when the owner was notified of the proof; begins the grace period
 	RemindedAt    time.Time // when the owner was notified that a day is left
 	CreatedAt     time.Time
-	ExpiresAt     time.Time // unless it is proven
+	ExpiresAt     time.Time // the claim expires then, unless it is proven
 	request       string
 	askedAt       time.Time // when verification was requested; stored with the placeholder
 }
@@ -98,7 +98,7 @@ func (c *Claim) open() bool {
 // ownerUsage describes how the present owner uses a claimed domain.
 type ownerUsage struct {
 	inUse     bool // the domain may send or receive
-	scheduled bool // it has scheduled emails
+	scheduled bool // the domain has scheduled emails
 	active    bool // an email was sent recently
 }
 

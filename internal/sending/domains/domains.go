@@ -134,11 +134,11 @@ type check struct {
 type Record struct {
 	Key      string // the internal name: mx, spf, dkim, dkim-ed25519, receiving, tracking, caa
 	Kind     string // the API's name: SPF, DKIM, Receiving, Tracking, TrackingCAA
-	Name     string // as the API shows it: relative to the registrable domain, or absolute
+	Name     string // name as the API shows it: relative to the registrable domain, or absolute
 	FQDN     string
 	Type     string
 	Value    string
-	Priority int // of MX records; 0 for others
+	Priority int // priority of MX records; 0 for others
 	Status   Status
 }
 
@@ -149,7 +149,7 @@ type Region struct{ BounceHost, InboundHost, SPFInclude, TrackingHost string }
 type Config struct {
 	Default         Region
 	Regions         map[string]Region
-	Selector        string // of the RSA key
+	Selector        string // selector of the RSA key
 	SelectorEd25519 string
 	CAAIssuer       string
 	Hosts           []string // further hosts of the operator, in addition to those of the regions

@@ -14,7 +14,7 @@ import (
 type dnsName struct {
 	name    string
 	host    bool     // a host of return paths or tracked links; false for the domain itself
-	field   string   // the API field that chose it
+	field   string   // the API field that chose the name
 	records []string // keys of the records at the name; none for a host of old links
 	tracked bool     // sent emails may have links to it
 }
@@ -41,7 +41,7 @@ func (d *Domain) names() []dnsName {
 }
 
 // reserves reports whether the domain reserves a name: one of its records was found there, or sent emails may have
-// links to it.
+// links to the name.
 func (d *Domain) reserves(n dnsName) bool {
 	return n.tracked || slices.ContainsFunc(n.records, func(key string) bool {
 		s := d.checks[key].Status

@@ -230,7 +230,7 @@ func (d *Domain) set(c Capabilities, tls, tracking *string) error {
 // track changes the tracking subdomain. If the domain has reached trackedMax, only one of its earlier subdomains is
 // allowed.
 func (d *Domain) track(label string) error {
-	d.rememberTracking() // in rows of older releases it is not among them
+	d.rememberTracking() // rows of older releases may lack it in Tracked
 	if label != "" && len(d.Tracked) >= trackedMax && !slices.Contains(d.Tracked, label) {
 		return fault.Invalidf("tracking_subdomain", "The domain has had %d tracking subdomains, whose links go on "+
 			"working, and can have no more. Set the `tracking_subdomain` field to one of them.", len(d.Tracked))
@@ -535,7 +535,7 @@ func (s *Service) sandbox(ctx context.Context, name string) (Domain, error) {
 		_, err := s.registerNames(ctx, tx, &d)
 		return err
 	})
-	if s.DB.Violates(err, nameIndex) { // another request created it first
+	if s.DB.Violates(err, nameIndex) { // another request created the domain first
 		return domainByName(ctx, s.DB.Reader, system, name)
 	}
 	return d, err

@@ -44,7 +44,7 @@ type operations struct {
 	d           *db.DB
 	dns         *zone
 	s, trusting *domains.Service // without and with TrustDomains
-	n           int              // of the latest domain
+	n           int              // number of the latest domain
 	domain      domains.Domain
 	claim       domains.Claim
 	job         jobs.Job

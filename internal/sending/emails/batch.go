@@ -33,7 +33,7 @@ func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, perm
 	}
 	r, err := s.once(ctx, by, key, func(a *answer) error {
 		var drafts []*draft
-		var indexes []int // of the drafts in the batch
+		var indexes []int // indexes of the drafts in the batch
 		topics := topics{}
 		for i, one := range in {
 			d, err := s.draft(ctx, by.TeamID, one, true)

@@ -93,7 +93,7 @@ var stateOf = map[events.Type]State{events.EmailScheduled: Scheduled, events.Ema
 
 // Limits of one email (API reference section 8.1).
 const (
-	MaxRecipients  = 50                  // in each of to, cc and bcc
+	MaxRecipients  = 50                  // limit of each of to, cc and bcc
 	MaxBatch       = 100                 // emails in one request
 	MaxTags        = 75                  //
 	MaxTagLength   = 256                 // characters of a tag's name and of its value
@@ -107,7 +107,7 @@ const (
 	maxPath        = 2048                // bytes
 	maxHeaderSize  = 64 << 10            // bytes of all custom headers
 	maxName        = 320                 // bytes of an address with its display name; longer names are not shown
-	keyLifetime    = 24 * time.Hour      // of an idempotency key
+	keyLifetime    = 24 * time.Hour      // lifetime of an idempotency key
 	shareDefault   = 48 * time.Hour      // also the maximum
 )
 
@@ -157,7 +157,7 @@ type Send struct {
 	Variables   map[string]scalar.Value // of the template
 
 	template *templateVersion // set by resolveTemplate
-	values   render.Values    // of the template's placeholders
+	values   render.Values    // values of the template's placeholders
 
 	// Broken is the fault of a rule that the decoder of the request already found broken. The email is refused with it.
 	Broken error
@@ -192,7 +192,7 @@ type Email struct {
 	isRaw  bool // the sender composed the message
 	shared shared
 
-	hasHTML         bool // it has a body of its own, with HTML, and we compose the message
+	hasHTML         bool // the email has a body of its own, with HTML, and we compose the message
 	onePerRecipient bool // each recipient gets a separate message
 }
 
@@ -218,7 +218,7 @@ type Attachment struct {
 	Filename    string
 	ContentType string
 	ContentID   string
-	Size        int64 // bytes; 0 until its path is fetched
+	Size        int64 // bytes; 0 until the file is fetched
 	blobKey     string
 	path        string
 }

@@ -50,7 +50,7 @@ type Mailing struct {
 
 // MailingRecipient is the recipient of one email of a mailing, with the values of the placeholders.
 type MailingRecipient struct {
-	Address string        // with or without a display name
+	Address string        // address with or without a display name
 	Values  render.Values // ignored by a Mailing of MailingByTemplate
 
 	// ContactID is the recipient's contact, "" for none. With a contact, Address and Refused (why the contact may not
@@ -213,8 +213,8 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 // enqueueItem is an email that Enqueue writes.
 type enqueueItem struct {
 	*Email
-	at      int   // in the list of recipients
-	size    int64 // bytes of its texts
+	at      int   // index in the list of recipients
+	size    int64 // size of the texts in bytes
 	refused contacts.Refusal
 }
 

@@ -143,7 +143,7 @@ func TestOneHostIsAskedByFewAtOnce(t *testing.T) {
 		for range 4 {
 			<-one.came
 		}
-		var good files // at the same address, and another host by its port alone
+		var good files // good is at the same address, and another host by its port alone
 		other := f.TeamOf("other.example")
 		e := hello("b@two.example")
 		e.From, e.Attachments = "a@other.example", []emails.Upload{{Path: good.hosts(t, 1)[0] + "/file"}}
@@ -281,7 +281,7 @@ func TestStoreThatCannotBeReadEndsNoEmail(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		var mended atomic.Bool
 		host := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/other" && !mended.Load() { // the files before it are stored by now
+			if r.URL.Path == "/other" && !mended.Load() { // the first file is stored by now
 				path := f.onlyBlob(t)
 				if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil { // opens, but cannot be read
 					t.Error(err)

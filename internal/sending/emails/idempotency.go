@@ -17,7 +17,7 @@ import (
 type Idempotency struct {
 	Scope string // method and path: the same key may serve different operations
 	Key   string
-	Hash  string // of the payload in a canonical form
+	Hash  string // hash of the payload in a canonical form
 }
 
 // answer is the stored result of a request, which is returned again for the same key.

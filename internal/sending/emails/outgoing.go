@@ -105,13 +105,13 @@ type Outgoing struct {
 	LastEvent      State
 	To             []string // envelope addresses at the destination that are not settled
 	UTF8           bool     // an address needs SMTPUTF8
-	ContentMissing bool     // its content was deleted or lost although it is not settled
+	ContentMissing bool     // the content was deleted or lost although the email is not settled
 
 	row         emailRow
 	body        bodies
 	attachments []Attachment
 	fields      func() ([]message.Field, error) // set by ReleaseContent for an email with shared content
-	positions   map[string]int                  // of addresses in the envelope, as far as they are known
+	positions   map[string]int                  // positions of addresses in the envelope, as far as they are known
 }
 
 type bodies struct {

@@ -19,8 +19,8 @@ type Preview struct {
 	HTML       string // "" if the message has no HTML part
 	Text       string // made from the HTML if the sender gave no text; "" if the message has no text part
 	Headers    []message.Field
-	Bulk       bool     // a header marks it as bulk mail, or it belongs to a broadcast
-	ContentIDs []string // of the attachments that the HTML may show
+	Bulk       bool     // a header marks the email as bulk mail, or it belongs to a broadcast
+	ContentIDs []string // content ids of the attachments that the HTML may show
 }
 
 // PreviewDraft returns the preview of an email that has not been sent. It applies the rules of Send with three

@@ -53,9 +53,9 @@ type Raw struct {
 	// UTF8 is true if the header is in UTF-8 (RFC 6532). Only hosts with SMTPUTF8 accept such a message.
 	UTF8 bool
 
-	at      time.Time // when it was accepted
+	at      time.Time // time when the message was accepted
 	content []byte    // what the row stores: the whole message, or only the prepended fields
-	blobKey string    // of the rest if the message is large
+	blobKey string    // key of the rest if the message is large
 }
 
 // SendRaw accepts a message that its sender composed, and returns the email's id. The message is then on disk.

@@ -23,7 +23,7 @@ func BenchmarkRemoveWhileAccepting(b *testing.B) {
 			f.Counted(later())
 			const old = 50_000
 			f.fill(b, old)
-			f.change(`ANALYZE`) // autovacuum does this before emails become old
+			f.change(`ANALYZE`) // autovacuum would do this before emails become old
 			cut := time.Now()   // emails accepted from here on are young
 			ctx, stop := context.WithCancel(b.Context())
 			s := retention.New(teams.Retention{Emails: teams.MinRetention}, f.Teams,

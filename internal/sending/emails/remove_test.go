@@ -101,7 +101,7 @@ func (f *fixture) sent(t *testing.T) (settled, waiting []string) {
 		delivered := f.Send(with)
 		f.end(t, delivered, events.EmailDelivered, "a@one.example")
 		if i%2 == 0 {
-			waiting = append(waiting, delivered) // for the other recipient
+			waiting = append(waiting, delivered) // the email still waits for the other recipient
 		} else {
 			f.end(t, delivered, events.EmailBounced, "b@two.example")
 			settled = append(settled, delivered)

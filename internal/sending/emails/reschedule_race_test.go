@@ -51,11 +51,11 @@ func eachArmed(t *testing.T, asks string, run func(t *testing.T, f *fixture, arm
 func TestChangesDuringRelease(t *testing.T) {
 	later := func(d time.Duration) string { return time.Now().Add(d).Format(time.RFC3339Nano) }
 	for name, c := range map[string]struct {
-		at      time.Duration // of the email, as the release finds it
+		at      time.Duration // time of the email, as the release finds it
 		refused bool
 		change  func(f *fixture, id string) error
 		state   emails.State
-		due     time.Duration // of the release job afterwards; 0 for none
+		due     time.Duration // time of the release job afterwards; 0 for none
 	}{
 		"earlier": {time.Hour, false, func(f *fixture, id string) error {
 			return f.Emails.Reschedule(context.Background(), f.Acme.TeamID, id, later(10*time.Minute))

@@ -17,7 +17,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 		advance(ctx, tx, all)
 		return nil
 	}
-	for _, ofOne := range byEmail(all) { // because advance compares each event with all others
+	for _, ofOne := range byEmail(all) { // advance compares each event with all others
 		advance(ctx, tx, ofOne)
 	}
 	return nil
@@ -26,7 +26,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 // byEmail groups events by email and keeps their order. It leaves out events without an email.
 func byEmail(all []events.Event) [][]events.Event {
 	var groups [][]events.Event
-	index := map[string]int{} // of each email's group
+	index := map[string]int{} // index of each email's group
 	for i := range all {
 		emailID := all[i].EmailID
 		if emailID == "" {

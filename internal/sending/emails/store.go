@@ -20,7 +20,7 @@ const (
 	isRaw      // the sender composed the message, which is stored as it is
 	isBlob     // the message is in a blob, except the prepended fields
 	needsUTF8  // only hosts with SMTPUTF8 accept the message
-	markedBulk // it is bulk mail
+	markedBulk // the email is bulk mail
 )
 
 // recipientLists is the JSON in the column recipients. It is read as a whole and never queried.

@@ -379,7 +379,7 @@ func TestKeyTakenByAnotherNode(t *testing.T) {
 	eachArmed(t, "FROM suppressions", func(t *testing.T, f *fixture, arm func(func()) func() bool) {
 		other := testnode.Bare(t, f.DB, testnode.Options{}).Emails
 		for _, c := range []struct {
-			name, hash string // of the other's payload
+			name, hash string // hash of the other node's payload
 			kind       fault.Kind
 		}{{"the same", "h", 0}, {"another", "i", fault.IdempotencyMismatch}} {
 			key := emails.Idempotency{Scope: "s", Key: c.name, Hash: c.hash}
@@ -484,7 +484,7 @@ func TestNothingToRemove(t *testing.T) {
 		f.Send(hello("a@one.example"))
 		check("with one that waits")
 		f.change(`DELETE FROM jobs`)
-		f.fill(t, 250) // its events are not counted yet, so it stays
+		f.fill(t, 250) // the events of this email are not counted yet, so it stays
 		check("with many that are not counted")
 		if n := f.Count(`SELECT COUNT(*) FROM emails`); n != 251 {
 			t.Errorf("%d emails are left", n)

@@ -15,7 +15,7 @@ type templateVersion struct {
 	templateID string
 	content    content.Ref
 	hasHTML    bool
-	size       int64 // of the texts with values filled in, in bytes
+	size       int64 // size of the texts with values filled in, in bytes
 	empty      bool  // the texts are empty once values are filled in
 }
 
@@ -91,7 +91,7 @@ func (s *Service) useTemplates(ctx context.Context, tx *db.Tx, drafts []*draft) 
 type ByTemplate struct {
 	TemplateID string // id or alias
 	Variables  map[string]scalar.Value
-	To         string // with or without a display name
+	To         string // address with or without a display name
 	TopicID    string // "" for none
 	Tags       []Tag
 

@@ -360,7 +360,8 @@ func TestLastRecipientsAtTheSameTime(t *testing.T) {
 		second.Go(func() {
 			ended <- n.DB.Update(t.Context(), func(tx *db.Tx) error { return left(tx, "b@one.example") })
 		})
-		for waits := 0; waits == 0 && len(ended) == 0; { // until the second waits for this one, or is over
+		// Wait until the second transaction is blocked by this one, or has ended.
+		for waits := 0; waits == 0 && len(ended) == 0; {
 			if err := n.DB.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
 				AND datname = current_database()`).Scan(&waits); err != nil {
 				return err

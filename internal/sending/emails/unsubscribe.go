@@ -23,8 +23,8 @@ var unsubscribePlaceholder = regexp.MustCompile(
 // a topic, from all broadcasts and automations of the team. The zero value is for a message without unsubscribe
 // links, and for a message with several recipients.
 type unsubscribeInfo struct {
-	url string // of the recipient's subscription page, which also accepts the POST of RFC 8058
-	id  string // of the list (RFC 2919)
+	url string // URL of the recipient's subscription page, which also accepts the POST of RFC 8058
+	id  string // id of the list (RFC 2919)
 }
 
 // unsubscribeInfo returns the unsubscribe information of the message to o.To. The information is the same each time.

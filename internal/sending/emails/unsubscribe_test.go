@@ -104,7 +104,7 @@ func TestSendersFieldsStay(t *testing.T) {
 		for _, c := range []struct {
 			name           string
 			e              emails.Send
-			leave, listID  []string // of leave, how each begins
+			leave, listID  []string // how each value of leave begins; the list ids
 			post, textSays string
 		}{
 			{"its own", own, []string{"<mailto:leave@acme.example>"}, []string{"<news.acme.example>"}, "", "Hello."},

@@ -15,9 +15,9 @@ import (
 // draft is a Send that has passed every check without a look-up.
 type draft struct {
 	Send
-	id         string // of the email; made in the transaction that inserts it
+	id         string // id of the email; made in the transaction that inserts it
 	from       message.Address
-	recipients []recipient // of the envelope, each address once
+	recipients []recipient // recipients of the envelope, each address once
 	at         time.Time   // zero means now
 	raw        *Raw        // the message, if its sender composed it
 	refused    refusals    // the recipients that its topic excludes
@@ -26,7 +26,7 @@ type draft struct {
 type recipient struct {
 	kind string
 	message.Address
-	position int // in the envelope, from 0; set when it is stored
+	position int // position in the envelope, from 0; set when the recipient is stored
 }
 
 // check applies the rules of one email (API reference section 8). It returns the fault of the first rule that is

@@ -66,7 +66,7 @@ type Query struct {
 
 // Count is one row of a breakdown.
 type Count struct {
-	Period, DomainID, DomainName, EmailID, BroadcastID string // empty without that breakdown
+	Period, DomainID, DomainName, EmailID, BroadcastID string // empty without a breakdown by that field
 
 	Type       string // an event's type without "email."
 	Detail     string // the type of a bounce; "machine" for an open or click by a bot

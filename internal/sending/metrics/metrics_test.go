@@ -95,7 +95,7 @@ func (w *fixture) event(r *rand.Rand, now time.Time) events.Event {
 	case events.EmailBounced:
 		v.Data = &events.Bounce{Type: []string{"Permanent", "Transient"}[r.IntN(2)]}
 	}
-	if r.IntN(4) > 0 { // otherwise it happens now
+	if r.IntN(4) > 0 { // otherwise the event happens now
 		v.At = now.Add(-time.Duration(r.Int64N(int64(6 * time.Hour)))).Truncate(time.Microsecond)
 	}
 	return v

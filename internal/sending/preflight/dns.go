@@ -129,7 +129,7 @@ func dmarc(ctx context.Context, a *lookUps, in *Input) (Result, policy) {
 	}
 	level := Warning
 	if in.Bulk {
-		level = Problem // large mailbox providers refuse bulk mail without it
+		level = Problem // large mailbox providers refuse bulk mail without a DMARC record
 	}
 	return result(id, level, "There is no DMARC record for %s, which large mailbox providers require of bulk mail. "+
 		"Publish a TXT record at _dmarc.%s, such as `v=DMARC1; p=none; rua=mailto:dmarc@%s`.", from, org, org), policy{}

@@ -72,7 +72,7 @@ type Input struct {
 	Headers []message.Field
 	// Bulk is set for bulk mail: a header marks it as such, or it belongs to a topic or a broadcast.
 	Bulk       bool
-	ContentIDs []string // of the attachments that the HTML may show
+	ContentIDs []string // content ids of the attachments that the HTML may show
 	Sender     Sender
 	DNS        resolve.Resolver // nil if DNS look-ups are off
 }

@@ -11,7 +11,7 @@ import (
 // target is the destination of a link or an image.
 type target struct {
 	scheme string // in lower case; "" if there is none
-	host   string // of http and https, in lower-case ASCII
+	host   string // host of http and https URLs, in lower-case ASCII
 }
 
 // maxURL is how many bytes of a URL are parsed for its scheme and host.

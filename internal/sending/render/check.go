@@ -8,9 +8,9 @@ import (
 
 // SyntaxError describes a malformed placeholder.
 type SyntaxError struct {
-	Offset int    // of the opening braces, in bytes
+	Offset int    // offset of the opening braces, in bytes
 	Line   int    // from 1
-	Column int    // in characters, from 1
+	Column int    // column in characters, from 1
 	Near   string // the text from Offset, shortened
 	Reason string // completes a sentence that begins with the placeholder
 }

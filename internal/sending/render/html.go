@@ -31,7 +31,7 @@ type HTML struct {
 	Template
 	links       []link
 	pixel       int // where the pixel goes
-	targetBytes int // of the targets of all links
+	targetBytes int // bytes of the targets of all links
 }
 
 // link is an href with the value source[start:end], in which there are slots[from:to]. Without slots its target is

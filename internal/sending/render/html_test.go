@@ -317,7 +317,7 @@ func FuzzTrackFilled(f *testing.F) {
 		got, targets := track(h, values)
 		want, wanted := track(render.LiteralHTML(h.Fill(values)), nil)
 		if strings.Contains(text, "UNSUBSCRIBE_URL") {
-			return // only as placeholders are these links not tracked
+			return // these links are not tracked only as placeholders
 		}
 		if got != want || !slices.Equal(targets, wanted) {
 			t.Errorf("%q\nbecomes %q with %q\nand when it is filled before %q with %q", text, got, targets, want, wanted)

@@ -34,7 +34,7 @@ func TestWhatSuppresses(t *testing.T) {
 			{events.EmailDelivered, nil, ""},
 		} {
 			to := fmt.Sprintf("to%d@one.example", i)
-			for _, recipient := range []string{to, ""} { // without a recipient it is about the whole email
+			for _, recipient := range []string{to, ""} { // an event without a recipient is about the whole email
 				if err := d.Update(t.Context(), func(tx *db.Tx) error {
 					return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "other", Type: events.EmailSent},
 						events.Event{TeamID: "team", EmailID: "e", Type: c.kind, Recipient: recipient, Data: c.data})

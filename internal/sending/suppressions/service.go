@@ -152,7 +152,7 @@ func (s *Service) remove(ctx context.Context, tx *db.Tx, teamID, idOrAddress str
 		return gone, err
 	}
 	if gone, err = deleteByID(ctx, tx, teamID, gone.ID); err != nil {
-		return gone, err // another transaction removed it and recorded the event
+		return gone, err // another transaction removed the entry and recorded the event
 	}
 	return gone, s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.SuppressionRemoved, Data: gone})
 }

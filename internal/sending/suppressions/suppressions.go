@@ -25,7 +25,7 @@ type Suppression struct {
 	TeamID    string
 	Address   string // lower case
 	Origin    Origin
-	SourceID  string // the email that caused it; empty if it was added manually
+	SourceID  string // the email that caused the entry; empty for manual entries
 	CreatedAt time.Time
 }
 

@@ -54,7 +54,7 @@ type Template struct {
 	ID          string
 	TeamID      string
 	Name        string
-	Alias       string // empty if it has none
+	Alias       string // empty if the template has no alias
 	CurrentID   string // the newest version
 	PublishedID string // the version that emails are sent with; empty before the first is published
 	CreatedAt   time.Time
@@ -78,7 +78,7 @@ type Version struct {
 	TeamID      string
 	Number      int64 // from 1
 	CreatedAt   time.Time
-	PublishedAt time.Time // of the latest publication; zero if never published
+	PublishedAt time.Time // time of the latest publication; zero if never published
 
 	// Set only for a single version, not in lists.
 	Variables []Variable

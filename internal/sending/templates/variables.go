@@ -16,19 +16,19 @@ import (
 
 // Variable is a variable that a version declares.
 type Variable struct {
-	ID        string // kept by later versions that declare the same key
+	ID        string // later versions that declare the same key keep the id
 	Key       string
 	Type      scalar.Type
-	Fallback  scalar.Value // none when it must be given for each email
+	Fallback  scalar.Value // none if the value must be given for each email
 	CreatedAt time.Time
-	UpdatedAt time.Time // of the latest change of type or fallback
+	UpdatedAt time.Time // time of the latest change of type or fallback
 }
 
 // Declaration is a variable as a request declares it.
 type Declaration struct {
 	Key      string
 	Type     string
-	Fallback scalar.Value // none when it must be given for each email
+	Fallback scalar.Value // none if the value must be given for each email
 }
 
 // reserved are keys that variables may not have, with or without POSTRIDER_ or RESEND_ before them. Reserved keys name

@@ -14,7 +14,7 @@ import (
 // TrackedLink is the content of the token of a tracked link or of a tracking pixel.
 type TrackedLink struct {
 	EmailID  string
-	Position int // of the recipient in the envelope, from 0; -1 if the message had several recipients
+	Position int // position of the recipient in the envelope, from 0; -1 if the message had several recipients
 
 	// URL is the target of the link; "" for a pixel. It is an absolute http or https URL in UTF-8 without control
 	// characters. Spaces and characters outside ASCII stay as the sender wrote them.

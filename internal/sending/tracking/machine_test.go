@@ -63,7 +63,7 @@ func TestRightAfterDelivery(t *testing.T) {
 			want tracking.Reason
 		}{"just now": {-time.Hour, tracking.ByTiming}, "an hour ago": {time.Hour, ""}} {
 			emailID := c.delivered(x.ago, "ann@one.example")
-			for range 2 { // the first one changes the recipient's state and its time
+			for range 2 { // the first hit changes the recipient's state and its time
 				c.Add(tracking.Hit{EmailID: emailID, URL: target, Addr: home, UserAgent: firefox})
 				c.flush()
 			}

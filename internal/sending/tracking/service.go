@@ -67,7 +67,7 @@ type pendingHit struct {
 	reason  Reason
 	visit   *visit
 	bytes   int
-	eventID string // of the event, set by the last attempt to record it
+	eventID string // id of the event, set by the last attempt to record it
 	unsure  bool   // the last attempt may have been committed
 	done    bool
 }

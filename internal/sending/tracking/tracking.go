@@ -39,7 +39,7 @@ import (
 // Hit is a request for a tracked link or a pixel.
 type Hit struct {
 	EmailID   string
-	Position  int        // of the recipient in the email; see tokens.TrackedLink
+	Position  int        // position of the recipient in the email; see tokens.TrackedLink
 	URL       string     // the target of the link; "" for a pixel
 	Addr      netip.Addr // of the client
 	UserAgent string

@@ -70,7 +70,7 @@ func (v *visit) judge(at time.Time) Reason {
 
 const (
 	visitsMax = 20_000           // of a generation
-	visitsAge = 15 * time.Second // of a generation; longer than any entry is needed
+	visitsAge = 15 * time.Second // age of a generation; longer than any entry is needed
 )
 
 // generations is a map with bounded memory and age. It has a young and an old generation; when the young one is full or

@@ -15,7 +15,7 @@ type Graph struct {
 	Steps       []Step
 	Connections []Connection
 
-	index     map[string]int      // of Steps, by key
+	index     map[string]int      // indexes in Steps, by key
 	next      map[exit]string     // the key of the next step
 	waitNames map[string]struct{} // keys and event names of the waits, which may follow "wait_events." in a name
 	ruleNames []string            // prefixes of the names that rules may use besides contact fields
@@ -120,8 +120,8 @@ type Reference struct {
 	Step  string       // the key
 	Field string       // the path, such as steps[2].config.template.id
 	Kind  string       // one of the constants
-	ID    string       // of a template (or its alias), a segment or a topic; a property by name; an address
-	Names []string     // of a template: the variables that the step sets, in order
+	ID    string       // id of a template (or its alias), a segment or a topic; name of a property; an address
+	Names []string     // the variables that the step sets for a template, in order
 	Rule  *filter.Rule // the rule of a condition
 
 	// Value is the type of the value that a contact_update gives a property: string or number. It is "" if the type is

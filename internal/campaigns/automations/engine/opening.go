@@ -8,7 +8,7 @@ type Opening struct {
 	Trigger string        // the key
 	Next    string        // the key of the step after the trigger; "" for none
 	Event   string        // for which the next step waits, as the user wrote it; "" if it waits for none
-	Timeout time.Duration // of that wait; 0 for MaxWait
+	Timeout time.Duration // timeout of that wait; 0 for MaxWait
 }
 
 // Opening returns the opening of the runs that an event begins. It returns false if no trigger names the event.

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// fullShare is 100 percent, in hundredths of a percent.
+// fullShare is 100 percent, share in hundredths of a percent.
 const fullShare = 100 * 100
 
 // split distributes runs over branches.

@@ -78,7 +78,7 @@ func untilOutput(t time.Time) map[string]any { return map[string]any{"until": Fo
 type waitForEvent struct {
 	event   string        // as the user wrote it
 	timeout time.Duration // 0 for MaxWait
-	rule    *filter.Rule  // that the event must match; nil for every event
+	rule    *filter.Rule  // rule that the event must match; nil for every event
 }
 
 // eventFields are the fields that the rule of a wait may name: those of the event, and those of the event that began

@@ -25,7 +25,7 @@ type World struct {
 	// is false, everything that steps name exists, and unknown properties have the types of their values.
 	Complete bool
 
-	Properties map[string]Property // of contacts, by name
+	Properties map[string]Property // properties of contacts, by name
 	Topics     map[string]string   // the default, opt_in or opt_out, by topic id
 
 	// Segment returns why a contact cannot be added to a segment, or nil.

@@ -154,7 +154,7 @@ func TestSimulatedTeam(t *testing.T) {
 		steps   []string
 		contact string // JSON of the contact, and further members of the scenario
 		want    []string
-		alone   []string // expected without the world, if it differs from want
+		alone   []string // result without the world, if it differs from want
 	}{
 		"a topic to opt in to": {[]string{news}, `{}`, []string{"a skipped topic_not_opted_in"}, nil},
 		"one that it opted in to": {[]string{news, asks("contact.engagement.mailed", "eq", "1"), mails},

@@ -19,7 +19,7 @@ import (
 const (
 	bodyMax         = 64 << 20  // a message of 40 MB with its attachments in base64, and a margin
 	bodiesMax       = 768 << 20 // bytes of memory for all large bodies and what is decoded from them
-	bodiesGreed     = 1         // of a team for that memory: enough stays free for the largest bodies of other teams
+	bodiesGreed     = 1         // a team's share of that memory: enough stays free for the largest bodies of others
 	mediumBodiesMax = 128 << 20 // bytes of memory for all bodies up to mediumBody
 	bodyStartsMax   = 64 << 20  // bytes of memory for all bodies of which less than an eighth has arrived
 	bodyCost        = 3         // bytes of memory per byte: as received, decoded, and as parameters of SQL statements
@@ -28,7 +28,7 @@ const (
 	bodyStart       = 8         // a body reserves all of its memory once one part in bodyStart has arrived
 
 	memoryWait = 10 * time.Second // how long a request waits for memory before the client is asked to try again
-	bodyGrace  = 15 * time.Second // to send a body, plus the time at bodyPace for the bytes that have arrived
+	bodyGrace  = 15 * time.Second // time to send a body, plus the time at bodyPace for the bytes that have arrived
 	bodyPace   = 256 << 10        // bytes per second
 	bodyPause  = 10 * time.Second // the longest pause between two reads
 )
@@ -61,7 +61,7 @@ type bodyReader struct {
 	known    bool // the length is known
 	src      pacedReader
 	bytes    []byte
-	free     func() // releases its memory; nil if it has none
+	free     func() // releases the body's memory; nil if it has none
 }
 
 // read reads a body of n bytes, or of at most n if the length is unknown.

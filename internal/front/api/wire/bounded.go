@@ -158,7 +158,7 @@ type BoundedDecoder interface{ ElementTypes() []reflect.Type }
 // unbounded returns the path of a list or a map without a limit in a request type, or "" if there is none.
 func unbounded(t reflect.Type, path string) string {
 	if t == reflect.TypeFor[jsontext.Value]() {
-		return "" // JSON that is not decoded
+		return "" // JSON is kept and not decoded
 	}
 	pointer := reflect.PointerTo(t)
 	if pointer.Implements(reflect.TypeFor[BoundedDecoder]()) {

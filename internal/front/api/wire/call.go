@@ -22,7 +22,7 @@ type Call struct {
 	teams.Actor
 	Request   *http.Request
 	Header    http.Header // of the response
-	Status    int         // of a successful response; an operation may change it
+	Status    int         // status of a successful response; an operation may change it
 	Operation *Operation
 
 	server        *Server
@@ -37,7 +37,7 @@ type Call struct {
 // Limits of a query. An operation limits the values of its own parameters.
 const (
 	maxParameters     = 1000
-	maxParameterBytes = 8 << 10 // of a value; 100 IDs have fewer than 4,000 bytes
+	maxParameterBytes = 8 << 10 // maximum length of a value; 100 IDs have fewer than 4,000 bytes
 )
 
 // readURL parses the query. It refuses text that the database cannot store in the path and in all parameters, even

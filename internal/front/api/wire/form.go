@@ -25,7 +25,7 @@ const (
 	fieldMax        = 64 << 10 // bytes of a field
 	partsMax        = 50
 	partHeaderMax   = 32 << 10    // bytes between the content of two parts, with the header of the second
-	responseTimeout = time.Minute // to write the response after a form has arrived
+	responseTimeout = time.Minute // time to write the response after a form has arrived
 )
 
 // Upload makes a handler of a function that reads a form by [Call.ReceiveForm]. In describes the form in the OpenAPI

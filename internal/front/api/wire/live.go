@@ -15,14 +15,14 @@ const (
 	// DefaultHeartbeat is the time between comment lines in an idle stream of events.
 	DefaultHeartbeat = 15 * time.Second
 
-	liveWriteTimeout = 10 * time.Second // for the client to receive one write
+	liveWriteTimeout = 10 * time.Second // time for the client to receive one write
 )
 
 // LiveStream is a stream of server-sent events that has no end of its own (HTML Living Standard, section 9.2). It is
 // not an [Operation], and the document does not show it.
 type LiveStream struct {
 	Path  string
-	Scope teams.Scope // that the actor needs
+	Scope teams.Scope // scope that the actor needs
 	// Prepare checks the request and returns a function that opens the source. The server calls that function once it
 	// has capacity for the stream.
 	Prepare func(c *Call) (open func(ctx context.Context) (LiveSource, error), err error)

@@ -153,7 +153,7 @@ func schemaName(t reflect.Type, hint string) string {
 	case t == reflect.TypeFor[ErrorBody]():
 		return "Error"
 	case t == reflect.TypeFor[ReadOnly]():
-		return "Elsewhere" // its name in earlier versions of the document
+		return "Elsewhere" // the name of the type in earlier versions of the document
 	case strings.HasSuffix(name, "Wire"):
 		name = strings.TrimSuffix(name, "Wire")
 	case strings.HasSuffix(name, "In"):

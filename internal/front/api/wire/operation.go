@@ -17,8 +17,8 @@ const Open = teams.Scope(math.MaxUint8)
 // Operation is one operation of the API.
 type Operation struct {
 	Method, Path string
-	Scope        teams.Scope // that the actor needs, or Open
-	Status       int         // of a successful response
+	Scope        teams.Scope // scope that the actor needs, or Open
+	Status       int         // status of a successful response
 	Tag          string      // the group in the document; "" leaves the operation out
 	Summary      string      // for the document
 	ID           string      // in the document; "" makes it from the summary

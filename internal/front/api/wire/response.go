@@ -20,9 +20,9 @@ const LargeResponse = 256 << 10
 // responses of their own team.
 const (
 	responsesMax   = 512 << 20        // bytes of all large responses
-	responsesGreed = 1                // of a team for that memory, see package fairshare
+	responsesGreed = 1                // share of a team in that memory, see package fairshare
 	responseCost   = 3                // bytes of memory per byte: the database row, the string and the encoded JSON
-	responseGrace  = 15 * time.Second // to receive a response, plus the time at responsePace
+	responseGrace  = 15 * time.Second // time to receive a response, plus the time at responsePace
 	responsePace   = 128 << 10        // bytes per second
 )
 

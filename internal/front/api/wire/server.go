@@ -25,7 +25,7 @@ import (
 type Options struct {
 	Operations  []Operation
 	LiveStreams []LiveStream
-	Description Description // of the API, in the OpenAPI document
+	Description Description // description of the API in the OpenAPI document
 
 	Teams     *teams.Service // authenticates requests
 	Audit     *audit.Log
@@ -289,7 +289,7 @@ type recorder struct {
 	actor    teams.Actor // the authenticated actor, even if it lacks the scope
 	resource string      // the path that the request came in at, if it is not the API's own; see Server.Authenticate
 	status   int
-	cause    error // of an internal failure
+	cause    error // cause of an internal failure
 
 	recordResponse bool // keep the response for Observe
 	countResponse  bool // count the bytes of the response instead

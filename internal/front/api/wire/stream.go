@@ -16,13 +16,13 @@ import (
 const (
 	exportsMax             = 64               // exports at once
 	exportsPerTeamMax      = 4                // exports of one team at once
-	streamsGreed           = 1                // of a team for each kind of stream, see package fairshare
+	streamsGreed           = 1                // share of a team in each kind of stream, see package fairshare
 	longListsMax           = 128              // long lists at once; each has a chunk in memory
 	longListWait           = 10 * time.Second // how long a long list waits before the client is asked to try again
 	eventStreamsMax        = 256              // streams of events at once
 	eventStreamsPerTeamMax = 10               // streams of events of one team at once
 	streamPiece            = 32 << 10         // bytes per write
-	streamPieceTimeout     = 30 * time.Second // for the client to receive a piece
+	streamPieceTimeout     = 30 * time.Second // time for the client to receive a piece
 )
 
 // StreamKind is the kind of a stream. Each kind has its own limit.

@@ -26,7 +26,7 @@
 // use makes it invalid, and a second use revokes the grant. A grant ends with the membership of the user who consented
 // to it. A team has at most [grantsMax] active grants.
 //
-// Only the newest refresh token works. The use of an older one revokes the grant, with one exception: within
+// Only the newest refresh token works. The use of an older one revokes the grant, with one exception. Within
 // [retryTime], a client that did not receive the answer may use its token again, if no later token was used. The
 // service then replaces the token that the client did not receive.
 //

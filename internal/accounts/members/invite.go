@@ -242,8 +242,9 @@ func (s *Service) Accept(ctx context.Context, token, userID string) (Membership,
 	return s.accept(ctx, token, func(context.Context, *db.Tx, Invitation) (string, error) { return userID, nil })
 }
 
-// AcceptAsNew creates a user with the invited address and makes the user a member, in one transaction. then may do more
-// in the transaction, such as begin a session; it may be nil and may run more than once. The address in n is ignored.
+// AcceptAsNew creates a user with the invited address and makes the user a member, in one transaction. The function
+// then may do more in the transaction, such as begin a session; it may be nil and may run more than once. The address
+// in n is ignored.
 func (s *Service) AcceptAsNew(ctx context.Context, token string, n users.NewUser, then func(ctx context.Context,
 	tx *db.Tx, u users.User) error) (Membership, error) {
 	v, err := s.Invitation(ctx, token)

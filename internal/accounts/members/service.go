@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	cacheFor   = 5 * time.Second // the longest that another node's change goes unnoticed if its hint is lost
+	cacheFor   = 5 * time.Second // maximum delay of another node's change if its hint is lost
 	cacheMax   = 10_000          // cached actors
 	maxMembers = 200             // of a team
 	maxTeams   = 200             // of a user

@@ -27,7 +27,7 @@ func periodsAt(at time.Time, q teams.Quota) (day, month period) {
 }
 
 // add adds the usage of a shard. If the shard is in the next period, which a node with a faster clock has begun, x
-// moves to that period. A shard in a later period was written by a clock that was wrong: its usage counts in the
+// moves to that period. A shard in a later period was written by a clock that was wrong. Its usage counts in the
 // current period, because the quota would otherwise not start again before that time.
 func (x *period) add(number, used, told int64) {
 	if number > x.number+1 {

@@ -23,7 +23,7 @@ import (
 
 const (
 	maxKeyName = 50               // characters (API reference section 11)
-	cacheFor   = 5 * time.Second  // the longest that another node's change goes unnoticed if its hint is lost
+	cacheFor   = 5 * time.Second  // maximum delay of another node's change if its hint is lost
 	cacheMax   = 10_000           // cached keys
 	flushEvery = 10 * time.Second // interval at which times of last use are written
 	flushTime  = 5 * time.Second  // time limit of one such write

@@ -21,7 +21,7 @@ const (
 	sessionLife  = 90 * 24 * time.Hour // every session ends after this time
 	usedEvery    = time.Minute         // interval at which the time of last use is written
 	proofLasts   = 15 * time.Minute    // how long a password or a passkey counts as a recent proof
-	cacheFor     = 5 * time.Second     // the longest that another node's change goes unnoticed if its hint is lost
+	cacheFor     = 5 * time.Second     // maximum delay of another node's change if its hint is lost
 	cacheMax     = 10_000              // cached sessions
 	sessionsMax  = 50                  // sessions of a user; a further one ends the oldest
 	maxUserAgent = 300                 // bytes of a user agent that are stored

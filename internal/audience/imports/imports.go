@@ -22,8 +22,9 @@
 //
 // A problem with the whole file, or with the request, is a fault from Store or Create, and nothing is kept. A wrong row
 // counts as failed and is kept with the reason until the import is deleted, for up to [MaxKept] rows. If the database
-// or the file store fails, the job is retried without end, and the import shows a reason until it continues. An import
-// fails if its file, or a segment, topic or property that it refers to, is gone; the rows that it wrote before stay.
+// or the file store fails, the job is retried without limit, and the import shows a reason until it continues. An
+// import fails if its file, or a segment, topic or property that it refers to, was deleted; the rows that it wrote
+// before stay.
 //
 // # Limits of this package
 //

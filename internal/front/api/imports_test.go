@@ -333,7 +333,7 @@ func TestImportsRefused(t *testing.T) {
 	})
 }
 
-// A client that sends all of its form before it reads hears why it is refused, and the connection stays usable.
+// A client that sends all of its form before it reads gets the reason of the refusal, and the connection stays usable.
 func TestRefusedUploadIsReceived(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})

@@ -149,7 +149,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// Sessions refuse to continue without a password, and their trace says how the message came.
+// Sessions refuse to continue without a password, and their trace says how the message was submitted.
 func TestSessions(t *testing.T) {
 	s := &Service{c: Config{Hostname: "mx.test"}}
 	c := &session{s: s}

@@ -8,10 +8,10 @@
 // recipients of the envelope receive it. From and all other fields that name a sender are parsed strictly and must
 // belong to one verified domain. Strict parsing ensures that all readers see the sender that the signature covers.
 //
-// The message is sent byte for byte as it came, except for a few fields. Bcc, Return-Path, Authentication-Results and
-// the fields that are options of this service are removed. Received is added, and so are Date and Message-ID if they
-// are missing; delivery adds DKIM, the proof for complaints and the return path. The client gets 250 only after the
-// email is on disk.
+// The message is sent byte for byte as it was submitted, except for a few fields. Bcc, Return-Path,
+// Authentication-Results and the fields that are options of this service are removed. Received is added, and so are
+// Date and Message-ID if they are missing; delivery adds DKIM, the proof for complaints and the return path. The client
+// gets 250 only after the email is on disk.
 //
 // # When it fails
 //

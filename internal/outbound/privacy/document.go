@@ -209,7 +209,7 @@ func items[T any](w *writer, readBatch func(after string) ([]T, string, error)) 
 		if next == "" {
 			return nil
 		}
-		w.WriteByte('\n') // write something for each batch, so that proxies do not take the connection for dead
+		w.WriteByte('\n') // write something for each batch, so that proxies do not close an idle connection
 		if err := w.flush(); err != nil {
 			return err
 		}

@@ -36,7 +36,7 @@
 //
 // At first a team has one connection to a destination. Prompt answers allow more (window). An address has such a window
 // too, even if many destinations lead to it. A conversation that hangs keeps its connection, because giving up after
-// the final dot would send a copy, but it earns no further connections. Some connections are reserved for destinations
+// the final dot would send a copy, but it allows no further connections. Some connections are reserved for destinations
 // that answer (jobs.Share).
 //
 // # What it does not do

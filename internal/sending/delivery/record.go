@@ -129,9 +129,8 @@ func (t *try) events(ctx context.Context, tx *db.Tx, verdicts []verdict) (all []
 	for _, v := range verdicts {
 		talked = talked || v.state != suppressed
 	}
-	// If the email has no other destination and was queued when its job began, no event of delivery exists yet, because
-	// the job's fence keeps other workers from recording one. Otherwise the database decides which outcome is the
-	// first.
+	// If the email has no other destination and was queued when its job began, no event of delivery exists yet: the
+	// job's fence keeps other workers from recording one. Otherwise the database decides which outcome is the first.
 	first := talked && t.d.Only && t.o.LastEvent == emails.Queued
 	if talked && !first {
 		if first, err = emails.MarkSent(ctx, tx, t.o.ID); err != nil {

@@ -69,7 +69,7 @@ func TestStallingAddressOfManyDestinations(t *testing.T) {
 	})
 }
 
-// Destinations that earned many connections and then stall leave some connections to others.
+// Destinations that were allowed many connections and then stall leave some connections to others.
 func TestDestinationsThatBeginToStall(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)

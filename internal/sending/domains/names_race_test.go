@@ -15,7 +15,7 @@ import (
 )
 
 // meanwhile runs f on both engines. Once armed, do starts when a transaction is about to run a given statement. The
-// transaction goes on when do has ended or waits for it.
+// transaction continues when do has ended or waits for it.
 func meanwhile(t *testing.T, asks string, f func(t *testing.T, d *db.DB,
 	arm func(do func() error) (ended func() error))) {
 	run := func(t *testing.T, url string) {

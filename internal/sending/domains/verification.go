@@ -95,7 +95,7 @@ func restart(d Domain, records []Record, now time.Time) Domain {
 }
 
 // prune deletes the checks of records that are not in records, which are those that the domain needs now. If a record
-// is needed again, its check begins anew.
+// is needed again, its check begins again.
 func (d *Domain) prune(records []Record) {
 	d.checks = maps.Clone(d.checks)
 	maps.DeleteFunc(d.checks, func(key string, _ check) bool {

@@ -31,7 +31,7 @@
 // lost during the commit: the error then says that the email may have been accepted.
 //
 // Attachments are stored before the transaction. SweepFiles deletes those without an email. The jobs of this package
-// are retried without end when the database or the file store fails. An email fails only for reasons of its own, such
+// are retried without limit when the database or the file store fails. An email fails only for reasons of its own, such
 // as an attachment that cannot be fetched or a sender that may no longer send.
 //
 // # Topics

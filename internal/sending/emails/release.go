@@ -20,7 +20,7 @@ import (
 const ReleaseKind = "emails.release"
 
 // Kinds returns the kinds of jobs of this package. The lanes of these jobs are teams, which share the workers. After
-// failures of this server the jobs are retried without end: an accepted email waits until the database and the file
+// failures of this server the jobs are retried without limit: an accepted email waits until the database and the file
 // store work again.
 func (s *Service) Kinds() []jobs.Kind {
 	waits := []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute}

@@ -20,7 +20,7 @@ const (
 	strayAfter = time.Hour
 )
 
-// Limits of one sweep of contents. The next sweep goes on where this one stopped.
+// Limits of one sweep of contents. The next sweep continues where this one stopped.
 const (
 	seekRows    = 1000 // emails that one step reads for a content
 	seekSteps   = 100  // steps for a content

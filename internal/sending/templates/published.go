@@ -18,7 +18,7 @@ import (
 
 const (
 	hintTopic  = "templates"
-	cacheFor   = time.Second // the longest that another node's change goes unnoticed if its hint is lost
+	cacheFor   = time.Second // maximum delay of another node's change if its hint is lost
 	cacheCount = 10_000      // names of templates
 	cacheBytes = 16 << 20
 )

@@ -42,8 +42,8 @@ func (c *counted) kinds(emailID string) map[string]int {
 	return n
 }
 
-// Following a link without end creates a limited number of events, also after a restart. Other hits, also of the same
-// recipient, are still recorded.
+// Following a link again and again creates a limited number of events, also after a restart. Other hits, also of the
+// same recipient, are still recorded.
 func TestHitsWithoutEnd(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		emailID, other := c.delivered(time.Minute, "ann@one.example", "bob@one.example"), c.delivered(time.Minute,

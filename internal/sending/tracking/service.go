@@ -28,7 +28,7 @@ const (
 	linkMax    = 8192        // stored bytes of a link; a token cannot hold more
 
 	// recordedMax is how many opens, or clicks, are recorded for one recipient of an email. Hits of bots have a limit
-	// of their own. Without the limit, following one link again and again would create rows and webhooks without end.
+	// of their own. Without the limit, following one link repeatedly would create any number of rows and webhooks.
 	recordedMax = 1000
 )
 

@@ -287,7 +287,7 @@ type recorder struct {
 	id       string
 	path     string      // for the logs; "" means the path of the request
 	actor    teams.Actor // the authenticated actor, even if it lacks the scope
-	resource string      // the path that the request came in at, if it is not the API's own; see Server.Authenticate
+	resource string      // the path of the request, if it is not the API's own; see Server.Authenticate
 	status   int
 	cause    error // cause of an internal failure
 

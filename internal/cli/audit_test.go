@@ -96,7 +96,8 @@ func TestMembers(t *testing.T) {
 		if _, err := n.Members.Actor(ctx, ids[0], team.ID); err != nil {
 			t.Fatal(err)
 		}
-		// The command is another process. Its hint makes the node reload before the node's next regular check.
+		// The command is another process. The command's hint makes the node reload before the node's next regular
+		// check.
 		p.must("teams", "suspend", "Acme")
 		eventually(t, "the node knows that the team is suspended", func() bool {
 			by, err := n.Members.Actor(ctx, ids[0], team.ID)

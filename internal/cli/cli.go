@@ -25,8 +25,8 @@ import (
 	_ "time/tzdata" // time zones, for machines that have no zone database
 )
 
-// Version is the release of this program: the tag of the source, or a version that contains the commit. It is "dev" for
-// builds without either, such as `go run`.
+// Version is the release of this program: the tag of the source, or a version that contains the commit. Builds without
+// a tag and a commit, such as `go run`, have the version "dev".
 var Version = buildVersion(debug.ReadBuildInfo())
 
 func buildVersion(info *debug.BuildInfo, ok bool) string {

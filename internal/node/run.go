@@ -25,7 +25,7 @@ func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 		ErrorLog: slog.NewLogLogger(n.Log.Handler(), slog.LevelDebug)}
 	server.RegisterOnShutdown(n.EventStream.Close)
 	server.RegisterOnShutdown(n.Imports.Close)
-	served, shut := context.WithCancel(context.WithoutCancel(ctx)) // ends after the last request
+	served, shut := context.WithCancel(context.WithoutCancel(ctx)) // the context served ends after the last request
 	defer shut()
 	g.Go(func() error { return n.RequestLog.Run(served) })
 	g.Go(func() error { return n.Tracking.Run(served) })

@@ -219,7 +219,7 @@ func ownAddresses(c config.Config) ([]netip.AddrPort, error) {
 }
 
 // trackingHosts returns the host names of the public URL and the tracking URL. A reverse proxy may get certificates for
-// them, as for the tracking hosts of domains.
+// these names, as for the tracking hosts of domains.
 func trackingHosts(c config.Config) (all []string) {
 	for _, text := range []string{c.PublicURL, c.TrackingURL} {
 		if u, err := url.Parse(text); err == nil && u.Hostname() != "" {

@@ -132,7 +132,8 @@ func (l *loader) checkAddresses() {
 	c := &l.config
 	if s := string(c.DatabaseURL); s != "" && !strings.HasPrefix(s, "postgres://") &&
 		!strings.HasPrefix(s, "postgresql://") {
-		l.wrong("database_url", "must begin with postgres://; leave it empty for SQLite in data_dir") // may have a password
+		// The URL may contain a password, so the message does not show it.
+		l.wrong("database_url", "must begin with postgres://; leave it empty for SQLite in data_dir")
 	}
 	if scheme, _, ok := strings.Cut(c.BlobURL, "://"); ok && !slices.Contains([]string{"file", "s3", "mem"}, scheme) {
 		l.wrong("blob_url", "scheme %q is not known; use a folder, file://, s3:// or mem://", scheme)

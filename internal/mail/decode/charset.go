@@ -54,8 +54,8 @@ func Charset(name string, b []byte) string {
 	return string(decoded)
 }
 
-// isShifted reports whether a charset writes all characters as ASCII between marks. ASCII bytes then do not contradict
-// the charset.
+// isShifted reports whether a charset writes all characters as ASCII between marks. ASCII bytes do not contradict such
+// a charset.
 func isShifted(enc encoding.Encoding) bool {
 	return enc == japanese.ISO2022JP || enc == simplifiedchinese.HZGB2312
 }

@@ -64,7 +64,7 @@ func writeUTF16(out *strings.Builder, run []byte) {
 		bits &= 1<<n - 1
 		if high != 0 {
 			pair := utf16.DecodeRune(high, r)
-			out.WriteRune(pair) // U+FFFD for half a pair
+			out.WriteRune(pair) // U+FFFD for half a surrogate pair
 			high = 0
 			if pair != utf8.RuneError {
 				continue
@@ -74,7 +74,7 @@ func writeUTF16(out *strings.Builder, run []byte) {
 			high = r
 			continue
 		}
-		out.WriteRune(r) // U+FFFD for half a pair
+		out.WriteRune(r) // U+FFFD for half a surrogate pair
 	}
 	if high != 0 || n >= 6 || bits != 0 {
 		out.WriteRune(utf8.RuneError)

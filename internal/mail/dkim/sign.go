@@ -13,7 +13,7 @@ import (
 // Errors of Sign that are due to the message.
 var (
 	ErrNoFrom = errors.New("message has no From field, so it cannot be signed") // RFC 6376 section 5.4
-	// It would continue the signature.
+	// White space at the start would continue the signature.
 	ErrBadHeader = errors.New("message begins with white space, not with a header field to sign")
 )
 

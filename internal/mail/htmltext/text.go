@@ -42,7 +42,7 @@ const (
 // Lines end with LF and are not wrapped; no line ends with a space and there are never two consecutive empty lines. Any
 // input is accepted, nested however deep; the time is linear in its length. A start tag of more than 1 MiB is skipped.
 func FromHTML(html string) string {
-	if !utf8.ValidString(html) { // far faster than replacing nothing
+	if !utf8.ValidString(html) { // the check is far faster than replacing nothing
 		html = strings.ToValidUTF8(html, "\uFFFD")
 	}
 	text, complete := extractText(newTokenizer(html), true)

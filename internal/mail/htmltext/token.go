@@ -113,7 +113,7 @@ func (z *tokenizer) text() string {
 	if strings.Contains(text, "\r") {
 		text = newlines.Replace(text)
 	}
-	if strings.Contains(text, "&") { // far faster than the search in UnescapeString
+	if strings.Contains(text, "&") { // the check is far faster than the search in UnescapeString
 		text = html.UnescapeString(text)
 	}
 	return text

@@ -190,7 +190,7 @@ func decodeName(s string) string {
 func readSpec(s string) (local, domain string, ok bool) {
 	if strings.HasPrefix(s, "@") {
 		if _, after, found := strings.Cut(s, ":"); found {
-			s = after // A route (RFC 5322 section 4.4).
+			s = after // A route precedes the address (RFC 5322 section 4.4).
 		}
 	}
 	s = strings.Trim(decode.Words(s), " '<>")

@@ -149,7 +149,7 @@ func readHeader(raw []byte, at int, stop func(line []byte) bool, each func(name,
 	return len(raw), stray
 }
 
-// skipFolds returns where the next line begins that does not start with white space, searching from the line at at.
+// skipFolds returns the beginning of the next line that does not start with white space, from the line at index at on.
 func skipFolds(raw []byte, at int) int {
 	for at < len(raw) && isWSP(raw[at]) {
 		_, at = decode.LineEnd(raw, at)

@@ -173,7 +173,7 @@ func (w *walker) file(head *partHead, content []byte) {
 	if head.disposition == "inline" {
 		f.Disposition = "inline"
 	} else if head.disposition != "" {
-		f.Disposition = "attachment" // RFC 2183 section 2.8
+		f.Disposition = "attachment" // RFC 2183 section 2.8: any other value means attachment
 	}
 	w.out.Files = append(w.out.Files, f)
 }

@@ -52,7 +52,7 @@ type Parsed struct {
 }
 
 // HTML returns the text of the message as HTML: UTF-8 with LF line ends and without NUL. It is empty if HasHTML is
-// false. Each call builds it anew.
+// false. Each call builds the HTML anew.
 func (p *Parsed) HTML() string {
 	if !p.HasHTML {
 		return ""

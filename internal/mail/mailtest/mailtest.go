@@ -20,7 +20,7 @@ var from string
 // FromForm is a line of from.txt, which explains its words.
 type FromForm struct {
 	Takers string // none, both, smtp or api
-	Value  string // of a From field
+	Value  string // value of a From field
 	Addr   string // the address in the field, if any reader accepts it
 }
 

@@ -226,7 +226,7 @@ func (c *composer) open(subtype, parameters string, level byte) {
 }
 
 // part begins the next part. The line break before a boundary belongs to the boundary, so the content keeps its own
-// line ends (RFC 2046 section 5.1.1). Before the first part it is the empty line after the header.
+// line ends (RFC 2046 section 5.1.1). Before the first part, this line break is the empty line after the header.
 func (c *composer) part(level byte, first bool) {
 	if !first {
 		c.out = append(c.out, "\r\n"...)

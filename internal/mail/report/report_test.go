@@ -58,8 +58,8 @@ func TestReturned(t *testing.T) {
 	})
 }
 
-// again reads a message that arrived at the return path of an email to Ann and Bob. Its first field is the envelope
-// sender.
+// again reads a message that arrived at the return path of an email to Ann and Bob. The first field of the message
+// holds the envelope sender.
 func again(raw []byte) Report {
 	from := ""
 	if first := read(raw).Header; len(first) > 0 && first[0].Name == "Return-Path" {

@@ -47,7 +47,7 @@ type Resolver interface {
 // MX is one mail exchanger (RFC 1035 section 3.3.9).
 type MX struct {
 	Host string
-	Pref uint16 // lower is tried first
+	Pref uint16 // hosts with a lower preference are tried first
 }
 
 // CAA is one certification authority authorization (RFC 8659 section 4.1). Tag is in lower case.

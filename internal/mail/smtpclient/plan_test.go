@@ -191,7 +191,8 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// TestTranscriptIsBounded writes far too much. The transcript keeps the beginning and the end, and does not cut lines.
+// TestTranscriptIsBounded writes far more than a transcript may hold. The transcript keeps the beginning and the end,
+// and does not cut lines.
 func TestTranscriptIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 1024, 2000, 16 << 10} {

@@ -19,9 +19,9 @@ const (
 	askData
 )
 
-// Send sends one message. Its parts, such as added header fields and a composed message, are written one after the
-// other. The Result holds the host's replies, including refusals. Errors are *Error; the Result then holds the replies
-// before the error.
+// Send sends one message. The parts of the message, such as added header fields and a composed message, are written one
+// after the other. The Result holds the host's replies, including refusals. Errors are *Error; the Result then holds
+// the replies before the error.
 func (c *Conn) Send(ctx context.Context, env Envelope, msg ...[]byte) (Result, error) {
 	if len(env.To) == 0 {
 		return Result{}, &Error{Stage: StageRcpt, Err: errors.New("a message without recipients")}

@@ -12,8 +12,8 @@ type AuthMode int
 
 const (
 	NoAuth      AuthMode = iota
-	AuthOverTLS          // only once TLS is on
-	AuthInClear          // always: for loopback, in development
+	AuthOverTLS          // AUTH is offered only after TLS has started
+	AuthInClear          // AUTH is always offered: for loopback, in development
 )
 
 // Config configures a listener. A zero field means the default, which its comment states last.

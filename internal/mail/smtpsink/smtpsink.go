@@ -150,7 +150,7 @@ func (s *Sink) serve(nc net.Conn) {
 	}
 }
 
-// line reads a line. Before it waits for one, it sends the pending replies.
+// line reads a line. Before line waits for input, it sends the pending replies.
 func (c *session) line() ([]byte, error) {
 	if c.r.Buffered() == 0 {
 		if err := c.w.Flush(); err != nil {

@@ -98,7 +98,7 @@ type request struct {
 	mu       sync.Mutex
 	entry    Entry
 	by       *db.Tx // the transaction that recorded another entry in place of this one
-	replaced bool   // the transaction by is on disk
+	replaced bool   // that transaction is committed
 }
 
 type requestKey struct{}

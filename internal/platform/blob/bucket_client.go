@@ -122,8 +122,8 @@ func (c *client) do(ctx context.Context, r request) (header http.Header, content
 	return header, content, err
 }
 
-// errorInside returns the error in an answer with the status 200. The completion of an upload may report an error in
-// this way, because the status is sent before the outcome is known.
+// errorInside returns the error in an answer with the status 200. The completion of an upload may report an error with
+// that status, because the status is sent before the outcome is known.
 func errorInside(content []byte) error {
 	var answer struct {
 		XMLName xml.Name

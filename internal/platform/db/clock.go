@@ -45,7 +45,8 @@ func (c *clock) heard(asked, answered, server time.Time) {
 }
 
 // Now returns the present in whole microseconds UTC. On PostgreSQL it returns the server's time, so that times written
-// by different nodes can be compared. Its error is at most half a round trip. On SQLite it returns this machine's time.
+// by different nodes can be compared. The error of the server's time is at most half a round trip. On SQLite it returns
+// this machine's time.
 func (d *DB) Now() time.Time { return d.e.now() }
 
 // readClock reads the server's time.

@@ -151,9 +151,9 @@ func (s *sqliteDB) disconnect() {
 	}
 }
 
-// prepareFile creates the file with private permissions, because SQLite would make it readable by all, and corrects
-// those of an earlier run. SQLite gives its other files the mode of the first. A new folder becomes private; an
-// existing one may be shared and stays unchanged.
+// prepareFile creates the file with private permissions, because SQLite would make it readable by all. It also corrects
+// the permissions of the files of an earlier run. SQLite gives its other files the mode of the first. A new folder
+// becomes private; an existing one may be shared and stays unchanged.
 func prepareFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("make the folder of the database: %w", err)

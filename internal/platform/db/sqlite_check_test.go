@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// opened opens a file as a node, or beside one, and returns the log.
+// opened opens a file as a node, or like a command beside a node, and returns the log.
 func opened(t *testing.T, path string, beside bool) (d *db.DB, said string, err error) {
 	t.Helper()
 	var log bytes.Buffer

@@ -279,6 +279,6 @@ func (r *Report) add(more Count) {
 // Eraser erases an address from the rows of one package, in the teams of a scope. If it is interrupted, it is called
 // again.
 type Eraser struct {
-	Name  string // of the kind of rows
+	Name  string // name of the kind of rows
 	Erase func(ctx context.Context, a Address, scope Scope) (Report, error)
 }

@@ -230,7 +230,8 @@ type Broadcast struct {
 	CreatedAt time.Time
 }
 
-// ReceivedFile is an attachment of a received message. Fields that its header does not state are empty.
+// ReceivedFile is an attachment of a received message. Fields that the header of the attachment does not state are
+// empty.
 type ReceivedFile struct {
 	ID, Filename, ContentType, Disposition, ContentID string
 }

@@ -193,9 +193,9 @@ func (k *dispatcher) release(e ended) {
 }
 
 // available returns how many more jobs of a group an owner may claim, if total of the group and own of the owner are
-// claimed. An owner may have as many as stay free of twice the limit. So a single owner gets the limit, and the next
-// owner gets a slot immediately, even if the first one's jobs take long. A limit that ends at a known time is exact,
-// and so are the limits of a kind without owners.
+// claimed. An owner may claim as many jobs as stay free of twice the limit. So a single owner gets the limit, and the
+// next owner gets a slot immediately, even if the first one's jobs take long. A limit that ends at a known time is
+// exact, and so are the limits of a kind without owners.
 func (k *dispatcher) available(limit int, again time.Time, total, own int) int {
 	if k.exact || !again.IsZero() {
 		return limit - total
@@ -367,8 +367,8 @@ func (k *dispatcher) failed(ctx context.Context, err error) time.Duration {
 
 // plan gives ready lanes their turns until the claim is full. Lanes of a full group are held until one of its jobs
 // ends, or until the group's limit ends. Lanes of an owner with its full share of the workers are paused until it may
-// have more. A lane first gets few jobs, and more after each full claim. Otherwise eight of two hundred thousand lanes
-// with one job each would fill a claim.
+// have more. A lane first gets few jobs, and more after each full claim. If lanes got full turns at once, eight lanes
+// would fill a claim, although most lanes have one job.
 func (k *dispatcher) plan() (asks []ask) {
 	free := min(claimMax, k.Workers-len(k.claimed))
 	planned, shares, bulks := map[string]int{}, map[share]int{}, newBulk()

@@ -178,8 +178,8 @@ func TestErrorsAreRetriedThenParked(t *testing.T) {
 	})
 }
 
-// Failures count errors in a row: a try that ends between them resets them, and only such tries count as tries.
-// Insert makes a parked job due again.
+// Failures count consecutive errors. An attempt that ends without an error resets them, and only such attempts count as
+// tries. Insert makes a parked job due again.
 func TestFailuresCountInARow(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)

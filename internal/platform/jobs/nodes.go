@@ -300,7 +300,8 @@ func (w *watcher) judge(beats map[string]int64, now time.Time) (dead []string) {
 }
 
 // beat writes one heartbeat on a separate connection and returns the heartbeats of all nodes. dead means that this
-// node's row no longer existed. It is valid even with an error; in that case the node may not be registered again yet.
+// node's row no longer existed. dead is valid even with an error; in that case the node may not be registered again
+// yet.
 func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, err error) {
 	r.beats++
 	err = r.d.UpdateApart(ctx, func(tx *db.Tx) error {

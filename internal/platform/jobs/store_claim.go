@@ -15,8 +15,8 @@ const claimed = ` UPDATE jobs SET run_at = $1, attempt = attempt + 1, holder = $
 	RETURNING id, lane, team_id, payload, attempt, tries, failures, last_error, created_at`
 
 // On PostgreSQL one statement claims jobs of all lanes, because each statement is a round trip. SQLite has no LATERAL.
-// On SQLite, each lane that wants many jobs has its own statement. Its three temporary tables cost about as much as
-// reading ten rows. Two further statements claim one job for each lane that wants few.
+// On SQLite, each lane that wants many jobs has its own statement. The three temporary tables of such a statement cost
+// about as much as reading ten rows. Two further statements claim one job for each lane that wants few.
 const (
 	claimLane = `WITH due AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $3 AND run_at <= $4 AND holder = ''
 		AND lane = $5 ORDER BY run_at LIMIT $6)` + claimed

@@ -152,9 +152,9 @@ func (f *Fetched) Close() error {
 // second.
 //
 // owner is the team for which the URL is fetched. An owner may run 4 fetches at a time from one host and from one
-// address, or one if the host was slow for it in the last 5 minutes. All owners together may run 16, which they share
-// as package fairshare describes. Further calls wait until ctx ends and then return ErrBusy. Other errors are those of
-// CheckURL, ErrRefused, ErrTooLarge, ErrSlow, *StatusError, and those of the network.
+// address, or one if the host was slow for it in the last 5 minutes. All owners together may run 16 fetches, which they
+// share as package fairshare describes. Further calls wait until ctx ends and then return ErrBusy. Other errors are
+// those of CheckURL, ErrRefused, ErrTooLarge, ErrSlow, *StatusError, and those of the network.
 func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (f *Fetched, err error) {
 	u, err := g.CheckURL(text)
 	if err != nil {
@@ -204,7 +204,7 @@ func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (
 		body: &capped{ReadCloser: body, left: maxBytes}, pace: body, limit: limit}, nil
 }
 
-// leastRate is the lowest allowed average rate of a response, in bytes a second. It applies after paceAfter.
+// leastRate is the lowest allowed average rate of a response, in bytes a second. The limit applies after paceAfter.
 const (
 	leastRate = 4 << 10
 	paceAfter = 10 * time.Second

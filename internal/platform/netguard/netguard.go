@@ -77,7 +77,7 @@ func New(opt Options) *Guard {
 		if err := g.control(ctx, network, address, c); err != nil {
 			return err
 		}
-		return g.acquireSlot(ctx, netip.MustParseAddrPort(address).Addr().Unmap()) // control has parsed it
+		return g.acquireSlot(ctx, netip.MustParseAddrPort(address).Addr().Unmap()) // control has parsed address
 	}
 	g.fetch = g.fetcher()
 	return g

@@ -259,7 +259,7 @@ func (s *Shares) swap(ctx context.Context, entries []*entry, rows map[Key]row, g
 	map[string][]demand, error) {
 	if len(rows) > 0 || len(gone) > 0 {
 		if err := s.write(ctx, rows, gone); err != nil {
-			for k := range rows { // they may have been written in spite of the error
+			for k := range rows { // the rows may have been written in spite of the error
 				s.written[k] = row{held: -1}
 			}
 			return nil, err

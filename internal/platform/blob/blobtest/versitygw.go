@@ -18,7 +18,7 @@ import (
 // it depends on more modules than Postrider.
 const versitygwVersion = "v1.8.0"
 
-// The keys of every server. Versitygw sets them in the environment of the test's process.
+// The access keys of all servers. Versitygw sets them in the environment of the test's process.
 const (
 	accessKey = "postrider-test"
 	secretKey = "secret of the loopback bucket"

@@ -48,7 +48,7 @@ func diskFull(t *testing.T, engine string) sum {
 
 // blobsGone removes the folder of attachments for a minute, while emails wait for a connection to their destination.
 func blobsGone(t *testing.T, engine string) sum {
-	const connections = "2" // of all nodes together, so that emails have to wait
+	const connections = "2" // limit of all nodes together, which makes emails wait
 	w := newCluster(t, engine, setup{args: []string{"--lane-concurrency", connections}, every: 100 * time.Millisecond})
 	w.email = func(int) map[string]any { return map[string]any{"attachments": attachment(2000)} }
 	w.during(func() {

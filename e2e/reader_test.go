@@ -56,7 +56,7 @@ func (r *reader) sees(text string) {
 		}
 	}()
 	eventually(r.t, 30*time.Second, "the page says "+text, func() bool {
-		now, err := chromedp.Run(r.tab, chromedp.Evaluate[string](`document.body.innerText`)) // fails between two pages
+		now, err := chromedp.Run(r.tab, chromedp.Evaluate[string](`document.body.innerText`)) // fails during page load
 		if err == nil {
 			said = now
 			ok = strings.Contains(now, text)

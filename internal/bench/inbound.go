@@ -57,7 +57,7 @@ func (b *measurement) inbound(ctx context.Context) error {
 		load, by = smtpSource(path), "smtp-source"
 	}
 	b.say("Postrider %s on %s: messages of %d bytes, %d sessions of %s", b.env.Version, b.engine(), b.bytes, b.conns, by)
-	// This is measured first, while the node's heap has no free space that would hide the cost.
+	// The idle connections come first, while the node's heap has no free space that would hide their cost.
 	if err := b.idleConnections(ctx, n, mx, t); err != nil {
 		return err
 	}

@@ -123,8 +123,7 @@ func readInput(path string) ([]byte, error) {
 		}
 		defer file.Close()
 	}
-	// Twice the limits of the two members, because the file may contain other members and white
-	// space.
+	// The limit is twice that of the two members together, because the file may contain other members and white space.
 	const limit = 2 * (simulate.MaxScenario + engine.MaxText)
 	text, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err == nil && len(text) > limit {

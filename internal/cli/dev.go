@@ -109,7 +109,7 @@ func dev(ctx context.Context, e *env, args []string) error {
 	return n.Run(ctx, listeners...)
 }
 
-// devKey returns the API key of the last run. It creates and stores one on the first run.
+// devKey returns the API key of the last run. On the first run it creates and stores a key.
 func devKey(c config.Config) (string, error) {
 	path := filepath.Join(c.DataDir, "dev.key")
 	text, err := os.ReadFile(path)

@@ -17,7 +17,7 @@ import (
 // Environment variables of a program that contains a schema.
 const (
 	onVariable      = "POSTRIDER_MUTANT"          // number of the mutant to switch on
-	reachedVariable = "POSTRIDER_MUTANTS_REACHED" // a file that gets the numbers of the mutants that are reached
+	reachedVariable = "POSTRIDER_MUTANTS_REACHED" // file for the numbers of the reached mutants
 )
 
 // support is a file that is added to each rewritten package. Its parameters are the package's name and the highest

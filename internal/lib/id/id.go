@@ -27,7 +27,8 @@ import (
 func New() string {
 	u, err := uuid.NewV7()
 	if err != nil {
-		// The random source never fails on supported platforms. Without it, ids and tokens would be unsafe.
+		// The random source never fails on supported platforms. Without a random source, ids and tokens would be
+		// unsafe.
 		panic("id: no randomness: " + err.Error())
 	}
 	return u.String()

@@ -264,7 +264,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	folds := strings.Repeat("\r\n "+strings.Repeat("x", 999), 4)
 	end := strings.Index(plain, "\r\n\r\n") + 2
 	for name, test := range map[string]struct {
-		raw    func(more int) string // more bytes or fields
+		raw    func(more int) string // a header with more bytes or fields
 		limit  int
 		detail string
 	}{

@@ -81,7 +81,7 @@ func (b *brackets) cutItem(s string) (item, rest string, comma bool) {
 }
 
 // brackets finds the ends of quotes, comments and brackets in one list of addresses.
-type brackets struct{ open int } // how many are not closed
+type brackets struct{ open int } // number of unclosed ones
 
 // closing returns the index of the character that closes the quote, comment or bracket at s[i]. It returns i if there
 // is none within a reasonable distance; s[i] is then taken literally. After maxOpen of these every opening character is

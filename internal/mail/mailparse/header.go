@@ -250,8 +250,8 @@ var dateLayouts = [...]string{
 	time.RFC3339,
 }
 
-// parseDate reads a date of RFC 5322 section 3.3 or in a form that old programs write. It returns the zero time if it
-// cannot.
+// parseDate reads a date of RFC 5322 section 3.3 or in a form that old programs write. If it cannot parse the date, it
+// returns the zero time.
 func parseDate(s string) time.Time {
 	s, _, _ = strings.Cut(s, "(")
 	s = strings.Join(strings.Fields(s), " ")

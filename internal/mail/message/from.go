@@ -199,7 +199,7 @@ func readPhrase(s string) (string, error) {
 			name.WriteByte(' ')
 		}
 		if p.encoded {
-			if p.text = decode.Words(p.text); p.text == "" { // for example, only shift sequences
+			if p.text = decode.Words(p.text); p.text == "" { // for example, the words contain only shift sequences
 				return "", &AddressError{"The display name has encoded words that hold no text."}
 			}
 		}

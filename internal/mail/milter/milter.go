@@ -134,7 +134,7 @@ func (c *Client) Consult(ctx context.Context, m Message) (Verdict, error) {
 		return v, nil
 	}
 	if cause := context.Cause(ctx); cause != nil {
-		// The connection was closed because ctx ended, so the reason of that is the more useful error.
+		// The connection was closed because ctx ended, so the cause of ctx is the more useful error.
 		err = cause
 	}
 	v = Verdict{Action: Accept}

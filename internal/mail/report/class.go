@@ -138,10 +138,10 @@ func (r Refusal) byCode(text string) Class {
 	if len(r.Enhanced) > 2 {
 		detail := r.Enhanced[2:]
 		if detail == "4.1" && strings.Contains(text, "access denied") {
-			return noMailboxAt // Exchange Online uses it for an address that is not in its directory.
+			return noMailboxAt // Exchange Online uses this code for an address that is not in its directory.
 		}
 		if detail == "1.10" && !r.Local && r.Code != 556 && !strings.Contains(text, "null") {
-			return noMailbox // Exchange Online uses it for an unknown recipient; RFC 7505 assigns it to a null MX.
+			return noMailbox // Exchange Online uses RFC 7505's code of a null MX for an unknown recipient.
 		}
 		if c, ok := byEnhanced[detail]; ok {
 			return c

@@ -129,7 +129,8 @@ func hostOctet(c byte) bool {
 	return digit(c) || 'a' <= c && c <= 'z' || c == '.' || c == '-' || c >= 0x80
 }
 
-// localByte reports whether a byte may belong to a local part. It excludes bytes that quote or end one in prose.
+// localByte reports whether a byte may belong to a local part. It excludes bytes that quote or end a local part in
+// prose.
 func localByte(c byte) bool {
 	return digit(c) || 'a' <= c && c <= 'z' || strings.IndexByte(".!#$%&*+-/=?^_{|}~", c) >= 0
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // returnedMail returns the messages of testdata/returned, with the envelope sender and the recipients of each. Package
-// receiving tests their effect on an email.
+// receiving tests the effect of these messages on an email.
 func returnedMail(t testing.TB) (all []struct{ name, raw, from, to string }) {
 	names, err := filepath.Glob("testdata/returned/*.eml")
 	if err != nil || len(names) < 170 {

@@ -58,7 +58,7 @@ type Base struct {
 type Config struct {
 	PublicURL      string
 	TrackingURL    string
-	MaxSize        int64         // of an encoded message, in bytes
+	MaxSize        int64         // maximum size of an encoded message, in bytes
 	AuditRetention time.Duration // 0 keeps audit entries forever
 	Trial          teams.Quota
 	Users          users.Config

@@ -130,7 +130,7 @@ func look(ctx context.Context, c *pgx.Conn, b *backend, row *proof, endIt bool) 
 		_, err = c.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE pid = $1 AND backend_start = $2 AND wait_event IS DISTINCT FROM 'SyncRep'`, b.pid, b.start)
 		if _, refused := errors.AsType[*pgconn.PgError](err); refused {
-			err = nil // we may lack the right to end it; it may end by itself
+			err = nil // the node may lack the right to terminate the process, which may end by itself
 		}
 	}
 	return false, false, err

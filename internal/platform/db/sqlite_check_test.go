@@ -166,7 +166,7 @@ func TestSnapshot(t *testing.T) {
 	d := filled(t, filepath.Join(t.TempDir(), "a.db"))
 	defer d.Close()
 	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() { // pairs, of which a snapshot must have both or none
+	go func() { // pairs; a snapshot must contain both rows or none
 		defer close(stopped)
 		for i := 0; ; i++ {
 			select {

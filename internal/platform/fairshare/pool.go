@@ -44,8 +44,8 @@ type Pool struct {
 	mu      sync.Mutex
 	free    int64
 	held    map[string]int64
-	waiting map[string][]*request // never an empty list
-	turns   []string              // owners in waiting, next first
+	waiting map[string][]*request // by owner; no list is empty
+	turns   []string              // the owners in waiting, the next one first
 }
 
 // request is a waiting request.

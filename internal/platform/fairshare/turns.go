@@ -16,8 +16,8 @@ type Turns struct {
 	reserve int
 	busy    int
 	held    map[string]int
-	waiting map[string][]chan struct{} // never an empty list
-	owners  []string                   // in waiting, next first
+	waiting map[string][]chan struct{} // by owner; no list is empty
+	owners  []string                   // the owners in waiting, the next one first
 }
 
 // NewTurns returns limit slots, all free. The last reserve of them go only to owners that hold none.

@@ -80,7 +80,7 @@ func public(addr netip.Addr) bool {
 		return false
 	}
 	if b := addr.As16(); b[8]&^2 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe {
-		return public(tail4(addr)) // ISATAP (RFC 5214 section 6.1).
+		return public(tail4(addr)) // ISATAP addresses embed an IPv4 address (RFC 5214 section 6.1).
 	}
 	return true
 }

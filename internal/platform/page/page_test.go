@@ -127,7 +127,7 @@ func TestWalkIsStable(t *testing.T) {
 			p.After = ids[len(ids)-1]
 			change := `DELETE FROM shelf WHERE id = $1` // the cursor's own row
 			if len(down) == 6 {
-				change = `INSERT INTO shelf (id, team) VALUES ($1 || 'x', 'one')` // a row in a page that was read
+				change = `INSERT INTO shelf (id, team) VALUES ($1 || 'x', 'one')` // a row within a read page
 			}
 			err = d.Update(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), change, p.After); return err })
 			if err != nil {

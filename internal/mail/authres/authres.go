@@ -125,8 +125,8 @@ func arc(h header) Verdict {
 	return Verdict{Result: none, Detail: fmt.Sprintf("not evaluated: the message has %d ARC sets", h.seals)}
 }
 
-// hostName returns name as it is written in the DNS, or "" if it cannot be the name of a mail domain: an address
-// literal, a single label, or an invalid name.
+// hostName returns name as it is written in the DNS. It returns "" for names that cannot be mail domains: address
+// literals, single labels and invalid names.
 func hostName(name string) string {
 	ascii, err := idna.Lookup.ToASCII(strings.TrimSuffix(name, "."))
 	if err != nil {

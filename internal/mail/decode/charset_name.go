@@ -8,9 +8,9 @@ const utf7 = "utf-7"
 // maxCharsetName limits the name of a charset, in bytes; longer names are unknown.
 const maxCharsetName = 64
 
-// charsetName returns the name under which charsetByName finds a charset, for the many forms that programs write: in
-// quotes, with a language (RFC 2231 section 5), with other punctuation, as a code page. It returns "" for UTF-8, for
-// ASCII, which often is not ASCII, and for names without a meaning. An unknown name stays unknown.
+// charsetName returns the name under which charsetByName finds a charset. It accepts the many forms that programs
+// write: in quotes, with a language (RFC 2231 section 5), with other punctuation, as a code page. It returns "" for
+// UTF-8, for ASCII, which often is not ASCII, and for names without a meaning. An unknown name stays unknown.
 func charsetName(name string) string {
 	name, _, _ = strings.Cut(strings.ToLower(strings.Trim(name, " \t\"'")), "*")
 	if len(name) > maxCharsetName {

@@ -73,9 +73,9 @@ func lower(c byte) byte {
 	return c
 }
 
-// appendField writes a field in relaxed form (RFC 6376 section 3.4.2), with CRLF at its end: its name in lower case,
-// its value unfolded, each run of white space as one space and none at either end. Like verifiers, it treats a CR that
-// does not end a line as white space.
+// appendField writes a field in relaxed form (RFC 6376 section 3.4.2), with CRLF at its end. The name is in lower case.
+// The value is unfolded, with each run of white space as one space, and none at either end. Like verifiers, appendField
+// treats a CR that does not end a line as white space.
 func appendField(dst, raw []byte) []byte {
 	colon := bytes.IndexByte(raw, ':')
 	for _, c := range bytes.TrimRight(raw[:colon], " \t") {

@@ -27,10 +27,10 @@ type Signer struct {
 // wrapAt is the longest line that Sign writes, in bytes.
 const wrapAt = 76
 
-// signedFields are the fields that a signature covers, in the order of its h= tag: those that a reader sees or replies
-// to, and those that describe the body (RFC 6376 section 5.4.1, RFC 8058 section 4). Return-Path, Received and similar
-// fields belong to the transport, not to the message. A program that sends the message again adds Resent- fields before
-// ours.
+// signedFields are the fields that a signature covers, in the order of its h= tag (RFC 6376 section 5.4.1, RFC 8058
+// section 4). They are the fields that a reader sees or replies to, and the fields that describe the body. Return-Path,
+// Received and similar fields belong to the transport, not to the message. A program that sends the message again adds
+// Resent- fields before ours.
 //
 // A sealed field cannot be added to a signed message. Sealed fields are those that a reader sees, those that assign a
 // message to a conversation (In-Reply-To, References), and those that say how to read the body. An added Content-Type,

@@ -10,9 +10,10 @@ import (
 // For the start tag of an element of source text, content is the length of the source text after it. The end is -1 if
 // the token is not regular.
 //
-// Nearly all HTML is regular markup, which can be read in one way only: text; tags with a name and attributes whose
-// values are quoted or consist of plain characters; comments and declarations that end; and elements of source text.
-// Finding a token takes time linear in its end, or in the length of s once, if the token is irregular.
+// Nearly all HTML is regular markup, which can be read in one way only. Text, comments and declarations that end, and
+// elements of source text are regular. Tags are regular if the values of their attributes are quoted or consist of
+// plain characters. Finding a token takes time linear in its end, or in the length of s once, if the token is
+// irregular.
 func regularToken(s string) (kind html.TokenType, end, content int) {
 	if s == "" {
 		return html.ErrorToken, 0, 0

@@ -34,8 +34,8 @@ func (v *view) follow(o view) {
 	v.hasHTML, v.hasText = v.hasHTML || o.hasHTML, v.hasText || o.hasText
 }
 
-// choose replaces the present content by that of an alternative if it is preferable: the last HTML (RFC 2046 section
-// 5.1.4), and the first plain text, each if it is not blank.
+// choose replaces the present content by that of a preferable alternative. The last HTML (RFC 2046 section 5.1.4) and
+// the first plain text are preferable, if they are not blank.
 func (v *view) choose(o view) {
 	if o.hasHTML && (!v.hasHTML || !blank(o.html)) {
 		v.html = o.html

@@ -72,9 +72,9 @@ func (h *partHead) file() string {
 	return h.name
 }
 
-// parseParameters reads `value; name=value`, the bytes of a field, in all forms that programs write: with RFC 2231's
-// continuations and charsets, with encoded words, without quotes, with a missing semicolon or closing quote. If a name
-// is repeated, the first parameter counts, but one with a charset takes precedence over one without.
+// parseParameters reads `value; name=value`, the bytes of a field, in all forms that programs write. These forms use
+// RFC 2231's continuations and charsets or encoded words, and may lack quotes, a semicolon or the closing quote. If a
+// name is repeated, the first parameter counts, but one with a charset takes precedence over one without.
 func parseParameters(s string) (value string, parameters map[string]string) {
 	end := strings.IndexAny(s, "; \"")
 	if end < 0 {

@@ -15,9 +15,9 @@ const (
 	maxContentID = 256
 )
 
-// Check returns an *AttachmentError if the attachment's names cannot be written to a header. It accepts a file name of
-// at most 1,000 bytes of UTF-8 without line breaks and NUL, a media type that follows RFC 2045 section 5.1, and a
-// content id of at most 256 visible ASCII characters without angle brackets.
+// Check returns an *AttachmentError if the attachment's names cannot be written to a header. A file name may have at
+// most 1,000 bytes of UTF-8 without line breaks and NUL. A media type must follow RFC 2045 section 5.1. A content id
+// may have at most 256 visible ASCII characters without angle brackets.
 func (a *Attachment) Check() error {
 	switch {
 	case len(a.Filename) > maxFilename || strings.ContainsAny(a.Filename, "\r\n\x00") || !utf8.ValidString(a.Filename):

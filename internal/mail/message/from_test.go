@@ -18,8 +18,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// sameToAll fails unless other readers find addr in the value of a From field: the standard library, readers that look
-// for brackets from the left or from the right, readers that look for the word with an @, and our own lenient parser.
+// sameToAll fails unless other readers find addr in the value of a From field. These are the standard library, our
+// lenient parser, readers that look for brackets from either side, and readers that look for the word with an @.
 func sameToAll(t testing.TB, value, addr string) {
 	t.Helper()
 	readers := map[string]func() string{

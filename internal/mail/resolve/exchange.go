@@ -11,8 +11,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// ask sends one question to the servers in turn until one has a definite answer: records, no records (an empty answer,
-// which is not an error here), or that the name does not exist (ErrNoName).
+// ask sends one question to the servers in turn until one has a definite answer. Definite answers are records, no
+// records (an empty answer, which is not an error here), and ErrNoName.
 func (d *DNS) ask(ctx context.Context, name string, qtype uint16) (answer, error) {
 	if err := checkName(name); err != nil {
 		return answer{}, err

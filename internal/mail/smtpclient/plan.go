@@ -55,8 +55,8 @@ func local(code int, enhanced, text string) Reply {
 	return Reply{Code: code, Enhanced: enhanced, Text: cleanText([]byte(text), maxReplyText), Local: true}
 }
 
-// validPath reports whether address can be sent between angle brackets without ending them or the line: it has no
-// control characters, and no space or bracket outside a quoted local part.
+// validPath reports whether address can be sent between angle brackets without ending them or the line. A valid address
+// has no control characters, and no space or bracket outside a quoted local part.
 func validPath(address string) bool {
 	if len(address) > maxPath {
 		return false

@@ -84,9 +84,9 @@ type Event struct {
 	// caller of Record has not loaded the email, and listeners look it up.
 	Email func() (*Email, error)
 
-	// Data is *Bounce, *Failed, *Suppressed, *Complaint, *Open or *Click for email events, *Received for received email,
-	// *Contact for contacts, *Broadcast for broadcasts, *Approval for approvals, and the changed resource's own type for
-	// others.
+	// Data of email events is *Bounce, *Failed, *Suppressed, *Complaint, *Open, *Click or *Received. For contacts,
+	// broadcasts and approvals it is *Contact, *Broadcast and *Approval. For other events it has the type of the
+	// changed resource.
 	Data any
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // chaos lists the faults that are injected while nodes accept and deliver email. A scenario runs on two nodes with
-// PostgreSQL or on one with SQLite. It ends when the fault is over and all emails have arrived.
+// PostgreSQL or on one with SQLite. A scenario ends when the fault is over and all emails have arrived.
 var chaos = []struct {
 	name    string
 	engines []string

@@ -1,8 +1,8 @@
 // Package bench measures the performance of this program on this machine: accepting, delivering, receiving, submission,
 // hostile tenants, and campaigns. docs/performance.md has the results.
 //
-// It starts a node as a separate process, measures it over HTTP and SMTP, and reads the CPU time and memory of the
-// process from /proc. A benchmark fails if a measurement is impossible, but never because a result is slow.
+// The benchmark starts a node as a separate process, measures it over HTTP and SMTP, and reads the CPU time and memory
+// of the process from /proc. A benchmark fails if a measurement is impossible, but never because a result is slow.
 package bench
 
 import (

@@ -2,8 +2,8 @@
 //
 // # Invariants
 //
-// Only this package reads flags, environment variables and signals. It passes the configuration to package node, which
-// builds and runs all services.
+// Only this package reads flags, environment variables and signals. Package cli passes the configuration to package
+// node, which builds and runs all services.
 //
 // # When it fails
 //

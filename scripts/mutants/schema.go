@@ -45,7 +45,7 @@ func mutantReached(number int) {
 
 // schemata rewrites the packages of the mutants so that a number switches each mutant on. It returns the argument for
 // the go command that substitutes the rewritten files. A mutant outside of functions cannot be switched on at run time.
-// It gets no number and is built separately.
+// Such a mutant gets no number and is built separately.
 func schemata(mutants []*mutant, dir string) (overlay string, err error) {
 	files := map[string][]*mutant{}
 	for i, m := range mutants {

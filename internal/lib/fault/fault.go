@@ -29,7 +29,7 @@ const (
 	BadID                           // an identifier is malformed
 	BadAttachment                   // an attachment has no content or a refused type
 	Malformed                       // the request cannot be read at all
-	BadIdempotencyKey               // the idempotency key is not 1 to 256 characters
+	BadIdempotencyKey               // the idempotency key does not have 1 to 256 characters
 	NotFound                        // the team has no such object
 	Forbidden                       // the operation is valid but not allowed
 	NoCredential                    // no key was given

@@ -2,7 +2,7 @@ package authres
 
 // Policy is the request of a DMARC record to receivers.
 type Policy struct {
-	Requested             string // none, quarantine or reject
+	Requested             string // the p= or sp= tag: none, quarantine or reject
 	StrictDKIM, StrictSPF bool   // aligned domains must be equal (RFC 7489 section 3.1)
 }
 

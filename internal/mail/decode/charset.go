@@ -10,8 +10,8 @@
 //
 // # When it fails
 //
-// It never fails. Base64, QuotedPrintable and UU report whether something was irregular. Bytes that are invalid in
-// their charset are read as UTF-8 or windows-1252, or become U+FFFD.
+// Decoding never fails. Base64, QuotedPrintable and UU report whether something was irregular. Bytes that are invalid
+// in their charset are read as UTF-8 or windows-1252, or become U+FFFD.
 //
 // # What it does not do
 //

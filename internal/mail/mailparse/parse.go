@@ -10,8 +10,8 @@
 //
 // # When it fails
 //
-// It never fails. Parsed.Defects lists what was wrong with a message. Content that could not be interpreted is kept as
-// a file, or unchanged in the header.
+// Parsing never fails. Parsed.Defects lists what was wrong with a message. Content that could not be interpreted is
+// kept as a file, or unchanged in the header.
 //
 // # What it does not do
 //
@@ -102,8 +102,8 @@ const (
 // Parse parses any message and never fails: raw may lack a header, be cut off, or not be mail at all. It takes time
 // linear in the length of raw, and a small multiple of its memory.
 //
-// It chooses among alternative texts and joins texts that follow each other. Files contains all other parts. Files also
-// contains messages within the message (message/rfc822) and containers that few programs can read (TNEF), both
+// Parse chooses among alternative texts and joins texts that follow each other. Files contains all other parts. Files
+// also contains messages within the message (message/rfc822) and containers that few programs can read (TNEF), both
 // unchanged. If the message is not MIME, Files contains the uuencoded files in its text.
 func Parse(raw []byte) *Parsed {
 	p := &parser{raw: raw, out: &Parsed{}}

@@ -64,8 +64,8 @@ func Newsletter(n int) string {
 	return b.String()
 }
 
-// Template returns 60 KB of HTML with 50 placeholders and their values. Every second of its links has a placeholder in
-// its target.
+// Template returns 60 KB of HTML with 50 placeholders and their values. Every second link of Template has a placeholder
+// in its target.
 func Template(links int) (html string, values map[string]string) {
 	var b strings.Builder
 	b.WriteString("<!DOCTYPE html><html><head><title>News</title></head><body><table>")

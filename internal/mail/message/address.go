@@ -44,8 +44,8 @@ func (e *AddressError) Error() string { return e.Reason }
 // ParseAddress reads exactly one mailbox: `a@b.c`, `<a@b.c>` or `Name <a@b.c>` (RFC 5322 section 3.4, RFC 6531).
 // Names may be quoted, UTF-8, or encoded by RFC 2047 in UTF-8, ISO-8859-1 or US-ASCII.
 //
-// It refuses lists, groups, routes, comments, domain literals and control characters, local parts over 64 bytes,
-// domains over 253 bytes or without a dot, and addresses over 254 bytes. Errors are *AddressError.
+// ParseAddress refuses lists, groups, routes, comments, domain literals and control characters, local parts over 64
+// bytes, domains over 253 bytes or without a dot, and addresses over 254 bytes. Errors are *AddressError.
 func ParseAddress(s string) (Address, error) {
 	name, spec, err := cutMailbox(s, parsePhrase)
 	if err != nil {
@@ -251,7 +251,8 @@ func unquote(s string) (content, rest string, ok bool) {
 }
 
 // ParseSpec reads an address without a display name and without brackets: local@domain (RFC 5322 section 3.4.1 without
-// its obsolete forms). local and domain are as in Address. It has the limits of ParseAddress; errors are *AddressError.
+// its obsolete forms). local and domain are as in Address. ParseSpec has the limits of ParseAddress; errors are
+// *AddressError.
 func ParseSpec(s string) (local, domain string, err error) {
 	if strings.HasPrefix(s, `"`) {
 		content, rest, ok := unquote(s)

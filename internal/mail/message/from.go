@@ -41,8 +41,8 @@ func ParseFrom(s string) (Address, error) {
 // ReadFrom parses the mailbox of a From or Sender field from its value in a message, with folds and without the line
 // end. smtputf8 allows UTF-8 in it (RFC 6532).
 //
-// It accepts the addresses of ParseFrom that RFC 5322 section 3.4 allows unencoded. It refuses the obsolete forms of
-// section 4, comments, groups, and specials outside quotes. The one exception is a dot in an unquoted display name,
+// ReadFrom accepts the addresses of ParseFrom that RFC 5322 section 3.4 allows unencoded. It refuses the obsolete forms
+// of section 4, comments, groups, and specials outside quotes. The one exception is a dot in an unquoted display name,
 // because programs write it and all readers agree about it. Encoded words may have any charset that decode knows.
 // Errors are *AddressError.
 func ReadFrom(value []byte, smtputf8 bool) (Address, error) {

@@ -14,7 +14,8 @@
 //
 // # What it does not do
 //
-// The package does not reuse connections. It makes one for each message, so that a filter can be restarted at any time.
+// The package does not reuse connections. It makes one connection for each message, so that a filter can be restarted
+// at any time.
 package milter
 
 import (

@@ -73,8 +73,8 @@ func hasEightBit(p []byte) bool {
 // writeBody writes a message in the form of DATA (RFC 5321 section 4.5.2): it doubles dots at the start of a line and
 // adds a final CRLF if there is none. It does not write the terminating dot.
 //
-// It first replaces a lone CR or LF, because hosts disagree about line ends: for some hosts the message would end
-// early, and the rest would be commands. Errors stay in w.
+// writeBody first replaces a lone CR or LF, because hosts disagree about line ends: for some hosts the message would
+// end early, and the rest would be commands. Errors stay in w.
 func writeBody(w *bufio.Writer, parts [][]byte, bare bool) {
 	if bare {
 		parts = [][]byte{pairLineEnds(bytes.Join(parts, nil))}

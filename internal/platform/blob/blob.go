@@ -75,8 +75,8 @@ type backend interface {
 }
 
 // Open opens a store. A plain path or a file:// URL is a folder, which Open creates if it does not exist. s3://BUCKET
-// is an S3 bucket; docs/operating.md lists the query parameters, such as region, endpoint and prefix. Its credentials
-// are looked up at the first request. mem:// is in memory; closing the store loses its blobs.
+// is an S3 bucket; docs/operating.md lists the query parameters, such as region, endpoint and prefix. The credentials
+// of a bucket are looked up at the first request. mem:// is in memory; closing the store loses its blobs.
 func Open(_ context.Context, where string) (*Store, error) {
 	scheme, _, isURL := strings.Cut(where, "://")
 	if !isURL {

@@ -30,8 +30,8 @@ var bucketParams = []string{"region", "endpoint", "prefix", "profile", "anonymou
 	"s3ForcePathStyle", "disable_https", "ssetype", "kmskeyid"}
 
 // ignoredParams are query parameters that earlier versions passed to gocloud.dev and that have no effect now. This
-// client sends no checksum trailers, which some services refuse. It never puts the bucket before the host name of an
-// endpoint that is an IP address or that is used with use_path_style.
+// client sends no checksum trailers, which some services refuse. The client never puts the bucket before the host name
+// of an endpoint that is an IP address or that is used with use_path_style.
 var ignoredParams = []string{"request_checksum_calculation", "response_checksum_validation",
 	"hostname_immutable", "awssdk"}
 

@@ -7,7 +7,7 @@ import (
 
 // WithAddition returns a context that adds writes to a change, such as an audit entry. add runs at the end of the first
 // [DB.Update] or [DB.UpdateTogether] with this context that changes something and commits. add runs in the same
-// transaction, so its writes are stored if and only if the change is stored. add must only queue statements. It runs
+// transaction, so its writes are stored if and only if the change is stored. add must only queue statements. add runs
 // again if the update runs again, or if an earlier update with the context was not committed or has an unknown outcome.
 //
 // Queued statements count as changes, and so do statements that return rows, except SELECTs. A transaction without

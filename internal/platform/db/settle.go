@@ -99,7 +99,7 @@ func (p *postgresDB) settle(b *backend, row *proof) (committed bool, err error) 
 }
 
 // look looks once, first for the process and then for the row: if the process has ended, the row's state is final. With
-// endIt, look terminates the process, because a process with a cut network might read the COMMIT later. It does not
+// endIt, look terminates the process, because a process with a cut network might read the COMMIT later. look does not
 // terminate a process that waits for a standby, whose transaction is committed but not yet replicated.
 func look(ctx context.Context, c *pgx.Conn, b *backend, row *proof, endIt bool) (committed, ended bool, err error) {
 	var standby, lives bool

@@ -18,9 +18,9 @@ import (
 const checkMax = time.Minute
 
 // stopMark returns the name of the mark: a file next to the database that records a clean shutdown, with the size and
-// modification time of the database. A process that opens the database as its node removes the mark. It writes the mark
-// again after its last connection has copied everything into the file. A copy of the database does not match the mark,
-// because its modification time differs.
+// modification time of the database. A process that opens the database as its node removes the mark. That process
+// writes the mark again after its last connection has copied everything into the file. A copy of the database does not
+// match the mark, because its modification time differs.
 func stopMark(path string) string { return path + ".stopped" }
 
 // stoppedAs returns the content that the mark must have now, or "" if a write-ahead log exists.

@@ -15,8 +15,8 @@ import (
 
 const cachedStmts = 400 // prepared statements kept for the readers, and as many for the writer
 
-// stmtCache keeps prepared statements by their text. If it is full, a new statement replaces an arbitrary one. It is
-// safe for concurrent use.
+// stmtCache keeps prepared statements by their text. If it is full, a new statement replaces an arbitrary one. A
+// stmtCache is safe for concurrent use.
 type stmtCache struct {
 	prepare func(ctx context.Context, text string) (*sql.Stmt, error)
 	mu      sync.RWMutex

@@ -93,7 +93,7 @@ func (g *together) leave(p *shared) bool {
 }
 
 // commitAll commits waiting updates in groups until none wait. The callers of these updates wait for it, so it needs no
-// shutdown. It must not use the context of the update that started it, which may end first.
+// shutdown. commitAll must not use the context of the update that started it, which may end first.
 func (g *together) commitAll(ctx context.Context, d *DB) {
 	for {
 		g.mu.Lock()

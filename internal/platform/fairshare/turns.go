@@ -9,7 +9,7 @@ import (
 // Turns is a number of slots that owners take by turns. It is for short work, or for so few slots that none can be kept
 // free for new owners. When all slots are taken, the next one goes to the waiting owner that holds the fewest; owners
 // with equal numbers take turns. So a new owner waits for a single slot to be released, however many owners wait. Some
-// slots may be reserved for owners without any. It is safe for concurrent use.
+// slots may be reserved for owners without any. Turns is safe for concurrent use.
 type Turns struct {
 	mu      sync.Mutex
 	limit   int

@@ -9,7 +9,7 @@ import (
 
 // Cron is recurring work. It has one job, which stays in the queue permanently: each run moves it to the next time. Any
 // node may claim the job, and it never runs twice at the same time. If all nodes were down for several intervals, it
-// runs once for all of them. It is never parked.
+// runs once for all of them. The job of a cron is never parked.
 type Cron struct {
 	Name  string
 	Every time.Duration

@@ -20,8 +20,8 @@ type Kind struct {
 	Name string
 
 	// Handle does the work. It ends its job with Finish, Retry, Wait or Park in the transaction that records the effect.
-	// If Handle returns an error or panics, the job is retried by Schedule. Its context ends with the lease, when another
-	// node takes the job, or when stopping takes too long.
+	// If Handle returns an error or panics, the job is retried by Schedule. The context of Handle ends with the lease,
+	// when another node takes the job, or when stopping takes too long.
 	Handle func(ctx context.Context, j Job) error
 
 	Workers int // the most running jobs on this node; 0 means 4
@@ -142,7 +142,7 @@ func (r *Runner) LimitRaised(kind, group string) {
 }
 
 // Run claims and handles jobs until ctx ends. Then it claims no more jobs and begins nothing that cannot be undone (see
-// [Job.Sure]). Running jobs may continue for the grace period; Run gives back those that have not ended by then. It
+// [Job.Sure]). Running jobs may continue for the grace period; Run gives back those that have not ended by then. Run
 // returns an error if the database fails at the start or the end.
 func (r *Runner) Run(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {

@@ -15,8 +15,8 @@ const (
 )
 
 // scanAll scans regularly, and immediately when look receives a value, until ctx ends. It runs in a goroutine next to
-// the loop. A regular scan finds work whose hints were lost. It is active a twentieth of the time, so nodes do not keep
-// the database busy. With 200,000 lanes a regular scan takes one or two minutes.
+// the loop. A regular scan finds work whose hints were lost. A regular scan is active a twentieth of the time, so nodes
+// do not keep the database busy. With 200,000 lanes a regular scan takes one or two minutes.
 func (k *dispatcher) scanAll(ctx context.Context) {
 	every := scanShared
 	if k.r.d.Alone() {

@@ -27,8 +27,8 @@ func Parse(text string) (*Keyring, error) {
 }
 
 // LoadOrCreate returns the keyring of the key file at path. If the file does not exist, it creates one with a new key.
-// Nodes that start at the same time on one folder agree on one key, and a returned key is on disk. It refuses a file
-// that other users than its owner can read.
+// Nodes that start at the same time on one folder agree on one key, and a returned key is on disk. LoadOrCreate refuses
+// a file that other users than its owner can read.
 func LoadOrCreate(path string) (*Keyring, error) {
 	k, err := load(path)
 	if !errors.Is(err, fs.ErrNotExist) {

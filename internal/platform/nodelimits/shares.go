@@ -83,7 +83,8 @@ type Places struct {
 	Busy func() []string
 }
 
-// Shares are the shares of one node. A nil *Shares gives every caller the whole limit. It is safe for concurrent use.
+// Shares are the shares of one node. A nil *Shares gives every caller the whole limit. Shares is safe for concurrent
+// use.
 type Shares struct {
 	d     *db.DB
 	node  string

@@ -16,8 +16,8 @@
 //
 // # What it does not do
 //
-// The package does not restrict a list to a team; the WHERE of the query does. It does not check cursors; the caller
-// does.
+// The package does not restrict a list to a team; the WHERE of the query does. The package does not check cursors; the
+// caller does.
 package page
 
 import (

@@ -19,7 +19,7 @@ var (
 	next atomic.Uint32
 )
 
-// RSA returns the keys of a fixed list in turn. The list has eight keys, so keys of consecutive domains differ. It
+// RSA returns the keys of a fixed list in turn. The list has eight keys, so keys of consecutive domains differ. RSA
 // replaces dkim.GenerateRSA.
 func RSA() (*dkim.Key, error) {
 	all, err := keys()

@@ -1,6 +1,6 @@
 // Package blobtest has S3 buckets on the loopback interface for tests. A [Bucket] can delay writes, so that a test can
-// act while a blob is being written. It keeps its objects in memory and does not check signatures. [Versitygw] starts a
-// real S3 server.
+// act while a blob is being written. A Bucket keeps its objects in memory and does not check signatures. [Versitygw]
+// starts a real S3 server.
 package blobtest
 
 import (

@@ -50,7 +50,7 @@ type hostileRun struct {
 	silent    *httptest.Server
 
 	mu      sync.Mutex
-	posted  map[string]time.Time // when the email to a recipient was due
+	posted  map[string]time.Time // time at which the email to a recipient was due
 	arrived map[string]time.Duration
 	told    []time.Duration // latencies of webhooks; nil if the team has none
 	more    chan struct{}

@@ -237,6 +237,6 @@ func (l *listener) deliver(ctx context.Context, id, data string) string {
 		return "failed: " + err.Error()
 	}
 	defer answer.Body.Close()
-	io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection can be reused
+	io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // lets the connection be reused
 	return fmt.Sprintf("%s in %v", answer.Status, time.Since(start).Round(time.Millisecond))
 }

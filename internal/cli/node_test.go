@@ -102,7 +102,7 @@ type started struct {
 	t    *testing.T
 	url  string
 	end  func()    // stops the node; later calls do nothing
-	look db.Reader // for queries of the test
+	look db.Reader // reader for queries of the test
 }
 
 // start runs a node until the test ends. The functions in before are called before the node runs.

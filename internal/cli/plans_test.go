@@ -239,7 +239,7 @@ func (d *driver) everything(otherKey string) {
 	}
 	eventually(t, "all is captured", func() bool {
 		all, err := d.Delivery.Outbox(t.Context())
-		return err == nil && len(all) == 12 // including the notice of the domain claim and four invitations
+		return err == nil && len(all) == 12 // these include the notice of the domain claim and four invitations
 	})
 	all, err := d.Delivery.Outbox(t.Context())
 	if err != nil {

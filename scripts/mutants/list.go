@@ -77,7 +77,7 @@ type tree struct {
 	chosen  []*pkg
 	mutants []*mutant
 	unseen  []span          // capacities of slices, whose changes no test can observe
-	equal   map[string]bool // by the file name and the line before and after the change
+	equal   map[string]bool // keys are the file name and the line before and after the change
 }
 
 // load finds all mutants of the packages, in the order of their positions.

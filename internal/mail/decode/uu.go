@@ -15,7 +15,7 @@ const maxLine = 998
 
 // UUFile is a uuencoded file that was found in a text.
 type UUFile struct {
-	Name  string // as the sender wrote it, so it may look like a path
+	Name  string // name that the sender wrote, which may look like a path
 	lines []byte // from the line after "begin" to the end of the file
 	size  int    // in bytes, decoded
 }

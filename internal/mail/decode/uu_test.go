@@ -14,7 +14,7 @@ func TestUU(t *testing.T) {
 		{"begin 644 cat.txt\n#0V%T\n`\nend\n", "Cat", "cat.txt", false, true},
 		{"begin 644 cat.txt\r\n#0V%T\r\n`\r\nend\r\n", "Cat", "cat.txt", false, true},
 		{"\n\nbegin 0644 my cat.txt \n#0V%T\n \nend", "Cat", "my cat.txt", false, true},
-		{"begin 644 c\n#0V%T\nend\n", "Cat", "c", false, true},    // without the line of zero bytes
+		{"begin 644 c\n#0V%T\nend\n", "Cat", "c", false, true},    // the line of zero bytes is missing
 		{"begin 644 c\n#0V%T*\n\nend\n", "Cat", "c", false, true}, // with a checksum
 		{"begin 644 c\n\"0V$\n`\nend\n", "Ca", "c", false, true},  // the last group is not filled up
 		{"begin 644 c\n#0P\n`\nend\n", "C\x00\x00", "c", false, true},

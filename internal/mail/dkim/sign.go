@@ -61,9 +61,9 @@ type signedField struct {
 type coverage int
 
 const (
-	open   coverage = iota // as often as the field occurs
-	closed                 // once more than the field occurs, if it occurs at all
-	sealed                 // once more than the field occurs, even if it is absent
+	open   coverage = iota // named as often as the field occurs
+	closed                 // named once more than the field occurs, if it occurs at all
+	sealed                 // named once more than the field occurs, even if it is absent
 )
 
 // Sign returns the DKIM-Signature fields of msg, one for each signer in the order given, folded, each with CRLF at its

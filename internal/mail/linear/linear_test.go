@@ -45,7 +45,7 @@ func TestWorkIsLinear(t *testing.T) {
 	}
 	findsSquares(t)
 	for _, p := range parsers() {
-		p.parse(fill(p.head, p.inputs[0], small)) // so that tables are initialised before anything is counted
+		p.parse(fill(p.head, p.inputs[0], small)) // initialises tables before anything is counted
 		for _, repeated := range p.inputs {
 			a := measure(p.parse, fill(p.head, repeated, small))
 			b := measure(p.parse, fill(p.head, repeated, small*factor))

@@ -33,7 +33,7 @@ import (
 // unchanged, and Defects describes it.
 type Parsed struct {
 	Header     []message.Field // all fields in order, unfolded, encoded words decoded, valid UTF-8
-	MessageID  string          // with angle brackets; empty if the message has no Message-ID
+	MessageID  string          // the Message-ID with angle brackets; empty if there is none
 	InReplyTo  []string
 	References []string
 	From       []message.Address // usually one; an address that cannot be parsed is only in Header

@@ -67,9 +67,9 @@ type Field struct{ Name, Value string }
 
 // Message is the information that a filter receives.
 type Message struct {
-	ID         string // for the filter's log; may be empty
+	ID         string // id of the message for the filter's log; may be empty
 	Client     netip.AddrPort
-	ClientName string // from the reverse zone; empty if unknown
+	ClientName string // name of the client in the reverse zone; empty if unknown
 	Hello      string
 	MailFrom   string // empty for the null return path
 	Recipients []string

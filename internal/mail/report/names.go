@@ -8,7 +8,7 @@ import (
 // names are the addresses that a report may be about.
 type names struct {
 	all    []string
-	locals []string // in lower case, as are the domains
+	locals []string // local parts in lower case; the domains are lower case too
 	hosts  []string
 }
 

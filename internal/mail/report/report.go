@@ -48,7 +48,7 @@ const (
 // Report is the information that a message reports.
 type Report struct {
 	Kind       Kind
-	Recipients []Recipient // for a complaint: the complainants' addresses, if it names them; at most 1,000
+	Recipients []Recipient // of a complaint: the addresses of the complainants, if it names them; at most 1,000
 	MessageID  string      // Message-ID of the reported message, with angle brackets; empty if unknown
 	To         []string    // recipients of the reported message
 	Feedback   string      // type of a complaint: abuse, fraud, not-spam and so on

@@ -182,7 +182,7 @@ func (m *mail) failedRecipients(r *Report, said string, to []string, action stri
 		}
 	}
 	all := make([]Recipient, 0, min(len(to), maxRecipients))
-	reasons := map[string]string{} // by section, so that a section about several recipients is read once
+	reasons := map[string]string{} // reasons by section, so that a section about several recipients is read once
 	ofAll := sync.OnceValue(func() string { return m.reason(said, nil) })
 	nobody := len(found) == 0
 	if nobody {

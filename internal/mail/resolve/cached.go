@@ -18,7 +18,7 @@ import (
 const (
 	minTTL     = 5 * time.Second
 	maxTTL     = time.Hour
-	defaultTTL = 60 * time.Second // for answers without a time to live
+	defaultTTL = 60 * time.Second // time to live of answers that have none
 	// flightTimeout limits a shared look-up. Other callers may wait for it, so it continues after its first caller has
 	// given up.
 	flightTimeout = time.Minute
@@ -45,7 +45,7 @@ type Cached struct {
 
 	mu      sync.Mutex
 	entries map[key]*list.Element
-	recent  *list.List // of *entry; the most recently used first
+	recent  *list.List // list of *entry; the most recently used first
 }
 
 type key struct{ kind, name string }

@@ -8,7 +8,7 @@ import (
 
 // traits are the properties of a message that are needed before its first byte is sent.
 type traits struct {
-	size     int64 // in bytes, without the dots that stuffing adds
+	size     int64 // size in bytes, without the dots that stuffing adds
 	eightBit bool
 	bare     bool // the message has a lone CR or LF
 }

@@ -45,13 +45,13 @@ type Config struct {
 // Timeouts limit how long a client may take. The defaults are at least what RFC 5321 section 4.5.3.2 requires. Crowded
 // applies when few slots are free.
 type Timeouts struct {
-	Command   time.Duration // until the end of the next command; default 5 min
-	Block     time.Duration // until the next piece of a message; default 3 min
-	Message   time.Duration // for a whole message, in addition to its size divided by MinRate; default 10 min
+	Command   time.Duration // time limit until the end of the next command; default 5 min
+	Block     time.Duration // time limit until the next piece of a message; default 3 min
+	Message   time.Duration // time limit of a message, in addition to its size divided by MinRate; default 10 min
 	MinRate   int64         // minimum average bytes of a message per second; default 4,096
-	Write     time.Duration // for the client to read a reply; default 1 min
-	Handshake time.Duration // for TLS and for the PROXY header; default 1 min
-	Idle      time.Duration // for a connection on which no message is sent; default 30 min
+	Write     time.Duration // time limit for the client to read a reply; default 1 min
+	Handshake time.Duration // time limit for TLS and for the PROXY header; default 1 min
+	Idle      time.Duration // time limit of a connection on which no message is sent; default 30 min
 	// Crowded is how long a client may make no progress before its connection may be closed for another one. While
 	// three quarters of the slots are in use, a client that has not yet sent a message has this time for each command.
 	// The default is 20 s.

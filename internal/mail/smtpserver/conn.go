@@ -65,12 +65,12 @@ type conn struct {
 	ended                      bool      // the server reads no more commands
 
 	inMessage bool      // a message is in progress
-	received  time.Time // when the message began
+	received  time.Time // time at which the message began
 	bytesIn   int64     // bytes of the message received so far
 
 	mu      sync.Mutex
 	waiting waiting
-	now     progress // when the wait began
+	now     progress // progress at the beginning of the wait
 	ending  bool     // the server is shutting down
 	evicted bool     // another connection got its slot
 }
@@ -79,7 +79,7 @@ type conn struct {
 type progress struct {
 	accepted bool      // a message was accepted on this connection
 	since    time.Time // when the last message was accepted, or when the connection began
-	begun    time.Time // when the message in progress began
+	begun    time.Time // time at which the message in progress began
 	bytesIn  int64     // bytes of that message
 }
 

@@ -174,7 +174,7 @@ func (s *Server) end() {
 	for c := range s.conns {
 		c.end()
 	}
-	for c := range s.conns { // so that no connection starts a message after the first client reads 421
+	for c := range s.conns { // now no connection starts a message after the first client reads 421
 		c.wakeToEnd()
 	}
 }

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	maxMessage  = 100 << 20 // in bytes; announced in the reply to EHLO
+	maxMessage  = 100 << 20 // maximum size in bytes; announced in the reply to EHLO
 	maxRcpts    = 10_000
 	idleTimeout = 5 * time.Minute
 	readBuffer  = 64 << 10

@@ -46,7 +46,7 @@ var oneDay = time.Date(2026, 6, 15, 12, 0, 0, 0, time.UTC)
 
 // Options configure the node of a test. The zero value suits most tests.
 type Options struct {
-	MaxSize int64            // of an email, in bytes; 0 is 1 MiB
+	MaxSize int64            // maximum size of an email in bytes; 0 is 1 MiB
 	DNS     resolve.Resolver // if nil, DNS has no records and domains count as verified without a look-up
 	Hosts   []string         // host names of this installation, which no team can add as a domain
 	Blobs   string           // URL of the blob store; "" means a temporary folder

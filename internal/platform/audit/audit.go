@@ -41,7 +41,7 @@ const (
 	UserDisabled     = "user.disabled"
 	UserEnabled      = "user.enabled"
 	PasswordChanged  = "user.password_changed"
-	PasswordReset    = "user.password_reset" // with a link from an email
+	PasswordReset    = "user.password_reset" // reset with a link from an email
 	FactorAdded      = "user.factor_added"   // the detail names the factor
 	FactorRemoved    = "user.factor_removed"
 	RecoveryUsed     = "user.recovery_code_used"

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	clockEvery = 5 * time.Second      // between readings of the server's clock
+	clockEvery = 5 * time.Second      // time between readings of the server's clock
 	clockLimit = 2 * time.Second      // for one reading
 	clockGood  = 5 * time.Millisecond // a reading that takes at most this long replaces any other
 	clockOld   = time.Minute

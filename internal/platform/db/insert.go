@@ -99,7 +99,7 @@ func eachRow(into, conflict string, columns []any, do func(text string, args []a
 		case []bool:
 			n, at[i] = len(list), func(row int) any { return list[row] }
 		default:
-			pgType(c) // so that SQLite refuses the types that PostgreSQL refuses
+			pgType(c) // refuses on SQLite too the types that PostgreSQL refuses
 			at[i] = func(int) any { return c }
 		}
 		if n >= 0 && rows >= 0 && n != rows {

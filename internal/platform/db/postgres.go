@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	patience       = 20 * time.Second // for a connection, and for each answer
-	connectTime    = 10 * time.Second // for a new connection, unless the URL says otherwise
+	patience       = 20 * time.Second // time limit for a connection, and for each answer
+	connectTime    = 10 * time.Second // time limit for a new connection, unless the URL says otherwise
 	migrationTime  = 24 * time.Hour   // for a statement of a migration, or for the wait while another node migrates
 	stillTime      = 15 * time.Second // between two statements of a transaction, because a client may vanish silently
-	pgEndTime      = 5 * time.Second  // to roll back or to close a connection that is given up
-	pgProveTime    = 10 * time.Second // to find out whether a transaction was committed
+	pgEndTime      = 5 * time.Second  // time limit to roll back or to close a connection that is given up
+	pgProveTime    = 10 * time.Second // time limit to find out whether a transaction was committed
 	migrationLock  = 794613           // the advisory lock under which one node migrates
 	readOnly       = "25006"          // SQLSTATE of a write on a standby, such as a former primary
 	divisionByZero = "22012"
@@ -29,7 +29,7 @@ type postgresDB struct {
 	pool     *pgxpool.Pool
 	apart    *pgxpool.Pool // one connection for UpdateApart and the clock, so that they never wait for others
 	clock    clock
-	config   *pgx.ConnConfig // for connections outside the pools
+	config   *pgx.ConnConfig // configuration of connections outside the pools
 	patience time.Duration
 }
 

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	pgConflictTries = 8 // for a transaction that PostgreSQL aborted because of a conflict with another
-	pgBrokenTries   = 2 // for a transaction whose connection broke before anything was stored
+	pgConflictTries = 8 // tries of a transaction that PostgreSQL aborted because of a conflict
+	pgBrokenTries   = 2 // tries of a transaction whose connection broke before anything was stored
 )
 
 func (p *postgresDB) update(ctx context.Context, fn func(*Tx) error) error {
@@ -99,7 +99,7 @@ type pgTx struct {
 	c        *pgx.Conn
 	patience time.Duration
 	batch    *pgx.Batch
-	fence    map[int]error // by position in the batch: the error to report when that statement yields no row
+	fence    map[int]error // the error to report if the statement at that position of the batch yields no row
 	begun    bool
 	asked    bool // COMMIT was sent
 	refused  bool // the server reported an error and rolled back

@@ -32,7 +32,7 @@ import (
 type Type string
 
 const (
-	EmailQueued     Type = "email.queued" // for the timeline only, never in webhooks
+	EmailQueued     Type = "email.queued" // event for the timeline only, never in webhooks
 	EmailScheduled  Type = "email.scheduled"
 	EmailCanceled   Type = "email.canceled" // for the timeline only
 	EmailSent       Type = "email.sent"
@@ -60,7 +60,7 @@ const (
 	ContactUpdated Type = "contact.updated"
 	ContactDeleted Type = "contact.deleted"
 
-	BroadcastPaused Type = "broadcast.paused" // by the guard against bounces and complaints, not by a user
+	BroadcastPaused Type = "broadcast.paused" // paused by the guard against bounces and complaints, not by a user
 
 	ApprovalRequested Type = "approval.requested"
 	ApprovalDecided   Type = "approval.decided"
@@ -179,7 +179,7 @@ type Received struct {
 	From        string // the bare address
 	To, Cc, Bcc []string
 	ReceivedFor []string
-	MessageID   string // with angle brackets, empty if none
+	MessageID   string // Message-ID with angle brackets; empty if none
 	Subject     string
 	Attachments []ReceivedFile
 }

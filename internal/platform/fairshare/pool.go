@@ -44,7 +44,7 @@ type Pool struct {
 	mu      sync.Mutex
 	free    int64
 	held    map[string]int64
-	waiting map[string][]*request // by owner; no list is empty
+	waiting map[string][]*request // waiting requests by owner; no list is empty
 	turns   []string              // the owners in waiting, the next one first
 }
 

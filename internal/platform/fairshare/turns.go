@@ -16,7 +16,7 @@ type Turns struct {
 	reserve int
 	busy    int
 	held    map[string]int
-	waiting map[string][]chan struct{} // by owner; no list is empty
+	waiting map[string][]chan struct{} // waiting requests by owner; no list is empty
 	owners  []string                   // the owners in waiting, the next one first
 }
 

@@ -11,11 +11,11 @@ import (
 
 const (
 	claimMax   = 256                  // maximum number of jobs that one transaction claims
-	claimEvery = 5 * time.Millisecond // between claims while jobs run, to batch claims
+	claimEvery = 5 * time.Millisecond // time between claims while jobs run, to batch claims
 	laneTurn   = 32                   // the most jobs that a lane gets in one turn
 	laneFirst  = 2                    // the most in a lane's first turn, because most lanes have one job
-	errorWait  = time.Second          // after a failed claim
-	idleMax    = time.Minute          // between turns of the loop when nothing happens
+	errorWait  = time.Second          // pause after a failed claim
+	idleMax    = time.Minute          // time between turns of the loop when nothing happens
 )
 
 // dispatcher claims the jobs of one kind and starts their handlers. From hints, its own claims and regular scans, it

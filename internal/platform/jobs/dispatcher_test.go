@@ -312,7 +312,7 @@ func TestJudgeAtItsEdges(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		looks []time.Duration
-		dead  bool // at the last check
+		dead  bool // whether node a is dead at the last check
 	}{
 		{"just dead", []time.Duration{0, 10 * time.Second, 20*time.Second + 1}, true},
 		{"almost", []time.Duration{0, 10 * time.Second, 20 * time.Second}, false},

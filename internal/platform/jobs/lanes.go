@@ -37,8 +37,8 @@ func (t *turns) empty() bool { return t.first.empty() && t.bulk.empty() }
 
 // ring is a set of lanes by owner. Owners take turns, and so do the lanes of each owner.
 type ring struct {
-	owners []string            // without the paused ones, the next one first
-	lanes  map[string][]string // by owner, the next one first; no list is empty
+	owners []string            // owners that are not paused, the next one first
+	lanes  map[string][]string // lanes by owner, the next one first; no list is empty
 	paused map[string]bool     // owners that have used up their share of workers
 }
 

@@ -24,7 +24,7 @@ var errDeclaredDead = fmt.Errorf("%w, which took this one for dead", ErrLost)
 
 const (
 	beatLimit    = 5 * time.Second  // for one heartbeat
-	releaseLimit = time.Minute      // for making a dead node's jobs due, which reads all jobs
+	releaseLimit = time.Minute      // time limit for making a dead node's jobs due, which reads all jobs
 	sureWait     = 30 * time.Second // the longest wait of Sure for a heartbeat
 )
 
@@ -47,7 +47,7 @@ type life struct {
 	end      context.CancelCauseFunc
 
 	mu     sync.Mutex
-	beatAt time.Time     // when the last successful heartbeat began
+	beatAt time.Time     // time at which the last successful heartbeat began
 	beat   chan struct{} // closed by the next heartbeat
 }
 
@@ -242,7 +242,7 @@ type watcher struct {
 	r      *Runner
 	pulse  pulse
 	known  map[string]seen // the nodes
-	last   time.Time       // when the last heartbeat succeeded
+	last   time.Time       // time at which the last heartbeat succeeded
 	deaths sync.WaitGroup
 }
 

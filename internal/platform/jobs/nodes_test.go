@@ -504,14 +504,14 @@ func TestClaimDuringDeclaredDead(t *testing.T) {
 		}
 		return n
 	}
-	for waits() == 0 { // until declareDead has begun and waits for the lock
+	for waits() == 0 { // wait until declareDead has begun and waits for the lock
 	}
 	var workers sync.WaitGroup
 	claimed := make(chan error, 1)
 	go func() {
 		claimed <- dead.kinds[0].claim(t.Context(), t.Context(), []ask{{"free", "free", "free", false, 1}}, &workers)
 	}()
-	for waits() == 1 && len(claimed) == 0 { // until the claim waits, too, or is over
+	for waits() == 1 && len(claimed) == 0 { // wait until the claim waits too, or has ended
 	}
 	close(free)
 	wg.Wait()

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	scanAlone  = time.Minute      // between scans if this node sees every insert
-	scanShared = 10 * time.Second // between scans if other nodes insert too
+	scanAlone  = time.Minute      // time between scans if this node sees every insert
+	scanShared = 10 * time.Second // time between scans if other nodes insert too
 	scanPage   = 500
 	scanRest   = 19 // pause after each page of a regular scan, as a multiple of the page's duration
 )

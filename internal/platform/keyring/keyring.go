@@ -47,7 +47,7 @@ type Keyring struct {
 	root []byte // the extracted pseudorandom key of HKDF, not the master itself
 
 	mu   sync.Mutex
-	tags atomic.Pointer[map[string]*sync.Pool] // by purpose, hash.Hash with the key of Tag; there are few purposes
+	tags atomic.Pointer[map[string]*sync.Pool] // hash.Hash with the key of Tag, by purpose; there are few purposes
 }
 
 // New returns the keyring of a master key, which must be MasterSize random bytes.

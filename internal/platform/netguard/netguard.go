@@ -58,7 +58,7 @@ type Options struct {
 type Guard struct {
 	opt     Options
 	dialer  net.Dialer
-	bounded net.Dialer // for fetches: also waits for a free slot of each address
+	bounded net.Dialer // dialer for fetches, which waits for a free slot of each address
 	fetch   *http.Client
 	slots   *slots
 }

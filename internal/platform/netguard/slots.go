@@ -29,7 +29,7 @@ type slots struct {
 	mu     sync.Mutex
 	hosts  map[string]*counts
 	owners map[hostOwner]*counts
-	slow   map[hostOwner]time.Time // until when a host is slow for an owner
+	slow   map[hostOwner]time.Time // time until which a host is slow for an owner
 }
 
 type hostOwner struct{ host, owner string }

@@ -31,7 +31,7 @@ type cluster struct {
 	t     *testing.T
 	d     *db.DB
 	limit int
-	wait  time.Duration // for the first exchange about a key
+	wait  time.Duration // longest wait for the first exchange about a key
 
 	mu    sync.Mutex
 	nodes map[string]*user

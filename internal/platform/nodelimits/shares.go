@@ -90,7 +90,7 @@ type Shares struct {
 	node  string
 	log   *slog.Logger
 	every time.Duration
-	wait  time.Duration // for the first exchange about a key
+	wait  time.Duration // longest wait for the first exchange about a key
 	away  lograte.Limiter
 	kinds map[string]Places
 
@@ -116,7 +116,7 @@ type Shares struct {
 // displace the limits of requests.
 type keyCount struct {
 	keys int
-	full time.Time // when a key was last refused because of keysMax
+	full time.Time // time at which a key was last refused because of keysMax
 }
 
 // entry is the state of a limit on this node.
@@ -134,7 +134,7 @@ type entry struct {
 	text    string
 	askedAt time.Time
 	recent  float64   // want, decaying slowly
-	decayed time.Time // when recent was last reduced
+	decayed time.Time // time at which recent was last reduced
 	held    int
 	target  float64 // this node's share according to the last exchange
 }

@@ -55,7 +55,7 @@ func Parse(s string, now time.Time) (time.Time, error) {
 // phrase is a text as words. The words before next have been read. A method that returns true has advanced next past
 // the words that it read.
 type phrase struct {
-	raw  []string // as written, for zone names
+	raw  []string // words as the user wrote them, for zone names
 	low  []string // in lower case
 	next int
 }

@@ -87,7 +87,7 @@ func TestWordsOfBytes(t *testing.T) {
 		"=?iso-8859-1?B?R\xfcA==?=":                          "D", // skipped, because it is not base64
 		"=?utf-8?B?R3LD\xff\xfevMOfZQ==?=":                   "Grüße",
 		"=?iso-8859-2?Q?\xb3?= =?iso-8859-2?Q?\xf3d=BC?=":    "łódź",
-		"=?iso-8859-2?Q?\xb3?= \xfc =?koi8-r?Q?\xf0?=":       "ł ü П", // decoded outside encoded words
+		"=?iso-8859-2?Q?\xb3?= \xfc =?koi8-r?Q?\xf0?=":       "ł ü П", // decoded here, outside encoded words
 		"\xfc=?iso-8859-2?Q?\xb3?=\xc3\xbc":                  "üłü",
 		"\xfc =?iso-8859-2?Q?\xb3":                           "ü =?iso-8859-2?Q?³", // the word never ends
 		"=?iso-8859-2\xb3?Q?\xb3?=":                          "ł",

@@ -59,7 +59,7 @@ type conn struct {
 	mail          *MailOptions // parameters of the current message; nil if there is none
 	rcpts         int
 
-	commands, errors, failures int       // failures counts AUTH, the others start anew after a message
+	commands, errors, failures int       // failures of AUTH; the others restart after a message
 	accepted                   bool      // a message was accepted
 	lastMessage                time.Time // when the last message was accepted, or when the connection began
 	ended                      bool      // the server reads no more commands

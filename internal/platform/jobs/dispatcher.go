@@ -193,9 +193,9 @@ func (k *dispatcher) release(e ended) {
 }
 
 // available returns how many more jobs of a group an owner may claim, if total of the group and own of the owner are
-// claimed. An owner may claim as many jobs as stay free of twice the limit. So a single owner gets the limit, and the
-// next owner gets a slot immediately, even if the first one's jobs take long. A limit that ends at a known time is
-// exact, and so are the limits of a kind without owners.
+// claimed. An owner may hold at most as many jobs as it leaves free of twice the limit. So a single owner gets the
+// limit, and the next owner gets a slot immediately, even if the first one's jobs take long. A limit that ends at a
+// known time is exact, and so are the limits of a kind without owners.
 func (k *dispatcher) available(limit int, again time.Time, total, own int) int {
 	if k.exact || !again.IsZero() {
 		return limit - total

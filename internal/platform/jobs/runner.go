@@ -31,7 +31,7 @@ type Kind struct {
 	Group func(lane string) string
 
 	// Owner returns the owner of a lane, usually its team. Owners take turns and share Workers as package fairshare
-	// describes, so a single owner gets at most 7/8 of them. In a group, each owner may use up to half of what the
+	// describes, so a single owner gets at most 7/8 of them. In a group, each owner may hold up to half of what the
 	// others leave of twice the group's limit. If Owner is nil, each lane is its own owner, and PerLane is exact.
 	Owner func(lane string) string
 

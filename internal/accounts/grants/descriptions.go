@@ -18,7 +18,7 @@ func DescribeScopes(set teams.Scopes, limited bool) (all []string) {
 }
 
 // DescribeSending returns the ways in which an app with the scopes can cause emails by itself; nil if it cannot. It
-// leaves out emails that need an automation of a person: the sentences of those scopes say so.
+// leaves out emails that need an automation made by a person; the sentences of those scopes mention them.
 func DescribeSending(set teams.Scopes) (all []string) {
 	for _, x := range sendingDescriptions {
 		if set.Has(x.scope) {

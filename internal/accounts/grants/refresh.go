@@ -129,7 +129,7 @@ func (s *Service) rotate(ctx context.Context, p refreshToken) (next int64, err e
 type refreshState struct {
 	newest    int64     // the valid generation
 	retried   int64     // the generation whose use created the newest; 0 if none was used
-	rotatedAt time.Time // when retried was first used
+	rotatedAt time.Time // time when the generation retried was first used
 }
 
 // use uses the token of a generation, and reports whether that is allowed. The newest generation is allowed. The one

@@ -66,7 +66,7 @@ func (set Scopes) All() teams.Scopes {
 // Empty reports whether the scopes allow nothing.
 func (set Scopes) Empty() bool { return set.All() == 0 }
 
-// Covers reports whether the scopes include all of other.
+// Covers reports whether the scopes include all scopes of other.
 func (set Scopes) Covers(other Scopes) bool {
 	return other.All()&^set.All() == 0 && (set.Full || !other.Full)
 }

@@ -44,7 +44,7 @@ func listGrants(ctx context.Context, r db.Reader, teamID string, p page.Page) ([
 		ON c.id = g.client_id WHERE g.team_id = $1`, ID: "g.id", Args: []any{teamID}}, p, scanGrant)
 }
 
-// countActive counts the active grants of a team, up to most.
+// countActive counts the active grants of a team, and stops at the number most.
 func countActive(ctx context.Context, r db.Reader, teamID string, most int) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT id FROM oauth_grants WHERE team_id = $1
 		AND revoked_reason = '' LIMIT $2) active`, teamID, most).Scan(&n)

@@ -193,8 +193,8 @@ func (s *Service) UpdateAlone(ctx context.Context, teamID string, n int, fn func
 	return s.Refused(ctx, teamID, n, err)
 }
 
-// Refused returns refusal, the fault of a transaction of n emails that was rolled back, after a transaction of its own
-// has enqueued the notice to the team.
+// Refused enqueues the notice about a refused transaction of n emails, in a transaction of its own. It returns refusal,
+// the fault of the refused transaction.
 func (s *Service) Refused(ctx context.Context, teamID string, n int, refusal error) error {
 	u, err := s.Usage(ctx, teamID)
 	if err == nil && !u.needsNotice(n) {

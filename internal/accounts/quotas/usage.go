@@ -67,7 +67,7 @@ func (s *Service) Set(ctx context.Context, t *teams.Service, teamID string, chan
 	return s.SetWith(ctx, t, teamID, change, func(*db.Tx) error { return nil })
 }
 
-// SetWith is Set in one transaction with also.
+// SetWith is Set in one transaction with the function also.
 func (s *Service) SetWith(ctx context.Context, t *teams.Service, teamID string, change func(*teams.Quota),
 	also func(tx *db.Tx) error) error {
 	had, err := getQuota(ctx, s.DB.Reader, teamID)

@@ -35,8 +35,8 @@ var retentionFields = []retentionField{
 	{"event_retention", func(r *Retention) *time.Duration { return &r.Events }},
 }
 
-// Effective returns the retention that applies to a team: for each field the shorter of the team's own and the
-// installation's, most.
+// Effective returns the retention that applies to a team: for each field the shorter of the team's own and most, the
+// installation's.
 func (r Retention) Effective(most Retention) Retention {
 	for _, f := range retentionFields {
 		if own, limit := f.of(&r), *f.of(&most); *own == 0 || limit > 0 && limit < *own {

@@ -86,7 +86,8 @@ func (s *Service) passkeyUser(ctx context.Context, userID string) (*passkeyUser,
 	return h, err
 }
 
-// challenge returns the options for the browser and a signed token with the session data. The token is bound to of.
+// challenge returns the options for the browser and a signed token with the session data. The token is bound to the
+// argument named of.
 func (s *Service) challenge(purpose, of string, options any, data *webauthn.SessionData) (Challenge, error) {
 	kept, err := json.Marshal(data)
 	if err != nil {

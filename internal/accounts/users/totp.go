@@ -164,8 +164,8 @@ func (s *Service) matchTOTP(u *row, code string) (int64, error) {
 	return matchSecret(string(secret), code, s.now(), u.totpStep)
 }
 
-// matchSecret returns the time step of a code, or 0 if the code is wrong. The step must be near now and later than
-// used.
+// matchSecret returns the time step of a code, or 0 if the code is wrong. The step must be near the current one and
+// later than used.
 func matchSecret(secret, code string, now time.Time, used int64) (int64, error) {
 	code = strings.NewReplacer(" ", "", "-", "").Replace(code)
 	if len(code) != int(otp.DigitsSix) {

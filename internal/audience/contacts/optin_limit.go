@@ -26,8 +26,8 @@ type optInCount struct {
 	n     int
 }
 
-// allow counts n more opt-ins for a key and returns true. If the window would then have more than most, it counts
-// nothing and returns false.
+// allow counts n more opt-ins for a key and returns true. If the window would then have more opt-ins than most, it
+// counts nothing and returns false.
 func (a *optInLimiter) allow(key string, now time.Time, n, most int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -65,7 +65,7 @@ func (p *Preferences) countOptIns(before *Preferences) (n int) {
 	return n
 }
 
-// dropOptIns resets the opt-ins of p to their state in before.
+// dropOptIns resets the opt-ins of p to their state in the preferences before.
 func (p *Preferences) dropOptIns(before *Preferences) {
 	for i := range p.Topics {
 		if p.Topics[i].Subscription == OptIn {

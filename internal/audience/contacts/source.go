@@ -116,7 +116,7 @@ func (of *source) lookups() (n int) {
 	return n
 }
 
-// span is a range of contacts in the order of their ids: after beyond, up to and including upTo.
+// span is a range of contacts in the order of their ids: those after the id beyond, up to and including the id upTo.
 type span struct {
 	beyond, upTo string // "" is no bound
 	asc          bool   // whether ids ascend from beyond to upTo

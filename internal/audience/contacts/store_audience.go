@@ -82,7 +82,8 @@ func (of *source) contacts() (query, error) {
 	return query{q.text + " AND (" + text + ")", args}, err
 }
 
-// spanEnd returns the id of the nth contact after beyond, whether or not it matches the rule; "" if there are fewer.
+// spanEnd returns the id of the nth contact after the id beyond, whether or not it matches the rule; "" if there are
+// fewer.
 func spanEnd(ctx context.Context, r db.Reader, of *source, beyond string, asc bool, n int) (end string, err error) {
 	q, column := of.index()
 	q.within(column, span{beyond: beyond, asc: asc})
@@ -209,7 +210,7 @@ func contactAmong(ctx context.Context, r db.Reader, of *source, contactID, addre
 }
 
 // countUpTo counts the contacts that were added to a segment or, if segmentID is "", the contacts of a team. It stops
-// at most. The condition on a segment leaves out the team, which the index does not have.
+// at the number most. The condition on a segment leaves out the team, which the index does not have.
 func countUpTo(ctx context.Context, r db.Reader, teamID, segmentID string, most int) (n int, err error) {
 	text, of := `SELECT 1 FROM contact_segments WHERE segment_id = $1`, segmentID
 	if segmentID == "" {

@@ -136,7 +136,7 @@ func TestWalksBySets(t *testing.T) {
 	})
 }
 
-// Contacts that were found by sets before these took too long are not found again in parts.
+// If finding by sets takes too long, contacts that were found already are not found again in parts.
 func TestSetsThatAreGivenUpLeaveWhatTheyFound(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFiltered(t, d)

@@ -50,7 +50,7 @@ func (s *Service) clear(ctx context.Context, teamID, automationID string) error 
 	return nil
 }
 
-// EraseTeam deletes the automations of a team. The jobs of the team must be deleted before.
+// EraseTeam deletes the automations of a team. The jobs of the team must be deleted first.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return markAllDeleted(ctx, tx, teamID) })
 	if err != nil {

@@ -129,7 +129,7 @@ func scanHead(s db.Row) (r row, err error) {
 	return r, err
 }
 
-// scan scans headColumns, followed by more.
+// scan scans headColumns and then the destinations in more.
 func (r *row) scan(s db.Row, more ...any) error {
 	var gone, until, at, deleted int64
 	err := s.Scan(append([]any{&r.id, &r.teamID, &r.automationID, &r.versionID, &r.contactID, &gone, &r.epoch, &r.status,

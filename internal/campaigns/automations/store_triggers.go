@@ -37,7 +37,7 @@ const triggerColumns = `automation_id, version_id, epoch, reentry, step, next_st
 // noTrigger has values for the columns of triggerColumns after the first one.
 const noTrigger = `'', 0, '', '', '', '', 0`
 
-// dest returns the destinations for scanning triggerColumns, preceded by before.
+// dest returns the destinations for scanning triggerColumns, preceded by those in before.
 func (t *trigger) dest(timeout *int64, before ...any) []any {
 	return append(before, &t.automationID, &t.versionID, &t.epoch, &t.reentry, &t.opening.Trigger, &t.opening.Next,
 		&t.opening.Event, timeout)

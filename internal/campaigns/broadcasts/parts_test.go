@@ -79,7 +79,7 @@ func TestWinnerGoesToTheRest(t *testing.T) {
 	})
 }
 
-// A winner that is chosen by hand, while the test is sent or waits, goes to the rest.
+// A winner that is chosen by hand, while the test is sent or waits, goes to the rest of the audience.
 func TestWinnerByHand(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

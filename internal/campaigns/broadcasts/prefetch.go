@@ -14,7 +14,7 @@ import (
 // The contacts that it returns were read up to two pages earlier, but at most five seconds. The caller must check
 // again, in its transaction, everything that must be up to date.
 type prefetcher struct {
-	// read returns at most limit contacts with ids after after, and whether others may follow.
+	// read returns at most limit contacts with ids greater than after, and whether others may follow.
 	read func(ctx context.Context, after string, limit int) (members []contacts.Member, more bool, err error)
 
 	fetched []contacts.Member // contacts in order; those up to the position have been used

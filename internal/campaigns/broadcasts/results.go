@@ -195,7 +195,7 @@ func (s *Service) Links(ctx context.Context, teamID, broadcastID string, p page.
 	return all, more, nil
 }
 
-// Tally is counts of recipients. Opened and Clicked count people, not bots.
+// Tally holds counts of recipients. Opened and Clicked count people, not bots.
 type Tally struct {
 	Entered      int64
 	Waiting      int64

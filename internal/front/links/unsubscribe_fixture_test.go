@@ -185,8 +185,8 @@ func (a *answer) choices() (all []string) {
 	return all
 }
 
-// submit submits the form that has a button with this label. It checks the boxes whose labels are in on, or leaves the
-// boxes as they are if on is nil.
+// submit submits the form that has a button with this label. It checks the boxes whose labels are in the list on, or
+// leaves the boxes as they are if the list is nil.
 func (p *pages) submit(a *answer, token, button string, on []string) *answer {
 	p.t.Helper()
 	for _, form := range a.all("form") {

@@ -204,7 +204,7 @@ func request(op string, in arguments, query ...string) operation {
 	return o
 }
 
-// pages returns the names of the paging arguments, followed by more.
+// pages returns the names of the paging arguments, followed by those in more.
 func pages(more ...string) []string { return append([]string{"limit", "after", "before"}, more...) }
 
 // runList is runUntrusted for lists. The default limit is 20 items.

@@ -80,7 +80,8 @@ func (f *fixture) limited(scopes string, limits grants.Limits) string {
 	return f.granted(scopes, testnode.PublicURL+Path, "", limits).Access
 }
 
-// granted lets a program act for Acme. The grant is for resource; the access token is for narrowed.
+// granted lets a program act for Acme. The arguments resource and narrowed are the resources of the grant and of the
+// access token.
 func (f *fixture) granted(scopes, resource, narrowed string, limits grants.Limits) grants.Tokens {
 	f.T.Helper()
 	ctx, g := f.T.Context(), f.services.Grants

@@ -12,9 +12,9 @@
 // This package has no rules about teams, scopes or mail. The API's handler authorizes, counts, logs and audits each
 // operation as if the caller had sent the request. A caller sees and can call only the tools whose scopes it has.
 //
-// The server keeps no state between requests, so any node can answer any of them. One call cannot send an email. Either
-// the caller confirms it with a second call (send.go) or a person approves it. A confirmation code is valid for ten
-// minutes, for one caller and one request.
+// The server keeps no state between requests, so any node can answer any of them. A single call cannot send an email.
+// Either the caller confirms it with a second call (send.go) or a person approves it. A confirmation code is valid for
+// ten minutes, for one caller and one request.
 //
 // Text that strangers may have written is data. Answers mark such text as data, and invisible characters are removed
 // from it. A model may still obey such text, so only the two rules above prevent harm.

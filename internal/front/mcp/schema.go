@@ -83,7 +83,7 @@ func nested(name, description string, each ...param) param {
 	return param{name, false, s}
 }
 
-// paging returns the paging arguments of a list, followed by more.
+// paging returns the paging arguments of a list, followed by those in more.
 func paging(more ...param) []param {
 	return slices.Concat([]param{
 		number("limit", "The number of items. Default: 20.", 1, 100),

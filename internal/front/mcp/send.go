@@ -26,7 +26,7 @@ const (
 	codeName    = "confirmation_code"
 )
 
-// emailParams returns the arguments of an email, as in the body of POST /emails, followed by more.
+// emailParams returns the arguments of an email, as in the body of POST /emails, followed by those in more.
 func emailParams(more ...param) []param {
 	return slices.Concat([]param{
 		text("from", "The sender: email@example.com or Name <email@example.com>, at a verified domain (see "+

@@ -224,8 +224,8 @@ func formatAddress(a message.Address) string {
 	return name + " <" + a.Addr() + ">"
 }
 
-// formatAddresses formats addresses. It skips those that are not deliverable, such as root@localhost; the header still
-// contains them.
+// formatAddresses formats addresses. It skips addresses that are not deliverable, such as root@localhost; the header
+// still contains them.
 func formatAddresses(list []message.Address) (all []string) {
 	for _, a := range list {
 		text := formatAddress(a)

@@ -104,7 +104,8 @@ func split(raw []byte) (*header, *smtpserver.Refusal) {
 }
 
 // from returns the sender of the message. Each field that names a sender must have one mailbox that all readers
-// interpret in the same way. All must be at one domain, which the team has verified and which signs.
+// interpret in the same way. All these mailboxes must be at one domain, which the team has verified and which signs the
+// message.
 func (h *header) from(smtputf8 bool) (from message.Address, r *smtpserver.Refusal) {
 	if !h.has["from"] {
 		return from, refuseField("from", "The header has no From field")

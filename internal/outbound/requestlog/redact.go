@@ -196,7 +196,8 @@ func shorten(body []byte, longest int) []byte {
 	return append(out, body[copied:]...)
 }
 
-// stringEnd returns the position of the closing quote of the string that begins at from, or -1 if there is none.
+// stringEnd returns the position of the closing quote of the string that begins at the position from, or -1 if there is
+// none.
 func stringEnd(body []byte, from int) int {
 	for at := from; ; {
 		i := bytes.IndexByte(body[at:], '"')

@@ -12,7 +12,7 @@ import (
 )
 
 // A team is notified of its full endpoints at most once an hour, and only if the last notice about one of them is a day
-// old. The notice names ten.
+// old. The notice names ten endpoints.
 func TestTellFull(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		const hour = time.Hour

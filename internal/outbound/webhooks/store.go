@@ -141,7 +141,7 @@ func waitingJobs(ctx context.Context, r db.Reader, teamID string) (map[string]in
 	return waiting, nil
 }
 
-// waitingUpTo counts the waiting jobs of an endpoint, up to most.
+// waitingUpTo counts the waiting jobs of an endpoint, up to the number most.
 func waitingUpTo(ctx context.Context, r db.Reader, teamID, endpointID string, most int) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE kind = $1 AND lane = $2 LIMIT $3) x`, Kind,
 		lane(teamID, endpointID), most).Scan(&n)

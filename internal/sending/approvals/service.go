@@ -62,7 +62,7 @@ func New(publicURL string, d Deps) (*Service, error) {
 func (s *Service) URL(approvalID string) string { return s.publicURL + "/approve/" + approvalID }
 
 // Request stores an email that waits for approval, after checking it like an email that is sent now. If the same actor
-// has used the idempotency key in the last 24 hours, Request returns the approval from then, in its present state.
+// has used the idempotency key in the last 24 hours, Request returns the earlier approval in its present state.
 func (s *Service) Request(ctx context.Context, by teams.Actor, in emails.Send, key emails.Idempotency) (a Approval,
 	err error) {
 	if by.Kind == teams.GrantActor {

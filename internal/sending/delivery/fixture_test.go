@@ -33,7 +33,7 @@ const (
 	destination = "example.net"
 )
 
-// fixture is delivery on a node. It listens to events after the node's own listeners.
+// fixture is the delivery service on a node. It listens to events after the node's own listeners.
 type fixture struct {
 	*testnode.Node
 	service *Service

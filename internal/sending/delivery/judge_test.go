@@ -43,7 +43,7 @@ const (
 	soft   = "soft"   // Transient
 	unsure = "unsure" // Undetermined
 	later  = "later"  // tried again
-	less   = "less"   // tried again, and the host asks for less
+	less   = "less"   // tried again, and the host asks for less mail
 )
 
 func TestJudge(t *testing.T) {

@@ -134,8 +134,8 @@ func TestWhatHostsForget(t *testing.T) {
 	}
 }
 
-// A team has as many conversations with an address as its window allows. All teams together have at most the limit,
-// except that each team may have one.
+// A team has as many conversations with an address as its window allows. All teams together have at most as many as the
+// limit says, except that each team may have one.
 func TestConversationsWithAnAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, now := newHosts(2), time.Now()

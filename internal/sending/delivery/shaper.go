@@ -179,7 +179,8 @@ func (s *shaper) limit(destination string, now time.Time) (n int, again time.Tim
 	}
 	if s.rate > 0 {
 		s.fill(destination, h, now)
-		// The caller counts claimed jobs without a slot as in progress. Claimed jobs without a slot are not known here.
+		// The caller counts claimed jobs without a slot as in progress. The shaper does not know claimed jobs without a
+		// slot.
 		if may := h.inProgress + max(int(h.tokens), 0); may < n {
 			s.rateShare(destination, s.rate) // tells the shares that this node could use the whole rate
 			missing := 1 - (h.tokens - float64(max(int(h.tokens), 0)))

@@ -11,8 +11,8 @@ import (
 
 const (
 	// unknownTries is how many tries of an email may end without an answer to a message that the host has read in full.
-	// One such try may be an accident. After two, the host probably accepts the message each time, so every try is a
-	// copy.
+	// One such try may be an accident. After two such tries, the host probably accepts the message each time, so every
+	// try is a copy.
 	unknownTries = 2
 	// unknownWaitMin is the wait after that many tries. It doubles with each further one. After this wait a restarted
 	// or overloaded host has recovered, and its operators notice a broken one within a day. With the default schedule

@@ -55,7 +55,7 @@ const (
 	claimNews     = 7 * 24 * time.Hour  // an owner is notified of at most one unproven claim in that time
 	claimPrefix   = "postrider-domain-verification="
 	legacyPrefix  = "resend-domain-verification=" // prefix for owners who followed other documentation
-	claimBlocked  = 10 * time.Minute              // between checks of a blocked claim
+	claimBlocked  = 10 * time.Minute              // interval between checks of a blocked claim
 	claimAtOnce   = time.Second                   // time from the proof to the transfer
 )
 

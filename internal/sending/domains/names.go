@@ -81,7 +81,7 @@ func withRecordsAbsent(found map[string]finding, lost []dnsName) map[string]find
 }
 
 // checkFree returns an error if one of the names belongs to another team, or if the domain is at or below another
-// team's host. It ignores names of the domain whose id is but.
+// team's host. It ignores names of the domain with the id given in but.
 func (s *Service) checkFree(ctx context.Context, r db.Reader, d *Domain, names []dnsName, but string) error {
 	var asked, above []string
 	for name := d.Name; strings.Contains(name, "."); _, name, _ = strings.Cut(name, ".") {

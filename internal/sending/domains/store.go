@@ -136,7 +136,7 @@ const selectNamesOfOthers = `SELECT name, host FROM domain_names WHERE team_id <
 	AND name = ANY($3)`
 
 // namesOfOthers returns the names that belong to other teams; the value is true for hosts and false for domains. It
-// ignores names of the domain whose id is but.
+// ignores names of the domain with the id given in but.
 func namesOfOthers(ctx context.Context, r db.Reader, teamID, but string, names []string) (map[string]bool, error) {
 	rows, err := r.Query(ctx, selectNamesOfOthers, teamID, but, names)
 	others := map[string]bool{}

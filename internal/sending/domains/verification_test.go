@@ -17,7 +17,7 @@ func TestNext(t *testing.T) {
 		name    string
 		before  check
 		found   finding
-		waiting time.Duration // since the verification began
+		waiting time.Duration // time since the verification began
 		want    check
 	}{
 		{"found at once", check{}, present, 0, check{Status: Verified}},

@@ -4,7 +4,7 @@
 // # Invariants
 //
 // One transaction accepts an email. It writes the email, its bodies and recipients, its first event, its idempotency
-// record, and its jobs. When Send returns without an error, all of that is on disk.
+// record, and its jobs. When Send returns without an error, all these rows are on disk.
 //
 // An email has one delivery job for each destination domain. An email that is tracked or has a topic has one for each
 // recipient. If an email is scheduled, or an attachment must be fetched first, another job enqueues the delivery jobs
@@ -30,9 +30,9 @@
 // A Send that fails has accepted nothing, and its idempotency key is free again. The exception is a database that is
 // lost during the commit: the error then says that the email may have been accepted.
 //
-// Attachments are stored before the transaction. SweepFiles deletes those without an email. The jobs of this package
-// are retried without limit when the database or the file store fails. An email fails only for reasons of its own, such
-// as an attachment that cannot be fetched or a sender that may no longer send.
+// Attachments are stored before the transaction. SweepFiles deletes attachments without an email. The jobs of this
+// package are retried without limit when the database or the file store fails. An email fails only for reasons of its
+// own, such as an attachment that cannot be fetched or a sender that may no longer send.
 //
 // # Topics
 //

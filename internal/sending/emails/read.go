@@ -28,7 +28,7 @@ func (s *Service) loadBodies(ctx context.Context, e *Email) error {
 }
 
 // GetWithin is Get with a limit for the email's own bodies, in bytes. size is the size of these bodies. If size is
-// larger than most, the email is returned without bodies. Shared content does not count.
+// larger than the limit most, the email is returned without bodies. Shared content does not count.
 func (s *Service) GetWithin(ctx context.Context, teamID, emailID string, most int) (e Email, size int64, err error) {
 	e, size, err = getEmailWithin(ctx, s.DB.Reader, teamID, emailID, most)
 	if err != nil || size > int64(most) {

@@ -219,7 +219,7 @@ func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []st
 	return gone, s.deleteFiles(ctx, files)
 }
 
-// removeContents deletes the content of settled emails. It calls also in the same transaction.
+// removeContents deletes the content of settled emails. It calls the function also in the same transaction.
 func (s *Service) removeContents(ctx context.Context, teamID string, emailIDs []string, also func(*db.Tx)) error {
 	var files []string
 	err := s.DB.Update(ctx, func(tx *db.Tx) (err error) {

@@ -61,7 +61,7 @@ func scanAddressed(r db.Row) (e matchedEmail, err error) {
 }
 
 // contentNames reports whether the content of an email may contain an address. For a message that the sender composed
-// it is always true. For shared content it searches only the email's variables.
+// the result is always true. For shared content it searches only the email's variables.
 func contentNames(ctx context.Context, r db.Reader, a erasure.Address, emailID string) (bool, error) {
 	var variables, html, text, headers string
 	var flags int

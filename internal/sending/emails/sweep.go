@@ -13,7 +13,7 @@ import (
 
 const (
 	// filePrefix is the prefix of the keys of attachments. A key is attachments/<an id of its own>. Before version 21
-	// of the schema it was attachments/<email>/<attachment>. Only the rows say which email a key belongs to.
+	// of the schema a key was attachments/<email>/<attachment>. Only the rows say which email a key belongs to.
 	filePrefix = "attachments/"
 	// Content is stored before its email is accepted, and deleted after its email, so a crash in between leaves content
 	// without an email. The sweep deletes such content once it is older than any request can be.

@@ -124,8 +124,8 @@ func (s *Service) recount(ctx context.Context, teamID string, at *state, slots [
 	})
 }
 
-// advanceState stores the next state, with events counted before until, and calls f in that transaction. If the state
-// has changed since it was read, it changes nothing and returns false.
+// advanceState stores the next state, with events counted before the time until, and calls f in that transaction. If
+// the state has changed since it was read, it changes nothing and returns false.
 func (s *Service) advanceState(ctx context.Context, teamID string, at *state, until int64, f func(tx *db.Tx)) (ok bool,
 	err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {

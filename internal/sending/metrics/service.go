@@ -157,7 +157,7 @@ func (s *Service) toCounts(ctx context.Context, teamID string, q Query, rows []r
 	return out, nil
 }
 
-// Usage returns a team's usage from a time to before another.
+// Usage returns a team's usage between two times, without the second.
 func (s *Service) Usage(ctx context.Context, teamID string, from, to time.Time) (u Usage, err error) {
 	all, err := s.Count(ctx, teamID, Query{From: from, To: to})
 	for _, c := range all {

@@ -200,8 +200,8 @@ func (t *Template) fill(values Values, form form) string {
 }
 
 // write writes source[from:to] with its placeholders filled. slot is the index of the first placeholder there; write
-// returns the index of the first one after. No placeholder may cross from or to. Errors of w are ignored, because w
-// writes to memory.
+// returns the index of the first one after. No placeholder may lie partly outside of this range. Errors of w are
+// ignored, because w writes to memory.
 func (t *Template) write(w io.StringWriter, values Values, form form, from, to, slot int) int {
 	for ; slot < len(t.slots) && t.slots[slot].end <= to; slot++ {
 		s := &t.slots[slot]

@@ -331,8 +331,8 @@ func (s *Service) Duplicate(ctx context.Context, teamID, idOrAlias string) (Temp
 	return s.create(ctx, Template{TeamID: teamID, Name: copyName(t.Name)}, v.Text, variables)
 }
 
-// Delete deletes a template and returns its id. Emails that were accepted with it do not change. The next Sweep deletes
-// its versions.
+// Delete deletes a template and returns its id. Emails that were accepted with the template do not change. The next
+// Sweep deletes its versions.
 func (s *Service) Delete(ctx context.Context, teamID, idOrAlias string) (templateID string, err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		t, err := getTemplate(ctx, tx.Reader, teamID, idOrAlias)

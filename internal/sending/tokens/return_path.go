@@ -83,7 +83,8 @@ func parseProof(keys *keyring.Keyring, purpose, prefix, text string) (emailID st
 		return "", false
 	}
 	token, err := lowerBase32.DecodeString(text)
-	// The last character has unused bits, which the decoder ignores. Encoding again detects a token that sets them.
+	// The last character has unused bits, which the decoder ignores. The token is encoded again to detect one that sets
+	// these bits.
 	if err != nil || lowerBase32.EncodeToString(token) != text {
 		return "", false
 	}

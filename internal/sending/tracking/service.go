@@ -78,7 +78,7 @@ func New(d *db.DB, recorder *events.Recorder, e *emails.Service, log *slog.Logge
 		full: make(chan struct{}, 1)}
 }
 
-// Add queues a hit that came now. It never blocks; it drops the hit if too many wait.
+// Add queues a hit that has just arrived. It never blocks; it drops the hit if too many wait.
 func (s *Service) Add(h Hit) {
 	w := &pendingHit{Hit: h, at: s.d.Now()}
 	// The strings share memory with the whole request; the copies do not.

@@ -191,7 +191,8 @@ func TestHitsAreOfTheContact(t *testing.T) {
 	})
 }
 
-// A hit on a message with several recipients counts for none of them. With a single recipient it counts for that one.
+// A hit on a message with several recipients counts for none of them. A hit on a message with a single recipient counts
+// for that recipient.
 func TestHitsOfNoRecipient(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		several := c.delivered(time.Minute, "ann@one.example", "bob@one.example")

@@ -40,7 +40,7 @@ func (c *Contact) Events(h ContactChange, at time.Time) (all []Event) {
 	return all
 }
 
-// EventPayload returns the fields that all system events of contacts and topics have, and the entries of more.
+// EventPayload returns the fields that all system events of contacts and topics have, and the entries of the map more.
 func (c *Contact) EventPayload(more map[string]any) map[string]any {
 	p := map[string]any{"contact_id": c.ID, "email": c.Address, "first_name": c.FirstName, "last_name": c.LastName,
 		"unsubscribed": c.Unsubscribed}
@@ -48,8 +48,8 @@ func (c *Contact) EventPayload(more map[string]any) map[string]any {
 	return p
 }
 
-// EmailPayload returns the members that all system events of emails have before the email is looked up, and those of
-// more. broadcastID is "" for emails that are not part of a broadcast.
+// EmailPayload returns the members that all system events of emails have before the email is looked up, and the members
+// in more. broadcastID is "" for emails that are not part of a broadcast.
 func EmailPayload(emailID, broadcastID string, more map[string]any) map[string]any {
 	p := map[string]any{"email_id": emailID}
 	if broadcastID != "" {

@@ -78,7 +78,7 @@ func readPerson(o jsonread.Object, start time.Time) (p *person, err error) {
 }
 
 // readChange parses the fields of a contact. Null clears names and properties. Phrases such as "in 2 days" are relative
-// to from.
+// to the time from.
 func readChange(o jsonread.Object, from time.Time) (c *change, err error) {
 	c = &change{path: o.Path}
 	if o.Has("email") {

@@ -99,7 +99,7 @@ func ParseScenario(text []byte, now time.Time) (*Scenario, error) {
 	return s, s.readOutcomes(o)
 }
 
-// readTime parses a time, or a phrase that is relative to from. It returns from if the member is missing.
+// readTime parses a time, or a phrase that is relative to the time from. It returns from if the member is missing.
 func readTime(o jsonread.Object, name string, from time.Time) (time.Time, error) {
 	text, err := o.Optional(name, 200)
 	if err != nil || text == "" {

@@ -28,7 +28,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// A grant that needs approvals has no way to send by itself, and a grant with limits none that is not counted.
+// A grant that needs approvals cannot send by itself, and a grant with limits cannot send emails that are not counted.
 func TestWays(t *testing.T) {
 	t.Parallel()
 	full := Scopes{Full: true}.All()

@@ -18,7 +18,7 @@ var refusedSchemes = []string{"file", "ftp", "data", "javascript", "blob", "abou
 // section 7.3).
 var loopbacks = []string{"127.0.0.1", "[::1]", "localhost"}
 
-// checkRedirect returns why a redirect URI is refused, or "". Allowed are https, http on the user's own machine, and
+// checkRedirect returns why a redirect URI is refused, or "". It allows https, http on the user's own machine, and
 // private schemes of apps (RFC 8252 section 7.1).
 func checkRedirect(uri string) (problem string) {
 	u, err := url.Parse(uri)

@@ -71,7 +71,7 @@ func (s *Service) revokeIn(ctx context.Context, tx *db.Tx, teamID, grantID strin
 }
 
 // RevokeUser revokes all grants of a user in a team, in the transaction that ends the membership. It deletes unused
-// codes first. If a code is being exchanged, this waits for the exchange, whose grant is then revoked too.
+// codes first. If a code is being exchanged, the deletion waits for the exchange, whose grant is then revoked too.
 func (s *Service) RevokeUser(ctx context.Context, tx *db.Tx, teamID, userID string) error {
 	if err := deleteCodesOf(ctx, tx, teamID, userID); err != nil {
 		return fmt.Errorf("delete the codes of user %s: %w", userID, err)

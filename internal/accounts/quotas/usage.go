@@ -62,7 +62,7 @@ func Resets(k fault.Kind, after time.Time) time.Time {
 	return time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
 }
 
-// Set changes the quotas of a team. If the team had none, the emails of the current day and month count.
+// Set changes the quotas of a team. If the team had no quota, the emails of the current day and month count.
 func (s *Service) Set(ctx context.Context, t *teams.Service, teamID string, change func(*teams.Quota)) error {
 	return s.SetWith(ctx, t, teamID, change, func(*db.Tx) error { return nil })
 }

@@ -317,8 +317,9 @@ func (s *Service) KeyScopes(ctx context.Context, r db.Reader, teamID, keyID stri
 	return keyScopes(ctx, r, teamID, keyID)
 }
 
-// Active reports whether an earlier request of an actor may still be carried out. For a key or a grant, that is true
-// only while it exists; for other actors it is always true. An unknown kind, written by a later release, is an error.
+// Active reports whether an earlier request of an actor may still be carried out. For a key or a grant, the result is
+// true only while it exists; for other actors it is always true. An unknown kind, written by a later release, is an
+// error.
 func (s *Service) Active(ctx context.Context, teamID string, by ActorRef) (bool, error) {
 	switch by.Kind {
 	case KeyActor:

@@ -36,7 +36,7 @@ type Team struct {
 }
 
 // Quota is how many emails a team may send and receive in a day and in a month, in UTC. 0 means no limit. Package
-// quotas counts them.
+// quotas counts these emails.
 type Quota struct{ Daily, Monthly int64 }
 
 // Key is an API key. Only a hash of its token is stored.

@@ -45,7 +45,7 @@ func (s *Service) CreateProperty(ctx context.Context, teamID string, n NewProper
 		return p, err
 	}
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
-		// Two transactions at once must not both count the properties before either inserts its own.
+		// Two concurrent transactions must not both count the properties before either inserts its own.
 		if err := tx.Serialize(ctx, "properties of "+teamID); err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ func (s *Service) CreateTopic(ctx context.Context, teamID string, n NewTopic) (T
 		return t, err
 	}
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
-		// Two transactions at once must not both count the topics before either inserts its own.
+		// Two concurrent transactions must not both count the topics before either inserts its own.
 		if err := tx.Serialize(ctx, "topics of "+teamID); err != nil {
 			return err
 		}

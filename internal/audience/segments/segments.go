@@ -42,7 +42,7 @@ type Segment struct {
 	CreatedAt time.Time
 }
 
-// AllContacts returns a pseudo segment for all contacts of a team. The id of this segment is the team's.
+// AllContacts returns a pseudo segment for all contacts of a team. The id of this segment is the team's id.
 func AllContacts(teamID string) Segment { return Segment{ID: teamID, TeamID: teamID} }
 
 // IsAllContacts reports whether g is the result of [AllContacts].
@@ -79,7 +79,7 @@ func (s *Service) Create(ctx context.Context, teamID string, n Definition) (Segm
 		}
 	}
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
-		// Two transactions at once must not both count the segments before either inserts its own.
+		// Two concurrent transactions must not both count the segments before either inserts its own.
 		if err := tx.Serialize(ctx, "segments of "+teamID); err != nil {
 			return err
 		}

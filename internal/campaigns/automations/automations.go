@@ -22,7 +22,7 @@
 // # When it fails
 //
 // An event is stored together with the runs that it begins, or not at all. If very many events are recorded at once,
-// jobs begin some of the runs later. A step that cannot be done fails its run with a reason. After an error of the
+// jobs begin some of the runs later. If a step cannot be done, its run fails with a reason. After an error of the
 // database the job is retried without limit. A webhook step is called at least once.
 //
 // # What it does not do

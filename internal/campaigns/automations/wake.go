@@ -47,8 +47,8 @@ type waitingRun struct {
 	Revision int64  `json:"revision"`
 }
 
-// wake delivers an event to runs that wait for it. A job wakes those beyond maxWoken, and those whose graph is not in
-// the cache, because loading a graph would block all other writers.
+// wake delivers an event to runs that wait for it. A job wakes the runs beyond maxWoken, and those whose graph is not
+// in the cache, because loading a graph would block all other writers.
 func (s *Service) wake(ctx context.Context, tx *db.Tx, o *customevents.Occurrence, e engine.Event, runIDs []string,
 	when deliveryMode) error {
 	if len(runIDs) == 0 {

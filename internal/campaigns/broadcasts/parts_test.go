@@ -41,7 +41,7 @@ func TestWinnerGoesToTheRest(t *testing.T) {
 			}
 		}
 		won := s.Count(`SELECT COUNT(*) FROM broadcast_recipients WHERE variant = 1`)
-		// People open B, bots open C.
+		// In this test, people open variant B, and bots open variant C.
 		open := func(variant int, machine bool, most int) {
 			var all []events.Event
 			for _, emailID := range s.emailsOf(id) {

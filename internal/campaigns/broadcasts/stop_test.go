@@ -217,8 +217,8 @@ func TestItStopsByItself(t *testing.T) {
 	}
 }
 
-// A broadcast that exceeds the quota enqueues what the quota allows, and pauses. Resumed with a larger quota, it mails
-// the rest, and no contact twice.
+// A broadcast that exceeds the quota enqueues what the quota allows, and pauses. When it is resumed with a larger
+// quota, it mails the rest, and no contact twice.
 func TestQuotaUsedUp(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

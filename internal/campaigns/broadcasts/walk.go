@@ -28,7 +28,7 @@ const (
 	// readMax is the most contacts that one page reads if few of them get an email.
 	readMax = 2000
 
-	mailingsTTL = 5 * time.Second // after which prepareMailings checks again whether the broadcast may be sent
+	mailingsTTL = 5 * time.Second // interval after which prepareMailings checks again whether the broadcast may be sent
 	maxLate     = time.Minute     // a later page is not compensated by a faster pace
 	settleMax   = 30 * time.Second
 )

@@ -82,7 +82,7 @@ func wantAway(t *testing.T, what string, w *httptest.ResponseRecorder) {
 // While the database is unavailable, every operation responds with 503 and Retry-After, even if the API key is cached.
 func TestEveryOperationWithoutDatabase(t *testing.T) {
 	t.Parallel()
-	// Package db handles the failures alike, so in make test only one of them meets every operation.
+	// Package db handles all kinds of failures alike, so a normal test run tries every operation with only one kind.
 	stepOf := map[string]int{"refused": 1, "starting up": 7, "torn": 7}
 	for name, begin := range map[string]func(*pgproxy.Proxy){
 		"refused":     (*pgproxy.Proxy).Refuse,

@@ -161,8 +161,8 @@ func (s *Site) checkOrigin(w http.ResponseWriter, r *http.Request, f func(http.R
 	return f(w, r)
 }
 
-// setHeaders sets the headers of all answers. The referrer is sent only within the site. It cannot be turned off,
-// because browsers would then send forms with `Origin: null`, like forms from other sites.
+// setHeaders sets the headers of all answers. The referrer is sent only within the site. The referrer cannot be turned
+// off, because browsers would then send forms with `Origin: null`, like forms from other sites.
 func setHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", barePolicy)
 	h.Set("X-Content-Type-Options", "nosniff")

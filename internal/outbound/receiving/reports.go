@@ -189,8 +189,9 @@ func complaint(e *emails.BounceTarget, near []string, r *report.Report) []outcom
 // atFeedback returns the outcomes of a message to an address for complaints, if the message proves its right to report
 // them. A Message-ID proves nothing, because every participant of a conversation knows it. There are two proofs:
 //
-//   - the return path, or the value of [tokens.FeedbackField], of the email for a destination. Both are signed, and
-//     only mail to that destination contains them. Such a report may concern only the recipients at that destination;
+//   - the return path, or the value of [tokens.FeedbackField], of the email for a destination. The return path and the
+//     value are signed, and only mail to that destination contains them. Such a report may concern only the recipients
+//     at that destination;
 //   - a signature of a provider on the operator's list. Such a report may concern all recipients.
 func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report) ([]outcome, error) {
 	if r.Kind != report.Complaint {

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	firstAttempts = 4           // concurrent, at an unknown endpoint
+	firstAttempts = 4           // concurrent attempts at an unknown endpoint
 	quick         = time.Second // an endpoint with this response time gets perEndpoint concurrent attempts
-	slowAttempts  = 2           // concurrent, at the slowest endpoint
+	slowAttempts  = 2           // concurrent attempts at the slowest endpoint
 	failingRow    = 3           // consecutive failures until an endpoint gets fewer attempts, or a pause if it times out
 	failingLanes  = 2           // concurrent attempts for a failing endpoint
 	restPart      = 3           // the first pause after timeouts is the timeout divided by this

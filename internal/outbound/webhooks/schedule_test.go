@@ -54,7 +54,7 @@ func apart(a, b time.Time, wait time.Duration) bool {
 }
 
 // A receiver that fails four times and then works shows five attempts at the times of the schedule. A replay after the
-// success adds one more.
+// success adds one more attempt.
 func TestSchedule(t *testing.T) {
 	fails := func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n < 4 {

@@ -24,7 +24,7 @@ type route struct {
 // talk tries the hosts of a route until one of them was given the recipients. It returns an error only if ctx ended
 // before an outcome, or if the job belonged to another worker before the message was complete. If news is not nil,
 // another connection is testing whether the next host answers. The caller then waits until news is closed and calls
-// talk again. In between, talk holds nothing.
+// talk again. While the caller waits, talk holds nothing.
 func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope,
 	msg [][]byte) (news <-chan struct{}, err error) {
 	limited, cancel := context.WithTimeout(ctx, talkMax)

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// stallAfter is how long conversations may be without any answer before they count as stalled. While they are
-	// stalled, no further message is sent the same way. The time is longer than most content filters need.
+	// stallAfter is how long conversations may be without any answer before they count as stalled. While conversations
+	// are stalled, no further one begins. The time is longer than most content filters need.
 	stallAfter = 30 * time.Second
 	// slowMax limits the concurrent conversations with a host whose answers take longer than stallAfter.
 	slowMax = 4

@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Decision says how delivery treats the emails of a broadcast that no host was given yet, and later attempts of the
-// others.
+// Decision says how delivery treats the emails of a broadcast that have not been handed to a host, and later attempts
+// of the others.
 type Decision int
 
 // The decisions.

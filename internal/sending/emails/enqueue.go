@@ -248,7 +248,7 @@ func (s *Service) emailOf(tx *db.Tx, m *Mailing, to MailingRecipient, size int64
 	}
 	if m.single != nil {
 		e.From, e.ReplyTo, e.Subject = m.single.From, m.single.ReplyTo, m.single.Subject
-		return e, nil // MailingByTemplate has checked all else.
+		return e, nil // MailingByTemplate has checked all other rules.
 	}
 	if err := c.CheckLines(values); err != nil {
 		return nil, err

@@ -109,7 +109,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// Unreadable content is worth another try. Lost content, and errors of the client, are not.
+// Unreadable content is read again. Lost content, and errors of the client, are not retried.
 func TestUnreadable(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -273,8 +273,8 @@ func hrefOf(tag string) (start, end int, ok bool) {
 	}
 }
 
-// attribute returns the name of the attribute at tag[i:], the position of its value, and the index after it. The index
-// after the attribute is i at the end of the tag. It parses like html.Tokenizer.
+// attribute returns the name of the attribute at tag[i:], the position of its value, and the index after it. At the end
+// of the tag, that index is i. It parses like html.Tokenizer.
 func attribute(tag string, i int) (name string, from, to, next int) {
 	at := i
 	i = skipSpace(tag, i)

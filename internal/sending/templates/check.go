@@ -43,8 +43,8 @@ func isAlias(text string) bool {
 		!strings.ContainsFunc(text, func(r rune) bool { return notKeyRune(r) && r != '-' })
 }
 
-// check applies the rules for storing a version. Rules that depend on values are checked when it is filled, and rules
-// for sending when it is published.
+// check applies the rules for storing a version. Rules that depend on values are checked when the version is filled,
+// and rules for sending when it is published.
 func (t *Text) check() error {
 	if err := checkMailbox("from", t.From, message.ParseFrom); err != nil {
 		return err

@@ -292,7 +292,7 @@ func (s *Service) Publish(ctx context.Context, teamID, idOrAlias string) (Templa
 }
 
 // Restore adds a copy of an older version as the newest one, without publishing it. If the newest version is already
-// equal to it, nothing changes.
+// equal to the older one, nothing changes.
 func (s *Service) Restore(ctx context.Context, teamID, idOrAlias, version string) (Template, error) {
 	return s.change(ctx, teamID, idOrAlias, func(t *Template, v *Version) (func(*db.Tx, *Template) error, error) {
 		old, err := s.version(ctx, t, version)

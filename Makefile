@@ -23,8 +23,6 @@ PACKAGES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 GOTEST = go test -vet=off -ldflags=-w
 test: deps
 	go run ./scripts/testserver $(GOTEST) -p $(PACKAGES) -timeout 20m $(TESTFLAGS) $(LONGEST) ./...
-	go build -o bin/postrider-test ./cmd/postrider
-	cd compat && POSTRIDER_BIN=$(CURDIR)/bin/postrider-test node --test
 
 # The tests of packages that start goroutines, or that many goroutines share, with the race detector. They run on SQLite:
 # the code above package db is the same on both engines. The package db runs on both.

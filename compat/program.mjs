@@ -7,13 +7,18 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Resend } from "resend";
 
-export const freePort = () =>
-	new Promise((done) => {
-		const s = createServer().listen(0, "127.0.0.1", () => {
-			const { port } = s.address();
-			s.close(() => done(port));
+// freePort returns a port on which a program can listen soon. The system gives ports from 32768 on to outgoing
+// connections, and could give such a port away before the program listens.
+export async function freePort() {
+	for (;;) {
+		const port = 3_000 + Math.floor(Math.random() * 7_000);
+		const free = await new Promise((done) => {
+			const s = createServer().once("error", () => done(false));
+			s.listen(port, "127.0.0.1", () => s.close(() => done(true)));
 		});
-	});
+		if (free) return port;
+	}
+}
 
 // eventually waits until check returns a true value. An exception counts as false.
 export async function eventually(what, check, limit = 20_000) {

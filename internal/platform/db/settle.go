@@ -26,9 +26,11 @@ type backend struct {
 
 const backendKey = "postrider backend"
 
-// notLonger sets a time limit unless the server already has a shorter one.
-const notLonger = `SELECT set_config(name, $2, false) FROM pg_settings WHERE name = $1
-	AND CASE WHEN name = $1 THEN CAST(setting AS BIGINT) NOT BETWEEN 1 AND CAST($2 AS BIGINT) END`
+// stillLimit sets how long a transaction may be idle, unless the server already has a shorter limit. The functions
+// current_setting and pg_stat_get_activity take half of the time of the views pg_settings and pg_stat_activity.
+const stillLimit = `SELECT set_config('idle_in_transaction_session_timeout', $1, false)
+	WHERE CAST(current_setting('idle_in_transaction_session_timeout') AS INTERVAL)
+	NOT BETWEEN '1 ms' AND CAST($1 AS INTERVAL)`
 
 // introduce records the server process of a new connection, and makes the process end if a transaction is idle for
 // longer than still. A machine that lost its power or network does not close its connections, and its locks would be
@@ -36,17 +38,17 @@ const notLonger = `SELECT set_config(name, $2, false) FROM pg_settings WHERE nam
 func introduce(ctx context.Context, c *pgx.Conn, still time.Duration) error {
 	limit(c, connectTime)
 	defer limit(c, 0)
-	_, err := c.Exec(ctx, notLonger, "idle_in_transaction_session_timeout", strconv.FormatInt(still.Milliseconds(), 10))
-	if err != nil {
+	const once = pgx.QueryExecModeExec // prepares nothing
+	if _, err := c.Exec(ctx, stillLimit, once, strconv.FormatInt(still.Milliseconds(), 10)+" ms"); err != nil {
 		return err
 	}
 	// JIT compilation of a filter with many rules would take seconds, for a read of milliseconds. A server may refuse
 	// this setting.
-	if _, err = c.Exec(ctx, "SET jit = off"); err != nil && c.IsClosed() {
+	if _, err := c.Exec(ctx, "SET jit = off"); err != nil && c.IsClosed() {
 		return err
 	}
 	var b backend
-	err = c.QueryRow(ctx, `SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()`).Scan(&b.pid,
+	err := c.QueryRow(ctx, `SELECT pid, backend_start FROM pg_stat_get_activity(pg_backend_pid())`, once).Scan(&b.pid,
 		&b.start)
 	if c.IsClosed() || ctx.Err() != nil {
 		return err

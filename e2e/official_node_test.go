@@ -1,0 +1,18 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// The official Node client works against the program. The folder compat has its tests.
+func TestOfficialNodeClient(t *testing.T) {
+	t.Parallel()
+	c := exec.CommandContext(t.Context(), "node", "--test")
+	c.Dir = "../compat"
+	c.Env = append(os.Environ(), "POSTRIDER_BIN="+binary)
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("node --test, whose packages make deps installs: %v\n%s", err, out)
+	}
+}

@@ -50,7 +50,7 @@ func (c *signing) forget() {
 	c.mu.Unlock()
 }
 
-// keys returns all keys from a cache that is at most within old. Concurrent callers wait for one read.
+// keys returns all keys from a cache whose age is at most within. Concurrent callers wait for one read.
 func (s *Service) keys(ctx context.Context, within time.Duration) ([]key, error) {
 	c := &s.signing
 	c.mu.Lock()

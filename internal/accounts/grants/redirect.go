@@ -14,8 +14,8 @@ var refusedSchemes = []string{"file", "ftp", "data", "javascript", "blob", "abou
 	"view-source", "mailto", "tel", "sms", "ws", "wss", "intent", "android-app", "itms-services", "ms-appinstaller",
 	"ms-msdt", "search-ms", "shell", "chrome", "resource", "jar", "feed", "callto", "facetime", "sip", "sips"}
 
-// loopbacks are the hosts of the user's own machine. Apps there do not know their port before they run (RFC 8252
-// section 7.3).
+// loopbacks are the hosts of the user's own machine. Apps on the user's own machine do not know their port before they
+// run (RFC 8252 section 7.3).
 var loopbacks = []string{"127.0.0.1", "[::1]", "localhost"}
 
 // checkRedirect returns why a redirect URI is refused, or "". It allows https, http on the user's own machine, and
@@ -43,8 +43,8 @@ func checkRedirect(uri string) (problem string) {
 	return ""
 }
 
-// isURIText reports whether a text has only characters that are allowed in a URI (RFC 3986 appendix A). These do not
-// include spaces, which separate stored redirect URIs.
+// isURIText reports whether a text has only characters that are allowed in a URI (RFC 3986 appendix A). The allowed
+// characters do not include spaces, which separate stored redirect URIs.
 func isURIText(uri string) bool {
 	return !strings.ContainsFunc(uri, func(r rune) bool {
 		return r <= ' ' || r > '~' || strings.ContainsRune("\"<>\\^`{|}", r)

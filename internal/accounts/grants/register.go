@@ -50,7 +50,7 @@ func (s *Service) Register(ctx context.Context, n NewClient) (Client, error) {
 		return Client{}, err
 	}
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
-		// Without the lock, concurrent requests would not count each other.
+		// Without the lock, concurrent requests would not count each other's clients.
 		if err := tx.Serialize(ctx, "oauth clients"); err != nil {
 			return err
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 )
 
-// The scopes that a grant with limits lacks compared to full access. A new scope must be added here with care: could an
-// app use it to send emails that are not counted?
+// The test lists the scopes that a grant with limits lacks compared to full access. A new scope must be added here with
+// care: could an app use it to send emails that are not counted?
 func TestRestrict(t *testing.T) {
 	t.Parallel()
 	full := Scopes{Full: true}.All()

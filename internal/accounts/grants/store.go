@@ -79,7 +79,7 @@ func dayUsed(ctx context.Context, r db.Reader, teamID, grantID string, day int64
 }
 
 // countDay adds n to the emails that a grant has sent on a day. It returns false if that exceeds the limit. The caller
-// checks that n alone does not.
+// checks that n alone does not exceed the limit.
 func countDay(ctx context.Context, tx *db.Tx, teamID, grantID string, day, n, limit int64) (bool, error) {
 	changed, err := tx.Exec(ctx, `INSERT INTO grant_volumes (team_id, grant_id, day, used) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (team_id, grant_id) DO UPDATE SET

@@ -185,7 +185,7 @@ func TestTeams(t *testing.T) {
 	})
 }
 
-// Which actors may give, change and remove which roles.
+// The test lists which actors may give, change and remove which roles.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {

@@ -256,7 +256,7 @@ func (s *Service) Leave(ctx context.Context, teamID, userID string) error {
 }
 
 // revokeInvitations revokes the open invitations that a user with the role may no longer send. Otherwise a removed
-// member could return through one.
+// member could return through an open invitation.
 func (s *Service) revokeInvitations(ctx context.Context, tx *db.Tx, by teams.Actor, userID string,
 	role teams.Role) error {
 	var gone []string

@@ -223,8 +223,8 @@ func Exceeded(err error) bool {
 	return err != nil && (k == fault.DailyQuota || k == fault.MonthlyQuota)
 }
 
-// Count counts n emails of a team in a transaction. If these would exceed a quota, it counts nothing and returns a
-// fault of the kind DailyQuota or MonthlyQuota; the transaction may continue.
+// Count counts n emails of a team in a transaction. If these emails would exceed a quota, it counts nothing and returns
+// a fault of the kind DailyQuota or MonthlyQuota; the transaction may continue.
 func (s *Service) Count(ctx context.Context, tx *db.Tx, teamID string, n int) error {
 	return s.count(ctx, tx, teamID, int64(n), false)
 }

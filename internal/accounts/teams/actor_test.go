@@ -30,7 +30,7 @@ func TestScopesOfPermissions(t *testing.T) {
 	}
 }
 
-// The scopes of each role, listed by what it lacks.
+// The test lists the scopes that each role lacks.
 func TestScopesOfRoles(t *testing.T) {
 	t.Parallel()
 	for role, want := range map[teams.Role]string{

@@ -264,7 +264,7 @@ func TestCommandReachesTheNode(t *testing.T) {
 	}
 }
 
-// Concurrent commands create one team of a name.
+// Concurrent commands create only one team with a given name.
 func TestOneTeamOfANameIsMade(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, _ := oneTeam(t, d)

@@ -35,7 +35,7 @@ const (
 	TopicsRead
 	TopicsWrite
 	BroadcastsRead
-	BroadcastsWrite // and pause, resume and cancel; sending a broadcast or a test email also needs EmailsSend
+	BroadcastsWrite // also pause, resume and cancel; sending a broadcast or a test email also needs EmailsSend
 	EventsRead      // definitions of custom events
 	EventsWrite
 	EventsSend

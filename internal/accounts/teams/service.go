@@ -379,8 +379,8 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Actor, error)
 	return a, nil
 }
 
-// lookUp returns the actor of a token that is not cached, and until when it may be cached. The zero time means as long
-// as a key.
+// lookUp returns the actor of a token that is not cached, and until when it may be cached. The zero time means that it
+// may be cached as long as a key.
 func (s *Service) lookUp(ctx context.Context, token, hash string) (Actor, time.Time, error) {
 	if IsAccessToken(token) {
 		return s.AuthenticateToken(ctx, token)

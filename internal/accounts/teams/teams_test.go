@@ -212,7 +212,8 @@ func TestDeletionReachesOtherNodes(t *testing.T) {
 	wg.Go(func() { other.Run(ctx) })
 	defer wg.Wait()
 	defer cancel()
-	// The first hints may be lost, before the other node listens. Without hints, it would take 5 seconds.
+	// The first hints may be lost, before the other node listens. Without hints, it would take 5 seconds until the
+	// deletion is noticed.
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for range 10 {

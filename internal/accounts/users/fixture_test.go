@@ -130,7 +130,7 @@ func (x *fixture) is(err error, kind fault.Kind) {
 	}
 }
 
-// field returns which field a fault of the kind Invalid is of.
+// field returns the field that a fault of the kind Invalid names.
 func (x *fixture) field(err error) string {
 	x.Helper()
 	x.is(err, fault.Invalid)

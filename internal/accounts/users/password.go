@@ -221,7 +221,7 @@ func isKeySequence(text string) bool {
 			if strings.Contains(r, text) {
 				return true
 			}
-			// A part may also be half of a sequence twice, and the like.
+			// The text may also repeat a part of a sequence.
 			for n := 4; n <= len(text)/2; n++ {
 				rest := strings.ReplaceAll(text, text[:n], "")
 				if strings.Contains(r, text[:n]) && strings.Trim(rest, "0123456789!.") == "" {

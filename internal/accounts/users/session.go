@@ -55,7 +55,7 @@ func (s *Service) forget() {
 }
 
 // Fresh reports whether the session's proof is recent enough to change factors. A proof in the future, from a wrong
-// clock, is not.
+// clock, is not recent.
 func (x *Session) Fresh(now time.Time) bool {
 	ago := now.Sub(x.ProvedAt)
 	return ago < proofLasts && ago > -clocksDiffer

@@ -224,7 +224,7 @@ func TestTopics(t *testing.T) {
 
 func errorOf[T any](_ T, err error) error { return err }
 
-// Which contacts may be mailed about a topic, and why not.
+// The test lists which contacts may be mailed about a topic, and why others may not.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -164,7 +164,8 @@ func (w *world) fill() (release func()) {
 	}
 }
 
-// A read of many contacts needs a slot. Without one, it returns a fault with advice; short reads still work.
+// A read of many contacts needs a slot. Without a slot, such a read returns a fault with advice; short reads still
+// work.
 func TestFiltersWithoutAPlace(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -280,7 +280,7 @@ func TestSweepAndErase(t *testing.T) {
 				t.Errorf("%d rows of %s are left", n, table)
 			}
 		}
-		if n := w.files(); n != 1 { // the one without an import
+		if n := w.files(); n != 1 { // the file without an import
 			t.Errorf("%d files are left", n)
 		}
 		w.Must(w.handle(waits.ID)) // the job ends without an error

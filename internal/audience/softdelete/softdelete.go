@@ -3,8 +3,8 @@
 // [Mark] marks a row as deleted. Queries skip marked rows, so the row disappears at once. [Sweep] later deletes the
 // rows that refer to it, in short transactions, and then the row itself.
 //
-// A transaction that began before the mark and commits after the sweep can leave a row that refers to a deleted one.
-// No query returns it, and it is deleted together with its contact.
+// A transaction that began before the mark and commits after the sweep can leave a row that refers to a deleted one. No
+// query returns such a row, and it is deleted together with its contact.
 package softdelete
 
 import (

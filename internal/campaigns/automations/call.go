@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// callKind is the kind of the jobs that do webhook steps. While a run has one, it has no job of runKind, so slow hosts
-// do not delay other runs.
+// callKind is the kind of the jobs that do webhook steps. While a run has such a job, it has no job of runKind, so slow
+// hosts do not delay other runs.
 const callKind = "automations.call"
 
 // callLease limits the time of one call, with its database writes.

@@ -215,7 +215,7 @@ func TestEraseTeam(t *testing.T) {
 	})
 }
 
-// RemoveRuns deletes runs that ended long ago. The contact still cannot enter a second time.
+// RemoveRuns deletes runs that ended long ago. The contact still cannot enter the automation a second time.
 func TestRemoveRuns(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a := n.made(automations.Enabled)

@@ -329,7 +329,7 @@ func TestEventsReadNoGraphs(t *testing.T) {
 	})
 }
 
-// Changes of contacts and emails begin runs, by both prefixes of system events.
+// Changes of contacts and emails begin runs, under both prefixes of system events.
 func TestSystemEvents(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -441,7 +441,7 @@ func TestEventsOfEmails(t *testing.T) {
 	})
 }
 
-// Two automations that trigger each other stop at a depth, with the reason.
+// Two automations that trigger each other stop at the maximum depth, with the reason.
 func TestDepth(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

@@ -5,8 +5,8 @@
 //
 // A broadcast that is being sent has one job. The job walks the audience in the order of the contacts' ids, page by
 // page. For each page, one transaction locks the broadcast's row and records which contacts are left out and why. It
-// enqueues an email for each of the others ([emails.Service.Enqueue]) and advances the position. Package delivery does
-// the rest. After the walk, the job waits until each email has been handed to a host once, or has ended.
+// enqueues an email for each of the other contacts ([emails.Service.Enqueue]) and advances the position. Package
+// delivery does the rest. After the walk, the job waits until each email has been handed to a host once, or has ended.
 //
 // # Invariants
 //
@@ -28,7 +28,7 @@
 //
 // # What it does not do
 //
-// It does not deliver emails, detect opens, or serve the unsubscribe pages. It gets their results as events.
+// It does not deliver emails, detect opens, or serve the unsubscribe pages. It gets the results of these as events.
 package broadcasts
 
 import (

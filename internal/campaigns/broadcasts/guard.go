@@ -15,8 +15,8 @@ import (
 const guardKind = "broadcast.guard"
 
 const (
-	guardDelay = 2 * time.Second // after the first bounce or complaint since the last check
-	guardedFor = 24 * time.Hour  // after the end of the broadcast
+	guardDelay = 2 * time.Second // delay of a check after the first bounce or complaint since the last check
+	guardedFor = 24 * time.Hour  // how long broadcasts are checked after their end
 
 	// Rates are meaningless below these numbers of emails handed over.
 	minSentForBounces    = 200

@@ -12,7 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/audience/contacts"
 )
 
-// numbered returns a read function for contacts with the ids 001 to n, at most most per read. It counts the reads.
+// numbered returns a read function for contacts with the ids 001 to n, which returns at most the number most per read.
+// It counts the reads.
 func numbered(n, most int, reads *int) func(context.Context, string, int) ([]contacts.Member, bool, error) {
 	return func(_ context.Context, after string, limit int) (all []contacts.Member, more bool, err error) {
 		*reads++

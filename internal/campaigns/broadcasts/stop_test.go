@@ -98,7 +98,7 @@ func TestPauseStopsTheWalk(t *testing.T) {
 		if now := s.broadcast(id).Entered; now != entered {
 			t.Errorf("%d were entered after the pause", now-entered)
 		}
-		s.Update(func(tx *db.Tx) error { // fast without a pace
+		s.Update(func(tx *db.Tx) error { // a broadcast without a pace is fast
 			_, err := tx.Exec(t.Context(), `UPDATE broadcasts SET options = '{}', next_at = 0`)
 			return err
 		})
@@ -108,7 +108,7 @@ func TestPauseStopsTheWalk(t *testing.T) {
 	})
 }
 
-// Cancelling a broadcast ends its undelivered emails as canceled, also held ones, and the timeline shows it.
+// Cancelling a broadcast ends its undelivered emails as canceled, including held ones, and the timeline shows it.
 func TestCancelEndsWhatIsEntered(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -312,7 +312,7 @@ func TestGuard(t *testing.T) {
 	})
 }
 
-// Bounces during a pause by hand pause the broadcast again when it is resumed, once.
+// Bounces during a pause by hand pause the broadcast once more when it is resumed.
 func TestGuardLooksWhenResumed(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

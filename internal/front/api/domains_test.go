@@ -266,7 +266,7 @@ func TestNamesOfOthersAreRefused(t *testing.T) {
 			"xn--mnchen-3ya.example":    `{"name":"münchen.example"}`,
 			"in.postrider-user.example": fmt.Sprintf(onlyReceiving, "in.postrider-user.example"),
 		} {
-			own := f.add(t, "full", body) // though the other team has added the return path host before
+			own := f.add(t, "full", body) // although the other team has added the return path host before
 			if name == "acme.example" {
 				acme = own.ID
 			}

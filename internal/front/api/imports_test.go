@@ -228,7 +228,7 @@ func TestWatchImport(t *testing.T) {
 	})
 }
 
-// The number of event streams is limited per team and per node. Closing one allows another.
+// The number of event streams is limited per team and per node. Closing a stream allows another one.
 func TestWatchersAreCounted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})

@@ -12,7 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// hasQuotaHeaders reports whether the responses of an operation have the quota headers. Operations that send emails do.
+// hasQuotaHeaders reports whether the responses of an operation have the quota headers. Operations that send emails
+// have these headers.
 func hasQuotaHeaders(o *wire.Operation) bool {
 	return o.Scope == teams.EmailsSend || o.Scope == teams.ApprovalsRequest
 }

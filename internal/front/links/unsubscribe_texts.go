@@ -21,7 +21,7 @@ type unsubscribeTexts struct {
 	Back      string
 }
 
-// unsubscribeLanguages are the available languages. The first is the default.
+// unsubscribeLanguages are the available languages. The first language is the default.
 var unsubscribeLanguages = []struct {
 	tag   language.Tag
 	texts unsubscribeTexts

@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// answerMax is the maximum length of an answer in bytes. A longer one would fill the context of a model with one call.
+// answerMax is the maximum length of an answer in bytes. A longer answer would fill the context of a model with one
+// call.
 const answerMax = 64 << 10
 
 // encoded returns JSON with <, > and & unescaped, which is shorter and easier for models to read.
@@ -23,8 +24,8 @@ func encoded(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// bounded returns v as JSON of at most most bytes, and notes that say what was left out. It first truncates long texts,
-// shorter and shorter, and then drops items from the end of the list `data`.
+// bounded returns v as JSON that is not longer than most, in bytes, and notes that say what was left out. It first
+// truncates long texts, shorter and shorter, and then drops items from the end of the list `data`.
 func bounded(v any, most int) (text string, notes []string) {
 	v, hidden := removeInvisible(v)
 	if hidden > 0 {
@@ -115,8 +116,8 @@ func walk(v any, f func(string) string) any {
 	return v
 }
 
-// truncate returns at most most bytes of s. If truncate cuts, the text ends with a note of how many bytes are left out.
-// It does not split characters.
+// truncate shortens s to the length most, in bytes. If truncate cuts, the text ends with a note of how many bytes are
+// left out. It does not split characters.
 func truncate(s string, most int) string {
 	if len(s) <= most {
 		return s

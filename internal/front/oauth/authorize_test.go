@@ -338,7 +338,8 @@ func TestConsentToSend(t *testing.T) {
 					t.Errorf("%s: the page says of limits: %s", scopes, limits)
 				}
 			}
-			// A limit would take away what a client asks for that cannot send by itself, so the page proposes none.
+			// For a client that cannot send by itself, a limit would only take away what it asks for, so the page
+			// proposes none.
 			if proposed := fields.Get("emails_per_day") != ""; proposed != (set&1 != 0) {
 				t.Errorf("%s: %v is proposed", scopes, fields)
 			}

@@ -129,8 +129,8 @@ func (p *Pages) beginTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor)
 		QR: template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(of.PNG)), Form: totpForm()})
 }
 
-// confirmTOTP turns on two-factor authentication and answers with the recovery codes. After a wrong code, the page
-// shows the secret no more, because the app has it.
+// confirmTOTP turns on two-factor authentication and answers with the recovery codes. After a wrong code, the page no
+// longer shows the secret, because the app has it.
 func (p *Pages) confirmTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	typed, err := p.Site.Form(w, r)
 	if err != nil {

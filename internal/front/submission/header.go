@@ -24,8 +24,8 @@ var removedFields = map[string]bool{"bcc": true, "resent-bcc": true, "return-pat
 // fields that will get a meaning later.
 const ownPrefix = "x-postrider-"
 
-// atMostOnce are fields that may occur only once in a message (RFC 5322 section 3.6). Readers differ in which of two
-// they show, so the field that was checked and signed might not be the one that is shown.
+// atMostOnce are fields that may occur only once in a message (RFC 5322 section 3.6). If a field occurs twice, readers
+// differ in which one they show, so the field that was checked and signed might not be the one that is shown.
 var atMostOnce = map[string]bool{"from": true, "sender": true, "reply-to": true, "to": true, "cc": true,
 	"subject": true, "date": true, "message-id": true, "mime-version": true, "content-type": true,
 	"content-transfer-encoding": true}

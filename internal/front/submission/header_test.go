@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzSplit checks that split keeps fields in order and unchanged, and none that must be removed.
+// FuzzSplit checks that split keeps fields in order and unchanged, and removes those that must be removed.
 func FuzzSplit(f *testing.F) {
 	for _, s := range []string{"From: a@b.c\r\nBcc: x\r\n y\r\nTo: z\r\n\r\nbody", "From : a\r\n\tb",
 		"X-Postrider-Tag: a=b\r\nFrom:\r\n a@b.c\r\nSender: <a@b.c>\r\n\r\n", "\r\n", "", "Bcc:\r\n", "a:b\r\n \r\n\r\n"} {

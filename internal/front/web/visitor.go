@@ -21,8 +21,8 @@ type Visitor struct {
 	Teams   []members.Membership
 }
 
-// Team returns the visitor's current team: the one that the visitor chose last, if still a member of it, otherwise the
-// first one. It returns false if the visitor is in no team.
+// Team returns the visitor's current team: the one that the visitor chose last, if the visitor is still a member of it,
+// otherwise the first one. It returns false if the visitor is in no team.
 func (v *Visitor) Team() (members.Membership, bool) {
 	if len(v.Teams) == 0 {
 		return members.Membership{}, false

@@ -66,7 +66,7 @@ func (s *Service) accept(ctx context.Context, m *incoming, r io.Reader) error {
 }
 
 // read reads the whole message. A message that is too large for a row is written to a blob while it arrives, so that
-// slow clients occupy no memory. It is read back when there is memory for it.
+// slow clients occupy no memory. The blob is read back when there is memory for the message.
 func (s *Service) read(ctx context.Context, m *incoming, r io.Reader) error {
 	size := 16 << 10
 	if m.declared > 0 {

@@ -290,7 +290,8 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// With a full disk the reply asks for a later retry. Earlier messages stay, and a repeated message is stored.
+// With a full disk the reply asks for a later retry. Stored messages stay, and a message that is sent again later is
+// stored.
 func TestFullDisk(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	ctx := t.Context()
@@ -359,7 +360,7 @@ func TestMemory(t *testing.T) {
 	c := config()
 	c.Memory = 1 << 20
 	s := testnode.Must(receiving.New(c, f.deps))
-	for range 5 { // each takes all memory
+	for range 5 { // each message takes all memory
 		session, err := f.begin(t, s, "", "a@in.acme.example")
 		if err != nil {
 			t.Fatal(err)

@@ -197,7 +197,7 @@ func TestRefusalsOfAFilter(t *testing.T) {
 	}
 }
 
-// A report names its recipient in any case. If there is only one recipient, it is that one.
+// A report names its recipient in any case. If an email has only one recipient, the report is about that recipient.
 func TestWhomAReportNames(t *testing.T) {
 	one, two := []string{"a@one.example"}, []string{"a@one.example", "b@one.example"}
 	for _, c := range []struct {

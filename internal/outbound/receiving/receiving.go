@@ -15,12 +15,12 @@
 //
 // When Data returns without an error, each team that the message is for has it on disk with its event, written in one
 // transaction. Messages that the content filter discards are the exception. A large raw message is a blob that is
-// durable before the transaction. A small one is a row; on SQLite, several messages may share one commit. A message
-// that cannot be parsed is accepted and stored like any other: parsing only affects what the API shows. Lists show
-// columns; everything else is parsed from the raw message on each request.
+// durable before the transaction. A small raw message is a row; on SQLite, several messages may share one commit. A
+// message that cannot be parsed is accepted and stored like any other: parsing only affects what the API shows. Lists
+// show columns; everything else is parsed from the raw message on each request.
 //
 // A report at a return path becomes an event of the email that the signature identifies, once for each recipient and
-// type. It counts only for recipients at the destination that the return path was made for. Replies and automatic
+// type. A report counts only for recipients at the destination that the return path was made for. Replies and automatic
 // answers to a return path are accepted and dropped. A message to an address for complaints becomes a complaint if it
 // quotes a signed return path or feedback field of an email, or if a provider on the operator's list has signed it. Any
 // other message to such an address is stored as a received email of the operator and suppresses no address.
@@ -83,8 +83,8 @@ type Config struct {
 	PublicURL     string   // prefix of download links
 	Memory        int64    // bytes of memory for all large messages together; 0 means a default
 
-	// TakeWait is how long a large message waits for memory when it is received; 0 means one minute. ReadWait is the same
-	// for reading; 0 means 10 seconds.
+	// TakeWait is how long a large message waits for memory when it is received; 0 means one minute. ReadWait is the
+	// same time for reading a message; 0 means 10 seconds.
 	TakeWait, ReadWait time.Duration
 }
 

@@ -97,7 +97,7 @@ func (s *Service) atReturnPath(m *incoming, p target, near []string, r *report.R
 	default:
 		return nil
 	}
-	// If the report names no known recipient and there is only one, an unknown name is taken to be that recipient.
+	// If the report names no known recipient and the email has only one, an unknown name is taken to be that recipient.
 	exact := slices.ContainsFunc(r.Recipients, func(to report.Recipient) bool {
 		return named(near, to.Original,
 			to.Final) != ""
@@ -222,7 +222,7 @@ func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report)
 }
 
 // matchProof returns the email that a return path or a feedback token belongs to, and the recipients at its
-// destination. The email is nil if the text is neither.
+// destination. The email is nil if the text is neither a return path nor a feedback token.
 func (s *Service) matchProof(ctx context.Context, text string) (e *emails.BounceTarget, near []string, err error) {
 	made := tokens.ReturnPath
 	emailID, ok := tokens.ParseReturnPath(s.p.Keys, text)

@@ -228,7 +228,7 @@ func TestComplaints(t *testing.T) {
 }
 
 // A report whose author knows only the Message-ID, or only the mail to another destination, suppresses no address. The
-// operator gets it.
+// operator gets such a report.
 func TestForgedReports(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		id := f.send("ann@one.example", "bob@one.example", "mallory@evil.example", "trudy@evil.example")

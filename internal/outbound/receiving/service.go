@@ -81,7 +81,7 @@ func texts(p *mailparse.Parsed, format string) (html, text *string) {
 	return html, text
 }
 
-// raw reads the whole raw message of an email. The caller releases its memory.
+// raw reads the whole raw message of an email. The caller releases the memory of the content.
 func (s *Service) raw(ctx context.Context, e *Email) (raw []byte, memory *reservation, err error) {
 	if e.blobKey == "" {
 		raw, err = rawInRow(ctx, s.p.DB.Reader, e.TeamID, e.ID)

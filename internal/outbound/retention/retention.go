@@ -124,7 +124,7 @@ func (t *task) apply(ctx context.Context) (more bool, err error) {
 		if t.after, err = t.rule.Step(ctx, t.teamID, t.before, t.after); err != nil {
 			return false, err
 		}
-		wait := time.NewTimer(time.Since(began)) // also after the last batch: the next team's batch follows at once
+		wait := time.NewTimer(time.Since(began)) // also after the last batch: another batch follows at once
 		select {
 		case <-wait.C:
 		case <-ctx.Done():

@@ -23,7 +23,7 @@ import (
 const (
 	endpointMax         = 100_000
 	teamMax             = 500_000
-	measureFraction     = 8 // a measurement follows after this fraction of the bound was inserted
+	measureFraction     = 8 // a measurement follows after the insertion of this fraction of the bound
 	measureEvery        = 5 * time.Second
 	backlogKind         = "webhook.backlog"
 	notifyTeamEvery     = time.Hour      // interval of notices to one team
@@ -74,7 +74,7 @@ func (s *Service) backlogs() jobs.Kind {
 		Schedule: []time.Duration{time.Minute, 5 * time.Minute, time.Hour}}
 }
 
-// measure handles a job that finds the full endpoints of a team. It repeats as long as there is one.
+// measure handles a job that finds the full endpoints of a team. The job repeats as long as an endpoint is full.
 func (s *Service) measure(ctx context.Context, j jobs.Job) error {
 	all, err := teamEndpoints(ctx, s.p.DB.Reader, j.TeamID)
 	if err != nil {

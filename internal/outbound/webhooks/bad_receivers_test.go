@@ -127,7 +127,7 @@ func TestPrivateAddresses(t *testing.T) {
 	d := dbtest.SQLite(t)
 	all := netguard.Options{AllowLoopback: true, AllowPrefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"),
 		netip.MustParsePrefix("::/0")}}
-	before := newFixture(t, d, config(), all) // so that the first look-up was allowed
+	before := newFixture(t, d, config(), all) // the first look-up was allowed
 	x := receive(t, nil)
 	port := x.URL[strings.LastIndex(x.URL, ":"):]
 	var made []webhooks.Endpoint

@@ -43,7 +43,7 @@ type health struct {
 type condition struct {
 	mean     time.Duration // duration of attempts, weighted toward the latest
 	failures int           // consecutive
-	silent   int           // the latest consecutive ones without a response in time
+	silent   int           // the latest consecutive attempts without a response in time
 	rest     time.Duration // the latest pause; 0 while the endpoint answers
 	crowd    time.Duration // the latest pause for too many connections; 0 after an attempt
 	until    time.Time     // end of the current pause

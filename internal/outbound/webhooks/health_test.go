@@ -39,7 +39,8 @@ func TestAttemptsByAnswers(t *testing.T) {
 	}
 }
 
-// An endpoint with timeouts gets longer and longer pauses, with one attempt in between. The first response ends that.
+// An endpoint with timeouts gets longer and longer pauses, with one attempt in between. The first response ends the
+// pauses.
 func TestSilentEndpointRests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -227,12 +227,12 @@ const (
 	batch          = 100             // rows per transaction of a recovery or the sweep
 	recoverStretch = 5_000           // messages after which the team's next recovery gets its turn
 	recoverWait    = 2 * time.Second // delay if enough jobs wait for the endpoint
-	sweepStretch   = 50              // transactions for one endpoint before the next gets its turn
+	sweepStretch   = 50              // transactions for one endpoint before the next endpoint gets its turn
 )
 
 // recoverSome handles a recovery job: it reopens some failed messages, one batch in a transaction, and leaves the rest
-// to another job. After a crash it continues with those that are still failed. It uses at most half of the endpoint's
-// maximum backlog, so that new messages are still accepted.
+// to another job. After a crash it continues with the messages that are still failed. It uses at most half of the
+// endpoint's maximum backlog, so that new messages are still accepted.
 func (s *Service) recoverSome(ctx context.Context, j jobs.Job) error {
 	var r recovery
 	if err := json.Unmarshal([]byte(j.Payload), &r); err != nil {
@@ -264,8 +264,8 @@ func (s *Service) recoverSome(ctx context.Context, j jobs.Job) error {
 	return nil
 }
 
-// recoverBatch reopens at most left failed messages. After the last of them it finishes the job. Otherwise it replaces
-// the job by one that begins after them.
+// recoverBatch reopens at most left failed messages. After the last failed message it finishes the job. Otherwise it
+// replaces the job by one that begins after the reopened messages.
 func (s *Service) recoverBatch(ctx context.Context, tx *db.Tx, j jobs.Job, r *recovery,
 	left int) (done bool, err error) {
 	e, err := lockEndpoint(ctx, tx, j.TeamID, r.Endpoint)

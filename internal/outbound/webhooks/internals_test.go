@@ -99,7 +99,8 @@ func TestMeanOfAnswers(t *testing.T) {
 	}
 }
 
-// Error responses, and attempts from before a pause, do not extend it. Too many connections cause pauses of their own.
+// Error responses, and attempts from before a pause, do not extend the pause. Too many connections cause pauses of
+// their own.
 func TestRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &health{timeout: timeout}
@@ -523,7 +524,7 @@ func TestSettledDeliveries(t *testing.T) {
 	}
 }
 
-// If a statement fails while an endpoint is to be warned about or disabled, a later attempt does it.
+// If a statement fails while an endpoint is to be warned about or disabled, a later attempt does so again.
 func TestJudgedWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		const limit = 5 * 24 * time.Hour

@@ -197,8 +197,8 @@ func TestFailAndRecover(t *testing.T) {
 	})
 }
 
-// A 410 disables the endpoint at once. Waiting messages of a disabled endpoint fail, and are delivered after enabling
-// and recovering.
+// A 410 response disables the endpoint at once. Waiting messages of a disabled endpoint fail, and are delivered after
+// enabling and recovering.
 func TestGone(t *testing.T) {
 	bubble(t, config(), func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n == 0 {

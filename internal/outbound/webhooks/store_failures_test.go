@@ -156,8 +156,8 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// A recovery uses half of the endpoint's maximum backlog and leaves the rest to another job. If as many jobs wait
-// already, it does nothing.
+// A recovery uses half of the endpoint's maximum backlog and leaves the rest to another job. If half of the maximum
+// number of jobs wait already, a recovery does nothing.
 func TestRecoverFillsHalf(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		c := config()

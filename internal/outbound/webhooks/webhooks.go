@@ -5,14 +5,14 @@
 //	                                                     ▲                                │
 //	                                                     └────── the schedule ◄── failure ┴► failed, after the last try
 //
-// [Service.Recorded] is called in the transaction that records events. It builds the payload and stores it once, with
-// one delivery for each endpoint. For many endpoints, a job inserts the deliveries (fanout.go). So a message exists if
-// and only if its event was recorded and an endpoint selects it, regardless of crashes. A message has the same id and
-// payload at all endpoints: every attempt signs and sends the stored bytes.
+// [Service.Recorded] is called in the transaction that records events. The listener builds the payload and stores it
+// once, with one delivery for each endpoint. For many endpoints, a job inserts the deliveries (fanout.go). So a message
+// exists if and only if its event was recorded and an endpoint selects it, regardless of crashes. A message has the
+// same id and payload at all endpoints: every attempt signs and sends the stored bytes.
 //
 // # Invariants
 //
-// Every delivery succeeds or fails. It fails at the end of its schedule, or at once if the endpoint is full, is
+// Every delivery succeeds or fails. A delivery fails at the end of its schedule, or at once if the endpoint is full, is
 // disabled or answers 410. Deleting an endpoint drops its deliveries. After a crash between a receiver's answer and the
 // commit, the message is sent again with the same id.
 //
@@ -26,8 +26,8 @@
 //
 // No transaction is open during network calls. The result of an attempt is a value, and [judge] alone decides its
 // consequence. Package netguard checks addresses when they are dialed, and redirects are not followed. An attempt takes
-// at most 15 seconds and reads about 64 KB of the response. It stores the first KB of the response, or 256 bytes after
-// a success.
+// at most 15 seconds and reads about 64 KB of the response. The attempt stores the first KB of the response, or 256
+// bytes after a success.
 //
 // # When it fails
 //
@@ -66,7 +66,7 @@ const (
 	successMax   = 256              // stored bytes of the response to a successful attempt
 	readMax      = 64 << 10         // bytes that are read after the stored ones
 	attemptsMax  = 100              // stored attempts for a message; replays can make many
-	rotationTime = 24 * time.Hour   // how long the previous secret signs, too
+	rotationTime = 24 * time.Hour   // how long messages are also signed with the previous secret
 	secretSize   = 32               // bytes
 	maxPerTeam   = 1000             // endpoints
 	maxEvents    = 100              // entries in a request's list, including duplicates
@@ -148,8 +148,8 @@ type Deps struct {
 	Domains *domains.Service
 	Log     *slog.Logger
 
-	// Notify notifies a team that an endpoint fails or was disabled. It runs in the transaction that records that, and
-	// must only write rows.
+	// Notify notifies a team that an endpoint fails or was disabled. Notify runs in the transaction that records the
+	// failure, and must only write rows.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
 }
 

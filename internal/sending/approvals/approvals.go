@@ -26,7 +26,8 @@
 //
 // # What it does not do
 //
-// It does not check scopes, except that grants may not decide: its callers check them. It serves no pages.
+// The package does not check scopes, except that grants may not decide: its callers check them. The package serves no
+// pages.
 package approvals
 
 import (

@@ -214,7 +214,7 @@ func TestAtTheSameTime(t *testing.T) {
 			return u.Sent
 		}
 		hello, most := testnode.Hello("a@reader.example"), int64(0)
-		limit := func() { // allows one more email
+		limit := func() { // the quota allows one more email
 			most = used() + 1
 			_, err := f.Grants.SetLimits(ctx, f.Acme, f.program.ID, func(l *grants.Limits) error {
 				*l = grants.Limits{Emails: most, Approval: true}

@@ -256,7 +256,7 @@ func (s *Service) Reject(ctx context.Context, by teams.Actor, approvalID, reason
 	return s.decideWithoutSending(ctx, by, a, Rejected)
 }
 
-// pending returns an approval that is pending or already has the state as. It refuses one with another state.
+// pending returns an approval that is pending or already has the state as. It refuses an approval with another state.
 func (s *Service) pending(ctx context.Context, by teams.Actor, approvalID string, as State) (Approval, error) {
 	if by.Kind == teams.GrantActor {
 		return Approval{}, fault.New(fault.OutOfScope, "", "Programs do not decide of approvals. A person does it, or an "+

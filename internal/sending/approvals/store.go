@@ -69,7 +69,7 @@ func list(ctx context.Context, r db.Reader, teamID string, state State, actorID 
 }
 
 // countRequests returns how many approvals an actor requested since a time: the pending ones and all. It counts at most
-// most rows.
+// the number most of rows.
 func countRequests(ctx context.Context, r db.Reader, teamID, actorID string, since time.Time,
 	most int) (pending, all int, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(SUM(CASE WHEN state = 'pending' THEN 1 ELSE 0 END), 0), COUNT(*) FROM

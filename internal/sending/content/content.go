@@ -4,10 +4,10 @@
 // # Invariants
 //
 // A content never changes after it is added, so every node caches its compiled form by id. A content belongs to a team
-// and is found only with the team's id. It is stored as long as an email refers to it. The row of a content has a lower
-// bound for the ids of these emails and the time of its last recorded use. Package emails searches this range before it
-// lets [Service.RemoveUnused] delete a content that is not marked as kept. Emails have no index by content, which makes
-// an email of a broadcast cheaper. [Service.Delete] is for a content that no email ever had.
+// and is found only with the team's id. A content is stored as long as an email refers to it. The row of a content has
+// a lower bound for the ids of these emails and the time of its last recorded use. Package emails searches this range
+// before it lets [Service.RemoveUnused] delete a content that is not marked as kept. Emails have no index by content,
+// which makes an email of a broadcast cheaper. [Service.Delete] is for a content that no email ever had.
 //
 // The row stays right if a clock is set back or if the clocks of nodes differ by minutes. Each use is recorded within
 // an hour of its emails. The search begins two hours before the first of them and ends two hours after the last.
@@ -270,7 +270,7 @@ func (c *Compiled) has(name string) bool {
 // is needed.
 func (c *Compiled) Optional(name string) bool { return c.names[name] }
 
-// UsedValues returns the values whose names occur in the content. If all do, it returns v itself.
+// UsedValues returns the values whose names occur in the content. If all names occur, UsedValues returns v itself.
 func (c *Compiled) UsedValues(v render.Values) render.Values {
 	for name := range v {
 		if !c.has(name) {

@@ -163,7 +163,7 @@ type Unused struct {
 func (u *Unused) Until() string { return id.First(db.Time(u.used).Add(usedSlack)) }
 
 // Unused returns some contents of a team that are not kept and were not used recently, by the time of their last use.
-// It begins after the given one, or at the first if after is the zero value.
+// The list begins after the content in after, or at the first content if after is the zero value.
 func (s *Service) Unused(ctx context.Context, teamID string, after Unused) ([]Unused, error) {
 	return unused(ctx, s.d.Reader, teamID, s.d.Now().Add(-usedSlack), after)
 }
@@ -174,7 +174,7 @@ func (s *Service) AdvanceFrom(ctx context.Context, u Unused, from string) error 
 	return s.d.Update(ctx, func(tx *db.Tx) error { return advanceFrom(ctx, tx, u, from) })
 }
 
-// RemoveUnused deletes contents that no email refers to. It keeps those that were used since they were read.
+// RemoveUnused deletes contents that no email refers to. It keeps the contents that were used since they were read.
 func (s *Service) RemoveUnused(ctx context.Context, all []Unused) error {
 	for some := range slices.Chunk(all, removeMax) {
 		err := s.d.Update(ctx, func(tx *db.Tx) error {

@@ -87,7 +87,7 @@ func sizeOf(ctx context.Context, r db.Reader, teamID string, contentIDs []string
 }
 
 // setUsed records that a content is used at a time. used_at always increases, even if the clock was set back. So a
-// transaction that has read it before notices the use.
+// transaction that has read used_at before notices the use.
 func setUsed(ctx context.Context, tx *db.Tx, teamID, contentID string, at time.Time) {
 	tx.QueueOne(ctx, notFound(), `UPDATE contents SET used_at = CASE WHEN used_at < $3 THEN $3 ELSE used_at + 1 END,
 		from_id = CASE WHEN from_id > $4 THEN $4 ELSE from_id END WHERE id = $1 AND team_id = $2`, contentID, teamID,

@@ -63,7 +63,7 @@ func TestAttempt(t *testing.T) {
 	}
 }
 
-// If its store fails, the outbox returns an error for new messages and for the list.
+// If the file store fails, the outbox returns an error for new messages and for the list.
 func TestOutboxWithoutItsStore(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Capture}, resolve.Fake{})
 	keep := func() error {

@@ -12,8 +12,8 @@
 //
 // A second copy is sent only in two cases: the node crashes or is declared dead between a host's final 250 and our
 // commit, or a host may have accepted the message and its answer did not arrive. The outcome of such an attempt is
-// "unknown". After the second unknown outcome, the next try waits for hours. The Message-ID and all other bytes
-// except the signatures stay the same, so that receivers can recognize copies.
+// "unknown". After the second unknown outcome, the next try waits for hours. The Message-ID and all other bytes except
+// the signatures stay the same, so that receivers can recognize copies.
 //
 // No transaction is open while the network is used. The answer of a host is data, never an error.
 //
@@ -34,17 +34,17 @@
 // grows with each failure (hosts). A database failure is an error of the job, which is retried by the job's own
 // schedule. A database failure is never a bounce.
 //
-// At first a team has one connection to a destination. Prompt answers allow more (window). An address has such a window
-// too, even if many destinations lead to it. A conversation that hangs keeps its connection, because giving up after
-// the final dot would send a copy, but it allows no further connections. Some connections are reserved for destinations
-// that answer (jobs.Share).
+// At first a team has one connection to a destination. Prompt answers allow more connections (window). An address has
+// such a window too, even if many destinations lead to it. A conversation that hangs keeps its connection, because
+// giving up after the final dot would send a copy, but it allows no further connections. Some connections are reserved
+// for destinations that answer (jobs.Share).
 //
 // # What it does not do
 //
-// It does not decide who may send. It checks the suppressions again before each try, unless they were read within the
-// last seconds. It does not read bounces that arrive by mail. Nodes divide the limits of connections and of the rate
-// (package nodelimits), but each node learns separately which hosts asked for less mail, and how they answer. MTA-STS
-// and DANE are not supported.
+// It does not decide who may send. Before each try, the package checks the suppressions again, unless they were read
+// within the last seconds. It does not read bounces that arrive by mail. Nodes divide the limits of connections and of
+// the rate (package nodelimits), but each node learns separately which hosts asked for less mail, and how they answer.
+// MTA-STS and DANE are not supported.
 package delivery
 
 import (

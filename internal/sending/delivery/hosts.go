@@ -30,8 +30,8 @@ const (
 // noticed within an hour.
 //
 // Limits apply to the address that is dialed, however many destinations lead to it. A team has as many conversations
-// with it as its window allows. All teams together have as many conversations as one destination may have, except that
-// each team may have one. This node uses its share of these conversations.
+// with an address as its window allows. All teams together have as many conversations as one destination may have,
+// except that each team may have one. This node uses its share of these conversations.
 type hosts struct {
 	backoffFirst, backoffMax time.Duration
 	patience                 time.Duration      // stallAfter

@@ -24,7 +24,7 @@ func TestFailureAtItsEdges(t *testing.T) {
 	now := time.Now()
 	f.add(answer{}, time.Second, time.Hour, now)
 	first := f
-	f.add(answer{unknown: true}, time.Second, time.Hour, now.Add(time.Second-1)) // began before the failure
+	f.add(answer{unknown: true}, time.Second, time.Hour, now.Add(time.Second-1)) // an attempt from before the failure
 	if f.times != 1 || !f.until.Equal(first.until) || !f.at.Equal(now) || !f.why.unknown {
 		t.Errorf("%+v", f)
 	}
@@ -134,8 +134,8 @@ func TestWhatHostsForget(t *testing.T) {
 	}
 }
 
-// A team has as many conversations with an address as its window allows. All teams together have at most as many as the
-// limit says, except that each team may have one.
+// A team has as many conversations with an address as its window allows. All teams together have at most as many
+// conversations as the limit says, except that each team may have one.
 func TestConversationsWithAnAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, now := newHosts(2), time.Now()
@@ -161,7 +161,7 @@ func TestConversationsWithAnAddress(t *testing.T) {
 			t.Fatal("the first may not begin")
 		}
 		use(1, 1)
-		second := begins("one") // its window allows one conversation
+		second := begins("one") // the team's window allows one conversation
 		if second == nil {
 			t.Fatal("a flow has two places at first")
 		}
@@ -180,7 +180,7 @@ func TestConversationsWithAnAddress(t *testing.T) {
 		if !closed(second) {
 			t.Error("nobody hears that a conversation ended")
 		}
-		if begins("one") != nil { // another team may have one, although two are in progress
+		if begins("one") != nil { // another team may have one conversation, although two are in progress
 			t.Error("woken for nothing")
 		}
 		if begins("one") == nil {
@@ -321,7 +321,7 @@ func TestStrikes(t *testing.T) {
 			s.recordVerdicts("d", v, time.Second, now)
 		}
 		if c.reopened {
-			s.recordVerdicts("d", throttled, time.Second, h.until.Add(-1)) // a verdict on a message sent before the pause
+			s.recordVerdicts("d", throttled, time.Second, h.until.Add(-1)) // about a message sent before the pause
 			s.recordVerdicts("d", throttled, time.Second, h.until)
 		}
 		if h.strikes != c.strikes || h.pause != c.pause || h.allowed != c.allowed {

@@ -43,8 +43,8 @@ func (l *pooledConn) conversation(host, tls string, kept bool) string {
 	return "* over a connection that was kept, to " + host + ", " + tls + "\n" + rest
 }
 
-// pool keeps connections for later messages, and bounds their total number. The shaper bounds the number to one
-// destination.
+// pool keeps connections for later messages, and bounds their total number. The shaper bounds the number of connections
+// to one destination.
 //
 // A message in delivery holds a permit and uses at most one connection at a time. Teams share the permits. Kept
 // connections belong to no team: if a new connection would exceed the limit, the oldest kept one is closed. The pool

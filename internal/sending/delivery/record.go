@@ -49,9 +49,9 @@ func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, e
 }
 
 // nextWait returns the wait before a job's next try, and whether the schedule is exhausted. The number of tries alone
-// does not decide that, because a try counts even if its hosts were not contacted: at least three quarters of the
-// schedule's time must also have passed. A job that is tried rarely ends after one and a half times the schedule's
-// time plus an hour.
+// does not decide whether it is exhausted, because a try counts even if its hosts were not contacted: at least three
+// quarters of the schedule's time must also have passed. A job that is tried rarely ends after one and a half times the
+// schedule's time plus an hour.
 func nextWait(schedule []time.Duration, j jobs.Job, now time.Time) (wait time.Duration, exhausted bool) {
 	var total time.Duration
 	for _, d := range schedule {

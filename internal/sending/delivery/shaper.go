@@ -34,8 +34,8 @@ const (
 )
 
 // shaper decides how many connections a destination gets and how many messages a second. A destination that asks for
-// less gets half as many connections and a pause, which doubles each time. Later deliveries restore the connections
-// slowly. If nodes divide a limit, the shaper uses this node's share.
+// less mail gets half as many connections and a pause, which doubles each time. Later deliveries restore the
+// connections slowly. If nodes divide a limit, the shaper uses this node's share.
 type shaper struct {
 	connections   int
 	rate          float64            // messages a second; 0 is no limit
@@ -147,7 +147,7 @@ func (s *shaper) busy() (all []string) {
 }
 
 // forget deletes entries of destinations that are not busy: all entries without a current pause, and every second one
-// of the rest. Without the latter, the map could stay full, and each new destination would cost a walk over all
+// of the rest. If it kept all of the rest, the map could stay full, and each new destination would cost a walk over all
 // entries.
 func (s *shaper) forget(now time.Time) {
 	n := 0
@@ -220,7 +220,7 @@ func (s *shaper) share(destination, team string, now time.Time) jobs.Share {
 }
 
 // fill adds the tokens for the time since the last call. The bucket holds the tokens of one second, and at least one.
-// It is full at first, so that the first message does not wait.
+// The bucket is full at first, so that the first message does not wait.
 func (s *shaper) fill(destination string, h *shape, now time.Time) {
 	if now.Sub(h.second) >= time.Second {
 		h.started, h.second = 0, now
@@ -234,11 +234,11 @@ func (s *shaper) fill(destination string, h *shape, now time.Time) {
 	h.filledAt = now
 }
 
-// reservedConnections returns how many of a destination's connections are reserved for teams without one. Otherwise
-// the messages of one team could occupy all of them, for as long as the host likes.
+// reservedConnections returns how many of a destination's connections are reserved for teams without one. Without
+// reserved connections, the messages of one team could occupy all connections, for as long as the host likes.
 func reservedConnections(connections int) int {
 	if connections < 4 {
-		return 0 // reserving one would cost too much
+		return 0 // one of so few would be too many
 	}
 	return 1
 }

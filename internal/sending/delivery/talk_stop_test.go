@@ -14,8 +14,8 @@ import (
 )
 
 // TestStopInAConversation stops a node while a host processes a message, before and after the end of the message was
-// sent. Before it, the job is released unchanged. After it, the node waits for the answer. In both cases the host gets
-// one copy of the message.
+// sent. Before the end, the job is released unchanged. After the end, the node waits for the answer. In both cases the
+// host gets one copy of the message.
 func TestStopInAConversation(t *testing.T) {
 	t.Parallel()
 	for _, when := range []string{"before the message", "after the message"} {

@@ -14,9 +14,9 @@ const (
 	// One such try may be an accident. After two such tries, the host probably accepts the message each time, so every
 	// try is a copy.
 	unknownTries = 2
-	// unknownWaitMin is the wait after that many tries. It doubles with each further one. After this wait a restarted
-	// or overloaded host has recovered, and its operators notice a broken one within a day. With the default schedule
-	// an email makes at most 7 copies in three days, instead of 13.
+	// unknownWaitMin is the wait after unknownTries such tries. The wait doubles with each further try. After this wait
+	// a restarted or overloaded host has recovered, and its operators notice a broken one within a day. With the
+	// default schedule an email makes at most 7 copies in three days, instead of 13.
 	unknownWaitMin = 4 * time.Hour
 	unknownWaitMax = 24 * time.Hour
 )

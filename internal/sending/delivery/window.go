@@ -14,10 +14,10 @@ const (
 	slowMax = 4
 )
 
-// window limits the concurrent conversations of one team with one destination, or with one address. It starts with one.
-// Each prompt answer allows one more, so twenty take five round trips. A conversation that hangs reduces the limit to
-// one, and the limit does not grow while it hangs. A stalling host therefore holds only the connections that it was
-// allowed before, however much mail waits for it.
+// window limits the concurrent conversations of one team with one destination, or with one address. The limit starts
+// with one conversation. Each prompt answer allows one more conversation, so twenty take five round trips. A
+// conversation that hangs reduces the limit to one, and the limit does not grow while it hangs. A stalling host
+// therefore holds only the connections that it was allowed before, however much mail waits for it.
 type window struct {
 	limit        int       // limit of concurrent conversations; 0 until one has ended, see allowed
 	talking      int       // conversations in progress

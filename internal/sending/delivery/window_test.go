@@ -50,8 +50,8 @@ func TestStallingHostsHoldUpNoOtherMailOfTheirTeam(t *testing.T) {
 	}
 }
 
-// An address gets one connection until it answers, however many destinations lead to it. Messages that wait for it
-// give up when it stalls, and wait for their next try.
+// An address gets one connection until it answers, however many destinations lead to it. Messages that wait for the
+// address give up when it stalls, and wait for their next try.
 func TestStallingAddressOfManyDestinations(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -51,7 +51,7 @@ const (
 	claimGrace    = 72 * time.Hour      // time from the proof until an owner who uses the domain loses it
 	claimReminder = 24 * time.Hour      // time from the reminder to the end of the grace period
 	claimMax      = 30 * 24 * time.Hour // time from the proof until a claim that is still blocked fails
-	claimQuiet    = 24 * time.Hour      // without a sent email, after which an owner counts as inactive
+	claimQuiet    = 24 * time.Hour      // time without a sent email after which an owner counts as inactive
 	claimNews     = 7 * 24 * time.Hour  // an owner is notified of at most one unproven claim in that time
 	claimPrefix   = "postrider-domain-verification="
 	legacyPrefix  = "resend-domain-verification=" // prefix for owners who followed other documentation

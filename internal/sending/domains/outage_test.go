@@ -37,7 +37,7 @@ func left(t *testing.T, d *db.DB, dedupe string) (all, held int) {
 }
 
 // A look-up that loses the database at any point either records all findings, or fails and is still claimed. If the
-// outcome of the commit is unknown, it may do both.
+// outcome of the commit is unknown, the findings may be recorded although the look-up fails.
 func TestLookUpWithoutDatabase(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	dns := newZone()

@@ -40,8 +40,8 @@ func (s *Service) Receiver(ctx context.Context, host string) (Receiver, error) {
 }
 
 // receiverAt looks up the host among the domains and among the hosts of return paths. If the host is both, for two
-// teams, the return path takes precedence while its team may send. Only rows from before the registration of names can
-// have such a conflict.
+// teams, the host of return paths takes precedence while its team may send. Only rows from before the registration of
+// names can have such a conflict.
 func receiverAt(ctx context.Context, r db.Reader, host string) (Receiver, error) {
 	label, parent, _ := strings.Cut(host, ".")
 	all, err := domainsNamed(ctx, r, host, parent)

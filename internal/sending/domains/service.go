@@ -42,9 +42,9 @@ type Deps struct {
 	Keys     *keyring.Keyring
 	DNS      resolve.Resolver // without a cache: a user who has just published a record must not wait
 	Log      *slog.Logger
-	// HasScheduled reports whether a domain has scheduled emails. A claim waits for them.
+	// HasScheduled reports whether a domain has scheduled emails. A claim waits for scheduled emails.
 	HasScheduled func(ctx context.Context, teamID, domainID string) (bool, error)
-	// SentSince reports whether a team has sent emails from a domain since a time. A claim waits while it does.
+	// SentSince reports whether a team has sent emails from a domain since a time. A claim waits while the owner sends.
 	SentSince func(ctx context.Context, teamID, domainID string, since time.Time) (bool, error)
 	// Notify enqueues an email to the owner of a team, in the transaction that records a claim of the team's domain.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
@@ -230,7 +230,7 @@ func (d *Domain) set(c Capabilities, tls, tracking *string) error {
 // track changes the tracking subdomain. If the domain has reached trackedMax, only one of its earlier subdomains is
 // allowed.
 func (d *Domain) track(label string) error {
-	d.rememberTracking() // rows of older releases may lack it in Tracked
+	d.rememberTracking() // rows of older releases may lack the subdomain in Tracked
 	if label != "" && len(d.Tracked) >= trackedMax && !slices.Contains(d.Tracked, label) {
 		return fault.Invalidf("tracking_subdomain", "The domain has had %d tracking subdomains, whose links go on "+
 			"working, and can have no more. Set the `tracking_subdomain` field to one of them.", len(d.Tracked))
@@ -265,7 +265,7 @@ func (s *Service) Create(ctx context.Context, teamID string, n NewDomain) (Domai
 }
 
 // AddVerified adds a domain, or takes the team's existing one with that name, and verifies it without querying DNS. If
-// an existing one has no tracking subdomain, it gets that of n. It is for development, and fails unless
+// an existing domain has no tracking subdomain, it gets that of n. It is for development, and fails unless
 // Config.TrustDomains is set.
 func (s *Service) AddVerified(ctx context.Context, teamID string, n NewDomain) (Domain, error) {
 	if !s.c.TrustDomains {

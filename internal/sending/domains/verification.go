@@ -22,7 +22,7 @@ func judge(d Domain, found map[string]finding, now time.Time) Domain {
 	if d.checks == nil {
 		d.checks = map[string]check{}
 	}
-	d.rememberTracking() // rows of older releases may lack it in Tracked
+	d.rememberTracking() // rows of older releases may lack the subdomain in Tracked
 	for key, f := range found {
 		if f == needless {
 			delete(d.checks, key)

@@ -408,7 +408,8 @@ func TestJudgeTakesAllFindings(t *testing.T) {
 	}
 }
 
-// A CAA record is shown while the root's records require it. When they no longer do, its check is deleted.
+// A CAA record is shown while the root's records require it. When they no longer require the record, its check is
+// deleted.
 func TestCAAIsNeededForATime(t *testing.T) {
 	c := &Config{CAAIssuer: "letsencrypt.org"}
 	d := Domain{Name: "acme.example", Sending: true, TrackingSubdomain: "links", checks: map[string]check{}}

@@ -159,7 +159,8 @@ type Send struct {
 	template *templateVersion // set by resolveTemplate
 	values   render.Values    // values of the template's placeholders
 
-	// Broken is the fault of a rule that the decoder of the request already found broken. The email is refused with it.
+	// Broken is the fault of a rule that the decoder of the request already found broken. The email is refused with
+	// this fault.
 	Broken error
 }
 

@@ -153,7 +153,8 @@ func TestSuppressedRecipients(t *testing.T) {
 		if err != nil || len(o.To) != 1 || o.To[0] != "here@one.example" {
 			t.Errorf("outgoing to %v, %v", o.To, err)
 		}
-		// A hard bounce suppresses the address in the transaction that records it. The bounce of a test address does not.
+		// A hard bounce suppresses the address in the transaction that records it. The bounce of a test address does
+		// not suppress the address.
 		for address, b := range map[string]*events.Bounce{"hard@one.example": {Type: "Permanent", Suppress: true},
 			"soft@one.example": {Type: "Transient"}, "play@one.example": {Type: "Permanent", Suppress: true, Simulated: true}} {
 			f.Happen(events.Event{TeamID: f.Acme.TeamID, EmailID: some, Type: events.EmailBounced, Recipient: address,

@@ -133,7 +133,7 @@ func TestEnqueue(t *testing.T) {
 	})
 }
 
-// A suppressed recipient has an email in that state, and no job.
+// A suppressed recipient has an email in the state suppressed, and no job.
 func TestEnqueueSuppressed(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		if _, err := f.Suppressions.Add(t.Context(), f.Acme.TeamID, []string{"ann@one.example"}); err != nil {

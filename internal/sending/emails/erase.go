@@ -95,7 +95,8 @@ func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *matchedEm
 			return err
 		}
 	}
-	// All of it is one transaction. If the transaction fails, a later run finds the email by its recipient again.
+	// It does all of this in one transaction. If the transaction fails, a later run finds the email by its recipient
+	// again.
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := replaceInEmail(ctx, tx, a, e.teamID, e.id); err != nil {
 			return err

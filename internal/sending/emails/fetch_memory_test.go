@@ -129,8 +129,8 @@ func TestLaterTryOfFetching(t *testing.T) {
 	})
 }
 
-// A response that ends early is a failure of the host. After the third one the email fails, and its fetched files are
-// deleted.
+// A response that ends early is a failure of the host. After the third such failure the email fails, and its fetched
+// files are deleted.
 func TestFetchThatIsCutEndsTheEmail(t *testing.T) {
 	_, url := hostOfSizes(t)
 	each(t, func(t *testing.T, f *fixture) {

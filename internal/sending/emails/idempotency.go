@@ -29,9 +29,9 @@ type answer struct {
 	then func(ctx context.Context, tx *db.Tx, emailID string) error // called with the id of the one email; see SendThen
 }
 
-// unknownError returns the error of a request that may or may not have been accepted. With a key the client can
-// safely repeat it. The key was either stored with the email or is free. Until that is decided, a transaction that
-// inserts the same key waits.
+// unknownError returns the error of a request that may or may not have been accepted. With an idempotency key the
+// client can safely repeat the request. The key was either stored with the email or is free. Until the commit is
+// decided, a transaction that inserts the same key waits.
 func (a *answer) unknownError(err error) error {
 	what, advice := "The email", "Repeat the request with the same idempotency key: it is not sent twice."
 	if len(a.IDs) > 1 {

@@ -125,7 +125,7 @@ func (s *Service) PreviewSent(ctx context.Context, teamID, emailID string) (Prev
 }
 
 // ExampleUnsubscribeURL returns a URL that stands for the unsubscribe links, which differ between recipients. The URL
-// leads nowhere. It is "" if the server has no public URL.
+// is an example and leads nowhere. It is "" if the server has no public URL.
 func (s *Service) ExampleUnsubscribeURL() string {
 	if s.c.PublicURL == "" {
 		return ""

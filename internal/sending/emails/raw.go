@@ -37,8 +37,8 @@ type Raw struct {
 	// Send describes the message, for showing it and for checking the rules. To, Cc and Attachments are those of the
 	// message. Bcc and the fields of templates and schedules are not used. Headers that the API refuses are left out.
 	Send
-	// Recipients has the recipients of the envelope. Only they receive the message. Recipients that are in neither To
-	// nor Cc are shown as Bcc.
+	// Recipients has the recipients of the envelope. Only these recipients get the message. Recipients that are in
+	// neither To nor Cc are shown as Bcc.
 	Recipients []message.Address
 	// Header is the header section without fields that must not be sent, such as Bcc. CRLF ends each line.
 	Header []byte

@@ -70,8 +70,8 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	return s.enqueueDeliveries(ctx, j, &e, 0, func(*db.Tx) {})
 }
 
-// enqueueDeliveries finishes a job and enqueues the delivery jobs of its email. It calls also in the same
-// transaction. fetched is the size in bytes of the attachments that also stores.
+// enqueueDeliveries finishes a job and enqueues the delivery jobs of its email. It calls the function also in the same
+// transaction.
 func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, fetched int64, also func(*db.Tx)) error {
 	memory, err := s.Size(ctx, e.ID)
 	if err != nil && !errors.Is(err, ErrGone) { // an email without content needs no memory

@@ -170,7 +170,7 @@ func (s *Service) removeTimelines(ctx context.Context, teamID string, before, af
 		})
 	}
 	if len(gone) > 0 && b.last != some[len(some)-1].id {
-		upTo = after // finds the emails again that did not fit; deleted ones are not found
+		upTo = after // finds the emails again that did not fit into the batch; deleted emails are not found
 	}
 	return strconv.FormatInt(upTo, 10), err
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // If several events arrive together, only the event of the highest rank is written for each recipient and for the
-// email. Among events of the same rank it is the first.
+// email. Among events of the same rank, the first one is written.
 func TestOutranked(t *testing.T) {
 	event := func(k events.Type, emailID, to string) events.Event {
 		return events.Event{Type: k, EmailID: emailID, Recipient: to}

@@ -23,7 +23,7 @@ const (
 	markedBulk // the email is bulk mail
 )
 
-// recipientLists is the JSON in the column recipients. It is read as a whole and never queried.
+// recipientLists is the JSON in the column recipients. The column is read as a whole and never queried.
 type recipientLists struct {
 	To      []string `json:"to"`
 	Cc      []string `json:"cc,omitempty"`

@@ -26,8 +26,8 @@ var (
 	emailTables    = slices.Concat(contentTables, timelineTables, []string{"email_recipients"})
 )
 
-// isSettled returns the condition that nothing more is sent to any recipient of the email whose id is in column. It
-// counts, because with EXISTS PostgreSQL may scan the recipients of all emails.
+// isSettled returns the condition that nothing more is sent to any recipient of the email whose id is in column. The
+// condition counts, because with EXISTS PostgreSQL may scan the recipients of all emails.
 func isSettled(column string) string {
 	return fmt.Sprintf(`(SELECT COUNT(*) FROM email_recipients s WHERE s.email_id = %s AND s.rank < %d) = 0`, column,
 		settled)

@@ -21,7 +21,7 @@ type templateVersion struct {
 
 // draft fills in what an email takes from its template, and then checks the rules of an email.
 func (s *Service) draft(ctx context.Context, teamID string, in Send, batch bool) (*draft, error) {
-	if len(in.To) > 0 { // otherwise check returns the fault without a look-up
+	if len(in.To) > 0 { // without recipients, check returns the fault without a look-up
 		if _, err := s.resolveTemplate(ctx, teamID, &in); err != nil {
 			return nil, err
 		}

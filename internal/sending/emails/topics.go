@@ -118,8 +118,8 @@ func (s *Service) dropTopicRefusals(ctx context.Context, o *Outgoing) (failed []
 	return removeAddresses(o, keys, refused, refusedEvent), nil
 }
 
-// unmailed reports whether an event says that its recipient must not be mailed. A refused recipient is not a failure of
-// the email: the other recipients decide its state.
+// unmailed reports whether an event says that the email must not be sent to its recipient. A refused recipient is not a
+// failure of the email: the other recipients decide its state.
 func unmailed(e *events.Event) bool {
 	if d, ok := e.Data.(*events.Failed); ok {
 		return d.Unmailed

@@ -307,7 +307,7 @@ func TestScheduledEmailKeepsToItsTopic(t *testing.T) {
 	})
 }
 
-// A recipient that unsubscribes while an email waits for another try does not get it.
+// A recipient that unsubscribes while an email waits for another try does not get the email.
 func TestDropSuppressedByTopic(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {

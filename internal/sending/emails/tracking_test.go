@@ -220,7 +220,7 @@ func TestTrackedPartly(t *testing.T) {
 	})
 }
 
-// If tracking is turned on after an email was accepted, its message has several recipients. When only one of them is
+// If tracking is turned on after an email was accepted, its message has several recipients. When only one recipient is
 // left, the links identify that recipient.
 func TestTrackedLater(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {

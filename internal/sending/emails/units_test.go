@@ -16,7 +16,7 @@ import (
 )
 
 // A batch has as many rows as one transaction may delete. The batch ends before the email that would exceed this
-// number, but a single email may have any number. The rows of an email that is not settled do not count.
+// number, but a single email may have any number of rows. The rows of an email that is not settled do not count.
 func TestFillBatch(t *testing.T) {
 	e := func(settled bool, rows ...int) (all []removable) {
 		for _, n := range rows {

@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// unsubscribePlaceholder matches the placeholder in a text that is not a template, with three braces or two. It may
-// have a fallback, which is never used.
+// unsubscribePlaceholder matches the placeholder in a text that is not a template, with three braces or two. The
+// placeholder may have a fallback, which is never used.
 var unsubscribePlaceholder = regexp.MustCompile(
 	`\{\{\{\s*(?:escape\s+)?(?:POSTRIDER_|RESEND_)?UNSUBSCRIBE_URL\s*(?:\|[^{}]*)?\}\}\}` +
 		`|\{\{\s*(?:POSTRIDER_|RESEND_)?UNSUBSCRIBE_URL\s*\}\}`)

@@ -89,8 +89,8 @@ func TestMessageSaysHowToLeave(t *testing.T) {
 	})
 }
 
-// Unsubscribe fields of the sender stay, and nothing that contradicts them is added. An email without a topic gets
-// none.
+// Unsubscribe fields of the sender stay, and nothing that contradicts them is added. The header of an email without a
+// topic gets no unsubscribe links.
 func TestSendersFieldsStay(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {

@@ -48,8 +48,8 @@ func (w *fixture) left(t *testing.T) (n int) {
 	return n
 }
 
-// A quarter hour is recounted once and in few transactions, regardless of the number of its late events, also of one
-// email.
+// A quarter hour is recounted once and in few transactions, regardless of the number of its late events, even if all of
+// them are of one email.
 func TestLateEventsAreCountedOnce(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		w, now := newFixture(t, d), time.Now()

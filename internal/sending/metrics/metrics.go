@@ -19,10 +19,10 @@
 // # What is counted
 //
 // Each event counts once, except queued, scheduled and canceled events, which are not counted. Recipients are counted
-// too. For sent events, they are the recipients that the email is sent to. For opens and clicks, they are the
-// recipients whose first open or click it is. So periods add up: the unique opens of a week are the sum of those of its
-// days. Opens and clicks by bots count like others, with a detail of their own. A third number, people, counts
-// recipients without bots, because a recipient may open an email that a bot opened before.
+// too. A sent event counts the recipients that the email is sent to. An open or a click counts a recipient only if it
+// is the first one of that recipient. So periods add up: the unique opens of a week are the sum of those of its days.
+// Opens and clicks by bots count like others, with a detail of their own. A third number, people, counts recipients
+// without bots, because a recipient may open an email that a bot opened before.
 //
 // # Invariants
 //

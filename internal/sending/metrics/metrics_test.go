@@ -157,7 +157,7 @@ func (w *fixture) recipients(e *events.Event) int {
 		i := slices.IndexFunc(w.emails, func(x email) bool { return x.id == e.EmailID })
 		n := len(w.emails[i].to)
 		if n > 2 {
-			n-- // the third is suppressed
+			n-- // the third recipient is suppressed
 		}
 		return n
 	case events.EmailOpened, events.EmailClicked:

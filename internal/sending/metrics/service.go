@@ -110,7 +110,7 @@ func (s *Service) read(ctx context.Context, teamID string, all span, at state, g
 	return rows, err
 }
 
-// dirtyMax is how many dirty slots are recounted one by one. With more, counting all events is as fast.
+// dirtyMax is how many dirty slots are recounted one by one. With more dirty slots, counting all events is as fast.
 const dirtyMax = 300
 
 // toCounts adds the names of periods and domains to rows, and merges rows with equal names.

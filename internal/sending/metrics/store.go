@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// state says until when a team's events are counted. Version 0 means that none are.
+// state says until when a team's events are counted. Version 0 means that no events are counted.
 type state struct{ until, version int64 }
 
 func getState(ctx context.Context, r db.Reader, teamID string) (s state, err error) {

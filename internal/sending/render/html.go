@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/htmltext"
 )
 
-// Limits of the links that can be replaced. Links beyond them stay unchanged.
+// Limits of the links that can be replaced. Links beyond these limits stay unchanged.
 const (
 	MaxLinks  = 1000 // of one text
 	MaxTarget = 6000 // bytes
@@ -63,7 +63,7 @@ func (h *HTML) Links() int { return len(h.links) }
 // TargetBytes returns the memory of the targets of the links.
 func (h *HTML) TargetBytes() int { return h.targetBytes }
 
-// Bytes reserved in the output for each replaced link and for the pixel. The output grows beyond them if necessary.
+// Bytes reserved in the output for each replaced link and for the pixel. The output grows if it needs more.
 const (
 	spaceForLink  = 256
 	spaceForPixel = 512
@@ -165,7 +165,7 @@ tokens:
 		switch kind {
 		case html.TextToken:
 			if raw {
-				// In SVG and MathML this is not raw text, and may begin a comment that ends later.
+				// In SVG and MathML this text is not raw, and may begin a comment that ends later.
 				if foreign && strings.Contains(token, "<") {
 					break tokens
 				}

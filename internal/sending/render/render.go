@@ -28,7 +28,7 @@ import (
 	"strings"
 )
 
-// Limits of a placeholder. Text beyond them is not a placeholder.
+// Limits of a placeholder. Text beyond these limits is not a placeholder.
 const (
 	MaxName     = 100  // bytes
 	MaxFallback = 2000 // bytes

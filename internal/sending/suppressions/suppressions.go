@@ -1,9 +1,9 @@
 // Package suppressions manages each team's suppression list: the addresses that the team's emails are not sent to.
 //
 // An address is on a team's list at most once, in lower case; adding it again keeps the first entry. A complaint, or a
-// hard bounce that concerns the address itself, adds it in the transaction that records the event. So the event and the
-// entry are written together or not at all. Blocks by a host's policy, full mailboxes and test addresses never add one.
-// Removing an address takes effect at once.
+// hard bounce that concerns the address itself, adds the address in the transaction that records the event. So the
+// event and the entry are written together or not at all. Blocks by a host's policy, full mailboxes and test addresses
+// never add an address. Removing an address takes effect at once.
 //
 // The package does not filter recipients: package emails looks them up here.
 package suppressions

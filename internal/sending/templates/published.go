@@ -32,8 +32,8 @@ type PublishedTemplate struct {
 }
 
 // Values returns the value of each variable that the version declares: the given one, or else the fallback. A variable
-// has neither if all its placeholders have fallbacks. Values for undeclared variables are ignored. An error names the
-// member of template.variables at fault.
+// has no value if neither is given and all its placeholders have fallbacks. Values for undeclared variables are
+// ignored. An error names the member of template.variables at fault.
 func (s *PublishedTemplate) Values(given map[string]scalar.Value) (render.Values, error) {
 	return valuesFor(s.Content, s.variables, given, "template.variables")
 }

@@ -107,7 +107,7 @@ func (s *Service) Get(ctx context.Context, teamID, idOrAlias string) (Template, 
 }
 
 // read loads the texts of versions of a template. The first version holds the memory of all of them. The caller closes
-// it, even after an error.
+// the first version, even after an error.
 func (s *Service) read(ctx context.Context, all ...*Version) error {
 	ids := make([]string, len(all))
 	for i, v := range all {

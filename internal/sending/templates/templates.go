@@ -3,9 +3,10 @@
 //
 // # Invariants
 //
-// A version never changes. It owns a content (see package content), so an email that was accepted with a version keeps
-// its text, whatever happens to the template. Editing applies to the newest version: each change of the text or of the
-// variables creates another one. Emails are sent with the published version. Versions are numbered from 1 without gaps.
+// A version never changes. A version owns a content (see package content), so an email that was accepted with a version
+// keeps its text, whatever happens to the template. Editing applies to the newest version: each change of the text or
+// of the variables creates another one. Emails are sent with the published version. Versions are numbered from 1
+// without gaps.
 //
 // Large texts are read and filled only when there is memory for them; teams share that memory. A result with such a
 // text has a method Close, which the caller calls when it no longer needs the text.

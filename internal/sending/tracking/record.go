@@ -61,7 +61,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, batch []*pendingHit) er
 }
 
 // withinLimit returns the events of a batch that may be recorded, in order: with the stored ones, at most recordedMax
-// of each kind. Nodes that record at the same time may each exceed that by one batch.
+// of each kind. Nodes that record at the same time may each exceed the limit by one batch.
 func withinLimit(ctx context.Context, r db.Reader, emailIDs []string, all []events.Event) ([]events.Event, error) {
 	var recipients []string
 	for i := range all {

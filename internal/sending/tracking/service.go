@@ -114,7 +114,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// addToVisit adds a hit to the visit of its visitor and returns that. The caller holds s.mu.
+// addToVisit adds a hit to the visit of its visitor and returns the visit. The caller holds s.mu.
 func (s *Service) addToVisit(w *pendingHit) *visit {
 	who := visitorOf(&w.Hit)
 	v, ok := s.visits.get(who)
@@ -135,7 +135,7 @@ func (s *Service) drop(n int64) {
 	}
 }
 
-// addToVisit adds a hit to the visit of its visitor and returns the visit.
+// Dropped returns how many hits were dropped since the start because too many hits waited.
 func (s *Service) Dropped() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

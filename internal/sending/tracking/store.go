@@ -14,9 +14,9 @@ type hitKind struct {
 	detail             string // of the event
 }
 
-// countStored returns the number of stored hits of each kind, up to recordedMax. It covers some emails, and of their
-// recipients the given ones and the unknown one. By the index email_events_hits it reads no more rows of a kind than it
-// counts.
+// countStored returns the number of stored hits of each kind, up to recordedMax. It counts the hits of some emails:
+// those of the given recipients and those without a known recipient. By the index email_events_hits it reads no more
+// rows of a kind than it counts.
 func countStored(ctx context.Context, r db.Reader, emailIDs, recipients []string) (map[hitKind]int, error) {
 	n := map[hitKind]int{}
 	rows, err := r.Query(ctx, `SELECT w.email_id, w.recipient, t.type, d.detail, (SELECT COUNT(*) FROM

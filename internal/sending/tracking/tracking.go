@@ -2,10 +2,10 @@
 //
 // # How it works
 //
-// Package links answers a request without using the database and passes it to [Service.Add] as a hit. Add keeps it in
-// memory and returns at once. [Service.Run] records the hits in transactions of up to 500, at most every 200 ms unless
-// 500 hits wait. Each hit becomes an event of the recipient whose message contained the link. Listeners of the recorder
-// advance the emails' states and enqueue webhooks.
+// Package links answers a request without using the database and passes it to [Service.Add] as a hit. Add keeps the hit
+// in memory and returns at once. [Service.Run] records the hits in transactions of up to 500, at most every 200 ms
+// unless 500 hits wait. Each hit becomes an event of the recipient whose message contained the link. Listeners of the
+// recorder advance the emails' states and enqueue webhooks.
 //
 // A hit by a bot is recorded like any other, with a mark and the reason; see [Reason]. Bots are recognized only by
 // their requests and the timing of these. Bots that behave like people count as people.
@@ -17,14 +17,14 @@
 //
 // Each recipient of an email can have 1,000 opens and 1,000 clicks by people, and as many of each by bots. Further hits
 // are answered but not recorded, so that a link cannot be used to fill the database. The limit counts stored events: it
-// holds after a restart and for all nodes together. Nodes that record at the same moment may each exceed it by one
-// batch.
+// holds after a restart and for all nodes together. Nodes that record at the same moment may each exceed this limit by
+// one batch.
 //
 // # When it fails
 //
 // While the database is away, up to 64 MB of hits wait in memory. Further hits are dropped; their number is logged once
-// a minute. When Run stops, it records the waiting hits for at most 10 s. A crash loses them. A hit that causes an
-// error of its own is logged and dropped, and does not delay the others.
+// a minute. When Run stops, it records the waiting hits for at most 10 s. A crash loses the waiting hits. A hit that
+// causes an error of its own is logged and dropped, and does not delay the others.
 //
 // # What it does not do
 //
@@ -64,8 +64,8 @@ const (
 	// needs longer to notice the message, open it and find a link. A scanner that checks messages before they are shown
 	// begins at once, often before the host has replied.
 	deliveredWithin = 2 * time.Second
-	// outcomeWithin is the normal delay between a delivery and its record. If a hit is recorded within it and the email
-	// is still being delivered, the hit came during the delivery. A later hit may be a person's.
+	// outcomeWithin is the normal delay between a delivery and its record. If a hit is recorded within this time and
+	// the email is still being delivered, the hit came during the delivery. A later hit may be a person's.
 	outcomeWithin = 5 * time.Second
 
 	// A client that follows two links of an email within pairWithin, or three within burstWithin, is a bot that follows

@@ -184,7 +184,7 @@ func (g *Graph) readConnection(path string, text jsontext.Value) (c Connection, 
 	return c, nil
 }
 
-// readEnds parses the keys of the steps that a connection connects. If one is wrong, the error names the other key.
+// readEnds parses the keys of the steps that a connection connects. If one key is wrong, the error names the other key.
 func (g *Graph) readEnds(o jsonread.Object) (from, to string, err error) {
 	from, err = g.readEnd(o, "from")
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Limits of the streams on this node. A slow client occupies one for longer, and only the streams of its own team wait.
+// Limits of the streams on this node. A slow client occupies a stream for longer, and only the streams of its own team
+// wait.
 const (
 	exportsMax             = 64               // exports at once
 	exportsPerTeamMax      = 4                // exports of one team at once

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/audit"
 )
 
-// The use of an old refresh token revokes the grant for both holders.
+// The use of an old refresh token revokes the grant for both holders of its tokens.
 func TestRefreshTokenReused(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		first := f.granted(f.Acme, "full_access")

@@ -27,7 +27,8 @@
 //
 // # What it does not do
 //
-// It stores no events. The packages that record events call [Service.OnEvent], or the recorder calls the service.
+// The package stores no events. The packages that record events call [Service.OnEvent], or the recorder calls the
+// service.
 package automations
 
 import (

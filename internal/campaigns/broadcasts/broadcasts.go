@@ -28,7 +28,8 @@
 //
 // # What it does not do
 //
-// It does not deliver emails, detect opens, or serve the unsubscribe pages. It gets the results of these as events.
+// The package does not deliver emails, detect opens, or serve the unsubscribe pages. It gets the results of these as
+// events.
 package broadcasts
 
 import (
@@ -177,7 +178,7 @@ const (
 	TopicDeleted      Reason = "topic_deleted"
 )
 
-// reasons are the messages of the reasons.
+// reasons has the message of each Reason.
 var reasons = map[Reason]string{
 	TooManyBounces: "Too many of its emails bounced. Remove addresses that are old or were not confirmed from the " +
 		"segment, and resume the broadcast.",

@@ -27,7 +27,7 @@
 //
 // # What it does not do
 //
-// It begins no runs of automations; OnEvent does. It creates no contacts.
+// The package begins no runs of automations; OnEvent does. It creates no contacts.
 package customevents
 
 import (

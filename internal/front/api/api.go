@@ -13,7 +13,7 @@
 //
 // # What it does not do
 //
-// It checks nothing that a resource checks itself.
+// The package checks nothing that a resource checks itself.
 //
 // # To add a resource
 //

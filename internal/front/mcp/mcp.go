@@ -26,7 +26,8 @@
 //
 // # What it does not do
 //
-// It has no sessions, resources, prompts or streams. No tool deletes data, sends a broadcast or creates an API key.
+// The package has no sessions, resources, prompts or streams. No tool deletes data, sends a broadcast or creates an API
+// key.
 package mcp
 
 import (

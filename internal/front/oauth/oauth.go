@@ -23,7 +23,7 @@
 //
 // # What it does not do
 //
-// It has no rules about grants. Package api lists and revokes grants for teams.
+// The package has no rules about grants. Package api lists and revokes grants for teams.
 package oauth
 
 import (

@@ -11,8 +11,8 @@
 //
 // # What it does not do
 //
-// It has no rules. The rules of sign-in are in package users, those of teams in package members, those of connected
-// apps in package grants, and those of approvals in package approvals.
+// The package has no rules. The rules of sign-in are in package users, those of teams in package members, those of
+// connected apps in package grants, and those of approvals in package approvals.
 package signin
 
 import (

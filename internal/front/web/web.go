@@ -12,8 +12,8 @@
 //
 // # What it does not do
 //
-// It has no pages of its own and no rules. Package users decides who may sign in, and package members decides who may
-// do what in a team.
+// The package has no pages of its own and no rules. Package users decides who may sign in, and package members decides
+// who may do what in a team.
 package web
 
 import (

@@ -23,7 +23,7 @@
 //
 // # What it does not do
 //
-// It delivers nothing and keeps no history: package webhooks does.
+// The package delivers nothing and keeps no history: package webhooks does.
 package eventstream
 
 import (

@@ -17,7 +17,7 @@
 //
 // # What it does not do
 //
-// It does not decide when to notify a team.
+// The package does not decide when to notify a team.
 package notifications
 
 import (

@@ -23,8 +23,8 @@
 //
 // # What it does not do
 //
-// It owns no data except erasures, and does not decide who may request them. It does not reach backups, the program's
-// logs, and data that webhooks sent to a team's own programs.
+// The package owns no data except erasures, and does not decide who may request them. It does not reach backups, the
+// program's logs, and data that webhooks sent to a team's own programs.
 package privacy
 
 import (

@@ -153,9 +153,9 @@ func receivedEvent(e *Email) events.Event {
 	return events.Event{TeamID: e.TeamID, Type: events.EmailReceived, DomainID: e.DomainID, Data: r}
 }
 
-// threads returns the conversation of a message, by team. It is the conversation of the received or sent email that the
-// message refers to most closely. A team has no entry if the message begins a conversation. The look-up is outside of
-// the transaction, so as not to block others. So if a message and its reply arrive at the same moment, the reply may
+// threads returns the conversation of a message, by team. This is the conversation of the received or sent email that
+// the message refers to most closely. A team has no entry if the message begins a conversation. The look-up is outside
+// of the transaction, so as not to block others. So if a message and its reply arrive at the same moment, the reply may
 // begin a second conversation.
 func (s *Service) threads(ctx context.Context, teamIDs, refs []string) (map[string]string, error) {
 	if len(refs) == 0 || len(teamIDs) == 0 {

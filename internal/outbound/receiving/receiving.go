@@ -36,7 +36,7 @@
 //
 // # What it does not do
 //
-// It does not implement SMTP: package mail/smtpserver does. It sends no mail.
+// The package does not implement SMTP: package mail/smtpserver does. It sends no mail.
 package receiving
 
 import (

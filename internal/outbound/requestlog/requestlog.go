@@ -21,7 +21,7 @@
 //
 // # What it does not do
 //
-// It does not decide which requests are logged: the callers of Add do.
+// The package does not decide which requests are logged: the callers of Add do.
 package requestlog
 
 import (

@@ -15,7 +15,7 @@
 //
 // # What it does not do
 //
-// It does not erase addresses or teams. Webhook messages and the request log have retention of their own.
+// The package does not erase addresses or teams. Webhook messages and the request log have retention of their own.
 package retention
 
 import (

@@ -39,7 +39,7 @@
 //
 // # What it does not do
 //
-// It records no events and sends no email: Deps.Notify sends the notices.
+// The package records no events and sends no email: Deps.Notify sends the notices.
 package webhooks
 
 import (

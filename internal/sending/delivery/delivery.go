@@ -41,10 +41,10 @@
 //
 // # What it does not do
 //
-// It does not decide who may send. Before each try, the package checks the suppressions again, unless they were read
-// within the last seconds. It does not read bounces that arrive by mail. Nodes divide the limits of connections and of
-// the rate (package nodelimits), but each node learns separately which hosts asked for less mail, and how they answer.
-// MTA-STS and DANE are not supported.
+// The package does not decide who may send. Before each try, the package checks the suppressions again, unless they
+// were read within the last seconds. It does not read bounces that arrive by mail. Nodes divide the limits of
+// connections and of the rate (package nodelimits), but each node learns separately which hosts asked for less mail,
+// and how they answer. MTA-STS and DANE are not supported.
 package delivery
 
 import (

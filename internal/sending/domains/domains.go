@@ -50,7 +50,7 @@
 //
 // # What it does not do
 //
-// It sends no email: Deps.Notify sends the notices to owners.
+// The package sends no email: Deps.Notify sends the notices to owners.
 package domains
 
 import (

@@ -42,7 +42,7 @@
 //
 // # What it does not do
 //
-// It does not speak SMTP and does not sign messages; package delivery does both. Attachments given by path are
+// The package does not speak SMTP and does not sign messages; package delivery does both. Attachments given by path are
 // fetched after the email is accepted.
 package emails
 

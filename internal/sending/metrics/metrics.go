@@ -39,7 +39,7 @@
 //
 // # What it does not do
 //
-// It records no events and enforces no limits.
+// The package records no events and enforces no limits.
 package metrics
 
 import "time"

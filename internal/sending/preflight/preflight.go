@@ -16,8 +16,8 @@
 //
 // # What it does not do
 //
-// It reads no rows: the caller provides the email and the state of its domain. It does not follow links, load images or
-// send anything, and it does not judge the wording of an email.
+// The package reads no rows: the caller provides the email and the state of its domain. It does not follow links, load
+// images or send anything, and it does not judge the wording of an email.
 package preflight
 
 import (

@@ -21,8 +21,8 @@
 //
 // # What it does not do
 //
-// It does not send: package emails gets the published version from it. It fills only declared variables: packages that
-// write to contacts fill contact data.
+// The package does not send: package emails gets the published version from it. It fills only declared variables:
+// packages that write to contacts fill contact data.
 package templates
 
 import (

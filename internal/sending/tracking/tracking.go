@@ -28,7 +28,7 @@
 //
 // # What it does not do
 //
-// It creates no links and verifies no tokens: packages emails and tokens do. It answers no requests.
+// The package creates no links and verifies no tokens: packages emails and tokens do. It answers no requests.
 package tracking
 
 import (

@@ -22,7 +22,7 @@
 //
 // # What it does not do
 //
-// It reads no rows, sends nothing and knows no clock.
+// The package reads no rows, sends nothing and knows no clock.
 package engine
 
 import (

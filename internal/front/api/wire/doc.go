@@ -33,6 +33,6 @@
 //
 // # What it does not do
 //
-// It has no operation and no rules of a resource. From the packages of resources it imports only teams, for the actor
-// of a request.
+// The package has no operation and no rules of a resource. From the packages of resources it imports only teams, for
+// the actor of a request.
 package wire

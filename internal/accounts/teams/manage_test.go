@@ -257,7 +257,7 @@ func TestCommandReachesTheNode(t *testing.T) {
 						t.Errorf("%+v, %v after a hint", p, err)
 					}
 					return
-				case <-tick.C: // PostgreSQL's listener was not there yet: the hint is lost
+				case <-tick.C: // the listener on PostgreSQL did not run yet, so the hint is lost
 				}
 			}
 		})

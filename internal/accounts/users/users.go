@@ -169,7 +169,7 @@ type Session struct {
 	UserAgent string
 	CreatedAt time.Time
 	UsedAt    time.Time // up to a minute old
-	ExpiresAt time.Time // unless the session is used before
+	ExpiresAt time.Time // later if the session is used before
 	ProvedAt  time.Time // when the user last entered a password or used a passkey
 }
 

@@ -188,7 +188,7 @@ func TestLongListThatFails(t *testing.T) {
 	})
 }
 
-// Long lists wait a limited time for capacity. Short lists need none.
+// Long lists wait a limited time for capacity. Short lists need no capacity.
 func TestPlacesOfLongLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, dbtest.SQLite(t), Options{})

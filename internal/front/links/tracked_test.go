@@ -282,7 +282,7 @@ func TestTrackedByHTTP(t *testing.T) {
 	}
 }
 
-// A link works only at its own host, in any spelling. At another team's host it would be an open redirect.
+// A link works only at its own host, in any spelling. At another team's host the link would be an open redirect.
 func TestTrackedHosts(t *testing.T) {
 	tr := newTracker(testnode.New(t, dbtest.SQLite(t), testnode.Options{}))
 	emailID := tr.sent()

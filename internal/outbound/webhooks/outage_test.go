@@ -17,7 +17,7 @@ import (
 // TestOutcomesOutliveAnOutage stops the database while an endpoint answers a delivery and a replay. The response is
 // recorded when the database is back, and no request is repeated.
 func TestOutcomesOutliveAnOutage(t *testing.T) {
-	t.Parallel() // after the tests in simulated time, because ids never go back
+	t.Parallel() // runs after the tests in simulated time, because ids never go back
 	d, proxy := dbtest.Proxied(t, time.Second)
 	f := loopback(t, d)
 	x := receive(t, func(n int, _ http.ResponseWriter, _ *http.Request) {

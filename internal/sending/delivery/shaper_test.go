@@ -38,7 +38,7 @@ func TestShaperBacksOff(t *testing.T) {
 	now = now.Add(pauseMin)
 	expect(4, 0)
 	s.recordVerdicts("d", throttled, slow, now)
-	expect(0, 2*pauseMin) // the pause grows, and does not wait for another sign
+	expect(0, 2*pauseMin) // the pause grows at the first further refusal
 	for range 10 {
 		now = now.Add(pauseMax)
 		s.recordVerdicts("d", throttled, slow, now)

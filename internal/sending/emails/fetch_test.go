@@ -143,7 +143,7 @@ func TestOneHostIsAskedByFewAtOnce(t *testing.T) {
 		for range 4 {
 			<-one.came
 		}
-		var good files // good is at the same address, and another host by its port alone
+		var good files // good has the same address, and is another host by its port alone
 		other := f.TeamOf("other.example")
 		e := hello("b@two.example")
 		e.From, e.Attachments = "a@other.example", []emails.Upload{{Path: good.hosts(t, 1)[0] + "/file"}}

@@ -71,7 +71,7 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 }
 
 // enqueueDeliveries finishes a job and enqueues the delivery jobs of its email. It calls the function also in the same
-// transaction.
+// transaction. fetched is the size in bytes of the attachments that also stores.
 func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, fetched int64, also func(*db.Tx)) error {
 	memory, err := s.Size(ctx, e.ID)
 	if err != nil && !errors.Is(err, ErrGone) { // an email without content needs no memory

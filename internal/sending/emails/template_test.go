@@ -206,7 +206,7 @@ func TestBatchByTemplate(t *testing.T) {
 	})
 }
 
-// The same request with the same key is the same email. Other values are another payload.
+// The same request with the same key is the same email. A request with other values has another payload.
 func TestTemplateWithIdempotencyKey(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		send := func(in emails.Send) (string, error) {

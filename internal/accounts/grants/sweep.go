@@ -9,7 +9,7 @@ import (
 
 const (
 	unusedFor  = 30 * 24 * time.Hour // age at which an unused client is deleted
-	unusedMax  = 2000                // the most unused clients that are kept
+	unusedMax  = 2000                // number of unused clients that are kept
 	codeKept   = time.Hour           // how long an expired code is kept, so that its second use is detected
 	sweepBatch = 500
 )

@@ -23,7 +23,7 @@ import (
 // Passkeys are signatures and cannot be guessed. A sign-in by passkey is not limited, even while the account is locked.
 const (
 	attemptsFor      = time.Hour
-	clocksDiffer     = time.Minute // more than the clocks of nodes differ
+	clocksDiffer     = time.Minute // upper bound of the difference between clocks of nodes
 	passwordsAccount = 10          // wrong passwords for an account
 	codesAccount     = 10          // codes of the second factor for an account
 	resetsAccount    = 5           // requested reset links for an account

@@ -26,7 +26,7 @@ const regionsKey = "regions"
 
 // Source is where settings come from. If a function is nil, the function of package os is used.
 type Source struct {
-	Args  []string      // flags, as --http-listen=:80 or --http-listen :80; --config names the file
+	Args  []string      // flags, such as --http-listen=:80 or --http-listen :80; --config names the file
 	Flags *flag.FlagSet // additional flags of the caller; if nil, other arguments are a problem
 	// POSTRIDER_HTTP_LISTEN and so on; empty means not set; POSTRIDER_CONFIG names the file
 	Getenv   func(name string) string

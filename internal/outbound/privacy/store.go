@@ -80,8 +80,8 @@ func insertErasure(ctx context.Context, tx *db.Tx, e *Erasure) (inserted bool, e
 // errLost means that another worker has continued an erasure.
 var errLost = errors.New("another worker has continued the erasure")
 
-// save stores the progress of an erasure. The transaction fails with errLost if the stored progress differs from the
-// state before.
+// save replaces the progress before by that of e. If the stored progress is not before, the transaction fails with
+// errLost.
 func save(ctx context.Context, tx *db.Tx, before, e *Erasure) error {
 	report, err := db.EncodeList(e.Report)
 	if err != nil {

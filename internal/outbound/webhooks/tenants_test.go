@@ -398,7 +398,8 @@ func TestReplayFlood(t *testing.T) {
 	})
 }
 
-// The beginning of a response is stored, less of it for a success. A long response does not cost the connection.
+// The beginning of a response is stored, less of it for a success. The connection stays open after a long
+// response.
 func TestAnswersKept(t *testing.T) {
 	t.Parallel()
 	c := config()

@@ -19,8 +19,8 @@
 //
 // # What it does not do
 //
-// The package stores no emails and no recipients: package emails does. It does not check the rules of emails, which
-// apply to filled texts. It gives placeholders no meaning.
+// The package stores no emails and no recipients: package emails does. It does not check the rules of emails:
+// package emails checks them after placeholders are filled. It gives placeholders no meaning.
 package content
 
 import (

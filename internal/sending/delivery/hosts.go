@@ -207,8 +207,8 @@ func (h *hosts) failed(addr string, now time.Time) bool {
 	return one != nil && one.failed(now)
 }
 
-// backoff returns the failure because of which an address must not be tried now. It may be a failure of the address
-// or of one team's conversations.
+// backoff returns the earlier failure that forbids to try an address now. It may be a failure of the address or of one
+// team's conversations.
 func (h *hosts) backoff(addr, team string, now time.Time) (failure, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -94,8 +94,8 @@ func restart(d Domain, records []Record, now time.Time) Domain {
 	return d
 }
 
-// prune deletes the checks of records that are not in records, which are those that the domain needs now. If a record
-// is needed again, its check begins again.
+// prune deletes the checks of DNS records that the domain no longer needs. It needs those in records. If a record is
+// needed again, its check begins again.
 func (d *Domain) prune(records []Record) {
 	d.checks = maps.Clone(d.checks)
 	maps.DeleteFunc(d.checks, func(key string, _ check) bool {

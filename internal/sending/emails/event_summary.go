@@ -19,7 +19,7 @@ func EventSummary(ctx context.Context, r db.Reader, teamID, emailID string) (*ev
 	return e.eventSummary(headers), nil
 }
 
-// eventSummary returns the summary of the email that its events carry.
+// eventSummary returns the summary that the email's events carry.
 func (e *Email) eventSummary(headers []message.Field) *events.Email {
 	b := &events.Email{ID: e.ID, MessageID: e.MessageID, From: e.From, To: e.To, Subject: e.Subject,
 		BroadcastID: e.BroadcastID, TemplateID: e.TemplateID, CreatedAt: e.CreatedAt}

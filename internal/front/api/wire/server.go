@@ -149,7 +149,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		recordResponse: s.opts.Observe != nil, head: r.Method == http.MethodHead, resource: resourceOf(r.Context())}, r)
 }
 
-// ServeAs returns a handler that serves all operations to an actor who is authenticated already. It checks scopes, but
+// ServeAs returns a handler that serves all operations to an actor who is already authenticated. It checks scopes, but
 // neither tokens nor the rate limit.
 func (s *Server) ServeAs(by teams.Actor) http.Handler {
 	routes := s.router(func(w *recorder, _ *http.Request) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 // trip adds an automation with two emails, a change of the contact, a webhook, and an event that another run waits for.
@@ -167,6 +168,25 @@ func TestStopWhileInHand(t *testing.T) {
 		}
 		if got := s.mailed(ann); len(got) > 0 {
 			t.Errorf("the emails are %q", got)
+		}
+	})
+}
+
+// A run that a job cancels while the cancelled runs are listed is in the list.
+func TestListWhileRunsAreCancelled(t *testing.T) {
+	t.Parallel()
+	eachTraced(t, func(t *testing.T, s *fixture) {
+		ctx, team := t.Context(), s.Acme.TeamID
+		id := s.graph(automations.NewAutomation{}, links("start wait"), trigger("go"),
+			step("wait", engine.WaitForEvent, `{"event_name": "paid"}`))
+		s.happens("go", s.contact(ann), "")
+		s.work()
+		_, err := s.a.Stop(ctx, team, id)
+		s.Must(err)
+		s.trace.Before("r.epoch < $4", s.work)
+		all, _, _, err := s.a.Runs(ctx, team, id, []automations.RunStatus{automations.Cancelled}, page.Page{})
+		if err != nil || len(all) != 1 || all[0].Status != automations.Cancelled {
+			t.Errorf("%+v, %v", all, err)
 		}
 	})
 }

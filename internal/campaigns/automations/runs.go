@@ -57,14 +57,15 @@ func closer(p page.Page, a, b string) bool {
 	return a > b
 }
 
-// mergeRuns merges pages of several lists into one page. If next is not "", one of the lists was read only up to next.
+// mergeRuns merges pages of several lists into one page. A run that is in several lists is taken from the first. If next is not "", one of the lists was read only up to next.
 func mergeRuns(all []Run, more bool, next string, p page.Page) ([]Run, bool, string) {
-	slices.SortFunc(all, func(a, b Run) int {
+	slices.SortStableFunc(all, func(a, b Run) int {
 		if p.Before != "" {
 			return cmp.Compare(a.ID, b.ID)
 		}
 		return cmp.Compare(b.ID, a.ID)
 	})
+	all = slices.CompactFunc(all, func(a, b Run) bool { return a.ID == b.ID })
 	if next != "" {
 		all = slices.DeleteFunc(all, func(r Run) bool { return closer(p, next, r.ID) })
 		more = true

@@ -52,7 +52,8 @@ type runList struct {
 	args        []any
 }
 
-// runLists returns the lists that together contain the runs with some statuses.
+// runLists returns the lists that together contain the runs with some statuses. The lists must be read in their order:
+// a run that ends meanwhile is then in the list of running ones, in that of ended ones, or in both.
 func runLists(of *Automation, statuses []RunStatus) (lists []runList) {
 	statuses = slices.Compact(slices.Sorted(slices.Values(statuses)))
 	has := func(status RunStatus) bool { return slices.Contains(statuses, status) }
@@ -63,11 +64,6 @@ func runLists(of *Automation, statuses []RunStatus) (lists []runList) {
 		lists = append(lists, runList{` WHERE r.automation_id = $1 AND r.team_id = $2 AND r.status = $3`, cond,
 			append([]any{of.ID, of.TeamID, string(status)}, more...)})
 	}
-	for _, status := range statuses {
-		if status != Running {
-			by(status, "")
-		}
-	}
 	switch {
 	case has(Running) && has(Cancelled):
 		by(Running, "")
@@ -75,6 +71,11 @@ func runLists(of *Automation, statuses []RunStatus) (lists []runList) {
 		by(Running, ` AND r.epoch >= $4`, of.epoch)
 	case has(Cancelled):
 		by(Running, ` AND r.epoch < $4`, of.epoch)
+	}
+	for _, status := range statuses {
+		if status != Running {
+			by(status, "")
+		}
 	}
 	return lists
 }

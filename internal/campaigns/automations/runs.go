@@ -74,7 +74,7 @@ func mergeRuns(all []Run, more bool, next string, p page.Page) ([]Run, bool, str
 		all, more = all[:p.Limit], true
 	}
 	if len(all) == p.Limit {
-		next = "" // the last run is a nearer cursor
+		next = "" // the caller takes the last run as the cursor
 	}
 	if p.Before != "" {
 		slices.Reverse(all)

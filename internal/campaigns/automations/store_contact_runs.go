@@ -18,8 +18,8 @@ type ContactRun struct {
 	Payload, Received string // JSON of the event that began the run, and of the events it received; "" for none
 }
 
-// RunsOfContact returns a page of the runs of a contact after a cursor, with their steps, newest first. next is the
-// cursor of the next page, or "" after the last one.
+// RunsOfContact returns one page of a contact's runs with their steps, newest first. The page begins after the cursor
+// in after. next is the cursor of the next page, or "" if this page is the last.
 func (s *Service) RunsOfContact(ctx context.Context, teamID, contactID, after string) (some []ContactRun, next string,
 	err error) {
 	some, more, err := page.Query(ctx, s.p.DB.Reader, page.Select{Text: `SELECT ` + shownColumns + `, a.epoch, a.name,

@@ -48,8 +48,8 @@ func recipientsWithAddress(ctx context.Context, r db.Reader, teamID string, a er
 	return some, next, nil
 }
 
-// startedBefore returns the newest started broadcast of a team with an id before the given one, or of all if that is
-// "". It returns "" if there is none.
+// startedBefore returns the id of a team's newest started broadcast, or "" if there is none. Unless broadcastID is "",
+// only broadcasts with a smaller id count.
 func startedBefore(ctx context.Context, r db.Reader, teamID, broadcastID string) (id string, err error) {
 	err = r.QueryRow(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND (id < $2 OR CAST($2 AS TEXT) = '')
 		AND started_at > 0 ORDER BY id DESC LIMIT 1`, teamID, broadcastID).Scan(&id)

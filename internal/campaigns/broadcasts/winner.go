@@ -9,8 +9,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// assign returns which variant a contact gets, whether it is held out, and whether that happens in this phase. The
-// result depends only on the ids, so it is the same if a page is enqueued again or the audience is walked again.
+// assign returns which variant a contact gets, and whether the contact is held out. now reports whether the present
+// phase handles the contact. The result depends only on the ids, so it is the same if a page is enqueued again or the
+// audience is walked again.
 func (b *Broadcast) assign(contactID string) (variant int, held, now bool) {
 	if b.Options.HoldOut == 0 && len(b.Variants) == 0 {
 		return 0, false, true

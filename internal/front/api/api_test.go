@@ -56,7 +56,7 @@ var update = flag.Bool("update", false, "write what was answered into the scenar
 type fixture struct {
 	*testnode.Node
 	*API
-	keys map[string]string // full, sending, other, suspended -> token
+	keys map[string]string // tokens of the keys full, sending, other and suspended
 	log  *testnode.Logged
 }
 

@@ -28,7 +28,7 @@ func (p place) last() string {
 	return p[len(p)-1]
 }
 
-// body returns a body that has text at the place. A field at the place is repeated as often as repeat says.
+// body returns a body that has text at the place p. If the place is a field, the body has the field repeat times.
 func (p place) body(text string, repeat int) string {
 	if len(p) == 0 {
 		return text

@@ -186,7 +186,7 @@ func (b *batchIn) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// countOn counts the emails beyond the limit, for the error message.
+// countOn counts the remaining emails of a batch that is too large, and returns an error with the total.
 func (b *batchIn) countOn(d *jsontext.Decoder) error {
 	n := len(b.emails)
 	for ; d.PeekKind() != ']'; n++ {

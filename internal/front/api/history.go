@@ -64,8 +64,8 @@ func attemptToItem(t emails.Attempt) attemptItem {
 		wire.DBTime(t.StartedAt), float64(t.Duration.Microseconds()) / 1000, wire.DBTime(t.NextAt)}
 }
 
-// listAttempts lists the delivery attempts, oldest first. Without a limit it returns all of them, unless there are too
-// many for one response.
+// listAttempts lists the delivery attempts, oldest first. Without a limit, the response has all attempts, unless there
+// are too many for one response.
 func (a *API) listAttempts(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[attemptItem], error) {
 	id, err := c.ID("email_id")
 	if err != nil {

@@ -170,8 +170,8 @@ func (a *API) cancelImport(ctx context.Context, c *wire.Call, _ wire.None) (cont
 }
 
 // watchImport streams the state of an import as server-sent events (HTML Living Standard, section 9.2). An event named
-// progress reports each change. The stream ends with an event named done. The data of both is the import as getImport
-// returns it.
+// progress reports each change. The stream ends with an event named done. The data of both events is the import in the
+// form that getImport returns.
 func (a *API) watchImport(ctx context.Context, c *wire.Call) (wire.Stream, error) {
 	importID, err := c.ID("import_id")
 	if err != nil {

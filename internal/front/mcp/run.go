@@ -56,7 +56,7 @@ func (in arguments) text(name string) (s string) {
 	return s
 }
 
-// is reports whether an argument is true.
+// is reports whether the argument with this name has the value true.
 func (in arguments) is(name string) bool { return string(in[name]) == "true" }
 
 // prepare looks up the scopes of the tool's operations and builds its schema.

@@ -76,7 +76,7 @@ func list(name, description string, most int, each ...param) param {
 		Items: object(each...)}}
 }
 
-// nested is an object.
+// nested returns a parameter that is an object with fields of its own.
 func nested(name, description string, each ...param) param {
 	s := object(each...)
 	s.Description = description

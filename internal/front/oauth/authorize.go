@@ -202,7 +202,7 @@ func answerURI(q *request, pairs ...string) string {
 
 func isWeb(uri string) bool { return strings.HasPrefix(strings.ToLower(uri), "https:") }
 
-// hostOf describes the target of an address in words.
+// hostOf returns text for a person that says where a redirect address leads.
 func hostOf(uri string) string {
 	u, err := url.Parse(uri)
 	switch {

@@ -26,7 +26,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// odd is a message with many details that a program would lose if it composed the message again.
+// odd is a message with many unusual details. A program that composed the message again would lose them.
 const odd = `Return-Path: <me@acme.example>
 X-Odd:  two  spaces	and a tab 
 From: =?utf-8?q?J=C3=BCrgen?= "von" Acme

@@ -36,8 +36,8 @@ func hashOf(text string) string {
 // date formats a time in UTC, because pages do not know their readers' time zone.
 func date(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") }
 
-// Template is a page within the layout. It is parsed when it is first shown: all parsed pages take a megabyte, and the
-// garbage collector lets the heap grow to several times that.
+// Template is a page within the layout. It is parsed when it is first shown, to save memory: all parsed pages take a
+// megabyte, and the garbage collector lets the heap grow to several times its content.
 type Template struct{ parsed func() *template.Template }
 
 // Page returns a page within the layout. The text defines the templates "title" and "main". It can use the layout's

@@ -11,7 +11,7 @@ import (
 type table struct {
 	bytes.Buffer
 	options Options
-	started bool // the current line has a field
+	started bool // the current line already has a field
 }
 
 func (w *table) header(names []string) {

@@ -77,7 +77,7 @@ func TestThroughTheListener(t *testing.T) {
 				t.Errorf("%d emails of %d subjects, want %d", len(all), len(subjects), clients*each)
 			}
 		}
-		if n := f.blobCount(t); n != 2*clients { // of the messages with k = 3 and 4
+		if n := f.blobCount(t); n != 2*clients { // from the messages with k = 3 and k = 4
 			t.Errorf("%d blobs, want those of the messages that are large and were taken", n)
 		}
 	})

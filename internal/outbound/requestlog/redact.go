@@ -18,7 +18,7 @@ var secretEndings = [...]string{"token", "secret", "password", "authorization", 
 	"private_key", "cookie",
 	"credential", "credentials", "signature", "code_verifier"}
 
-// nameMax is the maximum length of a name that is checked, in bytes of JSON. The value of a longer name is masked,
+// nameMax is the maximum length of a name that is checked, in bytes of JSON. If a name is longer, its value is masked,
 // because the end of the name may have been cut off.
 const nameMax = 500
 

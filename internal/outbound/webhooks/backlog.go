@@ -18,8 +18,8 @@ import (
 //
 // The backlog is counted in jobs, each with up to perJob messages of one chain. The count uses the index of lanes and
 // never runs in a transaction that blocks others. After a node has inserted an eighth of the bound, it enqueues a job
-// that measures the backlog. The job repeats as long as an endpoint is full. Until the measurement, the bound may be
-// exceeded.
+// that measures the backlog. The job measures again as long as an endpoint is full. Until a measurement, the backlog
+// may exceed the bound.
 const (
 	endpointMax         = 100_000
 	teamMax             = 500_000
@@ -115,8 +115,8 @@ func (s *Service) measure(ctx context.Context, j jobs.Job) error {
 }
 
 // overfull returns the full endpoints: those with at least endpointMax waiting jobs. If the team has teamMax waiting
-// jobs, they also include the endpoints with at least an equal share of teamMax. A full endpoint stays full until a
-// quarter of its bound is free.
+// jobs, endpoints with at least an equal share of teamMax are full too. A full endpoint stays full until a quarter of
+// its bound is free.
 func overfull(waiting map[string]int, was map[string]bool, endpointMax, teamMax int) map[string]bool {
 	less := func(n int, yes bool) int {
 		if yes {

@@ -24,7 +24,7 @@ import (
 const (
 	directMax   = 10
 	directAll   = 60 // limit of deliveries of events that are recorded together
-	directFew   = 4  // up to this many endpoints a fan-out would not save writes
+	directFew   = 4  // for so few endpoints, a fan-out job saves no writes
 	fanoutStep  = 50 // endpoints read in one transaction
 	fanoutKind  = "webhook.fanout"
 	fanoutTries = 10_000

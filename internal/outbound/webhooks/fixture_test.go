@@ -49,7 +49,7 @@ func newFixture(t testing.TB, d *db.DB, c webhooks.Config, guard netguard.Option
 	return f
 }
 
-// start is newFixture on a database that has the fixture's team.
+// start returns a fixture like newFixture, on a database that already has the fixture's team.
 func start(t testing.TB, d *db.DB, c webhooks.Config, guard netguard.Options) *fixture {
 	t.Helper()
 	n := testnode.Bare(t, d, testnode.Options{MaxSize: 40 << 20, Guard: guard})

@@ -10,7 +10,7 @@ import (
 // answer is the result of an attempt.
 type answer struct {
 	code       int    // HTTP status; 0 if there was no answer
-	body       string // the part to store
+	body       string // the part of the body that is stored
 	retryAfter string // the header field as received
 	err        string // why there was no response, or why its body is incomplete; "" otherwise
 	late       bool   // the response was not complete in time
@@ -26,12 +26,13 @@ type verdict struct {
 	reason string        // why the attempt failed; "" for a success
 }
 
-// judge returns the consequence of the answer to attempt number tries of a message's schedule, 1 for the first.
+// judge returns the consequence of an answer. tries is the number of the attempt in the message's schedule, 1 for the
+// first.
 //
 // Any 2xx status is a success, even if reading the body fails: the status says that the receiver has the message. 410
 // Gone fails the message and disables the endpoint. Other responses are retried by the schedule. Retry-After can delay
-// the next attempt, but not bring it forward. The delay is at most the longest of the schedule, so that a receiver can
-// ask for a pause but cannot have messages dropped.
+// the next attempt, but not bring it forward. The delay is at most the longest delay in the schedule, so that a
+// receiver can ask for a pause but cannot have messages dropped.
 func judge(a answer, schedule []time.Duration, tries int) verdict {
 	switch {
 	case a.code/100 == 2:

@@ -123,7 +123,7 @@ func With(ctx context.Context, e Entry) context.Context {
 	return db.WithAddition(ctx, r.write)
 }
 
-// Without returns a context without an entry, for changes that the request did not ask for.
+// Without returns a context without an audit entry. Use it for changes that the request did not ask for.
 func Without(ctx context.Context) context.Context {
 	return db.WithoutAddition(context.WithValue(ctx, requestKey{}, (*request)(nil)))
 }

@@ -32,7 +32,7 @@ func change(ctx context.Context, d *db.DB, more func(tx *db.Tx) error) error {
 	})
 }
 
-// entries returns a team's audit entries, newest first, without ids and times, which it checks.
+// entries returns a team's audit entries, newest first. It checks their ids and times and then clears them.
 func entries(t *testing.T, l *audit.Log, teamID string, f audit.Filter) []audit.Entry {
 	t.Helper()
 	all, more, next, err := l.List(t.Context(), teamID, f, page.Page{Limit: 100})

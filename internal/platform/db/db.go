@@ -265,9 +265,9 @@ type Options struct {
 	// Break reports whether a statement must fail. It is for tests, and nil otherwise.
 	Break func(Statement) bool
 
-	// Beside must be set if a node may be running on the same database, as for commands. Close then sends this process's
-	// hints to that node. Without Beside, Open checks an SQLite file that was not closed cleanly, for at most a minute,
-	// and fails if it finds damage.
+	// Beside must be set if a node may be running on the same database. Commands set it. Close then sends this
+	// process's hints to that node. Without Beside, Open checks an SQLite file that was not closed cleanly, for at most
+	// a minute, and fails if it finds damage.
 	Beside bool
 }
 

@@ -24,9 +24,9 @@ const longTime = 5 * time.Second
 
 // Long names the owner of a long read and its time limits.
 type Long struct {
-	Owner string        // such as a team; owners take turns
-	Wait  time.Duration // the longest wait for a slot; 0 is 5 seconds
-	Time  time.Duration // the longest duration of the read itself; 0 is 5 seconds
+	Owner string        // for example a team; owners take turns
+	Wait  time.Duration // the longest wait for a slot; 0 means 5 seconds
+	Time  time.Duration // the longest duration of the read itself; 0 means 5 seconds
 }
 
 // ReadLong runs fn, which may read very many rows. Long reads have separate slots: half as many as SQLite has readers,

@@ -17,7 +17,7 @@ const (
 	patience       = 20 * time.Second // time limit for a connection, and for each answer
 	connectTime    = 10 * time.Second // time limit for a new connection, unless the URL says otherwise
 	migrationTime  = 24 * time.Hour   // for a statement of a migration, or for the wait while another node migrates
-	stillTime      = 15 * time.Second // between two statements of a transaction, because a client may vanish silently
+	stillTime      = 15 * time.Second // maximum pause in a transaction; a client may vanish silently
 	pgEndTime      = 5 * time.Second  // time limit to roll back or to close a connection that is given up
 	pgProveTime    = 10 * time.Second // time limit to find out whether a transaction was committed
 	migrationLock  = 794613           // the advisory lock under which one node migrates

@@ -24,7 +24,7 @@ type tracer struct {
 	breaks func(Statement) bool
 }
 
-// report reports a statement and returns the statement to run instead.
+// report passes a statement to the trace and returns the statement to run in its place.
 func (t tracer) report(sql string, args []any) (string, []any) {
 	s := Statement{sql, args}
 	if t.trace != nil {

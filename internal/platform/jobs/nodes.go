@@ -184,7 +184,8 @@ func (r *Runner) giveBack(ctx context.Context, j Job) {
 	}
 }
 
-// giveBackOwed gives back the jobs for which giveBack failed before. It stops at the first new failure.
+// giveBackOwed gives back the jobs for which giveBack failed before. If giveBack fails again, the remaining jobs stay
+// owed.
 func (r *Runner) giveBackOwed(ctx context.Context) {
 	r.mu.Lock()
 	all := r.owed

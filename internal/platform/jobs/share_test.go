@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// Groups in doubt leave some of their owner's workers to groups that make progress. Stuck groups leave some to all
-// others.
+// Groups in doubt leave some of their owner's workers to groups that make progress. Stuck groups leave some workers to
+// all other groups of the owner.
 func TestGroupsInDoubtLeaveWorkers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)

@@ -41,7 +41,7 @@ func (k *Keyring) VerifyJWT(purpose, token string, now time.Time, claims any) er
 		return ErrForged
 	}
 	payload, err := signed.Verify(k.key("jwt", purpose))
-	// The text is compared so that a token has only one valid spelling: base64 leaves some bits open.
+	// Some bits of a base64 text do not matter. Comparing the text ensures that a token has only one valid spelling.
 	if spelled, e := signed.CompactSerialize(); err != nil || e != nil || spelled != token {
 		return ErrForged
 	}

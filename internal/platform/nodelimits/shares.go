@@ -8,10 +8,10 @@
 //
 // # Invariants
 //
-// Each node has a row in the table for each key that it uses. The row states what the node wants, and what it holds:
-// the most that it uses until it writes another value. Only the node itself writes its rows. Every node computes the
-// shares by the same function (divide) from the wants of all nodes. The shares are max-min fair: a node that wants
-// little gets what it wants, and the others divide the rest.
+// Each node has a row in the table for each key that it uses. The row states how much the node wants and how much it
+// holds. A node never uses more than its row says that it holds. Only the node itself writes its rows. Every node
+// computes the shares by the same function (divide) from the wants of all nodes. The shares are max-min fair: a node
+// that wants little gets what it wants, and the others divide the rest.
 //
 // A node whose share shrinks uses less immediately, and then writes that it holds less. A node whose share grows first
 // writes that it holds more, commits, and then reads what the others hold. The node uses no more than the others leave.

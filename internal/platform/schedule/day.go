@@ -7,8 +7,8 @@ type dayKind uint8
 const (
 	dayNone    dayKind = iota // the next time of day, today or tomorrow
 	dayOffset                 // a number of days from today
-	dayWeekday                // the next one
-	dayNext                   // the weekday of next week
+	dayWeekday                // the next such weekday
+	dayNext                   // the weekday in the following week
 	dayDate
 )
 

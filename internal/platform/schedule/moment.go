@@ -6,7 +6,7 @@ import "time"
 type TimeOfDay struct{ Hour, Minute int }
 
 // On returns the instant of this time on a date in a zone, in UTC. If the clocks there skip this time, the instant is
-// later by the skipped amount. If they show it twice, On returns the first instant.
+// later by the skipped amount. If the clocks show this time twice on that date, On returns the first instant.
 func (t TimeOfDay) On(year int, month time.Month, day int, zone *time.Location) time.Time {
 	return wall(year, month, day, clock{hour: t.Hour, min: t.Minute}, zone).UTC()
 }

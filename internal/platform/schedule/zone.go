@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// offsets are abbreviations with a single offset, in minutes. Ambiguous ones (IST, AST) are left out.
+// offsets maps abbreviations of time zones to their offsets from UTC, in minutes. Ambiguous abbreviations (IST, AST)
+// are left out.
 var offsets = map[string]int{
 	"utc": 0, "gmt": 0, "z": 0, "wet": 0, "west": 60, "bst": 60, "cet": 60, "cest": 120, "eet": 120, "eest": 180,
 	"msk": 180,

@@ -44,8 +44,8 @@ func Items[T, W any](items []T, convert func(T) W) []W {
 	return data
 }
 
-// FullList returns one page if p has a limit, and all items otherwise. read reads a page, id returns the cursor of an
-// item, and convert returns its JSON form. If there are more than ListChunk items, the list is streamed.
+// FullList returns one page if p has a limit, and all items otherwise. The function read returns a page, id returns an
+// item's cursor, and convert returns an item's JSON form. If there are more than ListChunk items, the list is streamed.
 func FullList[T, W any](p page.Page, read func(page.Page) ([]T, bool, error), id func(T) string,
 	convert func(T) W) (List[W], error) {
 	if p.Limit > 0 {

@@ -85,7 +85,8 @@ func (c *Call) RequireChange(in, change any) error {
 	return requireChange(c.body, reflect.TypeOf(in), change)
 }
 
-// requireChange is RequireChange for a body of the type in. It accepts any body of a type with required fields.
+// requireChange does the work of RequireChange. The type of the body is in. If that type has required fields, any body
+// is accepted.
 func requireChange(body []byte, in reflect.Type, change any) error {
 	if in.Kind() != reflect.Struct {
 		return nil

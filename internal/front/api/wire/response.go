@@ -53,8 +53,8 @@ func (c *Call) shrinkReservation(bytes int64) {
 	}
 }
 
-// ReleaseSource sets the function that releases what the response is made of. It is called once the response is
-// encoded.
+// ReleaseSource sets a function that releases the data from which the response is made. The function is called once the
+// response is encoded.
 func (c *Call) ReleaseSource(release func()) { c.source = release }
 
 func (c *Call) releaseSource() {

@@ -20,8 +20,8 @@ const (
 	streamsGreed           = 1                // share of a team in each kind of stream, see package fairshare
 	longListsMax           = 128              // long lists at once; each has a chunk in memory
 	longListWait           = 10 * time.Second // how long a long list waits before the client is asked to try again
-	eventStreamsMax        = 256              // streams of events at once
-	eventStreamsPerTeamMax = 10               // streams of events of one team at once
+	eventStreamsMax        = 256              // open event streams
+	eventStreamsPerTeamMax = 10               // open event streams of one team
 	streamPiece            = 32 << 10         // bytes per write
 	streamPieceTimeout     = 30 * time.Second // time for the client to receive a piece
 )

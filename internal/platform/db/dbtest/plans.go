@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// weak are columns whose values many rows share. A read with conditions on only these columns reads all rows of a team,
-// a kind of job, an endpoint or a broadcast.
+// weak lists columns in which many rows have the same value. If a read has conditions on these columns only, it reads
+// all rows of a team, a kind of job, an endpoint or a broadcast.
 var weak = []string{"team_id", "kind", "lane", "webhook_id", "status", "holder", "parked", "broadcast_id"}
 
 // repeated are columns of email_events with equal values in many events: one recipient can make any number of such

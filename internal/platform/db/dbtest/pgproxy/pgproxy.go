@@ -26,11 +26,11 @@ type Proxy struct {
 	mu       sync.Mutex
 	listener net.Listener // nil while connections are refused
 	conns    map[*conn]bool
-	silent   chan struct{} // closed to end a Hang; nil if none is active
+	silent   chan struct{} // closed to end a Hang; nil if the proxy does not hang
 	turned   string        // SQLSTATE for refused connections
 	lose     int           // answers to COMMIT that are still to be lost
 	drop     int           // COMMITs that are still to be dropped
-	whole    int           // answers to pass before the next torn one
+	whole    int           // answers to pass on before one is torn
 	tear     int           // answers still to be torn; negative for all
 	torn     int
 	lost     int
@@ -170,7 +170,8 @@ func (p *Proxy) Requests() int {
 	return p.requests
 }
 
-// listen opens the listener, on its previous address if there is one. The caller holds the lock or is the only user.
+// listen opens the listener, on its previous address if there is one. The caller must hold the lock, unless nothing
+// else uses p yet.
 func (p *Proxy) listen() error {
 	l, err := net.Listen("tcp", p.addr)
 	if err != nil {

@@ -90,7 +90,7 @@ func killWebhooks(t *testing.T, env []string) {
 			})
 		}
 		if r%2 == 0 {
-			posters.Wait() // this kill comes during webhooks only; other kills also come during posts
+			posters.Wait() // in every second round, the kill comes after all posts
 		}
 		pause, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(60))*time.Millisecond)
 		<-pause.Done()

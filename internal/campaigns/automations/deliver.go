@@ -77,7 +77,7 @@ type batchedEvent struct {
 	At        time.Time `json:"at"`
 }
 
-// enqueueDelivery enqueues jobs that deliver events. The events of each job begin about maxRunsAtOnce runs.
+// enqueueDelivery enqueues jobs that deliver events. Each job gets events that together begin about maxRunsAtOnce runs.
 func (s *Service) enqueueDelivery(ctx context.Context, tx *db.Tx, all []occurrence, begins map[string][]trigger) error {
 	for len(all) > 0 {
 		w := eventBatch{Depth: depthOf(ctx)}

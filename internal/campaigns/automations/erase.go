@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// sweepAfter is how long the rows of a deleted automation stay. A transaction that began a run of the automation
-// earlier takes less time.
+// sweepAfter is how long the rows of a deleted automation stay. When it has passed, every transaction that was
+// inserting a run at the deletion has ended.
 const sweepAfter = time.Hour
 
 // Sweep deletes the rows of deleted automations whose runs have ended. A cron job calls it.

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// The counted audience matches what sending does with unmailable, suppressed and unsubscribed contacts.
+// The audience counts each unmailable, suppressed or unsubscribed contact as sending treats it.
 func TestAudienceIsWhatTheRunDoes(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

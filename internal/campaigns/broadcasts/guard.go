@@ -18,7 +18,7 @@ const (
 	guardDelay = 2 * time.Second // delay of a check after the first bounce or complaint since the last check
 	guardedFor = 24 * time.Hour  // how long broadcasts are checked after their end
 
-	// Rates are meaningless below these numbers of emails handed over.
+	// The rates mean nothing until this many emails have been handed over.
 	minSentForBounces    = 200
 	minSentForComplaints = 1000
 )

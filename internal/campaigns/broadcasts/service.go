@@ -309,7 +309,7 @@ func (s *Service) Update(ctx context.Context, teamID, broadcastID string, c Chan
 			return err
 		}
 		if text {
-			s.p.Contents.Delete(ctx, tx, teamID, b.contentID) // no email uses it: the start stores another content
+			s.p.Contents.Delete(ctx, tx, teamID, b.contentID) // no email uses it: the start stores its own content
 			if err := s.addText(ctx, tx, &changed); err != nil {
 				return err
 			}

@@ -50,8 +50,8 @@ func (z *zone) CNAME(ctx context.Context, name string) (string, error) {
 	return z.Fake.CNAME(ctx, name)
 }
 
-// pointMX points the MX record of a name at this installation, like the return path hosts of customers and domains
-// whose owners have left.
+// pointMX points the MX record of a name at a host of this installation. Return path hosts of customers have such
+// records, and so do domains whose owners have left.
 func (z *zone) pointMX(name, host string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -253,7 +253,7 @@ func TestMailIsNotHijacked(t *testing.T) {
 	})
 }
 
-// The hostnames derived from a domain belong to its team, and the operator's to the operator, in any spelling.
+// A team can add neither hostnames under another team's domain nor those of the operator, in any spelling.
 func TestNamesOfOthersAreRefused(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

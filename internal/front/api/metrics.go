@@ -36,7 +36,7 @@ var (
 
 const (
 	maxPeriods = 10_000
-	hourStep   = 15 * time.Minute // in every time zone, hours begin at a multiple of this since 1970
+	hourStep   = 15 * time.Minute // in every zone, each hour begins a multiple of hourStep after 1970
 )
 
 type metricsOut struct {

@@ -199,7 +199,8 @@ func TestTornAnswers(t *testing.T) {
 			continue
 		}
 		var succeeded []string // responses while an answer was cut off
-		// Operations begin with different answers, so that a sample has first and last ones.
+		// In a sample of the answers, operations begin at different ones, so that first and last answers are cut off
+		// too.
 		first := i % step
 		for skip, broke := first, true; broke && skip < 60; skip += step {
 			f.heal(t)

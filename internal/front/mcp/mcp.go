@@ -102,15 +102,15 @@ func New(o Options) *Server {
 	for i := range s.tools {
 		s.tools[i].prepare(o.Scope)
 	}
-	// The SDK's check of the Host header protects against DNS rebinding. Every request here needs a token, so the check
-	// would only refuse requests that a proxy on the same machine forwards.
+	// The SDK's check of the Host header protects against DNS rebinding. It is not needed here, because every request
+	// needs a token. It would refuse requests that a proxy on the same machine forwards.
 	s.handler = mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server { return callerOf(r.Context()).server },
 		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, DisableLocalhostProtection: true,
 			MaxRequestBodyBytes: bodyMax, PropagateRequestCancellation: true})
 	return s
 }
 
-// Scopes returns the scopes that the tools need. Clients that request all available scopes need no others.
+// Scopes returns the scopes that the tools need. No client of this server needs another scope.
 func (s *Server) Scopes() (all teams.Scopes) {
 	for i := range s.tools {
 		all |= teams.NewScopes(s.tools[i].scopes...) | teams.NewScopes(s.tools[i].fallbackScopes...)

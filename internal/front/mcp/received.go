@@ -34,8 +34,8 @@ func getReceived(ctx context.Context, c *caller, in arguments) (result, error) {
 	return found, nil
 }
 
-// trust explains how authentic the sender is. It quotes nothing of the email, because even an address can contain
-// instructions to a model.
+// trust explains whether the sender's address is authentic. It quotes nothing of the email, because even an address can
+// contain instructions to a model.
 func trust(authentication any) string {
 	results, _ := authentication.(map[string]any)
 	dmarc, _ := results["dmarc"].(map[string]any)

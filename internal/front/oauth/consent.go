@@ -41,7 +41,7 @@ type consentView struct {
 	Lost       []string             // permissions that the app loses with any limit
 	Broadcasts bool                 // the app could send or resume broadcasts, but not with any limit
 	Drafts     bool                 // the app can write broadcasts, even with limits
-	Unapproved []string             // other permissions that the app loses if a person approves each email
+	Unapproved []string             // permissions beyond Lost that the app loses if a person approves each email
 	Uncounted  bool                 // the app's changes may start automations, whose emails no limit counts
 	Params     []param              // parameters of the request, for the form
 }

@@ -12,13 +12,13 @@ import (
 // withImages returns HTML with embedded inline images; see writeWithImages.
 func withImages(html string, files []mailparse.File) string {
 	var b strings.Builder
-	writeWithImages(&b, html, files) // a Builder never fails
+	writeWithImages(&b, html, files) // writing to a Builder never fails
 	return b.String()
 }
 
 // writeWithImages writes HTML in which data URIs replace the cid: URLs (RFC 2392) of files. URLs of unknown files stay
 // unchanged. URLs also stay unchanged when the HTML has grown by inlineMax, because one image may be referred to many
-// times. Memory use does not depend on the size of the output. Errors are those of w.
+// times. Memory use does not depend on the size of the output. All errors come from w.
 func writeWithImages(w io.Writer, html string, files []mailparse.File) error {
 	byID := map[string]*mailparse.File{}
 	for i := range files {

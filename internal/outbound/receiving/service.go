@@ -196,7 +196,8 @@ func (s *Service) OpenFile(ctx context.Context, token string) (Download, error) 
 	}
 	f := e.Files[i]
 	content := files[i].Content
-	// The content is at most e.Size bytes or a part of the message. The client may be slow, so other memory is released.
+	// The content is at most e.Size bytes, or is a part of the message. The client may be slow, so all memory beyond
+	// e.Size is released.
 	memory.shrink(e.Size)
 	return Download{f.Filename, f.ContentType, int64(len(content)), downloadBody{bytes.NewReader(content), memory}}, nil
 }

@@ -37,7 +37,7 @@ func maskSecrets(text []byte) []byte {
 	done := 0
 	for _, s := range all {
 		if s.from < done {
-			done = max(done, s.to) // the span lies within another one, or overlaps its end
+			done = max(done, s.to) // the span begins within an earlier one
 			continue
 		}
 		out = append(append(out, text[done:s.from]...), mask...)

@@ -75,7 +75,7 @@ func (r *redactor) end() error {
 	return nil
 }
 
-// value copies the next value. file means that the value is in a list of attachments.
+// value copies the next value. If file is true, the value is in a list of attachments.
 func (r *redactor) value(file bool) error {
 	if len(r.out) > bodyMax {
 		return errTooLong
@@ -216,7 +216,8 @@ func stringEnd(body []byte, from int) int {
 	}
 }
 
-// prefixLength returns how many bytes of a string's source fit into limit without splitting a character or an escape.
+// prefixLength returns how many bytes of a JSON string can be kept, at most limit, without splitting a character or an
+// escape.
 func prefixLength(source []byte, limit int) int {
 	for n := 0; n < len(source); {
 		step := 1

@@ -29,7 +29,7 @@ import (
 
 const (
 	runTime        = 10 * time.Minute // the maximum duration of one Run
-	batchesPerTurn = 50               // consecutive batches of one rule and team
+	batchesPerTurn = 50               // batches of one rule and team before the next has its turn
 	teamsPerQuery  = 500              // teams read by one query
 )
 
@@ -52,7 +52,7 @@ type Service struct {
 	rules []Rule
 }
 
-// New returns the service. most is the retention of the installation. now is the clock that measures ages.
+// New returns the service. most has the retention periods of the installation, and now is the clock that measures ages.
 func New(most teams.Retention, t *teams.Service, now func() time.Time, rules ...Rule) *Service {
 	return &Service{most, t, now, rules}
 }

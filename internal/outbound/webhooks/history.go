@@ -225,7 +225,7 @@ func (s *Service) recoveries() jobs.Kind {
 
 const (
 	batch          = 100             // rows per transaction of a recovery or the sweep
-	recoverStretch = 5_000           // messages after which the team's next recovery gets its turn
+	recoverStretch = 5_000           // messages that a recovery reopens before the team's next recovery has its turn
 	recoverWait    = 2 * time.Second // delay if enough jobs wait for the endpoint
 	sweepStretch   = 50              // transactions for one endpoint before the next endpoint gets its turn
 )

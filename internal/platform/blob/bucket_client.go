@@ -182,8 +182,8 @@ func (s *stallReader) Close() error {
 	return s.body.Close()
 }
 
-// stalled returns errStalled if an attempt failed because its time was over, and err otherwise. Without it, callers
-// could mistake the error for the end of ctx.
+// stalled returns errStalled if an attempt failed because its time was over, and err otherwise. Callers could mistake
+// the original error of a timeout for the end of ctx.
 func stalled(ctx, tryCtx context.Context, err error) error {
 	if ctx.Err() == nil && context.Cause(tryCtx) == errStalled {
 		return errStalled

@@ -29,6 +29,6 @@ func TestClock(t *testing.T) {
 	ahead(time.Hour)
 	read(31*time.Second, 4*time.Millisecond, 2*time.Hour) // the server's clock was set
 	ahead(2 * time.Hour)
-	read(100*time.Second, 10*time.Second, 3*time.Hour) // no better reading for a minute
+	read(100*time.Second, 10*time.Second, 3*time.Hour) // accepted: the better reading is over a minute old
 	ahead(3 * time.Hour)
 }

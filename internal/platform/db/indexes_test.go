@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Both engines have the same indexes, apart from those of primary keys: an engine on which a migration copies a table
-// keeps a different one.
+// Both engines have the same indexes. Indexes of primary keys are not compared: their names differ if a migration
+// copied the table on one engine only.
 func TestEnginesHaveTheSameIndexes(t *testing.T) {
 	names := func(d *db.DB, text string) (all []string) {
 		rows, err := d.Query(t.Context(), text)

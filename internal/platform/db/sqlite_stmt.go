@@ -13,7 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-const cachedStmts = 400 // prepared statements kept for the readers, and as many for the writer
+const cachedStmts = 400 // maximum prepared statements kept for the readers, and for the writer
 
 // stmtCache keeps prepared statements by their text. If it is full, a new statement replaces an arbitrary one. A
 // stmtCache is safe for concurrent use.

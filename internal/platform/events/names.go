@@ -20,11 +20,11 @@ const (
 const SystemPrefix = "postrider:"
 
 // reservedPrefixes are the prefixes of the names of system events, in lower case. The second prefix comes from the API
-// of another service, so that automations that were written for that API keep working.
+// of another service. With it, automations written for that API keep working.
 var reservedPrefixes = []string{SystemPrefix, "resend:"}
 
-// ReservedPrefix returns the prefix that reserves a name for system events, as the name spells it. It ignores case and
-// returns "" if the name is not reserved.
+// ReservedPrefix returns the reserved prefix with which a name begins, in the name's spelling, or "" if it has none.
+// Upper and lower case count as equal.
 func ReservedPrefix(name string) string {
 	for _, prefix := range reservedPrefixes {
 		if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {

@@ -8,8 +8,8 @@ import (
 
 // Turns is a number of slots that owners take by turns. It is for short work, or for so few slots that none can be kept
 // free for new owners. When all slots are taken, the next one goes to the waiting owner that holds the fewest; owners
-// with equal numbers take turns. So a new owner waits for a single slot to be released, however many owners wait. Some
-// slots may be reserved for owners without any. Turns is safe for concurrent use.
+// with equal numbers take turns. So a new owner waits until one slot is released, however many owners wait. Some slots
+// may be reserved for owners that hold none. Turns is safe for concurrent use.
 type Turns struct {
 	mu      sync.Mutex
 	limit   int
@@ -20,7 +20,8 @@ type Turns struct {
 	owners  []string                   // the owners in waiting, the next one first
 }
 
-// NewTurns returns limit slots, all free. The last reserve of them go only to owners that hold none.
+// NewTurns returns Turns with all slots free. limit is the number of slots. When only reserve or fewer slots are free,
+// they go to owners that hold none.
 func NewTurns(limit, reserve int) *Turns {
 	return &Turns{limit: limit, reserve: reserve, held: map[string]int{}, waiting: map[string][]chan struct{}{}}
 }

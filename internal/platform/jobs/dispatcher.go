@@ -244,7 +244,8 @@ func (k *dispatcher) unhold(group string, h *turns) {
 	limit, again := k.limit(group)
 	total, planned := k.inHand[group], map[string]int{}
 	bulk := limit - reserve(limit) - k.bulk.groups[group]
-	// take makes the next lane ready whose owner may have more, and reports whether it found one.
+	// take looks for the next lane of an owner that may have more jobs, and makes it ready. It reports whether it found
+	// one.
 	take := func(isBulk bool) bool {
 		r := h.of(isBulk)
 		for range len(r.owners) {

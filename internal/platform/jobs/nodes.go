@@ -105,7 +105,7 @@ func (j Job) Sure(ctx context.Context) error {
 	}
 }
 
-// begin registers this node, makes the jobs of dead nodes due on SQLite, and inserts the jobs of crons.
+// begin registers this node and inserts the jobs of crons. On SQLite it also makes the jobs of dead nodes due.
 func (r *Runner) begin(ctx context.Context) error {
 	r.stopping = ctx.Done()
 	r.life.Store(newLife(r, time.Now()))

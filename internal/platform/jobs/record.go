@@ -14,11 +14,12 @@ const (
 )
 
 // Record runs fn, which records the outcome of a job, in an update. It repeats the update until one succeeds, and tries
-// once more after ctx has ended. Only this process knows the host's answer, and a job whose outcome is lost runs again.
-// fn must end the job, so that nothing is recorded twice. Record returns ErrLost if another node has the job.
+// once more after ctx has ended. This is because only this process knows the host's answer, and a job without a
+// recorded outcome runs again. fn must end the job, so that nothing is recorded twice. Record returns ErrLost if
+// another node has the job.
 func (q *Queue) Record(ctx context.Context, fn func(*db.Tx) error) error {
 	pause := 100 * time.Millisecond
-	for made := false; ; { // made means that an update with an error may have been committed
+	for made := false; ; { // made: an earlier update may be committed despite its error
 		last := ctx.Err() != nil
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 		err := q.d.UpdateTogether(limited, db.Recording, fn)

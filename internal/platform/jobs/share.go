@@ -13,9 +13,9 @@ type Share struct {
 type Doubt uint8
 
 const (
-	Sure    Doubt = iota // recent jobs ended soon
+	Sure    Doubt = iota // recent jobs took little time
 	Unknown              // no recent jobs
-	Stuck                // recent or current jobs take long
+	Stuck                // recent or current jobs take much time
 )
 
 // doubts counts, for one plan, each owner's claimed jobs of groups in doubt. It counts an owner's jobs on first use.

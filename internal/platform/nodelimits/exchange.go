@@ -320,7 +320,7 @@ func (s *Shares) applyTo(e *entry, all []demand, now time.Time) (changed *change
 	if e.target <= e.share {
 		e.share = e.target
 	} else {
-		// The other nodes do not use the part that this node holds in its row.
+		// The part that this node's row claims is free, because the other nodes do not use it.
 		free := (e.limit - others) * (1 + exact)
 		if e.whole {
 			free = math.Floor(free)

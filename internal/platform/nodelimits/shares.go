@@ -9,7 +9,7 @@
 // # Invariants
 //
 // Each node has a row in the table for each key that it uses. The row states how much the node wants and how much it
-// holds. A node never uses more than its row says that it holds. Only the node itself writes its rows. Every node
+// holds, which is the most that it uses until it writes another value. Only the node itself writes its rows. Every node
 // computes the shares by the same function (divide) from the wants of all nodes. The shares are max-min fair: a node
 // that wants little gets what it wants, and the others divide the rest.
 //
@@ -58,8 +58,8 @@ const (
 	// Times are multiples of the time between exchanges.
 	idleAfter = 30 // a key unused for this time is dropped
 	busyFor   = 2  // if the kind has keysMax keys: a key used within this time is kept
-	settling  = 3  // a starting node uses even shares
-	patience  = 5  // wait for the first exchange about a key; then places are shared evenly
+	settling  = 3  // a node uses even shares for this time after its start
+	patience  = 5  // wait for the first exchange about a key; after it, places are shared evenly
 	turnTime  = 10 // how long a node keeps a place if there are fewer places than nodes
 	halfLife  = 3  // time in which the weight of an earlier demand halves
 )

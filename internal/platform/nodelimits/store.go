@@ -23,7 +23,7 @@ const (
 	readRows   = `SELECT key, node, want, used, held FROM quotas WHERE key = ANY($1)`
 )
 
-// write writes rows of this node and deletes those of gone, in one transaction.
+// write writes rows of this node and deletes its rows for the keys in gone, in one transaction.
 func (s *Shares) write(ctx context.Context, rows map[Key]row, gone []Key) error {
 	removed := make([]string, len(gone))
 	for i, k := range gone {

@@ -336,7 +336,7 @@ func TestSplit(t *testing.T) {
 
 // waitUntilRows are the cases of TestWaitUntil. want is the end of the wait, or why there is none.
 var waitUntilRows = []struct{ now, config, value, want string }{
-	// These rows have a time of day.
+	// In these rows, the step waits until a time of day.
 	{"2026-08-05T12:00:00Z", `{"time":"13:00"}`, "", "2026-08-05T13:00:00Z"},
 	{"2026-08-05T12:00:00Z", `{"time":"11:00"}`, "", "2026-08-06T11:00:00Z"},
 	{"2026-08-05T12:00:00Z", `{"time":"12:00"}`, "", "now"},

@@ -216,7 +216,7 @@ func (s *simulation) applyEntry(h timetableEntry) error {
 		return s.advance()
 	case h.deleted:
 		s.recordEntry("", "The contact is deleted.")
-		if s.contact != nil { // a run that deleted its own contact continues
+		if s.contact != nil { // nil if the run itself deleted its contact; such a run continues
 			s.run.At, s.run.Waits = "", nil
 			s.end("cancelled", engine.NoContact, "The contact was deleted.")
 		}

@@ -129,7 +129,7 @@ func (s *Server) reauthenticate(w *recorder, r *http.Request, scope teams.Scope)
 	case err != nil:
 		return err
 	case by.Ref() != w.actor.Ref():
-		return fault.New(fault.BadCredential, "", "API key is invalid") // Another key has this token now.
+		return fault.New(fault.BadCredential, "", "API key is invalid") // The token now belongs to another key.
 	case by.Suspended:
 		return suspended()
 	}

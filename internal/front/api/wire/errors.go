@@ -100,8 +100,8 @@ func faultOf(w *recorder, r *http.Request, err error) *fault.Error {
 // errNoMemory means that the memory for large bodies or responses is used up.
 var errNoMemory = errors.New("the memory for large requests is used up")
 
-// isOverload reports whether the cause of an Unavailable fault is the present load and not a failure. Load that clients
-// cause must not alert an operator.
+// isOverload reports whether the cause of an Unavailable fault is the present load and not a failure. Clients can cause
+// load, so it must not alert an operator.
 func isOverload(cause error) bool {
 	return errors.Is(cause, db.ErrCrowded) || errors.Is(cause, db.ErrTooLong) || errors.Is(cause, errNoMemory)
 }

@@ -24,7 +24,7 @@ const (
 	formMax         = 1 << 20  // bytes of the form without its file
 	fieldMax        = 64 << 10 // bytes of a field
 	partsMax        = 50
-	partHeaderMax   = 32 << 10    // bytes between the content of two parts, with the header of the second
+	partHeaderMax   = 32 << 10    // bytes between the contents of two parts, including a header
 	responseTimeout = time.Minute // time to write the response after a form has arrived
 )
 

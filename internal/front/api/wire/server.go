@@ -132,8 +132,8 @@ func (s *Server) router(authenticate func(w *recorder, r *http.Request) error) c
 // Operations returns the operations that the server has.
 func (s *Server) Operations() []Operation { return s.opts.Operations }
 
-// Scope returns the scope that an actor needs for the operation with this method and path, written as in its route. ok
-// is false if there is no such operation, or if it needs no scope.
+// Scope returns the scope that an actor needs for an operation. The path is the one in the operation's route. ok is
+// false if there is no such operation, or if it needs no scope.
 func (s *Server) Scope(method, path string) (scope teams.Scope, ok bool) {
 	for i := range s.opts.Operations {
 		if o := &s.opts.Operations[i]; o.Method == method && o.Path == path && o.Scope != Open {
@@ -292,7 +292,7 @@ type recorder struct {
 	cause    error // cause of an internal failure
 
 	recordResponse bool // keep the response for Observe
-	countResponse  bool // count the bytes of the response instead
+	countResponse  bool // only count the bytes of the response, without keeping it
 	responseBytes  int64
 	streamed       bool
 	body, response []byte

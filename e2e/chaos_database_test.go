@@ -119,8 +119,8 @@ func cutOffSilently(t *testing.T, engine string) sum {
 }
 
 // apart waits for a minute while the first node cannot reach PostgreSQL. The node stops sending after 12 seconds, when
-// its claims are no longer certain. The first node cannot record the deliveries that it made until then, so the other
-// node repeats them.
+// its claims are no longer certain. The first node cannot record the deliveries of these 12 seconds, so the other node
+// repeats them.
 func (w *cluster) apart() {
 	w.t.Helper()
 	time.Sleep(15 * time.Second)

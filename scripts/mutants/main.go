@@ -1,18 +1,18 @@
-// Mutants measures which changes the tests detect. It makes one small change to the program at a time, called a mutant,
-// runs the tests, and reports each mutant with which they pass.
+// Mutants measures which changes the tests detect. A mutant is the program with one small change. For each mutant, the
+// tool runs the tests. It reports the mutants that pass all tests.
 //
 //	make mutants N=100 SEED=1 PKG=./internal/platform/jobs
 //
-// The tool gremlins lists the operators that can be changed, and list.go adds conditions and returns. SEED chooses N of
-// these changes at random. A mutant that does not compile does not count.
+// The tool gremlins lists the operators that can be changed, and list.go adds changes of conditions and returns. N of
+// these changes are chosen at random, and SEED determines which. A mutant that does not compile does not count.
 //
 // The source tree is never changed. All chosen mutants are built into the test programs of the packages, with the go
 // command's -overlay. An environment variable with a mutant's number switches that mutant on (schema.go). A mutant
-// outside of functions is built separately. First, the tests of each package run one by one without a change. This
-// shows which mutants each test reaches and how long it takes (suite.go). Then the tests that reach a mutant run until
-// one of them fails or times out, the quickest first (try.go). Tests of the mutant's package run on SQLite and then on
-// PostgreSQL, and tests of packages that import it run on SQLite. A failing test must fail twice. A test that fails
-// without a change is left out.
+// outside of functions is built separately. First, the tests of each package run one by one without a change. These
+// runs show which mutants each test reaches and how long the test takes (suite.go). Then the tests that reach a mutant
+// run until one of them fails or times out, the quickest first (try.go). Tests of the mutant's package run on SQLite
+// and then on PostgreSQL, and tests of packages that import it run on SQLite. A failing test must fail twice. A test
+// that fails without a change is left out.
 //
 // Mutants that cannot be observed from outside are listed in equal.txt, each with the reason, and are not tried.
 package main

@@ -107,7 +107,7 @@ func enclosing(file *ast.File, place token.Pos) (path []ast.Node) {
 	return path
 }
 
-// function returns the function declaration in path if it can be copied, or nil.
+// function returns the declaration of the function in path, or nil if it cannot be copied.
 func function(path []ast.Node) *ast.FuncDecl {
 	if len(path) < 3 {
 		return nil

@@ -113,7 +113,8 @@ func endedRuns(ctx context.Context, r db.Reader, teamID string, before int64) ([
 	return some, more, err
 }
 
-// runsOf returns some runs of a contact after a run id, and whether there are more.
+// runsOf returns the next runs of a contact after the run id in after, with about eraseRows rows. It also returns
+// whether there may be more runs.
 func runsOf(ctx context.Context, r db.Reader, teamID, contactID, after string) ([]runSize, bool, error) {
 	rows, err := r.Query(ctx, `SELECT id, steps FROM automation_runs WHERE contact_id = $1 AND team_id || '' = $2
 		AND id > $3 ORDER BY id LIMIT $4`, contactID, teamID, after, eraseRows)

@@ -15,7 +15,7 @@ import (
 const (
 	maxCacheBytes   = 8 << 20           // of all teams
 	maxTeamBytes    = maxCacheBytes / 4 // share of one team: at least eight of the largest graphs
-	versionOverhead = 512               // added to the size of each version
+	versionOverhead = 512               // assumed for each version, in addition to its size
 )
 
 // version is the graph of a version with facts computed from it once.

@@ -77,8 +77,8 @@ func TestContactThatChangesWhileItsEmailWaits(t *testing.T) {
 	in, out := contacts.OptIn, contacts.OptOut
 	for _, topic := range []struct {
 		byDefault contacts.Subscription // "" for a broadcast without a topic
-		left      string                // why an unsubscribed contact is not mailed
-		nobody    string                // the state of an email to an address that no contact has any more
+		left      string                // the outcome for a contact that has unsubscribed
+		nobody    string                // the outcome if no contact has the address any more
 	}{
 		{"", "failed contact_unsubscribed", "delivered"},
 		{in, "failed topic_opted_out", "delivered"},

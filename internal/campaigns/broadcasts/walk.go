@@ -159,7 +159,7 @@ func (r *run) updateLocked(ctx context.Context, read *Broadcast,
 	return more && err == nil, err
 }
 
-// start stores the content to send. It does not change after that.
+// start stores the content to send. After that, the content does not change.
 func (r *run) start(ctx context.Context, broadcastID string) (more bool, err error) {
 	s := r.s
 	read, err := s.Get(ctx, r.job.TeamID, broadcastID)

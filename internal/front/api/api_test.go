@@ -145,7 +145,7 @@ func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place
 	return f
 }
 
-// remember writes each request to the request log before the next one.
+// remember makes the fixture write each request to the request log before the next request begins.
 func (f *fixture) remember(t testing.TB) {
 	f.observe(func(ctx context.Context, r RequestRecord) {
 		if !r.Logged() {

@@ -55,7 +55,7 @@ type approvalEmail struct {
 	TopicID     *string        `json:"topic_id" nullable:"true"`
 }
 
-// fieldsOut are header fields in the order of the message.
+// fieldsOut are header fields in the order in which the message has them.
 type fieldsOut []fieldOut
 
 type fieldOut struct {

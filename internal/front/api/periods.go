@@ -28,8 +28,8 @@ func (in *metricsIn) bounds() (first, last time.Time, ok bool) {
 	return in.From.In(in.zone), in.To.Add(-time.Microsecond).In(in.zone), in.From.Before(in.To)
 }
 
-// countPeriods returns the number of periods in the span, in constant time. The number may be one too high if the time
-// zone skips a day or part of an hour.
+// countPeriods returns the number of periods in the span, in constant time. If the time zone skips a day or part of an
+// hour, the number may be too high by one.
 func (in *metricsIn) countPeriods() int64 {
 	first, last, ok := in.bounds()
 	switch {

@@ -132,7 +132,8 @@ func (h *header) from(smtputf8 bool) (from message.Address, r *smtpserver.Refusa
 	return from, nil
 }
 
-// refuseField refuses a field. For fields that name the sender, the code says that the message will never be accepted.
+// refuseField refuses a field. For fields that name the sender and for Reply-To, the code 550 says that the message
+// will never be accepted.
 func refuseField(name, format string, a ...any) *smtpserver.Refusal {
 	if senderFields[name] || name == "reply-to" {
 		return smtpserver.Refuse(550, "5.6.0", format, a...)

@@ -69,7 +69,7 @@ func New(c Config, u *users.Service, m *members.Service, log *slog.Logger) *Site
 }
 
 // Handle serves a pattern. If f returns an error or panics, the answer is an error page, or JSON if the client accepts
-// only JSON. In these cases f must not have written anything.
+// only JSON. Before f returns an error or panics, it must not write anything.
 func (s *Site) Handle(mux *http.ServeMux, pattern string, f func(w http.ResponseWriter, r *http.Request) error) {
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(audit.With(context.WithValue(r.Context(), visitKey{}, &visit{}), client(r)))

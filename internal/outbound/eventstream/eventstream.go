@@ -89,8 +89,8 @@ func New(d *db.DB, log *slog.Logger, render Render) *Service {
 	return s
 }
 
-// wakeAll makes Next of every tail return. It is called when a team or a key has changed, because readers must then
-// check again whether they may read their tail.
+// wakeAll makes every waiting call of a tail's Next return. It is called when a team or a key has changed, because
+// readers must then check again whether they may read their tail.
 func (s *Service) wakeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

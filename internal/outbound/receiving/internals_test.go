@@ -116,7 +116,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// The values in a row are limited; the test checks both sides of each limit.
+// The values stored in a row have limits. For each limit, the test tries a value at the limit and one beyond it.
 func TestBoundsOfRows(t *testing.T) {
 	list := make([]message.Address, addressesMax+1)
 	for n, want := range map[int]int{0: 0, addressesMax: addressesMax, addressesMax + 1: addressesMax} {

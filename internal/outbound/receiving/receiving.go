@@ -107,7 +107,7 @@ type Deps struct {
 type Service struct {
 	c      Config
 	p      Deps
-	memory *fairshare.Pool // in bytes; shared by the networks that send and the teams that read
+	memory *fairshare.Pool // in bytes; sending networks and reading teams share it
 }
 
 // New returns the service. It fails if a dependency is missing.

@@ -266,8 +266,8 @@ func (s *Service) fromProvider(m *incoming) bool {
 // proof matches the local part of a return path, or a feedback token, in a text, in any case: 42 characters of base32.
 var proof = regexp.MustCompile(`(?i)\b[bf]-[a-z2-7]{42}\b`)
 
-// quotedProofs returns texts in the form of return paths or feedback tokens, in lower case. It reads the header of the
-// reported message and the beginning of the report. The caller verifies the signatures.
+// quotedProofs returns the texts of a report that look like return paths or feedback tokens, in lower case. It searches
+// the header of the reported message and the beginning of the report. The caller verifies the signatures.
 func quotedProofs(raw []byte, r *report.Report) (all []string) {
 	const enough, beginning = 10, 1 << 20
 	add := func(text []byte) {

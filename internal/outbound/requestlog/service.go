@@ -34,7 +34,7 @@ type Service struct {
 	d         *db.DB
 	log       *slog.Logger
 	retention time.Duration
-	memory    *fairshare.Pool // bytes in the queue, which teams share
+	memory    *fairshare.Pool // bytes in the queue; teams share them
 	wake      chan struct{}
 
 	mu      sync.Mutex

@@ -54,7 +54,8 @@ func (k *endpointCache) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { k.d.Hint(hintTopic, teamID) })
 }
 
-// bucket returns the index of a team's epoch. Teams that share an index only read their endpoints more often.
+// bucket returns the index of a team in epoch. Several teams may share an index. Their endpoints are then only read
+// more often than necessary.
 func bucket(teamID string) byte {
 	h := fnv.New32a()
 	h.Write([]byte(teamID))

@@ -99,8 +99,8 @@ func TestMeanOfAnswers(t *testing.T) {
 	}
 }
 
-// Error responses, and attempts from before a pause, do not extend the pause. Too many connections cause pauses of
-// their own.
+// Neither error responses nor attempts that began before a pause extend it. If an endpoint has too many connections, it
+// gets another kind of pause.
 func TestRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &health{timeout: timeout}

@@ -104,7 +104,7 @@ func everything(domain domains.Domain, email, plain string) []events.Event {
 	byHand.Origin, byHand.SourceID = suppressions.Manual, ""
 	return []events.Event{
 		{Type: events.EmailScheduled, At: at, EmailID: plain},
-		one(events.EmailQueued, "", nil), // this event is sent to no endpoint, like canceled
+		one(events.EmailQueued, "", nil), // no endpoint gets this event, nor EmailCanceled
 		{Type: events.EmailCanceled, At: at, EmailID: plain},
 		one(events.EmailSent, "", nil),
 		one(events.EmailDelayed, to, nil),

@@ -74,7 +74,7 @@ type Filter struct {
 }
 
 // List returns a page of a team's entries, newest first. If no index serves the filter, List reads a bounded number of
-// entries; next is then the cursor for the next call.
+// entries and may return fewer than a page. next is then the cursor for the next call.
 func (l *Log) List(ctx context.Context, teamID string, f Filter, p page.Page) (all []Entry, more bool, next string,
 	err error) {
 	return list(ctx, l.d.Reader, teamID, f, p)

@@ -153,9 +153,9 @@ func (s *Store) List(ctx context.Context, prefix string, fn func(Info) error) er
 // sweepPage is the maximum number of keys that Sweep passes to used.
 const sweepPage = 500
 
-// Sweep deletes unused blobs whose key begins with prefix and that were written before a time. It calls used for each
-// page of at most 500 keys; used returns the keys that are in use. If callers write blobs before they record their use,
-// before must be long enough ago.
+// Sweep deletes the unused blobs among those whose key begins with prefix and that were written before the time in
+// before. It calls the function used with at most 500 keys at a time, which returns those in use. If callers record the
+// use of a blob after they write it, the time in before must be long enough ago.
 func (s *Store) Sweep(ctx context.Context, prefix string, before time.Time,
 	used func(ctx context.Context, keys []string) ([]string, error)) error {
 	var page []string
@@ -219,8 +219,8 @@ func checkRunes(key string) error {
 	return nil
 }
 
-// source is the reader of a Put. It stops when the context ends, counts bytes, and marks its errors, so that an ENOSPC
-// of the reader is not reported as a full disk of the store.
+// source is the reader of a Put. It stops when the context ends, and counts bytes. It marks its errors, so that an
+// ENOSPC from the reader is not reported as a full disk of the store.
 type source struct {
 	ctx context.Context
 	r   io.Reader

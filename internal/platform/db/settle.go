@@ -11,11 +11,11 @@ import (
 )
 
 // If a connection is lost between a COMMIT and its answer, the server may have committed, may still be committing, or
-// may not have read the COMMIT. PostgreSQL reports the status of a transaction by its id (pg_xact_status). That id
-// would arrive with the lost answer, because the server sends its answers at the end of a request. So settle looks up
-// two facts: whether the server process of the connection still exists, and whether the row of [Tx.Proof] exists, which
-// only this transaction could have made. If the row exists, the transaction was committed. If neither exists, nothing
-// was stored, and nothing will be stored.
+// may not have read the COMMIT. PostgreSQL can report the status of a transaction by its id (pg_xact_status). But the
+// id would have come with the lost answer, because the server sends its answers at the end of a request. So settle
+// looks up two facts: whether the server process of the connection still exists, and whether the row of [Tx.Proof]
+// exists, which only this transaction could have made. If the row exists, the transaction was committed. If neither
+// exists, nothing was stored, and nothing will be stored.
 
 // backend is the server process of a connection. The start time is needed because another process may get the same
 // pid later.

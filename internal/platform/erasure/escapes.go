@@ -61,7 +61,8 @@ func begins(text string, at int) bool {
 	return (len(before)-len(strings.TrimRight(before, `\`)))%2 == 0
 }
 
-// escaped returns the code unit of the four-digit hexadecimal escape at the start of a text.
+// escaped decodes the escape \uXXXX at the start of a text and returns its UTF-16 code unit. ok is false if there is
+// none.
 func escaped(text string) (r rune, ok bool) {
 	if len(text) < unicodeEscape || text[:2] != `\u` {
 		return 0, false

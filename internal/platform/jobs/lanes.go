@@ -26,7 +26,7 @@ func (t *turns) turn() (bulk bool) {
 	return t.first.empty() || !t.bulk.empty() && t.passed >= bulkTurn-1
 }
 
-// had counts a used turn.
+// had records that a lane, bulk or not, has used its turn.
 func (t *turns) had(bulk bool) {
 	if t.passed++; bulk {
 		t.passed = 0
@@ -88,8 +88,8 @@ func (t *ring) resume(owner string) {
 
 func (t *ring) empty() bool { return len(t.owners) == 0 }
 
-// alarms is a set of names by time. The names are lanes with the time of their next job, or groups with the time at
-// which their limit ends.
+// alarms is a set of names, each with a time. A name is a lane with the time of its next job, or a group with the time
+// at which its limit ends.
 type alarms struct {
 	at    map[string]int64
 	queue alarmQueue // may contain outdated times; at has the current ones

@@ -59,7 +59,7 @@ const (
 	idleAfter = 30 // a key unused for this time is dropped
 	busyFor   = 2  // if the kind has keysMax keys: a key used within this time is kept
 	settling  = 3  // a node uses even shares for this time after its start
-	patience  = 5  // wait for the first exchange about a key; after it, places are shared evenly
+	patience  = 5  // wait for the first exchange about a key; without one, places are shared evenly
 	turnTime  = 10 // how long a node keeps a place if there are fewer places than nodes
 	halfLife  = 3  // time in which the weight of an earlier demand halves
 )

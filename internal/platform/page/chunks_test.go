@@ -78,7 +78,8 @@ func (l *numbers) read(p page.Page) (items []string, more bool, err error) {
 
 func itself(id string) string { return id }
 
-// A page has at most Most items. It reports whether more items follow in the direction of the read.
+// A page has at most page.Most items in all of its chunks. It reports that the list has more items in the direction of
+// the read.
 func TestMostChunks(t *testing.T) {
 	t.Parallel()
 	for _, p := range []page.Page{{}, {Before: "000001"}} {

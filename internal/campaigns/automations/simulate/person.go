@@ -18,13 +18,13 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Ids for a made-up contact without an id in the scenario, and for the emails of made-up events.
+// The id of a made-up contact, if the scenario gives none, and the id of the emails of made-up events.
 const (
 	simulatedContactID = "00000000-0000-7000-8000-000000000001"
 	simulatedEmailID   = "00000000-0000-7000-8000-000000000002"
 )
 
-// person is a made-up contact. The properties of a person do not include fallbacks.
+// person is a made-up contact. Its properties do not include fallback values.
 type person struct {
 	engine.Contact
 	segments   []string

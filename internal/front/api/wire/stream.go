@@ -159,7 +159,8 @@ func writePart(w http.ResponseWriter, part []byte) error {
 	return nil
 }
 
-// truncate ends a request in the middle of its response. The logs show the status code of the error.
+// truncate ends a request in the middle of its response. The logs then show the status code of err, not the one that
+// was sent.
 func (s *Server) truncate(w *recorder, r *http.Request, err error) {
 	w.truncated = true
 	if errors.Is(err, errClientGone) || r.Context().Err() != nil {

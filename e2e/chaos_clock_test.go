@@ -98,7 +98,8 @@ func (h *hookLog) count() int {
 // clockShift is the environment variable with the offset of the wall clock in seconds, for programs from buildShifted.
 const clockShift = "CHAOS_CLOCK_SHIFT"
 
-// shiftedNow is appended to package time, whose own Now is renamed. It does not change the monotonic clock.
+// shiftedNow is source text that is appended to package time, in which the original Now is renamed. It does not change
+// the monotonic clock.
 const shiftedNow = `
 var clockShift = sync.OnceValue(func() int64 {
 	text, _ := syscall.Getenv("` + clockShift + `")

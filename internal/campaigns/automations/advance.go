@@ -168,7 +168,7 @@ const (
 	walkYields                      // other runs may use the worker
 )
 
-// walk moves a run through its steps in one transaction. The transaction may run again, with another walk.
+// walk moves a run through its steps in one transaction. If the transaction is repeated, the repetition has a new walk.
 type walk struct {
 	s       *Service
 	tx      *db.Tx

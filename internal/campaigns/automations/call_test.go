@@ -59,7 +59,7 @@ func TestCalls(t *testing.T) {
 	})
 }
 
-// A call that could not be made does not count as a try.
+// If a call could not be made, it does not count as one of the tries.
 func TestCallThatIsHeldUp(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 )
 
-// kept returns the contact's data that its runs still contain.
+// kept returns the data of a contact that the contact's runs still contain.
 func (s *fixture) kept(contactID string) (all []string) {
 	s.T.Helper()
 	for after, first := "", true; first || after != ""; first = false {

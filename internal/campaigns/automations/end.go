@@ -52,8 +52,8 @@ func (s *Service) cancelOne(ctx context.Context, j jobs.Job, r *row, reason Reas
 //
 // It goes through the runs by id. The order of ids is not the order of commits, because nodes make ids by their own
 // clocks. So endStoppedRuns can miss a run of an older epoch, but only one that was committed after the automation was
-// stopped. Such a run has done no step yet, and its first step notices the epoch. A run that waits has done its first
-// step, was committed before, and is not missed.
+// stopped. Such a run has done no step yet, and its first step notices the epoch. A waiting run has done its first
+// step, so it was committed before the stop and is not missed.
 func (s *Service) endStoppedRuns(ctx context.Context, j jobs.Job) error {
 	for after, more := "", true; more; {
 		ids, last, err := staleRuns(ctx, s.p.DB.Reader, j.TeamID, j.Payload, after, maxEnded)
@@ -101,8 +101,8 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // EndContact ends the runs of a contact in the transaction that deletes it. It erases the contact's data from the runs,
-// and the counts of its runs. Runs beyond the limit of one transaction are left to a job. The run whose step deletes
-// the contact is not ended; its data is erased when it ends.
+// and deletes the counts of the contact's runs. If there are too many runs for one transaction, a job ends the rest. A
+// run whose own step deletes the contact is not ended. Its data is erased when it ends.
 func (s *Service) EndContact(ctx context.Context, tx *db.Tx, teamID, contactID string) error {
 	deleteContactCounts(ctx, tx, teamID, contactID)
 	of := deletedContact{ContactID: contactID, Except: causeOf(ctx)}

@@ -73,7 +73,7 @@ func oneAutomation(a Automation, err error) (Automation, error) {
 func storedGraph(versionID, steps, connections string) (*engine.Graph, error) {
 	g, err := engine.Parse([]byte(steps), []byte(connections))
 	if err != nil {
-		// %v instead of %w: a stored graph that fails the checks is a bug in the checks, not a fault of the request.
+		// Not %w: if a stored graph fails the checks, the checks have a bug, and the request is not at fault.
 		return nil, fmt.Errorf("read the graph of version %s of an automation: %v", versionID, err)
 	}
 	return g, nil

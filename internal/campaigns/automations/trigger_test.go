@@ -441,7 +441,7 @@ func TestEventsOfEmails(t *testing.T) {
 	})
 }
 
-// Two automations that trigger each other stop at the maximum depth, with the reason.
+// Two automations that trigger each other stop at the maximum depth, and the last run shows this as the reason.
 func TestDepth(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

@@ -67,7 +67,7 @@ func (s *Service) wake(ctx context.Context, tx *db.Tx, o *customevents.Occurrenc
 	var later []waitingRun
 	for i := range all {
 		r := &all[i]
-		if r.waitFor != o.Name || r.stale() != "" { // the run has moved on, or is about to be cancelled
+		if r.waitFor != o.Name || r.stale() != "" { // the run no longer waits for the event, or will be cancelled
 			continue
 		}
 		if when == queued && !r.eventAt.Before(o.At) { // the event, or a later one, began the run
@@ -159,8 +159,9 @@ func (s *Service) wakeQueued(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// wakeRuns delivers an event to runs whose revision has not changed since the event happened, version by version. It
-// can be repeated, because a run that has received the event has another revision.
+// wakeRuns delivers an event to those runs whose revision has not changed since the event happened. It takes the runs
+// of one version of an automation at a time. It can be repeated, because a run that has received the event has another
+// revision.
 func (s *Service) wakeRuns(ctx context.Context, o *customevents.Occurrence, e engine.Event, runs []waitingRun) error {
 	revisions := map[string]int64{}
 	for _, r := range runs {

@@ -243,7 +243,7 @@ func (s *Service) Results(ctx context.Context, teamID, broadcastID string) (r Re
 type Audience struct {
 	Contacts int64            // all contacts of the segment
 	Mailed   int64            // contacts that would get the broadcast
-	LeftOut  map[string]int64 // contacts by reason; without contacts that are held out
+	LeftOut  map[string]int64 // numbers of contacts by reason, not counting HeldOut
 	HeldOut  int64            // approximate number of contacts that are held out
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/lib/id"
 )
 
-// Audiences are the former name of segments and have the same IDs. The operations on audiences include some on contacts
-// (API reference section 13).
+// Audiences are the former name of segments and have the same IDs. Some operations on audiences act on contacts (API
+// reference section 13).
 
 type createAudienceIn struct {
 	Name string `json:"name" maxLength:"255" example:"Customers"`

@@ -133,7 +133,7 @@ var irregularActions = map[string]string{
 // irregularNouns are the resources whose name is not the first segment of the path without its final s.
 var irregularNouns = map[string]string{"contact-properties": "contact_property", "api-keys": "api_key"}
 
-// pastTense is the past tense of each method and of the last segment of a path.
+// pastTense maps a method, or the last segment of a path, to a verb in the past tense.
 var pastTense = map[string]string{http.MethodPost: "created", http.MethodPatch: "updated", http.MethodDelete: "deleted",
 	"cancel": "cancelled", "duplicate": "duplicated", "erase": "erased", "pause": "paused", "publish": "published",
 	"recover": "recovered", "resend": "resent", "resume": "resumed", "send": "sent", "stop": "stopped",

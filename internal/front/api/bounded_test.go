@@ -260,7 +260,7 @@ func TestBatchWithALongList(t *testing.T) {
 	}
 }
 
-// bodyCost is how many bytes of memory package wire reserves for a byte of a body.
+// bodyCost is the memory that package wire reserves for each byte of a body, in bytes.
 const bodyCost = 3
 
 // A large body and the values decoded from it use at most the memory that is reserved for it.

@@ -318,7 +318,7 @@ func TestNamesOfOthersAreRefused(t *testing.T) {
 		f.add(t, "other", `{"name":"postrider-user.example"}`)
 		f.add(t, "full", `{"name":"links.acme.example"}`)
 
-		// A name is free after its owner deletes the domain.
+		// After a team has deleted its domain, other teams can add the name.
 		if code, _, text := f.call(t, "full", "DELETE /domains/"+acme, ""); code != 200 {
 			t.Fatal(text)
 		}

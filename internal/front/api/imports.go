@@ -30,8 +30,8 @@ type createImportIn struct {
 	Topics     string `json:"topics,omitzero" doc:"JSON: the topic subscriptions of the contacts." example:"[{\"id\":\"b6d24b8e-af0b-4c3c-be0c-359bbd97381e\",\"subscription\":\"opt_in\"}]"`
 }
 
-// columnMap is the JSON of column_map. Unlike other request types, it refuses unknown fields. A misspelled field would
-// otherwise leave its column out of every imported row.
+// columnMap is the JSON of column_map. Unlike other request types, it refuses unknown fields. Otherwise a misspelled
+// field would go unnoticed, and every row would be imported without its column.
 type columnMap struct {
 	Email        string                                  `json:"email"`
 	FirstName    string                                  `json:"first_name"`

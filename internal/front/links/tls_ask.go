@@ -10,9 +10,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// TLSAsk returns the handler of GET /tls/ask?domain=NAME. A reverse proxy that obtains certificates on demand asks it
-// whether a host may have one. It answers 200 if the host is in own or is a present or former tracking host of a
-// domain, and 404 otherwise. If the database is unavailable it answers 503, which proxies treat as a refusal.
+// TLSAsk returns the handler of GET /tls/ask?domain=NAME. A reverse proxy that obtains certificates on demand uses it
+// to ask whether it may obtain one for a host. It answers 200 if the host is in own or is a present or former tracking
+// host of a domain, and 404 otherwise. If the database is unavailable it answers 503, which proxies treat as a refusal.
 func TLSAsk(d *domains.Service, log *slog.Logger, own ...string) http.Handler {
 	var outageLog lograte.Limiter
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -38,7 +38,8 @@ func long(name, description string) param {
 	return param{name, false, &jsonschema.Schema{Type: "string", Description: description, MaxLength: new(bodyMax)}}
 }
 
-// uuid is an id. The pattern ensures that the argument cannot turn the path into that of another operation.
+// uuid returns a parameter for an id. Because of the pattern, an id cannot contain text that turns the path into that
+// of another operation.
 func uuid(name, description string) param {
 	return param{name, false, &jsonschema.Schema{Type: "string", Description: description, Format: "uuid",
 		Pattern: "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"}}

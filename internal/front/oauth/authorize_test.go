@@ -364,8 +364,8 @@ func TestConsentToSend(t *testing.T) {
 	})
 }
 
-// If a client starts at another address of this installation, the answer names that address as the issuer, although the
-// person consented at the public address. An unknown host never becomes the issuer.
+// A client may start at another address of this installation. Then the answer names that address as the issuer,
+// although the person consented at the public address. An unknown host never becomes the issuer.
 func TestIssuerOfAnotherAddress(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		const host = "127.0.0.1:3000"

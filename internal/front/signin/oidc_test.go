@@ -72,7 +72,8 @@ func newProvider(t *testing.T) *provider {
 	return p
 }
 
-// through follows a link to the provider and returns with the claims of a user.
+// through takes a link to the provider, as if the user signed in there, and returns to the callback. The provider then
+// gives claims with subject and email.
 func (p *provider) through(b *browser, address, subject, email string) *browser {
 	b.t.Helper()
 	u, err := url.Parse(address)

@@ -21,8 +21,8 @@
 //
 // # What it does not do
 //
-// The package does not relay without a key. It ignores the sender of the envelope, because bounces come back to
-// Postrider. It has no schedules, templates or batches.
+// The package does not relay without a key. It ignores the sender of the envelope, because all bounces go to
+// Postrider's own return path. It has no schedules, templates or batches.
 package submission
 
 import (

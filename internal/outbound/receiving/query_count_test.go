@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// The content of a message does not change the number of queries before the reply.
+// The number of queries before the reply is the same for every content of a message.
 func TestQueriesOfOneMessage(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		asked := func(raw string, to ...string) int {

@@ -2,7 +2,8 @@ package webhooks
 
 import "testing"
 
-// If a team has reached its limit of waiting jobs, an endpoint with exactly an equal share is full.
+// Once a team has reached its limit of waiting jobs, an endpoint is full even if it has exactly an equal share of the
+// limit.
 func TestOverfullByShares(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -72,8 +72,8 @@ func getEndpoint(ctx context.Context, r db.Reader, teamID, endpointID string) (E
 		WHERE id = $1 AND team_id = $2 AND status <> 'deleted'`, endpointID, teamID)))
 }
 
-// lockEndpoint reads an endpoint that the transaction will change. The update changes nothing but locks the row on
-// PostgreSQL, so that concurrent transactions see each other's changes.
+// lockEndpoint reads an endpoint that the transaction will change. Its UPDATE changes no value. On PostgreSQL it locks
+// the row, so that concurrent transactions see each other's changes.
 func lockEndpoint(ctx context.Context, tx *db.Tx, teamID, endpointID string) (Endpoint, error) {
 	return oneEndpoint(scanEndpoint(tx.QueryRow(ctx, `UPDATE webhooks SET status = status
 		WHERE id = $1 AND team_id = $2 AND status <> 'deleted' RETURNING `+endpointColumns, endpointID, teamID)))

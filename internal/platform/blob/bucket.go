@@ -27,7 +27,7 @@ const (
 	abortTimeout = 30 * time.Second
 )
 
-// bucket is a store in an S3 bucket. The bucket determines whether a blob is durable once its upload is answered.
+// bucket is a store in an S3 bucket. Whether a blob is durable after the answer to its upload depends on the bucket.
 type bucket struct {
 	c *client
 }

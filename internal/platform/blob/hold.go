@@ -36,10 +36,10 @@ type File struct {
 	Name string // relative path of the file in a folder store, with slashes
 }
 
-// Hold keeps the files of blobs that are deleted from now on, until Release. A copy of the folder made during the hold
-// then has every blob that a copy of the database from the same time refers to. Delete does not wait for a hold. The
-// end of the process releases the hold. Only one hold exists at a time; other callers wait until ctx ends. For a bucket
-// Hold returns ErrNoFolder.
+// Hold keeps the files of blobs that are deleted from now on, until Release. If the folder and the database are copied
+// during the hold, the copied folder has every blob that the copied database refers to. Delete does not wait for a
+// hold. The end of the process releases the hold. Only one hold exists at a time; other callers wait until ctx ends.
+// For a bucket Hold returns ErrNoFolder.
 func (s *Store) Hold(ctx context.Context) (*Held, error) {
 	f, ok := s.b.(*folder)
 	if !ok {

@@ -102,7 +102,7 @@ func (r Reader) QueryRow(ctx context.Context, sql string, args ...any) Row {
 	return r.q.queryRow(ctx, sql, args)
 }
 
-// Collect reads all rows with scan and closes them. The query must limit their number.
+// Collect reads all rows with scan and closes them. The query must limit the number of rows.
 func Collect[T any](rows Rows, err error, scan func(Row) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func (t *Tx) Query(ctx context.Context, sql string, args ...any) (Rows, error) {
 	return t.w.query(ctx, sql, args)
 }
 
-// QueryRow is Query for one row; Scan reports [ErrNoRows] when there is none.
+// QueryRow is like Query for one row. If there is no row, Scan returns [ErrNoRows].
 func (t *Tx) QueryRow(ctx context.Context, sql string, args ...any) Row {
 	t.mayChange(sql)
 	return t.w.queryRow(ctx, sql, args)
@@ -389,7 +389,7 @@ func Micros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// Time is the reverse of Micros.
+// Time converts the result of Micros back to a time.
 func Time(us int64) time.Time {
 	if us == 0 {
 		return time.Time{}

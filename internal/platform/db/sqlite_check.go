@@ -101,7 +101,7 @@ func quickCheck(ctx context.Context, read *sql.DB) (found []string, err error) {
 	return found, rows.Err()
 }
 
-// damaged returns an error with a remedy if err means that the file is damaged, and err otherwise.
+// damaged returns err, or an error that says what to do if err means that the file is damaged.
 func damaged(path string, err error) error {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok || e.Code()&0xff != lib.SQLITE_CORRUPT && e.Code()&0xff != lib.SQLITE_NOTADB {

@@ -19,7 +19,7 @@ const (
 
 // UpdateTogether is Update for many small updates of running work, such as outcomes. On PostgreSQL, up to 16
 // simultaneous updates of class c share a transaction and its wait for the disk. Updates that arrive during a commit go
-// into the next one; there is no timer. On SQLite it equals Update, which shares commits anyway.
+// into the next one; there is no timer. On SQLite it is the same as Update, which shares commits anyway.
 //
 // A failing update does not make others fail. If a shared transaction fails, each of its updates runs again in a
 // separate transaction, so fn may run more than once. If the database itself failed, all updates return that error;

@@ -156,7 +156,7 @@ func TestReleaseAndRefill(t *testing.T) {
 		t.Errorf("after both have ended: %+v", k)
 	}
 	k.refill()
-	if len(k.freed) != 0 || len(k.held) != 0 || k.ready.empty() { // else none would make the others ready
+	if len(k.freed) != 0 || len(k.held) != 0 || k.ready.empty() { // no job runs whose end would free held lanes
 		t.Errorf("%d groups are held", len(k.held))
 	}
 	for range 3 {

@@ -64,8 +64,8 @@ func New(master []byte) (*Keyring, error) {
 	return k, nil
 }
 
-// key derives the 32-byte key of a use and purpose, which takes a few microseconds. The NUL between use and purpose
-// gives ("a", "bc") and ("ab", "c") different keys.
+// key derives the 32-byte key of a use and purpose, which takes a few microseconds. Because of the NUL between use and
+// purpose, ("a", "bc") and ("ab", "c") have different keys.
 func (k *Keyring) key(use, purpose string) []byte {
 	sub, err := hkdf.Expand(sha256.New, k.root, use+"\x00"+purpose, 32)
 	if err != nil {

@@ -29,9 +29,10 @@ func LinkExpiry(now time.Time) time.Time {
 	return now.Add(time.Hour).UTC().Truncate(time.Millisecond)
 }
 
-// Sign returns a URL-safe token (letters, digits, - and _) that carries parts and expires at a time, in whole seconds;
-// the zero time means never. Anybody who has the token can read the parts but not change them. Sign panics if the token
-// would be longer than the 8,192 characters that Verify accepts: parts are ids, addresses and URLs, not bodies.
+// Sign returns a URL-safe token (letters, digits, - and _) that contains parts. The token expires at the time in
+// expires, in whole seconds. If expires is the zero time, the token never expires. Anybody who has the token can read
+// the parts but not change them. Sign panics if the token would be longer than the 8,192 characters that Verify
+// accepts: parts are ids, addresses and URLs, not bodies.
 func (k *Keyring) Sign(purpose string, expires time.Time, parts ...string) string {
 	data := []byte{tokenVersion}
 	var until uint64

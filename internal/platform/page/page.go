@@ -103,8 +103,8 @@ func (s *Select) direction(p Page) (order, beyond, within string) {
 const chunk = 500
 
 // All iterates over a whole list in its order. It reads the list in chunks: at most one chunk is in memory, and All
-// holds no connection or transaction while the caller works. It omits rows that are inserted after it has begun. id
-// returns the id of an item. An error ends the iteration.
+// holds no connection or transaction while the caller works. It omits rows that are inserted after it has begun. The
+// function id returns an item's id. An error ends the iteration.
 func All[T any](ctx context.Context, r db.Reader, s Select, scan func(db.Row) (T, error),
 	id func(T) string) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {

@@ -68,7 +68,7 @@ var (
 )
 
 func newPhrase(s string) *phrase {
-	// "Friday, 3pm" is two words; the comma of a fraction has no space after it.
+	// "Friday, 3pm" has two words. A comma without a space after it belongs to a fraction and stays.
 	p := &phrase{raw: strings.Fields(strings.ReplaceAll(s, ", ", " "))}
 	if len(p.raw) > 0 {
 		if m := isoJoined.FindStringSubmatch(p.raw[0]); m != nil {

@@ -75,7 +75,7 @@ func readVariables(path string, text jsontext.Value) (map[string]value, error) {
 		if name == "" || len(name) > maxName {
 			return nil, jsonread.Invalidf(path, "names a variable by %d bytes; a name has 1 to %d.", len(name), maxName)
 		}
-		// A variable may be an object with lists. Null sets no variable.
+		// A variable may be an object with lists. If the value is null, no variable is set.
 		v, err := r.read(o.At(name), o.Members[name], 2)
 		if err != nil {
 			return nil, err

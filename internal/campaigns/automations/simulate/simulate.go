@@ -78,7 +78,7 @@ type simulation struct {
 	now       time.Time
 	contact   *person // nil after the contact was deleted
 	report    *Report
-	bytesLeft int // bytes that outputs in the report may still use
+	bytesLeft int // bytes that the report still has for outputs
 }
 
 // runAll simulates until the run ends.

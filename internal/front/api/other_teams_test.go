@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// deletedAnyway are the operations whose response is the same whether or not the resource exists.
+// deletedAnyway lists the operations that respond in the same way whether or not the resource exists.
 var deletedAnyway = []string{"DELETE /segments/{segment_id}", "DELETE /audiences/{audience_id}",
 	"DELETE /audiences/{audience_id}/contacts/{contact}"}
 

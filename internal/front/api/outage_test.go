@@ -250,8 +250,8 @@ func TestTornAnswers(t *testing.T) {
 	}
 }
 
-// told returns the part of a response that is the same each time: the complete body of a read operation, otherwise the
-// names of its fields.
+// told returns the part of a response that is the same each time: for a read operation the whole body, and otherwise
+// the names of the fields.
 func told(o wire.Operation, w *httptest.ResponseRecorder) string {
 	if o.Method == http.MethodGet {
 		return w.Body.String()

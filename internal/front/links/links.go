@@ -10,8 +10,8 @@
 //
 // # When it fails
 //
-// Showing a large received email takes memory that all readers of its team share. If none is left, the answer is 503
-// with Retry-After. Internal errors are logged, and their cause is not shown. Pages and files are streamed, so if
+// Showing a large received email takes memory that all readers of its team share. If no memory is left, the answer is
+// 503 with Retry-After. Internal errors are logged, and their cause is not shown. Pages and files are streamed, so if
 // reading fails midway, the client gets an incomplete response.
 package links
 

@@ -419,7 +419,7 @@ func (f *fixture) half(token string) io.WriteCloser {
 	return w
 }
 
-// Clients that send large messages slowly do not delay others.
+// Clients that send large messages slowly do not delay other clients.
 func TestSlowLargeMessages(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	for range 12 {

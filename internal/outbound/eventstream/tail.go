@@ -64,9 +64,9 @@ func (t *Tail) renewLease(ctx context.Context, now time.Time) (before time.Time,
 // Missed reports whether events may have been missed before this tail continued.
 func (t *Tail) Missed() bool { return t.missed }
 
-// Next waits for messages and returns them in the order of their ids. It returns none if none came within the time
-// idle, or if a team or a key has changed. After each call, the caller must check whether the reader may still see the
-// messages.
+// Next waits for messages and returns them in the order of their ids. It returns no messages if none came for the
+// duration idle, or if a team or a key has changed. After each call, the caller must check whether the reader may still
+// see the messages.
 func (t *Tail) Next(ctx context.Context, idle time.Duration) ([]Message, error) {
 	over := time.NewTimer(idle)
 	defer over.Stop()

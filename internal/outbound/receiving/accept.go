@@ -25,7 +25,7 @@ type incoming struct {
 	client   netip.AddrPort
 	network  netip.Addr // the client's network
 	to       []target
-	declared int64 // size that the client declared; 0 if none
+	declared int64 // size that the client declared; 0 if it declared none
 	at       time.Time
 	trace    string // header fields that are prepended
 

@@ -351,7 +351,7 @@ func (s *Service) sweepRound(ctx context.Context, before string) (more bool, err
 	return more || left, nil
 }
 
-// repeat calls do until it deletes nothing, at most sweepStretch times. It reports whether there may be more.
+// repeat calls do until do deletes nothing, at most sweepStretch times. It reports whether there may be more to delete.
 func (s *Service) repeat(ctx context.Context, do func(tx *db.Tx) (int64, error)) (more bool, err error) {
 	for range sweepStretch {
 		var n int64

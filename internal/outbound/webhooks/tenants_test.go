@@ -116,8 +116,8 @@ func TestTeamsShareWorkers(t *testing.T) {
 	})
 }
 
-// One team has at most 64 connections to one address across all its endpoints. Without a free connection no attempt is
-// made, and the message is tried later.
+// One team has at most 64 connections to one address across all its endpoints. If none of these connections is free, no
+// attempt is made, and the message is tried later.
 func TestConnectionsToAnAddress(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

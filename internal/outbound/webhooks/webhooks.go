@@ -20,9 +20,9 @@
 // endpoint in the order in which they were recorded: a message waits until the earlier ones have succeeded or failed
 // permanently. Replayed and recovered messages come again, out of order. Messages of other chains do not wait.
 //
-// Endpoints delay each other only at the limits of their team. Each endpoint has its own lane, and failing or slow
-// endpoints get few workers (health.go). Teams share the workers as package fairshare describes. Each team has limits
-// for its connections to one address (client.go) and for its backlog (backlog.go).
+// Endpoints delay each other only when their team has reached one of its limits. Each endpoint has its own lane, and
+// failing or slow endpoints get few workers (health.go). Teams share the workers as package fairshare describes. Each
+// team has limits for its connections to one address (client.go) and for its backlog (backlog.go).
 //
 // No transaction is open during network calls. The result of an attempt is a value, and [judge] alone decides its
 // consequence. Package netguard checks addresses when they are dialed, and redirects are not followed. An attempt takes

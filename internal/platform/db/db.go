@@ -181,8 +181,8 @@ func (t *Tx) QueueOne(ctx context.Context, missing error, sql string, args ...an
 	t.w.queueOne(ctx, missing, sql, args)
 }
 
-// QueueHold prevents the deletion of a row until the transaction ends. A transaction that deletes the row waits and
-// then sees all changes of this one. If the row does not exist, the transaction fails as with QueueOne.
+// QueueHold prevents the deletion of a row until the transaction ends. Another transaction that deletes the row waits,
+// and then sees all changes of this transaction. If the row does not exist, the transaction fails as with QueueOne.
 func (t *Tx) QueueHold(ctx context.Context, missing error, table, id string) {
 	t.w.queueHold(ctx, missing, table, id)
 }

@@ -33,8 +33,8 @@ import (
 	"sync"
 )
 
-// Greed is the greed that most pools use. An owner may hold up to seven times the number of free slots, so a single
-// owner gets 7/8 of all.
+// Greed is the greed that most pools use. An owner may hold up to seven times the number of free slots. So if there is
+// only one owner, it gets 7/8 of all slots.
 const Greed = 7
 
 // Pool is a number of slots that owners share. It is safe for concurrent use.

@@ -11,9 +11,9 @@ import (
 // milliseconds.
 const releaseMax = 500
 
-// Hold sets the job aside until Release is called with the key, for work that a user has paused. A held job uses no
-// worker and counts no try. The caller must ensure that Release for the key does not run before this transaction ends:
-// a job that is held after the last Release waits for ever.
+// Hold sets the job aside until Release is called with the same key. It is for work that a user has paused. A held job
+// uses no worker and counts no try. The caller must ensure that Release for the key does not run before this
+// transaction ends: a job that is held after the last Release waits for ever.
 func (q *Queue) Hold(ctx context.Context, tx *db.Tx, j Job, key string) {
 	tx.QueueOne(ctx, lost("hold", j), `UPDATE jobs SET run_at = $3, set_at = $4, holder = '', held = $5, failures = 0
 		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, int64(never), tx.Now().UnixMicro(), key)

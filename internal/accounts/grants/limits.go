@@ -101,8 +101,8 @@ func (g *Grant) AllowedScopes(of teams.Scopes) teams.Scopes {
 	return g.Limits.restrict(of & g.Scopes.All())
 }
 
-// SetLimits changes the limits of an active grant. The change takes effect on this node at once and on others when the
-// hint arrives. The caller checks that the actor may change grants; a grant itself never may.
+// SetLimits changes the limits of an active grant. The change takes effect on this node at once, and on another node
+// when it is told of the change. The caller checks that the actor may change grants; a grant itself never may.
 func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string, change func(*Limits) error) (
 	g Grant, err error) {
 	if by.Kind == teams.GrantActor {

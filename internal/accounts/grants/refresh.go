@@ -132,10 +132,10 @@ type refreshState struct {
 	rotatedAt time.Time // time when the generation retried was first used
 }
 
-// use uses the token of a generation, and reports whether that is allowed. The newest generation is allowed. The
-// generation before it is allowed again within [retryTime], for a client that did not receive the answer. This second
-// use replaces the newest token; if another client has received that one after all, its use counts as the use of an old
-// token.
+// use records a use of the token of a generation, and reports whether the use is allowed. The newest generation is
+// allowed. The generation before it is allowed again within [retryTime], for a client that did not receive the answer.
+// This second use replaces the newest token; if another client has received that one after all, its use counts as the
+// use of an old token.
 func (l *refreshState) use(generation int64, now time.Time) bool {
 	switch {
 	case generation == l.newest:

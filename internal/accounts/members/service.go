@@ -110,7 +110,8 @@ func (s *Service) Actor(ctx context.Context, userID, teamID string) (teams.Actor
 	return a, nil
 }
 
-// ActorNow is Actor without the cache. Use it if the result is cached again, so that the two cache times do not add up.
+// ActorNow is Actor without the cache. Use it if the caller caches the result itself, so that the two cache times do
+// not add up.
 func (s *Service) ActorNow(ctx context.Context, userID, teamID string) (teams.Actor, error) {
 	a, err := actor(ctx, s.DB.Reader, userID, teamID)
 	if errors.Is(err, db.ErrNoRows) {

@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// TestSameWork compares the statements for a wrong password, and for a link by mail, with and without an account.
-// Differences could be timed.
+// A wrong password and a request for a mailed link cause the same SQL statements with and without an active account.
+// Otherwise, the time of the answer would reveal accounts.
 func TestSameWork(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {

@@ -128,7 +128,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// Lookup returns which of some ids are contacts of the team, and the contact ids of some normalized addresses.
+// Lookup returns the ids in contactIDs that are contacts of the team, and the contact ids of the normalized addresses.
 func (s *Service) Lookup(ctx context.Context, r db.Reader, teamID string, contactIDs, addresses []string) (
 	ids map[string]bool, byAddress map[string]string, err error) {
 	if ids, err = existing(ctx, r, teamID, contactIDs); err != nil {

@@ -233,7 +233,8 @@ func (s *Service) long(teamID string) db.Long {
 	return db.Long{Owner: teamID, Wait: s.limits.wait, Time: s.limits.read}
 }
 
-// fill finds all wanted contacts. If sets cannot find them, it reads all remaining contacts as one span.
+// fill finds all wanted contacts. If it tries sets and they cannot be used, it reads all remaining contacts as one
+// span.
 func (f *finder) fill(ctx context.Context, r db.Reader) (err error) {
 	for err == nil && !f.done() {
 		sparse := f.sparse()

@@ -12,7 +12,7 @@ import (
 const engagementField = "contact.engagement."
 
 // membership is the column of the field contact.segments. A property, a topic or a segment belongs to one team, so
-// conditions on rows of contacts need not name the team, which their indexes do not contain.
+// conditions on them need not name the team. Their indexes do not contain the team.
 var membership = filter.Column{Table: "contact_segments", Value: "v.segment_id"}
 
 // fixedFields are the fields that the contacts of all teams have.

@@ -59,7 +59,7 @@ type Rule struct {
 	Operator Operator
 	Value    Value // none for operators that take no value
 
-	place string // only in the root: the path that errors show
+	place string // path of the filter in errors; only set in the root
 }
 
 // Operator is the operator of a comparison.

@@ -102,8 +102,8 @@ func startImport(ctx context.Context, tx *db.Tx, i *Import) {
 		AND status = 'queued'`, i.ID, i.TeamID, string(InProgress), tx.Now().UnixMicro())
 }
 
-// advance queues the new position and counts of an import after a batch that began at the position from. If the import
-// is no longer at that position, the transaction fails with errMoved.
+// advance queues a statement that stores the new position and counts of an import after a batch. from is the position
+// at which the batch began. If the import is no longer at that position, the transaction fails with errMoved.
 func advance(ctx context.Context, tx *db.Tx, from int64, i *Import) {
 	// If the import has reached the new position, this batch was committed.
 	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1 AND position >= $2`, i.ID, i.Position)

@@ -50,7 +50,7 @@ func TestCharsetNames(t *testing.T) {
 func TestWrongCharsets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ charset, in, want string }{
-		{"iso-8859-1", "\xc3\xbc", "Ã¼"}, // valid UTF-8 too, but also valid in its own charset
+		{"iso-8859-1", "\xc3\xbc", "Ã¼"}, // valid in the declared charset, and in UTF-8
 		{"windows-1253", strings.Repeat("\xe1", 19) + "\xd2", strings.Repeat("α", 19) + "\ufffd"},
 		{"windows-1253", strings.Repeat("\xe1", 18) + "\xd2", strings.Repeat("á", 18) + "Ò"},
 		{"utf-16be", "Hello", "Hello"},

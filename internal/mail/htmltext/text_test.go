@@ -118,7 +118,7 @@ func TestRegularTokens(t *testing.T) {
 	for _, c := range []struct {
 		in      string
 		kind    html.TokenType
-		end     int // -1 if the token is not regular
+		end     int // -1 if html.Tokenizer must read the token
 		content int
 	}{
 		{"", html.ErrorToken, 0, 0},

@@ -219,7 +219,7 @@ func (c *Conn) arm(d time.Duration) {
 		at = until
 	}
 	c.raw.SetDeadline(at)
-	if c.ctx.Err() != nil { // begin's function has run or will run; in both cases the connection stays interrupted
+	if c.ctx.Err() != nil { // SetDeadline above may have undone begin's interruption
 		c.raw.SetDeadline(longAgo)
 	}
 }

@@ -56,7 +56,8 @@ func (c *conn) patience() time.Time {
 	return until
 }
 
-// finish replies to a message. An error in the message or of the connection takes precedence over the handler's result.
+// finish replies to a message. If reading the message failed, the reply depends on that error, not on the handler's
+// result.
 func (c *conn) finish(id string, err, read error) {
 	c.inMessage = false
 	defer c.reset()

@@ -8,11 +8,11 @@
 //
 // # Invariants
 //
-// The approved email is the one that the page showed. It is checked and its template is filled in when it is requested,
-// and nothing is fetched later. Every state except pending is final. The transaction that accepts the email also marks
-// the approval. If two people approve at the same time, or the node crashes, the email is sent at most once. It is sent
-// as its requester, with the requester's rights and limits at approval. The requester is a connected app, an API key or
-// a person. The audit log records who approved the email.
+// The approved email is the one that the page showed. When the approval is requested, the email is checked and its
+// template is filled in; nothing is fetched later. Every state except pending is final. The transaction that accepts
+// the email also marks the approval. If two people approve at the same time, or the node crashes, the email is sent at
+// most once. It is sent as its requester, with the requester's rights and limits at approval. The requester is a
+// connected app, an API key or a person. The audit log records who approved the email.
 //
 // A connected app sees only its own requests and cannot decide them. It may have at most [maxPending] pending requests.
 //

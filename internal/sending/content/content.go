@@ -236,8 +236,8 @@ func fill(t *render.Template, v render.Values) *string {
 	return &text
 }
 
-// Size returns the bytes of the HTML and the given text of one email. If the unfilled texts are larger, it returns
-// their bytes, because these occupy memory, too.
+// Size returns the bytes of the HTML and the given text of one email. It returns at least the bytes of the unfilled
+// texts, because these occupy memory, too.
 func (c *Compiled) Size(v render.Values) (n int64) {
 	for _, t := range c.bodyTemplates() {
 		n += int64(t.Len(v))

@@ -475,7 +475,8 @@ func TestEndedConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-// trim keeps at most n connections to an address, whatever their TLS mode, and of each mode the latest.
+// trim keeps at most n connections to an address, counting all TLS modes together. Of each mode it keeps the latest
+// ones.
 func TestTrim(t *testing.T) {
 	t.Parallel()
 	mx := smtptest.NewServer(t, smtptest.Config{})

@@ -14,9 +14,9 @@ import (
 const (
 	pauseMin = 30 * time.Second
 	pauseMax = 15 * time.Minute
-	// pauseThreshold is the sum of strikes without a delivery in between at which a destination is paused. A refusal
-	// that asks for less mail counts 2. Another temporary refusal that may concern us counts 1. A single refusal
-	// therefore never pauses a destination, unless it says how long to wait.
+	// A destination is paused when its strikes since the last delivery add up to pauseThreshold. A refusal that asks
+	// for less mail counts 2. Another temporary refusal that may concern us counts 1. A single refusal therefore never
+	// pauses a destination, unless it says how long to wait.
 	pauseThreshold = 3
 	shapesMax      = 50_000
 	windowsMax     = 1000 // of one destination

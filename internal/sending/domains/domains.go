@@ -12,10 +12,10 @@
 //
 // # Proof
 //
-// Only the domain's own DKIM key is a value that no other team was given, so it alone proves control of the domain's
-// DNS. Every capability needs it: sending, receiving and tracking. The other required records only direct mail and
-// links to this installation. Records of these kinds also exist at names that the team does not control, such as return
-// paths of other teams and domains that previous owners no longer use.
+// The domain's own DKIM key is the only required value that no other team was given, so only this record proves control
+// of the domain's DNS. Every capability needs this record: sending, receiving and tracking. The other required records
+// only direct mail and links to this installation. Records of these kinds also exist at names that the team does not
+// control, such as return paths of other teams and domains that previous owners no longer use.
 //
 // # Names
 //

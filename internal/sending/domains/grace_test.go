@@ -16,9 +16,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// clocked runs f in simulated time with domains on an SQLite file, their job runner and the daily rechecks. PostgreSQL
-// has its own clock, so other tests cover the behavior that both engines share. pass lets simulated time go by and then
-// runs the due work.
+// clocked runs f in simulated time. The domains are in an SQLite file, and the job runner and the daily rechecks run.
+// PostgreSQL has its own clock, so other tests cover the behavior that both engines share. pass lets simulated time go
+// by and then runs the due work.
 func clocked(t *testing.T, dns resolve.Resolver, c domains.Config, f func(t *testing.T, s *domains.Service,
 	pass func(time.Duration)),
 	listeners ...events.Listener) {

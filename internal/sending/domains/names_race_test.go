@@ -110,7 +110,7 @@ func TestVerifyWhileALookUpIsRecorded(t *testing.T) {
 	})
 }
 
-// A setting that changes during the recording of a look-up is kept.
+// If a setting changes while a look-up is recorded, the new setting is kept.
 func TestUpdateWhileALookUpIsRecorded(t *testing.T) {
 	meanwhile(t, "DELETE FROM domain_names", func(t *testing.T, d *db.DB, arm func(func() error) func() error) {
 		s, _, _ := build(t, d, newZone(), domains.Config{})

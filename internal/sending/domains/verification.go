@@ -39,8 +39,8 @@ func judge(d Domain, found map[string]finding, now time.Time) Domain {
 	return d
 }
 
-// updateReceivingGrace updates the check unproved, which lets the domain receive without the proof. No answer counts as
-// a missing record here, so that the grace period ends.
+// updateReceivingGrace updates the check unproved, which lets the domain receive without the proof. A look-up without
+// an answer counts like a missing record here, so that the grace period ends.
 func (d *Domain) updateReceivingGrace(f finding, now time.Time) {
 	c, ok := d.checks[unproved]
 	if !ok {
@@ -94,8 +94,8 @@ func restart(d Domain, records []Record, now time.Time) Domain {
 	return d
 }
 
-// prune deletes the checks of DNS records that the domain no longer needs. It needs those in records. If a record is
-// needed again, its check begins again.
+// prune deletes the checks of records that the domain no longer needs. records are those that it needs now. If a record
+// is needed again, its check begins again.
 func (d *Domain) prune(records []Record) {
 	d.checks = maps.Clone(d.checks)
 	maps.DeleteFunc(d.checks, func(key string, _ check) bool {

@@ -42,7 +42,7 @@ func (s *stencil) contact(address string) contacts.Contact {
 	return c
 }
 
-// An email of an automation has unsubscribe links. A contact that unsubscribed gets no more emails of automations.
+// An email from an automation has unsubscribe links. A contact that unsubscribed gets no more emails from automations.
 func TestEmailOfAnAutomation(t *testing.T) {
 	t.Parallel()
 	eachStencil(t, func(t *testing.T, s *stencil) {

@@ -29,8 +29,8 @@ func (s *Service) Send(ctx context.Context, by teams.Actor, in Send, key Idempot
 	return r.IDs[0], nil
 }
 
-// SendThen is Send without an idempotency key. It calls the function then in the transaction that accepts the email,
-// with its id: if then fails, the email is not accepted. The function may be called more than once.
+// SendThen is Send without an idempotency key. It calls the given function with the id of the email, in the transaction
+// that accepts the email. If the function fails, the email is not accepted. The function may be called more than once.
 func (s *Service) SendThen(ctx context.Context, by teams.Actor, in Send,
 	then func(ctx context.Context, tx *db.Tx, emailID string) error) (string, error) {
 	d, err := s.draft(ctx, by.TeamID, in, false)

@@ -84,7 +84,7 @@ func scanRemovable(r db.Row) (e removable, err error) {
 }
 
 // eventsUpTo returns the time of the last event in the next portion of a team's events between after and before. It
-// returns 0 if there is no event.
+// returns 0 if there are no such events.
 func eventsUpTo(ctx context.Context, r db.Reader, teamID string, after, before int64) (at int64, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(created_at), 0) FROM (SELECT created_at FROM email_events
 		WHERE team_id = $1 AND created_at > $2 AND created_at < $3 ORDER BY created_at LIMIT $4) x`, teamID, after, before,

@@ -27,8 +27,8 @@
 // # Invariants
 //
 // Counts always equal a plain count of the events, including deleted ones. The order in which events are recorded does
-// not matter. An event that is not late is committed before its time is counted. Committing in time requires that
-// transactions take less than margin-lateness, and that the nodes' clocks differ by less than that.
+// not matter. An event that is not late is committed before its time is counted. This requires that transactions take
+// less than the difference of margin and lateness, and that the nodes' clocks differ by less than that.
 //
 // # When it fails
 //

@@ -26,8 +26,8 @@ const (
 	linkVersion = 1
 	macSize     = 16
 
-	// LinkMax is the length of the longest token of a link, in characters. It bounds the work that a forged token can
-	// cause.
+	// LinkMax is the length of the longest token of a link, in characters. The limit bounds the work that a forged
+	// token can cause.
 	LinkMax = 8192
 
 	// MaxPosition is the largest position of a recipient that [ReadLink] accepts. An email has at most 50 recipients in

@@ -21,9 +21,9 @@ func recognise(h *Hit) Reason {
 	return ""
 }
 
-// isPrivacyProxy reports whether Apple Mail's privacy protection loads the pixel. The privacy protection loads the
-// images of every message on arrival, opened or not, and sends only this user agent. The image proxies of Gmail and
-// Yahoo are not included, because they load images when somebody opens the message.
+// isPrivacyProxy reports whether Apple Mail's privacy protection loads the pixel. It loads the images of every message
+// on arrival, even if nobody opens it, and sends only this user agent. The image proxies of Gmail and Yahoo are not
+// included, because they load images when somebody opens the message.
 func isPrivacyProxy(h *Hit) bool { return h.URL == "" && h.UserAgent == "Mozilla/5.0" }
 
 // programs are words of user agents, in lower case, that occur in no browser or mail program for people.

@@ -57,7 +57,7 @@ func TestMachines(t *testing.T) {
 // A hit right after the delivery is attributed to a scanner, as long as the time of delivery is known.
 func TestRightAfterDelivery(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
-		// An hour is longer than any test takes: with a delivery an hour from now, every hit is early.
+		// A delivery time an hour in the future makes every hit early, because no test takes an hour.
 		for name, x := range map[string]struct {
 			ago  time.Duration
 			want tracking.Reason

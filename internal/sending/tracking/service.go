@@ -142,7 +142,8 @@ func (s *Service) Dropped() int64 {
 	return s.dropped
 }
 
-// Run records hits until ctx ends, and then the hits that still wait. Call Add only before ctx ends.
+// Run records hits until ctx ends. Then it records the hits that still wait, and returns. Call Add only before ctx
+// ends.
 func (s *Service) Run(ctx context.Context) error {
 	for {
 		select {

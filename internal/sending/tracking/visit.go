@@ -59,8 +59,8 @@ func (v *visit) add(h *Hit, at time.Time) {
 	}
 }
 
-// judge returns the reason why a hit at a time is attributed to a bot, or "". Only requests within burstWithin of that
-// time count.
+// judge returns the reason why a hit is attributed to a bot, or "". at is the time of the hit. Only requests within
+// burstWithin of that time count.
 func (v *visit) judge(at time.Time) Reason {
 	if v.reason == "" || v.machineAt.Sub(at).Abs() > burstWithin {
 		return ""

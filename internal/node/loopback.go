@@ -66,8 +66,8 @@ func aliases(publicURL string) []string {
 }
 
 // addressOf returns a function that returns the base URL of a request: one of the aliases of the public URL, or the
-// public URL itself. OAuth clients compare the issuer in the metadata with the URL that they requested, and developers
-// use both localhost and 127.0.0.1.
+// public URL itself. The aliases are needed because OAuth clients compare the issuer in the metadata with the URL that
+// they requested. Developers use both localhost and 127.0.0.1.
 func addressOf(publicURL string) func(r *http.Request) string {
 	others := aliases(publicURL)
 	return func(r *http.Request) string {

@@ -19,8 +19,8 @@ const (
 	clientNameMax  = 200 // characters (API reference section 24.2)
 	redirectsMax   = 10
 	registerTime   = time.Hour
-	registeredHour = 20  // registrations that one address may make in that time
-	registeredAll  = 500 // unused clients that all addresses together may register in that time
+	registeredHour = 20  // registrations that one address may make in registerTime
+	registeredAll  = 500 // unused clients that all addresses together may register in registerTime
 )
 
 // NewClient is a client to register, as it describes itself (RFC 7591 section 2).

@@ -105,7 +105,7 @@ func TestKeyDeleted(t *testing.T) {
 		if n := f.Count(`SELECT COUNT(*) FROM oauth_grants WHERE revoked_reason = $1`, string(grants.KeyDeleted)); n != 1 {
 			t.Errorf("%d grants ended with the key", n)
 		}
-		// A release that knows nothing of grants deletes a key: its grants stop working too.
+		// If a release without grants deletes a key, the grants of the key stop working, too.
 		key, token = f.Key(f.Acme.TeamID, teams.NewKey{Name: "dev"})
 		by, err = f.Node.Teams.Authenticate(ctx, token)
 		f.Must(err)

@@ -71,8 +71,8 @@ func (x *period) noticeLevel(n int64) int64 {
 	return 2 * x.number
 }
 
-// countLocked locks all shards and counts n emails if the quota allows it, or if anyway is true. It then redistributes
-// the rest among the shards and enqueues notices.
+// countLocked locks all shards and counts n emails if the quota allows them. If anyway is true, it counts them even if
+// they exceed the quota. It then redistributes the rest among the shards and enqueues notices.
 func (s *Service) countLocked(ctx context.Context, tx *db.Tx, teamID string, n int64, anyway bool) error {
 	day, month, err := s.lock(ctx, tx, teamID)
 	if err != nil || day.limit == 0 && month.limit == 0 {

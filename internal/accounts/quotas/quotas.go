@@ -9,9 +9,9 @@
 // The counter of a team is split into shards. Each shard has an allowance, and all allowances together are within the
 // quota. A transaction counts in the shard of its database connection and touches no other while that shard's allowance
 // lasts. When an allowance is used up, the transaction locks all shards, adds them up, and redistributes what is left;
-// so does the first transaction of a day. Allowances end one email before 80 % and before 100 % of a quota. The email
-// that reaches these marks is therefore counted by a transaction that knows the total, and that transaction enqueues
-// the notice. When little is left, all allowances are zero and each transaction adds up the shards.
+// so does the first transaction of a day. Allowances end one email before 80 % and before 100 % of a quota. So the
+// email that reaches 80 % or 100 % is counted by a transaction that adds up the shards. This transaction enqueues the
+// notice. When little is left, all allowances are zero and each transaction adds up the shards.
 //
 // Shards are locked in the order of their numbers. A transaction that does not add up the shards holds only the shard
 // of its connection, under an advisory lock that all teams share. A transaction counts before it writes rows that

@@ -62,8 +62,9 @@ func (s *Service) oidcContext(ctx context.Context) context.Context {
 	return oidc.ClientContext(ctx, oidcHTTP)
 }
 
-// provider returns the provider. Concurrent callers share one discovery, and each waits until its own context ends.
-// Success is kept forever and failure for oidcFailed, so that a provider that fails slowly does not delay every caller.
+// provider returns the provider. Concurrent callers share one discovery, and each waits until its own context ends. A
+// provider that was found is kept forever. An error is kept for oidcFailed, so that a provider that fails slowly does
+// not delay every caller.
 func (s *Service) provider(ctx context.Context) (*oidc.Provider, error) {
 	if s.c.OIDC.Issuer == "" {
 		return nil, errNoProvider

@@ -210,7 +210,8 @@ func checkPassword(password, email, name string) error {
 	return nil
 }
 
-// isKeySequence reports whether the text is part of a sequence of keys, in either direction, possibly repeated.
+// isKeySequence reports whether the text is a part of a sequence of keys, forwards or backwards, or repeats such a
+// part.
 func isKeySequence(text string) bool {
 	for _, run := range keySequences {
 		back := []rune(run)

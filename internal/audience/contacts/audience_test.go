@@ -254,8 +254,8 @@ func TestAudienceMembers(t *testing.T) {
 	})
 }
 
-// RefusedContact applies the choices of the contact, whatever its address is, and of any other contact with one of the
-// addresses. If the contact was deleted or none is given, only the address counts.
+// RefusedContact applies the choices of the given contact, even if its address has changed, and of every other contact
+// that has one of the addresses. If the contact was deleted or none is given, only the address counts.
 func TestRefusedContact(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

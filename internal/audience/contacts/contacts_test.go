@@ -330,7 +330,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A token that is accepted is identical to the one that is made for its link: there is no second encoding.
+// Each link has exactly one valid token: an accepted token equals the one that is made for its link.
 func FuzzReadToken(f *testing.F) {
 	keys, err := keyring.New(make([]byte, keyring.MasterSize))
 	if err != nil {

@@ -17,15 +17,15 @@ type limits struct {
 	// comparisons, between minPart and maxRulePart. Each comparison is one look-up of some microseconds.
 	partSize, comparisons, minPart, maxRulePart int
 
-	shortLookups int // the most look-ups of a part in an ordinary read; see source.lookups
-	maxIDs       int // the most ids that one query names
+	shortLookups int // maximum look-ups of a part in an ordinary read; see source.lookups
+	maxIDs       int // maximum number of ids in one query
 
-	// setsCost is the estimated cost of finding the rest of a page by sets, measured in parts.
+	// setsCost is the estimated cost of finding the rest of a page by sets, as a number of parts that cost the same.
 	setsCost int
 
 	wait           time.Duration // wait for a read slot
 	read           time.Duration // time for a page or a small count, once it has a slot
-	backgroundWait time.Duration // wait for a read slot, of work that no client waits for
+	backgroundWait time.Duration // wait for a read slot, for work that no client waits for
 	preview        time.Duration // time for counting which contacts of an audience would be mailed
 	count          time.Duration // time for a count in the background
 	retryAfter     time.Duration // time until a filter that took too long is tried again

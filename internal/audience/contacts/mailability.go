@@ -17,8 +17,8 @@ type AudienceMember struct {
 
 // AudienceMembers returns, by id, which of some contacts still exist, with their address and whether they may be
 // mailed. topicID is the topic of the email, "" for a broadcast or an automation without one. It is for transactions
-// that enqueue emails to contacts that were read earlier. A topic that the team does not have is an Invalid fault for
-// the field topic_id, unless none of the contacts exists.
+// that enqueue emails to contacts that were read earlier. If the team does not have the topic, it returns an Invalid
+// fault for the field topic_id, unless none of the contacts exists.
 func (s *Service) AudienceMembers(ctx context.Context, r db.Reader, teamID, topicID string, contactIDs []string) (
 	map[string]AudienceMember, error) {
 	found := make(map[string]AudienceMember, len(contactIDs))

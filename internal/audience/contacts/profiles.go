@@ -26,7 +26,8 @@ type Engagement struct {
 	MailedAt, OpenedAt, ClickedAt time.Time // the last time; zero for never
 }
 
-// AudienceNow returns an audience of a segment, or of all contacts for "", without contacts that are added later.
+// AudienceNow returns the audience of a segment, or of all contacts if segmentID is "". It excludes contacts that are
+// added later.
 func (s *Service) AudienceNow(segmentID string) Audience {
 	return Audience{SegmentID: segmentID, Before: s.DB.Now()}
 }

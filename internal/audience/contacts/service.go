@@ -140,7 +140,7 @@ func (s *Service) Get(ctx context.Context, teamID, idOrAddress string) (Contact,
 	return contactByAddress(ctx, s.DB.Reader, teamID, address)
 }
 
-// Existing returns which of some ids are contacts of the team.
+// Existing returns the ids in contactIDs that are contacts of the team.
 func (s *Service) Existing(ctx context.Context, teamID string, contactIDs []string) (map[string]bool, error) {
 	return existing(ctx, s.DB.Reader, teamID, contactIDs)
 }

@@ -209,7 +209,7 @@ func (c *counter) all(parts []part) (part, error) {
 	return p, nil
 }
 
-// narrow returns the intersection of some sets, without the contacts of the sets in others.
+// narrow intersects the given sets and removes the contacts that are in a set of the parameter without.
 func (c *counter) narrow(sets, without []part) (part, error) {
 	if len(sets)+len(without) == 1 {
 		return sets[0], nil

@@ -450,7 +450,7 @@ func TestOneAfterAnother(t *testing.T) {
 
 func (w *world) done(importID string) bool { i := w.get(importID); return i.Done() }
 
-// job claims the job of an import, as a worker that is then killed.
+// job claims the job of an import, like a worker that is killed afterwards.
 func (w *world) job(importID string) jobs.Job {
 	w.t.Helper()
 	j := jobs.Job{Kind: imports.Kind, Lane: w.team, TeamID: w.team, Payload: importID}

@@ -15,8 +15,8 @@ import (
 // file was stored.
 const strayAfter = time.Hour
 
-// Sweep deletes files that no import needs, and imports that ended before the retention, with their failed rows. It is
-// called periodically.
+// Sweep deletes files that no import needs, and imports that ended longer ago than the retention, with their failed
+// rows. It is called periodically.
 func (s *Service) Sweep(ctx context.Context) error {
 	err := s.Blobs.Sweep(ctx, filePrefix, s.DB.Now().Add(-strayAfter), func(ctx context.Context, keys []string) ([]string,
 		error) {

@@ -435,7 +435,7 @@ func TestARCIsNotJudged(t *testing.T) {
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	hash := sha256.Sum256([]byte("Hello.\r\n"))
-	bodyHash := base64.StdEncoding.EncodeToString(hash[:]) // lets a verifier go on to the fields
+	bodyHash := base64.StdEncoding.EncodeToString(hash[:]) // correct, so that a verifier goes on to the signed fields
 	one := strings.TrimSuffix(signed(t, plain, "example.com", "ed", keys().ed), plain)
 	for name, test := range map[string]struct {
 		raw      string

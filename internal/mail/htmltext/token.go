@@ -7,7 +7,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Limits of a start tag, in bytes. A tag of maxTag or more is dropped. After a tag longer than largeTag, the
+// Limits of a start tag, in bytes. A tag of maxTag bytes or more is dropped. After a tag longer than largeTag, the
 // html.Tokenizer that read it is replaced.
 const (
 	maxTag   = 1 << 20

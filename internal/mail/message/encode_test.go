@@ -120,7 +120,7 @@ func TestEncodedWordsAreFull(t *testing.T) {
 		want   string
 	}{
 		{"é", false, 5, "=?UTF-8?B?w6k=?="},
-		// The shorter of the two encodings is used, and Q if they are equal.
+		// The shorter of the encodings B and Q is used; Q if both are equally long.
 		{a(6) + "é", false, 5, "=?UTF-8?Q?" + a(6) + "=C3=A9?="},
 		{a(7) + "é", false, 5, "=?UTF-8?B?YWFhYWFhYcOp?="},
 		{a(8) + "é", false, 5, "=?UTF-8?Q?" + a(8) + "=C3=A9?="},

@@ -10,8 +10,8 @@ import (
 // maxValue limits how much of one field is sent; packets of the protocol have a limited size.
 const maxValue = 64 << 10
 
-// fieldReader splits a header into fields as filters expect them: the value with its folds, with spaces for CR and NUL,
-// and without the one space after the colon. It skips lines that are not fields.
+// fieldReader splits a header into fields as filters expect them. A value keeps its folds, has spaces in place of CR
+// and NUL, and lacks the space after the colon. It skips lines that are not fields.
 type fieldReader struct {
 	r      *bufio.Reader
 	offset int64 // bytes read so far; at the end it is the offset of the body

@@ -39,8 +39,8 @@ func New(c Config, handler Handler, log *slog.Logger) *Server {
 }
 
 // Serve accepts connections from l until ctx ends. It then ends idle connections at once and messages in progress after
-// the grace period, closes l, and returns when all connections have ended. The error is that of the listener. Serve may
-// be called once.
+// the grace period, closes l, and returns when all connections have ended. It returns an error only if the listener
+// fails. Serve may be called once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	// Work that is in progress when ctx ends continues within the grace period.
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))

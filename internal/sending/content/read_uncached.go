@@ -12,8 +12,8 @@ func Read(ctx context.Context, r db.Reader, teamID, contentID string) (Content, 
 	return get(ctx, r, teamID, contentID)
 }
 
-// Size returns the total bytes of the HTML and the texts of some of a team's contents without reading them. Missing
-// contents count as 0.
+// Size returns the total bytes of the HTML and the texts of the given contents of a team. It does not read them.
+// Missing contents count as 0.
 func Size(ctx context.Context, r db.Reader, teamID string, contentIDs ...string) (int64, error) {
 	return sizeOf(ctx, r, teamID, contentIDs)
 }

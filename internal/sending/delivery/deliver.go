@@ -237,7 +237,7 @@ func (s *Service) withConnection(ctx context.Context, t *try, r *route, destinat
 
 // prepare composes and signs a message. Both steps use the processor, so the number of each at once is limited. Fewer
 // messages are signed at once than composed, so that the rest of the program is not slowed down. Teams take turns at
-// both, because the messages of one team may be a thousand times as large as those of another.
+// both steps, because the messages of one team may be a thousand times as large as those of another.
 func (s *Service) prepare(ctx context.Context, t *try, from domains.Signing) (msg [][]byte, err error) {
 	turn := emails.LaneTurn(t.job.Lane)
 	if err := s.preparing.Acquire(ctx, turn); err != nil {

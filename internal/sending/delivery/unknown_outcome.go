@@ -21,7 +21,7 @@ const (
 	unknownWaitMax = 24 * time.Hour
 )
 
-// unknownWait returns the least wait after that many tries with an unknown outcome.
+// unknownWait returns the minimum wait after the given number of tries with an unknown outcome.
 func unknownWait(times int) time.Duration {
 	if times < unknownTries {
 		return 0

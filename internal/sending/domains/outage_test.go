@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// inHand claims a job like a worker.
+// inHand claims the job with a key, like a worker that begins it, and returns it.
 func inHand(t *testing.T, d *db.DB, dedupe string) jobs.Job {
 	t.Helper()
 	j := jobs.Job{Attempt: 1, CreatedAt: time.Now()}

@@ -75,7 +75,7 @@ func (o *operations) addVerified() {
 	}
 }
 
-// begin claims the domain for another team, and claims the claim's look-up job.
+// begin claims the domain for another team, and takes the look-up job of this claim like a worker.
 func (o *operations) begin() {
 	o.t.Helper()
 	var err error

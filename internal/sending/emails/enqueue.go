@@ -117,9 +117,9 @@ func (s *Service) MailingOf(ctx context.Context, by teams.Actor, c *content.Comp
 }
 
 // Enqueue writes an email and its delivery job for each recipient in the caller's transaction, at most MaxEnqueue of
-// them. The emails share their content. It returns a result for each recipient, in the order of the recipients. After
-// an error the transaction must fail, except for an exceeded quota: then Enqueue has written nothing. A suppressed
-// recipient gets an email in the state suppressed.
+// them. The emails share their content. It returns a result for each recipient, in the order of the recipients. If
+// Enqueue returns an error, the caller must roll back the transaction. After an exceeded quota, the caller may continue
+// instead, because Enqueue has written nothing. A suppressed recipient gets an email in the state suppressed.
 func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []MailingRecipient) ([]EnqueueResult, error) {
 	if len(to) > MaxEnqueue {
 		return nil, fmt.Errorf("enqueue %d emails at once: the limit is %d", len(to), MaxEnqueue)

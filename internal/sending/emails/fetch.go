@@ -129,7 +129,7 @@ func (s *Service) fetchOne(ctx context.Context, a *Attachment, limit int64) erro
 	return s.storeFetched(ctx, a, f)
 }
 
-// copyFetched stores for a the content that was fetched from the same path for another attachment.
+// copyFetched gives an attachment a copy of the content that was fetched for another one with the same path.
 func (s *Service) copyFetched(ctx context.Context, a, from *Attachment, limit int64) error {
 	if from.Size > limit {
 		return fmt.Errorf("%w: %d bytes, at most %d are taken", netguard.ErrTooLarge, from.Size, limit)

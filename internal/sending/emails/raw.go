@@ -34,8 +34,9 @@ const (
 
 // Raw is a message that its sender composed. It is sent as it is.
 type Raw struct {
-	// Send describes the message, for showing it and for checking the rules. To, Cc and Attachments are those of the
-	// message. Bcc and the fields of templates and schedules are not used. Headers that the API refuses are left out.
+	// Send describes the message. It is used to show the message and to check it against the rules. To, Cc and
+	// Attachments are those of the message. Bcc and the fields of templates and schedules are not used. Headers that
+	// the API refuses are left out.
 	Send
 	// Recipients has the recipients of the envelope. Only these recipients get the message. Recipients that are in
 	// neither To nor Cc are shown as Bcc.

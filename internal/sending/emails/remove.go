@@ -82,7 +82,7 @@ func (b *batch) next() string {
 
 // RemoveBefore deletes settled emails that were accepted before a time, with all their rows and files. Each call
 // deletes a batch of the oldest emails with ids greater than after. The events of deleted emails stay in the counters.
-// It returns the next value of after, "" at the end.
+// It returns the value of after for the next call, or "" at the end.
 func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := readRemovable(ctx, s.DB.Reader, selectEmails, teamID, after, id.First(before))
@@ -117,8 +117,7 @@ func (s *Service) RemoveBodies(ctx context.Context, teamID string, before time.T
 }
 
 // RemoveSkippedBodies deletes the content of emails that RemoveBodies skipped because they were not settled, if they
-// are settled now. Each call deletes a batch with ids greater than after. It returns the next value of after, "" at
-// the end.
+// are settled now. Each call deletes a batch with ids greater than after. It returns the value of after for the next call, or "" at the end.
 func (s *Service) RemoveSkippedBodies(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := readRemovable(ctx, s.DB.Reader, selectSkipped, teamID, after, id.First(before))
@@ -134,7 +133,7 @@ func (s *Service) RemoveSkippedBodies(ctx context.Context, teamID string, before
 
 // RemoveTimelines deletes the events and attempts of settled emails that have no event since before. It also deletes
 // the events of received emails. Each call deletes a batch, the emails with the oldest events after the time in after,
-// in microseconds. All events stay in the counters. It returns the next value of after, "" at the end.
+// in microseconds. All events stay in the counters. It returns the value of after for the next call, or "" at the end.
 func (s *Service) RemoveTimelines(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	from := int64(0)

@@ -31,7 +31,7 @@ func (f *fixture) change(text string, args ...any) {
 	f.Update(func(tx *db.Tx) error { tx.Queue(f.T.Context(), text, args...); return nil })
 }
 
-// end settles recipients of an email by an event.
+// end records an event that settles the given recipients of an email.
 func (f *fixture) end(t *testing.T, emailID string, typ events.Type, recipients ...string) {
 	t.Helper()
 	for _, to := range recipients {

@@ -22,9 +22,9 @@ const (
 
 // Limits of one sweep of contents. The next sweep continues where this one stopped.
 const (
-	seekRows    = 1000 // emails that one step reads for a content
-	seekSteps   = 100  // steps for a content
-	seekPerTeam = 1000 // steps for a team
+	seekRows    = 1000 // maximum emails that one step reads
+	seekSteps   = 100  // maximum steps for one content
+	seekPerTeam = 1000 // maximum steps for one team
 )
 
 // newFileKey returns a new key. Keys are never used again, so the sweep can delete an old key without affecting a

@@ -29,9 +29,9 @@ func (s *Service) draft(ctx context.Context, teamID string, in Send, batch bool)
 	return s.check(in, s.DB.Now(), batch)
 }
 
-// resolveTemplate finds the template of an email, pins its published version, and sets the sender, the subject and
-// the reply-to addresses that the request leaves out. It returns the content of the version. It returns nil if the
-// email has no template, or if check returns a fault anyway.
+// resolveTemplate finds the template of an email, pins its published version, and sets the sender, the subject and the
+// reply-to addresses that the request leaves out. It returns the content of the version. It returns nil if the email
+// has no template, or if the request has an error that check will return.
 func (s *Service) resolveTemplate(ctx context.Context, teamID string, in *Send) (*content.Compiled, error) {
 	if !in.HasTemplate || in.TemplateID == "" || in.Broken != nil || in.HTML != nil || in.Text != nil {
 		return nil, nil

@@ -216,7 +216,7 @@ func TestStripNUL(t *testing.T) {
 	}
 }
 
-// A node executes one request with a key at a time. After the request the key is free again.
+// A node executes one request at a time for each idempotency key. After the request the key can be used again.
 func TestRunningKeys(t *testing.T) {
 	r := running{m: map[string]bool{}}
 	for i, enters := range []bool{true, false, false} {

@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// zone returns the DNS records of good.
+// zone returns the DNS records for the email that good returns.
 func zone() resolve.Fake {
 	return resolve.Fake{TXTRecords: map[string][]string{
 		"send.acme.org":      {"v=spf1 include:spf.postrider.test ~all"},

@@ -69,10 +69,10 @@ const (
 	spaceForPixel = 512
 )
 
-// Track is Fill with replaced links. For each link it calls link, which appends the new href to dst, or returns false
-// to leave the href unchanged. The new href must need no quotes and no character references, and link must not retain
-// target. Track calls pixel to append an element before the end of the body. Either function, link or pixel, may be
-// nil. Track allocates its memory once, regardless of the number of links.
+// Track fills in the values like Fill, and also replaces the links. For each link it calls link, which appends the new
+// href to dst, or returns false to leave the href unchanged. The new href must need no quotes and no character
+// references, and link must not retain target. Track calls pixel to append an element before the end of the body.
+// Either function, link or pixel, may be nil. Track allocates its memory once, regardless of the number of links.
 func (h *HTML) Track(values Values, link func(dst, target []byte) ([]byte, bool),
 	pixel func(dst []byte) []byte) string {
 	if link == nil && pixel == nil {

@@ -88,7 +88,7 @@ func runVerb(ctx context.Context, e *env, command, usage string, verbs []verb, a
 }
 
 // verbUsage returns a function that prints usage and the verb's own flags: those that are in the set when verbUsage is
-// called. Flags of settings are added later and not printed, because they are many.
+// called. Flags of settings are added later. They are not printed, because there are too many of them.
 func verbUsage(flags *flag.FlagSet, usage string) func() {
 	own := flag.NewFlagSet(flags.Name(), flag.ContinueOnError)
 	flags.VisitAll(func(f *flag.Flag) { own.Var(f.Value, f.Name, f.Usage) })

@@ -19,8 +19,9 @@
 //
 // # Errors
 //
-// A node learns of a team's first quota by a hint, or without it after at most [cacheFor]. Emails that the node accepts
-// before that are not counted. A change of an existing quota takes effect at its commit.
+// A node learns of a team's first quota by a hint. If the hint is lost, the node learns of the quota after at most
+// [cacheFor]. Emails that the node accepts before that are not counted. A change of an existing quota takes effect at
+// its commit.
 //
 // # Limits of this package
 //

@@ -13,8 +13,8 @@ import (
 // until events are counted.
 const MinRetention = 24 * time.Hour
 
-// Retention is how long the data of a team is kept. Zero means forever in the configuration, and the configured value
-// in a team.
+// Retention is how long the data of a team is kept. In the configuration, zero means forever. In a team, zero means the
+// configured value.
 type Retention struct {
 	Emails   time.Duration // sent emails with all their data
 	Bodies   time.Duration // texts, headers and attachments of sent emails, if the emails are kept longer

@@ -33,7 +33,7 @@ func (s *Service) ByEmail(ctx context.Context, email string) (User, error) {
 	return r.User, err
 }
 
-// List returns up to limit users, oldest first, beginning after the id after.
+// List returns up to limit users whose ids are greater than after, oldest first.
 func (s *Service) List(ctx context.Context, after string, limit int) ([]User, error) {
 	return listUsers(ctx, s.DB.Reader, after, limit)
 }

@@ -73,8 +73,8 @@ func (s *Service) SignIn(ctx context.Context, a Attempt) (Outcome, error) {
 	}, a.Client, byPassword)
 }
 
-// The first factors that a second one may follow. The name is part of the token that completes the sign-in. The name
-// cannot be changed, because only a hash of the whole token is stored.
+// The first factors that may require a second factor. The name is part of the token that completes the sign-in. The
+// name cannot be changed, because only a hash of the whole token is stored.
 const (
 	byPassword = "password"
 	byProvider = "oidc"

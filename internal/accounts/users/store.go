@@ -109,7 +109,7 @@ func setSignedIn(ctx context.Context, tx *db.Tx, userID string, at time.Time) {
 	tx.Queue(ctx, `UPDATE users SET last_sign_in_at = $2 WHERE id = $1`, userID, db.Micros(at))
 }
 
-// replacePassword replaces the hash of a user's password, and reports whether it was still old.
+// replacePassword replaces the hash of a user's password if it still equals old, and reports whether it did.
 func replacePassword(ctx context.Context, tx *db.Tx, userID, old, hash string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE users SET password = $2 WHERE id = $1 AND password = $3`, userID, hash, old)
 	if err != nil {

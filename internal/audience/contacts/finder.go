@@ -71,7 +71,7 @@ func (f *finder) done() bool { return f.ended || f.remaining() == 0 }
 // remaining returns how many contacts are still wanted.
 func (f *finder) remaining() int { return f.want - len(f.found) }
 
-// sparse reports whether sets are likely to find the remaining contacts faster.
+// sparse reports whether sets are likely to find the remaining contacts faster than reading more parts.
 func (f *finder) sparse() bool {
 	return !f.noSets && f.remaining()*f.scanned > f.setsCost*f.maxPart*max(len(f.found), 1)
 }

@@ -215,8 +215,8 @@ func TestFiltersWithoutAPlace(t *testing.T) {
 	})
 }
 
-// A filter is evaluated in a long read, even if it would soon fill a page, unless it makes few look-ups. Otherwise one
-// team's lists could delay the reads of all teams.
+// Only a filter with few look-ups is evaluated in an ordinary read. Every other filter needs a long read, even if a
+// page would soon be full. Otherwise one team's lists could delay the reads of all teams.
 func TestHeavyFiltersNeedAPlace(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

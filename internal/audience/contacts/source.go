@@ -101,8 +101,8 @@ func (of *source) comparisons() (n int) {
 
 // Estimated cost of each condition, in look-ups of one value by the key of its table.
 const (
-	searchLookups = 1000 // a search in a repetitive text of 2,000 characters
-	listLookup    = 10   // comparisons with this many values of a list cost one look-up
+	searchLookups = 1000 // look-ups in the time of a search in a repetitive text of 2,000 characters
+	listLookup    = 10   // values of a list that can be compared in the time of one look-up
 )
 
 // lookups estimates the worst-case cost of evaluating the rule on one contact, in look-ups.

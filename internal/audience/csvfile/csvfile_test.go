@@ -35,7 +35,8 @@ func records(t testing.TB, file []byte) (form Form, all []string) {
 	return form, append([]string{show(head, nil)}, rest(t, file, form, head)...)
 }
 
-// rest reads the records after one of them, with a new reader from the end of each record.
+// rest returns the records after at. It checks that a new reader, which begins at the end of a record, reads the same
+// next record.
 func rest(t testing.TB, file []byte, form Form, at Record) (all []string) {
 	t.Helper()
 	whole := NewReader(bytes.NewReader(file[at.End:]), form, at.End, at.Lines)

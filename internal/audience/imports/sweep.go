@@ -93,7 +93,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 }
 
 // EraseAddress replaces an address in the failed rows of imports. It does not change the files of imports that have not
-// ended, which add the address again; they are deleted when the import ends.
+// ended. Such an import may add the address again. Its file is deleted when it ends.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {

@@ -30,7 +30,7 @@ func TestCannotBeMended(t *testing.T) {
 	}
 	failed := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread, whose file system user is nobody, ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the changed thread ends with the goroutine
 		syscall.RawSyscall(syscall.SYS_SETFSUID, nobody, 0, 0)
 		failed <- Mend(path)
 	}()

@@ -36,10 +36,10 @@ const wrapAt = 76
 // message to a conversation (In-Reply-To, References), and those that say how to read the body. An added Content-Type,
 // for example, could turn text into HTML, or hide parts of it.
 //
-// Other fields are closed, so that none can be added if the field occurs, or open. Mailing lists that forward a message
-// unchanged add List- fields, which must not break the signature. An added unsubscribe link has no effect, because
-// readers follow only links that a signature covers (RFC 8058 section 4). Fields that describe the body as a file, or
-// the kind of a message, do not change its text.
+// Other fields are closed or open. A closed field that occurs cannot be added again; an open field can always be added.
+// Mailing lists that forward a message unchanged add List- fields, which must not break the signature. An added
+// unsubscribe link has no effect, because readers follow only links that a signature covers (RFC 8058 section 4).
+// Fields that describe the body as a file, or the kind of a message, do not change its text.
 var signedFields = []signedField{
 	{"From", sealed}, {"Reply-To", sealed}, {"Sender", sealed}, {"To", sealed}, {"Cc", sealed}, {"Subject", sealed},
 	{"Date", sealed}, {"Message-ID", sealed}, {"In-Reply-To", sealed}, {"References", sealed},

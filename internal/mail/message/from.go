@@ -151,7 +151,8 @@ func checkSenderName(name, domain string) error {
 // besideAt matches an @ with the characters around it that do not change how it looks.
 var besideAt = regexp.MustCompile(`[\s"'` + "`" + `]*@[\s"'` + "`" + `]*`)
 
-// turnsText reports whether a character embeds, overrides or isolates a direction of text (UAX 9).
+// turnsText reports whether a character controls the direction of the text around it (UAX 9): an embedding, an override
+// or an isolate.
 func turnsText(r rune) bool { return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' }
 
 // readPhrase parses the display name of a field: atoms, which may contain dots, quoted strings and encoded words.

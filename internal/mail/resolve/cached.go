@@ -35,9 +35,9 @@ type timed interface {
 	ptr(ctx context.Context, addr string) ([]string, time.Duration, error)
 }
 
-// Cached is a Resolver that caches the answers of another one, including definite errors, for their time to live, but
-// at least five seconds and at most one hour. It does not cache temporary failures. Concurrent callers with the same
-// question share one look-up, which continues for the others if one gives up.
+// Cached is a Resolver that caches the answers and the definite errors of another Resolver. It keeps each for its time
+// to live, but at least five seconds and at most one hour. It does not cache temporary failures. Concurrent callers
+// with the same question share one look-up, which continues for the others if one gives up.
 type Cached struct {
 	r       timed
 	limit   int

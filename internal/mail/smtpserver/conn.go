@@ -46,7 +46,7 @@ type conn struct {
 	hasSlot bool       // the connection occupies a slot; guarded by s.mu
 	addr    netip.Addr // the address whose connections are counted; guarded by s.mu
 
-	nc  net.Conn // the connection in use: raw, behind a PROXY header, TLS
+	nc  net.Conn // the connection in use: raw, or a wrapper of it for the PROXY header or TLS
 	in  *bufio.Reader
 	out []byte // replies that are not sent yet
 	tls *tls.ConnectionState
@@ -216,8 +216,8 @@ func (c *conn) readCommand() (string, error) {
 	return string(line[:len(line)-2]), nil
 }
 
-// wait records what the connection waits for, and until when at most. The server reads this record when it needs a free
-// slot. An error means that the connection must end instead of waiting.
+// wait records what the connection waits for, and sets the time when the wait must end. The server reads this record
+// when it needs a free slot. An error means that the connection must end instead of waiting.
 func (c *conn) wait(w waiting, until time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -122,7 +122,8 @@ type recordedUse struct {
 	since time.Time // time of the record, by this process's monotonic clock
 }
 
-// covers reports whether an email that is inserted at a time needs no new record of the use.
+// covers reports whether the record u is recent enough for an email that is inserted now, so that no new record is
+// needed.
 func (u *recordedUse) covers(now time.Time) bool {
 	// The second condition is for a clock that was set back: by the true time, RemoveUnused may already have searched
 	// past the use.
@@ -168,8 +169,8 @@ func (s *Service) Unused(ctx context.Context, teamID string, after Unused) ([]Un
 	return unused(ctx, s.d.Reader, teamID, s.d.Now().Add(-usedSlack), after)
 }
 
-// AdvanceFrom records that no email with an id before from has the content. It does nothing if the content was used
-// since u was read.
+// AdvanceFrom records that the content is used by no email whose id is less than from. It does nothing if the content
+// was used since u was read.
 func (s *Service) AdvanceFrom(ctx context.Context, u Unused, from string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error { return advanceFrom(ctx, tx, u, from) })
 }

@@ -200,8 +200,8 @@ func (s *Service) transmit(ctx context.Context, t *try, r *route, destination st
 // every team has a share. The second permit is a slot at the destination, where teams take turns. A message with a slot
 // waits only for the host, so a team never blocks another at a destination because of its mail elsewhere.
 //
-// Other messages can use the permit and the slot while a message is being signed, or waits for the disk or for
-// another connection's result at a host. news has the meaning that it has for talk.
+// Other messages can use the permit and the slot while a message is being signed, or waits for the disk or for another
+// connection's result at a host. For news, see talk.
 func (s *Service) withConnection(ctx context.Context, t *try, r *route, destination string, env smtpclient.Envelope,
 	msg [][]byte) (
 	news <-chan struct{}, err error) {

@@ -134,8 +134,8 @@ func (h *hosts) shareChanged(addr string, n int) {
 	h.pool.trim(addr, n-talking)
 }
 
-// closeExcess closes kept connections to an address that, together with a new one, would exceed this node's share. The
-// closed connections have another TLS mode than the message needs.
+// closeExcess closes kept connections to an address if a new connection would exceed this node's share. The kept
+// connections cannot be used, because the message needs another TLS mode.
 func (h *hosts) closeExcess(addr string) {
 	h.mu.Lock()
 	one := h.entries[addr]

@@ -352,8 +352,8 @@ func TestConnectionsComeBack(t *testing.T) {
 	}
 }
 
-// A full table forgets destinations that are not busy: all that are not paused, or whose pause ended long ago, and
-// half of the others.
+// A full table forgets destinations without jobs in progress. It forgets all that are not paused or whose pause ended
+// long ago, and half of the others.
 func TestWhatShaperForgets(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -444,7 +444,7 @@ func TestWokenAsManyAsMayTalk(t *testing.T) {
 	}
 }
 
-// An ended connection is counted once, until it is closed.
+// A connection that has ended is counted until it is closed, and only once.
 func TestEndedConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
 	p := newPool(10, 10)

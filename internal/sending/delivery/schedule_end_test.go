@@ -9,9 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A schedule is exhausted when its tries are made and three quarters of its time have passed. A schedule is also
-// exhausted after one and a half times its time plus an hour, however few tries were made. After the last wait the
-// schedule repeats that wait.
+// A schedule is exhausted when its tries are made and three quarters of its time have passed. Even with fewer tries, it
+// is exhausted after 1.5 times its time plus an hour. After the last wait of the schedule, that wait is repeated.
 func TestNextTry(t *testing.T) {
 	schedule := []time.Duration{time.Minute, 19 * time.Minute, time.Hour} // 80 minutes in all
 	now := time.Now()
@@ -35,7 +34,7 @@ func TestNextTry(t *testing.T) {
 	}
 }
 
-// The next attempt starts when the last recipient may be tried, in any order of recipients.
+// The next attempt starts when all recipients may be tried again. The order of the recipients does not matter.
 func TestNextAttemptWaitsForTheLast(t *testing.T) {
 	now := time.Now()
 	for _, waits := range [][]time.Duration{{time.Hour, time.Minute}, {time.Minute, time.Hour},

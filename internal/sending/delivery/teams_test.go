@@ -264,7 +264,7 @@ func TestTeamsShareADestination(t *testing.T) {
 	})
 }
 
-// A team that uses up its share of memory waits before its emails are read, and only for its own share.
+// A team that has used up its share of memory waits before its emails are read. Other teams do not wait.
 func TestMemoryIsTakenBeforeAnEmailIsRead(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		mx := smtptest.NewServer(t, smtptest.Config{})

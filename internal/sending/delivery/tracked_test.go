@@ -16,7 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Each recipient of a tracked email gets a separate message, and a second try goes only to recipients without one.
+// Each recipient of a tracked email gets a separate message. A second try sends only to recipients that have not got
+// theirs yet.
 func TestTrackedMessages(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// clocked runs f in simulated time. The domains are in an SQLite file, and the job runner and the daily rechecks run.
+// clocked runs f in simulated time. The domains are in an SQLite file. Their job runner and daily rechecks are running.
 // PostgreSQL has its own clock, so other tests cover the behavior that both engines share. pass lets simulated time go
 // by and then runs the due work.
 func clocked(t *testing.T, dns resolve.Resolver, c domains.Config, f func(t *testing.T, s *domains.Service,
@@ -147,7 +147,8 @@ func TestADomainOutlivesOurErrors(t *testing.T) {
 	}, listener)
 }
 
-// failing is a listener that fails some times when a domain becomes verified.
+// failing is a listener that fails the first few times that a domain becomes verified. left is the number of failures
+// that remain.
 type failing struct{ left int }
 
 func (f *failing) Recorded(_ context.Context, _ *db.Tx, all []events.Event) error {

@@ -470,7 +470,7 @@ func (s *Service) Delete(ctx context.Context, teamID, domainID string) error {
 // IsSandbox reports whether a domain is a sandbox domain.
 func (s *Service) IsSandbox(name string) bool { return slices.Contains(s.c.SandboxDomains, name) }
 
-// Sender returns the data for accepting an email from the domain, or the fault for which the email cannot be sent.
+// Sender returns the data for accepting an email from the domain, or a fault that says why the email cannot be sent.
 func (s *Service) Sender(ctx context.Context, teamID, name string) (Sender, error) {
 	key, now := teamID+"\x00"+name, time.Now()
 	s.mu.Lock()

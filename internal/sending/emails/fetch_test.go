@@ -55,7 +55,7 @@ func (f *files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "content")
 }
 
-// hosts starts files at n addresses of this machine and returns their URLs.
+// hosts serves the files at n addresses of this machine and returns their URLs.
 func (f *files) hosts(t *testing.T, n int) (urls []string) {
 	t.Helper()
 	f.asked, f.came, f.released = map[string]int{}, make(chan struct{}, 10_000), make(chan struct{})

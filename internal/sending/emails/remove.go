@@ -117,7 +117,8 @@ func (s *Service) RemoveBodies(ctx context.Context, teamID string, before time.T
 }
 
 // RemoveSkippedBodies deletes the content of emails that RemoveBodies skipped because they were not settled, if they
-// are settled now. Each call deletes a batch with ids greater than after. It returns the value of after for the next call, or "" at the end.
+// are settled now. Each call deletes a batch with ids greater than after. It returns the value of after for the next
+// call, or "" at the end.
 func (s *Service) RemoveSkippedBodies(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := readRemovable(ctx, s.DB.Reader, selectSkipped, teamID, after, id.First(before))

@@ -58,8 +58,8 @@ type Deps struct {
 	// refuses those beyond a limit. recipients holds the number of addresses of each email. It is called only for actors
 	// that have limits.
 	ConsumeLimit func(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error
-	// CheckLimit returns, for each email, nil or the fault with which ConsumeLimit would refuse it after the emails
-	// before it. It counts nothing.
+	// CheckLimit returns, for each email, the fault with which ConsumeLimit would refuse it, or nil. For each email,
+	// the earlier ones in the list count as accepted. CheckLimit stores nothing.
 	CheckLimit func(ctx context.Context, by teams.Actor, recipients []int) ([]error, error)
 }
 

@@ -67,7 +67,7 @@ func TestContentsAfterBodyRetention(t *testing.T) {
 	if err := f.Emails.SweepContents(ctx); err != nil {
 		t.Fatal(err)
 	}
-	// One content was used and released before that email, and one since then; neither has emails.
+	// One content was last used before the deleted email was created, the other one afterwards. Neither has emails now.
 	since := f.add(t, news())
 	f.change(`UPDATE contents SET used_at = used_at - 9000000000 WHERE id = $1`, since)
 	if err := f.Emails.SweepContents(ctx); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// TrackedEmail has the data of a sent email that its opens and clicks are recorded with.
+// TrackedEmail has the data of a sent email that is recorded with each of its opens and clicks.
 type TrackedEmail struct {
 	TeamID, DomainID, BroadcastID string
 

@@ -97,7 +97,7 @@ type groups struct{ slot, domain, email, broadcast bool }
 // filters are conditions on ids.
 type filters struct{ domains, emails, broadcasts []string }
 
-// where returns the conditions as SQL text, and the arguments with theirs appended.
+// where returns the conditions as SQL text, and args with the arguments of the conditions appended.
 func (f filters) where(prefix string, args []any) (string, []any) {
 	text := ""
 	for _, c := range []struct {

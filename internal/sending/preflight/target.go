@@ -102,7 +102,7 @@ func isLocal(host string) bool {
 }
 
 // shownHost returns the host that a link's text shows, or "". bare is true if the text is only a name, such as
-// example.com, which may mean something else.
+// example.com. Such a name need not mean a host.
 func shownHost(text string) (host string, bare bool) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxURL || strings.ContainsAny(text, " \t\r\n\u00a0") {

@@ -116,9 +116,9 @@ func sameVariables(a, b []Variable) bool {
 	})
 }
 
-// valuesFor returns the value of each declared variable: the given one, or else the fallback. A variable that has
-// neither gets no value; this is allowed only if all its placeholders have fallbacks. Values for undeclared variables
-// are ignored. Errors name the field prefix and the key.
+// valuesFor returns the value of each declared variable: the given one, or else the fallback. A variable with neither
+// is an error, unless all its placeholders have fallbacks; then it gets no value. Values for undeclared variables are
+// ignored. Errors name the field prefix and the key.
 func valuesFor(c *content.Compiled, declared []Variable, given map[string]scalar.Value,
 	prefix string) (render.Values, error) {
 	for _, key := range slices.Sorted(maps.Keys(given)) {

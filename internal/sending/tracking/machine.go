@@ -39,10 +39,10 @@ var programs = map[string]bool{
 	"axios": true, "headlesschrome": true, "phantomjs": true, "lighthouse": true,
 }
 
-// programEndings are word endings with the same meaning.
+// programEndings are endings of words that also identify programs.
 var programEndings = []string{"bot", "crawler", "spider", "preview", "scanner"}
 
-// programNames are parts of user agents with the same meaning, each of several words.
+// programNames are parts of user agents, of several words each, that also identify programs.
 var programNames = []string{"go-http-client", "node-fetch", "existence discovery", "protocol discovery"}
 
 // isProgram reports whether a user agent names a crawler, a link previewer, a library or a similar program.

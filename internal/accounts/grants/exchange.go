@@ -53,7 +53,8 @@ func (s *Service) Exchange(ctx context.Context, x ExchangeParams) (Tokens, error
 	hash := keyring.HashAPIKey(x.Code)
 	hashed := sha256.Sum256([]byte(x.Verifier))
 	challenge := base64.RawURLEncoding.EncodeToString(hashed[:])
-	// Fail before the code is used if tokens cannot be signed: the client's retry would otherwise revoke the grant.
+	// If tokens cannot be signed, fail before the code counts as used. Otherwise the client's retry would revoke the
+	// grant.
 	if _, err := s.signer(ctx, s.DB.Now()); err != nil {
 		return Tokens{}, err
 	}

@@ -148,9 +148,9 @@ func New(c Config, d Deps) (*Service, error) {
 func newService(c Config, d Deps) *Service {
 	s := &Service{Config: c, Deps: d}
 	d.DB.OnHint(keysTopic, func(string) { s.signing.forget() })
-	// A grant's scopes also depend on its user. Package teams clears its cache at its own hint, before package members
-	// clears its cache. Until the second hint, package teams may cache outdated data of members, so it is cleared
-	// again.
+	// A grant's scopes also depend on its user. Package teams clears its cache when it gets its own hint. Package
+	// members clears its cache later, when it gets a second hint. Between the two, package teams may cache outdated
+	// data of members, so its cache is cleared again.
 	for _, topic := range []string{teams.HintTopic, members.HintTopic, users.HintTopic} {
 		d.DB.OnHint(topic, func(string) { d.Teams.Forget() })
 	}

@@ -234,7 +234,7 @@ func (s *Service) CheckEach(ctx context.Context, by teams.Actor, recipients []in
 	return faults, err
 }
 
-// consume returns the usage after some emails are added to used.
+// consume returns the sum of the usage so far and the recipients of some emails.
 func (l Limits) consume(used int64, recipients []int) (int64, error) {
 	sum := used
 	for _, n := range recipients {

@@ -65,8 +65,8 @@ func (s *Service) Refresh(ctx context.Context, x RefreshParams) (Tokens, error) 
 	if err := s.checkGrantor(ctx, &g); err != nil {
 		return Tokens{}, err
 	}
-	// Fail before the refresh token is used if tokens cannot be signed: the client's retry would otherwise revoke the
-	// grant.
+	// If tokens cannot be signed, fail before the refresh token counts as used. Otherwise the client's retry would
+	// revoke the grant.
 	if _, err := s.signer(ctx, s.DB.Now()); err != nil {
 		return Tokens{}, err
 	}

@@ -127,7 +127,7 @@ func (s *Service) flush(ctx context.Context) error {
 	return nil
 }
 
-// restoreUsed puts back times that could not be written, unless the key was used again.
+// restoreUsed puts back the times of last use that could not be written, unless the key was used again.
 func (s *Service) restoreUsed(used map[string]time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -297,7 +297,8 @@ func (s *Service) RenameKey(ctx context.Context, teamID, keyID, name string) err
 	return s.DB.Update(ctx, func(tx *db.Tx) error { return renameKey(ctx, tx, teamID, keyID, name) })
 }
 
-// DeleteKey deletes a key. It stops working on this node at once, and on others when the hint arrives.
+// DeleteKey deletes a key. It stops working on this node at once, and on another node when that node is told of the
+// deletion.
 func (s *Service) DeleteKey(ctx context.Context, teamID, keyID string) error {
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		audit.Target(ctx, keyID)

@@ -220,8 +220,8 @@ type OIDCResult struct {
 	Unknown *Person // the identity from the provider, with a verified address
 }
 
-// Person is an identity from the OIDC provider that is no user yet. Token is the argument of CreateFromOIDC, for 10
-// minutes.
+// Person is an identity from the OIDC provider for which no user exists yet. Token is the argument of CreateFromOIDC,
+// for 10 minutes.
 type Person struct {
 	Email, Name string
 	Allowed     bool // OIDCConfig.Domains allows it without an invitation

@@ -51,8 +51,8 @@ func (w *world) crowd(n int) {
 
 func pad(i int) string { return fmt.Sprintf("%02d@x.example", i) }
 
-// A page by a filter is full unless the list ends with it, wherever the matching contacts are and however they are
-// found.
+// Every page of a filtered list is full, except the last one. This does not depend on where the matching contacts are
+// or how they are found.
 func TestPagesOfFiltersAreFull(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -183,7 +183,7 @@ func matchIDs(ctx context.Context, r db.Reader, of *source, in span, limit int) 
 	return ids, true, nil
 }
 
-// measure returns the function by which a rule measures the sizes of sets.
+// measure returns the function that a rule calls to count the contacts of a set.
 func measure(ctx context.Context, r db.Reader) filter.Measure {
 	return func(text string, args []any) (n int, err error) {
 		err = r.QueryRow(ctx, text, args...).Scan(&n)

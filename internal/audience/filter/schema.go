@@ -59,8 +59,8 @@ type Column struct {
 	Key      string // the column of Table that identifies the field; "" if all rows belong to this field
 	KeyValue string // the field's value of Key
 
-	// Sets says how an index finds all contacts with a value, if not through Table and Key. The Default of Sets is the
-	// field's; contacts that the index does not find must have that value.
+	// Sets says how an index finds all contacts with a value, if not through Table and Key. Sets has the same default
+	// as the field; contacts that the index does not find must have that value.
 	Sets *Sets
 }
 

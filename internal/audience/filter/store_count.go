@@ -346,7 +346,7 @@ func (c *counter) compound(parts []part, operator string, without []part) part {
 	return part{text: text.String(), compound: true, walks: walks}
 }
 
-// operand returns a SELECT as an operand of a compound one. SQLite does not accept parentheses there.
+// operand returns a SELECT in the form of an operand of a compound SELECT. SQLite does not accept parentheses there.
 func (c *counter) operand(p part) string {
 	if p.compound {
 		return "SELECT s.contact_id FROM (" + p.text + ") s"

@@ -94,7 +94,7 @@ func (w *writer) condition(t *test) string {
 	return w.lookup(t, Sets{Table: c.Table, Contact: "contact_id", Value: c.Value, Key: c.Key, KeyValue: c.KeyValue})
 }
 
-// lookup returns the condition of one leaf on the contact c whose value is in a row of another table.
+// lookup returns the condition of one leaf on the contact c. The value of the field is in a row of another table.
 func (w *writer) lookup(t *test, in Sets) string {
 	text := "COALESCE((SELECT "
 	if t.negated {

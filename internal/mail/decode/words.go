@@ -58,8 +58,8 @@ type word struct {
 	b64           bool
 }
 
-// joins reports whether a character may be split between w and next. In UTF-7 it may not: each word starts afresh, and
-// an unterminated base64 run would otherwise continue in the next word.
+// joins reports whether a character may be split between w and next. In UTF-7 no character may be split. Each word is
+// decoded separately, because an unterminated base64 run would otherwise continue in the next word.
 func (w word) joins(next word) bool {
 	name := charsetName(w.charset)
 	return name != utf7 && (strings.EqualFold(w.charset, next.charset) || name == charsetName(next.charset))

@@ -130,7 +130,8 @@ func (a Address) appendTo(dst []byte) []byte {
 	return append(dst, '>')
 }
 
-// check returns an error if the Address, which ParseAddress may not have made, must not be written to a header.
+// check returns an error if the Address must not be written to a header. The caller may have made it without
+// ParseAddress.
 func (a Address) check(field string) error {
 	if unprintable(a.Name) != "" {
 		return &FieldError{Name: field, Reason: "The display name in `" + field +

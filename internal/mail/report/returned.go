@@ -262,8 +262,9 @@ func (m *mail) others(said, action string) []Recipient {
 	return r.Recipients
 }
 
-// reason returns the most specific paragraph of a recipient's section, or otherwise, unless all is nil, of the text
-// about all recipients. A code is more specific than words, and an unambiguous phrase more than other words.
+// reason returns the most specific paragraph of a recipient's section. If there is none, it returns that of the text
+// about all recipients, unless all is nil. A code is more specific than words, and an unambiguous phrase more than
+// other words.
 func (m *mail) reason(own string, all func() string) string {
 	var paragraphs []string
 	for block := range blocks(own[:min(len(own), maxSection)]) {

@@ -252,7 +252,7 @@ func (c *Conn) RemoteAddr() net.Addr { return c.raw.RemoteAddr() }
 // LocalAddr returns the local address of the connection.
 func (c *Conn) LocalAddr() net.Addr { return c.raw.LocalAddr() }
 
-// Messages returns to how many messages the host has given a final reply on this connection.
+// Messages returns the number of messages on this connection that got a final reply from the host.
 func (c *Conn) Messages() int { return c.messages }
 
 // Usable reports whether another message may be sent. It does not detect that the host has closed an idle connection.

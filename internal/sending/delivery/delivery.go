@@ -10,10 +10,10 @@
 // Every accepted email is delivered at least once, or ends with an event that says why not. After some fifty hours of
 // errors on our side its job is parked and waits for an operator.
 //
-// A second copy is sent only in two cases: the node crashes or is declared dead between a host's final 250 and our
-// commit, or a host may have accepted the message and its answer did not arrive. The outcome of such an attempt is
-// "unknown". After the second unknown outcome, the next try waits for hours. The Message-ID and all other bytes except
-// the signatures stay the same, so that receivers can recognize copies.
+// A second copy is sent only in two cases. In the first, the node crashes or is declared dead between a host's final
+// 250 and our commit. In the second, a host may have accepted the message, but its answer did not arrive. The outcome
+// of such an attempt is "unknown". After the second unknown outcome, the next try waits for hours. The Message-ID and
+// all other bytes except the signatures stay the same, so that receivers can recognize copies.
 //
 // No transaction is open while the network is used. The answer of a host is data, never an error.
 //

@@ -17,7 +17,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A failure blocks its address until the wait ends, and demotes it for demotedFor longer.
+// After a failure, an address is blocked until the wait ends. For demotedFor after that, other addresses are tried
+// before it.
 func TestFailureAtItsEdges(t *testing.T) {
 	t.Parallel()
 	var f failure
@@ -352,8 +353,8 @@ func TestConnectionsComeBack(t *testing.T) {
 	}
 }
 
-// A full table forgets destinations without jobs in progress. It forgets all that are not paused or whose pause ended
-// long ago, and half of the others.
+// A full table forgets only destinations without jobs in progress. It forgets all that are not paused or whose pause
+// ended long ago, and half of the others.
 func TestWhatShaperForgets(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

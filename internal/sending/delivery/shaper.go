@@ -146,8 +146,8 @@ func (s *shaper) busy() (all []string) {
 	return all
 }
 
-// forget deletes entries of destinations that are not busy: all entries without a current pause, and every second one
-// of the rest. If it kept all of the rest, the map could stay full, and each new destination would cost a walk over all
+// forget deletes entries of destinations without jobs in progress: all entries without a current pause, and half of the
+// rest. If it kept all of the rest, the map could stay full, and each new destination would cost a walk over all
 // entries.
 func (s *shaper) forget(now time.Time) {
 	n := 0

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// meanwhile runs f on both engines. Once armed, do starts when a transaction is about to run a given statement. The
-// transaction continues when do has ended or waits for it.
+// meanwhile runs f on both engines. After f has called arm, do starts when a transaction is about to run the statement
+// that contains asks. The transaction continues when do has ended or waits for the transaction.
 func meanwhile(t *testing.T, asks string, f func(t *testing.T, d *db.DB,
 	arm func(do func() error) (ended func() error))) {
 	run := func(t *testing.T, url string) {

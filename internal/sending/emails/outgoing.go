@@ -83,7 +83,8 @@ func LaneTurn(lane string) string {
 // IsBulk reports whether a lane is for bulk mail.
 func IsBulk(lane string) bool { return strings.HasSuffix(lane, bulkMark) }
 
-// Destination returns the domain of a lane. The lanes of all teams to a domain share its limits.
+// Destination returns the domain of a lane. The lanes of all teams with the same domain share the limits of this
+// domain.
 func Destination(lane string) string {
 	domain, _, _ := strings.Cut(lane, "|")
 	return domain

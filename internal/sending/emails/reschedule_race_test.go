@@ -46,8 +46,7 @@ func eachArmed(t *testing.T, asks string, run func(t *testing.T, f *fixture, arm
 	})
 }
 
-// A change takes effect if it is requested while a release is in progress, after the release has read the email and
-// before it writes.
+// A change that is requested after a release has read the email, and before the release writes, takes effect.
 func TestChangesDuringRelease(t *testing.T) {
 	later := func(d time.Duration) string { return time.Now().Add(d).Format(time.RFC3339Nano) }
 	for name, c := range map[string]struct {

@@ -12,8 +12,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// An open or a click changes the state of a recipient only after delivery, in any order of the events. An open or a
-// click that names no recipient changes none. Concurrent events of many emails advance each of them.
+// An open or a click changes the state of a recipient only if the message was delivered. The order of the events does
+// not matter. An open or a click that names no recipient changes none. Concurrent events of many emails advance each of
+// them.
 func TestOpensAdvanceWhoHasTheEmail(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		const ann, bob = "ann@one.example", "bob@two.example"

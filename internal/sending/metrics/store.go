@@ -127,15 +127,15 @@ var recipientsOf = `CASE
 			WHEN e.type IN ('opened', 'clicked') AND (` + earlier("") + ` OR ` + earlier(events.DetailMachine) + `) THEN 0
 			ELSE 1 END`
 
-// peopleOf is the number of recipients that an event e counts if events of bots are ignored.
+// peopleOf is the number of recipients for which an event e counts if events of bots are ignored.
 var peopleOf = `CASE
 			WHEN e.type NOT IN ('opened', 'clicked') OR e.detail <> '' THEN 0
 			WHEN ` + earlier("") + ` THEN 0
 			ELSE 1 END`
 
-// earlier is the condition that an event e has an earlier one of the same email, type and recipient, with the given
-// detail. It is evaluated for each open and click, and one link can be followed any number of times. So it must read
-// one row only: each part of it uses the index email_events_hits, whose condition it repeats.
+// earlier is the condition that another event of the same email, type and recipient, with the given detail, came before
+// the event e. It is evaluated for each open and click, and one link can be followed any number of times. So it must
+// read one row only: each part of it uses the index email_events_hits, whose condition it repeats.
 func earlier(detail string) string {
 	return `EXISTS (SELECT 1 FROM email_events f WHERE f.type IN ('opened', 'clicked') AND f.email_id = e.email_id
 				AND f.type = e.type AND f.recipient = e.recipient AND f.detail = '` + detail + `'

@@ -91,7 +91,7 @@ func ReadLink(keys *keyring.Keyring, token, host string) (TrackedLink, error) {
 		return TrackedLink{}, none
 	}
 	data, err := base64.RawURLEncoding.DecodeString(token)
-	// The decoder ignores line breaks and unused bits at the end. Encoding again detects both.
+	// The decoder ignores line breaks and unused bits at the end. Comparing with the encoded data detects both.
 	if err != nil || len(data) < 2+16+macSize || base64.RawURLEncoding.EncodeToString(data) != token {
 		return TrackedLink{}, none
 	}

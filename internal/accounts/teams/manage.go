@@ -192,8 +192,8 @@ func (s *Service) SetRateLimitIn(ctx context.Context, tx *db.Tx, teamID string, 
 	return setTeam(ctx, tx, teamID, "rate_limit", perSecond)
 }
 
-// SetQuotaIn changes the quota of a team in a transaction. Only package quotas calls it, because the counters must
-// change in the same transaction.
+// SetQuotaIn changes the quota of a team in a transaction. Call it only from package quotas, which changes its counters
+// in the same transaction.
 func (s *Service) SetQuotaIn(ctx context.Context, tx *db.Tx, teamID string, q Quota) error {
 	for _, x := range []struct {
 		field, column string

@@ -159,8 +159,8 @@ func (f *finder) read(ctx context.Context, r db.Reader) (err error) {
 	return nil
 }
 
-// among finds the matching contacts among the next ids in order. It advances with each query, so a retry after an error
-// finds no contact twice.
+// among adds the contacts in ids that match. ids are in order and come after those that were searched before. It
+// advances with each query, so a retry after an error finds no contact twice.
 func (f *finder) among(ctx context.Context, r db.Reader, ids []string) error {
 	for chunk := range slices.Chunk(ids, f.maxIDs) {
 		if f.remaining() == 0 {

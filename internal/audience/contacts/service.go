@@ -268,7 +268,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool,
 	return created, s.Recorder.Record(ctx, tx, events.Event{TeamID: at.TeamID, Type: kind, Data: data})
 }
 
-// relations are a contact's topics, values and segments, as far as a change concerns them.
+// relations are those of a contact's topics, values and segments that a change concerns.
 type relations struct {
 	topics   []TopicSubscription
 	values   map[string]scalar.Value

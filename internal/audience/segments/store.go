@@ -26,7 +26,8 @@ func insertSegment(ctx context.Context, tx *db.Tx, g *Segment) {
 		VALUES ($1, $2, $3, $4, $5, 0)`, g.ID, g.TeamID, g.Name, g.Filter, g.CreatedAt.UnixMicro())
 }
 
-// ByID returns a segment, or a NotFound fault. The id may be in upper case, or no id at all.
+// ByID returns a segment, or a NotFound fault. The id may be in upper case. A text that is not an id is allowed, too;
+// its segment is not found.
 func ByID(ctx context.Context, r db.Reader, teamID, segmentID string) (Segment, error) {
 	if !id.Valid(segmentID) {
 		return Segment{}, notFound()

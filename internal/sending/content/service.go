@@ -164,7 +164,8 @@ type Unused struct {
 func (u *Unused) Until() string { return id.First(db.Time(u.used).Add(usedSlack)) }
 
 // Unused returns some contents of a team that are not kept and were not used recently, by the time of their last use.
-// The list begins after the content in after, or at the first content if after is the zero value.
+// The list continues after the content that is given as after. If after is the zero value, the list begins with the
+// first content.
 func (s *Service) Unused(ctx context.Context, teamID string, after Unused) ([]Unused, error) {
 	return unused(ctx, s.d.Reader, teamID, s.d.Now().Add(-usedSlack), after)
 }

@@ -125,8 +125,8 @@ type keyRow struct {
 // check is the state of one record.
 type check struct {
 	Status Status `json:"status"`
-	// Since is when the record became pending or missing, in Unix microseconds. It is 0 in rows of older releases: the
-	// record was not looked up since, or has been pending since Domain.VerifySince.
+	// Since is when the record became pending or missing, in Unix microseconds. It is 0 only if an older release wrote
+	// the row. The record then has not been looked up after the upgrade, or has been pending since Domain.VerifySince.
 	Since int64 `json:"since,omitempty"`
 }
 

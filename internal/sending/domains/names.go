@@ -116,7 +116,7 @@ func nameTaken(n dnsName) error {
 		"another label.", n.name, n.field)
 }
 
-// errorOrNameTaken returns err, or the fault for the first lost name if err is nil.
+// errorOrNameTaken returns err if it is not nil, and otherwise the fault for the first name in lost.
 func errorOrNameTaken(err error, lost []dnsName) error {
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ func trackedEmail(to ...string) emails.Send {
 		Headers: []message.Field{{Name: "List-Unsubscribe", Value: "<https://acme.example/u>"}}}
 }
 
-// deliveries returns the delivery jobs of an email, by the first recipient.
+// deliveries returns the delivery jobs of an email, sorted by their first recipients.
 func deliveries(t *testing.T, n *testnode.Node, emailID string) []emails.Delivery {
 	t.Helper()
 	rows, err := n.DB.Query(t.Context(), `SELECT payload FROM jobs WHERE kind = $1`, emails.DeliveryKind)

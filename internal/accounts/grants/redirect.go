@@ -8,8 +8,8 @@ import (
 
 const uriMax = 2048 // characters of a redirect URI and other URIs of a client
 
-// refusedSchemes are schemes that a browser opens as a document or a local file, and schemes that do not lead back to
-// the app, such as those that install, call or start something.
+// refusedSchemes are schemes that a browser opens as a document or a local file. They also include schemes that do not
+// lead back to the app but, for example, install something or make a phone call.
 var refusedSchemes = []string{"file", "ftp", "data", "javascript", "blob", "about", "vbscript", "filesystem",
 	"view-source", "mailto", "tel", "sms", "ws", "wss", "intent", "android-app", "itms-services", "ms-appinstaller",
 	"ms-msdt", "search-ms", "shell", "chrome", "resource", "jar", "feed", "callto", "facetime", "sip", "sips"}

@@ -69,8 +69,8 @@ func (s *Service) deleteFailures(ctx context.Context, importID string) error {
 	return nil
 }
 
-// EraseTeam deletes the imports of a team. Call it before the team's contacts are erased: a running import ends when
-// its row is gone.
+// EraseTeam deletes the imports of a team. Call it before the team's contacts are erased. A running import ends when
+// its row is gone, so that it adds no further contacts.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for {
 		some, err := importsOf(ctx, s.DB.Reader, teamID, "")

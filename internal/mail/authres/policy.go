@@ -7,7 +7,7 @@ type Policy struct {
 }
 
 // ParseDMARC parses a TXT record. It returns false if receivers would not use the record as a DMARC record (RFC 7489
-// section 6.3). parent says that the record is that of the organizational domain; the policy is then the one for its
+// section 6.3). parent is true if the record was found at the organizational domain. The policy is then the one for
 // subdomains.
 func ParseDMARC(text string, parent bool) (Policy, bool) {
 	p, ok := parseDMARC(text, parent)

@@ -163,7 +163,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Words decide if a code is vague, and overrule a code that they contradict.
+// If a code is vague, or the words of the reply contradict it, the words decide.
 func TestWordsAndCodes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -446,8 +446,8 @@ func TestOneFamilyFails(t *testing.T) {
 	if got, err := r.Addrs(t.Context(), "four.example.com"); err != nil || !slices.Equal(got, addrs("192.0.2.4")) {
 		t.Errorf("%v, %v", got, err)
 	}
-	// If one family has no addresses and the other fails, the failure is temporary: a definite answer would bounce
-	// mail.
+	// If a name has no IPv4 addresses and the look-up of IPv6 addresses fails, or the other way round, the error is
+	// temporary. A definite error would bounce mail.
 	if got, err := r.Addrs(t.Context(), "example.com"); !errors.Is(err, resolve.ErrTemporary) {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A recipient's answer is that of the first step that was refused.
+// The answer for a recipient is the host's reply to the first step that it refused.
 func TestAnswerFor(t *testing.T) {
 	t.Parallel()
 	ok, go354 := smtpclient.Reply{Code: 250}, smtpclient.Reply{Code: 354}

@@ -467,7 +467,7 @@ func TestSweepOfDeletedEmails(t *testing.T) {
 	})
 }
 
-// Erasing a team also deletes waiting emails, and the records about their bodies.
+// Erasing a team also deletes its waiting emails, and the records that their bodies are still to be deleted.
 func TestEraseTeamWithBodiesLeft(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.sent(t)

@@ -154,8 +154,8 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 	return s.Recorder.Record(ctx, tx, all...)
 }
 
-// countQuota returns how many emails some drafts count for in the quota: one for each recipient that is mailed.
-// Scheduled emails count at their time.
+// countQuota returns by how much the drafts increase the usage of the quota: by one for each recipient that is mailed.
+// A scheduled email counts when it is due.
 func countQuota(drafts []*draft, blocked map[string]suppressions.Suppression) (n int) {
 	for _, d := range drafts {
 		if !d.at.IsZero() {

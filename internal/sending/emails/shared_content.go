@@ -46,7 +46,7 @@ func (s *Service) fill(ctx context.Context, e *Email) error {
 	}
 	values := e.shared.values
 	if e.canUnsubscribe() {
-		// Each recipient has another link, so the placeholder stays, as in an email with a body of its own.
+		// Each recipient gets a different link. So the placeholder is shown, as in an email whose body is not shared.
 		values = unsubscribeInfo{url: "{{{" + render.UnsubscribeURL + "}}}"}.values(values)
 	}
 	e.HTML, e.Text = c.HTML(values), c.Text(values)

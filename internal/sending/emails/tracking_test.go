@@ -177,7 +177,7 @@ func TestTrackedEmail(t *testing.T) {
 	})
 }
 
-// An email that is not tracked has one job for each destination, and no links of ours.
+// An email that is not tracked has one job for each destination, and its links are not replaced.
 func TestNotTracked(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)

@@ -30,8 +30,8 @@
 // [retryTime], a client that did not receive the answer may use its token again, if no later token was used. The
 // service then replaces the token that the client did not receive.
 //
-// Each of these decisions is one transaction on the grant's row. This node refuses a revoked grant at once, and other
-// nodes when the hint arrives.
+// Each of these decisions is one transaction on the grant's row. This node refuses a revoked grant at once. Other nodes
+// refuse it when they get the hint about it.
 //
 // # Errors
 //

@@ -117,8 +117,8 @@ func setRevokedOfKey(ctx context.Context, tx *db.Tx, teamID, keyID string) (int6
 		teamID, keyID, tx.Now().UnixMicro(), string(KeyDeleted))
 }
 
-// lockRefreshState returns the refresh state of an active grant and locks its row. The update changes nothing; it takes
-// the lock on PostgreSQL, so that the second of two uses sees the first.
+// lockRefreshState returns the refresh state of an active grant and locks its row. The UPDATE statement changes no
+// value. On PostgreSQL it takes the lock, so that the second of two concurrent uses sees the effect of the first.
 func lockRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string) (l refreshState, err error) {
 	var rotated int64
 	err = tx.QueryRow(ctx, `UPDATE oauth_grants SET generation = generation

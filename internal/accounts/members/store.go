@@ -212,8 +212,8 @@ func countOpen(ctx context.Context, r db.Reader, teamID string, now time.Time) (
 	return n, nil
 }
 
-// countSent returns an upper bound of the number of invitation emails that a team has sent since a time. All emails of
-// an invitation count as sent when its last one was sent.
+// countSent returns the number of invitation emails that a team has sent since a time, or a greater number: if the last
+// email of an invitation was sent since then, all its emails count.
 func countSent(ctx context.Context, r db.Reader, teamID string, since time.Time) (n int64, err error) {
 	err = r.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(sends), 0) AS BIGINT) FROM invitations
 		WHERE team_id = $1 AND sent_at > $2`, teamID, since.UnixMicro()).Scan(&n)

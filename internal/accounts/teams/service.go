@@ -30,8 +30,8 @@ const (
 	flushMax   = 500              // keys written at once
 )
 
-// HintTopic is the topic of hints after a change of a team or its keys that may withdraw a right. The hint is the
-// team's id.
+// HintTopic is the topic of the hints to other nodes that a team or its keys have changed, if the change may withdraw a
+// right. The hint is the team's id.
 const HintTopic = "teams"
 
 // Config is the part of the configuration that concerns teams.

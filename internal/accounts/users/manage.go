@@ -97,8 +97,8 @@ func (s *Service) CreateIn(ctx context.Context, tx *db.Tx, u Draft) (User, error
 
 var errAddressTaken = fault.Invalidf("email", "There is a user with this address already.")
 
-// AddressError returns the fault for an address in use if err is a violation of its index, and err otherwise. Apply it
-// to the error of a transaction that called CreateIn.
+// AddressError returns the fault that the address is in use if err is a violation of the index of addresses. Otherwise
+// it returns err. Apply it to the error of a transaction that called CreateIn.
 func (s *Service) AddressError(err error) error {
 	if s.DB.Violates(err, "users_email") {
 		return errAddressTaken.Because(err)

@@ -28,8 +28,8 @@ type Member struct {
 	Properties map[string]scalar.Value // by name; without fallbacks for missing values
 }
 
-// Walk returns up to limit contacts of an audience, in the order of their ids, beginning after the id after. It returns
-// fewer at the end of the audience, and when their values exceed valuesMost bytes. more reports whether further
+// Walk returns up to limit contacts of an audience whose ids are greater than after, in the order of their ids. It
+// returns fewer at the end of the audience, and when their values exceed valuesMost bytes. more reports whether further
 // contacts may follow.
 //
 // The filter is evaluated on each contact as it is now. Walk reads in parts, each of them a long read

@@ -59,7 +59,7 @@ func endsWith(text, local string) bool {
 	return ok && (rest == "" || !localByte(rest[len(rest)-1]))
 }
 
-// alone returns the addresses whose local part is a word of the line.
+// alone returns the addresses whose local part stands in the line as a separate word.
 func (n names) alone(line string) (found []string) {
 	words := strings.FieldsFunc(strings.ToLower(line), func(r rune) bool {
 		return r < 0x80 && !localByte(byte(r)) && r != '@'

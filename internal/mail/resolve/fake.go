@@ -18,8 +18,8 @@ type Fake struct {
 	CAARecords   map[string][]CAA
 	PTRRecords   map[netip.Addr][]string
 
-	// Fail lists look-ups that end in ErrTemporary: a name ("example.com", all types) or a type and a name
-	// ("mx example.com"). Types are mx, addr, txt, cname, caa and ptr; the name of a ptr is the address.
+	// Fail lists look-ups that end in ErrTemporary: a name ("example.com", all types) or a type and a name ("mx
+	// example.com"). Types are mx, addr, txt, cname, caa and ptr. For ptr, the address takes the place of the name.
 	Fail []string
 }
 

@@ -251,7 +251,8 @@ func (t *transaction) take(what int, r Reply) *Error {
 	return nil
 }
 
-// unexpected returns the error for a reply that cannot answer the command: host and client are out of step.
+// unexpected returns the error for a reply that cannot be an answer to the command. Later replies could be assigned to
+// wrong commands, so it also marks the connection as broken.
 func (t *transaction) unexpected(what int, r Reply) *Error {
 	err := t.c.fail(t.stage(what), fmt.Errorf("%w: unexpected reply", ErrProtocol))
 	err.Reply = &r

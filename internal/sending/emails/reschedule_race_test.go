@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// eachArmed is each with a database that calls a function before its next statement. arm sets the function, and
-// returns a function that reports whether it was called.
+// eachArmed is like each, but its database can call a function before the next statement that contains asks. arm sets
+// this function, and returns another one that reports whether it was called.
 func eachArmed(t *testing.T, asks string, run func(t *testing.T, f *fixture, arm func(func()) func() bool)) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

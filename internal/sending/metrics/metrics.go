@@ -86,9 +86,9 @@ type span struct{ from, to int64 }
 func down(us int64) int64 { return us / slot.Microseconds() }
 func up(us int64) int64   { return down(us + slot.Microseconds() - 1) }
 
-// split divides a span into what counters answer and what events must answer. Counters are complete before the time
-// until, except in the dirty slots. The slots from low to before high have correct counters, except dirty ones; the
-// spans in live must be counted from events.
+// split divides a span into slots whose counters can be used and spans whose events must be counted. Counters are
+// complete before the time until, except in the dirty slots. The counters can be used for the slots from low to high-1
+// that are not dirty. The spans in live must be counted from events.
 func split(all span, until int64, dirty []int64) (low, high int64, live []span) {
 	low, high = up(all.from), down(all.to)
 	high = max(low, min(high, up(until)))

@@ -300,7 +300,7 @@ func TestFiltersGoByIndexes(t *testing.T) {
 			{"contact.segments", "eq", f.segments[0], "contact_segments_", false},
 			{"contact.engagement.opened_at", "within_last", "30 days", "contact_engagement_opened", true},
 			{"contact.engagement.clicked_at", "before", "2026-01-01", "contact_engagement_clicked", true},
-			{"contact.engagement.mailed_at", "before", "2026-01-01", "", false}, // the primary key; SQLite names no index
+			{"contact.engagement.mailed_at", "before", "2026-01-01", "", false}, // primary key; SQLite does not name it
 			{"contact.unsubscribed", "eq", false, "contacts_unsubscribed", false},
 			{"contact.email", "ends_with", "@example.com", "contacts_", false},
 		} {

@@ -7,7 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// countMailed adds one mailed email to each of some contacts, sorted by id so that two transactions cannot deadlock.
+// countMailed adds one to the number of emails mailed to each of some contacts. The contacts are sorted by id, so that
+// two transactions cannot deadlock.
 func countMailed(ctx context.Context, tx *db.Tx, teamID string, contactIDs []string) {
 	tx.Queue(ctx, `INSERT INTO contact_engagement (contact_id, team_id, mailed, opened, clicked, mailed_at, opened_at,
 		clicked_at) SELECT c.id, c.team_id, 1, 0, 0, CAST($3 AS BIGINT), 0, 0 FROM contacts c WHERE c.id = ANY($2)

@@ -63,7 +63,8 @@ type test struct {
 	from, to int64   // range of WithinLast: the first microsecond, and the one after the last
 }
 
-// ahead is how far in the future a time may be and still count as now, because the clocks of nodes differ.
+// ahead is a tolerance: a time that is later than now by at most this long counts as now, because the clocks of nodes
+// differ.
 const ahead = time.Minute
 
 // resolve checks a leaf and returns its test at the time now. get returns the values of referenced fields; if it is

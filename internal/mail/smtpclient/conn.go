@@ -157,7 +157,7 @@ func (c *Conn) command(stage Stage, line string) (Reply, *Error) {
 	return c.secret(stage, line, line)
 }
 
-// secret is like command, but the transcript shows the text shown in place of the line.
+// secret is like command, but the transcript contains the text of the parameter shown, not the line.
 func (c *Conn) secret(stage Stage, line, shown string) (Reply, *Error) {
 	c.log.line('C', []byte(shown))
 	c.w.WriteString(line)

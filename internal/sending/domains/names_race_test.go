@@ -133,8 +133,8 @@ func TestUpdateWhileALookUpIsRecorded(t *testing.T) {
 	})
 }
 
-// If verification of a claim is requested during a look-up, which may have been too early, another look-up follows
-// soon.
+// If verification of a claim is requested during a look-up, another look-up follows soon, because the first one may
+// have been too early.
 func TestVerifyAClaimDuringALook(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, _, _ := build(t, d, newZone(), domains.Config{})

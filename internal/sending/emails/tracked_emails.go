@@ -56,8 +56,8 @@ func (s *Service) TrackedEmails(ctx context.Context, r db.Reader, emailIDs []str
 	return trackedEmails(ctx, r, emailIDs, wanted)
 }
 
-// EventSummaries returns the summaries of some emails that their events carry, by id. It leaves out emails that do
-// not exist.
+// EventSummaries returns, by email id, the summaries that the events of some emails contain. It leaves out emails that
+// do not exist.
 func (s *Service) EventSummaries(ctx context.Context, r db.Reader, teamID string,
 	emailIDs []string) (map[string]*events.Email, error) {
 	return eventSummaries(ctx, r, teamID, emailIDs)

@@ -94,7 +94,7 @@ func TestPeopleSignIn(t *testing.T) {
 	}
 }
 
-// turnsOnTOTP sets up two-factor authentication and returns a function that returns the code after a time from now.
+// turnsOnTOTP sets up two-factor authentication. The function code gives the code that is valid after a duration.
 func (r *reader) turnsOnTOTP() (code func(after time.Duration) string) {
 	t := r.t
 	t.Helper()

@@ -31,7 +31,7 @@ type Limiter struct {
 // window counts the requests of the current second.
 type window struct{ asked, admitted int }
 
-// nodeShare is how many requests a node with a share of a limit may still admit.
+// nodeShare is how many more requests this node may admit from its share of a limit.
 type nodeShare struct {
 	left   float64 // requests
 	share  float64 // the node's share of the limit, for each second

@@ -36,7 +36,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// Limits of header lines of one email after filling, in bytes.
+// Greatest sizes of an email's header lines in bytes, after placeholders are filled.
 const (
 	MaxSubject = 998
 	MaxMailbox = 320 + 2*MaxSubject // an address with its display name

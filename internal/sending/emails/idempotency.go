@@ -80,8 +80,8 @@ func (s *Service) Once(ctx context.Context, by teams.Actor, key Idempotency,
 	return err
 }
 
-// OnceWithID is Once for requests that create a resource: do passes its id to remember. The result is the id that the
-// first request created.
+// OnceWithID is Once for requests that create a resource. The function do passes the resource's id to the function
+// remember. The result is the id that the first request created.
 func (s *Service) OnceWithID(ctx context.Context, by teams.Actor, key Idempotency,
 	do func(remember func(ctx context.Context, tx *db.Tx, id string) error) error) (string, error) {
 	r, err := s.once(ctx, by, key, func(a *answer) error {

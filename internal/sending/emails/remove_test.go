@@ -50,7 +50,7 @@ func (f *fixture) end(t *testing.T, emailID string, typ events.Type, recipients 
 // step is an operation that deletes a batch.
 type step = func(ctx context.Context, teamID string, before time.Time, after string) (string, error)
 
-// all calls a step until nothing is left, and check after each batch.
+// all calls the function do until nothing is left. After each batch it calls the function check.
 func (f *fixture) all(t *testing.T, do step, check func()) (batches int) {
 	t.Helper()
 	for after := ""; ; {

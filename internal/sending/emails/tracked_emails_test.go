@@ -13,8 +13,8 @@ import (
 )
 
 // An open or a click changes the state of a recipient only if the message was delivered. The order of the events does
-// not matter. An open or a click that names no recipient changes none. Concurrent events of many emails advance each of
-// them.
+// not matter. An open or a click that names no recipient leaves all recipients unchanged. Concurrent events of many
+// emails advance each email.
 func TestOpensAdvanceWhoHasTheEmail(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		const ann, bob = "ann@one.example", "bob@two.example"

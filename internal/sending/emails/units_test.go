@@ -109,7 +109,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// Unreadable content is read again. Lost content, and errors of the client, are not retried.
+// Content that cannot be read now is read again later. If it is lost, or the client made an error, nothing is retried.
 func TestUnreadable(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -175,7 +175,8 @@ var longFunctions = map[string]bool{
 
 // banned are words whose meaning only their author knew. No function, type, field or parameter has one as its name.
 var banned = []string{"enter", "veil", "bury", "disown", "heeded", "sift", "seated", "octets", "octet", "Grown",
-	"Happened", "Leaving", "Affords", "Budget", "Listed", "Reported", "Destined", "Followed", "Fix", "Brief", "because", "causing"}
+	"Happened", "Leaving", "Affords", "Budget", "Listed", "Reported", "Destined", "Followed",
+	"Fix", "Brief", "because", "causing"}
 
 // sourceFiles calls f with each Go file of the module, parsed, and with its path.
 func sourceFiles(t *testing.T, f func(path string, fset *token.FileSet, file *ast.File, lines int)) {

@@ -67,7 +67,8 @@ func commands() []command {
 		{"emails", "delete stored emails and personal data: postrider emails delete|erase", manageEmails},
 		{"contacts", "import contacts from a CSV file: postrider contacts import FILE", manageContacts},
 		{"automations", "run an automation with simulated time: postrider automations simulate FILE", manageAutomations},
-		{"export", "export a team's data as CSV or NDJSON: postrider export contacts|emails|suppressions|logs|audit --team TEAM",
+		{"export", "export a team's data as CSV or NDJSON: " +
+			"postrider export contacts|emails|suppressions|logs|audit --team TEAM",
 			export},
 		{"jobs", "show waiting and parked jobs, and retry a parked one: postrider jobs [retry ID]", showJobs},
 		{"backup", "copy a running SQLite installation into one file: postrider backup FILE", backup},

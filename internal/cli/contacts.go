@@ -86,7 +86,8 @@ func newImporter(e *env, path string, args []string) (*importer, error) {
 		m.columns[field] = column
 		return nil
 	})
-	flags.Func("property", "`KEY[:TYPE]=COLUMN`: the column with the values of a contact property", func(text string) error {
+	const property = "`KEY[:TYPE]=COLUMN`: the column with the values of a contact property"
+	flags.Func("property", property, func(text string) error {
 		name, column, ok := strings.Cut(text, "=")
 		name, kind, _ := strings.Cut(name, ":")
 		if !ok || name == "" {
@@ -285,7 +286,7 @@ func (m *importer) stream(ctx context.Context, importID string, last *watched) e
 			done = value == "done"
 		case name == "data":
 			if err := json.Unmarshal([]byte(value), last); err != nil {
-				return refusal("could not parse an event of the server:  " + err.Error())
+				return refusal("could not parse an event of the server: " + err.Error())
 			}
 			m.bar.show(last)
 			if done {

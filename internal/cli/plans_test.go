@@ -84,7 +84,7 @@ func TestStatementsGoByIndexes(t *testing.T) {
 		}
 		d.removals(d.team)
 		n.end()
-		trace.Of(beside)
+		trace.SetDB(beside)
 		trace.CheckPlans(t, longReads)
 	})
 }

@@ -186,7 +186,7 @@ func (n *Node) Retention(now func() time.Time) *retention.Service {
 	return retention.New(n.Keeps(), n.Teams, now,
 		retention.Rule{Name: "emails", Period: emails, Step: n.Emails.RemoveBefore},
 		retention.Rule{Name: "bodies", Period: bodies, Step: n.Emails.RemoveBodies},
-		retention.Rule{Name: "bodies passed over before", Period: bodies, Step: n.Emails.RemoveSkippedBodies},
+		retention.Rule{Name: "skipped bodies", Period: bodies, Step: n.Emails.RemoveSkippedBodies},
 		retention.Rule{Name: "received emails", Period: received, Step: n.Receiving.RemoveBefore},
 		retention.Rule{Name: "recipients of broadcasts", Period: events, Step: n.Broadcasts.RemoveRecipients},
 		retention.Rule{Name: "runs of automations", Period: events, Step: n.Automations.RemoveRuns},

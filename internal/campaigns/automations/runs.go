@@ -57,7 +57,8 @@ func closer(p page.Page, a, b string) bool {
 	return a > b
 }
 
-// mergeRuns merges pages of several lists into one page. A run that is in several lists is taken from the first. If next is not "", one of the lists was read only up to next.
+// mergeRuns merges pages of several lists into one page. A run that is in several lists is taken from the first.
+// If next is not "", one of the lists was read only up to next.
 func mergeRuns(all []Run, more bool, next string, p page.Page) ([]Run, bool, string) {
 	slices.SortStableFunc(all, func(a, b Run) int {
 		if p.Before != "" {

@@ -76,8 +76,8 @@ func (s *Server) leastUseful(now time.Time) (*conn, waiting) {
 	return nil, forUs
 }
 
-// candidate is the connection found so far that is best to close for one reason. Of two connections, the one with the
-// greater first is better, and if these are equal, the one with the greater second.
+// candidate is the connection found so far that is best to close for one reason. The connection with
+// the greater first is the better one. If these are equal, the one with the greater second is.
 type candidate struct {
 	conn    *conn
 	waiting waiting

@@ -337,13 +337,26 @@ func TestMigrateTwice(t *testing.T) {
 	})
 }
 
+// If nodes start together on an empty database, one of them applies the migrations, and the others wait for it.
 func TestNodesMigrateTogether(t *testing.T) {
 	url := dbtest.EmptyPostgresURL(t)
 	var wg sync.WaitGroup
+	var migrated atomic.Int32
 	for range 4 {
-		wg.Go(func() { dbtest.Open(t, url) })
+		d := dbtest.Open(t, url)
+		wg.Go(func() {
+			applied, err := d.Migrate(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			if len(applied) > 0 {
+				migrated.Add(1)
+			}
+		})
 	}
-	wg.Wait()
+	if wg.Wait(); migrated.Load() != 1 {
+		t.Errorf("%d nodes applied migrations, want 1", migrated.Load())
+	}
 }
 
 func TestHintsReachOtherNodes(t *testing.T) {

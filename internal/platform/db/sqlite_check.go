@@ -64,7 +64,7 @@ func (s *sqliteDB) check(ctx context.Context, path string, log *slog.Logger) err
 	if info, err := os.Stat(path); err == nil {
 		size = info.Size()
 	}
-	log.Info("the database was not closed in order; checking it for damage", "path", path, "octets", size)
+	log.Info("the database was not closed in order; checking it for damage", "path", path, "bytes", size)
 	limited, cancel := context.WithTimeout(ctx, checkMax)
 	defer cancel()
 	found, err := quickCheck(limited, s.read)

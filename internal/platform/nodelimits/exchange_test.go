@@ -440,7 +440,7 @@ func TestStatementsGoByIndexes(t *testing.T) {
 	if _, err := d.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	trace.Of(d)
+	trace.SetDB(d)
 	c := &cluster{t: t, d: d}
 	c.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ('a', 0, 0)`)
 	trace.Take()

@@ -476,8 +476,8 @@ func TestEndedConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-// trim keeps at most n connections to an address, counting all TLS modes together. Of each mode it keeps the latest
-// ones.
+// trim keeps at most n connections to an address, counting all TLS modes together. It keeps the latest ones
+// of each mode.
 func TestTrim(t *testing.T) {
 	t.Parallel()
 	mx := smtptest.NewServer(t, smtptest.Config{})

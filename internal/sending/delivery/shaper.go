@@ -78,7 +78,8 @@ func newShaper(connections int, rate float64) *shaper {
 func (s *shaper) useShares(shares *nodelimits.Shares, grown func(destination string)) {
 	s.shares, s.onShareRaised = shares, grown
 	limit := func(string) int { return s.connections }
-	shares.Register(connectionShares, nodelimits.Places{Limit: limit, Use: s.demand, Changed: s.shareChanged, Busy: s.busy})
+	shares.Register(connectionShares, nodelimits.Places{Limit: limit, Use: s.demand, Changed: s.shareChanged,
+		Busy: s.busy})
 }
 
 func (s *shaper) entry(destination string) *shape {

@@ -41,8 +41,8 @@ type Stream struct {
 	MediaType string
 	FileName  string // for browsers that save the response; "" for none
 	Kind      StreamKind
-	// Parts yields the response piece by piece. Each part is valid until the next one is requested. An error before the first part is
-	// answered as usual; a later error truncates the response.
+	// Parts yields the response piece by piece. Each part is valid until the next one is requested. An error before the
+	// first part is answered as usual; a later error truncates the response.
 	Parts iter.Seq2[[]byte, error]
 }
 

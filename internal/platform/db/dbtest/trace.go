@@ -61,8 +61,8 @@ func traced(t *testing.T, url string) (*db.DB, *Trace) {
 	return trace.d, trace
 }
 
-// Of sets the database of the trace. It is for a database that the caller opens with Record as its Trace.
-func (tr *Trace) Of(d *db.DB) { tr.d = d }
+// SetDB sets the database of the trace. It is for a database that the caller opens with Record as its Trace.
+func (tr *Trace) SetDB(d *db.DB) { tr.d = d }
 
 // Record stores a statement. The database calls it as Options.Trace.
 func (tr *Trace) Record(s db.Statement) {

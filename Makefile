@@ -2,6 +2,9 @@
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
+# Without paths of this machine in the compiled packages, every clone and work tree shares what the cache holds.
+export GOFLAGS := $(shell go env GOFLAGS) -trimpath
+
 .PHONY: test race lint deps fuzz mutants bench kill torn browser chaos upgrade postfix build build-libcrypto
 
 build:

@@ -265,6 +265,10 @@ type Options struct {
 	// Break reports whether a statement must fail. It is for tests, and nil otherwise.
 	Break func(Statement) bool
 
+	// Borrow makes Open use the connections of that database on PostgreSQL in place of URL, MaxConns and Patience. Close
+	// leaves these connections open. It is for tests, and nil otherwise.
+	Borrow *DB
+
 	// Beside must be set if a node may be running on the same database. Commands set it. Close then sends this
 	// process's hints to that node. Without Beside, Open checks an SQLite file that was not closed cleanly, for at most
 	// a minute, and fails if it finds damage.
@@ -281,7 +285,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	var e engine
 	var err error
-	if IsPostgres(o.URL) {
+	if o.Borrow != nil {
+		e, err = borrow(o.Borrow)
+	} else if IsPostgres(o.URL) {
 		e, err = openPostgres(ctx, o)
 	} else {
 		e, err = openSQLite(ctx, o)

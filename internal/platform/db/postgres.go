@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,6 +32,9 @@ type postgresDB struct {
 	clock    clock
 	config   *pgx.ConnConfig // configuration of connections outside the pools
 	patience time.Duration
+
+	borrowed bool        // the pools belong to another DB; see Options.Borrow
+	closed   atomic.Bool // set by close if borrowed
 }
 
 func openPostgres(ctx context.Context, o Options) (*postgresDB, error) {
@@ -98,6 +102,12 @@ func (p *postgresDB) readLong(ctx context.Context, fn func(querier) error) error
 }
 
 func (p *postgresDB) close() {
+	if p.borrowed {
+		p.closed.Store(true)
+		returnIdle(p.pool)
+		returnIdle(p.apart)
+		return
+	}
 	p.apart.Close()
 	p.pool.Close()
 }
@@ -106,6 +116,9 @@ func (p *postgresDB) close() {
 func (p *postgresDB) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
 	limited, cancel := context.WithTimeout(ctx, p.patience)
 	defer cancel()
+	if p.closed.Load() {
+		return nil, unavailable("connect to the database", errors.New("it is closed"))
+	}
 	c, err := pool.Acquire(limited)
 	if err != nil {
 		if ctx.Err() != nil {

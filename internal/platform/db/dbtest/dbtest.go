@@ -41,6 +41,7 @@ func Main(m *testing.M) {
 	}
 	memory := useMemory()
 	code := m.Run()
+	removeIdle()
 	if shared.server != nil {
 		shared.server.Remove()
 	}
@@ -55,6 +56,9 @@ func Main(m *testing.M) {
 
 // After makes f run when the tests are over, before Main exits. Call it before Main.
 func After(f func()) { shared.after = append(shared.after, f) }
+
+// maxConns is the number of connections of a test's database, besides those that Options.MaxConns does not count.
+const maxConns = 6
 
 const engineVariable = "POSTRIDER_TEST_ENGINE"
 
@@ -126,7 +130,7 @@ var migratedFile = sync.OnceValues(func() (_ []byte, err error) {
 // Open opens the migrated database at url and closes it with the test.
 func Open(t testing.TB, url string) *db.DB {
 	t.Helper()
-	return open(t, db.Options{URL: url, MaxConns: 6, Log: slog.New(slog.DiscardHandler)})
+	return open(t, db.Options{URL: url, MaxConns: maxConns, Log: slog.New(slog.DiscardHandler)})
 }
 
 func open(t testing.TB, o db.Options) *db.DB {

@@ -3,6 +3,7 @@ package dbtest
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"strings"
@@ -15,22 +16,29 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Postgres opens a new migrated database on the shared server.
+// Postgres opens an empty migrated database on the shared server. An earlier test may have used the database and its
+// connections.
 func Postgres(t testing.TB) *db.DB {
 	t.Helper()
-	return Open(t, PostgresURL(t))
+	return open(t, db.Options{Borrow: borrowed(t), Log: slog.New(slog.DiscardHandler)})
 }
 
 // PostgresURL creates a migrated database on the shared server and returns its URL. The database is dropped when the
 // test ends.
 func PostgresURL(t testing.TB) string {
 	t.Helper()
+	return temporaryDatabase(t, template(t))
+}
+
+// template starts the shared server and returns the name of its migrated database.
+func template(t testing.TB) string {
+	t.Helper()
 	start(t)
-	template, err := migratedTemplate()
+	name, err := migratedTemplate()
 	if err != nil {
 		t.Fatalf("migrate a database of the test's PostgreSQL: %v", err)
 	}
-	return createDatabase(t, template)
+	return name
 }
 
 // EmptyPostgresURL creates a database without tables on the shared server and returns its URL. The database is dropped
@@ -38,26 +46,43 @@ func PostgresURL(t testing.TB) string {
 func EmptyPostgresURL(t testing.TB) string {
 	t.Helper()
 	start(t)
-	return createDatabase(t, "template0")
+	return temporaryDatabase(t, "template0")
 }
 
-// createDatabase creates a database with a random name as a copy of template.
-func createDatabase(t testing.TB, template string) string {
+// temporaryDatabase creates a database as a copy of template and drops it when the test ends.
+func temporaryDatabase(t testing.TB, template string) (url string) {
 	t.Helper()
-	name := "t_" + strings.ReplaceAll(id.New(), "-", "")
-	if err := control(func(ctx context.Context, c *pgx.Conn) error { return copyDatabase(ctx, c, name, template) }); err != nil {
-		t.Fatalf("create a database: %v", err)
+	name, err := createDatabase(template)
+	if err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		err := control(func(ctx context.Context, c *pgx.Conn) error {
-			_, err := c.Exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)")
-			return err
-		})
-		if err != nil {
-			t.Logf("drop the database: %v", err)
+		if err := dropDatabase(name); err != nil {
+			t.Log(err)
 		}
 	})
 	return databaseURL(name)
+}
+
+// createDatabase creates a database with a random name as a copy of template.
+func createDatabase(template string) (name string, err error) {
+	name = "t_" + strings.ReplaceAll(id.New(), "-", "")
+	err = control(func(ctx context.Context, c *pgx.Conn) error { return copyDatabase(ctx, c, name, template) })
+	if err != nil {
+		return "", fmt.Errorf("create a database: %w", err)
+	}
+	return name, nil
+}
+
+func dropDatabase(name string) error {
+	err := control(func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)")
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("drop a database: %w", err)
+	}
+	return nil
 }
 
 // copyDatabase copies the files of the template. From version 15 on, PostgreSQL copies pages through its log by default,

@@ -56,7 +56,7 @@ func PostgresTraced(t *testing.T) (*db.DB, *Trace) {
 func traced(t *testing.T, url string) (*db.DB, *Trace) {
 	t.Helper()
 	trace := &Trace{left: -1}
-	trace.d = open(t, db.Options{URL: url, MaxConns: 6, Log: slog.New(slog.DiscardHandler), Trace: trace.Record,
+	trace.d = open(t, db.Options{URL: url, MaxConns: maxConns, Log: slog.New(slog.DiscardHandler), Trace: trace.Record,
 		Break: trace.Break})
 	return trace.d, trace
 }

@@ -1,0 +1,45 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// borrow returns an engine on the connections of d. Tests open a thousand databases one after another. Half of the time
+// of a test went into new connections, because a new PostgreSQL process first reads the catalog.
+func borrow(d *DB) (*postgresDB, error) {
+	owner, ok := d.e.(*postgresDB)
+	if !ok {
+		return nil, errors.New("only connections to PostgreSQL can be borrowed")
+	}
+	p := &postgresDB{pool: owner.pool, apart: owner.apart, config: owner.config, patience: owner.patience, borrowed: true}
+	p.clock.last.Store(owner.clock.last.Load())
+	return p, nil
+}
+
+const returnTime = 10 * time.Second // time limit for work that still uses a borrowed connection
+
+// returnIdle waits until no connection of the pool is in use, for at most returnTime. It closes connections that do not
+// answer, so that the next borrower does not get them.
+func returnIdle(pool *pgxpool.Pool) {
+	ctx, cancel := context.WithTimeout(context.Background(), returnTime)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for pool.Stat().AcquiredConns() > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+	for _, c := range pool.AcquireAllIdle(ctx) {
+		if c.Ping(ctx) != nil {
+			c.Conn().Close(ctx)
+		}
+		c.Release()
+	}
+}

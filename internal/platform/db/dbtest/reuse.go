@@ -1,0 +1,145 @@
+package dbtest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/postrider/postrider/internal/platform/db"
+)
+
+// reusable is a database of PostgreSQL that tests use one after another, with its open connections.
+type reusable struct {
+	name    string
+	d       *db.DB
+	schema  string            // schemaOf the database when it was created
+	initial map[string]string // the rows that migrations insert, as a JSON array for each table that has some
+}
+
+// idle are the reusable databases that no test uses. They are empty.
+var idle struct {
+	sync.Mutex
+	all []*reusable
+}
+
+// borrowed returns a database whose connections the test may borrow. After the test the database is emptied for the next
+// one, or dropped if the test failed, changed the schema, or wrote very many rows.
+func borrowed(t testing.TB) *db.DB {
+	t.Helper()
+	idle.Lock()
+	var r *reusable
+	if n := len(idle.all); n > 0 {
+		r, idle.all = idle.all[n-1], idle.all[:n-1]
+	}
+	idle.Unlock()
+	if r == nil {
+		var err error
+		if r, err = newReusable(template(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if t.Failed() || r.empty(context.Background()) != nil {
+			r.remove()
+			return
+		}
+		idle.Lock()
+		defer idle.Unlock()
+		idle.all = append(idle.all, r)
+	})
+	return r.d
+}
+
+// newReusable creates a database as a copy of template and opens it.
+func newReusable(template string) (*reusable, error) {
+	ctx := context.Background()
+	name, err := createDatabase(template)
+	if err != nil {
+		return nil, err
+	}
+	r := &reusable{name: name}
+	o := db.Options{URL: databaseURL(name), MaxConns: maxConns, Log: slog.New(slog.DiscardHandler)}
+	if r.d, err = db.Open(ctx, o); err != nil {
+		return nil, err
+	}
+	if r.schema, err = r.schemaOf(ctx); err != nil {
+		return nil, err
+	}
+	r.initial, err = r.initialRows(ctx)
+	return r, err
+}
+
+// initialRows reads the rows of a new database.
+func (r *reusable) initialRows(ctx context.Context) (map[string]string, error) {
+	rows, err := r.d.Query(ctx, `SELECT relname::TEXT FROM pg_class WHERE `+usedTables)
+	tables, err := db.Collect(rows, err, func(r db.Row) (name string, err error) {
+		err = r.Scan(&name)
+		return name, err
+	})
+	all := map[string]string{}
+	for _, table := range tables {
+		var text string
+		if err == nil {
+			err = r.d.QueryRow(ctx, `SELECT COALESCE(JSON_AGG(x), '[]')::TEXT FROM `+table+` x`).Scan(&text)
+		}
+		if text != "[]" {
+			all[table] = text
+		}
+	}
+	return all, err
+}
+
+// usedTables is a condition on pg_class for the tables whose files are not empty.
+const usedTables = `relkind = 'r' AND relnamespace = current_schema()::regnamespace AND relname <> 'migrations'
+	AND pg_relation_size(oid) > 0`
+
+// schemaOf returns a text that changes with the schema, with the statistics, and when a table grows beyond the size that
+// is fast to empty.
+func (r *reusable) schemaOf(ctx context.Context) (text string, err error) {
+	const first = 16384 // the system's own objects have smaller ids
+	err = r.d.QueryRow(ctx, `SELECT CONCAT_WS(' ',
+		(SELECT CONCAT_WS(' ', COUNT(*), SUM(xmin::TEXT::BIGINT), SUM(reltuples),
+			COUNT(*) FILTER (WHERE relkind = 'r' AND pg_relation_size(oid) > 1000000)) FROM pg_class WHERE oid >= $1),
+		(SELECT CONCAT_WS(' ', COUNT(*), SUM(xmin::TEXT::BIGINT)) FROM pg_attribute WHERE attrelid >= $1),
+		(SELECT COUNT(*) FROM pg_trigger WHERE oid >= $1), (SELECT COUNT(*) FROM pg_proc WHERE oid >= $1))`,
+		int64(first)).Scan(&text)
+	return text, err
+}
+
+// empty deletes the rows of all tables, except for those of a new database. It returns an error if the next test cannot use the database.
+func (r *reusable) empty(ctx context.Context) error {
+	schema, err := r.schemaOf(ctx)
+	if err != nil || schema != r.schema {
+		return fmt.Errorf("the schema was %q and is %q: %w", r.schema, schema, err)
+	}
+	return r.d.Update(ctx, func(tx *db.Tx) error {
+		tx.Queue(ctx, `SET LOCAL session_replication_role = replica`) // foreign keys are not checked
+		tx.Queue(ctx, `DO $$ DECLARE t REGCLASS; BEGIN
+			FOR t IN SELECT oid FROM pg_class WHERE `+usedTables+` LOOP EXECUTE 'DELETE FROM ' || t; END LOOP; END $$`)
+		for table, rows := range r.initial {
+			tx.Queue(ctx, `INSERT INTO `+table+` SELECT * FROM JSON_POPULATE_RECORDSET(NULL::`+table+`, $1)`, rows)
+		}
+		return nil
+	})
+}
+
+// remove closes and drops the database.
+func (r *reusable) remove() {
+	r.d.Close()
+	if err := dropDatabase(r.name); err != nil {
+		fmt.Fprintln(os.Stderr, "dbtest:", err)
+	}
+}
+
+// removeIdle drops all reusable databases when the tests are over.
+func removeIdle() {
+	idle.Lock()
+	defer idle.Unlock()
+	for _, r := range idle.all {
+		r.remove()
+	}
+	idle.all = nil
+}

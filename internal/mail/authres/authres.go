@@ -11,12 +11,13 @@
 //
 // # When it fails
 //
-// The package returns no errors. A failure is a verdict, with the reason in its Detail.
+// The package returns no errors. A failed check becomes a Verdict, with the reason in its Detail.
 //
 // # What it does not do
 //
 // The package does not act on a verdict, does not send DMARC reports, and does not evaluate ARC chains (RFC 8617). No
-// established library does, and a result that was not compared with other implementations is worse than none.
+// established library evaluates ARC chains, and an implementation that cannot be compared with others would be
+// unreliable.
 package authres
 
 import (
@@ -46,13 +47,13 @@ const (
 // timeout is the time limit for all methods on one message.
 const timeout = 10 * time.Second
 
-// Results are the verdicts on one message. They use the words of RFC 8601: pass, fail, softfail, neutral, none,
-// temperror, permerror.
+// Results are the verdicts on one message. Results use the result words of RFC 8601: pass, fail, softfail, neutral,
+// none, temperror, permerror.
 type Results struct {
 	SPF    Verdict
-	DKIM   []Verdict // one for each signature, in the order of the message; never empty
+	DKIM   []Verdict // one verdict for each signature, in message order; never empty
 	DMARC  Verdict
-	Policy string // the policy of the DMARC record: none, quarantine or reject; empty without a record
+	Policy string // the policy in the DMARC record: none, quarantine or reject; empty without a record
 	ARC    Verdict
 	// Header is the value of an Authentication-Results field with these results. The value is not folded.
 	Header string
@@ -62,10 +63,10 @@ type Results struct {
 type Verdict struct {
 	Result string
 	Domain string // the domain that was checked, in lower-case ASCII
-	Detail string // the reason, for people; it may quote the message
+	Detail string // human-readable reason; it may quote the message
 }
 
-// Origin is the origin of a message.
+// Origin describes where a message came from: the SMTP client and the return path.
 type Origin struct {
 	Addr     netip.Addr
 	Hello    string
@@ -74,12 +75,12 @@ type Origin struct {
 
 // Checker evaluates messages.
 type Checker interface {
-	// Check evaluates raw, which it reads from the start, more than once.
+	// Check authenticates the message in raw. It reads raw from the start, more than once.
 	Check(ctx context.Context, o Origin, raw io.ReaderAt, size int64) Results
 }
 
-// DNS makes the look-ups of the methods. Its methods and errors are those of *net.Resolver: errors are *net.DNSError,
-// with IsNotFound for names and records that do not exist and IsTemporary for failed look-ups.
+// DNS performs the DNS look-ups of SPF, DKIM and DMARC. DNS has the methods and errors of *net.Resolver: errors are
+// *net.DNSError, with IsNotFound for names and records that do not exist and IsTemporary for failed look-ups.
 type DNS interface {
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
@@ -89,18 +90,18 @@ type DNS interface {
 
 var _ Checker = (*Evaluator)(nil)
 
-// Evaluator is the Checker that uses the DNS. It is safe for concurrent use.
+// Evaluator is the Checker that uses the DNS. An Evaluator is safe for concurrent use.
 type Evaluator struct {
 	hostname string
 	dns      DNS
 }
 
-// New returns an evaluator. hostname is the name of this mail server in its results.
+// New returns an evaluator. hostname is this mail server's name in the Authentication-Results field.
 func New(hostname string, dns DNS) *Evaluator {
 	return &Evaluator{hostname: hostname, dns: dns}
 }
 
-// Check implements Checker. It takes at most ten seconds, less when ctx ends earlier.
+// Check implements Checker. Check takes at most ten seconds, less if ctx ends earlier.
 func (e *Evaluator) Check(ctx context.Context, o Origin, raw io.ReaderAt, size int64) Results {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -116,8 +117,8 @@ func (e *Evaluator) Check(ctx context.Context, o Origin, raw io.ReaderAt, size i
 	return r
 }
 
-// arc reports whether the message has an ARC chain. The number of seals is the number of ARC sets that the sender
-// claims.
+// arc reports whether the message has an ARC chain. Each ARC-Seal field counts as one ARC set; the number is the
+// sender's claim.
 func arc(h header) Verdict {
 	if h.seals == 0 {
 		return Verdict{Result: none}
@@ -125,8 +126,8 @@ func arc(h header) Verdict {
 	return Verdict{Result: none, Detail: fmt.Sprintf("not evaluated: the message has %d ARC sets", h.seals)}
 }
 
-// hostName returns name as it is written in the DNS. It returns "" for names that cannot be mail domains: address
-// literals, single labels and invalid names.
+// hostName returns the form of name that the DNS uses: ASCII in lower case, without a final dot. hostName returns ""
+// for names that cannot be mail domains: address literals, single labels and invalid names.
 func hostName(name string) string {
 	ascii, err := idna.Lookup.ToASCII(strings.TrimSuffix(name, "."))
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// keys generates the keys of this test binary once.
+// keys generates the test keys once for this test binary.
 var keys = sync.OnceValue(func() (k struct {
 	rsa, ed *dkim.Key
 	foreign *rsa.PrivateKey
@@ -111,13 +111,13 @@ func origin(addr, hello, from string) authres.Origin {
 	return authres.Origin{Addr: netip.MustParseAddr(addr), Hello: hello, MailFrom: from}
 }
 
-// word is a verdict without its explanation.
+// word returns the result and the domain of a verdict, without the explanation.
 func word(v authres.Verdict) string { return strings.TrimSpace(v.Result + " " + v.Domain) }
 
 const plain = "From: Alice <alice@example.com>\r\nTo: bob@example.net\r\nSubject: Hello\r\nDate: Wed, 04 Mar 2026 " +
 	"05:06:07 +0000\r\n\r\nHello.\r\n"
 
-// signed returns msg with signatures of package dkim, which this package and the library must both accept.
+// signed returns msg with DKIM signatures made by package dkim, which this package and the library must both accept.
 func signed(t *testing.T, msg, domain, selector string, key *dkim.Key) string {
 	t.Helper()
 	fields, err := dkim.Sign([]byte(msg), time.Now(), dkim.Signer{Domain: domain, Selector: selector, Key: key})
@@ -127,7 +127,7 @@ func signed(t *testing.T, msg, domain, selector string, key *dkim.Key) string {
 	return string(fields) + msg
 }
 
-// foreign signs as other systems do: simple canonicalization, and few signed fields.
+// foreign signs a message as other systems do: with simple canonicalization and few signed fields.
 func foreign(t *testing.T, msg string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -165,14 +165,14 @@ func TestSPF(t *testing.T) {
 		{"203.0.113.1", "out.example", "a@exa mple.com", "none"},
 		{"192.0.2.1", "out.example", `"x@evil"@example.com`, "pass example.com"},
 		{"192.0.2.1", "out.example", "@example.com", "pass example.com"},
-		// Names with an underscore are not host names (RFC 1123 section 2.1), but are names of mail domains.
+		// Names with an underscore are not host names (RFC 1123 section 2.1), but can be names of mail domains.
 		{"203.0.113.1", "out.example", "a@_azAZ09-.example", "none _azaz09-.example"},
 		{"203.0.113.1", "out.example", "a@_a/.example", "none"},
 		{"203.0.113.1", "out.example", "a@_a:.example", "none"},
 		{"203.0.113.1", "out.example", "a@_a`.example", "none"},
 		{"203.0.113.1", "out.example", "a@_a{.example", "none"},
 		{"203.0.113.1", "out.example", "a@_a[.example", "none"},
-		// RFC 1035 section 2.3.4: labels have at most 63 bytes, and written names at most 253.
+		// RFC 1035 section 2.3.4: labels have at most 63 bytes, and names in text form at most 253.
 		{"203.0.113.1", "out.example", "a@" + strings.Repeat("l", 63) + ".example", "none " + strings.Repeat("l", 63) +
 			".example"},
 		{"203.0.113.1", "out.example", "a@" + strings.Repeat("l", 64) + ".example", "none"},
@@ -229,7 +229,7 @@ func TestDKIM(t *testing.T) {
 	}
 }
 
-// Data after the message in its file is not part of it.
+// Check ignores data that follows the message in its file.
 func TestMessageEndsAtItsSize(t *testing.T) {
 	t.Parallel()
 	raw := signed(t, plain, "example.com", "rsa", keys().rsa)
@@ -257,14 +257,14 @@ func TestKeyRecordsAreBounded(t *testing.T) {
 	}
 }
 
-// A header within the limits is evaluated, and one beyond them is not.
+// Check evaluates a header within the limits, and refuses a larger one.
 func TestHeadersAreBounded(t *testing.T) {
 	t.Parallel()
 	signature := "DKIM-Signature: v=1; d=example.com;"
 	folds := strings.Repeat("\r\n "+strings.Repeat("x", 999), 4)
 	end := strings.Index(plain, "\r\n\r\n") + 2
 	for name, test := range map[string]struct {
-		raw    func(more int) string // a header with more bytes or fields
+		raw    func(more int) string // returns a header with this many additional bytes, fields or lines
 		limit  int
 		detail string
 	}{
@@ -288,7 +288,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	}
 }
 
-// broken is a file that cannot be read from a given byte on.
+// broken is a file in which every read after a given offset fails.
 type broken struct {
 	io.ReaderAt
 	from int64
@@ -302,7 +302,7 @@ func (b broken) ReadAt(p []byte, off int64) (int, error) {
 	return b.ReaderAt.ReadAt(p, off)
 }
 
-// If a part of a message cannot be read, the message does not count as unsigned or as ending there.
+// If part of a message cannot be read, Check treats the message neither as unsigned nor as truncated at that point.
 func TestHeaderThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	raw := "X: " + strings.Repeat("y", 10_000) + "\r\n" + plain
@@ -318,7 +318,7 @@ func TestHeaderThatCannotBeRead(t *testing.T) {
 
 func TestWeakKey(t *testing.T) {
 	t.Parallel()
-	// The modulus need not be a product of primes to be refused.
+	// Check refuses a short key for its length, so the test's modulus need not be a product of two primes.
 	der := x509.MarshalPKCS1PublicKey(&rsa.PublicKey{N: new(big.Int).Rsh(keys().foreign.N, 1100), E: 65537})
 	dns := zone()
 	dns.TXTRecords["rsa._domainkey.example.com"] = []string{"v=DKIM1; p=" + base64.StdEncoding.EncodeToString(der)}
@@ -374,7 +374,7 @@ func TestDMARC(t *testing.T) {
 		"other versions":       {stranger, from("a@version.example"), "none version.example", ""},
 		"beside other records": {stranger, from("a@beside.example"), "fail beside.example", "reject"},
 		"one tag twice":        {stranger, from("a@tags.example"), "fail tags.example", "reject"},
-		// RFC 7489 section 6.6.3: without a valid policy a record counts only if it requests reports.
+		// RFC 7489 section 6.6.3: without a valid policy a DMARC record counts only if it requests reports.
 		"no valid policy":              {stranger, from("a@invalid.example"), "none invalid.example", ""},
 		"no valid policy, but reports": {stranger, from("a@reports.example"), "fail reports.example", "none"},
 		"no valid subdomain policy":    {stranger, from("a@invalidsub.example"), "none invalidsub.example", ""},
@@ -385,7 +385,8 @@ func TestDMARC(t *testing.T) {
 		"a space in the address":       {stranger, from("[<a b@example.com>"), "permerror", ""},
 		"text behind the bracket":      {stranger, from("[<a@example.com>x"), "permerror", ""},
 		"two signs in the address":     {stranger, from("[<a@example.net@example.com>"), "permerror", ""},
-		// Some readers show a first line that begins with a space, so it counts as a field.
+		// Some mail readers show a first line that begins with a space as a field, so Check counts such a line as a
+		// field.
 		"behind a space": {stranger, " From: eve@evil.example\r\n" + plain, "permerror", ""},
 		"before a space": {stranger, "From   " + strings.Repeat(" ", 40) + ": eve@evil.example\r\n" + plain, "permerror", ""},
 	} {
@@ -435,7 +436,7 @@ func TestARCIsNotJudged(t *testing.T) {
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	hash := sha256.Sum256([]byte("Hello.\r\n"))
-	bodyHash := base64.StdEncoding.EncodeToString(hash[:]) // correct, so that a verifier goes on to the signed fields
+	bodyHash := base64.StdEncoding.EncodeToString(hash[:]) // correct, so the verifier continues with the fields
 	one := strings.TrimSuffix(signed(t, plain, "example.com", "ed", keys().ed), plain)
 	for name, test := range map[string]struct {
 		raw      string
@@ -467,7 +468,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// silent is a DNS that never answers.
+// silent is a DNS resolver that never answers.
 type silent struct{ resolve.NetForm }
 
 func (silent) LookupTXT(ctx context.Context, _ string) ([]string, error) {
@@ -491,7 +492,7 @@ func TestTimeIsBounded(t *testing.T) {
 	})
 }
 
-// late is a DNS whose answers arrive after the time limit.
+// late is a DNS resolver whose answers arrive after the time limit.
 type late struct{ resolve.NetForm }
 
 func (l late) LookupTXT(ctx context.Context, name string) ([]string, error) {
@@ -499,7 +500,8 @@ func (l late) LookupTXT(ctx context.Context, name string) ([]string, error) {
 	return l.NetForm.LookupTXT(context.WithoutCancel(ctx), name)
 }
 
-// Look-ups that were not made in time may cause a "fail", but never a "pass".
+// After the time limit Check trusts only a "pass" of SPF: missing look-ups may cause a wrong "fail", but never a wrong
+// "pass".
 func TestSPFThatComesLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -564,7 +566,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// anything answers every TXT query with the same record.
+// anything is a DNS resolver that answers every TXT query with the same record.
 type anything struct {
 	resolve.Fake
 	txt string

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// dmarc compares the other verdicts with the domain in From, and returns the policy that the domain's owner requests
-// (RFC 7489 section 6.6). Relaxed alignment uses the public suffix list.
+// dmarc compares the SPF and DKIM verdicts with the domain in From, and returns the policy that the domain's owner
+// requests (RFC 7489 section 6.6). Relaxed alignment uses the public suffix list.
 func (e *Evaluator) dmarc(ctx context.Context, h header, spf Verdict, dkim []Verdict) (Verdict, string) {
 	if h.problem != "" {
 		return Verdict{Result: permerror, Detail: h.problem}, ""
@@ -46,7 +46,7 @@ func (e *Evaluator) dmarc(ctx context.Context, h header, spf Verdict, dkim []Ver
 	return v, record.policy
 }
 
-// aligned reports whether a verdict about domain applies to from (RFC 7489 section 3.1).
+// aligned reports whether a verdict about domain applies to the From domain (RFC 7489 section 3.1).
 func aligned(from, domain string, strict bool) bool {
 	if domain == "" || strict {
 		return from == domain
@@ -54,8 +54,8 @@ func aligned(from, domain string, strict bool) bool {
 	return organizational(from) == organizational(domain)
 }
 
-// organizational returns the registered domain. A public suffix is its own organizational domain, so it never aligns
-// with domains registered below it.
+// organizational returns the organizational domain, which is the registered domain. A public suffix is its own
+// organizational domain and never aligns with domains registered below it.
 func organizational(domain string) string {
 	registered, err := publicsuffix.EffectiveTLDPlusOne(domain)
 	if err != nil {
@@ -64,8 +64,9 @@ func organizational(domain string) string {
 	return registered
 }
 
-// fromDomain returns the domain of the From fields if it is unambiguous. RFC 7489 section 6.6.1 leaves the other cases
-// to the receiver. In this package such a From is an error, because a mail program could show any of several domains.
+// fromDomain returns the domain of the From fields if it is unambiguous. RFC 7489 section 6.6.1 lets the receiver
+// decide about ambiguous From fields. This package treats an ambiguous From as an error, because a mail program could
+// show any of several domains.
 func fromDomain(fields []string) (string, error) {
 	if len(fields) != 1 {
 		return "", fmt.Errorf("the message has %d From fields, and there must be one", len(fields))
@@ -91,8 +92,8 @@ func fromDomain(fields []string) (string, error) {
 	return domain, nil
 }
 
-// fromAddresses reads a From field. Display names in real mail often violate the grammar. If there is exactly one pair
-// of angle brackets, at the end, every reader takes the address from it.
+// fromAddresses returns the addresses in a From field. Display names in real mail often violate the grammar. If there
+// is exactly one pair of angle brackets, at the end of the field, every mail reader takes the address from it.
 func fromAddresses(value string) ([]string, error) {
 	list, err := mail.ParseAddressList(strings.ToValidUTF8(value, "?"))
 	if err == nil {
@@ -112,13 +113,13 @@ func fromAddresses(value string) ([]string, error) {
 	return nil, errors.New("the From field cannot be read")
 }
 
-// dmarcPolicy holds the used parts of a record.
+// dmarcPolicy holds the parts of a DMARC record that this package uses.
 type dmarcPolicy struct {
-	policy                string // policy of the domain in question
+	policy                string // policy for the domain in the From field
 	strictDKIM, strictSPF bool
 }
 
-// dmarcRecord looks for a record at the domain and then at its organizational domain (RFC 7489 section 6.6.3).
+// dmarcRecord looks for a DMARC record at the domain and then at its organizational domain (RFC 7489 section 6.6.3).
 func (e *Evaluator) dmarcRecord(ctx context.Context, from string) (dmarcPolicy, bool, error) {
 	p, found, err := e.dmarcAt(ctx, from, false)
 	if org := organizational(from); err == nil && !found && org != from {
@@ -143,11 +144,11 @@ func (e *Evaluator) dmarcAt(ctx context.Context, domain string, parent bool) (dm
 			n++
 		}
 	}
-	return p, n == 1, nil // several records count as none (RFC 7489 section 6.6.3)
+	return p, n == 1, nil // several DMARC records count as none (RFC 7489 section 6.6.3)
 }
 
-// parseDMARC parses a record. The library's parser refuses the whole record for one bad tag, while RFC 7489 section 6.3
-// requires the default of that tag.
+// parseDMARC parses a DMARC record. The library's parser refuses the whole record for one bad tag, while RFC 7489
+// section 6.3 requires the default of that tag.
 func parseDMARC(text string, parent bool) (p dmarcPolicy, ok bool) {
 	tags := make(map[string]string)
 	first := true
@@ -172,7 +173,7 @@ func parseDMARC(text string, parent bool) (p dmarcPolicy, ok bool) {
 		}
 	}
 	if !valid {
-		// An invalid policy counts as none if the record requests aggregate reports (section 6.6.3).
+		// An invalid policy counts as "none" if the record requests aggregate reports (RFC 7489 section 6.6.3).
 		if !strings.Contains(strings.ToLower(tags["rua"]), "mailto:") {
 			return dmarcPolicy{}, false
 		}

@@ -6,8 +6,9 @@ import (
 	"github.com/emersion/go-msgauth/authres"
 )
 
-// format returns the results as RFC 8601 defines. Only domain names come from the message, and hostName has checked
-// them, so they cannot add syntax. ARC is omitted, because it is not evaluated.
+// format returns the results in the syntax of an Authentication-Results field (RFC 8601). The only values from the
+// message are domain names that hostName has checked, so a message cannot inject syntax. format omits ARC, because this
+// package does not evaluate it.
 func format(hostname string, o Origin, r *Results) string {
 	property := "smtp.mailfrom"
 	if o.MailFrom == "" {
@@ -21,7 +22,7 @@ func format(hostname string, o Origin, r *Results) string {
 	if r.Policy != "" {
 		dmarc.Params["policy.dmarc"] = r.Policy
 	}
-	// The library puts a space after a result without properties.
+	// The library writes an unwanted space after a result without properties.
 	return strings.ReplaceAll(strings.TrimSpace(authres.Format(hostname, append(results, dmarc))), " ;", ";")
 }
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Limits of a header that is evaluated. The time to verify signatures grows with the square of some of these sizes.
-// Real mail stays far below all limits.
+// Limits of the headers that this package evaluates. The time to verify signatures grows with the square of some header
+// sizes. Headers of real mail stay far below these limits.
 const (
 	maxHeader    = 256 << 10 // bytes
 	maxFields    = 2000
@@ -18,20 +18,19 @@ const (
 	maxSignature = 4 << 10 // bytes of one DKIM-Signature field
 )
 
-// header holds the used parts of a message's header.
+// in bytes, for one DKIM-Signature field
 type header struct {
-	end        int64 // where the header ends, before the empty line
-	body       int64 // where the body begins
-	closed     bool  // the last line has a line end
+	end        int64 // offset at which the header ends, before the empty line
+	body       int64 // offset at which the body begins
+	closed     bool  // whether the last header line has a line end
 	from       []string
 	signatures int
 	seals      int // number of ARC-Seal fields
-	// problem says why the header is not evaluated; the rest is then incomplete.
+	// problem is the reason why the header is not evaluated. If there is a problem, the other fields are incomplete.
 	problem string
 }
 
-// readHeader splits lines as the verifier of signatures does: they end with LF or CRLF, and an empty one ends the
-// header.
+// readHeader splits lines as the DKIM verifier does: a line ends with LF or CRLF, and an empty line ends the header.
 func readHeader(raw io.ReaderAt, size int64) header {
 	r := bufio.NewReader(io.NewSectionReader(raw, 0, min(size, maxHeader+1)))
 	var s scan
@@ -58,7 +57,8 @@ func readHeader(raw io.ReaderAt, size int64) header {
 	}
 }
 
-// readLine returns a line with its end; only the last line of a message may have none. r limits it to maxHeader bytes.
+// readLine returns a line with its line end, which only the last line of a message may lack. r limits a line to
+// maxHeader bytes.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
@@ -69,7 +69,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return append(start, rest...), err
 }
 
-// scan collects the lines of a field. It stores the value of From, and the length of a signature.
+// scan collects the lines of a header field: the value of a From field, and the length of every field.
 type scan struct {
 	header
 	lines, fields int
@@ -102,7 +102,7 @@ func (s *scan) line(text []byte) {
 	}
 }
 
-// field ends the current field.
+// field records the current header field, which has ended.
 func (s *scan) field() {
 	switch s.name {
 	case "from":

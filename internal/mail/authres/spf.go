@@ -7,7 +7,7 @@ import (
 	"blitiri.com.ar/go/spf"
 )
 
-// spf evaluates the return path, or the name in EHLO if the path is null (RFC 7208 section 2.4).
+// spf evaluates SPF for the return path, or for the EHLO name if the return path is null (RFC 7208 section 2.4).
 func (e *Evaluator) spf(ctx context.Context, o Origin) Verdict {
 	local, domain := "postmaster", o.Hello
 	if at := strings.LastIndexByte(o.MailFrom, '@'); at >= 0 {
@@ -22,7 +22,8 @@ func (e *Evaluator) spf(ctx context.Context, o Origin) Verdict {
 	case !o.Addr.IsValid():
 		return Verdict{Result: none, Domain: name, Detail: "the client has no IP address"}
 	}
-	// The library uses the text after the first @ as the domain; only macros use the local part.
+	// The SPF library uses the text after the first @ as the domain, so a local part with an @ is replaced; only macros
+	// use the local part.
 	if strings.Contains(local, "@") {
 		local = "postmaster"
 	}

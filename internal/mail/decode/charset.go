@@ -1,22 +1,23 @@
 // Package decode decodes the encodings of mail: transfer encodings (base64, quoted-printable, uuencode) into files and
-// texts, charsets into UTF-8, and the encoded words of header fields into text. The package accepts all forms that
+// texts, charsets into UTF-8, and the encoded words of header fields into text. The package accepts all forms that mail
 // programs write, not only the standard ones.
 //
 // # Invariants
 //
-//   - Any input is accepted, and takes time linear in its length.
-//   - Text is valid UTF-8. The length of text is at most a small multiple of its source's length. A decoded file is
+//   - Every function accepts any input, and takes time linear in its length.
+//   - Decoded text is valid UTF-8, and its length is at most a small multiple of its source's length. A decoded file is
 //     not longer than its source.
 //
 // # When it fails
 //
-// Decoding never fails. Base64, QuotedPrintable and UU report whether something was irregular. Bytes that are invalid
+// Decoding never fails. Base64, QuotedPrintable and UU report whether the input was irregular. Bytes that are invalid
 // in their charset are read as UTF-8 or windows-1252, or become U+FFFD.
 //
 // # What it does not do
 //
-// The package does not know messages: it does not find header fields or parts. The package does not clean text: it
-// returns what was encoded, such as HTML tags. Only control characters of encoded words are removed.
+// The package does not parse messages: its callers find the header fields and MIME parts. The package does not sanitize
+// text: decoded text may contain HTML tags, for example. The package removes control characters only from encoded
+// words.
 package decode
 
 import (
@@ -32,8 +33,8 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// Charset returns b as UTF-8. If the charset is wrong or missing, it keeps valid UTF-8 and decodes the rest as
-// windows-1252, the most frequent other charset.
+// Charset decodes b from the named charset to UTF-8. If the charset is wrong or missing, Charset keeps valid UTF-8 and
+// decodes all other bytes as windows-1252, the next most frequent charset.
 func Charset(name string, b []byte) string {
 	name = charsetName(name)
 	if name == utf7 {
@@ -54,14 +55,14 @@ func Charset(name string, b []byte) string {
 	return string(decoded)
 }
 
-// isShifted reports whether a charset writes all characters as ASCII between marks. ASCII bytes do not contradict such
-// a charset.
+// isShifted reports whether a charset encodes all characters as ASCII bytes between shift sequences. Text that has only
+// ASCII bytes can therefore be in such a charset.
 func isShifted(enc encoding.Encoding) bool {
 	return enc == japanese.ISO2022JP || enc == simplifiedchinese.HZGB2312
 }
 
-// charsetByName returns nil for charsets that are read as UTF-8: names that mean UTF-8 or are empty, and unknown names.
-// name is a result of charsetName.
+// charsetByName returns the encoding for a name that charsetName returned. It returns nil for text that is read as
+// UTF-8: if the name means UTF-8, is empty or is unknown.
 func charsetByName(name string) encoding.Encoding {
 	switch name {
 	case "", utf7:
@@ -78,7 +79,7 @@ func charsetByName(name string) encoding.Encoding {
 	return enc
 }
 
-// MixedUTF8 returns s with every byte that is not part of valid UTF-8 read as windows-1252.
+// MixedUTF8 returns s as UTF-8: it keeps valid UTF-8 and decodes every other byte as windows-1252.
 func MixedUTF8(s string) string {
 	if utf8.ValidString(s) {
 		return s

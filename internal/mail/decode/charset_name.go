@@ -2,15 +2,16 @@ package decode
 
 import "strings"
 
-// utf7 is the one charset that this package decodes itself.
+// utf7 is the name of the only charset that this package decodes itself.
 const utf7 = "utf-7"
 
-// maxCharsetName limits the name of a charset, in bytes; longer names are unknown.
+// maxCharsetName is the maximum length of a charset name, in bytes; longer names count as unknown.
 const maxCharsetName = 64
 
-// charsetName returns the name under which charsetByName finds a charset. It accepts the many forms that programs
-// write: in quotes, with a language (RFC 2231 section 5), with other punctuation, as a code page. It returns "" for
-// UTF-8, for ASCII, which often is not ASCII, and for names without a meaning. An unknown name stays unknown.
+// charsetName returns the name under which charsetByName finds a charset. charsetName accepts the forms that mail
+// programs write: names in quotes, with a language (RFC 2231 section 5), with other punctuation, or as a code page.
+// charsetName returns "" for UTF-8, for meaningless names, and for ASCII, because text declared as ASCII often is not.
+// For an unknown charset, charsetName returns a name that charsetByName does not find.
 func charsetName(name string) string {
 	name, _, _ = strings.Cut(strings.ToLower(strings.Trim(name, " \t\"'")), "*")
 	if len(name) > maxCharsetName {
@@ -41,7 +42,7 @@ func charsetName(name string) string {
 	return plain
 }
 
-// codePage returns the name of a code page by its number, which is the same on Windows and at IBM.
+// codePage returns the charset name of a code page number. Windows and IBM use the same numbers.
 func codePage(number string) string {
 	if known, ok := charsetNames["cp"+number]; ok {
 		return known
@@ -52,7 +53,7 @@ func codePage(number string) string {
 	return "cp" + number
 }
 
-// plainName returns the letters and digits of a lower-case name, without the x- of unregistered names.
+// plainName returns the letters and digits of a lower-case name, without the prefix "x-" of unregistered names.
 func plainName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
@@ -62,13 +63,13 @@ func plainName(name string) string {
 	}, strings.TrimPrefix(name, "x-"))
 }
 
-// charsetNames maps names, in the form of plainName, that the tables of x/text lack. Asian code pages are those of
-// Windows.
+// charsetNames maps charset names that the tables of x/text lack. Its keys have the form of plainName. Asian code page
+// numbers have the meaning that they have on Windows.
 var charsetNames = map[string]string{
 	"": "", "7bit": "", "8bit": "", "ascii": "", "ansix341968": "", "ansix341986": "", "cp367": "", "cp65001": "",
 	"csascii": "",
 	"default": "", "none": "", "unicode11utf8": "", "unknown": "", "unknown8bit": "", "usascii": "", "utf8": "",
-	"ansix31101983": "windows-1252", // Programs of Sun used this name for ISO-8859-1.
+	"ansix31101983": "windows-1252", // Sun's programs used this name for ISO-8859-1.
 	"cp10000":       "macintosh", "macroman": "macintosh", "cp10007": "x-mac-cyrillic", "maccyrillic": "x-mac-cyrillic",
 	"cp1200": "utf-16le", "cp1201": "utf-16be", "utf16": "utf-16", "utf16be": "utf-16be", "utf16le": "utf-16le",
 	"cp20127": "", "cp20866": "koi8-r", "koi8r": "koi8-r", "cp21866": "koi8-u", "koi8u": "koi8-u",

@@ -26,8 +26,8 @@ func TestCharsetNames(t *testing.T) {
 		{"windows-874 tis-620 iso-8859-11 cp874", "\xa1", "ก"},
 		{"shift_jis shift-jis sjis x-sjis cp932 ms932 windows-31j windows-932 cp-932", "\x93\xfa", "日"},
 		{"iso-2022-jp ISO2022JP iso-2022-jp-2 iso-2022-jp-ms cp50220 csISO2022JP", "\x1b$BF|\x1b(B", "日"},
-		{"iso-2022-jp", "abc \x1b$BF|K", "abc 日\ufffd"},   // cut off within a character
-		{"iso-2022-jp", "\xc3\xbc \xfc\xe4\xf6", "ü üäö"}, // the text is in another charset
+		{"iso-2022-jp", "abc \x1b$BF|K", "abc 日\ufffd"},   // the input is cut off within a character
+		{"iso-2022-jp", "\xc3\xbc \xfc\xe4\xf6", "ü üäö"}, // the text is not in the declared charset
 		{"euc-jp EUCJP x-euc-jp ujis cp51932", "\xc6\xfc", "日"},
 		{"gb2312 GB_2312-80 gbk x-gbk cp936 ms936 windows-936 euc-cn", "\xc4\xe3", "你"},
 		{"hz-gb-2312 HZ cp52936", "a ~{VPND~} b", "a 中文 b"},
@@ -46,11 +46,11 @@ func TestCharsetNames(t *testing.T) {
 	}
 }
 
-// Text that is invalid in its declared charset is decoded in another one, unless only a small part is invalid.
+// Charset decodes text that is invalid in its declared charset as another charset, unless only a small part is invalid.
 func TestWrongCharsets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ charset, in, want string }{
-		{"iso-8859-1", "\xc3\xbc", "Ã¼"}, // valid in the declared charset, and in UTF-8
+		{"iso-8859-1", "\xc3\xbc", "Ã¼"}, // valid both in the declared charset and in UTF-8
 		{"windows-1253", strings.Repeat("\xe1", 19) + "\xd2", strings.Repeat("α", 19) + "\ufffd"},
 		{"windows-1253", strings.Repeat("\xe1", 18) + "\xd2", strings.Repeat("á", 18) + "Ò"},
 		{"utf-16be", "Hello", "Hello"},

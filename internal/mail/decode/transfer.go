@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// Identity is what TransferName returns for content that is not encoded.
+// Identity is the name that TransferName returns for content that is not encoded.
 const Identity = "binary"
 
-// TransferName returns the name of a transfer encoding in lower case. It accepts the forms that programs write: quotes,
-// comments, parameters, other punctuation, and the many names of uuencode. It returns unknown names unchanged.
+// TransferName returns the name of a transfer encoding in lower case. TransferName accepts the forms that mail programs
+// write: quotes, comments, parameters, other punctuation, and the many names of uuencode. TransferName returns unknown
+// names in lower case, without quotes, comments and parameters.
 func TransferName(s string) string {
 	s = strings.ToLower(s)
 	if end := strings.IndexAny(s, ";("); end >= 0 {
@@ -30,9 +31,9 @@ func TransferName(s string) string {
 	return s
 }
 
-// Base64 decodes as much of src as possible; clean reports that nothing was irregular. It skips characters outside the
-// alphabet and joins consecutive base64 texts. It stops at text that is not base64, such as the footer of a mailing
-// list.
+// Base64 decodes as much of src as possible; clean is true if src was regular base64. Base64 skips characters outside
+// the alphabet and joins consecutive base64 texts. After padding, Base64 stops at text that is not base64, such as the
+// footer of a mailing list.
 func Base64(src []byte) (decoded []byte, clean bool) {
 	dst := make([]byte, len(src)/4*3+3)
 	n, err := base64.StdEncoding.Decode(dst, src)
@@ -70,7 +71,7 @@ func Base64(src []byte) (decoded []byte, clean bool) {
 	return dst[:n], false
 }
 
-// moreBase64 reports whether the next line is base64 again.
+// moreBase64 reports whether base64 continues on the next line.
 func moreBase64(src []byte) bool {
 	src = bytes.TrimLeft(src[:min(len(src), 200)], "= \t\r\n")
 	line, _, _ := bytes.Cut(src, []byte("\n"))
@@ -98,8 +99,8 @@ func base64Value(c byte) int {
 	return -1
 }
 
-// QuotedPrintable decodes quoted-printable text and keeps invalid escapes unchanged. clean reports that nothing was
-// irregular.
+// QuotedPrintable decodes quoted-printable text and keeps invalid escapes unchanged. clean is true if all escapes were
+// valid.
 func QuotedPrintable(src []byte) (decoded []byte, clean bool) {
 	dst := make([]byte, 0, len(src))
 	clean = true
@@ -129,7 +130,7 @@ func QuotedPrintable(src []byte) (decoded []byte, clean bool) {
 	return dst, clean
 }
 
-// Percent appends the bytes of s to dst and decodes percent-encoded bytes (RFC 2231 section 4). It keeps invalid
+// Percent appends the bytes of s to dst and decodes percent-encoded bytes (RFC 2231 section 4). Percent keeps invalid
 // escapes unchanged.
 func Percent(dst []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
@@ -155,7 +156,8 @@ func unhex(c byte) int {
 	return -1
 }
 
-// LineEnd returns the end of the line at from, without its LF or CRLF, and the beginning of the next line.
+// LineEnd returns the index at which the line that begins at from ends, without its LF or CRLF, and the index of the
+// next line.
 func LineEnd(raw []byte, from int) (end, next int) {
 	n := bytes.IndexByte(raw[from:], '\n')
 	if n < 0 {

@@ -15,35 +15,35 @@ func TestDecodeUTF7(t *testing.T) {
 		"":                            "",
 		"plain":                       "plain",
 		"Gr+APwA3w-e":                 "Grüße",
-		"Hi Mom -+Jjo--!":             "Hi Mom -☺-!", // the examples of RFC 2152
+		"Hi Mom -+Jjo--!":             "Hi Mom -☺-!", // examples from RFC 2152
 		"A+ImIDkQ.":                   "A≢Α.",
 		"+ZeVnLIqe-":                  "日本語",
 		"Item 3 is +AKM-1.":           "Item 3 is £1.",
 		"1 +- 1 = 2":                  "1 + 1 = 2",
 		"+2D3cqQ-":                    "💩",
-		"+APw":                        "ü", // the end of the text ends a run
+		"+APw":                        "ü", // a base64 run ends at the end of the text
 		"+APw.":                       "ü.",
 		"+APw--":                      "ü-",
 		"+APw-+APw-":                  "üü",
-		"+APw+APw-":                   "ü㸀\ufffd", // the + in a run is base64
+		"+APw+APw-":                   "ü㸀\ufffd", // within a base64 run, a + is a base64 digit
 		"+":                           "+",
 		"+!":                          "+!",
 		"C++":                         "C++",
 		"C++ and C":                   "C++ and C",
-		"+A":                          "+A", // too short for a character
+		"+A":                          "+A", // the base64 run is too short for a character
 		"+AP-":                        "+AP-",
 		"+APwA-":                      "ü\ufffd", // truncated
-		"+APx-":                       "ü\ufffd", // padding bits that should be zero
+		"+APx-":                       "ü\ufffd", // the padding bits are not zero
 		"+APwAAA-":                    "ü\x00",
 		"+2D0-":                       "\ufffd", // half a surrogate pair
 		"+3Kk-":                       "\ufffd",
 		"+2D0A/A-":                    "\ufffdü",
 		"+2D3YPdyp-":                  "\ufffd💩",
-		"caf\xc3\xa9 +AOk-":           "café é", // bytes that do not occur in UTF-7
+		"caf\xc3\xa9 +AOk-":           "café é", // bytes that are invalid in UTF-7
 		"caf\xe9 +AOk-":               "café é",
 		"~\\":                         "~\\",
 		"+ADw-script+AD4-":            "<script>",
-		"&Zi8-":                       "&Zi8-", // the variant of IMAP
+		"&Zi8-":                       "&Zi8-", // IMAP's variant of UTF-7 is not decoded
 		"+AAA-":                       "\x00",
 		"++":                          "++",
 		"+++++":                       "ﯯ\ufffd",
@@ -55,7 +55,7 @@ func TestDecodeUTF7(t *testing.T) {
 	}
 }
 
-// toUTF7 encodes s and writes all but plain characters in base64.
+// toUTF7 encodes s as UTF-7, with every non-ASCII character and every + in base64.
 func toUTF7(s string) string {
 	var b strings.Builder
 	for _, r := range s {

@@ -6,21 +6,22 @@ import (
 )
 
 // UUEncode is a transfer encoding that is older than MIME. A file begins with a line such as "begin 644 name" and ends
-// with the line "end". The first character of each line in between encodes how many bytes the line has. Four further
-// characters encode three bytes. A space or "`" stands for 0, and "_" for 63. A line of zero bytes precedes the end.
+// with the line "end". The first character of each line in between encodes the number of bytes on that line. Each
+// further group of four characters on a line encodes three bytes. A space or "`" encodes the value 0, and "_" the value
+// 63. A line that encodes zero bytes precedes the line "end".
 const UUEncode = "uuencode"
 
-// maxLine limits the line that begins a file, in bytes (RFC 5322 section 2.1.1).
+// maxLine is the maximum length of a "begin" line, in bytes (RFC 5322 section 2.1.1).
 const maxLine = 998
 
 // UUFile is a uuencoded file that was found in a text.
 type UUFile struct {
-	Name  string // name that the sender wrote, which may look like a path
+	Name  string // the sender's file name, which may look like a path
 	lines []byte // from the line after "begin" to the end of the file
 	size  int    // in bytes, decoded
 }
 
-// uuBegin returns the file name in a line that begins a file.
+// uuBegin returns the file name in a "begin" line.
 func uuBegin(line []byte) (name string, ok bool) {
 	rest, ok := bytes.CutPrefix(line, []byte("begin "))
 	if !ok || len(line) > maxLine {
@@ -38,8 +39,8 @@ func uuBegin(line []byte) (name string, ok bool) {
 
 func isUUEnd(line []byte) bool { return string(bytes.TrimRight(line, " \t")) == "end" }
 
-// uuLength returns how many bytes a line encodes. ok reports that all its characters, except white space at its end,
-// are in the alphabet.
+// uuLength returns the number of bytes that a line encodes. ok reports that all characters of the line, except white
+// space at its end, are in the alphabet.
 func uuLength(line []byte) (n int, ok bool) {
 	line = bytes.TrimRight(line, " \t")
 	for _, c := range line {
@@ -53,17 +54,20 @@ func uuLength(line []byte) (n int, ok bool) {
 	return int(line[0]-' ') & 63, true
 }
 
-// uuChars returns the least number of characters that encode n bytes. Most programs write whole groups of four.
+// uuChars returns the minimum number of characters that encode n bytes. Most programs pad the last group to four
+// characters.
 func uuChars(n int) int { return (n*8 + 5) / 6 }
 
-// isWhole reports whether a line has all the characters of its n bytes, and at most one more, which may be a checksum.
+// isWhole reports whether a line has all characters that encode its n bytes, and at most one additional character,
+// which may be a checksum.
 func isWhole(line []byte, n int) bool {
 	chars := line[min(len(line), 1):]
 	return len(chars) >= uuChars(n) && len(bytes.TrimRight(chars, " \t")) <= (n+2)/3*4+1
 }
 
-// FindUU reads the file that begins with the line at from. If the file is incomplete or invalid, next is the first line
-// that is not part of it. A line within a file cannot begin another file, so no line is read twice.
+// FindUU reads the uuencoded file whose "begin" line starts at from. If the file is incomplete or invalid, next is the
+// index of the first line that is not part of the file. A line within a file cannot begin another file, so a caller
+// that continues at next reads no line twice.
 func FindUU(text []byte, from int) (f UUFile, next int, ok bool) {
 	end, next := LineEnd(text, from)
 	f.Name, ok = uuBegin(text[from:end])
@@ -89,7 +93,7 @@ func FindUU(text []byte, from int) (f UUFile, next int, ok bool) {
 	return f, len(text), false
 }
 
-// Content decodes the file.
+// Content returns the decoded file.
 func (f *UUFile) Content() []byte {
 	content := make([]byte, 0, f.size)
 	for at := 0; at < len(f.lines); {
@@ -102,11 +106,12 @@ func (f *UUFile) Content() []byte {
 	return content
 }
 
-// UU decodes the first file in src, even if it is incomplete. If there is none, it returns src. around reports that src
-// has other text before or after the file. clean reports that nothing was irregular.
+// UU decodes the first file in src, even if it is incomplete. If src has no such file, UU returns src unchanged. around
+// reports that src has other text before or after the file. clean reports that the encoding had no errors and that src
+// has no other text.
 //
-// Some hosts remove spaces, which encode zeros, at the ends of lines, so a line may be shorter than its length says. UU
-// adds the missing spaces unless the file would become longer than its source.
+// Some mail hosts remove spaces, which encode zeros, at the ends of lines, so a line may be shorter than its length
+// character says. UU adds the missing spaces unless the file would become longer than its source.
 func UU(src []byte) (decoded []byte, name string, around, clean bool) {
 	at, end, next := 0, 0, 0
 	for found := false; !found; at = next {
@@ -147,7 +152,7 @@ func UU(src []byte) (decoded []byte, name string, around, clean bool) {
 	return dst, name, around, false
 }
 
-// appendUU appends n bytes decoded from a line's characters. Missing characters count as spaces.
+// appendUU decodes n bytes from a line's characters and appends them to dst. Missing characters count as spaces.
 func appendUU(dst, chars []byte, n int) []byte {
 	for ; n > 0; n -= 3 {
 		group := [4]byte{' ', ' ', ' ', ' '}

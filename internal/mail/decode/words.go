@@ -2,10 +2,10 @@ package decode
 
 import "strings"
 
-// Words returns s, the bytes of a field, as UTF-8. It decodes encoded words (RFC 2047) in any position, also within
-// quotes and next to other text, as many programs write them. Unencoded bytes outside ASCII within a word are in the
-// word's charset. Characters and base64 may be split between two words. Words keeps what it cannot decode. It takes
-// linear time.
+// Words decodes the value of a header field to UTF-8. Words decodes encoded words (RFC 2047) in any position, even
+// within quotes and next to other text, because many programs write them there. Non-ASCII bytes that a program left
+// unencoded within an encoded word are decoded in the word's charset. A character or a base64 group may be split
+// between two encoded words. Words returns text that it cannot decode unchanged. Words takes linear time.
 func Words(s string) string {
 	if !strings.Contains(s, "=?") {
 		return MixedUTF8(s)
@@ -28,8 +28,8 @@ func Words(s string) string {
 	}
 }
 
-// writeWords writes w and the words that follow it, and returns the text after them. It drops white space between words
-// (RFC 2047 section 6.2).
+// writeWords writes the encoded word w and the encoded words that follow it, and returns the text after them.
+// writeWords drops white space between encoded words (RFC 2047 section 6.2).
 func writeWords(out *strings.Builder, w word, rest string) string {
 	var content []byte
 	for {
@@ -58,8 +58,9 @@ type word struct {
 	b64           bool
 }
 
-// joins reports whether a character may be split between w and next. In UTF-7 no character may be split. Each word is
-// decoded separately, because an unterminated base64 run would otherwise continue in the next word.
+// joins reports whether a character may be split between w and next. In UTF-7 a character cannot be split between
+// encoded words. Each UTF-7 word is decoded separately, because an unterminated base64 run would otherwise continue in
+// the next word.
 func (w word) joins(next word) bool {
 	name := charsetName(w.charset)
 	return name != utf7 && (strings.EqualFold(w.charset, next.charset) || name == charsetName(next.charset))
@@ -91,7 +92,7 @@ func cutWord(s string) (w word, rest string, ok bool) {
 			charset, _, _ = strings.Cut(charset, "*") // RFC 2231 section 5 adds a language to the charset.
 			return word{charset, text[:end], kind == 'b'}, text[end+len("?="):], true
 		case end > 0 && text[end-1] == '=' || kind == 'b':
-			return word{}, "", false // Another word begins before this one ends.
+			return word{}, "", false // Another encoded word begins within this word.
 		}
 	}
 }

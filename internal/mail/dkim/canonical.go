@@ -7,14 +7,14 @@ import (
 	"hash"
 )
 
-// field is one header field of the message, with its folds and without its last line end.
+// field is one header field of the message, including its folds but without its last line end.
 type field struct {
 	raw []byte
 	// signed is the field's index in signedFields, or -1.
 	signed int
 }
 
-// splitHeader cuts msg into header fields and body. If there is no empty line, the whole message is the header.
+// splitHeader splits msg into header fields and body. If there is no empty line, the whole message is the header.
 func splitHeader(msg []byte) (fields []field, body []byte) {
 	fields = make([]field, 0, 32)
 	start := 0
@@ -73,9 +73,9 @@ func lower(c byte) byte {
 	return c
 }
 
-// appendField writes a field in relaxed form (RFC 6376 section 3.4.2), with CRLF at its end. The name is in lower case.
-// The value is unfolded, with each run of white space as one space, and none at either end. Like verifiers, appendField
-// treats a CR that does not end a line as white space.
+// appendField appends a field in relaxed form (RFC 6376 section 3.4.2), with CRLF at its end. The field name is in
+// lower case. The value is unfolded, each run of white space becomes one space, and white space at both ends is
+// removed. Like verifiers, appendField treats a CR that does not end a line as white space.
 func appendField(dst, raw []byte) []byte {
 	colon := bytes.IndexByte(raw, ':')
 	for _, c := range bytes.TrimRight(raw[:colon], " \t") {
@@ -109,9 +109,9 @@ func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\
 // the ends of lines, single spaces within lines, no empty lines at the end, and CRLF at the end of every line.
 func hashBody(body []byte) [sha256.Size]byte {
 	h := bodyHasher{hash: sha256.New(), pending: make([]byte, 0, min(len(body)+len(crlf), 4096))}
-	// Text that is already in relaxed form is hashed in spans that are as long as possible; from is the start of the
-	// current span. empty is the number of empty lines since the last line with content; they are hashed only if
-	// another line with content follows.
+	// Text that is already in relaxed form is hashed in the longest possible spans; from is the start of the current
+	// span. empty is the number of empty lines since the last line with content. Empty lines are hashed only if another
+	// line with content follows.
 	from, empty := 0, 0
 	for at := 0; at < len(body); {
 		line, next := body[at:], len(body)
@@ -160,7 +160,7 @@ var (
 
 func isWSP(c byte) bool { return c == ' ' || c == '\t' }
 
-// bodyHasher collects small writes, because the hash is faster with long ones.
+// bodyHasher buffers small writes, because hashing long ones is faster.
 type bodyHasher struct {
 	hash    hash.Hash
 	pending []byte
@@ -194,8 +194,8 @@ func (h *bodyHasher) line(line []byte) {
 	}
 }
 
-// relaxedPrefix returns the length of line before the first tab or run of white space that must become one space. It
-// checks eight bytes at once, and checks the last of them again with the next eight to find pairs across the boundary.
+// relaxedPrefix returns the length of line before the first tab or run of white space that must become one space.
+// relaxedPrefix checks groups of eight bytes, which overlap by one byte to find pairs across the boundary.
 func relaxedPrefix(line []byte) int {
 	i := 0
 	for ; i+8 <= len(line); i += 7 {

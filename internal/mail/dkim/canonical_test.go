@@ -40,7 +40,8 @@ func TestHashBody(t *testing.T) {
 	}
 }
 
-// In any position of a line, white space becomes one space, except at the end, where it is removed.
+// In any position of a line, hashBody replaces white space by one space, except at the end, where it removes white
+// space.
 func TestHashBodyAnywhere(t *testing.T) {
 	t.Parallel()
 	runs := regexp.MustCompile("[ \t]+")
@@ -64,7 +65,7 @@ func TestHashBodyAnywhere(t *testing.T) {
 	}
 }
 
-// Spans of any length are hashed in their order.
+// hashBody hashes spans of any length in their order.
 func TestHashLongBodies(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1, 2000, 4093, 4094, 4095, 4096, 4097, 9000} {
@@ -116,7 +117,7 @@ func TestIsName(t *testing.T) {
 	}
 }
 
-// No line of a signature is longer than 76 bytes, and none is folded too early.
+// appendFolded writes no line longer than 76 bytes including the tag, and folds no line early.
 func TestSignatureLines(t *testing.T) {
 	t.Parallel()
 	for size := range 400 {
@@ -150,8 +151,8 @@ func TestAppendField(t *testing.T) {
 	}
 }
 
-// BenchmarkCanonical measures the cost of a signature without the key operation; most of it is SHA-256, shown for
-// comparison.
+// BenchmarkCanonical measures signing without the private-key operation. Most of that time is SHA-256, which a separate
+// benchmark measures for comparison.
 func BenchmarkCanonical(b *testing.B) {
 	b.Run("sha256 alone", func(b *testing.B) {
 		body := make([]byte, 10_000)

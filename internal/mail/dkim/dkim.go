@@ -1,17 +1,18 @@
-// Package dkim makes key pairs and signatures for DomainKeys Identified Mail (RFC 6376, RFC 8301, RFC 8463).
+// Package dkim generates key pairs and signatures for DomainKeys Identified Mail (RFC 6376, RFC 8301, RFC 8463).
 //
 // # Invariants
 //
 //   - Signatures are relaxed/relaxed with SHA-256, and always cover the whole body.
-//   - The h= tag names From and the other fields that a reader sees once more than they occur, even if they are
-//     absent. So adding one breaks the signature (RFC 6376 section 8.15).
-//   - A message is canonicalised and its body hashed once, however many keys sign it.
-//   - Private keys leave a Key only by Marshal; the package neither prints nor logs them.
+//   - The h= tag names From and the other fields that a mail reader displays one time more than they occur, even if
+//     they are absent. Adding such a field therefore breaks the signature (RFC 6376 section 8.15).
+//   - A message is canonicalised and its body hashed only once, no matter how many keys sign it.
+//   - Only Marshal returns a private key; the package neither prints nor logs private keys.
 //
 // # When it fails
 //
-// Sign fails without output if a message cannot be signed safely: it has no From field, or begins in a way that would
-// continue the signature before it. Sign also fails if a signer's names could break out of their tags.
+// Sign returns an error and no output if a message cannot be signed safely: if it has no From field, or if it begins
+// with white space, which would continue the signature field before it. Sign also fails if a signer's domain or
+// selector contains characters that could end a tag.
 //
 // # What it does not do
 //
@@ -29,23 +30,24 @@ import (
 	"fmt"
 )
 
-// RSA key lengths in bits. Keys under minRSABits must not sign (RFC 8301 section 3.2).
+// RSA key lengths in bits. RSA keys shorter than minRSABits must not be used for signing (RFC 8301 section 3.2).
 const (
 	newRSABits = 2048
 	minRSABits = 1024
 )
 
-// Key is a private key that signs mail: RSA or Ed25519. It is safe for concurrent use. Parse a key once and reuse it:
-// parsing an RSA key costs as much as several signatures.
+// Key is a private key that signs mail: RSA or Ed25519. A Key is safe for concurrent use. Parse a key once and reuse
+// it: parsing an RSA key takes as long as several signatures.
 type Key struct {
 	private crypto.Signer
-	signer  crypto.Signer // signs with private, possibly by a faster implementation
-	// algorithm is the a= tag. hash is the hash passed to the signer; Ed25519 takes the digest as its message.
+	signer  crypto.Signer // signs with the private key, possibly by a faster implementation
+	// algorithm is the value of the a= tag. hash is the hash function passed to the signer; it is 0 for Ed25519, which
+	// signs the digest as a message.
 	algorithm string
 	hash      crypto.Hash
 }
 
-// GenerateRSA makes an RSA key of 2048 bits.
+// GenerateRSA generates an RSA key of 2048 bits.
 func GenerateRSA() (*Key, error) {
 	private, err := rsa.GenerateKey(rand.Reader, newRSABits)
 	if err != nil {
@@ -54,7 +56,7 @@ func GenerateRSA() (*Key, error) {
 	return newKey(private)
 }
 
-// GenerateEd25519 makes an Ed25519 key (RFC 8463).
+// GenerateEd25519 generates an Ed25519 key (RFC 8463).
 func GenerateEd25519() (*Key, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -63,8 +65,8 @@ func GenerateEd25519() (*Key, error) {
 	return newKey(private)
 }
 
-// ParseKey parses a private key in PKCS #8 DER form (RFC 5958), as Marshal writes it. It refuses RSA keys under 1024
-// bits and keys of other algorithms.
+// ParseKey parses a private key in PKCS #8 DER form (RFC 5958), as Marshal writes it. ParseKey refuses RSA keys under
+// 1024 bits and keys of other algorithms.
 func ParseKey(der []byte) (*Key, error) {
 	private, err := x509.ParsePKCS8PrivateKey(der)
 	if err != nil {
@@ -94,8 +96,8 @@ func newKey(signer crypto.Signer) (*Key, error) {
 	return nil, errors.New("key is neither RSA nor Ed25519")
 }
 
-// Marshal returns the private key in PKCS #8 DER form (RFC 5958). The result is a secret: encrypt it before you store
-// it.
+// Marshal returns the private key in PKCS #8 DER form (RFC 5958). The returned key is a secret: encrypt it before you
+// store it.
 func (k *Key) Marshal() ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(k.private)
 	if err != nil {
@@ -111,14 +113,14 @@ func (k *Key) Public() crypto.PublicKey { return k.signer.Public() }
 func (k *Key) Algorithm() string { return k.algorithm }
 
 // Record returns the value of the TXT record at selector._domainkey.domain (RFC 6376 section 3.6.1, RFC 8463 section
-// 4.2). For RSA it is longer than 255 bytes: in a zone file it must be split into strings.
+// 4.2). The record of an RSA key is longer than 255 bytes, so a zone file must split it into several strings.
 func (k *Key) Record() string {
 	if public, ok := k.signer.Public().(ed25519.PublicKey); ok {
 		return "v=DKIM1; k=ed25519; p=" + base64.StdEncoding.EncodeToString(public)
 	}
 	der, err := x509.MarshalPKIXPublicKey(k.signer.Public())
 	if err != nil {
-		// This cannot happen: newKey accepts only keys that have this form.
+		// This error cannot happen, because newKey accepts only RSA and Ed25519 keys.
 		panic("dkim: " + err.Error())
 	}
 	return "v=DKIM1; k=rsa; p=" + base64.StdEncoding.EncodeToString(der)

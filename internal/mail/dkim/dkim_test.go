@@ -51,7 +51,7 @@ func lookup(name string) ([]string, error) {
 	return nil, fmt.Errorf("no record at %s", name)
 }
 
-// sign returns msg with both signatures before it, and fails unless each of them verifies.
+// sign returns msg with both signatures in front, and fails the test unless both verify.
 func sign(t *testing.T, msg []byte) []byte {
 	t.Helper()
 	fields, err := dkim.Sign(msg, signedAt, signers()...)
@@ -233,7 +233,7 @@ func TestSignCoversWhatIsAbsent(t *testing.T) {
 		for _, field := range onTheWay {
 			try(field, 0)
 		}
-		// Signed fields cannot be removed either.
+		// Removing a signed field also breaks the signatures.
 		for line := range strings.Lines(msg[:strings.Index(msg, "\r\n\r\n")+2]) {
 			if problems := verify(t, []byte(strings.Replace(signed, "\n"+line, "\n", 1))); len(problems) != 2 {
 				t.Errorf("%s: without %q: %v", name, line, problems)
@@ -362,7 +362,7 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// TestRFC8463 signs with the private key of RFC 8463 appendix A.2 and expects its record.
+// TestRFC8463 parses the private key of RFC 8463 appendix A.2 and expects that RFC's public record.
 func TestRFC8463(t *testing.T) {
 	t.Parallel()
 	seed := []byte{
@@ -402,8 +402,8 @@ func FuzzSign(f *testing.F) {
 	f.Add("", "", "", "")
 	f.Add("\xff", "\u00a0x", "MIME-Version: 1.0", "\n\n a\n")
 	f.Fuzz(func(t *testing.T, from, subject, fields, body string) {
-		// A CR that ends no line is invalid, and verifiers treat it differently. The test also makes field names and
-		// values valid.
+		// A CR without LF is invalid, and verifiers treat it differently. The fuzz test also skips invalid field names
+		// and removes line ends from values.
 		body = strings.ReplaceAll(body, "\r", "")
 		if len(body)%2 == 0 {
 			body = strings.ReplaceAll(body, "\n", "\r\n")
@@ -423,7 +423,7 @@ func FuzzSign(f *testing.F) {
 	})
 }
 
-// sample is a message of ten kilobytes in the form that we compose: quoted-printable HTML and text.
+// sample returns a message of ten kilobytes like those that Postrider composes: quoted-printable HTML and text.
 func sample() []byte {
 	var b bytes.Buffer
 	b.WriteString("Date: Wed, 04 Mar 2026 05:06:07 +0000\r\nFrom: Example <hello@example.com>\r\nTo: bob@example.net\r\n" +

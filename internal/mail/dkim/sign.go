@@ -10,36 +10,38 @@ import (
 	"time"
 )
 
-// Errors of Sign that are due to the message.
+// Errors that Sign returns for messages that cannot be signed.
 var (
 	ErrNoFrom = errors.New("message has no From field, so it cannot be signed") // RFC 6376 section 5.4
-	// White space at the start would continue the signature.
+	// White space at the start of the message would continue the signature field.
 	ErrBadHeader = errors.New("message begins with white space, not with a header field to sign")
 )
 
-// Signer signs for a domain. The public half of Key is published as the TXT record of Selector._domainkey.Domain.
+// Signer holds the domain, the selector and the key of one signature. The public half of Key is published as the TXT
+// record of Selector._domainkey.Domain.
 type Signer struct {
 	// Domain is the d= tag, ASCII in lower case; Selector is the s= tag.
 	Domain, Selector string
 	Key              *Key
 }
 
-// wrapAt is the longest line that Sign writes, in bytes.
+// wrapAt is the maximum length of a line that Sign writes, in bytes.
 const wrapAt = 76
 
 // signedFields are the fields that a signature covers, in the order of its h= tag (RFC 6376 section 5.4.1, RFC 8058
-// section 4). They are the fields that a reader sees or replies to, and the fields that describe the body. Return-Path,
-// Received and similar fields belong to the transport, not to the message. A program that sends the message again adds
-// Resent- fields before ours.
+// section 4). Signed fields are those that a mail reader shows or replies to, and those that describe the body.
+// Return-Path, Received and similar fields belong to the transport, not to the message. Resent- fields are not signed,
+// because a program that resends the message adds them.
 //
-// A sealed field cannot be added to a signed message. Sealed fields are those that a reader sees, those that assign a
-// message to a conversation (In-Reply-To, References), and those that say how to read the body. An added Content-Type,
-// for example, could turn text into HTML, or hide parts of it.
+// A sealed field cannot be added to a signed message. Sealed fields are shown by mail readers, assign a message to a
+// conversation (In-Reply-To, References), or say how to read the body. An added Content-Type, for example, could turn
+// text into HTML, or hide parts of it.
 //
-// Other fields are closed or open. A closed field that occurs cannot be added again; an open field can always be added.
-// Mailing lists that forward a message unchanged add List- fields, which must not break the signature. An added
-// unsubscribe link has no effect, because readers follow only links that a signature covers (RFC 8058 section 4).
-// Fields that describe the body as a file, or the kind of a message, do not change its text.
+// Signed fields that are not sealed are closed or open. A closed field that occurs in the message cannot be added
+// again; an open field can always be added. Mailing lists that forward a message unchanged add List- fields, which must
+// not break the signature. An added unsubscribe link has no effect, because mail readers follow only links that a
+// signature covers (RFC 8058 section 4). Fields that describe the body as a file, or the kind of a message, do not
+// change the displayed text.
 var signedFields = []signedField{
 	{"From", sealed}, {"Reply-To", sealed}, {"Sender", sealed}, {"To", sealed}, {"Cc", sealed}, {"Subject", sealed},
 	{"Date", sealed}, {"Message-ID", sealed}, {"In-Reply-To", sealed}, {"References", sealed},
@@ -61,14 +63,14 @@ type signedField struct {
 type coverage int
 
 const (
-	open   coverage = iota // named as often as the field occurs
-	closed                 // named once more than the field occurs, if it occurs at all
-	sealed                 // named once more than the field occurs, even if it is absent
+	open   coverage = iota // the h= tag names the field as often as it occurs
+	closed                 // the h= tag names the field once more than it occurs, if it occurs at all
+	sealed                 // the h= tag names the field once more than it occurs, even if it is absent
 )
 
-// Sign returns the DKIM-Signature fields of msg, one for each signer in the order given, folded, each with CRLF at its
-// end. The caller puts them before msg, which must not change afterwards. Lines of msg should end with CRLF; a lone LF
-// is signed as the CRLF that it becomes on the wire. Without signers the result is empty.
+// Sign returns the DKIM-Signature fields of msg, one for each signer in the given order. Each field is folded and ends
+// with CRLF. The caller prepends the signature fields to msg, which must not change afterwards. Lines of msg should end
+// with CRLF; a lone LF is signed as the CRLF that it becomes on the wire. Without signers the result is empty.
 func Sign(msg []byte, now time.Time, signers ...Signer) ([]byte, error) {
 	if len(signers) == 0 {
 		return nil, nil
@@ -86,7 +88,8 @@ func Sign(msg []byte, now time.Time, signers ...Signer) ([]byte, error) {
 	for _, s := range signers {
 		start := len(out)
 		out = c.appendUnsigned(out, s, now)
-		// The field itself is hashed last, with an empty b= tag and without its line end (RFC 6376 section 3.7).
+		// The DKIM-Signature field is hashed last, with an empty b= tag and without its line end (RFC 6376 section
+		// 3.7).
 		hashed := appendField(c.header, out[start:])
 		digest := sha256.Sum256(hashed[:len(hashed)-len("\r\n")])
 		signature, err := s.Key.sign(digest[:])
@@ -98,14 +101,14 @@ func Sign(msg []byte, now time.Time, signers ...Signer) ([]byte, error) {
 	return out, nil
 }
 
-// canonical is a message in the form that is signed.
+// canonical is a message in the canonical form that is signed.
 type canonical struct {
-	// header has the signed fields in their relaxed form, each with CRLF at its end. Its capacity includes the field of
-	// a signature.
+	// header has the signed fields in relaxed form, each with CRLF at its end. The capacity of header includes space
+	// for one DKIM-Signature field.
 	header []byte
-	// names is the h= tag.
+	// names is the value of the h= tag.
 	names string
-	// bodyHash is the bh= tag.
+	// bodyHash is the value of the bh= tag.
 	bodyHash string
 }
 
@@ -142,7 +145,7 @@ func canonicalize(msg []byte) (canonical, error) {
 	return c, nil
 }
 
-// appendUnsigned writes a signature's field up to its b= tag, which is empty and comes last.
+// appendUnsigned appends a DKIM-Signature field that ends with an empty b= tag.
 func (c *canonical) appendUnsigned(dst []byte, s Signer, now time.Time) []byte {
 	dst = append(dst, "DKIM-Signature: v=1; a="...)
 	dst = append(dst, s.Key.algorithm...)
@@ -172,7 +175,7 @@ func (c *canonical) appendUnsigned(dst []byte, s Signer, now time.Time) []byte {
 	return append(dst, ";\r\n b="...)
 }
 
-// appendFolded writes the value of the b= tag, in which white space is ignored, and ends the field.
+// appendFolded appends the value of the b= tag, in which white space is ignored, and ends the field.
 func appendFolded(dst, signature []byte) []byte {
 	const lineBytes = 54 // 72 columns
 	for len(signature) > lineBytes {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// linkTarget returns the part of an href that plain text shows: web addresses, mail addresses, telephone numbers, and
-// placeholders that are filled in later. It returns "" for other links, which lead nowhere outside the page.
+// linkTarget returns the part of an href that plain text shows: a web address, a mail address, a telephone number, or a
+// template placeholder. linkTarget returns "" for all other links, such as links within the page.
 func linkTarget(href string) string {
 	href = strings.TrimSpace(href)
 	if len(href) > maxHref || strings.ContainsFunc(href, func(r rune) bool {
@@ -81,13 +81,13 @@ func wantsAttributes(tag []byte) bool {
 	return false
 }
 
-// mayHide is a quick check whether a tag's source may contain something that hides its element.
+// mayHide is a quick check whether a start tag may contain an attribute that hides its element.
 func mayHide(source string) bool {
 	return strings.Contains(source, "none") || strings.Contains(source, "hidden") ||
 		strings.Contains(source, "skip-in-text")
 }
 
-// displaysNone reports whether a style has the declaration display:none.
+// displaysNone reports whether a style attribute declares display:none.
 func displaysNone(style string) bool {
 	for declaration := range strings.SplitSeq(style, ";") {
 		name, value, _ := strings.Cut(declaration, ":")
@@ -98,7 +98,7 @@ func displaysNone(style string) bool {
 	return false
 }
 
-// isRaw reports whether an element's content is source text that is not displayed.
+// isRaw reports whether an element contains raw text that is not displayed, such as a script.
 func isRaw(tag []byte) bool {
 	switch string(tag) {
 	case "script", "style", "title", "noscript", "iframe", "noembed", "noframes", "textarea":
@@ -107,7 +107,7 @@ func isRaw(tag []byte) bool {
 	return false
 }
 
-// isNotText reports whether an element contains other elements, but no text for a reader.
+// isNotText reports whether an element may contain other elements but no text for a reader, such as a video.
 func isNotText(tag []byte) bool {
 	switch string(tag) {
 	case "template", "object", "select", "audio", "video", "canvas":
@@ -127,7 +127,7 @@ func isVoid(tag []byte) bool {
 	return false
 }
 
-// blockBreak returns how many line breaks set an element apart from its surroundings; 0 for inline elements.
+// blockBreak returns the number of line breaks before and after a block element, and 0 for inline elements.
 func blockBreak(tag []byte) int {
 	switch string(tag) {
 	case "p", "h1", "h2", "h3", "h4", "h5", "h6", "table", "dl", "figure":

@@ -6,14 +6,14 @@ import (
 	"golang.org/x/net/html"
 )
 
-// regularToken returns the kind and the end of the first token of HTML; the kind is html.ErrorToken if there is none.
-// For the start tag of an element of source text, content is the length of the source text after it. The end is -1 if
-// the token is not regular.
+// regularToken returns the kind of the first HTML token in s and the index of its end. The kind is html.ErrorToken if s
+// is empty. For the start tag of a raw text element, such as a script, content is the length of the raw text after the
+// tag. The end is -1 if the token is irregular, so that html.Tokenizer must parse it.
 //
-// Nearly all HTML is regular markup, which can be read in one way only. Text, comments and declarations that end, and
-// elements of source text are regular. Tags are regular if the values of their attributes are quoted or consist of
-// plain characters. Finding a token takes time linear in its end, or in the length of s once, if the token is
-// irregular.
+// Nearly all HTML is regular markup, which has only one possible parse. Regular tokens are text, raw text, closed
+// comments and declarations, and many tags. A tag is regular if its attribute values are quoted or consist of plain
+// characters. Finding a regular token takes time linear in its end index. An irregular token takes time linear in the
+// length of s, but only once.
 func regularToken(s string) (kind html.TokenType, end, content int) {
 	if s == "" {
 		return html.ErrorToken, 0, 0
@@ -36,8 +36,8 @@ func regularToken(s string) (kind html.TokenType, end, content int) {
 	return html.StartTagToken, end, content
 }
 
-// markup returns the index at which the first tag, comment or declaration begins, or the length of s. Any other < is
-// text.
+// markup returns the index at which the first tag, comment or declaration begins, or the length of s if there is none.
+// A < that begins no tag, comment or declaration is text.
 func markup(s string) int {
 	for i := 0; ; i++ {
 		n := strings.IndexByte(s[i:], '<')
@@ -89,8 +89,8 @@ func regularAttributes(tag string, yield func(name, value string) bool) {
 	}
 }
 
-// attribute returns the name, the value and the end of the attribute that begins at s[i]. The end is -1 if there is
-// none or it is not regular.
+// attribute returns the name, the value and the end of the attribute that begins at s[i]. The end is -1 if no regular
+// attribute begins there.
 func attribute(s string, i int) (name, value string, end int) {
 	from := i
 	i = skipName(s, i)
@@ -112,13 +112,13 @@ func attribute(s string, i int) (name, value string, end int) {
 		return name, s[i+1 : i+1+n], i + 1 + n + 1
 	}
 	from = i
-	if i = skipName(s, i); i == from || i < len(s) && s[i] == '/' { // the slash belongs to the value
+	if i = skipName(s, i); i == from || i < len(s) && s[i] == '/' { // the slash is part of the value
 		return "", "", -1
 	}
 	return name, s[from:i], i
 }
 
-// skipName returns the end of a run of the characters that names and plain values consist of.
+// skipName returns the end of a run of characters that are allowed in names and unquoted plain values.
 func skipName(s string, i int) int {
 	for i < len(s) && (isLetter(s[i]) || '0' <= s[i] && s[i] <= '9' || strings.IndexByte("-_:.#%", s[i]) >= 0) {
 		i++
@@ -138,8 +138,8 @@ func endTagEnd(s string) int {
 	return i + 1
 }
 
-// declarationEnd returns the end of the comment or declaration at the beginning of s, or -1. A comment ends where the
-// HTML standard ends it, including at --!>.
+// declarationEnd returns the end of the comment or declaration at the beginning of s, or -1. The end of a comment
+// follows the HTML standard: --!> also ends it.
 func declarationEnd(s string) int {
 	const opening = "<!--"
 	if !strings.HasPrefix(s, opening) {
@@ -164,9 +164,9 @@ func declarationEnd(s string) int {
 	return len(opening) + end + len("-->")
 }
 
-// sourceEnd returns the index at which the end tag of an element of source text begins, or the length of s. It returns
-// -1 for scripts that contain a comment, which follow special rules, for <plaintext>, which has no end, and for <xmp>,
-// whose source is displayed.
+// sourceEnd returns the index at which the end tag of a raw text element begins, or the length of s if there is no end
+// tag. sourceEnd returns -1 for scripts that contain a comment, which follow special rules, for <plaintext>, which has
+// no end tag, and for <xmp>, whose raw text is displayed.
 func sourceEnd(s, name string) int {
 	if strings.EqualFold(name, "plaintext") || strings.EqualFold(name, "xmp") {
 		return -1

@@ -9,20 +9,20 @@ type Scanner struct {
 	size int
 }
 
-// NewScanner returns a scanner of HTML.
+// NewScanner returns a Scanner of the HTML in source.
 func NewScanner(source string) *Scanner {
 	return &Scanner{z: tokenizer{rest: source}, size: len(source)}
 }
 
-// Next returns the kind of the next token, and where in the source it begins and ends. At the end the kind is
-// html.ErrorToken; the rest of the source is then a tag that is not closed. Next skips a start tag of more than 1 MiB,
-// so there may be a gap between two tokens.
+// Next returns the kind of the next token, and the offsets in the source at which it begins and ends. At the end of the
+// source the kind is html.ErrorToken; source after the last token is then an unclosed tag. Next skips a start tag of
+// more than 1 MiB, so there may be a gap between two tokens.
 func (s *Scanner) Next() (kind html.TokenType, start, end int) {
 	kind, token := s.z.next()
 	end = s.size - len(s.z.rest)
 	return kind, end - len(token), end
 }
 
-// IsSource reports whether the content of elements with this name, in any case, is source text, in which there are no
-// tags: scripts, style sheets, titles and others.
+// IsSource reports whether elements with this name, in any letter case, contain raw text without tags: scripts, style
+// sheets, titles and others.
 func IsSource(name string) bool { return isSource(name) }

@@ -2,21 +2,21 @@
 //
 // # Invariants
 //
-//   - The text is valid UTF-8 whose lines end with LF. No line ends with a space, and there are never two consecutive
-//     empty lines.
-//   - The time is linear in the length of the HTML, no matter how deeply it is nested, and the memory is a small
-//     multiple of it.
-//   - The same HTML gives the same text.
+//   - The plain text is valid UTF-8, and its lines end with LF. No line ends with a space, and there are never two
+//     consecutive empty lines.
+//   - The conversion takes time linear in the length of the HTML, even if it is deeply nested, and memory of a small
+//     multiple of that length.
+//   - The same HTML always gives the same plain text.
 //
 // # When it fails
 //
-// FromHTML never fails: any input is HTML. Markup that cannot be read, such as a start tag of more than 1 MiB, is
-// omitted.
+// FromHTML never fails: it treats any input as HTML. Markup that cannot be parsed, such as a start tag of more than 1
+// MiB, is omitted.
 //
 // # What it does not do
 //
-// The package does not make HTML safe to show. FromHTML ignores style sheets, so it omits only elements that an
-// attribute of their own hides. FromHTML does not wrap lines.
+// The package does not sanitize HTML for display. FromHTML ignores style sheets, so it omits only elements that are
+// hidden by their own attributes. FromHTML does not wrap lines.
 package htmltext
 
 import (
@@ -28,33 +28,34 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Limits of FromHTML: deeper nesting is not indented further, and addresses longer than maxHref are omitted.
+// Limits of FromHTML: deeper nesting is not indented further, and link addresses longer than maxHref are omitted.
 const (
 	maxListDepth  = 8
 	maxQuoteDepth = 5
 	maxHref       = 2000 // bytes
 )
 
-// FromHTML returns html as plain text: blocks on lines of their own, lists with bullets or numbers, the rows of tables
-// as lines, links as `text [address]`, images by their alternative text. It omits scripts, styles, the choices of
-// forms, and elements that are hidden by display:none, such as the preview lines of newsletters.
+// FromHTML converts html to plain text. Blocks and table rows become separate lines, lists have bullets or numbers,
+// links become `text [address]`, and images their alternative text. FromHTML omits scripts, styles, select elements,
+// and elements that display:none hides, such as the preview lines of newsletters.
 //
-// Lines end with LF and are not wrapped; no line ends with a space and there are never two consecutive empty lines. Any
-// input is accepted, nested however deep; the time is linear in its length. A start tag of more than 1 MiB is skipped.
+// Lines end with LF and are not wrapped; no line ends with a space and there are never two consecutive empty lines.
+// FromHTML accepts any input, even if it is deeply nested, and takes time linear in its length. FromHTML skips a start
+// tag of more than 1 MiB.
 func FromHTML(html string) string {
-	if !utf8.ValidString(html) { // the check is far faster than replacing nothing
+	if !utf8.ValidString(html) { // the check is far faster than ToValidUTF8 for valid text
 		html = strings.ToValidUTF8(html, "\uFFFD")
 	}
 	text, complete := extractText(newTokenizer(html), true)
 	if !complete {
-		// A hidden element that is never closed would hide all the rest of the text.
+		// A hidden element that is never closed would hide all text after it.
 		text, _ = extractText(newTokenizer(html), false)
 	}
 	return text
 }
 
-// extractText omits elements that are hidden or hold no text if hide is set. complete reports that the last omitted
-// element was closed.
+// extractText returns the plain text of z. If hide is set, it omits elements that are hidden or contain no text.
+// complete reports that the last omitted element was closed.
 func extractText(z *tokenizer, hide bool) (text string, complete bool) {
 	t := textWriter{out: make([]byte, 0, len(z.rest)+64), lineStart: true, hide: hide}
 	for {
@@ -78,7 +79,7 @@ func extractText(z *tokenizer, hide bool) (text string, complete bool) {
 	}
 }
 
-// textWriter lays out text. It records white space first, and writes it when text follows.
+// textWriter lays out plain text. textWriter records white space as pending, and writes it when text follows.
 type textWriter struct {
 	out []byte
 	// breaks is the number of pending line breaks. space reports a pending space; cell reports that this space
@@ -98,7 +99,8 @@ type textWriter struct {
 	link     string
 	linkFrom int
 
-	// skipped is the element that is being omitted. skipDepth is how many elements of this name are open.
+	// skipped is the name of the element that is being omitted. skipDepth is the number of open elements with this
+	// name.
 	hide      bool
 	skipped   string
 	skipDepth int
@@ -111,10 +113,10 @@ type list struct {
 	next    int
 }
 
-// startTag lays out the effect of a start tag.
+// startTag applies a start tag to the layout.
 func (t *textWriter) startTag(z *tokenizer, source string) {
 	tag := t.tagName(source[len("<"):])
-	// A slash closes only void elements, and the elements of SVG and MathML.
+	// A slash at the end of a start tag closes only void elements, and the elements of SVG and MathML.
 	closed := isVoid(tag) || isForeign(tag) && strings.HasSuffix(source, "/>")
 	if t.skipped != "" {
 		if t.skipped == string(tag) && !closed {
@@ -135,7 +137,7 @@ func (t *textWriter) startTag(z *tokenizer, source string) {
 	t.open(tag, a)
 }
 
-// open lays out the beginning of an element that is shown.
+// open applies the start tag of a displayed element to the layout.
 func (t *textWriter) open(tag []byte, a attributes) {
 	switch string(tag) {
 	case "br":
@@ -172,8 +174,8 @@ func (t *textWriter) open(tag []byte, a attributes) {
 	}
 }
 
-// tagName returns the element's name in lower case from the source of a tag after its opening. It truncates names that
-// are longer than any known one.
+// tagName returns an element's name in lower case. source is the tag without its opening < or </. tagName truncates
+// names that are longer than any known element name.
 func (t *textWriter) tagName(source string) []byte {
 	n := 0
 	for n < min(len(source), len(t.name)) {
@@ -222,7 +224,7 @@ func (t *textWriter) endTag(tag []byte) {
 	}
 }
 
-// listBreak returns how many line breaks surround a list; inner lists have no empty line around them.
+// listBreak returns the number of line breaks around a list; nested lists have no empty line around them.
 func (t *textWriter) listBreak() int {
 	if t.listDepth > 0 {
 		return 1
@@ -242,7 +244,8 @@ func (t *textWriter) nextBullet() string {
 // breakLine makes at least n line breaks pending.
 func (t *textWriter) breakLine(n int) { t.breaks = max(t.breaks, n) }
 
-// begin writes the pending white space, and begins the line if necessary. Text must follow.
+// begin writes the pending white space and, if a new line begins, its quote marks, indentation and bullet. Text must
+// follow.
 func (t *textWriter) begin() {
 	if t.breaks > 0 {
 		if len(t.out) > 0 {
@@ -278,8 +281,8 @@ func (t *textWriter) write(s string) {
 	t.out = append(t.out, s...)
 }
 
-// text writes b with each run of white space as one space. It removes control characters, and characters without width
-// that only break or fill lines.
+// text writes b, and replaces each run of white space by one space. text removes control characters, and zero-width
+// characters that only allow line breaks or fill lines.
 func (t *textWriter) text(b string) {
 	for i := 0; i < len(b); {
 		c := b[i]
@@ -306,8 +309,8 @@ func (t *textWriter) text(b string) {
 	}
 }
 
-// plainPrefix returns the length of a prefix of s that is certainly printable ASCII with single spaces and no space
-// at its end. It checks eight bytes at once.
+// plainPrefix returns the length of a prefix of s that is certainly printable ASCII with single spaces and no space at
+// its end. plainPrefix checks eight bytes at a time.
 func plainPrefix(s string) int {
 	const low, high = 0x0101010101010101, 0x8080808080808080
 	n := 0
@@ -315,7 +318,7 @@ func plainPrefix(s string) int {
 		w := uint64(s[n]) | uint64(s[n+1])<<8 | uint64(s[n+2])<<16 | uint64(s[n+3])<<24 | uint64(s[n+4])<<32 | uint64(s[n+
 			5])<<40 |
 			uint64(s[n+6])<<48 | uint64(s[n+7])<<56
-		if w&high != 0 || (w-low*' ')&high != 0 || (w+low)&high != 0 { // beyond ASCII, below a space, DEL
+		if w&high != 0 || (w-low*' ')&high != 0 || (w+low)&high != 0 { // non-ASCII, below a space, or DEL
 			break
 		}
 		x := w ^ low*' '
@@ -338,7 +341,8 @@ func (t *textWriter) wide(r rune, encoded string) {
 	case '\u00ad', '\u034f', '\u200b', '\u2060', '\ufeff':
 		return
 	case '\u200c', '\u200d':
-		// These characters join or separate the letters of a word. Newsletters use them outside words as filler.
+		// U+200C and U+200D join or separate the letters of a word. Newsletters use U+200C and U+200D outside words as
+		// filler.
 		if t.space || t.lineStart || t.breaks > 0 {
 			return
 		}
@@ -383,7 +387,7 @@ func (t *textWriter) startLink(href string) {
 	t.linkFrom = len(t.out)
 }
 
-// endLink writes the address of the open link, unless the text of the link already is the address.
+// endLink writes the address of the open link, unless the link's text already ends with that address.
 func (t *textWriter) endLink() {
 	target := t.link
 	t.link = ""
@@ -398,7 +402,7 @@ func (t *textWriter) endLink() {
 		t.out = append(append(append(t.out, '['), target...), ']')
 	case len(label) >= len(bare) && string(label[len(label)-len(bare):]) == bare:
 	default:
-		// The address belongs to the text before it, so it precedes the pending white space.
+		// The link's address belongs to the text before it, so it is written before the pending white space.
 		t.out = append(append(append(t.out, " ["...), target...), ']')
 	}
 }

@@ -111,14 +111,15 @@ func TestFromHTML(t *testing.T) {
 	}
 }
 
-// Nearly all HTML is read without html.Tokenizer. The HTML standard, section 13.2.5, defines where its tokens end.
+// TestRegularTokens checks the tokens that are found without html.Tokenizer, as in nearly all HTML. The HTML standard,
+// section 13.2.5, defines where tokens end.
 func TestRegularTokens(t *testing.T) {
 	t.Parallel()
 	const text, start, end, comment = html.TextToken, html.StartTagToken, html.EndTagToken, html.CommentToken
 	for _, c := range []struct {
 		in      string
 		kind    html.TokenType
-		end     int // -1 if html.Tokenizer must read the token
+		end     int // -1 if html.Tokenizer must parse the token
 		content int
 	}{
 		{"", html.ErrorToken, 0, 0},
@@ -173,7 +174,7 @@ func TestRegularTokens(t *testing.T) {
 	}
 }
 
-// plainPrefix finds nearly all of a plain prefix, and never more than it.
+// plainPrefix returns all but at most eight bytes of the plain prefix, and never more than the prefix.
 func TestPlainPrefix(t *testing.T) {
 	t.Parallel()
 	for size := range 40 {
@@ -195,7 +196,8 @@ func TestPlainPrefix(t *testing.T) {
 	}
 }
 
-// TestFromHTMLBounds tests inputs beyond the limits. Package linear measures the work for such inputs.
+// TestFromHTMLBounds tests inputs beyond the limits of FromHTML. Package linear measures the work for inputs beyond the
+// limits.
 func TestFromHTMLBounds(t *testing.T) {
 	t.Parallel()
 	many := strings.Repeat("a=b ", maxTag/4)
@@ -214,7 +216,7 @@ func TestFromHTMLBounds(t *testing.T) {
 	}
 }
 
-// TestFromHTMLMemory limits the sum of all allocations for HTML of 8 MB, including memory that is free again.
+// TestFromHTMLMemory limits the sum of all allocations for HTML of 8 MB, including memory that was freed.
 func TestFromHTMLMemory(t *testing.T) {
 	const size = 8 << 20
 	var names strings.Builder
@@ -276,7 +278,7 @@ func FuzzFromHTML(f *testing.F) {
 		}
 		for _, hide := range []bool{true, false} {
 			z := newTokenizer(strings.ToValidUTF8(html, "\uFFFD"))
-			z.renew() // makes html.Tokenizer read everything
+			z.renew() // makes html.Tokenizer parse the whole source
 			want, whole := extractText(z, hide)
 			got, complete := extractText(newTokenizer(strings.ToValidUTF8(html, "\uFFFD")), hide)
 			if got != want || complete != whole {

@@ -7,42 +7,44 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Limits of a start tag, in bytes. A tag of maxTag bytes or more is dropped. After a tag longer than largeTag, the
-// html.Tokenizer that read it is replaced.
+// Limits of a start tag, in bytes. A tag of maxTag bytes or more is dropped. A tag longer than largeTag leaves a large
+// attribute table in its html.Tokenizer, which is replaced afterwards.
 const (
 	maxTag   = 1 << 20
 	largeTag = 4 << 10
 )
 
-// tokenizer splits HTML into the tokens of html.Tokenizer, in linear time for any input and with memory that is a small
-// multiple of it.
+// tokenizer splits HTML into the tokens of html.Tokenizer, in linear time for any input. Its memory is a small multiple
+// of the input's size.
 //
 // While the markup is regular, as regularToken defines it, tokenizer finds the ends of tokens without html.Tokenizer,
-// which inspects every single byte and makes a string of every attribute. Using html.Tokenizer for regular markup took
-// a tenth of the CPU time of an unsigned email. tokenizer uses html.Tokenizer for attributes with an &, and for
-// everything from the first irregular token on. A fuzz test checks that the result is the same.
+// which inspects every single byte and allocates a string for every attribute. Using html.Tokenizer for regular markup
+// took a tenth of the CPU time for an unsigned email. tokenizer uses html.Tokenizer for attributes with an &, and for
+// everything from the first irregular token on. A fuzz test checks that the tokens are the same with and without
+// html.Tokenizer.
 type tokenizer struct {
 	rest    string // the source after the current token
 	start   string // the current token, if it is a start tag
 	plain   string // the current token, if it is text and the markup is regular so far
-	content int    // how many bytes of rest are the source text of the preceding start tag
+	content int    // number of bytes of rest that are raw text after the start tag
 
-	// all reads the rest after the first irregular token; nil before that.
+	// all parses the source from the first irregular token on; nil before that token.
 	all *html.Tokenizer
 	// tag reads the attributes of one start tag at a time; feed supplies it with the source.
 	tag  *html.Tokenizer
 	feed strings.Reader
-	// crowded reports that all or tag has a large table of attributes. html.Tokenizer needs some 30 bytes of it for
-	// each byte of a tag. At every later tag it clears as much of the table as the largest tag so far used.
+	// crowded reports that all or tag has a large attribute table. html.Tokenizer allocates some 30 bytes of that table
+	// for each byte of a tag. At every later tag, html.Tokenizer clears as much of the table as the largest earlier tag
+	// used.
 	crowded bool
 }
 
 func newTokenizer(source string) *tokenizer { return &tokenizer{rest: source} }
 
-// next returns the next token and its source; the source of a tag runs from < to >. At the end the kind is
-// html.ErrorToken. next drops a tag that is not closed before the end. It also drops a tag of maxTag bytes or more,
-// with the text after it up to the next <. Declarations and comments are html.CommentToken or html.DoctypeToken. next
-// does not report whether a start tag closes itself; its source shows that.
+// next returns the next token and its source; the source of a tag runs from < to >. At the end of the source the kind
+// is html.ErrorToken. next drops a tag that is not closed before the end. next also drops a tag of maxTag bytes or
+// more, with the text between that tag and the next <. Declarations and comments are html.CommentToken or
+// html.DoctypeToken. next does not report whether a start tag is self-closing, which its source shows.
 func (z *tokenizer) next() (kind html.TokenType, source string) {
 	if z.all == nil {
 		if kind, source, regular := z.nextRegular(); regular {
@@ -75,7 +77,7 @@ func (z *tokenizer) next() (kind html.TokenType, source string) {
 	return kind, source
 }
 
-// nextRegular returns the next token if it is regular.
+// nextRegular returns the next token, and whether it is regular.
 func (z *tokenizer) nextRegular() (kind html.TokenType, source string, regular bool) {
 	end, content := z.content, 0
 	kind = html.TextToken
@@ -96,7 +98,7 @@ func (z *tokenizer) nextRegular() (kind html.TokenType, source string, regular b
 	return kind, source, true
 }
 
-// renew makes an html.Tokenizer read the rest as if it were a whole document.
+// renew creates an html.Tokenizer that parses the remaining source as if it were a whole document.
 func (z *tokenizer) renew() {
 	z.all = html.NewTokenizer(strings.NewReader(z.rest))
 	z.start, z.crowded = "", false
@@ -104,7 +106,7 @@ func (z *tokenizer) renew() {
 
 var newlines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// text returns the text of a text token, with character references resolved unless it is source text.
+// text returns the text of a text token. Character references are resolved, except in raw text.
 func (z *tokenizer) text() string {
 	if z.all != nil {
 		return string(z.all.Text())
@@ -119,11 +121,11 @@ func (z *tokenizer) text() string {
 	return text
 }
 
-// attributes yields the names, in lower case, and the values of the current token, a start tag. It may yield one name
-// twice.
+// attributes yields the attribute names, in lower case, and the attribute values of the current start tag. attributes
+// may yield the same name twice.
 func (z *tokenizer) attributes() iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
-		// The meaning of an & within an attribute depends on what follows it.
+		// The meaning of an & within an attribute depends on the characters after it.
 		if z.all == nil && !strings.ContainsAny(z.start, "&\r\x00") {
 			regularAttributes(z.start, yield)
 			return
@@ -141,7 +143,7 @@ func (z *tokenizer) attributes() iter.Seq2[string, string] {
 	}
 }
 
-// readTag returns an html.Tokenizer that has just read the current token, a regular start tag.
+// readTag returns an html.Tokenizer that has just parsed the current token, a regular start tag.
 func (z *tokenizer) readTag() *html.Tokenizer {
 	if z.tag == nil || z.crowded {
 		z.tag = html.NewTokenizer(&z.feed)
@@ -153,7 +155,7 @@ func (z *tokenizer) readTag() *html.Tokenizer {
 	return z.tag
 }
 
-// beginsSource reports whether source text follows a start tag, in which html.Tokenizer finds no tags.
+// beginsSource reports whether raw text follows a start tag. html.Tokenizer finds no tags in raw text.
 func beginsSource(tag string) bool {
 	if tag == "" {
 		return false
@@ -165,7 +167,7 @@ func beginsSource(tag string) bool {
 	return isSource(name)
 }
 
-// isSource reports whether the content of elements with this name, in any case, is source text.
+// isSource reports whether elements with this name, in any letter case, contain raw text.
 func isSource(name string) bool {
 	if len(name) < len("xmp") || len(name) > len("plaintext") || strings.IndexByte("INPSTXinpstx", name[0]) < 0 {
 		return false
@@ -174,7 +176,7 @@ func isSource(name string) bool {
 	return isRaw([]byte(name)) || name == "xmp" || name == "plaintext"
 }
 
-// indexOrEnd returns the index of the first c in s, or the length of s.
+// indexOrEnd returns the index of the first c in s, or the length of s if there is none.
 func indexOrEnd(s string, c byte) int {
 	if i := strings.IndexByte(s, c); i >= 0 {
 		return i

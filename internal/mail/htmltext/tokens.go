@@ -8,9 +8,9 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Token is a tag or a text of HTML. Its methods may be called only until the next token is requested.
+// Token is a tag or a run of text in HTML. The methods of a Token may be called only until Tokens yields the next one.
 type Token struct {
-	// Kind is html.StartTagToken (also for tags that close themselves), html.EndTagToken or html.TextToken.
+	// Kind is html.StartTagToken (also for self-closing tags), html.EndTagToken or html.TextToken.
 	Kind html.TokenType
 	// Name is the element's name in lower case, truncated to 16 bytes; "" for text.
 	Name string
@@ -18,15 +18,16 @@ type Token struct {
 	z *tokenizer
 }
 
-// Attributes yields the names, in lower case, and the values of a start tag's attributes; other tokens have none. If a
-// name is repeated, only the first attribute counts (HTML standard section 13.2.5.33); the caller must check that.
+// Attributes yields the names, in lower case, and the values of a start tag's attributes; other tokens have none. If an
+// attribute name is repeated, only the first attribute counts (HTML standard section 13.2.5.33); the caller must check
+// that.
 func (t Token) Attributes() iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		if t.Kind != html.StartTagToken {
 			return
 		}
 		for name, value := range t.z.attributes() {
-			// The tokenizer yields an attribute without a name if a tag has none.
+			// For a tag without attributes, the tokenizer yields one attribute with an empty name.
 			if name != "" && !yield(name, value) {
 				return
 			}
@@ -34,12 +35,12 @@ func (t Token) Attributes() iter.Seq2[string, string] {
 	}
 }
 
-// Text returns a text with its character references resolved.
+// Text returns the text of a text token with its character references resolved.
 func (t Token) Text() string { return t.z.text() }
 
-// Tokens yields the tags and texts of HTML in their order. It omits comments, declarations, and the content of elements
-// such as scripts, styles and titles, which no reader sees. As with FromHTML, any input is HTML, the time is linear in
-// its length, and a start tag of more than 1 MiB is skipped.
+// Tokens yields the tags and texts of HTML in document order. Tokens omits comments, declarations, and the content of
+// raw text elements such as scripts, styles and titles. Like FromHTML, Tokens accepts any input, takes time linear in
+// its length, and skips start tags of more than 1 MiB.
 func Tokens(source string) iter.Seq[Token] {
 	return func(yield func(Token) bool) {
 		if !utf8.ValidString(source) {

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/net/html"
 )
 
-// testToken is a token in the form that tests compare.
+// testToken is a token in a form that tests can compare.
 type testToken struct {
 	Kind       html.TokenType
 	Name, Text string
 	Attributes map[string]string
 }
 
-// set stores the first attribute of a name.
+// set stores an attribute, unless an attribute of the same name is already stored.
 func (s *testToken) set(name, value string) {
 	if s.Attributes == nil {
 		s.Attributes = map[string]string{}
@@ -25,7 +25,8 @@ func (s *testToken) set(name, value string) {
 	}
 }
 
-// begin returns the beginning of a name. Tokens neither replaces NUL nor returns long names completely.
+// begin returns the first five bytes of a name, and replaces NUL and U+FFFD. Names are shortened for the comparison,
+// because Tokens keeps NUL and truncates long names.
 func begin(name string) string {
 	name = strings.NewReplacer("\x00", "?", "\uFFFD", "?").Replace(name)
 	return name[:min(len(name), 5)]
@@ -45,7 +46,7 @@ func tokens(source string) (all []testToken) {
 	return all
 }
 
-// add appends a token. Adjacent text tokens are joined, because a text may be split in several places.
+// add appends a token. add joins adjacent text tokens, because tokenizers may split a text in different places.
 func add(all []testToken, s testToken) []testToken {
 	if n := len(all); s.Kind == html.TextToken && n > 0 && all[n-1].Kind == html.TextToken {
 		all[n-1].Text += s.Text
@@ -54,7 +55,7 @@ func add(all []testToken, s testToken) []testToken {
 	return append(all, s)
 }
 
-// wanted returns the tokens of html.Tokenizer, except those that Tokens omits.
+// wanted returns the tokens of html.Tokenizer, except the tokens that Tokens omits.
 func wanted(source string) (all []testToken) {
 	unseen := false
 	for z := html.NewTokenizer(strings.NewReader(strings.ToValidUTF8(source, "\uFFFD"))); ; {

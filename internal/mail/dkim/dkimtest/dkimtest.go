@@ -1,5 +1,5 @@
-// Package dkimtest has RSA keys for tests that need domains but do not test how keys are generated. Generating a key
-// takes a tenth of a second, which was most of the time of such tests.
+// Package dkimtest provides RSA keys for tests that need domains but do not test key generation. Generating an RSA key
+// takes a tenth of a second, which was most of the run time of such tests.
 package dkimtest
 
 import (

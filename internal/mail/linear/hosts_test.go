@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-// hostParsers are the parsers of answers from hosts that we connect to.
+// hostParsers adds the parsers of answers from hosts that Postrider connects to.
 func hostParsers(add func(string, func(string), string, ...string)) {
 	replies := []string{"250-a\r\n", "250 a\r\n", "a", "\r\n", "\n", "250-", "250", "-", "\x00", "\xff",
 		"250-AUTH=A B\r\n", "250-SIZE 1\r\n"}
@@ -51,7 +51,7 @@ func hostParsers(add func(string, func(string), string, ...string)) {
 	}
 }
 
-// withServer runs f with the address of a host that sends the same text to every client.
+// withServer runs f with the address of a server that sends the same text to every client.
 func withServer(text string, f func(addr string)) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -73,7 +73,7 @@ func withServer(text string, f func(addr string)) {
 	f(l.Addr().String())
 }
 
-// lookUp makes a look-up with a DNS server that refers to TCP, where it answers with some thousand records, given as
+// lookUp queries a DNS server that truncates its UDP answer, and answers over TCP with some thousand records, given as
 // bytes.
 func lookUp(records string) {
 	l, u := bothPorts()

@@ -7,19 +7,19 @@ import (
 	"testing"
 )
 
-// Sizes of the inputs that are compared, in bytes, and the limits of the work.
+// Sizes of the compared inputs, in bytes, and limits of the work.
 const (
 	small  = 8 << 10
 	factor = 8
-	growth = 2 * factor // maximum ratio of the work for an input of factor times the size; quadratic work: factor²
-	// Steps and bytes of memory per input byte that are accepted even if they grow faster, because limits take effect
-	// later.
+	growth = 2 * factor // maximum growth of the work if the input grows by factor; quadratic work grows by factor²
+	// few is the number of steps, or of allocated bytes, per input byte that may grow faster than growth. Some parser
+	// limits take effect only in larger inputs.
 	few    = 8
 	most   = 500 // maximum steps per byte
 	memory = 128 // maximum allocated bytes per byte
 )
 
-// work is the work of a parser for one input.
+// work holds the steps and the allocated bytes of a parser for one input.
 type work struct{ steps, bytes float64 }
 
 func measure(parse func(input string), input string) work {
@@ -32,12 +32,12 @@ func measure(parse func(input string), input string) work {
 	return work{float64(n), float64(after.TotalAlloc - before.TotalAlloc)}
 }
 
-// fill makes an input of a size from a head and a repeated text.
+// fill returns an input of about size bytes: head, followed by copies of a text.
 func fill(head, repeated string, size int) string {
 	return head + strings.Repeat(repeated, max(1, (size-len(head))/len(repeated)))
 }
 
-// TestWorkIsLinear gives every parser hostile inputs in two sizes.
+// TestWorkIsLinear runs every parser on hostile inputs of two sizes and compares the work.
 func TestWorkIsLinear(t *testing.T) {
 	if !counting {
 		runCounted(t)
@@ -45,7 +45,7 @@ func TestWorkIsLinear(t *testing.T) {
 	}
 	findsSquares(t)
 	for _, p := range parsers() {
-		p.parse(fill(p.head, p.inputs[0], small)) // initialises tables before anything is counted
+		p.parse(fill(p.head, p.inputs[0], small)) // initialises lookup tables before the measurement
 		for _, repeated := range p.inputs {
 			a := measure(p.parse, fill(p.head, repeated, small))
 			b := measure(p.parse, fill(p.head, repeated, small*factor))
@@ -75,7 +75,7 @@ func judge(a, b work) string {
 	return ""
 }
 
-// findsSquares checks that the count finds quadratic work.
+// findsSquares checks that the counters detect quadratic work.
 func findsSquares(t *testing.T) {
 	t.Helper()
 	for name, parse := range map[string]func(string){

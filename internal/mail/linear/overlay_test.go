@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// counted are the packages of the standard library whose work is counted: those that parse texts. All other modules are
-// counted too.
+// counted lists the instrumented packages of the standard library: those that parse text. All packages of other modules
+// are instrumented too.
 var counted = []string{"bufio", "bytes", "encoding/base64", "encoding/hex", "encoding/pem", "html", "mime",
 	"mime/multipart",
 	"mime/quotedprintable", "net/mail", "net/textproto", "net/url", "regexp", "regexp/syntax", "sort", "strconv",
@@ -35,7 +35,7 @@ const (
 		"\t\treturn s[:i], s[i+len(sep):], true\n\t}\n\treturn s, \"\", false\n}\n"
 )
 
-// runCounted runs a test of this package again, in a program that counts.
+// runCounted reruns the current test in an instrumented program.
 func runCounted(t *testing.T) {
 	t.Helper()
 	o := overlay{t: t, dir: t.TempDir(), Replace: map[string]string{}}
@@ -75,7 +75,7 @@ func runCounted(t *testing.T) {
 				}
 			}
 		default:
-			// The go command refuses to replace files of other modules, but can replace whole modules.
+			// The go command cannot overlay files of other modules, but can replace whole modules.
 			dir := filepath.Join(o.dir, p.Module.Path)
 			if replace := "-replace=" + p.Module.Path + "=" + dir; !slices.Contains(mods, replace) {
 				mods = append(mods, replace)
@@ -109,7 +109,7 @@ func runCounted(t *testing.T) {
 	}
 }
 
-// overlay holds the files that the go command reads in place of others.
+// overlay maps source files to the files that the go command reads instead.
 type overlay struct {
 	t       *testing.T
 	dir     string
@@ -125,7 +125,7 @@ func (o *overlay) run(name string, args ...string) string {
 	return string(out)
 }
 
-// copyPackage copies the files of a package, and changes its Go files so that they count.
+// copyPackage copies the files of a package, and instruments its Go files.
 func (o *overlay) copyPackage(from, to string, goFiles []string) {
 	o.t.Helper()
 	entries, err := os.ReadDir(from)
@@ -175,7 +175,7 @@ func (o *overlay) put(path string, content []byte) {
 	o.Replace[path] = file
 }
 
-// count returns a changed file that counts, or nil if the file contains nothing to count.
+// count returns an instrumented copy of a Go file, or nil if the file contains nothing to count.
 func (o *overlay) count(path string) []byte {
 	o.t.Helper()
 	source, err := os.ReadFile(path)
@@ -223,8 +223,8 @@ func (o *overlay) count(path string) []byte {
 	return bytes.ReplaceAll(out.Bytes(), []byte("stringslite.Cut("), []byte("countedCut("))
 }
 
-// search returns how a function that searches in assembler is counted: how many bytes of its first argument it reads,
-// derived from its result.
+// search returns which counter function (To, From or All) an assembly search needs. The counter function derives from
+// the search's result how many bytes the search read.
 func search(f ast.Expr) string {
 	s, ok := f.(*ast.SelectorExpr)
 	if !ok {

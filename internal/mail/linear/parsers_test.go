@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// hostile is a parser with hostile inputs: texts that are repeated after a head, up to the size of an input.
+// hostile is a parser with hostile inputs. Each input is the head followed by copies of one text.
 type hostile struct {
 	name   string
 	parse  func(string)
@@ -38,7 +38,7 @@ const (
 	prose = "From: mailer-daemon@b.example\r\nReturn-Path: <>\r\nSubject: Undelivered mail\r\n\r\nDelivery failed:\r\n"
 )
 
-// marks are the tokens of the grammars of header fields.
+// marks are tokens from the grammars of header fields.
 var marks = []string{" ", "\t", "\r\n ", "\n\t", "a", ",", ";", ":", "@", ".", "<", ">", "(", ")", "\"", "\\", "\"\\",
 	"[", "=", "'", "*", "%", "/", "?", "-", "\x00",
 	"\xff", "é", "<<", "()", "((", "\"\"", "a b ", "<>", "<a@b>", "<a@b> ", "<a@b>,", "a@b.c,", "a@b.c ", "a:", "a:;",
@@ -48,12 +48,12 @@ var marks = []string{" ", "\t", "\r\n ", "\n\t", "a", ",", ";", ":", "@", ".", "
 	"=?utf-7?Q?+APw?= ", "=?utf-7?Q?+2D0-+A-?=", "=?cp-850?Q?=81?= =?850?Q?=81?= ", "a=b;", "a=\"b\";", ";a*0=b",
 	";name*=''%", ";a*1*=%41",
 	";filename*9=b", "a=b ", ";a=(", "; \"", "; =", "1", "1.", "5.1.1 ", "Mon, ", "+0000 ", "(a) ",
-	// These texts are as long as a mailbox may be.
+	// These texts have about the maximum length of a mailbox.
 	strings.Repeat("<", 4000) + ",", strings.Repeat("(", 4000) + ",", strings.Repeat("a@b ", 1000) + ",",
 	strings.Repeat("\"", 4000) + ",",
 	strings.Repeat("<a@b ", 800) + ",", strings.Repeat("=?a?q?a?= ", 400) + ","}
 
-// lines are the elements of bodies and reports.
+// lines are typical lines of message bodies and reports.
 var lines = []string{"\r\n", "\n", "\r", " \r\n", "a\r\n", "a: b\r\n", "A:\n", "a\r\n ", "--\r\n", "--b\r\n",
 	"--b--\r\n", "--b\n\n", "--b\nContent-Type: a/b\n\n",
 	"--b\nContent-Type: multipart/mixed; boundary=b\n\n", "--b\nContent-Type: multipart/mixed; boundary=c\n\n--c\n",
@@ -189,7 +189,7 @@ func messageParsers(add func(string, func(string), string, ...string)) {
 	add("field by field", func(s string) { mailparse.ParseHeader([]byte(s)) }, "", lines...)
 }
 
-// originParsers are the parsers that authenticate the origin of a message, from its header and from the DNS of its
+// originParsers adds the parsers that authenticate a message's origin, from its header and from the DNS records of its
 // sender.
 func originParsers(add func(string, func(string), string, ...string)) {
 	check := func(raw, mailFrom, txt string) {
@@ -217,7 +217,7 @@ func originParsers(add func(string, func(string), string, ...string)) {
 	}
 }
 
-// answers is a DNS in which every name has one TXT record and no other records.
+// answers is a DNS resolver in which every name has one TXT record and no other records.
 type answers struct {
 	resolve.Fake
 	txt string
@@ -239,7 +239,7 @@ func sign() func(string) {
 	}
 }
 
-// talk returns a function that sends a text to a listener and closes the connection.
+// talk returns a function that sends a text to an SMTP server and closes the connection.
 func talk() func(string) {
 	const large = 1 << 30
 	server := smtpserver.New(smtpserver.Config{MaxSize: large, MaxLine: large, MaxCommands: large, MaxErrors: large,
@@ -268,7 +268,7 @@ func talk() func(string) {
 	}
 }
 
-// taker accepts every message.
+// taker is an SMTP session that accepts every message.
 type taker struct{}
 
 func (taker) Open(context.Context, smtpserver.Peer) (smtpserver.Session, error) { return taker{}, nil }
@@ -282,7 +282,7 @@ func (taker) Data(_ context.Context, r io.Reader) (string, error) {
 func (taker) Reset() {}
 func (taker) Close() {}
 
-// hostileTags adds the parser of tags.
+// hostileTags adds the parser of HTML tags.
 func hostileTags(add func(string, func(string), string, ...string)) {
 	tags := func(s string) {
 		for t := range htmltext.Tokens(s) {

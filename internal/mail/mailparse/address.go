@@ -8,17 +8,19 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// longestMailbox limits the length of one mailbox, in bytes. maxOpen limits how often the end of an unclosed quote,
-// comment or bracket is searched in one list. maxLocal limits a quoted local part (RFC 5321 section 4.5.3.1.1).
+// longestMailbox is the maximum length of one mailbox, in bytes. maxOpen is the maximum number of failed searches for
+// the end of a quote, comment or bracket in one list. maxLocal is the maximum length of a quoted local part (RFC 5321
+// section 4.5.3.1.1).
 const (
 	longestMailbox = 4 << 10
 	maxOpen        = 50
 	maxLocal       = 64
 )
 
-// parseAddressList reads at most limit addresses of a header field (RFC 5322 section 3.4). It also accepts the other
-// forms that programs write: groups, semicolons between addresses, names with unquoted commas, missing brackets,
-// encoded words in quotes. bad reports that it omitted something that is not an address.
+// parseAddressList parses the addresses of a header field (RFC 5322 section 3.4) and returns at most limit of them.
+// parseAddressList also accepts other forms that mail programs write: groups, semicolons between addresses, names with
+// unquoted commas, missing brackets, encoded words in quotes. bad reports that something was omitted: text that is not
+// an address, or addresses beyond the limit.
 func parseAddressList(s string, limit int) (list []message.Address, bad bool) {
 	var b brackets
 	before := "" // the text before a comma that may belong to a name
@@ -81,11 +83,11 @@ func (b *brackets) cutItem(s string) (item, rest string, comma bool) {
 }
 
 // brackets finds the ends of quotes, comments and brackets in one list of addresses.
-type brackets struct{ open int } // number of unclosed ones
+type brackets struct{ open int } // number of opening characters without an end
 
-// closing returns the index of the character that closes the quote, comment or bracket at s[i]. It returns i if there
-// is none within a reasonable distance; s[i] is then taken literally. After maxOpen of these every opening character is
-// taken literally, because each search costs time.
+// closing returns the index of the character that closes the quote, comment or bracket at s[i]. If there is no such
+// character within 1,000 bytes, closing returns i, and s[i] is taken literally. After maxOpen failed searches, every
+// opening character is taken literally, because each search takes time.
 func (b *brackets) closing(s string, i int) int {
 	const farthest = 1000
 	if b.open >= maxOpen {
@@ -113,7 +115,8 @@ func (b *brackets) closing(s string, i int) int {
 	return i
 }
 
-// readMailbox reads one mailbox. Without brackets the last word with an @ is the address and the rest is the name.
+// readMailbox parses one mailbox of an address list. If there are no brackets, the last word with an @ is the address
+// and all other words are the name.
 func (b *brackets) readMailbox(s string) (message.Address, bool) {
 	name, spec, comment := b.splitMailbox(s)
 	if end := strings.Index(name, `"@`); spec == "" && strings.HasPrefix(name, `"`) && b.closing(name, 0) == end {
@@ -140,8 +143,8 @@ func (b *brackets) readMailbox(s string) (message.Address, bool) {
 	return message.Address{Name: name, Local: local, Domain: domain}, ok
 }
 
-// splitMailbox removes comments and separates the name from the address in the last brackets. If there are no brackets,
-// name is the whole text.
+// splitMailbox removes comments and separates the name from the address in the last angle brackets. If there are no
+// brackets, name is the whole text.
 func (b *brackets) splitMailbox(s string) (name, spec, comment string) {
 	var out strings.Builder
 	at := strings.LastIndexByte(s, '@')
@@ -158,7 +161,7 @@ func (b *brackets) splitMailbox(s string) (name, spec, comment string) {
 		case s[i] == '<' && strings.Contains(s[i:end], "@"):
 			spec = s[i+1 : end]
 		case s[i] == '<' && end == i && i < at:
-			return out.String(), s[i+1:], comment // The bracket is never closed.
+			return out.String(), s[i+1:], comment // The angle bracket is never closed.
 		default:
 			out.WriteString(s[i : end+1])
 		}
@@ -167,7 +170,7 @@ func (b *brackets) splitMailbox(s string) (name, spec, comment string) {
 	return out.String(), spec, comment
 }
 
-// decodeName returns a display name without its quotes, with encoded words decoded.
+// decodeName returns a display name without its quotes and with its encoded words decoded.
 func decodeName(s string) string {
 	if strings.ContainsAny(s, "\"\\") {
 		var b strings.Builder
@@ -185,8 +188,8 @@ func decodeName(s string) string {
 	return decode.Words(s)
 }
 
-// readSpec reads local@domain together with the characters that people and old programs put around it. It quotes a
-// local part with misplaced dots, which some hosts once assigned.
+// readSpec parses local@domain and ignores the characters that people and old programs put around an address. readSpec
+// quotes a local part with misplaced dots, because some mail providers once assigned such addresses.
 func readSpec(s string) (local, domain string, ok bool) {
 	if strings.HasPrefix(s, "@") {
 		if _, after, found := strings.Cut(s, ":"); found {

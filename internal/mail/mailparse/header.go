@@ -10,12 +10,12 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// maxLine is the longest line of a message, in bytes (RFC 5322 section 2.1.1). It also limits values that must fit on
-// one line.
+// maxLine is the maximum line length of a message, in bytes (RFC 5322 section 2.1.1). maxLine also limits values that
+// must fit on one line, such as Message-IDs.
 const maxLine = 998
 
-// header reads the fields of the message. It returns the fields that describe the body, and the index at which the body
-// begins.
+// header parses the header fields of the message. header returns the fields that describe the body, and the index at
+// which the body begins.
 func (p *parser) header() (head partHead, body int) {
 	size := 0
 	seen := map[string]bool{}
@@ -49,8 +49,8 @@ func (p *parser) header() (head partHead, body int) {
 	return head, body
 }
 
-// field stores the meaning of a field, which is unfolded and not decoded. If a field that may occur once is repeated,
-// the first one counts; lists of recipients are joined.
+// field stores the parsed value of a header field. The value that it receives is unfolded but not decoded. If a field
+// that may occur only once is repeated, the first one counts. Recipients of repeated fields are joined.
 func (p *parser) field(name, value string, seen map[string]bool) {
 	out := p.out
 	switch name {
@@ -107,10 +107,10 @@ func (p *parser) addresses(list *[]message.Address, value string) {
 	}
 }
 
-// readHeader calls each for every field from raw[at:] on and returns where the body begins. The value still has its
-// folds. The header ends at an empty line, at a line for which stop is true (if stop is given), or at a line that is
-// not a field. If a field follows, readHeader skips a single line that is not a field, and folded lines at the
-// beginning.
+// readHeader calls each for every header field from raw[at:] on and returns the index at which the body begins. The
+// value passed to each still has its folds. The header ends at an empty line, at a line for which stop is true (if stop
+// is given), or at a line that is not a field. readHeader skips a single line that is not a field, and folded lines at
+// the beginning, if a header field follows.
 func readHeader(raw []byte, at int, stop func(line []byte) bool, each func(name, value []byte)) (body int, stray bool) {
 	seen := false
 	for at < len(raw) {
@@ -149,7 +149,7 @@ func readHeader(raw []byte, at int, stop func(line []byte) bool, each func(name,
 	return len(raw), stray
 }
 
-// skipFolds returns the beginning of the next line that does not start with white space, from the line at index at on.
+// skipFolds returns the index of the first line, from raw[at:] on, that does not start with white space.
 func skipFolds(raw []byte, at int) int {
 	for at < len(raw) && isWSP(raw[at]) {
 		_, at = decode.LineEnd(raw, at)
@@ -157,8 +157,8 @@ func skipFolds(raw []byte, at int) int {
 	return at
 }
 
-// fieldColon returns the index of the colon after a field's name, or -1. White space before the colon is obsolete,
-// but in use.
+// fieldColon returns the index of the colon after a field's name, or -1. White space before the colon is obsolete
+// syntax, but still occurs.
 func fieldColon(line []byte) int {
 	for i, c := range line {
 		switch {
@@ -188,8 +188,8 @@ func startsField(raw []byte, at int) bool {
 	return fieldColon(raw[at:min(end, at+300)]) >= 0
 }
 
-// unfold returns a field's value on one line, without control characters. The result is not UTF-8 yet: the meaning of
-// bytes outside ASCII depends on their position, which decode.Words and parseParameters know.
+// unfold returns a field's value on one line, without control characters. The result may not be valid UTF-8, because
+// decode.Words and parseParameters decode bytes outside ASCII according to their position.
 func unfold(value []byte) string {
 	value = bytes.Trim(value, " \t\r\n")
 	clean := true
@@ -211,7 +211,8 @@ func unfold(value []byte) string {
 	return string(value)
 }
 
-// messageIDs returns the <ids> in s. If there are no brackets, it returns the first bare word with an @.
+// messageIDs returns the Message-IDs in s, with their angle brackets. If s has no angle brackets, messageIDs returns
+// the first bare word with an @.
 func messageIDs(s string) []string {
 	var ids []string
 	for rest := s; ; {
@@ -240,7 +241,7 @@ func messageIDs(s string) []string {
 	return ids
 }
 
-// dateLayouts are the forms of dates that differ from RFC 5322.
+// dateLayouts are date formats in mail that differ from RFC 5322.
 var dateLayouts = [...]string{
 	"Mon, 2 Jan 2006 15:04:05 MST", "Mon, 2 Jan 2006 15:04:05", "2 Jan 2006 15:04:05", "Mon, 2 Jan 2006 15:04:05 GMT-0700",
 	"Mon, 2 Jan 2006 15:04:05 -07:00", "Mon, 2 January 2006 15:04:05 -0700", "Monday, 2 January 2006 15:04:05 -0700",
@@ -250,8 +251,8 @@ var dateLayouts = [...]string{
 	time.RFC3339,
 }
 
-// parseDate reads a date of RFC 5322 section 3.3 or in a form that old programs write. If it cannot parse the date, it
-// returns the zero time.
+// parseDate parses a date in the format of RFC 5322 section 3.3 or in a format that old programs write. If parseDate
+// cannot parse the date, it returns the zero time.
 func parseDate(s string) time.Time {
 	s, _, _ = strings.Cut(s, "(")
 	s = strings.Join(strings.Fields(s), " ")

@@ -12,30 +12,30 @@ import (
 // octetStream is the media type of files of unknown type.
 const octetStream = "application/octet-stream"
 
-// passage is a run of text from one part.
+// passage is text from one MIME part.
 type passage struct {
 	text string
 	html bool
 }
 
-// view is the content of a part that a reader sees, as HTML and as plain text. If the sender provided content in only
-// one form, both fields contain it.
+// view is the displayed content of a MIME part, as HTML and as plain text. If the sender provided content in only one
+// form, html and text both contain that form.
 type view struct {
 	html, text       []passage
-	hasHTML, hasText bool // the sender provided some of the content in that form
+	hasHTML, hasText bool // the sender provided some of the content in this form
 }
 
 func (v *view) empty() bool { return !v.hasHTML && !v.hasText }
 
-// follow appends another view to this one.
+// follow appends the content of another view to this view.
 func (v *view) follow(o view) {
 	v.html = append(v.html, o.html...)
 	v.text = append(v.text, o.text...)
 	v.hasHTML, v.hasText = v.hasHTML || o.hasHTML, v.hasText || o.hasText
 }
 
-// choose replaces the present content by that of a preferable alternative. The last HTML (RFC 2046 section 5.1.4) and
-// the first plain text are preferable, if they are not blank.
+// choose replaces the content of the view by the content of an alternative that is preferable. The last HTML part (RFC
+// 2046 section 5.1.4) and the first plain text part are preferable, if they are not blank.
 func (v *view) choose(o view) {
 	if o.hasHTML && (!v.hasHTML || !blank(o.html)) {
 		v.html = o.html
@@ -59,7 +59,7 @@ func blank(list []passage) bool {
 	return true
 }
 
-// add adds a view to the innermost open multipart.
+// add adds a part's view to the innermost open multipart.
 func (w *walker) add(v view) {
 	if v.empty() {
 		return
@@ -76,7 +76,7 @@ func (w *walker) add(v view) {
 	}
 }
 
-// leaf reads a part that has no parts of its own.
+// leaf parses a MIME part that has no subparts.
 func (w *walker) leaf(head partHead, content []byte) {
 	w.parts++
 	plain := len(w.stack) == 0 && !w.mime && head.mediaType == "" &&
@@ -98,13 +98,13 @@ func (w *walker) leaf(head partHead, content []byte) {
 	isHTML := head.mediaType == "text/html"
 	text := decodeText(decoded, head.charset, isHTML)
 	if len(w.stack) == 0 && head.encoding != "base64" && head.encoding != decode.UUEncode {
-		text = strings.TrimSuffix(text, "\n") // The line end belongs to the message, not to the text.
+		text = strings.TrimSuffix(text, "\n") // The final line end belongs to the message, not to its text.
 	}
 	list := []passage{{text, isHTML}}
 	w.add(view{html: list, text: list, hasHTML: isHTML, hasText: !isHTML})
 }
 
-// isText reports whether a part is text to be read rather than a file.
+// isText reports whether a MIME part is text to display rather than a file.
 func (w *walker) isText(head *partHead) bool {
 	if head.mediaType != "text/plain" && head.mediaType != "text/html" {
 		return false
@@ -122,8 +122,8 @@ func (w *walker) isText(head *partHead) bool {
 	case head.file() == "" || f.kind == alternative:
 		return true
 	}
-	// Some programs give the main text a file name. Other named texts are files, and so is a part with a file name in
-	// its Content-Disposition.
+	// Some programs give the main text a file name in Content-Type. Other text parts with a name are files, and so are
+	// text parts with a file name in Content-Disposition.
 	return head.filename == "" && w.noText()
 }
 
@@ -136,8 +136,8 @@ func (w *walker) noText() bool {
 	return w.view.empty()
 }
 
-// decode decodes the content of a part. around reports that the content is a uuencoded file with other text before or
-// after it. If the head of the part lacks the type or the name, decode takes them from the uuencoded file.
+// decode decodes the content of a MIME part. around reports that the content is a uuencoded file with other text before
+// or after it. If the part's header lacks the media type or the file name, decode takes them from the uuencoded file.
 func (w *walker) decode(head *partHead, content []byte) (decoded []byte, around bool) {
 	clean := true
 	switch head.encoding {
@@ -178,7 +178,7 @@ func (w *walker) file(head *partHead, content []byte) {
 	w.out.Files = append(w.out.Files, f)
 }
 
-// messageName makes a file name from the subject of a message.
+// messageName returns a file name made from the subject of a message.
 func messageName(content []byte) string {
 	const longest = 200
 	subject := ""
@@ -202,7 +202,7 @@ func messageName(content []byte) string {
 	return subject + ".eml"
 }
 
-// join returns the passages in the given form, one below the other.
+// join formats each passage with form and joins the results, each on a new line.
 func join(list []passage, form func(passage) string) string {
 	if len(list) == 1 {
 		return form(list[0])

@@ -8,10 +8,10 @@ import (
 	"github.com/postrider/postrider/internal/mail/decode"
 )
 
-// These tests parse forms that no standard allows but mail readers accept. They expect the result that a person should
-// see.
+// The tests in this file parse forms that no standard allows but mail readers accept. The expected results are what a
+// mail reader should show.
 
-// uuencoded returns content in the form that programs write.
+// uuencoded returns content in uuencode, in the form that programs write.
 func uuencoded(name string, content []byte) string {
 	var b strings.Builder
 	char := func(v byte) {
@@ -183,7 +183,7 @@ func TestParseLenient(t *testing.T) {
 	}
 }
 
-// Messages without MIME cannot have more files than others; further files remain text.
+// A message without MIME can have no more files than a MIME message; further uuencoded files remain text.
 func TestFilesInTextAreBounded(t *testing.T) {
 	t.Parallel()
 	p := Parse([]byte("From: a@b.example\n\n" + strings.Repeat(uuCat, 2000)))

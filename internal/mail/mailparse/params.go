@@ -9,9 +9,9 @@ import (
 	"github.com/postrider/postrider/internal/mail/decode"
 )
 
-// partHead holds the fields of a part that describe its content.
+// partHead holds the header fields of a MIME part that describe its content.
 type partHead struct {
-	mediaType   string // lower case; empty if not given
+	mediaType   string // lower case; empty if the field is missing
 	charset     string
 	boundary    string
 	name        string // parameter of Content-Type
@@ -23,13 +23,14 @@ type partHead struct {
 	uuName      string // the name of a uuencoded file in the content
 }
 
-// maxParameters limits the number of parameters that are read from a field, maxPartField their bytes.
+// maxParameters is the maximum number of parameters that are read from a field. maxPartField is the maximum number of
+// bytes that are read from it.
 const (
 	maxParameters = 100
 	maxPartField  = 16 << 10
 )
 
-// take reads a field that describes content. The first field of each name counts.
+// take stores a Content- field. If a Content- field is repeated, the first one counts.
 func (h *partHead) take(name, value []byte) {
 	if len(name) < len("content-") || !bytes.EqualFold(name[:len("content-")], []byte("content-")) {
 		return
@@ -64,7 +65,7 @@ func (h *partHead) take(name, value []byte) {
 	}
 }
 
-// file returns the name of the file.
+// file returns the file name in Content-Disposition or, if there is none, the name in Content-Type.
 func (h *partHead) file() string {
 	if h.filename != "" {
 		return h.filename
@@ -72,9 +73,10 @@ func (h *partHead) file() string {
 	return h.name
 }
 
-// parseParameters reads `value; name=value`, the bytes of a field, in all forms that programs write. These forms use
-// RFC 2231's continuations and charsets or encoded words, and may lack quotes, a semicolon or the closing quote. If a
-// name is repeated, the first parameter counts, but one with a charset takes precedence over one without.
+// parseParameters parses a field value of the form `value; name=value`, in all variants that mail programs write.
+// Parameters may use RFC 2231's continuations and charsets or encoded words, and may lack quotes, a semicolon or the
+// closing quote. If a parameter name is repeated, the first parameter counts, but a parameter with a charset takes
+// precedence over one without.
 func parseParameters(s string) (value string, parameters map[string]string) {
 	end := strings.IndexAny(s, "; \"")
 	if end < 0 {
@@ -96,7 +98,7 @@ func parseParameters(s string) (value string, parameters map[string]string) {
 		joined, charset, encoded := joinPieces(list)
 		switch {
 		case name == "boundary":
-			parameters[name] = string(joined) // A boundary is compared with bytes of the body.
+			parameters[name] = string(joined) // not decoded, because it is compared with bytes of the body
 		case encoded:
 			parameters[name] = decode.WithoutControls(decode.Charset(charset, joined))
 		default:
@@ -106,7 +108,7 @@ func parseParameters(s string) (value string, parameters map[string]string) {
 	return value, parameters
 }
 
-// nextParameter cuts the next name=value from s.
+// nextParameter splits the next name=value from s.
 func nextParameter(s string) (name, value, rest string, ok bool) {
 	for {
 		s = strings.TrimLeft(s, "; ")
@@ -141,7 +143,7 @@ func parameterValue(s string) (value, rest string) {
 			end = len(s)
 		}
 		value = strings.TrimRight(s[:end], " ")
-		// The semicolon is missing: `charset=utf-8 name=x`.
+		// A semicolon may be missing, as in `charset=utf-8 name=x`.
 		if space := strings.IndexByte(value, ' '); space > 0 {
 			if next := strings.TrimLeft(value[space:], " "); strings.HasPrefix(next, "(") || looksLikeParameter(next) {
 				return value[:space], s[space:]
@@ -178,7 +180,7 @@ type piece struct {
 	text    string
 }
 
-// readPiece reads `name`, `name*`, `name*0` and `name*0*`.
+// readPiece parses a parameter name of the form `name`, `name*`, `name*0` or `name*0*`.
 func readPiece(name, text string) (base string, p piece) {
 	base, sections, found := strings.Cut(name, "*")
 	p = piece{section: -1, text: text}
@@ -193,8 +195,8 @@ func readPiece(name, text string) (base string, p piece) {
 	return base, p
 }
 
-// joinPieces returns the bytes of a value. Characters may be split between its sections. encoded reports that the value
-// is encoded by RFC 2231 in charset.
+// joinPieces joins the sections of a parameter's value. The result is bytes, because a character may be split between
+// two sections. encoded reports that the value is encoded by RFC 2231 in charset.
 func joinPieces(list []piece) (joined []byte, charset string, encoded bool) {
 	for _, p := range list {
 		if p.section < 0 && p.percent {

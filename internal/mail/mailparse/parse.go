@@ -1,22 +1,22 @@
-// Package mailparse parses any mail: its header fields and addresses, the text that a reader would see, and its files.
-// Real mail violates every rule, so the package is as lenient as mail readers are.
+// Package mailparse parses any mail: its header fields and addresses, the text that a mail reader would display, and
+// its files. Real mail violates every rule of the standards, so the package is as lenient as mail readers are.
 //
 // # Invariants
 //
-//   - Any input is accepted. Parsing takes time linear in the input and memory bounded by its size.
+//   - Parse accepts any input. Parsing takes time linear in the input and memory bounded by its size.
 //   - The results are valid UTF-8 without NUL, except for the contents of files. No value of a header field has a
 //     line break.
-//   - A parsed address, without its name, is one that message.ParseAddress accepts.
+//   - message.ParseAddress accepts every parsed address, without its name.
 //
 // # When it fails
 //
-// Parsing never fails. Parsed.Defects lists what was wrong with a message. Content that could not be interpreted is
-// kept as a file, or unchanged in the header.
+// Parsing never fails. Parsed.Defects lists the errors in a message. Content that could not be interpreted becomes a
+// file, or stays unchanged in the header.
 //
 // # What it does not do
 //
-// The package verifies nothing: names, dates, types of files and the sender are copied from the message. The package
-// does not open messages within messages, or archives, and it does not make HTML safe to show.
+// The package verifies nothing: names, dates, file types and the sender are copied from the message. The package does
+// not open embedded messages or archives, and does not sanitize HTML for display.
 package mailparse
 
 import (
@@ -29,10 +29,10 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Parsed is a parsed message, for display and for sending again. Content that could not be interpreted is kept
-// unchanged, and Defects describes it.
+// Parsed is a parsed message, for display and for resending. Content that could not be interpreted is kept unchanged,
+// and Defects describes it.
 type Parsed struct {
-	Header     []message.Field // all fields in order, unfolded, encoded words decoded, valid UTF-8
+	Header     []message.Field // all header fields in order, unfolded and with encoded words decoded, as valid UTF-8
 	MessageID  string          // the Message-ID with angle brackets; empty if there is none
 	InReplyTo  []string
 	References []string
@@ -42,17 +42,17 @@ type Parsed struct {
 	Bcc        []message.Address
 	ReplyTo    []message.Address
 	Subject    string
-	Date       time.Time // zero if the message has no valid date
+	Date       time.Time // usually one; an unparsable address is only in Header
 	HasHTML    bool      // the sender wrote some of the text as HTML
 	HasText    bool      // the sender wrote some of the text as plain text
 	Files      []File
-	Defects    []string // what was wrong with the message, for people; at most 20
+	Defects    []string // human-readable errors in the message; at most 20
 
 	html, text []passage
 }
 
-// HTML returns the text of the message as HTML: UTF-8 with LF line ends and without NUL. It is empty if HasHTML is
-// false. Each call builds the HTML anew.
+// HTML returns the text of the message as HTML: UTF-8 with LF line ends and without NUL. HTML returns "" if HasHTML is
+// false. Each call of HTML builds the result anew.
 func (p *Parsed) HTML() string {
 	if !p.HasHTML {
 		return ""
@@ -65,8 +65,8 @@ func (p *Parsed) HTML() string {
 	})
 }
 
-// Text returns the text of the message as plain text: UTF-8 with LF line ends and without NUL. It is empty if HasText
-// is false. Each call builds the text anew and converts HTML parts by htmltext.FromHTML.
+// Text returns the text of the message as plain text: UTF-8 with LF line ends and without NUL. Text returns "" if
+// HasText is false. Each call of Text builds the result anew and converts HTML parts by htmltext.FromHTML.
 func (p *Parsed) Text() string {
 	if !p.HasText {
 		return ""
@@ -79,32 +79,32 @@ func (p *Parsed) Text() string {
 	})
 }
 
-// File is a part that does not belong to the message's text.
+// File is a part of the message that does not belong to its text.
 type File struct {
-	Filename    string // name from the sender, which may look like a path; empty if the file has no name
+	Filename    string // the sender's file name, which may look like a path; empty if the file has no name
 	ContentType string // media type without parameters, lower case
 	ContentID   string // without angle brackets
 	Disposition string // inline or attachment; empty if the part has no Content-Disposition
 	Content     []byte // decoded content, which may share the memory of the raw message
 }
 
-// Limits of Parse. The rest of a message that exceeds these limits becomes one file, or is only in the raw message.
+// Limits of Parse. Content that exceeds these limits of a message becomes one file, or is only in the raw message.
 const (
 	maxDepth        = 64      // multiparts within multiparts
 	maxParts        = 1000    // parts, except multiparts
-	maxHeaderFields = 2000    // fields of the message
-	maxHeaderSize   = 1 << 20 // bytes of all fields of the message
+	maxHeaderFields = 2000    // header fields of the message
+	maxHeaderSize   = 1 << 20 // bytes of all header fields of the message
 	maxFieldSize    = 256 << 10
 	maxAddresses    = 10000 // addresses of one kind, such as To
 	maxDefects      = 20
 )
 
-// Parse parses any message and never fails: raw may lack a header, be cut off, or not be mail at all. It takes time
-// linear in the length of raw, and a small multiple of its memory.
+// Parse parses any message and never fails: raw may lack a header, be cut off, or not be mail at all. Parse takes time
+// linear in the length of raw, and memory of a small multiple of that length.
 //
-// Parse chooses among alternative texts and joins texts that follow each other. Files contains all other parts. Files
-// also contains messages within the message (message/rfc822) and containers that few programs can read (TNEF), both
-// unchanged. If the message is not MIME, Files contains the uuencoded files in its text.
+// Parse chooses among alternative texts and joins consecutive texts. Parsed.Files contains all parts that do not belong
+// to the text. Parsed.Files also contains embedded messages (message/rfc822) and containers that few programs can read
+// (TNEF), both unchanged. If the message is not MIME, Parsed.Files contains the uuencoded files in its text.
 func Parse(raw []byte) *Parsed {
 	p := &parser{raw: raw, out: &Parsed{}}
 	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') >= 0 {
@@ -125,14 +125,14 @@ func ParseHeader(raw []byte) []message.Field {
 	return p.out.Header
 }
 
-// parser reads one message.
+// parser holds the state of parsing one message.
 type parser struct {
 	raw  []byte
 	out  *Parsed
 	mime bool // the message has a MIME-Version field
 }
 
-// defect records a defect of the message, each sentence once.
+// defect records a defect of the message, unless the same defect is already recorded.
 func (p *parser) defect(sentence string) {
 	if len(p.out.Defects) < maxDefects && !slices.Contains(p.out.Defects, sentence) {
 		p.out.Defects = append(p.out.Defects, sentence)

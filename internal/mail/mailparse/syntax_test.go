@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Lists of addresses at their limits, and unclosed quotes and brackets.
+// TestAddressListEdges parses address lists at their limits and with unclosed quotes and brackets.
 func TestAddressListEdges(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", 4096-len(" <a@b.c>")) + " <a@b.c>"
@@ -55,7 +55,7 @@ func TestAddressListEdges(t *testing.T) {
 	}
 }
 
-// Headers are read up to their limits. A line that is not a field ends the header or is skipped.
+// TestHeaderEdges parses headers at their limits. A line that is not a header field ends the header or is skipped.
 func TestHeaderEdges(t *testing.T) {
 	t.Parallel()
 	const from = "From: a@b.example\n"
@@ -190,7 +190,7 @@ func TestUUEdges(t *testing.T) {
 	}
 }
 
-// If there are alternatives, the last HTML and the first plain text count, each if it is not blank.
+// Of several alternatives, Parse uses the last HTML part and the first plain text part that are not blank.
 func TestAlternatives(t *testing.T) {
 	t.Parallel()
 	const text, html = "Content-Type: text/plain\n\n", "Content-Type: text/html\n\n"
@@ -224,7 +224,7 @@ func TestAlternatives(t *testing.T) {
 	}
 }
 
-// Parts are classified as texts or files.
+// Parse classifies parts as texts or files.
 func TestTextsAndFiles(t *testing.T) {
 	t.Parallel()
 	const from = "From: a@b.example\n"
@@ -283,7 +283,7 @@ func TestTextsAndFiles(t *testing.T) {
 	}
 }
 
-// Message-IDs are accepted up to the longest that fits on a line, with and without brackets.
+// messageIDs accepts Message-IDs up to the longest one that fits on a line, with and without brackets.
 func TestMessageIDsAreBounded(t *testing.T) {
 	longest := strings.Repeat("i", maxLine-len("@acme.example")) + "@acme.example"
 	for _, form := range []string{"<", ""} {

@@ -7,16 +7,17 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// takeUU removes the uuencoded files from a text, adds them to the message's files, and returns the remaining text.
+// takeUU removes the uuencoded files from a message's text, adds them to the message's files, and returns the remaining
+// text.
 //
-// Old programs put files into the text of messages that are not MIME and do not mention them in the header. Readers
-// differ: Thunderbird and Outlook show them as attachments, Python's email package and MimeKit leave the text
-// unchanged. A user of an API has no other way to get such a file, so takeUU follows Thunderbird's rule: it looks for
-// files only if the message has neither MIME-Version nor Content-Type.
+// Old programs put uuencoded files into the text of messages without MIME, and do not mention the files in the header.
+// Thunderbird and Outlook show such uuencoded files as attachments; Python's email package and MimeKit leave the text
+// unchanged. API users have no other way to get such a file, so takeUU follows Thunderbird's rule. It looks for
+// uuencoded files only if the message has neither MIME-Version nor Content-Type.
 //
-// Thunderbird accepts any line that looks like the beginning of a file, and so may mistake prose for one. For takeUU,
-// the file must be complete and valid to its last character; everything else remains text. Files beyond maxParts remain
-// text too.
+// Thunderbird accepts any line that looks like the beginning of a uuencoded file, and may therefore mistake prose for a
+// file. takeUU accepts only files that are complete and valid to their last character; everything else remains text.
+// Uuencoded files beyond maxParts remain text too.
 func (w *walker) takeUU(text []byte) []byte {
 	const mark = "begin "
 	var rest []byte

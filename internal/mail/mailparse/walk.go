@@ -7,24 +7,25 @@ import (
 	"github.com/postrider/postrider/internal/mail/decode"
 )
 
-// walker reads the body once, from delimiter to delimiter. A delimiter of an outer multipart ends all parts within it.
+// walker parses the body of a message in one pass, from delimiter to delimiter. A delimiter of an outer multipart ends
+// all parts within it.
 type walker struct {
 	*parser
 	at    int // current index in raw
 	stack []frame
-	// innermost maps a boundary to the innermost open frame that has it.
+	// innermost maps a boundary to the index of the innermost open frame with that boundary.
 	innermost map[string]int
 	parts     int
-	view      view // the view of everything outside multiparts
+	view      view // the view of all content outside multiparts
 }
 
-// frame is an open multipart.
+// frame is a multipart that has not ended yet.
 type frame struct {
 	head     partHead
 	kind     kind
 	boundary string
-	outer    int  // the frame with the same boundary that this one hides, or -1
-	start    int  // the index in raw at which the content begins
+	outer    int  // index of the outer frame with the same boundary, or -1
+	start    int  // index in raw at which the content begins
 	begun    bool // the multipart has at least one part
 	closed   bool
 	view     view
@@ -52,7 +53,7 @@ func kindOf(mediaType string) kind {
 	return mixed
 }
 
-// walk reads the body that head describes, from w.at to the end.
+// walk parses the body that head describes, from w.at to the end.
 func (w *walker) walk(head partHead) {
 	for {
 		w.open(head)
@@ -73,7 +74,7 @@ func (w *walker) walk(head partHead) {
 	}
 }
 
-// open begins the part at w.at: a multipart, which then waits for its first delimiter, or a leaf, which it reads to
+// open begins the part at w.at. A multipart then waits for its first delimiter; a part without subparts is parsed to
 // its end.
 func (w *walker) open(head partHead) {
 	if head.mediaType == "" && len(w.stack) > 0 && w.stack[len(w.stack)-1].kind == digest {
@@ -100,8 +101,8 @@ func (w *walker) open(head partHead) {
 	w.leaf(head, w.content(start, w.at))
 }
 
-// boundary returns the multipart's boundary. It guesses one if none is given or the given one does not occur in the
-// message.
+// boundary returns the multipart's boundary. boundary guesses a boundary if none is given or if the given boundary does
+// not occur in the message.
 func (w *walker) boundary(head partHead) string {
 	b := head.boundary
 	if b != "" && len(b) <= maxLine && (len(w.stack) > 0 || bytes.Contains(w.raw[w.at:], []byte("--"+b))) {
@@ -124,7 +125,8 @@ func (w *walker) boundary(head partHead) string {
 	return ""
 }
 
-// nextDelimiter moves w.at past the next delimiter of an open multipart, and ends all multiparts within that one.
+// nextDelimiter moves w.at past the next delimiter of an open multipart, and ends all multiparts nested in that
+// multipart.
 func (w *walker) nextDelimiter() (closing, ok bool) {
 	start, next, index, closing := w.findDelimiter(w.at)
 	w.at = next
@@ -142,14 +144,14 @@ func (w *walker) nextDelimiter() (closing, ok bool) {
 	}
 	f.closed = true
 	if f.outer >= 0 {
-		// An outer multipart uses the same boundary, which belongs to that multipart from here on.
+		// An outer multipart has the same boundary, so later delimiters belong to the outer multipart.
 		w.pop(index, start)
 	}
 	return true, true
 }
 
 // findDelimiter returns the start of the next line that is a delimiter, the start of the line after it, and the index
-// of its frame. If there is none it returns the end of raw and -1. from is the beginning of a line.
+// of its frame. If there is no such line, findDelimiter returns the end of raw and -1. from is the beginning of a line.
 func (w *walker) findDelimiter(from int) (start, next, index int, closing bool) {
 	if len(w.stack) == 0 {
 		return len(w.raw), len(w.raw), -1, false
@@ -171,7 +173,8 @@ func (w *walker) findDelimiter(from int) (start, next, index int, closing bool) 
 	return len(w.raw), len(w.raw), -1, false
 }
 
-// delimiter returns the index of the frame to which the delimiter line belongs, or -1. line begins with two hyphens.
+// delimiter returns the index of the frame whose delimiter line is, or -1 if line is not a delimiter. line begins with
+// two hyphens.
 func (w *walker) delimiter(line []byte) (index int, closing bool) {
 	line = bytes.TrimRight(line[len("--"):], " \t\r")
 	if index, ok := w.innermost[string(line)]; ok {
@@ -185,8 +188,8 @@ func (w *walker) delimiter(line []byte) (index int, closing bool) {
 	return -1, false
 }
 
-// content returns the bytes between a header and a delimiter. The line end before a delimiter belongs to the
-// delimiter.
+// content returns the bytes between a part's header and the next delimiter. The line end before a delimiter belongs to
+// the delimiter.
 func (w *walker) content(start, end int) []byte {
 	c := w.raw[start:end]
 	if end < len(w.raw) {
@@ -196,7 +199,7 @@ func (w *walker) content(start, end int) []byte {
 	return c
 }
 
-// partHeader reads the header at w.at, which may be cut off by a delimiter.
+// partHeader parses the part header at w.at, which a delimiter may cut off.
 func (w *walker) partHeader() partHead {
 	var head partHead
 	body, stray := readHeader(w.raw, w.at, func(line []byte) bool {
@@ -210,7 +213,7 @@ func (w *walker) partHeader() partHead {
 	return head
 }
 
-// pop ends, at end, the multiparts from index on. A multipart without parts is read as text.
+// pop ends all multiparts from index on; their content ends at end. A multipart without parts is read as text.
 func (w *walker) pop(index, end int) {
 	for len(w.stack) > index {
 		f := w.stack[len(w.stack)-1]
@@ -233,7 +236,7 @@ func (w *walker) pop(index, end int) {
 	}
 }
 
-// leftOver keeps everything after the last permitted part as one file.
+// leftOver stores all content after the last permitted part as one file.
 func (w *walker) leftOver() {
 	w.defect("The message has more than 1,000 parts; the rest was kept as one file.")
 	w.out.Files = append(w.out.Files, File{ContentType: octetStream, Disposition: "attachment", Content: w.raw[w.at:]})

@@ -1,5 +1,5 @@
-// Package mailtest has mail for the tests of several packages, and compares the results of parsers with files. Its
-// functions report failures to the test.
+// Package mailtest provides mail for the tests of several packages, and compares the results of parsers with files. The
+// functions of mailtest report failures to the test.
 package mailtest
 
 import (
@@ -17,11 +17,11 @@ import (
 //go:embed from.txt
 var from string
 
-// FromForm is a line of from.txt, which explains its words.
+// FromForm is a line of from.txt, a list of From values whose header explains its words.
 type FromForm struct {
 	Takers string // none, both, smtp or api
 	Value  string // value of a From field
-	Addr   string // the address in the field, if any reader accepts it
+	Addr   string // the address in the field, if the API or SMTP accepts it
 }
 
 // FromForms returns the lines of from.txt.
@@ -46,7 +46,7 @@ func FromForms(t testing.TB) (all []FromForm) {
 	return all
 }
 
-// Newsletter returns about n bytes of HTML as template languages produce it: nested tables, inline styles, links.
+// Newsletter returns about n bytes of HTML like that of newsletter templates: nested tables, inline styles, links.
 func Newsletter(n int) string {
 	var b strings.Builder
 	b.WriteString(`<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>News</title>` +
@@ -64,8 +64,8 @@ func Newsletter(n int) string {
 	return b.String()
 }
 
-// Template returns 60 KB of HTML with 50 placeholders and their values. Every second link of Template has a placeholder
-// in its target.
+// Template returns 60 KB of HTML with 50 placeholders, and the values of the placeholders. Every second link of
+// Template has a placeholder in its href.
 func Template(links int) (html string, values map[string]string) {
 	var b strings.Builder
 	b.WriteString("<!DOCTYPE html><html><head><title>News</title></head><body><table>")
@@ -90,9 +90,9 @@ func Template(links int) (html string, values map[string]string) {
 	return b.String(), values
 }
 
-// Golden calls read for each message that matches pattern, and compares the result with the .want file beside its .eml
-// file. It fails if there are fewer messages than least. With POSTRIDER_UPDATE=1 in the environment it writes the .want
-// files instead.
+// Golden calls the function read for each message that matches pattern, and compares the result with the message's
+// .want file. Golden fails the test if fewer than least messages match. With POSTRIDER_UPDATE=1 in the environment,
+// Golden writes the .want files instead of comparing.
 func Golden(t *testing.T, pattern string, least int, read func(t *testing.T, raw []byte) string) {
 	t.Helper()
 	names, err := filepath.Glob(pattern)

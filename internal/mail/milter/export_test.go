@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// Fields reads a whole header.
+// Fields returns all fields of a header, as fieldReader splits them.
 func Fields(raw io.ReaderAt, size int64) (fields []Field, body int64, err error) {
 	r := newFieldReader(raw, size)
 	for {

@@ -7,14 +7,15 @@ import (
 	"io"
 )
 
-// maxValue limits how much of one field is sent; packets of the protocol have a limited size.
+// maxValue is the maximum number of bytes of a field that are sent to a filter, because milter packets have a limited
+// size.
 const maxValue = 64 << 10
 
-// fieldReader splits a header into fields as filters expect them. A value keeps its folds, has spaces in place of CR
-// and NUL, and lacks the space after the colon. It skips lines that are not fields.
+// fieldReader splits a header into fields as mail filters expect them. A field value keeps its folds, has spaces in
+// place of CR and NUL, and lacks the space after the colon. fieldReader skips lines that are not header fields.
 type fieldReader struct {
 	r      *bufio.Reader
-	offset int64 // bytes read so far; at the end it is the offset of the body
+	offset int64 // bytes read so far; after the header, the offset of the body
 	ahead  []byte
 	ended  bool
 }
@@ -23,7 +24,7 @@ func newFieldReader(raw io.ReaderAt, size int64) *fieldReader {
 	return &fieldReader{r: bufio.NewReader(io.NewSectionReader(raw, 0, size))}
 }
 
-// next returns a field, or io.EOF at the end of the header.
+// next returns the next field, or io.EOF at the end of the header.
 func (f *fieldReader) next() (name, value string, err error) {
 	for {
 		first := f.ahead
@@ -46,7 +47,7 @@ func (f *fieldReader) next() (name, value string, err error) {
 	}
 }
 
-// folds reads the lines that continue a field, each with an LF before it, and stores the line after them in ahead.
+// folds returns the continuation lines of a field, each preceded by an LF, and stores the line after them in ahead.
 func (f *fieldReader) folds() ([]byte, error) {
 	var rest []byte
 	for {
@@ -67,7 +68,7 @@ func (f *fieldReader) folds() ([]byte, error) {
 	}
 }
 
-// line returns a line without its end, cut at maxValue, or io.EOF when the header has ended.
+// line returns the next header line without its line end, truncated to maxValue, or io.EOF after the header.
 func (f *fieldReader) line() ([]byte, error) {
 	if f.ended {
 		return nil, io.EOF

@@ -2,20 +2,20 @@
 //
 // # Invariants
 //
-//   - A filter is consulted about the message as it arrived, at the end of DATA. The filter may refuse the message,
-//     drop it, or add header fields, which Consult returns and does not insert. The filter may not change addresses
+//   - A filter is consulted at the end of DATA, about the message as it was received. The filter may refuse or drop the
+//     message, or request header fields, which Consult returns but does not insert. The filter may not change addresses
 //     or content.
-//   - A consultation ends within its time limit. The message is read in place and sent in pieces.
+//   - A consultation ends within its time limit. The message is sent in chunks and never held in memory as a whole.
 //
 // # When it fails
 //
-// If a filter cannot be reached, or its connection breaks, Config.FailClosed decides. Consult then returns an error for
-// the log together with a verdict that the caller can act on.
+// If a filter cannot be reached or its connection breaks, Config.FailClosed decides whether the message is accepted. If
+// the filter fails, Consult returns an error for the log together with a verdict that the caller can act on.
 //
 // # What it does not do
 //
-// The package does not reuse connections. It makes one connection for each message, so that a filter can be restarted
-// at any time.
+// The package does not reuse connections. Consult opens one connection for each message, so that a filter can be
+// restarted at any time.
 package milter
 
 import (
@@ -31,8 +31,8 @@ import (
 	"time"
 )
 
-// DefaultTimeout limits one whole consultation. It must be shorter than the ten minutes that a client waits after the
-// end of DATA (RFC 5321 section 4.5.3.2.6).
+// DefaultTimeout is the default time limit of one whole consultation. DefaultTimeout must be shorter than the ten
+// minutes that a client waits for the reply after the end of DATA (RFC 5321 section 4.5.3.2.6).
 const DefaultTimeout = 30 * time.Second
 
 // Action is a filter's decision about a message.
@@ -43,22 +43,22 @@ const (
 	Accept   Action = iota
 	Reject          // answer 5xx
 	TempFail        // answer 4xx
-	Discard         // answer 250 and store nothing
+	Discard         // answer 250, but do not store the message
 )
 
-// Verdict is a filter's decision.
+// Verdict is a filter's decision about a message, with the changes that it requests.
 type Verdict struct {
 	Action Action
 	// Code and Text are the SMTP reply that the filter requests; 0 and "" if it leaves the reply to the server. Text has
 	// no line ends and may begin with an enhanced status code (RFC 3463).
 	Code int
 	Text string
-	// Headers are the fields that the filter would add, unfolded: X-Spam-Status, X-Spamd-Result and the like.
+	// Headers are the header fields that the filter asks to add, unfolded: X-Spam-Status, X-Spamd-Result and the like.
 	Headers []Field
-	// Quarantine is the filter's reason for quarantining the message; empty if it gave none. The server still accepts
-	// the message.
+	// Quarantine is the filter's reason for quarantining the message; empty if it gave none. The server still accepts a
+	// quarantined message.
 	Quarantine string
-	// Refused are the recipients that the filter refused, if it accepted others.
+	// Refused are the recipients that the filter refused, if it accepted other recipients.
 	Refused []string
 }
 
@@ -69,7 +69,7 @@ type Field struct{ Name, Value string }
 type Message struct {
 	ID         string // id of the message for the filter's log; may be empty
 	Client     netip.AddrPort
-	ClientName string // name of the client in the reverse zone; empty if unknown
+	ClientName string // the client's name in reverse DNS; empty if unknown
 	Hello      string
 	MailFrom   string // empty for the null return path
 	Recipients []string
@@ -81,21 +81,22 @@ type Message struct {
 type Config struct {
 	// Address is unix:/path or inet:host:port.
 	Address string
-	// Hostname is the name of this mail server, which filters use in the fields that they add.
+	// Hostname is this mail server's name, which filters use in the header fields that they add.
 	Hostname string
-	// Timeout limits one consultation; 0 is DefaultTimeout.
+	// Timeout is the time limit of one consultation; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// FailClosed refuses the message temporarily if the filter fails; otherwise the message is accepted unchecked.
+	// FailClosed refuses the message with a temporary error if the filter fails. Without FailClosed, the message is
+	// accepted unchecked.
 	FailClosed bool
 }
 
-// Client consults one filter. It is safe for concurrent use.
+// Client consults one mail filter. A Client is safe for concurrent use.
 type Client struct {
 	config           Config
 	network, address string
 }
 
-// New checks the configuration; it does not connect to the filter.
+// New validates the configuration; it does not connect to the filter.
 func New(c Config) (*Client, error) {
 	network, address, err := ParseAddress(c.Address)
 	if err != nil {
@@ -107,8 +108,8 @@ func New(c Config) (*Client, error) {
 	return &Client{config: c, network: network, address: address}, nil
 }
 
-// ParseAddress splits a filter's address into the arguments of net.Dial. The error states the valid forms of an
-// address.
+// ParseAddress splits a filter's address into the arguments of net.Dial. The error of ParseAddress states the valid
+// forms of an address.
 func ParseAddress(s string) (network, address string, err error) {
 	kind, rest, _ := strings.Cut(s, ":")
 	switch kind {
@@ -125,8 +126,8 @@ func ParseAddress(s string) (network, address string, err error) {
 	return "", "", fmt.Errorf("milter address %q is neither unix:/absolute/path nor inet:host:port", s)
 }
 
-// Consult consults the filter about m. The verdict is valid even if there is an error, which says why the filter did
-// not decide.
+// Consult asks the filter for a verdict on m. The verdict is valid even if Consult returns an error, which says why the
+// filter did not decide.
 func (c *Client) Consult(ctx context.Context, m Message) (Verdict, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.config.Timeout, fmt.Errorf("no answer within %v", c.config.Timeout))
 	defer cancel()
@@ -135,7 +136,7 @@ func (c *Client) Consult(ctx context.Context, m Message) (Verdict, error) {
 		return v, nil
 	}
 	if cause := context.Cause(ctx); cause != nil {
-		// The connection was closed because ctx ended, so the cause of ctx is the more useful error.
+		// The end of ctx closed the connection, so the cause of ctx is more useful than the connection's error.
 		err = cause
 	}
 	v = Verdict{Action: Accept}

@@ -23,11 +23,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	log.SetOutput(io.Discard) // the library's server logs every closed connection
+	log.SetOutput(io.Discard) // the library's milter server logs every closed connection
 	os.Exit(m.Run())
 }
 
-// filter is a real milter: the library's server on a real socket, with a configured answer for each step.
+// filter is a milter server on a real socket, with a configured answer for each step.
 type filter struct {
 	helo, mail, headers, body, end library.Response
 	rcpt                           map[string]library.Response
@@ -48,7 +48,7 @@ func (f *filter) note(words ...string) {
 
 var errQuit = errors.New("the filter hangs up")
 
-// session answers one connection of a filter.
+// session answers one connection to a filter.
 type session struct {
 	library.NoOpMilter
 	f *filter
@@ -136,12 +136,12 @@ func (s session) Body(m *library.Modifier) (library.Response, error) {
 	return s.f.end, nil
 }
 
-// start serves f and returns its address.
+// start starts the filter's server and returns its address.
 func (f *filter) start(t *testing.T, network string) string {
 	t.Helper()
 	address, form := "127.0.0.1:0", "inet:"
 	if network == "unix" {
-		// Paths of sockets must be short, but temporary folders of tests may have long paths.
+		// Socket paths must be short, but temporary folders of tests may have long paths.
 		dir, err := os.MkdirTemp("", "milter")
 		if err != nil {
 			t.Fatal(err)
@@ -199,7 +199,7 @@ func TestWhatAFilterIsTold(t *testing.T) {
 	}
 }
 
-// A filter receives the client's address and, if known, its name.
+// A filter receives the client's address and, if known, the client's name.
 func TestClientsOfAllKinds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ addr, name, want string }{
@@ -220,7 +220,7 @@ func TestClientsOfAllKinds(t *testing.T) {
 	}
 }
 
-// The additions of a filter are limited: their number, and the length of each name and text.
+// The client limits the number of fields that a filter adds, and the length of each name and text.
 func TestBoundsOfAdditions(t *testing.T) {
 	t.Parallel()
 	name, text := strings.Repeat("n", 76), strings.Repeat("t", 4096)
@@ -244,7 +244,8 @@ func TestBoundsOfAdditions(t *testing.T) {
 	}
 }
 
-// Fields are sent in the usual form: without the one space after the colon, with folds, and with spaces for CR and NUL.
+// The client sends header fields without the one space after the colon, with folds, and with spaces in place of CR and
+// NUL.
 func TestFields(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 64<<10)
@@ -419,7 +420,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// failing is a message that cannot be read.
+// failing is a message for which every read fails.
 type failing struct{}
 
 func (failing) ReadAt([]byte, int64) (int, error) { return 0, errors.New("disk on fire") }
@@ -434,7 +435,7 @@ func TestMessageThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A filter that closes the connection, at any step, has not decided.
+// If a filter closes the connection at any step, Consult treats that as a failure of the filter, not as a decision.
 func TestFilterThatHangsUp(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{"connect", "helo", "mail", "rcpt", "header", "headers", "body", "end"} {
@@ -446,7 +447,7 @@ func TestFilterThatHangsUp(t *testing.T) {
 	}
 }
 
-// failingFrom is a message that cannot be read from a given byte on.
+// failingFrom is a message in which every read after a given offset fails.
 type failingFrom struct {
 	io.ReaderAt
 	from int64
@@ -473,7 +474,7 @@ func TestMessageThatCannotBeReadToItsEnd(t *testing.T) {
 	}
 }
 
-// Data after the message in its file is not part of it.
+// Consult does not send data that follows the message in its file.
 func TestMessageEndsAtItsSize(t *testing.T) {
 	t.Parallel()
 	f := new(filter)

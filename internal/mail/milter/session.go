@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	// actions are the actions that a filter may request besides its decision. Adding includes inserting at a position.
+	// actions are the changes that a filter may request besides its decision. OptAddHeader also permits inserting a
+	// field at a position.
 	actions = milter.OptAddHeader | milter.OptQuarantine
-	// oldSteps are the steps that a filter of protocol version 2 may skip, newSteps those of version 6. A filter ends
-	// the conversation if it wants to skip a step that it may not skip.
+	// oldSteps are the protocol steps that a filter of milter version 2 may skip, newSteps those of version 6. A filter
+	// ends the session if it wants to skip a step that it may not skip.
 	oldSteps = milter.OptNoConnect | milter.OptNoHelo | milter.OptNoMailFrom | milter.OptNoRcptTo | milter.OptNoBody |
 		milter.OptNoHeaders | milter.OptNoEOH
 	newSteps = oldSteps | milter.OptNoUnknown | milter.OptNoData | milter.OptNoHeaderReply | milter.OptNoConnReply |
@@ -27,8 +28,8 @@ const (
 	maxText   = 4096 // maximum bytes of each text from a filter
 )
 
-// consult tries the newest protocol first. The library falls back to older versions by itself only if the same mask
-// fits.
+// consult tries the newest milter version first. The library falls back to an older version only if the same mask of
+// steps fits that version.
 func (c *Client) consult(ctx context.Context, m Message) (Verdict, error) {
 	v, err := c.converse(ctx, m, newSteps)
 	if errors.Is(err, milter.ErrUnsupportedMilterVersion) {
@@ -50,11 +51,11 @@ func (c *Client) converse(ctx context.Context, m Message, steps milter.OptProtoc
 	if err != nil {
 		return Verdict{}, err
 	}
-	s.Close() // tells the filter that the session ends; the verdict does not depend on it
+	s.Close() // tells the filter that the session ends, which cannot change the verdict
 	return v, nil
 }
 
-// dialer makes the one connection of a conversation, and closes it when the context ends.
+// dialer opens the only connection of a milter session, and closes it when the context ends.
 type dialer struct {
 	ctx  context.Context
 	conn net.Conn
@@ -66,7 +67,7 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A deadline would not work, because the library sets and removes deadlines.
+	// A deadline on the connection would not work, because the library sets and removes deadlines.
 	d.conn, d.stop = conn, context.AfterFunc(d.ctx, func() { conn.Close() })
 	return conn, nil
 }
@@ -78,7 +79,7 @@ func (d *dialer) close() {
 	}
 }
 
-// run goes through the steps of an SMTP conversation until the filter decides.
+// run sends the steps of an SMTP session to the filter until the filter decides.
 func (c *Client) run(s *milter.ClientSession, m Message) (Verdict, error) {
 	var refused []string
 	for _, step := range []func() (*milter.Action, error){
@@ -147,7 +148,8 @@ func mailFrom(s *milter.ClientSession, m Message) (*milter.Action, error) {
 	return s.Mail(clean(m.MailFrom), nil)
 }
 
-// recipients sends all recipients. A refusal is a verdict on the message only if the filter refuses every recipient.
+// recipients sends all recipients to the filter. A refused recipient decides about the message only if the filter
+// refuses every recipient.
 func recipients(s *milter.ClientSession, rcpts []string) (refused []string, last *milter.Action, err error) {
 	last = &milter.Action{Code: milter.ActContinue}
 	for _, rcpt := range rcpts {
@@ -174,7 +176,7 @@ func recipients(s *milter.ClientSession, rcpts []string) (refused []string, last
 	return refused, last, nil
 }
 
-// content sends the header, the body and the end of the message, where filters usually decide.
+// content sends the header, the body and the end of the message to the filter. Filters usually decide at the end.
 func content(s *milter.ClientSession, m Message) ([]milter.ModifyAction, *milter.Action, error) {
 	body, act, err := header(s, m)
 	if err != nil || act.Code != milter.ActContinue {
@@ -195,7 +197,7 @@ func content(s *milter.ClientSession, m Message) ([]milter.ModifyAction, *milter
 	return s.End()
 }
 
-// header sends the fields and returns where the body begins.
+// header sends the header fields and returns the offset of the body.
 func header(s *milter.ClientSession, m Message) (int64, *milter.Action, error) {
 	r := newFieldReader(m.Raw, m.Size)
 	for {
@@ -231,15 +233,15 @@ func decision(act *milter.Action) Verdict {
 		case 5:
 			v.Action = Reject
 		default:
-			return Verdict{} // no refusal has such a code
+			return Verdict{} // no refusal has another class of code
 		}
 		return v
 	}
 	return Verdict{}
 }
 
-// clean makes one line of a text: it replaces folds by single spaces, removes control characters, and limits the
-// length. The result contains no byte that ends a string of the protocol.
+// clean turns a text into one line: it replaces runs of white space by single spaces, removes control characters, and
+// truncates the text. The result contains no NUL, which would end a string in the protocol.
 func clean(s string) string {
 	s = strings.ToValidUTF8(s[:min(len(s), maxText)], "?")
 	return strings.Join(strings.FieldsFunc(s, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }),

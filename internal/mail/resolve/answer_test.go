@@ -9,7 +9,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// RFC 2308 section 5: the absence of records is cached for the smaller of the SOA record's minimum and its TTL.
+// RFC 2308 section 5: the absence of records is cached for the minimum TTL in the SOA record or for that record's own
+// TTL, whichever is shorter.
 func TestTTLOfAbsentRecords(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -31,7 +32,7 @@ func TestTTLOfAbsentRecords(t *testing.T) {
 	}
 }
 
-// Aliases are followed for up to maxHops, and cached for the shortest of their times to live.
+// A look-up follows up to maxHops aliases, and caches the result for the shortest TTL among them.
 func TestAliasesOfOneAnswer(t *testing.T) {
 	t.Parallel()
 	chain := func(n int) (a answer) {

@@ -13,19 +13,19 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Limits of how long an answer is cached, whatever its records say: long enough to save look-ups during a burst of
-// mail, short enough to notice a corrected record.
+// Limits of how long an answer is cached, regardless of its TTL: long enough to save look-ups during a burst of mail,
+// short enough to notice a corrected record.
 const (
 	minTTL     = 5 * time.Second
 	maxTTL     = time.Hour
-	defaultTTL = 60 * time.Second // time to live of answers that have none
-	// flightTimeout limits a shared look-up. Other callers may wait for it, so it continues after its first caller has
-	// given up.
+	defaultTTL = 60 * time.Second // TTL of answers without one
+	// flightTimeout is the time limit of a look-up that several callers share. Other callers may wait for a shared
+	// look-up, so it continues after its first caller has given up.
 	flightTimeout = time.Minute
 )
 
-// timed is a resolver that also returns how long an answer may be cached. DNS implements it; untimed wraps any other
-// resolver.
+// timed is a Resolver that also returns how long an answer may be cached. DNS implements timed; untimed wraps any other
+// Resolver.
 type timed interface {
 	mx(ctx context.Context, name string) ([]MX, time.Duration, error)
 	addrs(ctx context.Context, host string) ([]netip.Addr, time.Duration, error)
@@ -35,9 +35,9 @@ type timed interface {
 	ptr(ctx context.Context, addr string) ([]string, time.Duration, error)
 }
 
-// Cached is a Resolver that caches the answers and the definite errors of another Resolver. It keeps each for its time
-// to live, but at least five seconds and at most one hour. It does not cache temporary failures. Concurrent callers
-// with the same question share one look-up, which continues for the others if one gives up.
+// Cached is a Resolver that caches the answers and the definite errors of another Resolver. Cached keeps each answer
+// for its TTL, but at least five seconds and at most one hour. Cached does not cache temporary failures. Concurrent
+// callers with the same question share one look-up, which continues if one of them gives up.
 type Cached struct {
 	r       timed
 	limit   int
@@ -45,7 +45,7 @@ type Cached struct {
 
 	mu      sync.Mutex
 	entries map[key]*list.Element
-	recent  *list.List // list of *entry; the most recently used first
+	recent  *list.List // list of *entry; the most recently used entry first
 }
 
 type key struct{ kind, name string }
@@ -57,7 +57,7 @@ type entry struct {
 	expires time.Time
 }
 
-// NewCached returns a cache of at most limit answers (at least one) in front of r.
+// NewCached returns a cache for r that holds at most limit answers, but at least one.
 func NewCached(r Resolver, limit int) *Cached {
 	t, ok := r.(timed)
 	if !ok {
@@ -101,7 +101,7 @@ func (c *Cached) PTR(ctx context.Context, addr netip.Addr) ([]string, error) {
 	return slices.Clone(names), err
 }
 
-// get returns the cached answer, or makes a look-up that it shares with concurrent callers.
+// get returns the cached answer or starts a look-up that it shares with concurrent callers.
 func get[T any](ctx context.Context, c *Cached, kind, name string, lookup func(context.Context, string) (T,
 	time.Duration, error)) (T, error) {
 	k := key{kind, clean(name)}
@@ -129,7 +129,7 @@ func get[T any](ctx context.Context, c *Cached, kind, name string, lookup func(c
 	}
 }
 
-// recall returns the entry of k unless it has expired.
+// recall returns the cache entry for k unless it has expired.
 func (c *Cached) recall(k key) (entry, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,7 +147,7 @@ func (c *Cached) recall(k key) (entry, bool) {
 	return *e, true
 }
 
-// add stores e, and removes the least recently used entries beyond the limit.
+// add stores e in the cache, and removes the least recently used entries beyond the limit.
 func (c *Cached) add(e entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,7 +162,7 @@ func (c *Cached) add(e entry) {
 	}
 }
 
-// untimed gives the answers of any resolver a fixed time to live.
+// untimed adds a fixed TTL to the answers of any Resolver.
 type untimed struct{ r Resolver }
 
 func (u untimed) mx(ctx context.Context, name string) ([]MX, time.Duration, error) {

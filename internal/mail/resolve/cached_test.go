@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// counted is a resolver that counts its look-ups and takes a second for each. Like DNS, it returns a time to live for
-// TXT.
+// counted is a resolver that counts its look-ups and takes one second for each. For TXT, counted also returns a TTL, as
+// DNS does.
 type counted struct {
 	Fake
 	asked atomic.Int32
@@ -117,7 +117,8 @@ func TestCachedForgetsTheLeastUsed(t *testing.T) {
 	})
 }
 
-// TestCachedSharesLookups makes ten concurrent look-ups. The first caller gives up, and the others get the answer.
+// TestCachedSharesLookups makes ten concurrent look-ups. The first caller gives up, and the other callers get the
+// answer.
 func TestCachedSharesLookups(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

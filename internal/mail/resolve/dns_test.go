@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// nameserver is a DNS server on 127.0.0.1 over UDP and TCP that answers by a function.
+// nameserver is a DNS server on 127.0.0.1, over UDP and TCP, that answers by calling a function.
 type nameserver struct {
 	addr     string
 	udp, tcp atomic.Int32 // number of queries
@@ -52,8 +52,8 @@ func serve(t *testing.T, answer func(n *nameserver, w dns.ResponseWriter, q *dns
 	return n
 }
 
-// zone answers from records as a recursive server does: it follows aliases, distinguishes names that do not exist from
-// names without such records, and truncates answers that are too large.
+// zone returns a function that answers from records as a recursive server does. It follows aliases, distinguishes names
+// that do not exist from names without such records, and truncates answers that are too large.
 func zone(records ...string) func(*nameserver, dns.ResponseWriter, *dns.Msg) {
 	var rrs []dns.RR
 	for _, text := range records {
@@ -202,7 +202,7 @@ func TestDNS(t *testing.T) {
 			{Tag: "issue", Value: "letsencrypt.org; x=1"}, {Flag: 128, Tag: "iodef", Value: "mailto:a@example.com"},
 		}, nil},
 		{"caa", "mx1.example.com", nil, resolve.ErrNotFound},
-		// An invalid name does not exist, and no server is asked.
+		// An invalid name counts as nonexistent, and DNS sends no query for it.
 		{"mx", "", nil, resolve.ErrNoName},
 		{"mx", "a..example.com", nil, resolve.ErrNoName},
 		{"mx", ".example.com", nil, resolve.ErrNoName},
@@ -326,7 +326,7 @@ func TestContextEndsTheWait(t *testing.T) {
 	}
 }
 
-// TestForgeriesArePassedOver sends datagrams of an attacker to the port before the answer.
+// TestForgeriesArePassedOver sends an attacker's datagrams before the real answer.
 func TestForgeriesArePassedOver(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
@@ -352,7 +352,7 @@ func TestForgeriesArePassedOver(t *testing.T) {
 	}
 }
 
-// TestServersWithoutEDNS answers like servers older than RFC 6891.
+// TestServersWithoutEDNS queries a server that is older than RFC 6891 and does not support EDNS0.
 func TestServersWithoutEDNS(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{dns.RcodeFormatError, dns.RcodeNotImplemented} {
@@ -369,7 +369,7 @@ func TestServersWithoutEDNS(t *testing.T) {
 	}
 }
 
-// TestAliasesAreFollowedByUs asks a server that answers with an alias only.
+// TestAliasesAreFollowedByUs queries a server that answers only with an alias and does not follow it.
 func TestAliasesAreFollowedByUs(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
@@ -400,7 +400,7 @@ func TestAliasesAreFollowedByUs(t *testing.T) {
 	}
 }
 
-// Records of other names are not part of the answer.
+// DNS ignores records of other names in an answer.
 func TestRecordsOfOtherNames(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
@@ -446,8 +446,8 @@ func TestOneFamilyFails(t *testing.T) {
 	if got, err := r.Addrs(t.Context(), "four.example.com"); err != nil || !slices.Equal(got, addrs("192.0.2.4")) {
 		t.Errorf("%v, %v", got, err)
 	}
-	// If a name has no IPv4 addresses and the look-up of IPv6 addresses fails, or the other way round, the error is
-	// temporary. A definite error would bounce mail.
+	// If a name has no addresses of one family and the look-up of the other family fails, the error is temporary. A
+	// definite error of Addrs would bounce mail.
 	if got, err := r.Addrs(t.Context(), "example.com"); !errors.Is(err, resolve.ErrTemporary) {
 		t.Errorf("%v, %v", got, err)
 	}

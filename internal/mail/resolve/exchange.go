@@ -11,8 +11,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// ask sends one question to the servers in turn until one has a definite answer. Definite answers are records, no
-// records (an empty answer, which is not an error here), and ErrNoName.
+// ask sends one question to each server in turn until a server gives a definite answer. Definite answers are records,
+// an empty answer (for which ask returns no error), and ErrNoName.
 func (d *DNS) ask(ctx context.Context, name string, qtype uint16) (answer, error) {
 	if err := checkName(name); err != nil {
 		return answer{}, err
@@ -39,8 +39,8 @@ func (d *DNS) ask(ctx context.Context, name string, qtype uint16) (answer, error
 	return answer{}, fmt.Errorf("%w: %s %s: %w", ErrTemporary, dns.TypeToString[qtype], name, last)
 }
 
-// try asks one server: by UDP, then by TCP if the answer was truncated, and without EDNS0 if the server does not know
-// it.
+// try queries one server over UDP, then over TCP if the answer was truncated, and without EDNS0 if the server does not
+// support it.
 func try(ctx context.Context, server, name string, qtype uint16) (*dns.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
@@ -59,8 +59,8 @@ func try(ctx context.Context, server, name string, qtype uint16) (*dns.Msg, erro
 	return m, err
 }
 
-// exchange sends query and waits for the answer. Over UDP it skips datagrams that do not answer this query (late
-// answers, forgeries, malformed datagrams), so that an attacker cannot make a look-up fail.
+// exchange sends query and returns its answer. Over UDP, exchange skips datagrams that do not answer this query (late
+// answers, forgeries, malformed datagrams), so an attacker cannot make a look-up fail.
 func exchange(ctx context.Context, network, server string, query *dns.Msg) (*dns.Msg, error) {
 	nc, err := new(net.Dialer).DialContext(ctx, network, server)
 	if err != nil {

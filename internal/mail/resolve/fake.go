@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// Fake is a Resolver that answers from its own maps, for development and for tests. Names are keys in lower case
-// without the trailing dot. The zero value has no names. A Fake must not be changed while in use.
+// Fake is a Resolver that answers from its own maps, for development and tests. The keys of these maps are names in
+// lower case without the trailing dot. The zero value of Fake answers that no name exists. A Fake must not be changed
+// while it is in use.
 type Fake struct {
 	MXRecords    map[string][]MX
 	AddrRecords  map[string][]netip.Addr
@@ -19,7 +20,8 @@ type Fake struct {
 	PTRRecords   map[netip.Addr][]string
 
 	// Fail lists look-ups that end in ErrTemporary: a name ("example.com", all types) or a type and a name ("mx
-	// example.com"). Types are mx, addr, txt, cname, caa and ptr. For ptr, the address takes the place of the name.
+	// example.com"). The types in Fail are mx, addr, txt, cname, caa and ptr. An entry of type ptr has an address in
+	// place of the name.
 	Fail []string
 }
 
@@ -74,7 +76,7 @@ func (f Fake) CNAME(ctx context.Context, name string) (string, error) {
 	return "", f.missing(name)
 }
 
-// fakeLookup follows aliases as a real resolver does, and returns the records at their end.
+// fakeLookup follows CNAME aliases as a real resolver does, and returns the records of the last name.
 func fakeLookup[T any](ctx context.Context, f Fake, kind string, records map[string][]T, name string) ([]T, error) {
 	name = clean(name)
 	for range maxHops + 1 {
@@ -93,7 +95,7 @@ func fakeLookup[T any](ctx context.Context, f Fake, kind string, records map[str
 	return nil, fmt.Errorf("%w: CNAME chain of %s is too long", ErrTemporary, name)
 }
 
-// refuse returns the error of a look-up that cannot be made.
+// refuse returns an error if ctx has ended, name is invalid, or Fail lists the look-up.
 func (f Fake) refuse(ctx context.Context, kind, name string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrTemporary, err)
@@ -107,8 +109,8 @@ func (f Fake) refuse(ctx context.Context, kind, name string) error {
 	return nil
 }
 
-// missing distinguishes a name without such records from a name that does not exist. A name exists if it or a name
-// below it has a record of any type.
+// missing returns ErrNotFound for a name without the requested records, and ErrNoName for a name that does not exist. A
+// name exists if the name itself or a name below it has a record of any type.
 func (f Fake) missing(name string) error {
 	if holds(f.MXRecords, name) || holds(f.AddrRecords, name) || holds(f.TXTRecords, name) ||
 		holds(f.CNAMERecords, name) || holds(f.CAARecords, name) {

@@ -8,31 +8,31 @@ import (
 	"slices"
 )
 
-// Host is a host that accepts mail for a domain.
+// Host is a mail server that accepts mail for a domain.
 type Host struct {
 	Name     string
 	Pref     uint16
-	Implicit bool // the domain has no MX; it is its own host (RFC 5321 section 5.1)
+	Implicit bool // the domain has no MX, so its own address records are used (RFC 5321 section 5.1)
 }
 
-// Definite reasons why a domain accepts no mail; compare with errors.Is. Waiting does not make mail to such a domain
-// deliverable.
+// Definite errors of Hosts for domains that accept no mail; compare with errors.Is. A later attempt to deliver mail to
+// such a domain would fail too.
 var (
 	// ErrNoDomain means that the domain does not exist.
 	ErrNoDomain = errors.New("the domain does not exist")
-	// ErrNoHost means that the domain exists and has neither MX nor address records.
+	// ErrNoHost means that the domain exists but has neither MX nor address records.
 	ErrNoHost = errors.New("the domain has neither MX nor address records")
 	// ErrNullMX means that the domain declares that it accepts no mail (RFC 7505).
 	ErrNullMX = errors.New("the domain does not accept mail (null MX)")
 )
 
-// maxHosts is how many hosts of a domain are tried at most.
+// maxHosts is the maximum number of hosts to try for a domain.
 const maxHosts = 10
 
-// Hosts returns the hosts for mail to domain, at most ten, in the order of preference (RFC 5321 section 5.1). The hosts
-// are the domain's mail exchangers, in random order if preferences are equal, or the domain itself if it has none.
-// Errors are ErrNoDomain, ErrNoHost and ErrNullMX, which are definite, and ErrTemporary. Hosts checks that the domain
-// itself has an address if it is the host; it does not check mail exchangers.
+// Hosts returns at most ten mail hosts of domain in the order of preference (RFC 5321 section 5.1). The hosts are the
+// domain's mail exchangers, in random order if preferences are equal, or the domain itself if it has no MX records.
+// Hosts returns the definite errors ErrNoDomain, ErrNoHost and ErrNullMX, and ErrTemporary. If the domain is its own
+// host, Hosts checks that it has an address; Hosts does not check mail exchangers.
 func Hosts(ctx context.Context, r Resolver, domain string) ([]Host, error) {
 	domain = clean(domain)
 	records, err := r.MX(ctx, domain)
@@ -51,7 +51,7 @@ func Hosts(ctx context.Context, r Resolver, domain string) ([]Host, error) {
 	return hosts, nil
 }
 
-// implicitHost returns the domain as its own host if it has an address.
+// implicitHost returns the domain as its own mail host if it has an address.
 func implicitHost(ctx context.Context, r Resolver, domain string) ([]Host, error) {
 	_, err := r.Addrs(ctx, domain)
 	switch {
@@ -63,8 +63,8 @@ func implicitHost(ctx context.Context, r Resolver, domain string) ([]Host, error
 	return []Host{{Name: domain, Implicit: true}}, nil
 }
 
-// order sorts records by preference, equal ones at random, and lists each host once. It omits an empty host among
-// others, which is a mistake and not a null MX (RFC 7505 section 3).
+// order sorts MX records by preference, shuffles those with equal preference, and lists each host once. order omits an
+// empty host among other hosts, because such a record is a mistake and not a null MX (RFC 7505 section 3).
 func order(records []MX) []Host {
 	hosts := make([]Host, 0, len(records))
 	for _, mx := range records {

@@ -73,8 +73,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestHostsAreShuffled checks many answers: hosts with equal preference take turns, the preferred hosts come first, and
-// there are at most ten.
+// TestHostsAreShuffled checks many results of Hosts: hosts with equal preference are shuffled, preferred hosts come
+// first, and there are at most ten hosts.
 func TestHostsAreShuffled(t *testing.T) {
 	t.Parallel()
 	var records []resolve.MX

@@ -7,8 +7,8 @@ import (
 	"net/netip"
 )
 
-// NetForm adapts a Resolver to libraries that expect a net.Resolver. It has the same methods, and its errors are
-// *net.DNSError with IsNotFound or IsTemporary set.
+// NetForm adapts a Resolver to libraries that expect a net.Resolver. NetForm has the methods of net.Resolver, and its
+// errors are *net.DNSError with IsNotFound or IsTemporary set.
 type NetForm struct{ Resolver Resolver }
 
 // LookupTXT returns one string for each TXT record of name.
@@ -17,7 +17,8 @@ func (n NetForm) LookupTXT(ctx context.Context, name string) ([]string, error) {
 	return records, netError(name, err)
 }
 
-// LookupMX returns the mail exchangers of name in the order of the answer. A null MX has the host ".".
+// LookupMX returns the mail exchangers of name in the order of the answer. For a null MX, LookupMX returns the host
+// ".".
 func (n NetForm) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
 	records, err := n.Resolver.MX(ctx, name)
 	if err != nil {
@@ -43,7 +44,7 @@ func (n NetForm) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, e
 	return out, nil
 }
 
-// LookupAddr returns the names of addr in the reverse zone, each with a trailing dot.
+// LookupAddr returns the names of addr in reverse DNS, each with a trailing dot.
 func (n NetForm) LookupAddr(ctx context.Context, addr string) ([]string, error) {
 	parsed, err := netip.ParseAddr(addr)
 	if err != nil {

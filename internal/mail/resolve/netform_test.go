@@ -59,7 +59,7 @@ func TestNetFormErrors(t *testing.T) {
 
 func checkNetError(t *testing.T, what string, err error, temporary bool) {
 	t.Helper()
-	// A bare type assertion, as the libraries do it.
+	// This is a bare type assertion, as the libraries use it.
 	e, ok := err.(*net.DNSError)
 	if !ok || e.Temporary() != temporary || e.IsNotFound == temporary || errors.Is(err, ErrTemporary) != temporary {
 		t.Errorf("%s: %#v, want temporary=%t", what, err, temporary)

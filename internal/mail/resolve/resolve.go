@@ -1,21 +1,22 @@
-// Package resolve makes the DNS look-ups that mail needs: the hosts of a domain, the addresses of a host, and TXT,
-// CNAME, CAA and PTR records.
+// Package resolve performs the DNS look-ups that mail needs: the mail hosts of a domain, the addresses of a host, and
+// TXT, CNAME, CAA and PTR records.
 //
 // # Invariants
 //
 // - Names in arguments and results are ASCII (A-labels) without the trailing dot; names in results are in lower case.
-// - Every look-up ends: attempts, CNAME hops and records are limited, and the context limits the whole look-up.
+// - Every look-up is bounded: attempts, CNAME hops and records are limited, and the context limits the whole look-up.
 //
 // # When it fails
 //
-// An answer is either definite or temporary. ErrNotFound is definite: the name or the records do not exist. ErrNoName,
-// which is an ErrNotFound, means that the name itself does not exist. Every other failure (SERVFAIL, refusal, no
-// answer, an invalid answer) is ErrTemporary: the look-up is repeated later, and no mail bounces.
+// The result of a look-up is either definite or temporary. ErrNotFound is definite: the name or the records do not
+// exist. ErrNoName, which wraps ErrNotFound, means that the name itself does not exist. Every other failure (SERVFAIL,
+// refusal, no answer, an invalid answer) is ErrTemporary. After a temporary failure the caller repeats the look-up
+// later, and no mail bounces.
 //
 // # What it does not do
 //
-// The package does not validate DNSSEC, does not decide whether an address may be dialled, and does not convert
-// international names to A-labels.
+// The package does not validate DNSSEC, does not decide whether a client may connect to an address, and does not
+// convert international names to A-labels.
 package resolve
 
 import (
@@ -26,57 +27,57 @@ import (
 	"strings"
 )
 
-// Resolver makes look-ups in the DNS. A resolver is safe for concurrent use. All methods follow CNAME records, except
-// CNAME itself.
+// Resolver performs DNS look-ups. A Resolver is safe for concurrent use. All methods follow CNAME records, except CNAME
+// itself.
 type Resolver interface {
 	// MX returns the mail exchangers of name in the order of the answer. A null MX (RFC 7505) has an empty Host.
 	MX(ctx context.Context, name string) ([]MX, error)
 	// Addrs returns the IPv4 and IPv6 addresses of host.
 	Addrs(ctx context.Context, host string) ([]netip.Addr, error)
-	// TXT returns one string for each record; the character strings of a record are concatenated.
+	// TXT returns one string for each TXT record; the character strings of a record are concatenated.
 	TXT(ctx context.Context, name string) ([]string, error)
-	// CNAME returns the target of the alias name, after one hop, or ErrNotFound if name is not an alias.
+	// CNAME returns the target of the alias name, following only one alias, or ErrNotFound if name is not an alias.
 	CNAME(ctx context.Context, name string) (string, error)
-	// CAA returns the records at name itself; the caller climbs to the parents (RFC 8659 section 3).
+	// CAA returns the records at name itself; the caller must query the parent domains (RFC 8659 section 3).
 	CAA(ctx context.Context, name string) ([]CAA, error)
-	// PTR returns the names of addr in the reverse zone. Its owner can claim any name there, so a name counts only if
-	// its own addresses include addr.
+	// PTR returns the names of addr in reverse DNS. The owner of an address can claim any name in reverse DNS, so
+	// callers must check that the name's own addresses include addr.
 	PTR(ctx context.Context, addr netip.Addr) ([]string, error)
 }
 
-// MX is one mail exchanger (RFC 1035 section 3.3.9).
+// MX is one MX record (RFC 1035 section 3.3.9).
 type MX struct {
 	Host string
 	Pref uint16 // hosts with a lower preference are tried first
 }
 
-// CAA is one certification authority authorization (RFC 8659 section 4.1). Tag is in lower case.
+// CAA is one CAA record (RFC 8659 section 4.1). CAA.Tag is in lower case.
 type CAA struct {
 	Flag  uint8
 	Tag   string
 	Value string
 }
 
-// The errors that every Resolver returns; compare with errors.Is.
+// The errors of every Resolver; compare with errors.Is.
 var (
-	// ErrNotFound is a definite answer: no records of this type at this name.
+	// ErrNotFound means definitely that the name has no records of this type.
 	ErrNotFound = errors.New("no such DNS record")
-	// ErrNoName is an ErrNotFound for the whole name: it does not exist (NXDOMAIN, RFC 8020).
+	// ErrNoName wraps ErrNotFound and means that the name itself does not exist (NXDOMAIN, RFC 8020).
 	ErrNoName = fmt.Errorf("%w: the name does not exist", ErrNotFound)
-	// ErrTemporary means that there was no answer; a later attempt may succeed.
+	// ErrTemporary means that there was no usable answer; a later attempt may succeed.
 	ErrTemporary = errors.New("temporary DNS failure")
 )
 
-// maxHops is how many CNAME records one look-up follows; a longer chain counts as a loop.
+// maxHops is the maximum number of CNAME records that one look-up follows; a longer chain counts as a loop.
 const maxHops = 8
 
-// clean returns name as it is compared and looked up: in lower case, without the trailing dot.
+// clean returns the form of name that is compared and looked up: in lower case, without the trailing dot.
 func clean(name string) string {
 	return strings.ToLower(strings.TrimSuffix(name, "."))
 }
 
-// checkName returns a definite error for a name that cannot exist in the DNS, because no server could answer it. Limits
-// are those of RFC 1035 section 2.3.4.
+// checkName returns a definite error for a name that is invalid in the DNS, because no server could answer a query for
+// it. The limits are those of RFC 1035 section 2.3.4.
 func checkName(name string) error {
 	if name == "" || len(name) > 253 {
 		return fmt.Errorf("%w: %q is not a DNS name", ErrNoName, name)

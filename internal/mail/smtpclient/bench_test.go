@@ -8,7 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
 
-// BenchmarkSend10KB sends one message over a reused connection. The time includes the sink, which runs in this process.
+// BenchmarkSend10KB sends one message over a reused connection. The measured time includes the smtpsink server, which
+// runs in this process.
 func BenchmarkSend10KB(b *testing.B) {
 	sink, err := smtpsink.Start("127.0.0.1:0")
 	if err != nil {

@@ -6,14 +6,14 @@ import (
 	"encoding/binary"
 )
 
-// traits are the properties of a message that are needed before its first byte is sent.
+// traits are the properties of a message that must be known before its first byte is sent.
 type traits struct {
-	size     int64 // size in bytes, without the dots that stuffing adds
+	size     int64 // size in bytes, without the dots added by dot-stuffing
 	eightBit bool
 	bare     bool // the message has a lone CR or LF
 }
 
-// inspect returns the traits of a message that is given in parts.
+// inspect returns the traits of a message whose bytes are the concatenated parts.
 func inspect(parts [][]byte) traits {
 	var t traits
 	var last byte
@@ -37,7 +37,7 @@ func inspect(parts [][]byte) traits {
 			rest = rest[i+1:]
 		}
 	}
-	// Every LF follows a CR and there are as many CRs as LFs, so they occur in pairs only.
+	// If every LF follows a CR and there are as many CRs as LFs, they occur only in pairs.
 	t.bare = t.bare || carriageReturns != lineFeeds
 	if last != '\n' {
 		t.size += 2
@@ -45,7 +45,7 @@ func inspect(parts [][]byte) traits {
 	return t
 }
 
-// hasEightBit reports whether p has a byte beyond ASCII.
+// hasEightBit reports whether p has a byte outside ASCII.
 func hasEightBit(p []byte) bool {
 	const high = 0x8080808080808080
 	for len(p) >= 32 {
@@ -70,11 +70,11 @@ func hasEightBit(p []byte) bool {
 	return false
 }
 
-// writeBody writes a message in the form of DATA (RFC 5321 section 4.5.2): it doubles dots at the start of a line and
-// adds a final CRLF if there is none. It does not write the terminating dot.
+// writeBody writes a message in the form that DATA requires (RFC 5321 section 4.5.2): it doubles dots at the start of a
+// line and adds a missing final CRLF. writeBody does not write the terminating dot.
 //
-// writeBody first replaces a lone CR or LF, because hosts disagree about line ends: for some hosts the message would
-// end early, and the rest would be commands. Errors stay in w.
+// writeBody first replaces a lone CR or LF, because hosts disagree about line ends. Some hosts would end the message
+// early and execute its remaining lines as commands. The bufio.Writer w keeps write errors until its Flush.
 func writeBody(w *bufio.Writer, parts [][]byte, bare bool) {
 	if bare {
 		parts = [][]byte{pairLineEnds(bytes.Join(parts, nil))}
@@ -92,7 +92,7 @@ func writeBody(w *bufio.Writer, parts [][]byte, bare bool) {
 	}
 }
 
-// stuff writes p with the dots at the start of lines doubled. Errors stay in w.
+// stuff writes p and doubles the dots at the start of lines. The bufio.Writer w keeps write errors until its Flush.
 func stuff(w *bufio.Writer, p []byte, startsLine bool) {
 	if startsLine && p[0] == '.' {
 		w.WriteByte('.')
@@ -109,7 +109,7 @@ func stuff(w *bufio.Writer, p []byte, startsLine bool) {
 	}
 }
 
-// pairLineEnds replaces a lone LF by CRLF and a lone CR by a space. Replacing the CR by a line end would be wrong:
+// pairLineEnds replaces a lone LF by CRLF and a lone CR by a space. A lone CR must not become a line end, because
 // broken programs write "\r\r\n", which would become an empty line and end the header.
 func pairLineEnds(msg []byte) []byte {
 	out := make([]byte, 0, len(msg)+len(msg)/32+2)

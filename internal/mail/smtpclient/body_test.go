@@ -43,7 +43,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// A byte beyond ASCII is found at any position.
+// hasEightBit finds a byte outside ASCII at any position.
 func TestEightBitAnywhere(t *testing.T) {
 	t.Parallel()
 	for size := range 80 {
@@ -70,7 +70,7 @@ func split(parts ...string) [][]byte {
 	return out
 }
 
-// wire returns the output of writeBody for parts, with the terminating dot.
+// wire returns the output of writeBody for the given parts, followed by the terminating dot.
 func wire(t *testing.T, parts [][]byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -110,7 +110,7 @@ func TestWriteBody(t *testing.T) {
 	}
 }
 
-// FuzzDotStuff writes any message in any division into parts, and reads it back as a host does.
+// FuzzDotStuff writes any message, split into parts in any way, and reads it back as an SMTP server does.
 func FuzzDotStuff(f *testing.F) {
 	for _, seed := range []string{
 		"", ".", "\r\n.\r\n", "a\r\n.b\r\n", "a\n.\nb", "\r.\r", "..\r\n..", "a\r\r\n.\r\n", strings.Repeat(".\r\n", 50),
@@ -144,7 +144,7 @@ func FuzzDotStuff(f *testing.F) {
 	})
 }
 
-// unstuff reads a message as RFC 5321 section 4.5.2 requires of a host.
+// unstuff decodes a message as RFC 5321 section 4.5.2 requires of an SMTP server.
 func unstuff(wire []byte) []byte {
 	var out []byte
 	for line := range bytes.SplitAfterSeq(wire, []byte("\r\n")) {
@@ -156,7 +156,7 @@ func unstuff(wire []byte) []byte {
 	return out
 }
 
-// paired returns the expected result of pairLineEnds and the final line end, computed in another way.
+// paired returns the expected result of pairLineEnds with a final line end, computed by other code.
 func paired(msg []byte) []byte {
 	const mark = "\x00\x01line end\x01\x00"
 	s := strings.ReplaceAll(string(msg), "\r\n", mark)

@@ -16,10 +16,10 @@ const (
 	quitPatience = 5 * time.Second
 )
 
-// longAgo is a deadline that interrupts pending reads and writes.
+// longAgo is a deadline in the past, which interrupts pending reads and writes.
 var longAgo = time.Unix(1, 0)
 
-// Conn is a connection to a host that has sent its greeting. It is not safe for concurrent use.
+// Conn is an SMTP connection to a host that has sent its greeting. A Conn is not safe for concurrent use.
 type Conn struct {
 	o       Options
 	raw     net.Conn // the transport
@@ -36,11 +36,11 @@ type Conn struct {
 	needReset bool // RSET must be sent before the next MAIL
 	broken    bool
 
-	ctx      context.Context // context of the current operation, for blockWriter
+	ctx      context.Context // context of the current operation, which blockWriter uses
 	perWrite time.Duration
 }
 
-// Dial connects to addr ("host:port"), and greets, secures and authenticates as o requires. Errors are *Error.
+// Dial connects to addr ("host:port"), sends EHLO, and sets up TLS and authentication as o requires. Errors are *Error.
 func Dial(ctx context.Context, addr string, o Options) (*Conn, error) {
 	o.Timeouts = o.Timeouts.withDefaults()
 	if o.Hello == "" {
@@ -59,7 +59,7 @@ func Dial(ctx context.Context, addr string, o Options) (*Conn, error) {
 	return c, nil
 }
 
-// open holds the opening conversation of Dial.
+// open performs the opening steps of Dial, from the connection to authentication.
 func (c *Conn) open(ctx context.Context, addr string) *Error {
 	if !validHello(c.o.Hello) {
 		return &Error{Stage: StageHello, Err: fmt.Errorf("%q is no host name to greet with", c.o.Hello)}
@@ -109,14 +109,14 @@ func (c *Conn) connect(ctx context.Context, addr string) *Error {
 	return nil
 }
 
-// use makes nc the connection on which the conversation continues.
+// use makes nc the connection on which the SMTP session continues.
 func (c *Conn) use(nc net.Conn) {
 	c.nc = nc
 	c.r = bufio.NewReaderSize(nc, readBuffer)
 	c.w = bufio.NewWriterSize(blockWriter{c}, writeBuffer)
 }
 
-// greeting reads the host's first reply.
+// greeting reads and checks the host's greeting.
 func (c *Conn) greeting() *Error {
 	c.arm(c.o.Timeouts.Greeting)
 	r, err := c.read(StageGreeting)
@@ -129,7 +129,7 @@ func (c *Conn) greeting() *Error {
 	return nil
 }
 
-// hello sends EHLO, or HELO to a host that does not know EHLO, and stores the extensions of the host.
+// hello sends EHLO, or HELO if the host does not support EHLO, and stores the host's extensions.
 func (c *Conn) hello() *Error {
 	c.ext = Extensions{}
 	r, err := c.command(StageHello, "EHLO "+c.o.Hello)
@@ -152,12 +152,12 @@ func (c *Conn) hello() *Error {
 	return nil
 }
 
-// command sends one line and reads the reply to it.
+// command sends one command line and reads its reply.
 func (c *Conn) command(stage Stage, line string) (Reply, *Error) {
 	return c.secret(stage, line, line)
 }
 
-// secret is like command, but the transcript contains the text of the parameter shown, not the line.
+// secret is like command, but the transcript records the text shown in place of the line.
 func (c *Conn) secret(stage Stage, line, shown string) (Reply, *Error) {
 	c.log.line('C', []byte(shown))
 	c.w.WriteString(line)
@@ -168,7 +168,7 @@ func (c *Conn) secret(stage Stage, line, shown string) (Reply, *Error) {
 	return c.read(stage)
 }
 
-// flush writes the buffer. The time limit d applies to each block, and then to the first reply.
+// flush sends the buffered commands. The time limit d of flush applies to each block, and then to the first reply.
 func (c *Conn) flush(d time.Duration) error {
 	c.perWrite = d
 	err := c.w.Flush()
@@ -176,7 +176,7 @@ func (c *Conn) flush(d time.Duration) error {
 	return err
 }
 
-// read reads one reply, until the deadline that is set.
+// read reads one reply, until the deadline that arm has set.
 func (c *Conn) read(stage Stage) (Reply, *Error) {
 	r, err := readReply(c.r, func(line []byte) { c.log.line('S', line) })
 	if err != nil {
@@ -188,7 +188,7 @@ func (c *Conn) read(stage Stage) (Reply, *Error) {
 	return r, nil
 }
 
-// fail marks the connection as broken and returns the error for stage.
+// fail marks the connection as broken and returns an Error for the stage.
 func (c *Conn) fail(stage Stage, err error) *Error {
 	c.broken = true
 	if cause := c.ctx.Err(); cause != nil {
@@ -197,7 +197,8 @@ func (c *Conn) fail(stage Stage, err error) *Error {
 	return broken(stage, err)
 }
 
-// begin interrupts the connection if ctx ends before the returned function is called.
+// begin sets the context of an operation: if ctx ends before the returned function is called, the connection is
+// interrupted.
 func (c *Conn) begin(ctx context.Context) (end func()) {
 	c.ctx = ctx
 	if ctx.Done() == nil {
@@ -206,25 +207,26 @@ func (c *Conn) begin(ctx context.Context) (end func()) {
 	raw := c.raw
 	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(longAgo) })
 	return func() {
-		if !stop() { // the deadline longAgo would interrupt the next operation
+		if !stop() { // the deadline longAgo is set and would interrupt the next operation
 			c.broken = true
 		}
 	}
 }
 
-// arm sets the deadline of the next reads and writes to d from now, or to that of the context if it is sooner.
+// arm sets the deadline of the next reads and writes to d from now, or to the deadline of the context if that is
+// sooner.
 func (c *Conn) arm(d time.Duration) {
 	at := time.Now().Add(d)
 	if until, ok := c.ctx.Deadline(); ok && until.Before(at) {
 		at = until
 	}
 	c.raw.SetDeadline(at)
-	if c.ctx.Err() != nil { // SetDeadline above may have undone begin's interruption
+	if c.ctx.Err() != nil { // SetDeadline above may have overwritten the deadline that begin set
 		c.raw.SetDeadline(longAgo)
 	}
 }
 
-// blockWriter gives each block of a long write its own deadline.
+// blockWriter sets a new deadline for each block of a long write.
 type blockWriter struct{ c *Conn }
 
 func (b blockWriter) Write(p []byte) (int, error) {
@@ -243,27 +245,27 @@ func (b blockWriter) Write(p []byte) (int, error) {
 // Extensions returns the extensions that the host offers.
 func (c *Conn) Extensions() Extensions { return c.ext }
 
-// TLSState returns how the connection is secured.
+// TLSState returns the encryption state of the connection.
 func (c *Conn) TLSState() TLSState { return c.tls }
 
-// RemoteAddr returns the address of the host.
+// RemoteAddr returns the network address of the host.
 func (c *Conn) RemoteAddr() net.Addr { return c.raw.RemoteAddr() }
 
 // LocalAddr returns the local address of the connection.
 func (c *Conn) LocalAddr() net.Addr { return c.raw.LocalAddr() }
 
-// Messages returns the number of messages on this connection that got a final reply from the host.
+// Messages returns the number of messages on this connection to which the host gave a final reply.
 func (c *Conn) Messages() int { return c.messages }
 
-// Usable reports whether another message may be sent. It does not detect that the host has closed an idle connection.
-// Only sending does; see Error.Stale.
+// Usable reports whether another message may be sent on this connection. Usable does not detect that the host has
+// closed an idle connection. Only sending detects a closed idle connection; see Error.Stale.
 func (c *Conn) Usable() bool { return !c.broken }
 
-// Transcript returns the opening of the connection and the conversation about the last message, one line each, with
-// milliseconds since the dial and since the start of Send.
+// Transcript returns a log of the connection's opening and of the session for the last message, one line for each
+// command or reply. Times are in milliseconds since Dial or since Send began.
 func (c *Conn) Transcript() string { return c.log.String() }
 
-// Reset sends RSET, which discards an earlier message at the host and shows whether the connection still works.
+// Reset sends RSET, which makes the host discard an unfinished message and shows whether the connection still works.
 func (c *Conn) Reset(ctx context.Context) error {
 	if c.broken {
 		return &Error{Stage: StageMail, Temporary: true, Stale: true, Err: ErrUnusable}
@@ -282,8 +284,8 @@ func (c *Conn) Reset(ctx context.Context) error {
 	return nil
 }
 
-// Close sends QUIT in the background, within 5 s, and closes the connection. A connection that failed is closed at
-// once.
+// Close sends QUIT in the background, within 5 s, and closes the connection. Close closes a failed connection
+// immediately, without QUIT.
 func (c *Conn) Close() {
 	if c.broken {
 		c.hangUp()
@@ -300,13 +302,13 @@ func (c *Conn) Close() {
 	}()
 }
 
-// hangUp closes the transport at once, without QUIT or a TLS close.
+// hangUp closes the TCP connection immediately, without QUIT or a TLS close.
 func (c *Conn) hangUp() {
 	c.broken = true
 	c.raw.Close()
 }
 
-// isTimeout reports whether err means that a deadline of this package or of the context has passed.
+// isTimeout reports whether a deadline of this package or of the context caused err.
 func isTimeout(err error) bool {
 	t, ok := errors.AsType[net.Error](err)
 	return ok && t.Timeout()

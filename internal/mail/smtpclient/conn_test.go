@@ -27,7 +27,7 @@ var (
 	known  = smtpclient.Envelope{From: "a@client.example", To: []string{"b@mx.test"}}
 )
 
-// TestServer conducts whole conversations with an independent server.
+// TestServer runs complete SMTP sessions with an independent server.
 func TestServer(t *testing.T) {
 	t.Parallel()
 	ca, stranger := smtptest.NewCA(t), smtptest.NewCA(t)
@@ -38,7 +38,7 @@ func TestServer(t *testing.T) {
 		server  smtptest.Config
 		options smtpclient.Options
 		mode    smtpclient.TLSMode
-		dial    string // the error of Dial
+		dial    string // the expected error of Dial
 		tls     bool   // the connection uses TLS
 		proven  bool   // the certificate is verified
 	}{
@@ -187,7 +187,7 @@ func TestRecipientsAreJudgedOneByOne(t *testing.T) {
 	}
 }
 
-// TestManyRecipients sends more recipients than fit in one write.
+// TestManyRecipients sends a message to more recipients than fit in one write.
 func TestManyRecipients(t *testing.T) {
 	t.Parallel()
 	server := smtptest.NewServer(t, smtptest.Config{Rcpt: func(_, to string) string {
@@ -254,7 +254,7 @@ func TestPasswordStaysAtHome(t *testing.T) {
 	}
 }
 
-// elsewhere is a connection whose peer is on another machine.
+// elsewhere is a connection with a remote address on another machine.
 type elsewhere struct{ net.Conn }
 
 func (elsewhere) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 25} }
@@ -315,7 +315,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// TestCommit fails right before the final dot, while the host waits for it.
+// TestCommit returns an error from Commit right before the final dot, while the host waits for that dot.
 func TestCommit(t *testing.T) {
 	t.Parallel()
 	server := smtptest.NewServer(t, smtptest.Config{})
@@ -386,7 +386,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestTranscript compares a whole transcript, except for the times.
+// TestTranscript compares a complete transcript, except for the times.
 func TestTranscript(t *testing.T) {
 	t.Parallel()
 	server := smtptest.NewServer(t, smtptest.Config{Users: map[string]string{"user": "secret"}})
@@ -429,7 +429,7 @@ func TestTranscript(t *testing.T) {
 	}
 }
 
-// TestSink sends messages that the sink's hook must receive unchanged, including smuggling attempts.
+// TestSink sends messages, including smuggling attempts, that the sink's hook must receive unchanged.
 func TestSink(t *testing.T) {
 	t.Parallel()
 	got := make(chan smtptest.Message, 1)
@@ -468,7 +468,7 @@ func TestSink(t *testing.T) {
 	}
 }
 
-// TestSlowLink sends a message that takes longer than the timeout for one block of it.
+// TestSlowLink sends a message that takes longer in total than the timeout of one block.
 func TestSlowLink(t *testing.T) {
 	t.Parallel()
 	server := smtptest.NewServer(t, smtptest.Config{})
@@ -486,7 +486,7 @@ func TestSlowLink(t *testing.T) {
 	}
 }
 
-// slow takes 20 ms for a large write, or until the deadline if it is sooner.
+// slow is a connection on which a large write takes 20 ms, or ends at the deadline if that is sooner.
 type slow struct {
 	net.Conn
 	until time.Time
@@ -514,8 +514,8 @@ func dial(t *testing.T, addr string, o smtpclient.Options) *smtpclient.Conn {
 	return c
 }
 
-// If a host stops reading commands, the client gives up after one timeout: after a write that timed out it does not
-// wait for a reply.
+// If a host stops reading commands, the client gives up after one timeout, because it does not wait for a reply after a
+// timed-out write.
 func TestHostReadsNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()

@@ -15,18 +15,18 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
-// dialogue is a file of testdata and the result that a client must have.
+// dialogue is a testdata file with an SMTP session, and the result that the client must have.
 type dialogue struct {
 	file  string
 	mode  smtpclient.TLSMode
 	short bool   // use very short timeouts
 	user  string // authenticate
-	dial  string // the error of Dial, in the form of check
+	dial  string // the expected error of Dial, in the format of check
 	sends []send
-	after bool // the connection is usable at the end
+	after bool // the connection must be usable at the end
 }
 
-// send is one message and its expected result: the replies, in the form of codes, and the error.
+// send is one message and its expected result: the replies in the format of codes, and the error.
 type send struct {
 	env  smtpclient.Envelope
 	msg  string
@@ -40,7 +40,7 @@ const (
 	required      = smtpclient.TLSRequired
 )
 
-// one is a message with the usual envelope.
+// one returns a send for a message with the usual envelope.
 func one(want, err string) []send { return []send{{want: want, err: err}} }
 
 func then(first []send, want, err string) []send { return append(first, send{want: want, err: err}) }
@@ -89,7 +89,7 @@ var dialogues = []dialogue{
 		err: "body temporary: timeout"}}},
 	{file: "body-refused", sends: []send{{msg: huge, want: "250 [250 250] 354 552"}}},
 
-	// A kept connection carries a second message.
+	// A reused connection transfers a second message.
 	{file: "kept-drop", sends: then(one("250 [250 250] 354 250", ""), "0 [0 0] 0 0", "mail temporary stale: hung up")},
 	{file: "kept-421", sends: then(one("250 [250 250] 354 250", ""), "0 [0 0] 0 0", "mail temporary stale 421")},
 	{file: "kept-reset-refused", sends: then(one("250 [250 250] 354 451", ""), "0 [0 0] 0 0",
@@ -139,7 +139,7 @@ var dialogues = []dialogue{
 	{file: "auth-drop", user: "user", dial: "auth temporary: EOF"},
 	{file: "auth-login-early", user: "user", dial: "auth 504"},
 
-	// The host offers extensions, or the client makes replies itself.
+	// The host offers extensions, or the client creates replies itself.
 	{file: "parameters", after: true, sends: []send{{msg: "Subject: 8\r\n\r\nGrüße\r\n.dot\r\n",
 		want: "250 [250 250] 354 250"}}},
 	{file: "smtputf8", after: true, sends: []send{{
@@ -181,7 +181,7 @@ func TestDialogues(t *testing.T) {
 	}
 }
 
-// TestEveryDialogueIsPlayed fails if a file of testdata is not used by a test.
+// TestEveryDialogueIsPlayed fails if no test uses a file of testdata.
 func TestEveryDialogueIsPlayed(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.smtp")
@@ -240,7 +240,7 @@ func (d dialogue) run(t *testing.T) {
 	}
 }
 
-// codes returns a result in short form; l marks a reply made by the client.
+// codes returns a result in short form; the letter l marks a reply that the client created.
 func codes(r smtpclient.Result, env smtpclient.Envelope) string {
 	tell := func(r smtpclient.Reply) string {
 		if r.Local {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// parseExtensions reads the lines of a reply to EHLO after the first (RFC 5321 section 4.1.1.1).
+// parseExtensions parses the lines of an EHLO reply after the first line (RFC 5321 section 4.1.1.1).
 func parseExtensions(text string) Extensions {
 	var e Extensions
 	_, lines, _ := strings.Cut(text, "\n")
@@ -30,7 +30,7 @@ func parseExtensions(text string) Extensions {
 		case "AUTH":
 			e.Auth = append(e.Auth, strings.Fields(params)...)
 		default:
-			// Some servers still send the syntax from before RFC 2554 in addition.
+			// Some servers additionally send the AUTH syntax from before RFC 2554.
 			if mechanism, ok := strings.CutPrefix(keyword, "AUTH="); ok {
 				e.Auth = append(append(e.Auth, mechanism), strings.Fields(params)...)
 			}

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// Stage is a stage of a conversation.
+// Stage is a stage of an SMTP session.
 type Stage string
 
-// The stages of a conversation, in order.
+// The stages of an SMTP session, in order.
 const (
 	StageConnect  Stage = "connect"
 	StageGreeting Stage = "greeting"
@@ -30,15 +30,15 @@ var (
 	ErrNoAuth = errors.New("the host offers no authentication that can be used")
 	// ErrAuthPlain means that a password would cross a network in the clear.
 	ErrAuthPlain = errors.New("refusing to send a password over a connection without TLS")
-	// ErrProtocol means that the host violates the SMTP protocol.
+	// ErrProtocol means that the host violated the SMTP protocol.
 	ErrProtocol = errors.New("protocol error")
-	// ErrEndless means that a reply of the host is too long.
+	// ErrEndless means that a reply of the host exceeded the limits for its length.
 	ErrEndless = errors.New("endless reply")
 	// ErrUnusable means that the connection already failed or was closed.
 	ErrUnusable = errors.New("the connection is not usable")
 )
 
-// Error reports a conversation that broke off or could not begin.
+// Error reports an SMTP session that was interrupted or could not begin.
 type Error struct {
 	Stage     Stage
 	Temporary bool // a later attempt may succeed
@@ -46,18 +46,18 @@ type Error struct {
 	// Sent reports that the host may have accepted the message: the final dot was written, but no reply to it arrived.
 	// If Sent is false, the host has not accepted the message.
 	Sent bool
-	// Stale reports that a reused connection ended before the host answered anything about this message. The message
-	// may be sent at once over a new connection.
+	// Stale reports that a reused connection ended before the host sent any reply about this message. A message that
+	// failed with Stale may be sent immediately over a new connection.
 	Stale bool
-	// RetryPlain reports that an opportunistic TLS handshake failed: dialling again with TLSNone may succeed.
+	// RetryPlain reports that an opportunistic TLS handshake failed: another Dial with TLSNone may succeed.
 	RetryPlain bool
 
-	Reply      *Reply // the reply that ended the conversation, if any
-	Err        error  // the cause, unless it was the reply
-	Transcript string // the conversation up to the error
+	Reply      *Reply // the reply that ended the SMTP session, if any
+	Err        error  // the cause, unless a reply was the cause
+	Transcript string // the SMTP session up to the error
 }
 
-// Error names the stage and the cause.
+// Error returns a message with the stage and the cause.
 func (e *Error) Error() string {
 	switch {
 	case e.Err != nil && e.Reply != nil:
@@ -76,12 +76,12 @@ func (e *Error) Unwrap() error { return e.Err }
 // Timeout reports whether the host did not answer in time.
 func (e *Error) Timeout() bool { return e.Reply == nil && isTimeout(e.Err) }
 
-// refused returns the Error for a stage that the host's reply ended.
+// refused returns the Error of a stage in which the host refused a command with reply r.
 func refused(stage Stage, r Reply) *Error {
 	return &Error{Stage: stage, Temporary: !r.Permanent(), Reply: &r}
 }
 
-// broken returns the Error for a stage that ended without the reply it needed.
+// broken returns the Error of a stage that ended without the expected reply.
 func broken(stage Stage, err error) *Error {
 	return &Error{Stage: stage, Temporary: true, Err: err}
 }

@@ -90,7 +90,7 @@ func TestValidHello(t *testing.T) {
 	}
 }
 
-// plan decides by the host's extensions which commands and parameters are sent.
+// TestPlan checks that plan decides by the host's extensions which commands and parameters are sent.
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	const eight = "a\x80\r\n"
@@ -99,8 +99,8 @@ func TestPlan(t *testing.T) {
 		ext  Extensions
 		env  Envelope
 		msg  string
-		mail string // the MAIL command, or the reply in its place
-		rcpt []int  // replies to recipients; 0 means that RCPT is sent
+		mail string // the MAIL command, or the local reply in its place
+		rcpt []int  // local replies to recipients; 0 means that RCPT is sent
 	}{
 		{"nothing offered", Extensions{}, Envelope{From: "a@b.example", To: []string{"c@d.example"}}, eight,
 			"MAIL FROM:<a@b.example>", []int{0}},
@@ -151,7 +151,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// An error is a timeout only if the host sent no reply.
+// Error.Timeout is true only if the host sent no reply.
 func TestErrorTimeout(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -170,7 +170,7 @@ func TestErrorTimeout(t *testing.T) {
 	}
 }
 
-// FuzzPath writes accepted addresses to a command, which must remain one command with one path.
+// FuzzPath writes valid addresses into a command, which must remain one command with one path.
 func FuzzPath(f *testing.F) {
 	for _, seed := range []string{"a@b.example", `"a>b"@c.example`, "a@b>\r\nDATA", `"\"> SIZE=1`, "δ@b.example", "\x00",
 		`"\`} {
@@ -191,8 +191,8 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// TestTranscriptIsBounded writes far more than a transcript may hold. The transcript keeps the beginning and the end,
-// and does not cut lines.
+// TestTranscriptIsBounded writes far more text than a transcript can hold. The transcript keeps the beginning and the
+// end, and does not cut lines.
 func TestTranscriptIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 1024, 2000, 16 << 10} {

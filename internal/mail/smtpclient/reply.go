@@ -16,24 +16,24 @@ const (
 	maxReplyText  = 2048 // bytes of Reply.Text
 )
 
-// Reply is the answer of a host to one command (RFC 5321 section 4.2).
+// Reply is a host's reply to one command (RFC 5321 section 4.2).
 type Reply struct {
 	Code     int    // 200 to 599; 0 means that there is no reply
 	Enhanced string // "5.1.1" (RFC 3463), or empty
 	Text     string // lines joined by \n, without codes; at most 2 KiB of valid, printable UTF-8
-	Local    bool   // this package made the reply, because the host's extensions imply it
+	Local    bool   // this package created the reply, because the host's extensions imply it
 }
 
 // Positive reports whether the command was accepted (2xx).
 func (r Reply) Positive() bool { return r.Code/100 == 2 }
 
-// Temporary reports whether the host refused for now (4xx).
+// Temporary reports whether the host refused temporarily (4xx).
 func (r Reply) Temporary() bool { return r.Code/100 == 4 }
 
 // Permanent reports whether the host refused permanently (5xx).
 func (r Reply) Permanent() bool { return r.Code/100 == 5 }
 
-// String returns the reply as one line: "550 5.1.1 no such user".
+// String returns the reply as one line, such as "550 5.1.1 no such user".
 func (r Reply) String() string {
 	if r.Code == 0 {
 		return "no reply"
@@ -49,8 +49,8 @@ func (r Reply) String() string {
 }
 
 // readReply reads one reply of one or more lines. If the reply is malformed, the error is ErrProtocol or ErrEndless;
-// otherwise it is that of the connection. readReply calls each with every line, without its end, before it checks the
-// line.
+// other errors are those of the connection. readReply passes every line, without its line end, to each before it checks
+// the line.
 func readReply(r *bufio.Reader, each func(line []byte)) (Reply, error) {
 	var reply Reply
 	var text []byte
@@ -82,8 +82,8 @@ func readReply(r *bufio.Reader, each func(line []byte)) (Reply, error) {
 	return Reply{}, fmt.Errorf("%w: more than %d lines", ErrEndless, maxReplyLines)
 }
 
-// readLine returns the next line without its end; it is valid until the next read. A bare LF ends a line, because hosts
-// that send one intend a line end.
+// readLine returns the next line without its line end; the line is valid until the next read. A bare LF ends a line,
+// because hosts that send a bare LF intend a line end.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if err == bufio.ErrBufferFull || len(line) > maxReplyLine {
@@ -95,7 +95,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return bytes.TrimSuffix(line[:len(line)-1], []byte("\r")), nil
 }
 
-// splitLine splits a line of a reply into its code, whether another line follows, and its text.
+// splitLine splits a reply line into its code and its text, and reports whether another line follows.
 func splitLine(line []byte) (code int, more bool, text []byte, err error) {
 	if len(line) < 3 || !digits(line[:3]) || line[0] < '2' || line[0] > '5' {
 		return 0, false, nil, fmt.Errorf("%w: %q is not a reply", ErrProtocol, clip(line, 60))
@@ -110,8 +110,9 @@ func splitLine(line []byte) (code int, more bool, text []byte, err error) {
 	return code, line[3] == '-', line[4:], nil
 }
 
-// enhancedCode returns the enhanced status code at the start of text, or "". Its class must be that of the reply code
-// (RFC 2034 section 4). Hosts send enhanced codes without announcing them, so every reply is searched.
+// enhancedCode returns the enhanced status code at the start of text, or "". The class of the enhanced code must match
+// the reply code (RFC 2034 section 4). Hosts send enhanced codes without announcing the extension, so every reply is
+// checked for one.
 func enhancedCode(text []byte, code int) string {
 	word, _, _ := bytes.Cut(text, []byte(" "))
 	if len(word) < 5 || len(word) > 9 || int(word[0]-'0') != code/100 {
@@ -125,7 +126,7 @@ func enhancedCode(text []byte, code int) string {
 	return string(word)
 }
 
-// trimEnhanced removes the enhanced code, which a host may repeat in each line, from the start of text.
+// trimEnhanced removes the enhanced status code from the start of text, because a host may repeat it in each line.
 func trimEnhanced(text []byte, enhanced string) []byte {
 	rest, ok := bytes.CutPrefix(text, []byte(enhanced))
 	if enhanced == "" || !ok || len(rest) > 0 && rest[0] != ' ' {
@@ -143,7 +144,7 @@ func digits(s []byte) bool {
 	return len(s) > 0
 }
 
-// clip returns at most n bytes of line, for an error message.
+// clip returns the first n bytes of line, for an error message.
 func clip(line []byte, n int) []byte { return line[:min(len(line), n)] }
 
 // cleanText returns text as valid UTF-8 of at most limit bytes, with line feeds as its only control characters. A

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// maxPipelined is how many commands are written before their replies are read. If more commands were pending, the
-// buffers of both sides could fill while neither side reads.
+// maxPipelined is the maximum number of commands that are sent before their replies are read. With more pending
+// commands, the buffers on both sides could fill up while neither side reads.
 const maxPipelined = 100
 
-// Values in Conn.pending other than the index of a recipient.
+// Values in Conn.pending for commands other than RCPT, for which it holds the index of the recipient.
 const (
 	askReset = -1 - iota
 	askMail
 	askData
 )
 
-// Send sends one message. The parts of the message, such as added header fields and a composed message, are written one
-// after the other. The Result holds the host's replies, including refusals. Errors are *Error; the Result then holds
-// the replies before the error.
+// Send sends one message over the connection. The parts of the message, such as added header fields and a composed
+// message, are written one after another. The returned Result holds the host's replies, including refusals. Every error
+// of Send is an *Error; the Result then holds the replies before the error.
 func (c *Conn) Send(ctx context.Context, env Envelope, msg ...[]byte) (Result, error) {
 	if len(env.To) == 0 {
 		return Result{}, &Error{Stage: StageRcpt, Err: errors.New("a message without recipients")}
@@ -49,7 +49,7 @@ func (c *Conn) Send(ctx context.Context, env Envelope, msg ...[]byte) (Result, e
 	return t.res, nil
 }
 
-// transaction is the sending of one message over a connection (RFC 5321 section 3.3).
+// transaction is the state of sending one message over a connection (RFC 5321 section 3.3).
 type transaction struct {
 	c      *Conn
 	env    Envelope
@@ -59,12 +59,12 @@ type transaction struct {
 
 	utf8      bool  // MAIL has the parameter SMTPUTF8
 	mailDone  bool  // the reply to MAIL has arrived
-	accepted  int   // recipients that the host accepted
-	unsettled int   // recipients without a reply, including those for which RCPT is not sent yet
-	goodbye   Reply // a 421, after which the host may send no further reply (RFC 5321 section 3.8)
+	accepted  int   // number of recipients that the host accepted
+	unsettled int   // number of recipients without a reply, including those for which RCPT was not sent yet
+	goodbye   Reply // a 421 reply, after which the host may send no further reply (RFC 5321 section 3.8)
 }
 
-// run sends the envelope, and then the message if a recipient is accepted.
+// run sends the envelope, and then the message if the host accepted a recipient.
 func (t *transaction) run() *Error {
 	c := t.c
 	if err := t.envelope(); err != nil {
@@ -85,23 +85,23 @@ func (t *transaction) run() *Error {
 	case t.res.Mail.Positive() && t.accepted > 0:
 		return t.message()
 	case t.accepted > 0:
-		// The host refused the sender but accepted recipients and asks for the message. A lone dot could deliver an
-		// empty message to these recipients.
+		// The host refused the sender, but it accepted recipients and expects the message. A lone dot could deliver an
+		// empty message to the accepted recipients, so the client closes the connection.
 		c.broken = true
 		return nil
 	}
-	// RFC 2920 section 3.1: a host may answer DATA with 354 although it accepted no recipient. The client then sends a
-	// lone dot.
+	// RFC 2920 section 3.1: a host may answer DATA with 354 although it accepted no recipient. If no recipient was
+	// accepted but the host expects the message, the client sends a lone dot.
 	c.needReset = true
 	c.log.line('C', []byte("."))
 	c.w.WriteString(".\r\n")
 	if c.flush(c.o.Timeouts.Command) == nil {
-		c.read(StageFinal) // the reply concerns no recipient; read stores a failure in c.broken
+		c.read(StageFinal) // the reply concerns no recipient; read records a failure in c.broken
 	}
 	return nil
 }
 
-// settled reports whether the replies so far decide about every recipient, and none was accepted.
+// settled reports whether the replies so far decide about every recipient and none of them was accepted.
 func (t *transaction) settled() bool {
 	if t.mailDone && !t.res.Mail.Positive() {
 		return true
@@ -109,7 +109,7 @@ func (t *transaction) settled() bool {
 	return t.mailDone && t.accepted == 0 && t.unsettled == 0
 }
 
-// fill stores r as the reply to every command that the host left unanswered.
+// fill stores r as the reply to every command without a reply.
 func (t *transaction) fill(r Reply) {
 	for i := range t.res.Rcpt {
 		if t.res.Rcpt[i].Code == 0 {
@@ -121,8 +121,8 @@ func (t *transaction) fill(r Reply) {
 	}
 }
 
-// envelope sends MAIL, RCPT and DATA: in one write if the host allows pipelining (RFC 2920), otherwise one at a time.
-// It omits DATA if no recipient can be accepted any more.
+// envelope sends MAIL, RCPT and DATA in one write if the host supports pipelining (RFC 2920), or else one at a time.
+// envelope omits DATA if no recipient can be accepted any more.
 func (t *transaction) envelope() *Error {
 	c := t.c
 	c.pending = c.pending[:0]
@@ -171,7 +171,7 @@ func (t *transaction) mailCommand() []byte {
 	return line
 }
 
-// ask writes a command. It reads the reply at once or, with pipelining, leaves it to drain.
+// ask sends or buffers a command. ask reads the reply immediately; with pipelining, drain reads it later.
 func (t *transaction) ask(what int, line []byte) *Error {
 	c := t.c
 	c.log.line('C', line)
@@ -185,8 +185,8 @@ func (t *transaction) ask(what int, line []byte) *Error {
 	return nil
 }
 
-// drain sends the commands and reads the replies. After a failed write it still reads the host's last replies, which
-// may say why the host closed the connection.
+// drain sends the buffered commands and reads their replies. After a failed write, drain still reads the host's last
+// replies, which may say why the host closed the connection.
 func (t *transaction) drain() *Error {
 	c := t.c
 	if err := c.flush(c.o.Timeouts.Command); err != nil && isTimeout(err) {
@@ -218,7 +218,7 @@ func (t *transaction) stage(what int) Stage {
 	return StageRcpt
 }
 
-// take stores the reply r to a command.
+// take stores the reply r to a pending command.
 func (t *transaction) take(what int, r Reply) *Error {
 	c := t.c
 	switch {
@@ -229,7 +229,7 @@ func (t *transaction) take(what int, r Reply) *Error {
 		c.needReset = false
 		return nil
 	case what == askMail && r.Code == 421 && c.messages > 0:
-		return refused(StageMail, r) // a host closes a connection that was idle for too long or has carried too many messages
+		return refused(StageMail, r) // hosts close connections that were idle for too long or had too many messages
 	case r.Code/100 == 3 && what != askData, r.Positive() && what == askData, r.Code/100 == 3 && r.Code != 354:
 		return t.unexpected(what, r)
 	}
@@ -251,16 +251,16 @@ func (t *transaction) take(what int, r Reply) *Error {
 	return nil
 }
 
-// unexpected returns the error for a reply that cannot be an answer to the command. Later replies could be assigned to
-// wrong commands, so it also marks the connection as broken.
+// unexpected returns the error for a reply that is not valid for the command. unexpected also marks the connection as
+// broken, because later replies could be assigned to wrong commands.
 func (t *transaction) unexpected(what int, r Reply) *Error {
 	err := t.c.fail(t.stage(what), fmt.Errorf("%w: unexpected reply", ErrProtocol))
 	err.Reply = &r
 	return err
 }
 
-// message sends the message and reads the final reply. Between writing the final dot and reading the reply, only the
-// host knows whether it has accepted the message.
+// message sends the message text and reads the final reply. If the connection breaks between the final dot and the
+// reply, only the host knows whether it accepted the message.
 func (t *transaction) message() *Error {
 	c := t.c
 	c.log.line('C', fmt.Appendf(nil, "(message of %d bytes)", t.traits.size))
@@ -288,14 +288,14 @@ func (t *transaction) message() *Error {
 	}
 	t.res.Final = r
 	c.needReset = !r.Positive()
-	if c.r.Buffered() > 0 { // Surplus replies would be assigned to later commands.
+	if c.r.Buffered() > 0 { // Additional replies would be assigned to later commands.
 		c.broken = true
 	}
 	return nil
 }
 
-// cutShort handles a host that closed the connection before the final dot was written, and so has no message. The host
-// may have sent a reason, for example that the message is too large.
+// cutShort handles a host that closed the connection before the final dot was sent, so that the host does not have the
+// message. Before it closed the connection, the host may have sent a reason, for example that the message is too large.
 func (t *transaction) cutShort(cause error) *Error {
 	c := t.c
 	failure := c.fail(StageBody, cause)

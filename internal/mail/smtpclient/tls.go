@@ -8,11 +8,11 @@ import (
 	"fmt"
 )
 
-// errInjected means that plain text followed the reply to STARTTLS; reading it after the handshake would be unsafe
-// (CVE-2011-0411 and similar).
+// errInjected means that plain text followed the STARTTLS reply. Reading that text after the handshake would allow
+// command injection (CVE-2011-0411 and similar).
 var errInjected = fmt.Errorf("%w: text after the reply to STARTTLS", ErrProtocol)
 
-// startTLS secures the connection with STARTTLS as the options require (RFC 3207) and repeats EHLO.
+// startTLS starts TLS by STARTTLS as the options require (RFC 3207), and repeats EHLO.
 func (c *Conn) startTLS(ctx context.Context) *Error {
 	if c.o.TLS == TLSNone || c.o.TLS == TLSImplicit {
 		return nil
@@ -42,7 +42,7 @@ func (c *Conn) startTLS(ctx context.Context) *Error {
 		err.RetryPlain = !required && ctx.Err() == nil
 		return err
 	}
-	// With TLS 1.3, a host's rejection of the handshake only appears here.
+	// In TLS 1.3, a host's rejection of the handshake becomes visible only at the next read.
 	if err := c.hello(); err != nil {
 		err.RetryPlain = !required && ctx.Err() == nil && err.Reply == nil
 		return err
@@ -50,7 +50,7 @@ func (c *Conn) startTLS(ctx context.Context) *Error {
 	return nil
 }
 
-// handshake turns the connection into a TLS connection.
+// handshake replaces the connection by a TLS connection.
 func (c *Conn) handshake(ctx context.Context) *Error {
 	config := &tls.Config{ServerName: c.o.ServerName, RootCAs: c.o.RootCAs, MinVersion: tls.VersionTLS12}
 	if c.o.TLS == TLSOpportunistic {
@@ -76,7 +76,8 @@ func (c *Conn) handshake(ctx context.Context) *Error {
 	return nil
 }
 
-// describe returns the negotiated state. An opportunistic handshake does not verify the certificate, so describe does.
+// describe returns the negotiated TLS state. describe verifies the certificate, because an opportunistic handshake does
+// not.
 func describe(state tls.ConnectionState, config *tls.Config) TLSState {
 	s := TLSState{Version: tls.VersionName(state.Version), Cipher: tls.CipherSuiteName(state.CipherSuite)}
 	err := errors.New("no certificate")

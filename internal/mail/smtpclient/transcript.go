@@ -9,21 +9,21 @@ import (
 const (
 	defaultTranscript = 16 << 10
 	minTranscript     = 1 << 10
-	maxTranscriptLine = 600 // bytes of one line that are recorded
+	maxTranscriptLine = 600 // bytes recorded of one line
 )
 
-// transcript records a conversation as lines such as "12 C: EHLO a.example": 12 is milliseconds, C is the client, S is
-// the host and * is a remark of this package. It holds at most limit bytes. Beyond that the middle is omitted, because
-// the end holds the reason of a failure.
+// transcript records an SMTP session as lines such as "12 C: EHLO a.example": 12 is the time in milliseconds, C is the
+// client, S is the host, and * marks a remark of this package. A transcript holds at most limit bytes. If a transcript
+// is too long, its middle is omitted, because its end contains the reason of a failure.
 //
-// The part up to opened (greeting, TLS, authentication) belongs to the connection and precedes the conversation about
+// The part before index opened (greeting, TLS, authentication) belongs to the connection and precedes the lines about
 // each message.
 type transcript struct {
 	limit   int
 	start   time.Time
 	head    []byte
-	tail    []byte // the lines after a full head; new lines replace the oldest ones
-	skipped int    // lines left out between head and tail
+	tail    []byte // lines after a full head; new lines replace the oldest ones
+	skipped int    // number of lines omitted between head and tail
 	opened  int
 }
 
@@ -34,7 +34,7 @@ func newTranscript(limit int, now time.Time) *transcript {
 	return &transcript{limit: max(limit, minTranscript), start: now, head: make([]byte, 0, 1024)}
 }
 
-// next begins the conversation about another message.
+// next begins the record of another message.
 func (t *transcript) next(now time.Time) {
 	t.head = t.head[:t.opened]
 	t.tail = t.tail[:0]
@@ -42,7 +42,8 @@ func (t *transcript) next(now time.Time) {
 	t.start = now
 }
 
-// endOpening marks the end of the opening. An opening that leaves too little space for messages is shortened.
+// endOpening marks the end of the connection's opening in the transcript. endOpening shortens an opening that leaves
+// too little space for messages.
 func (t *transcript) endOpening() {
 	t.opened = min(len(t.head), t.limit/4)
 	if i := bytes.LastIndexByte(t.head[:t.opened], '\n'); i >= 0 && t.opened < len(t.head) {
@@ -50,7 +51,7 @@ func (t *transcript) endOpening() {
 	}
 }
 
-// line records one line; who is 'C', 'S' or '*'. Bytes that are not printable ASCII are replaced.
+// line records one line. who is 'C', 'S' or '*'. Bytes that are not printable ASCII are replaced.
 func (t *transcript) line(who byte, text []byte) {
 	if t.skipped == 0 && len(t.tail) == 0 {
 		mark := len(t.head)
@@ -90,7 +91,7 @@ func (t *transcript) appendLine(b []byte, who byte, text []byte) []byte {
 	return append(b, '\n')
 }
 
-// String returns all lines.
+// String returns all recorded lines.
 func (t *transcript) String() string {
 	if len(t.tail) == 0 {
 		return string(t.head)

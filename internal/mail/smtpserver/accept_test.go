@@ -45,7 +45,7 @@ func (l *exhausted) Close() error {
 
 func (l *exhausted) Addr() net.Addr { return &net.TCPAddr{} }
 
-// A listener that fails temporarily is retried with growing pauses, and serves clients once it works.
+// Serve retries a listener that fails temporarily, with growing pauses, and serves clients once the listener works.
 func TestListenerThatFailsForATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()

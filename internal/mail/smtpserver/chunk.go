@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// bdat answers the first BDAT of a message (RFC 3030). The reader that the handler gets answers the following BDAT
-// commands. All bytes of a chunk are read, even when the message is refused, so that they are never executed as
+// bdat answers the first BDAT of a message (RFC 3030). The handler's reader answers the later BDAT commands of the
+// message. bdat reads all bytes of a chunk, even if the message is refused, so that they are never executed as
 // commands.
 func (c *conn) bdat(arg string) {
 	size, last, ok := parseChunk(arg)
@@ -29,7 +29,7 @@ func (c *conn) bdat(arg string) {
 		return
 	}
 	id, err := c.session.Data(c.ctx, r)
-	// If the handler stopped reading early, the rest of the message must still be read and checked.
+	// If the handler stops reading early, the remaining message must still be read and checked.
 	for r.err == nil && err == nil {
 		r.advance()
 	}
@@ -45,12 +45,12 @@ func (c *conn) bdat(arg string) {
 		return
 	}
 	if r.err == nil {
-		r.err = io.EOF // The handler has refused the message; the reply to this chunk says so.
+		r.err = io.EOF // the handler refused the message, which finish reports
 	}
 	c.finish(id, err, r.err)
 }
 
-// parseChunk reads the argument of BDAT.
+// parseChunk parses the argument of BDAT.
 func parseChunk(arg string) (size int64, last, ok bool) {
 	f := strings.Fields(arg)
 	if len(f) == 0 || len(f) > 2 || len(f) == 2 && !strings.EqualFold(f[1], "LAST") {
@@ -60,17 +60,17 @@ func parseChunk(arg string) (size int64, last, ok bool) {
 	return int64(n), len(f) == 2, err == nil
 }
 
-// errAborted means that the client abandoned the message before its last chunk.
+// errAborted means that the client aborted the message before its last chunk.
 var errAborted = errors.New("the client has given up the message")
 
-// chunkReader reads a message that comes in chunks. Between chunks it answers and reads commands.
+// chunkReader reads a message that BDAT sends in chunks. Between two chunks, chunkReader reads and answers commands.
 type chunkReader struct {
 	c     *conn
 	check check
-	left  int64 // bytes of the chunk that are not read yet
-	last  bool  // the chunk is the last one of the message
-	size  int64 // bytes of the chunk that have been read
-	err   error // why reading ended; io.EOF after the last chunk
+	left  int64 // number of bytes of the chunk that are not read yet
+	last  bool  // the chunk is the last chunk of the message
+	size  int64 // number of bytes of the chunk that have been read
+	err   error // why reading ended; io.EOF means after the last chunk
 	then  func()
 	buf   []byte
 }
@@ -102,7 +102,7 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// advance reads the rest of this chunk and waits for the next one.
+// advance reads the remaining bytes of the chunk and waits for the next chunk.
 func (r *chunkReader) advance() {
 	if r.left > 0 {
 		if r.buf == nil {
@@ -158,7 +158,7 @@ func (r *chunkReader) command() {
 	}
 }
 
-// discard reads and drops the rest of a chunk. If the chunk is far too large, it ends the connection.
+// discard reads and drops the remaining bytes of a chunk. If the chunk is far too large, discard ends the connection.
 func (r *chunkReader) discard() {
 	if r.left > 2*r.c.s.c.MaxSize+1<<20 {
 		r.err = Refuse(421, "4.7.0", "The chunk is far too large, closing the connection")

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// maxFailures is how many failed passwords end a connection.
+// maxFailures is the number of failed passwords after which the server ends a connection.
 const maxFailures = 3
 
-// command executes one command.
+// command executes one SMTP command.
 func (c *conn) command(line string) {
 	c.commands++
 	verb, arg, _ := strings.Cut(line, " ")
@@ -46,7 +46,8 @@ func (c *conn) command(line string) {
 	case v == "EXPN", v == "TURN", v == "ETRN", v == "SEND", v == "SOML", v == "SAML":
 		c.reply(502, "5.5.1", "Not offered here")
 	case v == "GET", v == "POST", v == "PUT", v == "HEAD", v == "OPTIONS", v == "CONNECT":
-		// Web pages can make a browser connect. The body of a browser's HTTP request must not be executed as commands.
+		// A web page can make a browser connect to the server. The body of a browser's HTTP request must not be
+		// executed as commands.
 		c.reply(421, "4.7.0", "This is not a web server")
 		c.ended = true
 	default:
@@ -66,7 +67,7 @@ func (c *conn) hangUp(enhanced, text string) {
 	c.ended = true
 }
 
-// unprintable reports whether a command has control characters, which include a lone CR.
+// unprintable reports whether a command has control characters, such as a lone CR.
 func unprintable(line string) bool {
 	return strings.ContainsFunc(line, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
@@ -112,7 +113,7 @@ func (c *conn) extensions() []string {
 	return all
 }
 
-// startTLS answers STARTTLS (RFC 3207). The client must send EHLO again after the handshake.
+// startTLS answers STARTTLS (RFC 3207). The client must send EHLO again after the TLS handshake.
 func (c *conn) startTLS(arg string) {
 	switch {
 	case c.tls != nil:
@@ -125,7 +126,7 @@ func (c *conn) startTLS(arg string) {
 		c.reply(501, "5.5.4", "STARTTLS has no parameters")
 		return
 	case c.in.Buffered() > 0:
-		// An attacker on the path may have inserted this data, so that it counts as sent under TLS (CVE-2011-0411).
+		// A man in the middle may have inserted this data to make it count as sent under TLS (CVE-2011-0411).
 		c.hangUp("4.7.0", "Nothing may follow STARTTLS before the handshake")
 		return
 	}
@@ -138,7 +139,8 @@ func (c *conn) startTLS(arg string) {
 	c.mail, c.rcpts, c.esmtp, c.authenticated, c.peer.Hello = nil, 0, false, false, ""
 }
 
-// fail answers with an error: a *Refusal unchanged, any other as an internal failure, with its cause in the log.
+// fail replies with an error. It sends a *Refusal unchanged, and any other error as an internal failure, whose cause it
+// logs.
 func (c *conn) fail(err error, code int, enhanced string) {
 	if r, ok := errors.AsType[*Refusal](err); ok {
 		if r.Cause != nil {
@@ -154,8 +156,8 @@ func (c *conn) fail(err error, code int, enhanced string) {
 	c.reply(code, enhanced, "That cannot be done now, try again later")
 }
 
-// logFailure logs an internal failure. During an outage every session fails in the same way, so these log lines are
-// rate-limited.
+// logFailure logs an internal failure. During an outage every session fails in the same way, so the log lines about
+// temporary failures are rate-limited.
 func (c *conn) logFailure(err error) {
 	if c.ctx.Err() != nil {
 		return

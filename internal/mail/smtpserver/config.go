@@ -12,49 +12,49 @@ type AuthMode int
 
 const (
 	NoAuth      AuthMode = iota
-	AuthOverTLS          // AUTH is offered only after TLS has started
-	AuthInClear          // AUTH is always offered: for loopback, in development
+	AuthOverTLS          // AUTH is offered only over TLS
+	AuthInClear          // AUTH is always offered; intended for loopback, in development
 )
 
-// Config configures a listener. A zero field means the default, which its comment states last.
+// Config configures a listener. A zero field means the default, which the field's comment states.
 type Config struct {
-	Hostname string      // name in the greeting
-	TLS      *tls.Config // nil offers no STARTTLS
+	Hostname string      // host name in the greeting
+	TLS      *tls.Config // nil means that STARTTLS is not offered
 	Implicit bool        // TLS starts with the first byte; requires the field TLS
 	Auth     AuthMode
 
 	MaxSize       int64 // maximum bytes of a message; default 50 MiB
 	MaxRecipients int   // maximum recipients of a message; default 100 (RFC 5321 section 4.5.3.1.8)
 	MaxLine       int   // maximum bytes in a line of a message; default 256 KiB
-	MaxCommands   int   // maximum commands of a connection since its last message; default 500
-	MaxErrors     int   // maximum 4xx and 5xx replies of a connection since its last message; default 20
+	MaxCommands   int   // maximum commands on a connection since its last message; default 500
+	MaxErrors     int   // maximum 4xx and 5xx replies on a connection since its last message; default 20
 
-	// MaxConnections is 1,000 by default. When all slots are in use, the least active connection may be closed for a new
-	// one.
+	// MaxConnections is the maximum number of connections (slots); the default is 1,000. If all slots are in use, the
+	// server may close the least active connection for a new one.
 	MaxConnections int
-	MaxPerAddr     int // maximum connections of an IPv4 address or an IPv6 /64 network; 0 sets no limit
+	MaxPerAddr     int // maximum connections from an IPv4 address or an IPv6 /64 network; 0 means no limit
 
-	// ProxyFrom are the addresses of proxies. Their connections begin with a PROXY header, version 1 or 2. Other
-	// connections have no such header.
+	// ProxyFrom are the address ranges of trusted proxies. Connections from these proxies begin with a PROXY header of
+	// version 1 or 2. Connections from other addresses have no PROXY header.
 	ProxyFrom []netip.Prefix
 
 	Timeouts Timeouts
-	Grace    time.Duration // how long messages in progress may continue after Serve ends; default 30 s
+	Grace    time.Duration // how long messages in progress may continue after Serve's context ends; default 30 s
 }
 
-// Timeouts limit how long a client may take. The defaults are at least what RFC 5321 section 4.5.3.2 requires. Crowded
-// applies when few slots are free.
+// Timeouts limit how long the server waits for a client. The defaults are at least as long as RFC 5321 section 4.5.3.2
+// requires, except for Crowded. Crowded applies when few slots are free.
 type Timeouts struct {
 	Command   time.Duration // time limit until the end of the next command; default 5 min
-	Block     time.Duration // time limit until the next piece of a message; default 3 min
+	Block     time.Duration // time limit until the next bytes of a message; default 3 min
 	Message   time.Duration // time limit of a message, in addition to its size divided by MinRate; default 10 min
 	MinRate   int64         // minimum average bytes of a message per second; default 4,096
 	Write     time.Duration // time limit for the client to read a reply; default 1 min
 	Handshake time.Duration // time limit for TLS and for the PROXY header; default 1 min
 	Idle      time.Duration // time limit of a connection on which no message is sent; default 30 min
-	// Crowded is how long a client may make no progress before its connection may be closed for another one. While
-	// three quarters of the slots are in use, a client that has not yet sent a message has this time for each command.
-	// The default is 20 s.
+	// Crowded is the time without progress after which the server may close a connection to accept another one. While
+	// at least three quarters of the slots are in use, Crowded is also the time limit for each command of a client that
+	// has not sent a message. The default of Crowded is 20 s.
 	Crowded time.Duration
 }
 

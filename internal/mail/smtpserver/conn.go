@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	maxCommand = 4096 // bytes; RFC 5321 section 4.5.3.1.4 requires 512, but AUTH and parameters need more
-	maxReply   = 480  // bytes of a line of a reply without its codes (RFC 5321 section 4.5.3.1.5)
+	maxCommand = 4096 // in bytes; RFC 5321 section 4.5.3.1.4 requires 512, but AUTH and parameters need more
+	maxReply   = 480  // bytes of a reply line without its codes (RFC 5321 section 4.5.3.1.5)
 )
 
 // Errors that end a connection.
@@ -28,27 +28,27 @@ var (
 	errBareLine = errors.New("the command does not end with CRLF")
 )
 
-// waiting is what a connection waits for.
+// waiting says what a connection waits for.
 type waiting int
 
 const (
-	forUs        waiting = iota // the server is working; nothing is expected from the client
+	forUs        waiting = iota // the server is working and expects nothing from the client
 	forHandshake                // the TLS handshake
 	forCommand
-	forMessage // waits for the next bytes of a message, or for the next chunk
+	forMessage // the next bytes of a message, or the next chunk
 )
 
 // conn is one client's connection.
 type conn struct {
 	s       *Server
 	ctx     context.Context
-	raw     net.Conn   // the connection as accepted; closing it ends the session from any goroutine
-	hasSlot bool       // the connection occupies a slot; guarded by s.mu
-	addr    netip.Addr // the address whose connections are counted; guarded by s.mu
+	raw     net.Conn   // the accepted connection; any goroutine may close it to end the session
+	hasSlot bool       // whether the connection occupies a slot; guarded by s.mu
+	addr    netip.Addr // the address or network for the connection count; guarded by s.mu
 
-	nc  net.Conn // the connection in use: raw, or a wrapper of it for the PROXY header or TLS
+	nc  net.Conn // raw, or its wrapper for the PROXY header or TLS
 	in  *bufio.Reader
-	out []byte // replies that are not sent yet
+	out []byte // replies that were not sent yet
 	tls *tls.ConnectionState
 
 	peer    Peer
@@ -56,47 +56,47 @@ type conn struct {
 	esmtp   bool // the client sent EHLO, not HELO
 
 	authenticated bool
-	mail          *MailOptions // parameters of the current message; nil if there is none
+	mail          *MailOptions // parameters of the current message, or nil
 	rcpts         int
 
-	commands, errors, failures int       // failures of AUTH; the others restart after a message
+	commands, errors, failures int       // failures counts failed AUTH; the others restart after a message
 	accepted                   bool      // a message was accepted
-	lastMessage                time.Time // when the last message was accepted, or when the connection began
+	lastMessage                time.Time // when the last message was accepted, or else when the connection began
 	ended                      bool      // the server reads no more commands
 
 	inMessage bool      // a message is in progress
-	received  time.Time // time at which the message began
-	bytesIn   int64     // bytes of the message received so far
+	received  time.Time // time at which the current message began
+	bytesIn   int64     // bytes received of the current message
 
 	mu      sync.Mutex
 	waiting waiting
-	now     progress // progress at the beginning of the wait
+	now     progress // progress when the wait began
 	ending  bool     // the server is shutting down
-	evicted bool     // another connection got its slot
+	evicted bool     // another connection got the slot of this connection
 }
 
-// progress is what a client has done on its connection.
+// progress is what a client has achieved on its connection.
 type progress struct {
 	accepted bool      // a message was accepted on this connection
-	since    time.Time // when the last message was accepted, or when the connection began
-	begun    time.Time // time at which the message in progress began
-	bytesIn  int64     // bytes of that message
+	since    time.Time // when the last message was accepted, or else when the connection began
+	begun    time.Time // time at which the current message began
+	bytesIn  int64     // bytes received of the current message
 }
 
 func newConn(ctx context.Context, s *Server, raw net.Conn) *conn {
 	return &conn{s: s, ctx: ctx, raw: raw, nc: raw}
 }
 
-// refuse sends the refusal without waiting for the client, and closes the connection.
+// refuse sends a refusal without waiting for the client, and closes the connection.
 func (c *conn) refuse(r *Refusal) {
-	if !c.s.c.Implicit { // Before the TLS handshake the client cannot read a reply.
+	if !c.s.c.Implicit { // A client that expects TLS cannot read a reply before the handshake.
 		c.raw.SetWriteDeadline(time.Now().Add(time.Second))
 		io.WriteString(c.raw, r.Error()+"\r\n")
 	}
 	c.raw.Close()
 }
 
-// serve conducts the conversation until either side ends it.
+// serve runs the SMTP session until either side ends it.
 func (c *conn) serve() {
 	ctx, cancel := context.WithCancel(c.ctx)
 	c.ctx = ctx
@@ -141,7 +141,7 @@ func (c *conn) open() bool {
 	return true
 }
 
-// handshake starts TLS on the connection. It discards data that was received before.
+// handshake starts TLS on the connection. handshake discards plain-text data that was received before.
 func (c *conn) handshake() bool {
 	t := tls.Server(c.nc, c.s.c.TLS)
 	limited, cancel := context.WithTimeout(c.ctx, c.s.c.Timeouts.Handshake)
@@ -161,7 +161,7 @@ func (c *conn) handshake() bool {
 	return true
 }
 
-// source is the input of a connection's reader: it sends the pending replies before it waits for input.
+// source is the input of the connection's reader: it sends the pending replies before it waits for input.
 type source conn
 
 func (s *source) Read(p []byte) (int, error) {
@@ -185,7 +185,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readCommand returns the next command without its line end. Timeouts limit the time for the whole command.
+// readCommand returns the next command without its line end. The time limits apply to the whole command.
 func (c *conn) readCommand() (string, error) {
 	until := time.Now().Add(c.s.c.Timeouts.Command)
 	if !c.accepted && c.s.crowded() {
@@ -216,8 +216,8 @@ func (c *conn) readCommand() (string, error) {
 	return string(line[:len(line)-2]), nil
 }
 
-// wait records what the connection waits for, and sets the time when the wait must end. The server reads this record
-// when it needs a free slot. An error means that the connection must end instead of waiting.
+// wait records what the connection waits for, and sets the deadline of the wait. The server uses this record to choose
+// a connection when it needs a free slot. If wait returns an error, the connection must end instead of waiting.
 func (c *conn) wait(w waiting, until time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -230,7 +230,7 @@ func (c *conn) wait(w waiting, until time.Time) error {
 	return nil
 }
 
-// waited records that the wait is over. An error means that the connection must end.
+// waited records the end of a wait. If waited returns an error, the connection must end.
 func (c *conn) waited() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,7 +239,8 @@ func (c *conn) waited() error {
 	return c.stopped(w)
 }
 
-// stopped returns the reason why a connection that waits for w must end, or nil. The caller holds the lock.
+// stopped returns the reason why a connection in the given state must end, or nil. The caller of stopped must hold the
+// lock.
 func (c *conn) stopped(w waiting) error {
 	switch {
 	case c.evicted:
@@ -250,14 +251,14 @@ func (c *conn) stopped(w waiting) error {
 	return nil
 }
 
-// end makes the connection end when it next waits for a command. It does not interrupt a wait; wakeToEnd does.
+// end marks the connection to end when it next waits for a command. end does not interrupt a wait; wakeToEnd does.
 func (c *conn) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ending = true
 }
 
-// wakeToEnd interrupts the wait of a connection that must end.
+// wakeToEnd interrupts a connection that waits for a command, so that the connection ends.
 func (c *conn) wakeToEnd() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -266,10 +267,10 @@ func (c *conn) wakeToEnd() {
 	}
 }
 
-// past is a deadline that interrupts pending reads and writes.
+// past is a deadline in the past, which interrupts pending reads and writes.
 var past = time.Unix(1, 0)
 
-// state returns what the connection waits for, and its progress.
+// state returns what the connection waits for, and the client's progress.
 func (c *conn) state() (waiting, progress) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -279,7 +280,7 @@ func (c *conn) state() (waiting, progress) {
 	return c.waiting, c.now
 }
 
-// evict ends the connection if it is still in the state in which it was selected.
+// evict ends the connection to free its slot, if it is still in the state in which it was selected.
 func (c *conn) evict(selected waiting) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -291,7 +292,7 @@ func (c *conn) evict(selected waiting) bool {
 	return true
 }
 
-// broken sends a last reply, if one is due, to a connection that cannot continue.
+// broken adds a last reply that states the error, if any, and ends the connection.
 func (c *conn) broken(err error) {
 	c.ended = true
 	var timeout net.Error
@@ -312,8 +313,8 @@ func (c *conn) broken(err error) {
 	}
 }
 
-// reply adds a reply to the pending ones. The text may have line breaks; without an enhanced code it is written
-// unchanged.
+// reply adds a reply to the pending replies. text may have line breaks. If enhanced is empty, the reply has no enhanced
+// status code.
 func (c *conn) reply(code int, enhanced, text string) {
 	if code >= 400 {
 		c.errors++
@@ -331,12 +332,12 @@ func (c *conn) reply(code int, enhanced, text string) {
 		}
 		c.out = append(append(c.out, line...), "\r\n"...)
 	}
-	if len(c.out) > 64<<10 { // A client that sends commands without reading the replies waits here.
+	if len(c.out) > 64<<10 { // A client that sends commands without reading replies blocks here.
 		c.flush()
 	}
 }
 
-// wrap splits text into printable lines that fit into a reply.
+// wrap splits text into printable lines that fit in a reply.
 func wrap(text string) []string {
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {
@@ -367,7 +368,7 @@ func (c *conn) flush() error {
 	c.mu.Lock()
 	patience := c.s.c.Timeouts.Write
 	if c.evicted {
-		patience = min(patience, time.Second) // The slot of this connection already belongs to another one.
+		patience = min(patience, time.Second) // another connection already uses this connection's slot
 	}
 	c.nc.SetWriteDeadline(time.Now().Add(patience))
 	c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Refusals of malformed messages.
+// Refusals of malformed messages: lone line ends and long lines.
 var (
 	bareEnd  = Refuse(550, "5.6.11", "The message has a CR or an LF that stands alone; lines must end with CRLF")
 	longLine = Refuse(550, "5.6.0", "The message has a line that is too long")
@@ -44,8 +44,8 @@ func (c *conn) data(arg string) {
 // beginMessage starts the time limits of a message.
 func (c *conn) beginMessage() { c.inMessage, c.received, c.bytesIn = true, time.Now(), 0 }
 
-// patience returns when the next piece of a message must have arrived at the latest. A client may pause or may be slow,
-// but not both for long.
+// patience returns the deadline for the next bytes of a message. A client may pause or send slowly, but the message's
+// total time is limited too.
 func (c *conn) patience() time.Time {
 	t := &c.s.c.Timeouts
 	until := time.Now().Add(t.Block)
@@ -56,7 +56,7 @@ func (c *conn) patience() time.Time {
 	return until
 }
 
-// finish replies to a message. If reading the message failed, the reply depends on that error, not on the handler's
+// finish sends the reply to a message. If reading the message failed, the reply states that error, not the handler's
 // result.
 func (c *conn) finish(id string, err, read error) {
 	c.inMessage = false
@@ -75,11 +75,11 @@ func (c *conn) finish(id string, err, read error) {
 	}
 }
 
-// check checks line ends, line lengths and the size of a message.
+// check validates the line ends, the line lengths and the size of a message.
 type check struct {
-	left    int64 // bytes that the message may still have
+	left    int64 // number of bytes that the message may still have
 	maxLine int
-	line    int  // bytes of the current line so far, with its CR
+	line    int  // bytes in the current line so far, including its CR
 	cr      bool // the previous byte was a CR
 	err     *Refusal
 	maxSize int64
@@ -89,7 +89,7 @@ func (c *conn) checker() check {
 	return check{left: c.s.c.MaxSize, maxSize: c.s.c.MaxSize, maxLine: c.s.c.MaxLine}
 }
 
-// look checks the next bytes of the message.
+// look checks the next bytes of a message.
 func (k *check) look(p []byte) {
 	if k.left -= int64(len(p)); k.left < 0 && k.err == nil {
 		k.err = Refuse(552, "5.3.4", "The message is too large: the limit is %d octets", k.maxSize)
@@ -113,7 +113,7 @@ func (k *check) look(p []byte) {
 	}
 }
 
-// lineBytes checks bytes of one line, without its LF.
+// lineBytes checks bytes within one line, without its LF.
 func (k *check) lineBytes(p []byte) {
 	if len(p) == 0 {
 		return
@@ -127,21 +127,21 @@ func (k *check) lineBytes(p []byte) {
 	}
 }
 
-// last checks the end of the message.
+// last checks that the message does not end with a lone CR.
 func (k *check) last() {
 	if k.cr && k.err == nil {
 		k.err = bareEnd
 	}
 }
 
-// dataReader reads the message after DATA up to CRLF "." CRLF, and removes the stuffed dots.
+// dataReader reads the message that follows DATA up to CRLF "." CRLF, and removes the stuffed dots.
 type dataReader struct {
 	c         *conn
 	check     check
-	lineStart bool   // the next byte is the first of a line
-	cr        bool   // the previous byte was a CR, in a line longer than the buffer
-	rest      []byte // bytes read but not yet returned; valid until the next read
-	err       error  // why reading has ended; io.EOF after the final dot
+	lineStart bool   // the next byte is the first byte of a line
+	cr        bool   // the previous byte was a CR, at the end of a full buffer
+	rest      []byte // bytes that were read but not yet returned; valid until the next read
+	err       error  // why reading ended; io.EOF means after the final dot
 }
 
 // Read implements io.Reader.
@@ -160,7 +160,7 @@ func (r *dataReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads a line, or as much of it as the buffer holds.
+// next reads a line, or the part of a long line that fits in the buffer.
 func (r *dataReader) next() {
 	piece, err := r.c.in.ReadSlice('\n')
 	if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
@@ -182,8 +182,8 @@ func (r *dataReader) next() {
 	}
 }
 
-// drain reads to the end of the message, so that the next command is found. It ends the connection if the message does
-// not end soon. Otherwise err holds the fault of the message, if any.
+// drain reads to the end of the message, so that the next command can be read. If the message is far too large, drain
+// ends the connection. If the message ends and is invalid, drain stores the defect in err.
 func (r *dataReader) drain() {
 	for r.err == nil {
 		if r.c.bytesIn > 2*r.c.s.c.MaxSize+1<<20 {
@@ -197,8 +197,8 @@ func (r *dataReader) drain() {
 	}
 }
 
-// ended converts the error of a connection that broke within a message, so that the handler does not mistake it for the
-// end of the message.
+// ended converts the error of a connection that broke within a message, so that the handler does not mistake the error
+// for the end of the message.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return io.ErrUnexpectedEOF

@@ -19,11 +19,11 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
-// patience is how long a dialogue waits for the server's reply.
+// patience is how long a test waits for the server's reply.
 const patience = 10 * time.Second
 
-// TestDialogues plays the files of testdata. The lines of a file have these forms; consecutive C and R lines are sent
-// in one write:
+// TestDialogues replays the SMTP sessions in the files of testdata. The lines of a testdata file have these forms;
+// consecutive C and R lines are sent in one write:
 //
 //	# a remark
 //	(auth clear) (auth tls) (notls) (size 100) (recipients 2) (errors 3) (commands 5) (line 100)   the listener
@@ -51,7 +51,7 @@ func TestDialogues(t *testing.T) {
 	}
 }
 
-// player is the client of a dialogue.
+// player is the client that replays a dialogue file.
 type player struct {
 	t    *testing.T
 	ca   *smtptest.CA
@@ -147,7 +147,7 @@ func (p *player) step(line string) error {
 }
 
 func (p *player) say() {
-	p.nc.Write(p.out.Bytes()) // The next reply shows what is wrong.
+	p.nc.Write(p.out.Bytes()) // errors become visible in the next reply
 	p.out.Reset()
 }
 

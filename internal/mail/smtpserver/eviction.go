@@ -5,32 +5,33 @@ import (
 	"time"
 )
 
-// When all slots are in use, the server closes a connection that makes no progress, with 421, to accept a new one. RFC
-// 5321 section 4.5.3.2.7 requires a server to wait five minutes for a command. The server does so while slots are free.
-// Otherwise silent clients could keep all other clients out for five minutes. A client that receives 421 tries again
-// later.
+// When all slots are in use, the server closes a connection that makes no progress, with 421, to accept a new
+// connection. RFC 5321 section 4.5.3.2.7 requires a server to wait five minutes for a command. The server waits five
+// minutes for a command while slots are free. If it waited that long when all slots are in use, silent clients could
+// keep all other clients out for five minutes. A client that receives 421 retries later.
 //
-// Connections are closed in this order:
+// The server closes connections in this order:
 //
-// - those that have waited longer than Timeouts.Crowded since their last message, or since they connected: the longest
-//   first;
-// - those that have been sending a message for longer than that, at less than crowdedRate times the minimum rate: the
-//   slowest first;
-// - those that have not sent a message yet, from the network with the most such connections: the longest first.
+// - connections without a message for longer than Timeouts.Crowded, since the last message or since they connected: the
+//   longest wait first;
+// - connections on which a message has been arriving for longer than Timeouts.Crowded, at less than crowdedRate times
+//   the minimum rate: the slowest first;
+// - connections without any message so far, from the network with the most such connections: the longest wait first.
 //
-// A completely received message that is being processed is never interrupted. If no connection can be closed, the new
-// one is refused.
+// The server never closes a connection while it processes a completely received message. If the server cannot close any
+// connection, it refuses the new connection.
 
-// crowdedRate is how many times faster than Timeouts.MinRate a message must arrive while all slots are in use. To
-// occupy all slots of a listener with messages, an attacker then has to send some thirty megabytes a second.
+// crowdedRate is the factor of Timeouts.MinRate at which a message must arrive while all slots are in use. With this
+// factor, an attacker must send about thirty megabytes per second to occupy all slots of a listener with messages.
 const crowdedRate = 8
 
 // crowded reports whether at least three quarters of the slots are in use.
 func (s *Server) crowded() bool { return 4*s.usedSlots.Load() >= 3*int64(s.c.MaxConnections) }
 
-// freeSlot closes one connection to free its slot, and reports whether it found one. The caller holds the lock.
+// freeSlot closes one connection to free its slot, and reports whether it closed one. The caller of freeSlot must hold
+// the lock.
 func (s *Server) freeSlot() bool {
-	for range 3 { // The state may have changed since the selection; a connection that is busy by now is not evicted.
+	for range 3 { // the connection may have become busy since its selection, so that evict fails
 		c, state := s.leastUseful(time.Now())
 		if c == nil {
 			return false
@@ -43,7 +44,8 @@ func (s *Server) freeSlot() bool {
 	return false
 }
 
-// leastUseful returns the connection to close first, with the state in which it was selected, or nil.
+// leastUseful returns the connection to close first and the state in which it was selected, or nil if no connection can
+// be closed.
 func (s *Server) leastUseful(now time.Time) (*conn, waiting) {
 	var stale, slow, fresh candidate
 	unproven := map[netip.Addr]int{}
@@ -76,8 +78,9 @@ func (s *Server) leastUseful(now time.Time) (*conn, waiting) {
 	return nil, forUs
 }
 
-// candidate is the connection found so far that is best to close for one reason. The connection with
-// the greater first is the better one. If these are equal, the one with the greater second is.
+// candidate is the best connection to close so far, for one of the reasons to close a connection. A connection with a
+// greater value of first is a better candidate. If the values of first are equal, the connection with the greater value
+// of second is the better candidate.
 type candidate struct {
 	conn    *conn
 	waiting waiting
@@ -92,7 +95,7 @@ func (k *candidate) offer(c *conn, w waiting, first int, second float64) {
 }
 
 // network returns the network by which unauthenticated clients are grouped, because a client with one address usually
-// controls its neighbours too.
+// also controls neighbouring addresses.
 func network(a netip.Addr) netip.Addr {
 	bits := 64
 	if a = a.Unmap(); a.Is4() {
@@ -100,11 +103,11 @@ func network(a netip.Addr) netip.Addr {
 	}
 	p, err := a.WithZone("").Prefix(bits)
 	if err != nil {
-		return netip.Addr{} // the connection is not TCP and has no address
+		return netip.Addr{} // a connection that is not TCP has no IP address
 	}
 	return p.Addr()
 }
 
-// Network returns the client's network: 24 bits of an IPv4 address, or 64 bits of an IPv6 address. Slots of
-// unauthenticated clients are shared fairly among networks.
+// Network returns the client's network: the first 24 bits of an IPv4 address, or the first 64 bits of an IPv6 address.
+// The server shares slots of unauthenticated clients fairly among networks.
 func (p Peer) Network() netip.Addr { return network(p.Addr.Addr()) }

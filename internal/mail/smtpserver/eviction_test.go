@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
-// dialFrom connects from one of this machine's many loopback addresses.
+// dialFrom connects from the given loopback address of this machine.
 func dialFrom(t testing.TB, from, addr string) *client {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -31,14 +31,15 @@ func dialFrom(t testing.TB, from, addr string) *client {
 	return &client{t, nc, bufio.NewReader(nc)}
 }
 
-// handIn sends a message and reads the answer.
+// handIn sends a message and expects the reply want.
 func (c *client) handIn(want string) {
 	c.t.Helper()
 	c.ask("HELO a.test\r\nMAIL FROM:<a@a.test>\r\nRCPT TO:<b@b.test>\r\nDATA\r\n", "250", "250", "250", "354")
 	c.ask("x\r\n.\r\n", want)
 }
 
-// Silent connections occupy all slots. A new client still gets a slot; the network with the most connections loses one.
+// In TestSilentConnectionsGiveWay, silent connections occupy all slots. A new client still gets a slot, and the network
+// with the most connections loses one.
 func TestSilentConnectionsGiveWay(t *testing.T) {
 	h := &handler{}
 	addr := serve(t, smtpserver.Config{MaxConnections: 20, MaxPerAddr: 5}, h)
@@ -56,7 +57,7 @@ func TestSilentConnectionsGiveWay(t *testing.T) {
 		c.handIn("250 2.0.0 Taken")
 	}
 	for i, c := range silent["127.0.1"] {
-		if i < 8 { // messages are accepted in the order of their arrival
+		if i < 8 { // messages are accepted in the order of arrival
 			c.ask("", "421 4.3.2")
 			c.closed()
 			continue
@@ -71,7 +72,7 @@ func TestSilentConnectionsGiveWay(t *testing.T) {
 	}
 }
 
-// New connections of one network replace each other, and never a connection in the middle of a conversation.
+// New connections from one network replace each other, but never replace a connection in the middle of an SMTP session.
 func TestNewConnectionsOfOneNetworkReplaceEachOther(t *testing.T) {
 	addr := serve(t, smtpserver.Config{MaxConnections: 5}, &handler{})
 	honest := dialFrom(t, "127.0.9.1", addr)
@@ -83,7 +84,7 @@ func TestNewConnectionsOfOneNetworkReplaceEachOther(t *testing.T) {
 	honest.ask("x\r\n.\r\n", "250 2.0.0 Taken")
 }
 
-// A client over the limit of its address is refused, and causes no other client to lose its slot.
+// The server refuses a client over the limit of its address, and no other client loses its slot.
 func TestLimitOfAnAddressCountsFirst(t *testing.T) {
 	addr := serve(t, smtpserver.Config{MaxConnections: 3, MaxPerAddr: 2}, &handler{})
 	a, b, c := dialFrom(t, "127.0.1.1", addr), dialFrom(t, "127.0.1.1", addr), dialFrom(t, "127.0.2.1", addr)
@@ -126,7 +127,7 @@ func TestActiveClientsKeepTheirSlots(t *testing.T) {
 	}
 }
 
-// Connections that never finish their handshake lose their slots too.
+// Connections that never finish their TLS handshake lose their slots too.
 func TestHandshakesGiveWay(t *testing.T) {
 	ca := smtptest.NewCA(t)
 	server := &tls.Config{Certificates: []tls.Certificate{ca.Certificate("127.0.0.1")}}
@@ -152,7 +153,7 @@ func TestHandshakesGiveWay(t *testing.T) {
 	}
 }
 
-// pipes is a listener of connections in memory, which works with the clock of a synctest bubble.
+// pipes is a listener of in-memory connections, which works with the fake clock of synctest.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -178,7 +179,7 @@ func (p *pipes) dial(t *testing.T) *client {
 	return &client{t, here, bufio.NewReader(here)}
 }
 
-// bubble serves connections in memory until f returns.
+// bubble serves in-memory connections in a synctest bubble until f returns.
 func bubble(t *testing.T, c smtpserver.Config, f func(t *testing.T, h *handler, p *pipes)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
@@ -192,7 +193,7 @@ func bubble(t *testing.T, c smtpserver.Config, f func(t *testing.T, h *handler, 
 	})
 }
 
-// The timeout for clients that have not sent a message is shorter while few slots are free.
+// While few slots are free, the timeout is shorter for clients that have not sent a message.
 func TestPatience(t *testing.T) {
 	bubble(t, smtpserver.Config{MaxConnections: 4}, func(t *testing.T, _ *handler, p *pipes) {
 		start := time.Now()
@@ -214,8 +215,8 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// A message of one byte a second keeps its slot while others are free, up to a time limit. It loses the slot when none
-// are free.
+// A client that sends one byte of a message per second keeps its slot while other slots are free, up to a time limit.
+// The slow client loses its slot when no other slot is free.
 func TestDrippingMessage(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		bubble(t, smtpserver.Config{MaxConnections: 2}, func(t *testing.T, _ *handler, p *pipes) {
@@ -229,7 +230,7 @@ func TestDrippingMessage(t *testing.T) {
 			var dripping sync.WaitGroup
 			defer dripping.Wait()
 			dripping.Go(func() {
-				for { // until the other side closes the connection
+				for { // until the server closes the connection
 					if _, err := io.WriteString(c.nc, "x"); err != nil {
 						return
 					}
@@ -255,8 +256,8 @@ func TestDrippingMessage(t *testing.T) {
 	}
 }
 
-// A message that arrives too slowly loses its slot, and none of it is accepted. A completely received message keeps its
-// slot.
+// A client whose message arrives too slowly loses its slot, and the server accepts no part of the message. A client
+// whose message has arrived completely keeps its slot.
 func TestSlowMessagesGiveWay(t *testing.T) {
 	for _, data := range [][2]string{{"DATA\r\n", "354"}, {"BDAT 3\r\nx\r\n", ""}} {
 		bubble(t, smtpserver.Config{MaxConnections: 1}, func(t *testing.T, h *handler, p *pipes) {
@@ -271,7 +272,7 @@ func TestSlowMessagesGiveWay(t *testing.T) {
 				slow.ask("", data[1])
 			}
 			time.Sleep(time.Minute)
-			p.dial(t).ask("", "421 4.3.2") // The handler is working, so the server is not waiting for the client.
+			p.dial(t).ask("", "421 4.3.2") // the handler is working, so evicting the connection fails
 			close(h.hold)
 			synctest.Wait()
 			heard := make(chan string)

@@ -12,8 +12,9 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// FuzzSession lets a client send any input and then close the connection. It checks that no message with a lone CR or
-// LF is accepted, that messages are within the limits, that every reply is well formed, and that the session is closed.
+// FuzzSession sends any input as a client and then closes the connection. FuzzSession checks that every accepted
+// message is within the limits and has no lone CR or LF, that every reply is well formed, and that the session is
+// closed.
 func FuzzSession(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.txt")
 	for _, file := range files {

@@ -15,13 +15,13 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// handler stores messages. The names of recipients determine the errors that it returns.
+// handler stores messages. The local part of a recipient determines the error that handler returns.
 type handler struct {
 	mu    sync.Mutex
 	taken []string
 	open  int
 	peers []smtpserver.Peer
-	hold  chan struct{} // if not nil, Data waits until hold is closed
+	hold  chan struct{} // if not nil, Data waits until this channel is closed
 }
 
 func (h *handler) Open(_ context.Context, p smtpserver.Peer) (smtpserver.Session, error) {
@@ -59,7 +59,7 @@ func (h *handler) wait(t testing.TB) {
 	await(t, "sessions to close", func() bool { return h.sessions() == 0 })
 }
 
-// await waits for a condition that another goroutine makes true.
+// await waits until another goroutine makes the condition ok true.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for until := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
@@ -69,7 +69,7 @@ func await(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// session is one conversation; the race detector finds concurrent calls.
+// session is the handler's session of one client; the race detector finds concurrent calls.
 type session struct {
 	h      *handler
 	begun  bool
@@ -120,7 +120,7 @@ func (s *session) Data(ctx context.Context, r io.Reader) (string, error) {
 	switch s.to[0] {
 	case "early@b.test":
 		return "", smtpserver.Refuse(554, "5.7.1", "Not that")
-	case "lazy@b.test": // The handler accepts the message without reading it.
+	case "lazy@b.test": // the handler accepts the message without reading it
 		return "lazy", nil
 	}
 	text, err := io.ReadAll(r)

@@ -24,25 +24,25 @@ type Server struct {
 
 	away lograte.Limiter // limits log lines during an outage
 
-	usedSlots atomic.Int64 // slots of MaxConnections in use; written with the lock held
+	usedSlots atomic.Int64 // number of slots in use; written with the lock held
 
 	mu     sync.Mutex
-	conns  map[*conn]struct{} // all connections, including those without a slot, which are new or ending
+	conns  map[*conn]struct{} // all connections; those without a slot are new or ending
 	byAddr map[netip.Addr]int
 	ending bool
 }
 
-// New returns a server that calls handler.
+// New returns a server that passes sessions to handler.
 func New(c Config, handler Handler, log *slog.Logger) *Server {
 	return &Server{c: c.withDefaults(), handler: handler, log: log, conns: map[*conn]struct{}{},
 		byAddr: map[netip.Addr]int{}}
 }
 
-// Serve accepts connections from l until ctx ends. It then ends idle connections at once and messages in progress after
-// the grace period, closes l, and returns when all connections have ended. It returns an error only if the listener
-// fails. Serve may be called once.
+// Serve accepts connections from l until ctx ends. After ctx ends, Serve ends idle connections immediately and messages
+// in progress after the grace period. It closes l, and returns when all connections have ended. Serve returns an error
+// only if the listener fails. Serve may be called only once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	// Work that is in progress when ctx ends continues within the grace period.
+	// After ctx ends, work in progress continues within the grace period.
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	var all sync.WaitGroup
@@ -80,7 +80,7 @@ func (s *Server) accept(ctx, work context.Context, l net.Listener, all *sync.Wai
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("accept SMTP connections: %w", err)
-		case err != nil: // For example, the process has no free file descriptors; connections that end free some.
+		case err != nil: // for example if no file descriptors are free until connections end
 			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
 			s.log.Warn("could not accept an SMTP connection; it is tried again", "error", err, "wait", wait)
 			select {
@@ -102,8 +102,8 @@ func (s *Server) accept(ctx, work context.Context, l net.Listener, all *sync.Wai
 	}
 }
 
-// register records a connection and returns false if the server is closed. Only new and ending connections have no
-// slot.
+// register records a connection. It returns false if the server is ending or has twice MaxConnections connections. A
+// connection without a slot is either new or ending.
 func (s *Server) register(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,14 +114,14 @@ func (s *Server) register(c *conn) bool {
 	return true
 }
 
-// Replies to connections that get no slot.
+// Replies to connections for which no slot is available.
 var (
 	tooMany      = Refuse(421, "4.3.2", "Too many connections, try again later")
 	tooManyOfOne = Refuse(421, "4.7.0", "Too many connections from your address, try again later")
 )
 
-// admit acquires a slot for a connection from an address, or returns the refusal. It checks the limit of the address
-// first, so that a client over its limit causes no eviction.
+// admit acquires a slot for a connection from an address, or returns a refusal. admit checks the limit of the address
+// first, so that a client over its limit does not evict another connection.
 func (s *Server) admit(c *conn, a netip.Addr) *Refusal {
 	a = counted(a)
 	s.mu.Lock()
@@ -138,8 +138,8 @@ func (s *Server) admit(c *conn, a netip.Addr) *Refusal {
 	return nil
 }
 
-// counted returns the address or network by which connections are counted. A customer of an IPv6 provider has a /64
-// network.
+// counted returns the address, or the IPv6 network, by which connections are counted. IPv6 connections are counted by
+// /64 network, because providers assign one to each customer.
 func counted(a netip.Addr) netip.Addr {
 	if a = a.Unmap(); a.Is6() {
 		a = netip.PrefixFrom(a.WithZone(""), 64).Masked().Addr()
@@ -154,7 +154,7 @@ func (s *Server) leave(c *conn) {
 	s.releaseSlot(c)
 }
 
-// releaseSlot frees a connection's slot. The caller holds the lock.
+// releaseSlot frees a connection's slot. The caller of releaseSlot must hold the lock.
 func (s *Server) releaseSlot(c *conn) {
 	if !c.hasSlot {
 		return
@@ -166,7 +166,7 @@ func (s *Server) releaseSlot(c *conn) {
 	}
 }
 
-// end makes every connection end as soon as it has no message in progress.
+// end tells every connection to end as soon as no message is in progress on it.
 func (s *Server) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,12 +174,12 @@ func (s *Server) end() {
 	for c := range s.conns {
 		c.end()
 	}
-	for c := range s.conns { // now no connection starts a message after the first client reads 421
+	for c := range s.conns { // from here on no connection starts a message
 		c.wakeToEnd()
 	}
 }
 
-// cut closes every connection.
+// cut closes every connection immediately.
 func (s *Server) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +200,7 @@ func (s *Server) unwrap(nc net.Conn) net.Conn {
 	return nc
 }
 
-// addrPort returns the address and port of a TCP address; the zero value for any other.
+// addrPort returns the IP address and port of a TCP address, or the zero value for any other address.
 func addrPort(a net.Addr) netip.AddrPort {
 	if t, ok := a.(*net.TCPAddr); ok {
 		ap := t.AddrPort()

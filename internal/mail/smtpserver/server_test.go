@@ -22,7 +22,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
-// client is a connection with helpers to send and receive lines.
+// client is a client connection with helpers to send and receive lines.
 type client struct {
 	t  testing.TB
 	nc net.Conn
@@ -54,10 +54,10 @@ func (c *client) hear() string {
 	}
 }
 
-// ask sends lines and expects a reply that begins with want for each, or for the last of them.
+// ask sends lines and expects replies: the given number of replies, each with the prefix in want.
 func (c *client) ask(text string, want ...string) {
 	c.t.Helper()
-	if text != "" { // Writing to a pipe waits for a reader even if there is nothing to write.
+	if text != "" { // writing to a pipe waits for a reader even if text is empty
 		io.WriteString(c.nc, text)
 	}
 	for _, w := range want {
@@ -74,8 +74,8 @@ func (c *client) closed() {
 	}
 }
 
-// TestSmuggling sends every sequence that some host treats as the end of a message. For each sequence at most one
-// message is accepted, and text after it is never executed as a command.
+// TestSmuggling sends every byte sequence that some mail server treats as the end of a message. For each such sequence,
+// the server must accept at most one message.
 func TestSmuggling(t *testing.T) {
 	ends := []string{"\n.\n", "\n.\r\n", "\r\n.\n", "\r.\r", "\r\n.\r", "\r.\r\n", "\r.\n", "\n.\r", "\r\n\x00.\r\n",
 		"\r\n.\x00\r\n",
@@ -105,8 +105,8 @@ func TestSmuggling(t *testing.T) {
 					t.Errorf("%q: a message with a CR or an LF that stands alone was taken: %q", end, m)
 				}
 			}
-			// "\r\r\n.\r\n" contains the true end of a message. So the message is refused, and the server executes the
-			// rest as commands.
+			// "\r\r\n.\r\n" contains the real end of a message. The server refuses a message with a lone CR in it, and
+			// executes the text after the real end as commands.
 			if alone := strings.ContainsAny(strings.ReplaceAll(end, "\r\n", ""), "\r\n"); alone && len(got) != 0 &&
 				end != "\r\r\n.\r\n" {
 				t.Errorf("%q was taken (chunked %v): %q", end, chunked, got)
@@ -151,7 +151,7 @@ func TestProxyProtocol(t *testing.T) {
 			t.Errorf("client %s, want %s", got, want)
 		}
 	}
-	// A client that sends no PROXY header gets no reply.
+	// If a proxy sends no PROXY header, the client gets no reply.
 	c := dial(t, addr)
 	io.WriteString(c.nc, "HELO a.test\r\n")
 	if text, _ := io.ReadAll(c.in); len(text) != 0 {
@@ -170,14 +170,14 @@ func TestTimeouts(t *testing.T) {
 	c.ask("HELO a.", "220", "421 4.4.2")
 	c.closed()
 
-	// A message that arrives slowly is interrupted, even if each piece arrives in time.
+	// The server interrupts a message that arrives too slowly in total, even if each part arrives in time.
 	addr = serve(t, smtpserver.Config{Timeouts: smtpserver.Timeouts{Message: short, Block: time.Minute}}, h)
 	c = dial(t, addr)
 	c.ask("HELO a.test\r\nMAIL FROM:<a@a.test>\r\nRCPT TO:<b@b.test>\r\nDATA\r\n", "220", "250", "250", "250", "354")
 	c.ask("x\r\n", "421 4.4.2")
 	c.closed()
 
-	// A client that sends no message cannot stay forever, whatever it sends.
+	// The server ends the connection of a client that sends no message in time, whatever else the client sends.
 	addr = serve(t, smtpserver.Config{Timeouts: smtpserver.Timeouts{Idle: short}}, h)
 	c = dial(t, addr)
 	c.ask("HELO a.test\r\n", "220", "250", "421 4.4.2")
@@ -228,7 +228,7 @@ func TestGraceEnds(t *testing.T) {
 	}
 }
 
-// TestClients has independent clients send a message over both kinds of TLS.
+// TestClients sends a message with independent SMTP clients, over STARTTLS and over implicit TLS.
 func TestClients(t *testing.T) {
 	ca := smtptest.NewCA(t)
 	h := &handler{}
@@ -287,7 +287,8 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsCostLittle holds 500 connections after EHLO. The memory of the clients counts too.
+// TestIdleConnectionsCostLittle measures the memory of 500 idle connections after EHLO. The measured memory includes
+// the client side of the connections.
 func TestIdleConnectionsCostLittle(t *testing.T) {
 	const n, most = 500, 40 << 10
 	addr := serve(t, smtpserver.Config{}, &handler{})

@@ -1,15 +1,15 @@
-// Package smtpsink is a mail host that accepts every message and stores none. Benchmarks, and tests that kill a sender,
-// use it as the receiver. The sink speaks SMTP with PIPELINING, 8BITMIME and SIZE. A message takes a few microseconds,
-// so that a benchmark measures the sender.
+// Package smtpsink is an SMTP server that accepts every message and stores none. Benchmarks, and tests that kill a
+// sending process, use the sink as the receiver. The sink implements SMTP with PIPELINING, 8BITMIME and SIZE. The sink
+// needs only a few microseconds for a message, so a benchmark measures the sender.
 //
 // # Invariants
 //
-// A message is counted, and the hook has returned, before its 250 is written. So every message that was answered 250 is
-// counted.
+// Before the sink replies 250 to a message, it counts the message and calls the hook. Every message with the reply 250
+// is therefore counted.
 //
 // # What it does not do
 //
-// The sink is not hardened for the open network: it has no TLS, and its only protections are limits of size and time.
+// The sink is not hardened for the open network: it has no TLS, and it is protected only by size limits and timeouts.
 package smtpsink
 
 import (
@@ -24,22 +24,22 @@ import (
 )
 
 const (
-	maxMessage  = 100 << 20 // maximum size in bytes; announced in the reply to EHLO
+	maxMessage  = 100 << 20 // in bytes; announced in the reply to EHLO
 	maxRcpts    = 10_000
 	idleTimeout = 5 * time.Minute
 	readBuffer  = 64 << 10
 )
 
-// Config configures a sink. The zero value only counts.
+// Config configures a Sink. A sink with the zero Config only counts messages.
 type Config struct {
-	// OnMessage is called with each message before it is acknowledged, from one goroutine for each connection. data is
-	// the message without stuffed dots; the hook may retain it.
+	// OnMessage is a hook that is called with each message before it is acknowledged, from the goroutine of its
+	// connection. data is the message without stuffed dots; the hook may retain it.
 	OnMessage func(from string, to []string, data []byte)
-	// Latency is the delay before each message is acknowledged.
+	// Latency is the delay before the sink acknowledges each message.
 	Latency time.Duration
 }
 
-// Sink is a running sink.
+// Sink is a running SMTP sink.
 type Sink struct {
 	config      Config
 	listener    net.Listener
@@ -52,10 +52,10 @@ type Sink struct {
 	closed bool
 }
 
-// Start runs a counting sink on addr ("127.0.0.1:0") until Close.
+// Start runs a sink that only counts messages, on addr ("127.0.0.1:0"), until Close.
 func Start(addr string) (*Sink, error) { return Config{}.Start(addr) }
 
-// Start runs a sink on addr until Close.
+// Start runs a sink with this configuration on addr until Close.
 func (c Config) Start(addr string) (*Sink, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -69,10 +69,10 @@ func (c Config) Start(addr string) (*Sink, error) {
 // Addr returns the address that the sink listens on.
 func (s *Sink) Addr() string { return s.listener.Addr().String() }
 
-// Count returns how many messages were accepted.
+// Count returns the number of accepted messages.
 func (s *Sink) Count() int64 { return s.messages.Load() }
 
-// Connections returns how many connections were accepted.
+// Connections returns the number of accepted connections.
 func (s *Sink) Connections() int64 { return s.connections.Load() }
 
 // Close stops listening, closes the connections, and waits until all goroutines have ended.
@@ -94,7 +94,7 @@ func (s *Sink) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // for example, out of file descriptors; connections that end free some
+		if err != nil { // for example if no file descriptors are free until connections end
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
@@ -126,7 +126,7 @@ func (s *Sink) forget(nc net.Conn) {
 	s.mu.Unlock()
 }
 
-// session is one connection.
+// session is one connection to the sink.
 type session struct {
 	s    *Sink
 	nc   net.Conn
@@ -135,7 +135,7 @@ type session struct {
 	from string
 	mail bool
 	to   []string
-	rcpt int // recipients of the current message
+	rcpt int // number of recipients of the current message
 }
 
 func (s *Sink) serve(nc net.Conn) {
@@ -150,7 +150,7 @@ func (s *Sink) serve(nc net.Conn) {
 	}
 }
 
-// line reads a line. Before line waits for input, it sends the pending replies.
+// line reads one command line. Before line waits for input, it sends the pending replies.
 func (c *session) line() ([]byte, error) {
 	if c.r.Buffered() == 0 {
 		if err := c.w.Flush(); err != nil {
@@ -213,7 +213,7 @@ func (c *session) reset() {
 	c.mail, c.from, c.to, c.rcpt = false, "", nil, 0
 }
 
-// data reads a message.
+// data reads a message and replies to it.
 func (c *session) data() bool {
 	if c.rcpt == 0 {
 		c.reply("554 no recipients")
@@ -244,7 +244,8 @@ func (c *session) data() bool {
 	return true
 }
 
-// read reads up to the final dot. It returns the message only if there is a hook and the message is not too large.
+// read reads a message up to its final dot. If there is no hook or the message is too large, read returns only the size
+// of the message.
 func (c *session) read() (body []byte, size int, err error) {
 	keep := c.s.config.OnMessage != nil
 	startsLine := true
@@ -267,10 +268,10 @@ func (c *session) read() (body []byte, size int, err error) {
 	}
 }
 
-// address returns the text between the brackets of MAIL or RCPT.
+// address returns the text between the angle brackets in MAIL or RCPT.
 func address(line []byte) string {
 	_, rest, _ := bytes.Cut(line, []byte("<"))
-	// The last bracket ends the address: a quoted local part may contain one, but parameters may not.
+	// The last angle bracket ends the address, because a quoted local part may contain one and parameters may not.
 	end := bytes.LastIndexByte(rest, '>')
 	return string(rest[:max(end, 0)])
 }

@@ -21,7 +21,7 @@ type message struct {
 	Data string
 }
 
-// talk sends all of input at once and returns the sink's replies until it closes the connection.
+// talk sends input in one write and returns the sink's replies until the sink closes the connection.
 func talk(t *testing.T, addr, input string) string {
 	t.Helper()
 	nc, err := net.Dial("tcp", addr)
@@ -102,7 +102,7 @@ func TestSink(t *testing.T) {
 	}
 }
 
-// TestCloseCutsConnections closes a sink in the middle of a message, which is then not counted.
+// TestCloseCutsConnections closes a sink in the middle of a message. The sink must not count that message.
 func TestCloseCutsConnections(t *testing.T) {
 	t.Parallel()
 	sink, err := smtpsink.Start("127.0.0.1:0")
@@ -136,7 +136,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// BenchmarkSink measures the sink with the cheapest possible sender.
+// BenchmarkSink measures the sink with a sender that does as little work as possible.
 func BenchmarkSink(b *testing.B) {
 	sink, err := smtpsink.Start("127.0.0.1:0")
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package smtptest provides hosts for tests of mail, on 127.0.0.1 and with real connections. Script plays a dialogue
-// line by line, including misbehaviour. Server is a working mail exchanger that can be configured to refuse mail. CA
-// makes certificates that verify.
+// Package smtptest provides mail servers for tests, on 127.0.0.1 and with real connections. Script replays an SMTP
+// dialogue line by line, including misbehaviour. Server is a working mail exchanger that can be configured to refuse
+// mail. CA issues certificates that test clients can verify.
 //
-// Each of these takes a testing.TB, reports failures to it, and ends with the test.
+// Script, Server and CA take a testing.TB, report failures to it, and end with the test.
 package smtptest
 
 import (
@@ -25,7 +25,7 @@ type CA struct {
 	cert *x509.Certificate
 }
 
-// NewCA makes an authority.
+// NewCA creates a certification authority.
 func NewCA(t testing.TB) *CA {
 	t.Helper()
 	ca := &CA{t: t}
@@ -38,14 +38,14 @@ func NewCA(t testing.TB) *CA {
 	return ca
 }
 
-// Pool returns the roots that make the authority's certificates verify.
+// Pool returns root certificates with which clients can verify the authority's certificates.
 func (ca *CA) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
 	return pool
 }
 
-// Certificate returns a certificate for names, which may be IP addresses, valid for an hour.
+// Certificate returns a certificate for names, which may be IP addresses. The certificate is valid for an hour.
 func (ca *CA) Certificate(names ...string) tls.Certificate {
 	ca.t.Helper()
 	return ca.certificate(certificate(names[0]), names)
@@ -60,7 +60,7 @@ func (ca *CA) Expired(names ...string) tls.Certificate {
 	return ca.certificate(template, names)
 }
 
-// ServerTLS returns the configuration of a server with a certificate for names.
+// ServerTLS returns the TLS configuration of a server with a certificate for names.
 func (ca *CA) ServerTLS(names ...string) *tls.Config {
 	ca.t.Helper()
 	return &tls.Config{Certificates: []tls.Certificate{ca.Certificate(names...)}}

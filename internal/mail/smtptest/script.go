@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// patience is how long a Player waits for a line of the client.
+// patience is how long a Player waits for a line from the client.
 const patience = 10 * time.Second
 
-// Player is a host that plays a dialogue and fails the test if the client departs from it. A dialogue is made of
-// lines:
+// Player is a server that replays a dialogue and fails the test if the client deviates from it. A dialogue consists of
+// these lines:
 //
 //	# a remark
 //	S: 220 mx.test ESMTP            the host sends this; consecutive lines are sent in one write
@@ -36,16 +36,16 @@ const patience = 10 * time.Second
 //	(drop) (reset)                  hangs up, in order or not
 //	(next)                          the next lines are for the next connection
 //
-// After the last line of a connection the host hangs up.
+// After the last line for a connection, the Player closes the connection.
 type Player struct {
 	Addr string
-	CA   *CA // signs the host's certificate
+	CA   *CA // issues the certificate of the Player
 
 	t        testing.TB
 	listener net.Listener
 	lines    [][]scriptLine // by connection
 	done     sync.WaitGroup
-	over     chan struct{} // closed when the test has ended
+	over     chan struct{} // closed when the test ends
 
 	mu     sync.Mutex
 	open   net.Conn
@@ -53,11 +53,11 @@ type Player struct {
 }
 
 type scriptLine struct {
-	number int // line number in the dialogue, from 1
+	number int // line number in the dialogue, counted from 1
 	text   string
 }
 
-// Script starts a host that plays dialogue. The test fails if the dialogue has not been played to its end.
+// Script starts a Player of the given dialogue. The test fails if the client does not complete the dialogue.
 func Script(t testing.TB, dialogue string) *Player {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -71,7 +71,7 @@ func Script(t testing.TB, dialogue string) *Player {
 	return s
 }
 
-// ScriptFile is Script for the file testdata/name.smtp of the package under test.
+// ScriptFile calls Script with the file testdata/name.smtp of the package under test.
 func ScriptFile(t testing.TB, name string) *Player {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name+".smtp"))
@@ -81,7 +81,7 @@ func ScriptFile(t testing.TB, name string) *Player {
 	return Script(t, string(text))
 }
 
-// Bodies returns the messages that were read, with their stuffed dots and the final dot.
+// Bodies returns the messages read so far, including stuffed dots and the final dot.
 func (s *Player) Bodies() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,7 @@ func parseScript(dialogue string) [][]scriptLine {
 	return connections
 }
 
-// run plays one connection after the other.
+// run replays the dialogues of the connections, one after another.
 func (s *Player) run() {
 	for _, lines := range s.lines {
 		nc, err := s.listener.Accept()
@@ -129,7 +129,8 @@ func (s *Player) run() {
 	}
 }
 
-// finish waits for the end of the dialogue, but only briefly if no client is connected.
+// finish waits for the end of the dialogue. If it has not ended after two seconds, finish closes the listener and the
+// open connection.
 func (s *Player) finish() {
 	close(s.over)
 	ended := make(chan struct{})
@@ -153,7 +154,7 @@ func (s *Player) finish() {
 
 func isReply(l scriptLine) bool { return strings.HasPrefix(l.text, "S:") }
 
-// scene is one connection of a Player.
+// scene replays the dialogue of one connection of a Player.
 type scene struct {
 	s   *Player
 	raw net.Conn
@@ -168,7 +169,7 @@ func (p *scene) use(nc net.Conn) {
 	p.w = bufio.NewWriterSize(nc, 64<<10)
 }
 
-// play executes a line; more reports that the next line is a reply too.
+// play executes one line of the dialogue; more reports that the next line is also a reply.
 func (p *scene) play(line scriptLine, more bool) error {
 	if text, ok := strings.CutPrefix(line.text, "S:"); ok {
 		p.w.WriteString(strings.TrimPrefix(text, " ") + "\r\n")
@@ -231,7 +232,7 @@ func (p *scene) direct(verb, arg string) error {
 	return fmt.Errorf("no such directive")
 }
 
-// expect reads a line and compares it with pattern.
+// expect reads a line from the client and compares it with pattern.
 func (p *scene) expect(pattern string) error {
 	line, err := p.r.ReadString('\n')
 	if err != nil {
@@ -280,8 +281,8 @@ func (p *scene) data() error {
 	return nil
 }
 
-// secure performs the server's side of a TLS handshake. It returns no error if the client breaks the handshake off,
-// because the following lines detect that.
+// secure performs the server side of a TLS handshake. secure returns no error if the client aborts the handshake,
+// because the following lines of the dialogue detect that.
 func (p *scene) secure(kind string) error {
 	certificate := p.s.CA.Certificate("mx.test", "127.0.0.1")
 	if kind == "expired" {
@@ -293,7 +294,7 @@ func (p *scene) secure(kind string) error {
 	return nil
 }
 
-// drip sends a line that never ends, slowly.
+// drip slowly sends a line that never ends.
 func (p *scene) drip() error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -306,7 +307,7 @@ func (p *scene) drip() error {
 	return fmt.Errorf("the client waited for the end of a line")
 }
 
-// babble sends replies without end until the client hangs up.
+// babble sends endless replies until the client closes the connection.
 func (p *scene) babble(kind string) error {
 	chunk := strings.Repeat("250-and another thing\r\n", 100)
 	if kind == "line" {

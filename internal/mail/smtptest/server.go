@@ -19,24 +19,24 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-// Config configures a Server. The zero value accepts everything, without TLS. The functions are called from the
-// goroutines of the connections. A reply is a line such as "550 5.1.1 no such user"; an empty reply leaves the decision
-// to the server.
+// Config configures a Server. With the zero Config, a Server accepts everything, without TLS. The functions in Config
+// are called from the goroutines of the connections. Each function returns a reply line such as "550 5.1.1 no such
+// user"; an empty reply leaves the decision to the server.
 type Config struct {
 	TLS      *tls.Config       // the server offers STARTTLS or, with Implicit, expects TLS from the first byte
 	Implicit bool              //
-	Users    map[string]string // user names and passwords; if there are any, AUTH PLAIN must precede MAIL
-	MaxSize  int64             // maximum bytes of a message; 0 is no limit
+	Users    map[string]string // user names and passwords; if not empty, AUTH PLAIN must precede MAIL
+	MaxSize  int64             // maximum bytes of a message; 0 means no limit
 	UTF8     bool              // offers SMTPUTF8
 	Domain   string            // the server's name; empty is "mx.test"
 
-	Greet func() string                // a reply in place of the greeting, which ends the connection
+	Greet func() string                // a reply that replaces the greeting and ends the connection
 	Mail  func(from string) string     // the reply to MAIL
 	Rcpt  func(from, to string) string // the reply to RCPT
 	Data  func(Message) string         // the reply to the message; a refused message is not stored
 }
 
-// Message is a message that a Server received.
+// Message is a message that a Server has received.
 type Message struct {
 	From string
 	To   []string
@@ -47,7 +47,7 @@ type Message struct {
 	Body string // "8BITMIME", or another BODY parameter of MAIL
 }
 
-// Server is a mail exchanger on 127.0.0.1.
+// Server is a mail exchanger for tests, on 127.0.0.1.
 type Server struct {
 	Addr string
 
@@ -64,7 +64,7 @@ type Server struct {
 	arrived     chan struct{} // closed and replaced when a message arrives
 }
 
-// NewServer starts a server that ends with the test.
+// NewServer starts a Server that stops at the end of the test.
 func NewServer(t testing.TB, config Config) *Server {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -83,7 +83,7 @@ func NewServer(t testing.TB, config Config) *Server {
 	s.server.AllowInsecureAuth = true
 	s.server.EnableSMTPUTF8 = config.UTF8
 	s.server.MaxMessageBytes = config.MaxSize
-	s.server.ErrorLog = log.New(io.Discard, "", 0) // clients that close the connection are expected in many tests
+	s.server.ErrorLog = log.New(io.Discard, "", 0) // many tests close connections, which the library would log
 	s.greet = &greeter{Listener: listener, s: s}
 	listener = s.greet
 	if config.Implicit {
@@ -96,11 +96,11 @@ func NewServer(t testing.TB, config Config) *Server {
 	return s
 }
 
-// Close closes all connections and stops the server. It closes only the sockets and lets the conversations end by
-// themselves: smtp.Server.Close accesses running conversations without their lock.
+// Close closes all connections and stops the server. Close closes only the sockets, so that sessions end on their own.
+// smtp.Server.Close would access running sessions without their lock.
 func (s *Server) Close() {
 	s.greet.Close()
-	s.done.Wait() // now the server accepts no further connections
+	s.done.Wait() // from here on the server accepts no further connections
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.open {
@@ -116,14 +116,14 @@ func (s *Server) Messages() []Message {
 	return slices.Clone(s.messages)
 }
 
-// Connections returns how many connections were accepted.
+// Connections returns the number of accepted connections.
 func (s *Server) Connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.connections
 }
 
-// Wait returns the messages as soon as there are n. It fails the test after ten seconds.
+// Wait waits for n messages and returns all messages received so far. Wait fails the test after ten seconds.
 func (s *Server) Wait(n int) []Message {
 	s.t.Helper()
 	deadline := time.After(10 * time.Second)
@@ -171,7 +171,7 @@ func (g *greeter) Accept() (net.Conn, error) {
 	}
 }
 
-// conn is a connection that Server.Close can close.
+// conn is an accepted connection that Server.Close can close.
 type conn struct {
 	net.Conn
 	s *Server
@@ -262,7 +262,7 @@ func (c *session) Reset() { c.message = Message{} }
 // Logout implements smtp.Session.
 func (c *session) Logout() error { return nil }
 
-// refusal converts "550 5.1.1 text" into the error that makes the server send it.
+// refusal converts a reply such as "550 5.1.1 text" into the error with which the library sends that reply.
 func refusal(reply string) error {
 	if reply == "" {
 		return nil

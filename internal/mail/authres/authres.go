@@ -4,10 +4,10 @@
 // # Invariants
 //
 //   - A verdict is "pass" only if the method was completed and passed.
-//   - A check that could not be made, or not in time, is "temperror", never "fail".
-//   - Work is limited for any message: one time limit for all methods, eight signatures, a header of 256 KiB, and the
-//     look-ups that SPF allows (about a hundred).
-//   - The message is read in place: its body is never held in memory.
+//   - A check that a technical failure or the time limit prevented is "temperror", never "fail".
+//   - The work for each message is limited: one time limit for all methods, eight signatures, a header of 256 KiB, and
+//     the look-ups that SPF allows (about a hundred).
+//   - The message is read from its file in small buffers, so its body is never held in memory as a whole.
 //
 // # When it fails
 //
@@ -44,7 +44,7 @@ const (
 	permerror = "permerror"
 )
 
-// timeout is the time limit for all methods on one message.
+// timeout is the total time limit of SPF, DKIM and DMARC for one message.
 const timeout = 10 * time.Second
 
 // Results are the verdicts on one message. Results use the result words of RFC 8601: pass, fail, softfail, neutral,
@@ -55,11 +55,11 @@ type Results struct {
 	DMARC  Verdict
 	Policy string // the policy in the DMARC record: none, quarantine or reject; empty without a record
 	ARC    Verdict
-	// Header is the value of an Authentication-Results field with these results. The value is not folded.
+	// Header is the value of an Authentication-Results field with these results. The value of Header is not folded.
 	Header string
 }
 
-// Verdict is one method's result.
+// Verdict is the result of one authentication method.
 type Verdict struct {
 	Result string
 	Domain string // the domain that was checked, in lower-case ASCII
@@ -75,7 +75,7 @@ type Origin struct {
 
 // Checker evaluates messages.
 type Checker interface {
-	// Check authenticates the message in raw. It reads raw from the start, more than once.
+	// Check authenticates the message in raw. Check reads raw from the start, more than once.
 	Check(ctx context.Context, o Origin, raw io.ReaderAt, size int64) Results
 }
 
@@ -90,7 +90,7 @@ type DNS interface {
 
 var _ Checker = (*Evaluator)(nil)
 
-// Evaluator is the Checker that uses the DNS. An Evaluator is safe for concurrent use.
+// Evaluator is a Checker that uses DNS look-ups. An Evaluator is safe for concurrent use.
 type Evaluator struct {
 	hostname string
 	dns      DNS
@@ -117,8 +117,8 @@ func (e *Evaluator) Check(ctx context.Context, o Origin, raw io.ReaderAt, size i
 	return r
 }
 
-// arc reports whether the message has an ARC chain. Each ARC-Seal field counts as one ARC set; the number is the
-// sender's claim.
+// arc reports whether the message has an ARC chain. Each ARC-Seal field counts as one ARC set, because the sets are not
+// verified.
 func arc(h header) Verdict {
 	if h.seals == 0 {
 		return Verdict{Result: none}

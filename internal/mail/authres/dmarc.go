@@ -54,8 +54,8 @@ func aligned(from, domain string, strict bool) bool {
 	return organizational(from) == organizational(domain)
 }
 
-// organizational returns the organizational domain, which is the registered domain. A public suffix is its own
-// organizational domain and never aligns with domains registered below it.
+// organizational returns the organizational domain of a name: the registered domain below a public suffix. A public
+// suffix is its own organizational domain and never aligns with domains registered below it.
 func organizational(domain string) string {
 	registered, err := publicsuffix.EffectiveTLDPlusOne(domain)
 	if err != nil {
@@ -93,7 +93,8 @@ func fromDomain(fields []string) (string, error) {
 }
 
 // fromAddresses returns the addresses in a From field. Display names in real mail often violate the grammar. If there
-// is exactly one pair of angle brackets, at the end of the field, every mail reader takes the address from it.
+// is exactly one pair of angle brackets, at the end of the field, every mail reader takes the address from the
+// brackets.
 func fromAddresses(value string) ([]string, error) {
 	list, err := mail.ParseAddressList(strings.ToValidUTF8(value, "?"))
 	if err == nil {

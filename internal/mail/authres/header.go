@@ -18,7 +18,7 @@ const (
 	maxSignature = 4 << 10 // bytes of one DKIM-Signature field
 )
 
-// in bytes, for one DKIM-Signature field
+// header holds the parts of a message's header that this package uses.
 type header struct {
 	end        int64 // offset at which the header ends, before the empty line
 	body       int64 // offset at which the body begins
@@ -69,7 +69,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return append(start, rest...), err
 }
 
-// scan collects the lines of a header field: the value of a From field, and the length of every field.
+// scan reads the header line by line. It collects the values of From fields and the length of the current field.
 type scan struct {
 	header
 	lines, fields int
@@ -102,7 +102,7 @@ func (s *scan) line(text []byte) {
 	}
 }
 
-// field records the current header field, which has ended.
+// field records the current header field at its end.
 func (s *scan) field() {
 	switch s.name {
 	case "from":

@@ -15,7 +15,7 @@ func ParseDMARC(text string, parent bool) (Policy, bool) {
 }
 
 // Aligned reports whether a verified domain counts for a From field with the domain from (RFC 7489 section 3.1). Both
-// domains are in lower-case ASCII; the empty domain is not aligned with any other.
+// domains are in lower-case ASCII; an empty domain is never aligned.
 func Aligned(from, domain string, strict bool) bool {
 	return domain != "" && aligned(from, domain, strict)
 }

@@ -55,14 +55,14 @@ func Charset(name string, b []byte) string {
 	return string(decoded)
 }
 
-// isShifted reports whether a charset encodes all characters as ASCII bytes between shift sequences. Text that has only
-// ASCII bytes can therefore be in such a charset.
+// isShifted reports whether a charset encodes all characters as ASCII bytes between shift sequences. In a shifted
+// charset, all text consists of ASCII bytes.
 func isShifted(enc encoding.Encoding) bool {
 	return enc == japanese.ISO2022JP || enc == simplifiedchinese.HZGB2312
 }
 
-// charsetByName returns the encoding for a name that charsetName returned. It returns nil for text that is read as
-// UTF-8: if the name means UTF-8, is empty or is unknown.
+// charsetByName returns the encoding for a name that charsetName returned. charsetByName returns nil for charsets that
+// are read as UTF-8: if the name means UTF-8, is empty or is unknown.
 func charsetByName(name string) encoding.Encoding {
 	switch name {
 	case "", utf7:

@@ -9,9 +9,9 @@ const utf7 = "utf-7"
 const maxCharsetName = 64
 
 // charsetName returns the name under which charsetByName finds a charset. charsetName accepts the forms that mail
-// programs write: names in quotes, with a language (RFC 2231 section 5), with other punctuation, or as a code page.
-// charsetName returns "" for UTF-8, for meaningless names, and for ASCII, because text declared as ASCII often is not.
-// For an unknown charset, charsetName returns a name that charsetByName does not find.
+// programs write: names in quotes, with a language (RFC 2231 section 5), with other punctuation, or as code page
+// numbers. charsetName returns "" for UTF-8, for meaningless names, and for ASCII, because text declared as ASCII often
+// is not. For an unknown charset, charsetName returns a name that charsetByName does not find.
 func charsetName(name string) string {
 	name, _, _ = strings.Cut(strings.ToLower(strings.Trim(name, " \t\"'")), "*")
 	if len(name) > maxCharsetName {
@@ -63,8 +63,8 @@ func plainName(name string) string {
 	}, strings.TrimPrefix(name, "x-"))
 }
 
-// charsetNames maps charset names that the tables of x/text lack. Its keys have the form of plainName. Asian code page
-// numbers have the meaning that they have on Windows.
+// charsetNames maps charset names that the tables of x/text lack. The keys of charsetNames have the form that plainName
+// returns. Asian code page numbers have the meaning that they have on Windows.
 var charsetNames = map[string]string{
 	"": "", "7bit": "", "8bit": "", "ascii": "", "ansix341968": "", "ansix341986": "", "cp367": "", "cp65001": "",
 	"csascii": "",

@@ -156,8 +156,8 @@ func unhex(c byte) int {
 	return -1
 }
 
-// LineEnd returns the index at which the line that begins at from ends, without its LF or CRLF, and the index of the
-// next line.
+// LineEnd returns the end of the line that begins at index from, without its LF or CRLF, and the beginning of the next
+// line.
 func LineEnd(raw []byte, from int) (end, next int) {
 	n := bytes.IndexByte(raw[from:], '\n')
 	if n < 0 {

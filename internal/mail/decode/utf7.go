@@ -49,8 +49,8 @@ func decodeUTF7(b []byte) string {
 	return out.String()
 }
 
-// writeUTF16 decodes a base64 run without padding as UTF-16 and writes its characters. The bits after the last code
-// unit must be fewer than six, and zero.
+// writeUTF16 decodes a base64 run without padding as UTF-16 and writes its characters. If six or more bits remain after
+// the last code unit, or if one of them is not zero, it writes U+FFFD.
 func writeUTF16(out *strings.Builder, run []byte) {
 	var bits, n uint32
 	high := rune(0) // the first half of a surrogate pair, or 0

@@ -106,9 +106,9 @@ func (f *UUFile) Content() []byte {
 	return content
 }
 
-// UU decodes the first file in src, even if it is incomplete. If src has no such file, UU returns src unchanged. around
-// reports that src has other text before or after the file. clean reports that the encoding had no errors and that src
-// has no other text.
+// UU decodes the first file in src, even if it is incomplete. If src has no uuencoded file, UU returns src unchanged.
+// around reports that src has other text before or after the file. clean reports that the encoding had no errors and
+// that src has no other text.
 //
 // Some mail hosts remove spaces, which encode zeros, at the ends of lines, so a line may be shorter than its length
 // character says. UU adds the missing spaces unless the file would become longer than its source.

@@ -105,7 +105,7 @@ func appendField(dst, raw []byte) []byte {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// hashBody returns the SHA-256 of the body in relaxed form (RFC 6376 section 3.4.4). That form has no white space at
+// hashBody returns the SHA-256 of the body in relaxed form (RFC 6376 section 3.4.4). Relaxed form has no white space at
 // the ends of lines, single spaces within lines, no empty lines at the end, and CRLF at the end of every line.
 func hashBody(body []byte) [sha256.Size]byte {
 	h := bodyHasher{hash: sha256.New(), pending: make([]byte, 0, min(len(body)+len(crlf), 4096))}
@@ -178,7 +178,7 @@ func (h *bodyHasher) write(b []byte) {
 	h.pending = append(h.pending, b...)
 }
 
-// line writes a line that does not end with white space.
+// line hashes a line that does not end with white space.
 func (h *bodyHasher) line(line []byte) {
 	for {
 		n := relaxedPrefix(line)

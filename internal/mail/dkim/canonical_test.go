@@ -40,8 +40,7 @@ func TestHashBody(t *testing.T) {
 	}
 }
 
-// In any position of a line, hashBody replaces white space by one space, except at the end, where it removes white
-// space.
+// hashBody replaces white space anywhere in a line by one space, and removes white space at the end of a line.
 func TestHashBodyAnywhere(t *testing.T) {
 	t.Parallel()
 	runs := regexp.MustCompile("[ \t]+")
@@ -117,7 +116,7 @@ func TestIsName(t *testing.T) {
 	}
 }
 
-// appendFolded writes no line longer than 76 bytes including the tag, and folds no line early.
+// appendFolded writes no line longer than 76 bytes, and folds no line before it is full.
 func TestSignatureLines(t *testing.T) {
 	t.Parallel()
 	for size := range 400 {

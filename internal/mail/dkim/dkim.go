@@ -3,7 +3,7 @@
 // # Invariants
 //
 //   - Signatures are relaxed/relaxed with SHA-256, and always cover the whole body.
-//   - The h= tag names From and the other fields that a mail reader displays one time more than they occur, even if
+//   - The h= tag names From and the other fields that a mail reader displays one more time than they occur, even if
 //     they are absent. Adding such a field therefore breaks the signature (RFC 6376 section 8.15).
 //   - A message is canonicalised and its body hashed only once, no matter how many keys sign it.
 //   - Only Marshal returns a private key; the package neither prints nor logs private keys.

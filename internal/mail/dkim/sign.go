@@ -58,8 +58,8 @@ type signedField struct {
 	coverage coverage
 }
 
-// coverage is how often the h= tag names a field. If the tag names a field once more than it occurs, adding another one
-// breaks the signature (RFC 6376 sections 5.4.2 and 8.15).
+// coverage is how often the h= tag names a field. If the h= tag names a field once more than it occurs, adding another
+// one breaks the signature (RFC 6376 sections 5.4.2 and 8.15).
 type coverage int
 
 const (
@@ -68,9 +68,10 @@ const (
 	sealed                 // the h= tag names the field once more than it occurs, even if it is absent
 )
 
-// Sign returns the DKIM-Signature fields of msg, one for each signer in the given order. Each field is folded and ends
-// with CRLF. The caller prepends the signature fields to msg, which must not change afterwards. Lines of msg should end
-// with CRLF; a lone LF is signed as the CRLF that it becomes on the wire. Without signers the result is empty.
+// Sign returns the DKIM-Signature fields of msg, one for each signer in the given order. Each signature field is folded
+// and ends with CRLF. The caller prepends the signature fields to msg, which must not change afterwards. Lines of msg
+// should end with CRLF; a lone LF is signed as the CRLF that it becomes on the wire. Without signers the result is
+// empty.
 func Sign(msg []byte, now time.Time, signers ...Signer) ([]byte, error) {
 	if len(signers) == 0 {
 		return nil, nil

@@ -81,7 +81,7 @@ func wantsAttributes(tag []byte) bool {
 	return false
 }
 
-// mayHide is a quick check whether a start tag may contain an attribute that hides its element.
+// mayHide quickly checks whether a start tag may contain an attribute that hides its element.
 func mayHide(source string) bool {
 	return strings.Contains(source, "none") || strings.Contains(source, "hidden") ||
 		strings.Contains(source, "skip-in-text")

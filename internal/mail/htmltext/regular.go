@@ -12,8 +12,8 @@ import (
 //
 // Nearly all HTML is regular markup, which has only one possible parse. Regular tokens are text, raw text, closed
 // comments and declarations, and many tags. A tag is regular if its attribute values are quoted or consist of plain
-// characters. Finding a regular token takes time linear in its end index. An irregular token takes time linear in the
-// length of s, but only once.
+// characters. Finding a regular token takes time linear in its end index. Detecting an irregular token takes time
+// linear in the length of s, but happens only once per document.
 func regularToken(s string) (kind html.TokenType, end, content int) {
 	if s == "" {
 		return html.ErrorToken, 0, 0
@@ -37,7 +37,7 @@ func regularToken(s string) (kind html.TokenType, end, content int) {
 }
 
 // markup returns the index at which the first tag, comment or declaration begins, or the length of s if there is none.
-// A < that begins no tag, comment or declaration is text.
+// Every other < is text, because it begins no tag, comment or declaration.
 func markup(s string) int {
 	for i := 0; ; i++ {
 		n := strings.IndexByte(s[i:], '<')
@@ -90,7 +90,7 @@ func regularAttributes(tag string, yield func(name, value string) bool) {
 }
 
 // attribute returns the name, the value and the end of the attribute that begins at s[i]. The end is -1 if no regular
-// attribute begins there.
+// attribute begins at s[i].
 func attribute(s string, i int) (name, value string, end int) {
 	from := i
 	i = skipName(s, i)

@@ -15,7 +15,7 @@ func NewScanner(source string) *Scanner {
 }
 
 // Next returns the kind of the next token, and the offsets in the source at which it begins and ends. At the end of the
-// source the kind is html.ErrorToken; source after the last token is then an unclosed tag. Next skips a start tag of
+// source, Next returns html.ErrorToken. Any source after the last token is an unclosed tag. Next skips a start tag of
 // more than 1 MiB, so there may be a gap between two tokens.
 func (s *Scanner) Next() (kind html.TokenType, start, end int) {
 	kind, token := s.z.next()

@@ -54,8 +54,8 @@ func FromHTML(html string) string {
 	return text
 }
 
-// extractText returns the plain text of z. If hide is set, it omits elements that are hidden or contain no text.
-// complete reports that the last omitted element was closed.
+// extractText returns the plain text of z. If hide is set, extractText omits elements that are hidden or contain no
+// text. complete reports that the last omitted element was closed.
 func extractText(z *tokenizer, hide bool) (text string, complete bool) {
 	t := textWriter{out: make([]byte, 0, len(z.rest)+64), lineStart: true, hide: hide}
 	for {

@@ -14,8 +14,8 @@ const (
 	largeTag = 4 << 10
 )
 
-// tokenizer splits HTML into the tokens of html.Tokenizer, in linear time for any input. Its memory is a small multiple
-// of the input's size.
+// tokenizer splits HTML into the tokens of html.Tokenizer, in linear time for any input. The memory that tokenizer uses
+// is a small multiple of the input's size.
 //
 // While the markup is regular, as regularToken defines it, tokenizer finds the ends of tokens without html.Tokenizer,
 // which inspects every single byte and allocates a string for every attribute. Using html.Tokenizer for regular markup

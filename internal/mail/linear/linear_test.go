@@ -12,8 +12,8 @@ const (
 	small  = 8 << 10
 	factor = 8
 	growth = 2 * factor // maximum growth of the work if the input grows by factor; quadratic work grows by factor²
-	// few is the number of steps, or of allocated bytes, per input byte that may grow faster than growth. Some parser
-	// limits take effect only in larger inputs.
+	// Up to few steps, or allocated bytes, per input byte are accepted even if they grow faster than growth allows.
+	// Some parser limits take effect only in larger inputs.
 	few    = 8
 	most   = 500 // maximum steps per byte
 	memory = 128 // maximum allocated bytes per byte

@@ -61,8 +61,8 @@ func parseAddressList(s string, limit int) (list []message.Address, bad bool) {
 	return list, bad || before != ""
 }
 
-// cutItem returns the text before the next comma or semicolon outside quotes, comments and brackets. It drops the name
-// of a group. comma reports that a comma ended the item.
+// cutItem returns the text before the next comma or semicolon outside quotes, comments and brackets. cutItem drops the
+// name of a group. comma reports that a comma ended the item.
 func (b *brackets) cutItem(s string) (item, rest string, comma bool) {
 	start, address := 0, false
 	for i := 0; i < len(s); i++ {
@@ -85,7 +85,7 @@ func (b *brackets) cutItem(s string) (item, rest string, comma bool) {
 // brackets finds the ends of quotes, comments and brackets in one list of addresses.
 type brackets struct{ open int } // number of opening characters without an end
 
-// closing returns the index of the character that closes the quote, comment or bracket at s[i]. If there is no such
+// closing returns the index of the character that closes the quote, comment or bracket at s[i]. If there is no closing
 // character within 1,000 bytes, closing returns i, and s[i] is taken literally. After maxOpen failed searches, every
 // opening character is taken literally, because each search takes time.
 func (b *brackets) closing(s string, i int) int {
@@ -193,7 +193,7 @@ func decodeName(s string) string {
 func readSpec(s string) (local, domain string, ok bool) {
 	if strings.HasPrefix(s, "@") {
 		if _, after, found := strings.Cut(s, ":"); found {
-			s = after // A route precedes the address (RFC 5322 section 4.4).
+			s = after // A source route precedes the address (RFC 5322 section 4.4).
 		}
 	}
 	s = strings.Trim(decode.Words(s), " '<>")

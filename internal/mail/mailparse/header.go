@@ -49,8 +49,8 @@ func (p *parser) header() (head partHead, body int) {
 	return head, body
 }
 
-// field stores the parsed value of a header field. The value that it receives is unfolded but not decoded. If a field
-// that may occur only once is repeated, the first one counts. Recipients of repeated fields are joined.
+// field stores the parsed value of a header field. The parameter value is unfolded but not decoded. If a field that may
+// occur only once is repeated, the first one counts. Recipients of repeated fields are joined.
 func (p *parser) field(name, value string, seen map[string]bool) {
 	out := p.out
 	switch name {
@@ -107,10 +107,10 @@ func (p *parser) addresses(list *[]message.Address, value string) {
 	}
 }
 
-// readHeader calls each for every header field from raw[at:] on and returns the index at which the body begins. The
-// value passed to each still has its folds. The header ends at an empty line, at a line for which stop is true (if stop
-// is given), or at a line that is not a field. readHeader skips a single line that is not a field, and folded lines at
-// the beginning, if a header field follows.
+// readHeader calls the function each for every header field from raw[at:] on and returns the index at which the body
+// begins. The field value that this function receives is still folded. The header ends at an empty line, at a line for
+// which stop is true (if stop is given), or at a line that is not a field. readHeader skips a single line that is not a
+// field, and folded lines at the beginning, if a header field follows.
 func readHeader(raw []byte, at int, stop func(line []byte) bool, each func(name, value []byte)) (body int, stray bool) {
 	seen := false
 	for at < len(raw) {

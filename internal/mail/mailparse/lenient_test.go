@@ -11,7 +11,7 @@ import (
 // The tests in this file parse forms that no standard allows but mail readers accept. The expected results are what a
 // mail reader should show.
 
-// uuencoded returns content in uuencode, in the form that programs write.
+// uuencoded encodes content in uuencode as common programs do.
 func uuencoded(name string, content []byte) string {
 	var b strings.Builder
 	char := func(v byte) {

@@ -195,8 +195,8 @@ func readPiece(name, text string) (base string, p piece) {
 	return base, p
 }
 
-// joinPieces joins the sections of a parameter's value. The result is bytes, because a character may be split between
-// two sections. encoded reports that the value is encoded by RFC 2231 in charset.
+// joinPieces joins the sections of a parameter's value. joinPieces returns bytes, because a character may be split
+// between two sections. encoded reports that the value is encoded by RFC 2231 in charset.
 func joinPieces(list []piece) (joined []byte, charset string, encoded bool) {
 	for _, p := range list {
 		if p.section < 0 && p.percent {

@@ -6,7 +6,7 @@
 //   - Parse accepts any input. Parsing takes time linear in the input and memory bounded by its size.
 //   - The results are valid UTF-8 without NUL, except for the contents of files. No value of a header field has a
 //     line break.
-//   - message.ParseAddress accepts every parsed address, without its name.
+//   - message.ParseAddress accepts every parsed address after its display name is removed.
 //
 // # When it fails
 //
@@ -36,13 +36,13 @@ type Parsed struct {
 	MessageID  string          // the Message-ID with angle brackets; empty if there is none
 	InReplyTo  []string
 	References []string
-	From       []message.Address // usually one; an address that cannot be parsed is only in Header
+	From       []message.Address // usually one; an unparsable address is only in Header
 	To         []message.Address
 	Cc         []message.Address
 	Bcc        []message.Address
 	ReplyTo    []message.Address
 	Subject    string
-	Date       time.Time // usually one; an unparsable address is only in Header
+	Date       time.Time // zero if the message has no valid date
 	HasHTML    bool      // the sender wrote some of the text as HTML
 	HasText    bool      // the sender wrote some of the text as plain text
 	Files      []File
@@ -88,7 +88,7 @@ type File struct {
 	Content     []byte // decoded content, which may share the memory of the raw message
 }
 
-// Limits of Parse. Content that exceeds these limits of a message becomes one file, or is only in the raw message.
+// Limits of Parse. Limits of a message: content beyond a limit becomes one file, or is only in the raw message.
 const (
 	maxDepth        = 64      // multiparts within multiparts
 	maxParts        = 1000    // parts, except multiparts

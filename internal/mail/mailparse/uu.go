@@ -12,7 +12,7 @@ import (
 //
 // Old programs put uuencoded files into the text of messages without MIME, and do not mention the files in the header.
 // Thunderbird and Outlook show such uuencoded files as attachments; Python's email package and MimeKit leave the text
-// unchanged. API users have no other way to get such a file, so takeUU follows Thunderbird's rule. It looks for
+// unchanged. API users have no other way to get such a file, so takeUU follows Thunderbird's rule. takeUU looks for
 // uuencoded files only if the message has neither MIME-Version nor Content-Type.
 //
 // Thunderbird accepts any line that looks like the beginning of a uuencoded file, and may therefore mistake prose for a

@@ -74,7 +74,7 @@ func (w *walker) walk(head partHead) {
 	}
 }
 
-// open begins the part at w.at. A multipart then waits for its first delimiter; a part without subparts is parsed to
+// open begins the part at w.at. A multipart waits for its first delimiter, while a part without subparts is parsed to
 // its end.
 func (w *walker) open(head partHead) {
 	if head.mediaType == "" && len(w.stack) > 0 && w.stack[len(w.stack)-1].kind == digest {
@@ -173,8 +173,8 @@ func (w *walker) findDelimiter(from int) (start, next, index int, closing bool) 
 	return len(w.raw), len(w.raw), -1, false
 }
 
-// delimiter returns the index of the frame whose delimiter line is, or -1 if line is not a delimiter. line begins with
-// two hyphens.
+// delimiter returns the index of the frame that a delimiter line belongs to, or -1 if the line is not a delimiter. The
+// line must begin with two hyphens.
 func (w *walker) delimiter(line []byte) (index int, closing bool) {
 	line = bytes.TrimRight(line[len("--"):], " \t\r")
 	if index, ok := w.innermost[string(line)]; ok {
@@ -213,7 +213,8 @@ func (w *walker) partHeader() partHead {
 	return head
 }
 
-// pop ends all multiparts from index on; their content ends at end. A multipart without parts is read as text.
+// pop ends the open multiparts from stack position index on; their content ends at offset end in raw. A multipart
+// without parts is read as text.
 func (w *walker) pop(index, end int) {
 	for len(w.stack) > index {
 		f := w.stack[len(w.stack)-1]

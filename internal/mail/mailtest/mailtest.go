@@ -17,7 +17,7 @@ import (
 //go:embed from.txt
 var from string
 
-// FromForm is a line of from.txt, a list of From values whose header explains its words.
+// FromForm is one line of from.txt. The header of that file explains the words in its lines.
 type FromForm struct {
 	Takers string // none, both, smtp or api
 	Value  string // value of a From field

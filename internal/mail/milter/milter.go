@@ -1,4 +1,4 @@
-// Package milter is the client of a mail filter (rspamd and others) that judges received messages.
+// Package milter is a client of mail filters (such as rspamd), which check received messages by the milter protocol.
 //
 // # Invariants
 //

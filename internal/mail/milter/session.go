@@ -16,8 +16,8 @@ const (
 	// actions are the changes that a filter may request besides its decision. OptAddHeader also permits inserting a
 	// field at a position.
 	actions = milter.OptAddHeader | milter.OptQuarantine
-	// oldSteps are the protocol steps that a filter of milter version 2 may skip, newSteps those of version 6. A filter
-	// ends the session if it wants to skip a step that it may not skip.
+	// oldSteps are the protocol steps that a filter of milter version 2 may skip, newSteps are the steps for version 6.
+	// A filter ends the session if it wants to skip a step that it may not skip.
 	oldSteps = milter.OptNoConnect | milter.OptNoHelo | milter.OptNoMailFrom | milter.OptNoRcptTo | milter.OptNoBody |
 		milter.OptNoHeaders | milter.OptNoEOH
 	newSteps = oldSteps | milter.OptNoUnknown | milter.OptNoData | milter.OptNoHeaderReply | milter.OptNoConnReply |
@@ -233,7 +233,7 @@ func decision(act *milter.Action) Verdict {
 		case 5:
 			v.Action = Reject
 		default:
-			return Verdict{} // no refusal has another class of code
+			return Verdict{} // not a refusal
 		}
 		return v
 	}

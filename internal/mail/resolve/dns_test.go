@@ -52,8 +52,8 @@ func serve(t *testing.T, answer func(n *nameserver, w dns.ResponseWriter, q *dns
 	return n
 }
 
-// zone returns a function that answers from records as a recursive server does. It follows aliases, distinguishes names
-// that do not exist from names without such records, and truncates answers that are too large.
+// zone returns a function that answers from records as a recursive server does. The function follows aliases,
+// distinguishes names that do not exist from names without such records, and truncates answers that are too large.
 func zone(records ...string) func(*nameserver, dns.ResponseWriter, *dns.Msg) {
 	var rrs []dns.RR
 	for _, text := range records {
@@ -432,7 +432,7 @@ func TestRecordsOfOtherNames(t *testing.T) {
 }
 
 // TestOneFamilyFails looks up a name with addresses of one family, while the look-up of the other family fails or finds
-// none.
+// no addresses.
 func TestOneFamilyFails(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {

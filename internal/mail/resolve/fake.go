@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Fake is a Resolver that answers from its own maps, for development and tests. The keys of these maps are names in
-// lower case without the trailing dot. The zero value of Fake answers that no name exists. A Fake must not be changed
-// while it is in use.
+// Fake is a Resolver that answers from its own maps, for development and tests. The keys of the maps in Fake are names
+// in lower case without the trailing dot. The zero value of Fake answers that no name exists. A Fake must not be
+// changed while it is in use.
 type Fake struct {
 	MXRecords    map[string][]MX
 	AddrRecords  map[string][]netip.Addr
@@ -95,7 +95,7 @@ func fakeLookup[T any](ctx context.Context, f Fake, kind string, records map[str
 	return nil, fmt.Errorf("%w: CNAME chain of %s is too long", ErrTemporary, name)
 }
 
-// refuse returns an error if ctx has ended, name is invalid, or Fail lists the look-up.
+// refuse returns an error if the context has ended, the name is invalid, or Fail lists the look-up.
 func (f Fake) refuse(ctx context.Context, kind, name string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrTemporary, err)

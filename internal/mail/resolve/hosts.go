@@ -15,8 +15,8 @@ type Host struct {
 	Implicit bool // the domain has no MX, so its own address records are used (RFC 5321 section 5.1)
 }
 
-// Definite errors of Hosts for domains that accept no mail; compare with errors.Is. A later attempt to deliver mail to
-// such a domain would fail too.
+// Definite errors of Hosts for domains that accept no mail; compare with errors.Is. A definite error means that a later
+// attempt to deliver mail to the domain would fail too.
 var (
 	// ErrNoDomain means that the domain does not exist.
 	ErrNoDomain = errors.New("the domain does not exist")

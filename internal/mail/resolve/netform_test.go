@@ -59,7 +59,7 @@ func TestNetFormErrors(t *testing.T) {
 
 func checkNetError(t *testing.T, what string, err error, temporary bool) {
 	t.Helper()
-	// This is a bare type assertion, as the libraries use it.
+	// The libraries use a bare type assertion for DNS errors, and so does this test.
 	e, ok := err.(*net.DNSError)
 	if !ok || e.Temporary() != temporary || e.IsNotFound == temporary || errors.Is(err, ErrTemporary) != temporary {
 		t.Errorf("%s: %#v, want temporary=%t", what, err, temporary)

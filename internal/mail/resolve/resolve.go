@@ -60,7 +60,7 @@ type CAA struct {
 
 // The errors of every Resolver; compare with errors.Is.
 var (
-	// ErrNotFound means definitely that the name has no records of this type.
+	// ErrNotFound is a definite answer: the name has no records of the requested type.
 	ErrNotFound = errors.New("no such DNS record")
 	// ErrNoName wraps ErrNotFound and means that the name itself does not exist (NXDOMAIN, RFC 8020).
 	ErrNoName = fmt.Errorf("%w: the name does not exist", ErrNotFound)
@@ -77,7 +77,7 @@ func clean(name string) string {
 }
 
 // checkName returns a definite error for a name that is invalid in the DNS, because no server could answer a query for
-// it. The limits are those of RFC 1035 section 2.3.4.
+// it. The length limits of names are those of RFC 1035 section 2.3.4.
 func checkName(name string) error {
 	if name == "" || len(name) > 253 {
 		return fmt.Errorf("%w: %q is not a DNS name", ErrNoName, name)

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// authenticate logs in if the options contain a user name (RFC 4954). It uses PLAIN (RFC 4616), or LOGIN if the host
-// does not offer PLAIN.
+// authenticate logs in if the options contain a user name (RFC 4954). authenticate uses PLAIN (RFC 4616), or LOGIN if
+// the host does not offer PLAIN.
 func (c *Conn) authenticate() *Error {
 	if c.o.Username == "" {
 		return nil

@@ -73,8 +73,9 @@ func hasEightBit(p []byte) bool {
 // writeBody writes a message in the form that DATA requires (RFC 5321 section 4.5.2): it doubles dots at the start of a
 // line and adds a missing final CRLF. writeBody does not write the terminating dot.
 //
-// writeBody first replaces a lone CR or LF, because hosts disagree about line ends. Some hosts would end the message
-// early and execute its remaining lines as commands. The bufio.Writer w keeps write errors until its Flush.
+// writeBody first replaces a lone CR or LF, because hosts disagree about line ends. At a lone CR or LF, some hosts
+// would end the message early and execute its remaining lines as commands. The bufio.Writer w keeps write errors until
+// its Flush.
 func writeBody(w *bufio.Writer, parts [][]byte, bare bool) {
 	if bare {
 		parts = [][]byte{pairLineEnds(bytes.Join(parts, nil))}

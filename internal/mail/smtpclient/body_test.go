@@ -156,7 +156,7 @@ func unstuff(wire []byte) []byte {
 	return out
 }
 
-// paired returns the expected result of pairLineEnds with a final line end, computed by other code.
+// paired computes the expected result of pairLineEnds, including a final line end, in a different way.
 func paired(msg []byte) []byte {
 	const mark = "\x00\x01line end\x01\x00"
 	s := strings.ReplaceAll(string(msg), "\r\n", mark)

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
-// dialogue is a testdata file with an SMTP session, and the result that the client must have.
+// dialogue is a testdata file with an SMTP session, and the expected results of the client.
 type dialogue struct {
 	file  string
 	mode  smtpclient.TLSMode
@@ -26,7 +26,7 @@ type dialogue struct {
 	after bool // the connection must be usable at the end
 }
 
-// send is one message and its expected result: the replies in the format of codes, and the error.
+// send is one message and its expected result: the replies, in the format of the function codes, and the error.
 type send struct {
 	env  smtpclient.Envelope
 	msg  string
@@ -89,7 +89,7 @@ var dialogues = []dialogue{
 		err: "body temporary: timeout"}}},
 	{file: "body-refused", sends: []send{{msg: huge, want: "250 [250 250] 354 552"}}},
 
-	// A reused connection transfers a second message.
+	// In these sessions, a reused connection transfers a second message.
 	{file: "kept-drop", sends: then(one("250 [250 250] 354 250", ""), "0 [0 0] 0 0", "mail temporary stale: hung up")},
 	{file: "kept-421", sends: then(one("250 [250 250] 354 250", ""), "0 [0 0] 0 0", "mail temporary stale 421")},
 	{file: "kept-reset-refused", sends: then(one("250 [250 250] 354 451", ""), "0 [0 0] 0 0",
@@ -139,7 +139,7 @@ var dialogues = []dialogue{
 	{file: "auth-drop", user: "user", dial: "auth temporary: EOF"},
 	{file: "auth-login-early", user: "user", dial: "auth 504"},
 
-	// The host offers extensions, or the client creates replies itself.
+	// In these sessions, the host offers extensions or the client creates replies itself.
 	{file: "parameters", after: true, sends: []send{{msg: "Subject: 8\r\n\r\nGrüße\r\n.dot\r\n",
 		want: "250 [250 250] 354 250"}}},
 	{file: "smtputf8", after: true, sends: []send{{

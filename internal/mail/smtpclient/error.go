@@ -28,7 +28,7 @@ var (
 	ErrNoTLS = errors.New("the host offers no TLS, and TLS is required")
 	// ErrNoAuth means that the host offers no authentication mechanism that this package supports.
 	ErrNoAuth = errors.New("the host offers no authentication that can be used")
-	// ErrAuthPlain means that a password would cross a network in the clear.
+	// ErrAuthPlain means that a password would be sent over a network without TLS.
 	ErrAuthPlain = errors.New("refusing to send a password over a connection without TLS")
 	// ErrProtocol means that the host violated the SMTP protocol.
 	ErrProtocol = errors.New("protocol error")

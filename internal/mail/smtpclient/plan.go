@@ -6,7 +6,7 @@ import "fmt"
 const maxPath = 500
 
 // plan decides from the envelope and the host's extensions which commands are not worth sending. For omitted commands,
-// plan stores the replies that the host would send, marked as Local. It reports whether any command must be sent.
+// plan stores the replies that the host would send, marked as Local. plan reports whether any command must be sent.
 func (t *transaction) plan() bool {
 	if r := t.refuseMessage(); r.Code != 0 {
 		t.res.Mail = r

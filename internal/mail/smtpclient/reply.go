@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a reply. RFC 5321 section 4.5.3.1.5 allows 512 octets for a line of a reply, but some hosts send more.
+// Limits for the length of a reply. RFC 5321 section 4.5.3.1.5 allows 512 octets for a line of a reply, but some hosts
+// send more.
 const (
 	maxReplyLine  = 2000 // bytes, with CRLF
 	maxReplyLines = 100
@@ -49,8 +50,8 @@ func (r Reply) String() string {
 }
 
 // readReply reads one reply of one or more lines. If the reply is malformed, the error is ErrProtocol or ErrEndless;
-// other errors are those of the connection. readReply passes every line, without its line end, to each before it checks
-// the line.
+// other errors are those of the connection. readReply passes every line, without its line end, to the function each
+// before it checks the line.
 func readReply(r *bufio.Reader, each func(line []byte)) (Reply, error) {
 	var reply Reply
 	var text []byte

@@ -12,7 +12,7 @@ import (
 // commands, the buffers on both sides could fill up while neither side reads.
 const maxPipelined = 100
 
-// Values in Conn.pending for commands other than RCPT, for which it holds the index of the recipient.
+// Values in Conn.pending for commands other than RCPT. For an RCPT command, the value is the index of the recipient.
 const (
 	askReset = -1 - iota
 	askMail

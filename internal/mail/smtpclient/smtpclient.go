@@ -3,8 +3,8 @@
 //
 // # Invariants
 //
-//   - A host's reply is data (Reply, Result); a Go error (*Error) means that the SMTP session was interrupted or could
-//     not begin.
+//   - A host's reply is a value (Reply, Result); a Go error (*Error) means that the SMTP session was interrupted or
+//     could not begin.
 //   - Values cannot inject commands: addresses that could add a second command line are refused.
 //   - A message cannot end its own transfer early: lines always end in CRLF and dots are stuffed.
 //   - The transcript never contains secrets or message text.
@@ -62,7 +62,8 @@ type Options struct {
 
 // Timeouts limit the steps of an SMTP session; the context limits the session as a whole. A timeout of zero means the
 // default, which the field's comment states. A client that retries from a queue can use shorter timeouts than RFC 5321
-// section 4.5.3.2 requires. Final must not be shorter, because messages would be sent twice.
+// section 4.5.3.2 requires. Only Final must be long enough, because a message is sent again if the reply to it comes
+// too late.
 type Timeouts struct {
 	Connect  time.Duration // establishing the TCP connection; default 30 s
 	TLS      time.Duration // the TLS handshake; default 30 s
@@ -118,7 +119,7 @@ type Envelope struct {
 	From string
 	To   []string
 	// UTF8 means that the message's header needs SMTPUTF8 (RFC 6531). For addresses that need SMTPUTF8, the client
-	// sends it even if UTF8 is false.
+	// sends that parameter even if UTF8 is false.
 	UTF8 bool
 	// Require8Bit refuses to send 8-bit text to a host that does not offer 8BITMIME (RFC 6152). If Require8Bit is
 	// false, 8-bit text is sent unchanged, which nearly every host accepts.

@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// errInjected means that plain text followed the STARTTLS reply. Reading that text after the handshake would allow
-// command injection (CVE-2011-0411 and similar).
+// errInjected means that plain text followed the STARTTLS reply. Reading text from before the handshake as a reply
+// under TLS would allow injection (CVE-2011-0411 and similar).
 var errInjected = fmt.Errorf("%w: text after the reply to STARTTLS", ErrProtocol)
 
 // startTLS starts TLS by STARTTLS as the options require (RFC 3207), and repeats EHLO.
@@ -50,7 +50,7 @@ func (c *Conn) startTLS(ctx context.Context) *Error {
 	return nil
 }
 
-// handshake replaces the connection by a TLS connection.
+// handshake performs a TLS handshake and replaces the connection by the TLS connection.
 func (c *Conn) handshake(ctx context.Context) *Error {
 	config := &tls.Config{ServerName: c.o.ServerName, RootCAs: c.o.RootCAs, MinVersion: tls.VersionTLS12}
 	if c.o.TLS == TLSOpportunistic {

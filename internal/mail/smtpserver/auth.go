@@ -66,7 +66,7 @@ func (c *conn) authenticate(mechanism, initial string, given bool) {
 	c.reply(235, "2.7.0", "Welcome")
 }
 
-// plain reads the user name and the password of AUTH PLAIN (RFC 4616).
+// plain returns the user name and the password of AUTH PLAIN (RFC 4616).
 func (c *conn) plain(initial string, given bool) (user, password string, err error) {
 	if !given {
 		if initial, err = c.challenge(""); err != nil {
@@ -84,7 +84,7 @@ func (c *conn) plain(initial string, given bool) (user, password string, err err
 	return parts[1], parts[2], nil
 }
 
-// login reads the user name and the password of AUTH LOGIN, in two steps.
+// login returns the user name and the password of AUTH LOGIN, which it requests in two steps.
 func (c *conn) login(initial string, given bool) (user, password string, err error) {
 	if !given {
 		if initial, err = c.challenge("Username:"); err != nil {
@@ -102,7 +102,7 @@ func (c *conn) login(initial string, given bool) (user, password string, err err
 	return user, password, err
 }
 
-// challenge sends an AUTH challenge and returns the client's response line.
+// challenge sends an AUTH challenge and returns the line with the client's response.
 func (c *conn) challenge(text string) (string, error) {
 	c.reply(334, "", base64.StdEncoding.EncodeToString([]byte(text)))
 	line, err := c.readCommand()

@@ -126,7 +126,7 @@ func (c *conn) startTLS(arg string) {
 		c.reply(501, "5.5.4", "STARTTLS has no parameters")
 		return
 	case c.in.Buffered() > 0:
-		// A man in the middle may have inserted this data to make it count as sent under TLS (CVE-2011-0411).
+		// An attacker may have inserted the buffered data, so that it would count as sent under TLS (CVE-2011-0411).
 		c.hangUp("4.7.0", "Nothing may follow STARTTLS before the handshake")
 		return
 	}
@@ -139,8 +139,8 @@ func (c *conn) startTLS(arg string) {
 	c.mail, c.rcpts, c.esmtp, c.authenticated, c.peer.Hello = nil, 0, false, false, ""
 }
 
-// fail replies with an error. It sends a *Refusal unchanged, and any other error as an internal failure, whose cause it
-// logs.
+// fail replies with an error. fail sends a *Refusal unchanged, reports any other error as an internal failure, and logs
+// the cause.
 func (c *conn) fail(err error, code int, enhanced string) {
 	if r, ok := errors.AsType[*Refusal](err); ok {
 		if r.Cause != nil {

@@ -34,8 +34,8 @@ type Config struct {
 	MaxConnections int
 	MaxPerAddr     int // maximum connections from an IPv4 address or an IPv6 /64 network; 0 means no limit
 
-	// ProxyFrom are the address ranges of trusted proxies. Connections from these proxies begin with a PROXY header of
-	// version 1 or 2. Connections from other addresses have no PROXY header.
+	// ProxyFrom are the address ranges of trusted proxies. Connections from trusted proxies begin with a PROXY header
+	// of version 1 or 2. Connections from other addresses have no PROXY header.
 	ProxyFrom []netip.Prefix
 
 	Timeouts Timeouts

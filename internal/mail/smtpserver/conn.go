@@ -59,7 +59,7 @@ type conn struct {
 	mail          *MailOptions // parameters of the current message, or nil
 	rcpts         int
 
-	commands, errors, failures int       // failures counts failed AUTH; the others restart after a message
+	commands, errors, failures int       // failures are of AUTH; the others restart after a message
 	accepted                   bool      // a message was accepted
 	lastMessage                time.Time // when the last message was accepted, or else when the connection began
 	ended                      bool      // the server reads no more commands
@@ -216,8 +216,9 @@ func (c *conn) readCommand() (string, error) {
 	return string(line[:len(line)-2]), nil
 }
 
-// wait records what the connection waits for, and sets the deadline of the wait. The server uses this record to choose
-// a connection when it needs a free slot. If wait returns an error, the connection must end instead of waiting.
+// wait records what the connection waits for, and sets the deadline of the wait. The server uses that record to select
+// a connection to close when it needs a free slot. If wait returns an error, the connection must end instead of
+// waiting.
 func (c *conn) wait(w waiting, until time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -44,8 +44,8 @@ func (c *conn) data(arg string) {
 // beginMessage starts the time limits of a message.
 func (c *conn) beginMessage() { c.inMessage, c.received, c.bytesIn = true, time.Now(), 0 }
 
-// patience returns the deadline for the next bytes of a message. A client may pause or send slowly, but the message's
-// total time is limited too.
+// patience returns the deadline for the next bytes of a message. A client may pause or send slowly, but the total time
+// for a message is limited too.
 func (c *conn) patience() time.Time {
 	t := &c.s.c.Timeouts
 	until := time.Now().Add(t.Block)

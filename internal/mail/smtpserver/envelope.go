@@ -185,7 +185,7 @@ func rcptOptions(params []string) *Refusal {
 	return nil
 }
 
-// xtext decodes a parameter value in xtext encoding (RFC 3461 section 4). It returns "" if the value is not valid
+// xtext decodes a parameter value in xtext encoding (RFC 3461 section 4). xtext returns "" if the value is not valid
 // xtext.
 func xtext(s string) string {
 	var out strings.Builder

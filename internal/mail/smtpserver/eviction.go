@@ -7,8 +7,8 @@ import (
 
 // When all slots are in use, the server closes a connection that makes no progress, with 421, to accept a new
 // connection. RFC 5321 section 4.5.3.2.7 requires a server to wait five minutes for a command. The server waits five
-// minutes for a command while slots are free. If it waited that long when all slots are in use, silent clients could
-// keep all other clients out for five minutes. A client that receives 421 retries later.
+// minutes for a command while slots are free. If the server waited five minutes when all slots are in use, silent
+// clients could keep all other clients out for five minutes. A client that receives 421 retries later.
 //
 // The server closes connections in this order:
 //
@@ -78,9 +78,9 @@ func (s *Server) leastUseful(now time.Time) (*conn, waiting) {
 	return nil, forUs
 }
 
-// candidate is the best connection to close so far, for one of the reasons to close a connection. A connection with a
-// greater value of first is a better candidate. If the values of first are equal, the connection with the greater value
-// of second is the better candidate.
+// candidate is the best connection found so far for one of the reasons to close a connection. A candidate with a
+// greater value of the field first is better. If the values of first are equal, the candidate with the greater value of
+// second is better.
 type candidate struct {
 	conn    *conn
 	waiting waiting

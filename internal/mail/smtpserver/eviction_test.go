@@ -31,7 +31,7 @@ func dialFrom(t testing.TB, from, addr string) *client {
 	return &client{t, nc, bufio.NewReader(nc)}
 }
 
-// handIn sends a message and expects the reply want.
+// handIn sends a message and expects a reply that begins with want.
 func (c *client) handIn(want string) {
 	c.t.Helper()
 	c.ask("HELO a.test\r\nMAIL FROM:<a@a.test>\r\nRCPT TO:<b@b.test>\r\nDATA\r\n", "250", "250", "250", "354")

@@ -59,7 +59,7 @@ func (h *handler) wait(t testing.TB) {
 	await(t, "sessions to close", func() bool { return h.sessions() == 0 })
 }
 
-// await waits until another goroutine makes the condition ok true.
+// await waits until the function ok returns true.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for until := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {

@@ -39,8 +39,8 @@ func New(c Config, handler Handler, log *slog.Logger) *Server {
 }
 
 // Serve accepts connections from l until ctx ends. After ctx ends, Serve ends idle connections immediately and messages
-// in progress after the grace period. It closes l, and returns when all connections have ended. Serve returns an error
-// only if the listener fails. Serve may be called only once.
+// in progress after the grace period. Serve closes l, and returns when all connections have ended. Serve returns an
+// error only if the listener fails. Serve may be called only once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	// After ctx ends, work in progress continues within the grace period.
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
@@ -102,8 +102,8 @@ func (s *Server) accept(ctx, work context.Context, l net.Listener, all *sync.Wai
 	}
 }
 
-// register records a connection. It returns false if the server is ending or has twice MaxConnections connections. A
-// connection without a slot is either new or ending.
+// register records a connection. register returns false if the server is ending or already has twice MaxConnections
+// connections. A connection without a slot is either new or ending.
 func (s *Server) register(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +166,7 @@ func (s *Server) releaseSlot(c *conn) {
 	}
 }
 
-// end tells every connection to end as soon as no message is in progress on it.
+// end makes every connection end as soon as no message is in progress on that connection.
 func (s *Server) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -54,7 +54,7 @@ func (c *client) hear() string {
 	}
 }
 
-// ask sends lines and expects replies: the given number of replies, each with the prefix in want.
+// ask sends lines and expects one reply for each string in want, which the reply must begin with.
 func (c *client) ask(text string, want ...string) {
 	c.t.Helper()
 	if text != "" { // writing to a pipe waits for a reader even if text is empty
@@ -177,7 +177,8 @@ func TestTimeouts(t *testing.T) {
 	c.ask("x\r\n", "421 4.4.2")
 	c.closed()
 
-	// The server ends the connection of a client that sends no message in time, whatever else the client sends.
+	// The server ends the connection of a client that sends no message in time, even if the client sends other
+	// commands.
 	addr = serve(t, smtpserver.Config{Timeouts: smtpserver.Timeouts{Idle: short}}, h)
 	c = dial(t, addr)
 	c.ask("HELO a.test\r\n", "220", "250", "421 4.4.2")

@@ -1,6 +1,6 @@
 // Package smtpserver is the SMTP server (RFC 5321) for both receiving and submission. The server accepts connections,
-// authenticates clients if the listener offers AUTH, and passes their messages to a [Handler]. It offers the extensions
-// PIPELINING, SIZE, 8BITMIME, SMTPUTF8, CHUNKING, ENHANCEDSTATUSCODES, STARTTLS and AUTH.
+// authenticates clients if the listener offers AUTH, and passes their messages to a [Handler]. The server offers the
+// extensions PIPELINING, SIZE, 8BITMIME, SMTPUTF8, CHUNKING, ENHANCEDSTATUSCODES, STARTTLS and AUTH.
 //
 // # Invariants
 //
@@ -64,7 +64,7 @@ type Session interface {
 	Rcpt(ctx context.Context, to string) error
 	// Data reads the message, with CRLF line ends and without stuffed dots, and returns after the message is stored
 	// durably. The reply to the client contains id. If reading fails before io.EOF, the message is incomplete or
-	// invalid and must be discarded. The client then gets an error even if Data returns nil.
+	// invalid and must be discarded. After such a failure the client gets an error even if Data returns nil.
 	Data(ctx context.Context, r io.Reader) (id string, err error)
 	// Reset discards the current message. Reset is also called after each Data and before Close.
 	Reset()

@@ -4,12 +4,12 @@
 //
 // # Invariants
 //
-// Before the sink replies 250 to a message, it counts the message and calls the hook. Every message with the reply 250
+// Before the sink replies 250 to a message, it calls the hook and counts the message. Every message with the reply 250
 // is therefore counted.
 //
 // # What it does not do
 //
-// The sink is not hardened for the open network: it has no TLS, and it is protected only by size limits and timeouts.
+// The sink is not hardened for public networks: it has no TLS, and only size limits and timeouts protect it.
 package smtpsink
 
 import (

@@ -45,7 +45,8 @@ func (ca *CA) Pool() *x509.CertPool {
 	return pool
 }
 
-// Certificate returns a certificate for names, which may be IP addresses. The certificate is valid for an hour.
+// Certificate returns a certificate for names, which may be IP addresses. A certificate of Certificate is valid for an
+// hour.
 func (ca *CA) Certificate(names ...string) tls.Certificate {
 	ca.t.Helper()
 	return ca.certificate(certificate(names[0]), names)

@@ -19,7 +19,7 @@ import (
 const patience = 10 * time.Second
 
 // Player is a server that replays a dialogue and fails the test if the client deviates from it. A dialogue consists of
-// these lines:
+// lines of these forms:
 //
 //	# a remark
 //	S: 220 mx.test ESMTP            the host sends this; consecutive lines are sent in one write
@@ -129,8 +129,8 @@ func (s *Player) run() {
 	}
 }
 
-// finish waits for the end of the dialogue. If it has not ended after two seconds, finish closes the listener and the
-// open connection.
+// finish waits for the end of the dialogue. If the dialogue has not ended after two seconds, finish closes the listener
+// and the open connection.
 func (s *Player) finish() {
 	close(s.over)
 	ended := make(chan struct{})
@@ -282,7 +282,7 @@ func (p *scene) data() error {
 }
 
 // secure performs the server side of a TLS handshake. secure returns no error if the client aborts the handshake,
-// because the following lines of the dialogue detect that.
+// because the following lines of the dialogue detect the abort.
 func (p *scene) secure(kind string) error {
 	certificate := p.s.CA.Certificate("mx.test", "127.0.0.1")
 	if kind == "expired" {

@@ -1,5 +1,5 @@
 // Package dkimtest provides RSA keys for tests that need domains but do not test key generation. Generating an RSA key
-// takes a tenth of a second, which was most of the run time of such tests.
+// takes a tenth of a second, which was most of the run time of tests that create domains.
 package dkimtest
 
 import (

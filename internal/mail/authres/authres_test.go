@@ -385,7 +385,7 @@ func TestDMARC(t *testing.T) {
 		"a space in the address":       {stranger, from("[<a b@example.com>"), "permerror", ""},
 		"text behind the bracket":      {stranger, from("[<a@example.com>x"), "permerror", ""},
 		"two signs in the address":     {stranger, from("[<a@example.net@example.com>"), "permerror", ""},
-		// Some mail readers show a first line that begins with a space as a field, so Check counts such a line as a
+		// Some mail readers show a first line that begins with a space as a field, so Check treats such a line as a
 		// field.
 		"behind a space": {stranger, " From: eve@evil.example\r\n" + plain, "permerror", ""},
 		"before a space": {stranger, "From   " + strings.Repeat(" ", 40) + ": eve@evil.example\r\n" + plain, "permerror", ""},

@@ -26,7 +26,8 @@ type header struct {
 	from       []string
 	signatures int
 	seals      int // number of ARC-Seal fields
-	// problem is the reason why the header is not evaluated. If there is a problem, the other fields are incomplete.
+	// problem is the reason why the header is not evaluated. If problem is set, the other fields of header are
+	// incomplete.
 	problem string
 }
 
@@ -69,7 +70,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return append(start, rest...), err
 }
 
-// scan reads the header line by line. It collects the values of From fields and the length of the current field.
+// scan reads the header line by line. scan collects the values of From fields and the length of the current field.
 type scan struct {
 	header
 	lines, fields int

@@ -14,8 +14,8 @@ func ParseDMARC(text string, parent bool) (Policy, bool) {
 	return Policy{p.policy, p.strictDKIM, p.strictSPF}, ok
 }
 
-// Aligned reports whether a verified domain counts for a From field with the domain from (RFC 7489 section 3.1). Both
-// domains are in lower-case ASCII; an empty domain is never aligned.
+// Aligned reports whether a verified domain is aligned with the domain of the From field (RFC 7489 section 3.1). The
+// domains must be in lower-case ASCII; an empty domain is never aligned.
 func Aligned(from, domain string, strict bool) bool {
 	return domain != "" && aligned(from, domain, strict)
 }

@@ -6,8 +6,9 @@ import (
 )
 
 // UUEncode is a transfer encoding that is older than MIME. A file begins with a line such as "begin 644 name" and ends
-// with the line "end". The first character of each line in between encodes the number of bytes on that line. Each
-// further group of four characters on a line encodes three bytes. A space or "`" encodes the value 0, and "_" the value
+// with the line "end". The first character of each line in between encodes the number of bytes on that line. The other
+// characters of such a line encode three bytes per group of four characters. A space or "`" encodes the value 0, and
+// "_" the value
 // 63. A line that encodes zero bytes precedes the line "end".
 const UUEncode = "uuencode"
 
@@ -65,8 +66,8 @@ func isWhole(line []byte, n int) bool {
 	return len(chars) >= uuChars(n) && len(bytes.TrimRight(chars, " \t")) <= (n+2)/3*4+1
 }
 
-// FindUU reads the uuencoded file whose "begin" line starts at from. If the file is incomplete or invalid, next is the
-// index of the first line that is not part of the file. A line within a file cannot begin another file, so a caller
+// FindUU reads the uuencoded file with its "begin" line at index from. If the file is incomplete or invalid, next is
+// the index of the first line that is not part of the file. A line within a file cannot begin another file, so a caller
 // that continues at next reads no line twice.
 func FindUU(text []byte, from int) (f UUFile, next int, ok bool) {
 	end, next := LineEnd(text, from)

@@ -120,7 +120,7 @@ func (k *Key) Record() string {
 	}
 	der, err := x509.MarshalPKIXPublicKey(k.signer.Public())
 	if err != nil {
-		// This error cannot happen, because newKey accepts only RSA and Ed25519 keys.
+		// MarshalPKIXPublicKey cannot fail here, because newKey accepts only RSA and Ed25519 keys.
 		panic("dkim: " + err.Error())
 	}
 	return "v=DKIM1; k=rsa; p=" + base64.StdEncoding.EncodeToString(der)

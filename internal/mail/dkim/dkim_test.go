@@ -149,7 +149,8 @@ func TestSign(t *testing.T) {
 	}
 }
 
-// TestSignCovers changes a signed message in transit, as an attacker might. Each change must break the signatures.
+// TestSignCovers changes a signed message in transit, as an attacker might. Each change of the message must break the
+// signatures.
 func TestSignCovers(t *testing.T) {
 	t.Parallel()
 	msg := "From: ann@example.com\r\nTo: bob@example.net\r\nSubject: Hello\r\nX-Tag: 1\r\nMIME-Version: 1.0\r\n" +

@@ -40,7 +40,8 @@ type attributes struct {
 	hidden bool
 }
 
-// readAttributes reads the attributes of the tokenizer's start tag. If an attribute is repeated, the first one counts.
+// readAttributes reads the attributes of the tokenizer's start tag. If an attribute is repeated, readAttributes uses
+// the first one.
 func readAttributes(z *tokenizer) attributes {
 	a := attributes{start: 1}
 	var seen [len(textAttributes)]bool

@@ -19,8 +19,8 @@ type Token struct {
 }
 
 // Attributes yields the names, in lower case, and the values of a start tag's attributes; other tokens have none. If an
-// attribute name is repeated, only the first attribute counts (HTML standard section 13.2.5.33); the caller must check
-// that.
+// attribute name is repeated, only the first attribute is valid (HTML standard section 13.2.5.33); the caller must
+// ignore the others.
 func (t Token) Attributes() iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		if t.Kind != html.StartTagToken {

@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// hostile is a parser with hostile inputs. Each input is the head followed by copies of one text.
+// hostile is a parser with hostile inputs. Each hostile input is the head followed by copies of one text.
 type hostile struct {
 	name   string
 	parse  func(string)

@@ -143,8 +143,8 @@ func (b *brackets) readMailbox(s string) (message.Address, bool) {
 	return message.Address{Name: name, Local: local, Domain: domain}, ok
 }
 
-// splitMailbox removes comments and separates the name from the address in the last angle brackets. If there are no
-// brackets, name is the whole text.
+// splitMailbox removes comments and separates the name from the address in the last angle brackets. If the mailbox has
+// no angle brackets, name is the whole text.
 func (b *brackets) splitMailbox(s string) (name, spec, comment string) {
 	var out strings.Builder
 	at := strings.LastIndexByte(s, '@')

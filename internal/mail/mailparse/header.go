@@ -50,7 +50,7 @@ func (p *parser) header() (head partHead, body int) {
 }
 
 // field stores the parsed value of a header field. The parameter value is unfolded but not decoded. If a field that may
-// occur only once is repeated, the first one counts. Recipients of repeated fields are joined.
+// occur only once is repeated, the parser uses the first one. Recipients of repeated fields are joined.
 func (p *parser) field(name, value string, seen map[string]bool) {
 	out := p.out
 	switch name {

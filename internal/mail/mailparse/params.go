@@ -30,7 +30,7 @@ const (
 	maxPartField  = 16 << 10
 )
 
-// take stores a Content- field. If a Content- field is repeated, the first one counts.
+// take stores a Content- field. If a Content- field is repeated, take uses the first one.
 func (h *partHead) take(name, value []byte) {
 	if len(name) < len("content-") || !bytes.EqualFold(name[:len("content-")], []byte("content-")) {
 		return
@@ -75,7 +75,7 @@ func (h *partHead) file() string {
 
 // parseParameters parses a field value of the form `value; name=value`, in all variants that mail programs write.
 // Parameters may use RFC 2231's continuations and charsets or encoded words, and may lack quotes, a semicolon or the
-// closing quote. If a parameter name is repeated, the first parameter counts, but a parameter with a charset takes
+// closing quote. If a parameter name is repeated, the first parameter is used, but a parameter with a charset takes
 // precedence over one without.
 func parseParameters(s string) (value string, parameters map[string]string) {
 	end := strings.IndexAny(s, "; \"")

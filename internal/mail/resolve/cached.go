@@ -20,7 +20,7 @@ const (
 	maxTTL     = time.Hour
 	defaultTTL = 60 * time.Second // TTL of answers without one
 	// flightTimeout is the time limit of a look-up that several callers share. Other callers may wait for a shared
-	// look-up, so it continues after its first caller has given up.
+	// look-up, so the look-up continues after its first caller has given up.
 	flightTimeout = time.Minute
 )
 

@@ -20,8 +20,8 @@ type Fake struct {
 	PTRRecords   map[netip.Addr][]string
 
 	// Fail lists look-ups that end in ErrTemporary: a name ("example.com", all types) or a type and a name ("mx
-	// example.com"). The types in Fail are mx, addr, txt, cname, caa and ptr. An entry of type ptr has an address in
-	// place of the name.
+	// example.com"). The types in Fail are mx, addr, txt, cname, caa and ptr. In Fail, an entry of type ptr has an
+	// address in place of the name.
 	Fail []string
 }
 

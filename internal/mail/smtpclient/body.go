@@ -37,7 +37,7 @@ func inspect(parts [][]byte) traits {
 			rest = rest[i+1:]
 		}
 	}
-	// If every LF follows a CR and there are as many CRs as LFs, they occur only in pairs.
+	// If every LF follows a CR and there are as many CRs as LFs, CR and LF occur only in pairs.
 	t.bare = t.bare || carriageReturns != lineFeeds
 	if last != '\n' {
 		t.size += 2

@@ -76,7 +76,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // Timeout reports whether the host did not answer in time.
 func (e *Error) Timeout() bool { return e.Reply == nil && isTimeout(e.Err) }
 
-// refused returns the Error of a stage in which the host refused a command with reply r.
+// refused returns the Error of a stage in which the host refused a command by the reply r.
 func refused(stage Stage, r Reply) *Error {
 	return &Error{Stage: stage, Temporary: !r.Permanent(), Reply: &r}
 }

@@ -31,7 +31,7 @@ import (
 type TLSMode int
 
 const (
-	// TLSOpportunistic uses STARTTLS if the host offers it, and accepts any certificate. This mode protects only
+	// TLSOpportunistic uses STARTTLS if the host offers it, and accepts any certificate. TLSOpportunistic protects only
 	// against passive listeners (RFC 7435). If an opportunistic TLS handshake fails, Dial returns an Error with
 	// RetryPlain.
 	TLSOpportunistic TLSMode = iota

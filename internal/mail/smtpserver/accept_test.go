@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// exhausted is a listener that first fails to accept, as if file descriptors ran out, and then accepts one connection.
+// exhausted is a listener that fails several times, as if file descriptors ran out, before it accepts one connection.
 type exhausted struct {
 	failures atomic.Int32
 	failed   []time.Time

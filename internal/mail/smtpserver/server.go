@@ -138,7 +138,7 @@ func (s *Server) admit(c *conn, a netip.Addr) *Refusal {
 	return nil
 }
 
-// counted returns the address, or the IPv6 network, by which connections are counted. IPv6 connections are counted by
+// counted returns the key for the connection count: an IPv4 address or an IPv6 network. IPv6 connections are counted by
 // /64 network, because providers assign one to each customer.
 func counted(a netip.Addr) netip.Addr {
 	if a = a.Unmap(); a.Is6() {

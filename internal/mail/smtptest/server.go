@@ -20,8 +20,8 @@ import (
 )
 
 // Config configures a Server. With the zero Config, a Server accepts everything, without TLS. The functions in Config
-// are called from the goroutines of the connections. Each function returns a reply line such as "550 5.1.1 no such
-// user"; an empty reply leaves the decision to the server.
+// are called from the goroutines of the connections. The functions in Config return a reply line such as "550 5.1.1 no
+// such user"; an empty reply leaves the decision to the server.
 type Config struct {
 	TLS      *tls.Config       // the server offers STARTTLS or, with Implicit, expects TLS from the first byte
 	Implicit bool              //

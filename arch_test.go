@@ -1,4 +1,5 @@
-// Package postrider holds the law of imports; the program is in cmd/postrider.
+// Package postrider contains tests of the repository: its import rules, file sizes, names, and links between docs. The
+// program itself is in cmd/postrider.
 package postrider
 
 import (
@@ -21,9 +22,9 @@ import (
 
 const module = "github.com/postrider/postrider/"
 
-// layers are the groups of packages from the top down. A package imports packages of its own group and of lower ones
-// only, so that a reader can start at any layer and go down. Each group below internal is a folder, whose doc.go says
-// what belongs there.
+// layers lists the groups of packages, from the top layer to the bottom layer. A package may import only packages of
+// its own group and of lower layers, so that a reader can start at any layer and read downward. Each group below
+// internal is a folder with a doc.go that says what belongs there.
 var layers = [][]string{
 	{"cmd", "e2e", "scripts", "internal/cli", "internal/bench", "internal/node"},
 	{"internal/front"},
@@ -37,14 +38,15 @@ var layers = [][]string{
 	{"internal/lib"},
 }
 
-// shared lists, for the groups whose packages must not know each other, those that the others may import all the same.
+// shared lists the groups whose packages must not import each other, with the packages of the group that are exempt:
+// all packages of the group may import them.
 var shared = map[string][]string{
 	"internal/front":    {"internal/front/web", "internal/front/api/wire"},
 	"internal/outbound": {"internal/outbound/requestlog"},
 }
 
-// layerOf returns the number of the layer of a package, counted from the top, and its group. The number is -1 if no
-// layer has the package.
+// layerOf returns the layer number of a package, counted from the top, and its group. The number is -1 if the package
+// is in no layer.
 func layerOf(pkg string) (layer int, group string) {
 	for l, groups := range layers {
 		for _, g := range groups {
@@ -56,7 +58,8 @@ func layerOf(pkg string) (layer int, group string) {
 	return -1, ""
 }
 
-// mayImport reports whether the law of imports lets a package import another one. Both are paths within the module.
+// mayImport reports whether the import rules allow a package to import another package. Both parameters are package
+// paths relative to the module.
 func mayImport(pkg, other string) bool {
 	from, group := layerOf(pkg)
 	to, otherGroup := layerOf(other)
@@ -74,10 +77,10 @@ type goPackage struct {
 	Imports    []string
 }
 
-// packages returns every package of the module, as `go list` shows them.
+// packages returns every package of the module, as printed by `go list`.
 func packages(t *testing.T) (all []goPackage) {
 	t.Helper()
-	_ = os.Getenv("POSTRIDER_TEST_RUN") // so that no cached result is shown: go test does not know what is read here
+	_ = os.Getenv("POSTRIDER_TEST_RUN") // changes each run, so go test does not reuse a cached result
 	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,GoFiles,Imports", "./...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
@@ -117,16 +120,17 @@ func TestImportsRunDownward(t *testing.T) {
 	}
 }
 
-// composing are the packages that put the program together. They import what they compose.
+// composing lists the packages that assemble the program from other packages. The limit on imports does not apply to
+// them.
 var composing = []string{"cmd/postrider", "internal/bench", "internal/cli", "internal/front/api", "internal/node",
 	"internal/node/resources", "internal/node/testnode"}
 
 const (
-	maxImports     = 26  // of one package that composes nothing
-	maxMeanImports = 4.5 // of all packages that compose nothing
+	maxImports     = 26  // limit for a package that is not in composing
+	maxMeanImports = 4.5 // limit for the mean of all packages that are not in composing
 )
 
-// A package needs few others, so that a reader can understand it alone.
+// Each package imports few others, so that a reader can understand it without reading the whole program.
 func TestImportsAreFew(t *testing.T) {
 	t.Parallel()
 	var counted, imports int
@@ -167,18 +171,20 @@ const (
 	maxFunctionLines = 90
 )
 
-// longFunctions are those whose length is a list of cases or requests, one after the other, that a reader skims.
+// longFunctions are the functions that may be longer than maxFunctionLines, because they are plain lists of cases or
+// requests that are easy to skim.
 var longFunctions = map[string]bool{
 	"internal/front/api/routes.go routes":   true, // the table of operations
-	"internal/cli/plans_test.go everything": true, // one request to each operation
+	"internal/cli/plans_test.go everything": true, // sends one request to each operation
 }
 
-// banned are words whose meaning only their author knew. No function, type, field or parameter has one as its name.
+// banned lists words that mean nothing to a new reader. No function, type, field or parameter may have one of these
+// names.
 var banned = []string{"enter", "veil", "bury", "disown", "heeded", "sift", "seated", "octets", "octet", "Grown",
 	"Happened", "Leaving", "Affords", "Budget", "Listed", "Reported", "Destined", "Followed",
 	"Fix", "Brief", "because", "causing"}
 
-// sourceFiles calls f with each Go file of the module, parsed, and with its path.
+// sourceFiles parses each Go file of the module and calls f with the file and its path.
 func sourceFiles(t *testing.T, f func(path string, fset *token.FileSet, file *ast.File, lines int)) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
@@ -208,7 +214,8 @@ func sourceFiles(t *testing.T, f func(path string, fset *token.FileSet, file *as
 	}
 }
 
-// Files and functions are short enough to be read at once. Tables of data in tests may be longer.
+// TestSizes checks that no file or function is too long to be read in one sitting. Lines in tables of test data do not
+// count toward the length of a function.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	sourceFiles(t, func(path string, fset *token.FileSet, file *ast.File, lines int) {
@@ -228,8 +235,7 @@ func TestSizes(t *testing.T) {
 	})
 }
 
-// tableLines returns how many lines of a function are inside of tables: composite literals, and arguments that are
-// literals of text.
+// tableLines returns how many lines of a function are in tables: composite literals and multi-line string literals.
 func tableLines(fset *token.FileSet, fn *ast.FuncDecl) (all int) {
 	ast.Inspect(fn, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -247,7 +253,7 @@ func tableLines(fset *token.FileSet, fn *ast.FuncDecl) (all int) {
 // statement matches the beginning of an SQL statement.
 var statement = regexp.MustCompile(`^\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH( RECURSIVE)?) [a-zA-Z(]`)
 
-// Every SQL statement stands in a file whose name begins with store, except in the package of the database itself.
+// Every SQL statement is in a file whose name begins with store, except in package db.
 func TestStatementsStandInStores(t *testing.T) {
 	t.Parallel()
 	sourceFiles(t, func(path string, fset *token.FileSet, file *ast.File, _ int) {
@@ -264,7 +270,7 @@ func TestStatementsStandInStores(t *testing.T) {
 	})
 }
 
-// Names are the terms of the field.
+// TestNames checks that no function, type, field or parameter has a banned name.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	sourceFiles(t, func(path string, fset *token.FileSet, file *ast.File, _ int) {

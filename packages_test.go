@@ -36,7 +36,7 @@ func TestPackageList(t *testing.T) {
 	}
 }
 
-// listPackages returns the list of packages as Markdown: a table for each group, in the order of layers.
+// listPackages returns the list of packages as Markdown, with one table per group, in the order of layers.
 func listPackages(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -68,7 +68,7 @@ func writeGroup(t *testing.T, b *strings.Builder, group string, all []goPackage)
 			t.Errorf("the comment of %s does not begin with its name: %s", pkg, text)
 		}
 		if pkg == group && strings.HasPrefix(group, "internal/") && len(p.Imports) == 0 {
-			continue // doc.go of a group, whose text is the introduction below
+			continue // a group's doc.go; its text is the introduction below
 		}
 		rows = append(rows, fmt.Sprintf("| [%s](../%s) | %s |\n", strings.TrimPrefix(pkg, "internal/"), pkg,
 			strings.ReplaceAll(text, "|", `\|`)))
@@ -109,7 +109,8 @@ var link = regexp.MustCompile(`\[([^\]\[]*)\]\(([^)#\s:]+)(?:#([^)\s]*))?\)`)
 // notInAnchor matches the characters of a heading that its anchor does not have.
 var notInAnchor = regexp.MustCompile("[^a-z0-9 _-]")
 
-// hasHeading reports whether a Markdown text has a heading with an anchor, as hosts of repositories make anchors.
+// hasHeading reports whether a Markdown text has a heading with the given anchor, derived from headings as GitHub and
+// similar sites do.
 func hasHeading(text, anchor string) bool {
 	for line := range strings.Lines(text) {
 		title := strings.TrimLeft(line, "#")
@@ -124,9 +125,9 @@ func hasHeading(text, anchor string) bool {
 	return false
 }
 
-// TestDocsLinksWork checks that every relative link of the documents leads to a file, and to a heading if it names one.
-// If the text of a link to a Go file is code, as in [`emails.Service.Send`](…/send.go), the file must declare the last
-// of its names.
+// TestDocsLinksWork checks that every relative link in the docs points to an existing file and, if the link has an
+// anchor, to an existing heading. If the text of a link to a Go file is code, as in [`emails.Service.Send`](…/send.go),
+// the file must declare the last part of that name.
 func TestDocsLinksWork(t *testing.T) {
 	t.Parallel()
 	var pages []string

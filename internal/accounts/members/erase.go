@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-const sweepRows = 500 // deleted in one transaction
+const sweepRows = 500 // rows deleted per transaction
 
 // Sweep deletes invitations that expired more than 30 days ago.
 func (s *Service) Sweep(ctx context.Context) error {

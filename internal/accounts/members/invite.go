@@ -21,10 +21,10 @@ import (
 
 const (
 	inviteFor     = 7 * 24 * time.Hour  // lifetime of an invitation after it was last sent
-	inviteKept    = 30 * 24 * time.Hour // time after which an expired invitation is deleted
-	maxOpen       = 50                  // open invitations of a team
-	maxSends      = 5                   // of one invitation
-	maxSentHourly = 100                 // invitation emails of a team
+	inviteKept    = 30 * 24 * time.Hour // how long an invitation is kept after it expired
+	maxOpen       = 50                  // limit of open invitations per team
+	maxSends      = 5                   // limit of emails per invitation
+	maxSentHourly = 100                 // limit of invitation emails per team and hour
 )
 
 // newToken returns a token of 256 random bits and its hash.
@@ -35,13 +35,14 @@ func newToken() (token, hash string) {
 	return token, keyring.HashAPIKey(token)
 }
 
-// Invite invites a person by email to join the actor's team. It replaces an open invitation to the same address.
+// Invite invites a person by email to join the actor's team. An open invitation to the same address is replaced.
 func (s *Service) Invite(ctx context.Context, by teams.Actor, email string, role teams.Role) (Invitation, error) {
 	v, _, err := s.invite(ctx, by, email, role, true)
 	return v, err
 }
 
-// InviteLink is Invite for the operator: it sends no email and returns the link, which the operator passes on.
+// InviteLink is Invite for the operator: it sends no email and returns the link, so that the operator can pass the link
+// on.
 func (s *Service) InviteLink(ctx context.Context, by teams.Actor, email string, role teams.Role) (Invitation, string,
 	error) {
 	return s.invite(ctx, by, email, role, false)
@@ -153,7 +154,7 @@ func article(r teams.Role) string {
 	return "a " + string(r)
 }
 
-// Invitations returns a page of a team's open invitations, newest first, including those that expired lately.
+// Invitations returns a page of a team's open invitations, newest first, including recently expired invitations.
 func (s *Service) Invitations(ctx context.Context, teamID string, p page.Page) ([]Invitation, bool, error) {
 	all, more, err := listInvitations(ctx, s.DB.Reader, teamID, p)
 	if err != nil {
@@ -172,7 +173,7 @@ func (s *Service) Invitations(ctx context.Context, teamID string, p page.Page) (
 	return all, more, nil
 }
 
-// Invitation returns the open invitation with a token.
+// Invitation returns the open invitation that has the given token.
 func (s *Service) Invitation(ctx context.Context, token string) (Invitation, error) {
 	return s.open(ctx, s.DB.Reader, token)
 }
@@ -237,14 +238,15 @@ func (s *Service) Resend(ctx context.Context, by teams.Actor, invitationID strin
 	return v, err
 }
 
-// Accept makes a user a member by the token of an invitation. The user must have the invited address.
+// Accept accepts the invitation with the given token for a user, who becomes a member of the team. The user must have
+// the invited address.
 func (s *Service) Accept(ctx context.Context, token, userID string) (Membership, error) {
 	return s.accept(ctx, token, func(context.Context, *db.Tx, Invitation) (string, error) { return userID, nil })
 }
 
-// AcceptAsNew creates a user with the invited address and makes the user a member, in one transaction. The function
-// then may do more in the transaction, such as begin a session; it may be nil and may run more than once. The address
-// in n is ignored.
+// AcceptAsNew creates a user with the invited address and makes the user a member, in one transaction. If the function
+// parameter is not nil, AcceptAsNew calls it in the same transaction, for example to begin a session; a retried
+// transaction calls it again. The address in n is ignored.
 func (s *Service) AcceptAsNew(ctx context.Context, token string, n users.NewUser, then func(ctx context.Context,
 	tx *db.Tx, u users.User) error) (Membership, error) {
 	v, err := s.Invitation(ctx, token)
@@ -266,7 +268,7 @@ func (s *Service) AcceptAsNew(ctx context.Context, token string, n users.NewUser
 	return m, s.Users.AddressError(err)
 }
 
-// accept makes the user that who returns a member of the team.
+// accept calls the function who to get a user, and makes this user a member of the team.
 func (s *Service) accept(ctx context.Context, token string, who func(ctx context.Context, tx *db.Tx,
 	v Invitation) (userID string, err error)) (m Membership, err error) {
 	var refused *audit.Entry
@@ -276,7 +278,7 @@ func (s *Service) accept(ctx context.Context, token string, who func(ctx context
 		if err != nil {
 			return err
 		}
-		if err := lock(ctx, tx, v.TeamID); err != nil { // the lock comes first: all changes of an invitation take it
+		if err := lock(ctx, tx, v.TeamID); err != nil { // every change of an invitation takes this lock first
 			return err
 		}
 		// The invitation is read again under the lock, because it may have been resent.

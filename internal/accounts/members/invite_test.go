@@ -82,7 +82,7 @@ func TestInvitation(t *testing.T) {
 	})
 }
 
-// A refused acceptance leaves nothing behind.
+// A refused acceptance creates neither a user nor a membership.
 func TestInvitationRefused(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -153,7 +153,7 @@ func TestInvitationRefused(t *testing.T) {
 	})
 }
 
-// An invitation is valid only while its last sender may give its role.
+// An invitation is valid only while its last sender has the right to give the invited role.
 func TestInvitationEndsWithItsMaker(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -241,7 +241,7 @@ func TestInvitationEndsWithItsMaker(t *testing.T) {
 	})
 }
 
-// grant creates an app with the scopes of a member.
+// grant connects an app to the team, with the scopes of a member, and returns its actor.
 func (b *box) grant(by teams.Actor) teams.Actor {
 	b.t.Helper()
 	ctx := b.t.Context()
@@ -265,7 +265,7 @@ func (b *box) grant(by teams.Actor) teams.Actor {
 	return a
 }
 
-// userOf returns the user who acts, or who connected the app that acts.
+// userOf returns the user id of an actor: the user itself, or the user who connected the app.
 func (b *box) userOf(by teams.Actor) string {
 	b.t.Helper()
 	if by.Kind == teams.UserActor {
@@ -282,7 +282,7 @@ func (b *box) userOf(by teams.Actor) string {
 	return ""
 }
 
-// An invitation that is accepted many times at once is accepted once.
+// If many requests accept an invitation concurrently, exactly one of them succeeds.
 func TestAcceptAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -310,8 +310,8 @@ func TestAcceptAtTheSameTime(t *testing.T) {
 	})
 }
 
-// If the inviter is removed while an invitation is accepted, the user joins before that or is refused, without a
-// deadlock on PostgreSQL.
+// If the inviter is removed while an invitation is accepted, the invited user either joins before the removal or is
+// refused, without a deadlock on PostgreSQL.
 func TestAcceptWhileTheInviterIsRemoved(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -342,7 +342,7 @@ func TestAcceptWhileTheInviterIsRemoved(t *testing.T) {
 	})
 }
 
-// Invitations are listed by team while they are open, and for some time after they expired.
+// A team's list of invitations contains open invitations, and expired invitations for some time.
 func TestInvitations(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -393,7 +393,8 @@ func TestInvitations(t *testing.T) {
 	})
 }
 
-// A removed member cannot return through an own invitation, and a member with a lower role cannot give a higher one.
+// A removed member cannot rejoin through an invitation sent by that member, and a member whose role was lowered loses
+// the invitations to higher roles.
 func TestInvitationsEndWithTheRole(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -401,7 +402,7 @@ func TestInvitationsEndWithTheRole(t *testing.T) {
 		owner := b.Member(b.Acme.TeamID, "owner@acme.example", teams.Owner)
 		for name, x := range map[string]struct {
 			end  func(teams.Actor) error
-			left []teams.Role // roles with an invitation, before and after
+			left []teams.Role // roles whose open invitations remain
 		}{
 			"removed": {func(a teams.Actor) error { return b.Members.Remove(ctx, owner, a.ID) }, nil},
 			"left":    {func(a teams.Actor) error { return b.Members.Leave(ctx, a.TeamID, a.ID) }, nil},
@@ -435,7 +436,7 @@ func TestInvitationsEndWithTheRole(t *testing.T) {
 	})
 }
 
-// A suspended team cannot send invitations by mail; the operator can still pass on a link.
+// A suspended team cannot send invitations by mail, but the operator can still create an invitation link.
 func TestSuspendedTeamInvites(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -454,7 +455,8 @@ func TestSuspendedTeamInvites(t *testing.T) {
 	})
 }
 
-// The number of open invitations, of invitation emails an hour, and of emails for one invitation is limited.
+// TestInvitationLimits checks the limits on open invitations per team, on invitation emails per hour, and on emails per
+// invitation.
 func TestInvitationLimits(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -510,7 +512,7 @@ func TestInviteInvalid(t *testing.T) {
 	})
 }
 
-// An acceptance with a link that is just being replaced waits for the change and is refused.
+// Accepting an invitation while a concurrent resend replaces its link waits for the resend and is then refused.
 func TestAcceptWhileItIsSentAgain(t *testing.T) {
 	t.Parallel()
 	n := testnode.New(t, dbtest.Postgres(t), testnode.Options{})

@@ -2,16 +2,17 @@
 //
 // # Invariants
 //
-// A user is at most once a member of a team. A team that has members has an owner: the last owner who is not disabled
+// A user has at most one membership in a team. A team that has members has an owner: the last owner who is not disabled
 // can neither leave nor change role, even if two owners remove each other at the same time. Only an actor with the
-// scope owners:write adds, changes and removes owners. Members can give only roles whose rights they have themselves.
+// scope owners:write may add, change or remove owners. Members can give only roles whose rights they have themselves.
 //
 // An invitation can be accepted once, within [inviteFor], by a user with the invited address. Only a hash of an
 // invitation's token is stored. An address has at most one open invitation to a team; a new one replaces it. An
-// invitation is valid only while its last sender may give the role: a key or a grant must still exist, and a member
-// must neither have left nor be disabled.
+// invitation is valid only while its last sender may give the role: a sender that is a key or a grant must still exist,
+// and a user must still be a member who is not disabled.
 //
-// A change takes effect on this node before the method returns, and on other nodes when its hint arrives.
+// A change takes effect on this node before the method returns, and on other nodes when the hint (HintTopic) about the
+// change arrives.
 //
 // # Errors
 //
@@ -19,8 +20,8 @@
 //
 // # Limits of this package
 //
-// The callers check that an actor has the scope members:write. Users belong to package users. Package grants revokes
-// the grants of a member whose membership ends.
+// The callers check that an actor has the scope members:write. Package users manages the users themselves. Package
+// grants revokes the grants of a member whose membership ends.
 package members
 
 import (
@@ -29,7 +30,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 )
 
-// Membership is a user in a team.
+// Membership is the membership of a user in a team.
 type Membership struct {
 	TeamID    string
 	TeamName  string
@@ -53,5 +54,5 @@ type Invitation struct {
 	ExpiresAt time.Time
 
 	sends      int
-	senderLost bool // the sender may no longer give the role; set in lists
+	senderLost bool // the sender may no longer give the role; set only in lists
 }

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// box is a node that collects invitations instead of sending them.
+// box is a test node that records invitation emails instead of sending them.
 type box struct {
 	*testnode.Node
 	t      *testing.T
@@ -56,7 +56,7 @@ func each(t *testing.T, f func(t *testing.T, b *box)) {
 	})
 }
 
-// pass advances the clock for invitations.
+// pass advances the clock that package members uses.
 func (b *box) pass(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,7 +85,7 @@ func (b *box) user(email string) users.User {
 	return u
 }
 
-// invited creates an invitation by the key of Acme.
+// invited creates an invitation with the API key of the team Acme as its sender.
 func (b *box) invited(email string, role teams.Role) members.Invitation {
 	b.t.Helper()
 	v, err := b.Members.Invite(b.t.Context(), b.Acme, email, role)
@@ -93,7 +93,7 @@ func (b *box) invited(email string, role teams.Role) members.Invitation {
 	return v
 }
 
-// acts returns the actions about members in Acme's audit log, oldest first, with their details.
+// acts returns the entries about members in the audit log of the team Acme, oldest first, with their details.
 func (b *box) acts() (all []string) {
 	b.t.Helper()
 	entries, _, _, err := b.Audit.List(b.t.Context(), b.Acme.TeamID, audit.Filter{}, page.Page{Limit: 100})
@@ -111,7 +111,7 @@ func wantKind(t *testing.T, err error, kind fault.Kind, words string) {
 	}
 }
 
-// An actor has the scopes of its role until the membership, the user or the team ends.
+// A member acts with the scopes of the role until the membership, the user or the team is deleted.
 func TestActor(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -185,7 +185,7 @@ func TestTeams(t *testing.T) {
 	})
 }
 
-// The test lists which actors may give, change and remove which roles.
+// TestRoles checks which actors may give, change and remove which roles.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -256,7 +256,7 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// If two owners remove each other or leave at the same time, one of them stays.
+// If the two owners of a team remove each other or leave at the same time, one of them remains an owner.
 func TestOwnersAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -297,7 +297,7 @@ func TestOwnersAtTheSameTime(t *testing.T) {
 	})
 }
 
-// Each change that may withdraw a right sends a hint to all nodes.
+// Each change that may withdraw a member's right sends a hint to all nodes.
 func TestHints(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -324,7 +324,7 @@ func TestHints(t *testing.T) {
 	})
 }
 
-// A user who is deleted leaves all teams.
+// Deleting a user ends all memberships of the user.
 func TestLeaving(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -341,7 +341,7 @@ func TestLeaving(t *testing.T) {
 	})
 }
 
-// The number of members of a team is limited, and users cannot join an unknown or deleted team.
+// Users cannot join an unknown or deleted team.
 func TestAddToNoTeam(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -358,7 +358,8 @@ func TestAddToNoTeam(t *testing.T) {
 	})
 }
 
-// A disabled owner does not count: the last other owner can neither leave nor change role.
+// A disabled owner does not count as an owner: if all other owners are disabled, an owner can neither leave nor change
+// role.
 func TestLastOwnerWhoCanAct(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -394,7 +395,7 @@ func TestMostMembers(t *testing.T) {
 	})
 }
 
-// The number of teams of a user is limited, so that lists contain all of them.
+// A user can join at most 200 teams, so that one page lists all of them.
 func TestMostTeams(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {

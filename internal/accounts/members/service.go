@@ -16,13 +16,14 @@ import (
 )
 
 const (
-	cacheFor   = 5 * time.Second // maximum delay of another node's change if its hint is lost
+	cacheFor   = 5 * time.Second // how long a change on another node may go unnoticed if its hint is lost
 	cacheMax   = 10_000          // cached actors
-	maxMembers = 200             // of a team
-	maxTeams   = 200             // of a user
+	maxMembers = 200             // limit per team
+	maxTeams   = 200             // limit per user
 )
 
-// HintTopic is the topic of hints after a change that may withdraw a right of a member. The hint is the team's id.
+// HintTopic is the topic of the hints that are sent to other nodes after a change that may withdraw a member's right.
+// The payload of a hint is the team's id.
 const HintTopic = "members"
 
 // Deps are the dependencies of a Service.
@@ -34,7 +35,7 @@ type Deps struct {
 	Link func(token string) string
 	// OnMemberRemoved runs in the transaction that ends a membership.
 	OnMemberRemoved func(ctx context.Context, tx *db.Tx, teamID, userID string) error
-	// ScopesOf returns the present scopes of an API key or a grant, 0 if it was deleted or revoked.
+	// ScopesOf returns the current scopes of an API key or a grant, or 0 if the key was deleted or the grant revoked.
 	ScopesOf func(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error)
 	// Mail enqueues an email to one address in tx. If Mail is nil, only the operator can invite.
 	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error `deps:"optional"`
@@ -48,7 +49,7 @@ type Service struct {
 
 	mu    sync.Mutex
 	cache map[cacheKey]cached
-	epoch int // incremented by forget; what was read in an older epoch is not cached
+	epoch int // incremented by forget; results read in an older epoch are not cached
 }
 
 type cacheKey struct{ userID, teamID string }
@@ -58,7 +59,7 @@ type cached struct {
 	until time.Time
 }
 
-// New returns the service. It fails if a dependency is missing.
+// New returns a Service, or an error if a dependency is missing.
 func New(d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
@@ -110,8 +111,8 @@ func (s *Service) Actor(ctx context.Context, userID, teamID string) (teams.Actor
 	return a, nil
 }
 
-// ActorNow is Actor without the cache. Use it if the caller caches the result itself, so that the two cache times do
-// not add up.
+// ActorNow is Actor without the cache. Callers that cache the result themselves should use ActorNow, so that the
+// lifetimes of the two caches do not add up.
 func (s *Service) ActorNow(ctx context.Context, userID, teamID string) (teams.Actor, error) {
 	a, err := actor(ctx, s.DB.Reader, userID, teamID)
 	if errors.Is(err, db.ErrNoRows) {
@@ -123,8 +124,8 @@ func (s *Service) ActorNow(ctx context.Context, userID, teamID string) (teams.Ac
 	return a, nil
 }
 
-// ScopesIn is Scopes in a transaction that creates something that must end with the membership. It locks the team's
-// members: the membership cannot end before the transaction does.
+// ScopesIn is Scopes for a transaction that creates a row which must be deleted when the membership ends. ScopesIn
+// locks the team's members, so that the membership cannot end before the transaction does.
 func (s *Service) ScopesIn(ctx context.Context, tx *db.Tx, teamID string, by teams.ActorRef) (teams.Scopes, error) {
 	if err := lock(ctx, tx, teamID); err != nil {
 		return 0, err
@@ -132,8 +133,8 @@ func (s *Service) ScopesIn(ctx context.Context, tx *db.Tx, teamID string, by tea
 	return s.Scopes(ctx, tx.Reader, teamID, by)
 }
 
-// Scopes returns the current scopes of an actor, 0 if it no longer exists. Unlike Actor it reads from r and not from a
-// cache.
+// Scopes returns the current scopes of an actor, or 0 if the actor no longer exists. Unlike Actor, Scopes reads from r
+// and not from a cache.
 func (s *Service) Scopes(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error) {
 	switch {
 	case by.Kind == teams.SystemActor:
@@ -152,7 +153,7 @@ func (s *Service) Scopes(ctx context.Context, r db.Reader, teamID string, by tea
 	return s.ScopesOf(ctx, r, teamID, by)
 }
 
-// ListByUser returns the memberships of a user, by team name.
+// ListByUser returns the memberships of a user, sorted by team name.
 func (s *Service) ListByUser(ctx context.Context, userID string) ([]Membership, error) {
 	return teamsOf(ctx, s.DB.Reader, userID)
 }
@@ -162,13 +163,13 @@ func (s *Service) Get(ctx context.Context, teamID, userID string) (Membership, e
 	return get(ctx, s.DB.Reader, teamID, userID)
 }
 
-// List returns a page of a team's members, sorted by the ids of the users, newest first.
+// List returns a page of a team's members, sorted by user id, newest first.
 func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Membership, bool, error) {
 	return list(ctx, s.DB.Reader, teamID, p)
 }
 
-// AddIn makes a user a member, in a transaction in which the caller checks and records the change. An unknown team is a
-// NotFound fault.
+// AddIn makes a user a member in the caller's transaction. The caller checks the actor's rights and records the change.
+// AddIn returns a NotFound fault if the team does not exist.
 func (s *Service) AddIn(ctx context.Context, tx *db.Tx, teamID, userID string, role teams.Role) error {
 	if role.Scopes() == 0 {
 		return unknownRole(role)
@@ -185,7 +186,8 @@ func (s *Service) AddIn(ctx context.Context, tx *db.Tx, teamID, userID string, r
 	case n >= maxMembers:
 		return fault.Forbiddenf("", "This team has %d members, which is the most that a team can have.", maxMembers)
 	}
-	// All memberships of a user must fit on one list, for choosing a team and for deleting the user.
+	// The number of memberships of a user is limited, because choosing a team and deleting the user read them all in
+	// one list.
 	if err := tx.Serialize(ctx, "teams of "+userID); err != nil {
 		return err
 	}
@@ -256,8 +258,8 @@ func (s *Service) Leave(ctx context.Context, teamID, userID string) error {
 	})
 }
 
-// revokeInvitations revokes the open invitations that a user with the role may no longer send. Otherwise a removed
-// member could return through an open invitation.
+// revokeInvitations revokes the open invitations that a user with the role may no longer send. Without this, a removed
+// member could rejoin through an open invitation.
 func (s *Service) revokeInvitations(ctx context.Context, tx *db.Tx, by teams.Actor, userID string,
 	role teams.Role) error {
 	var gone []string
@@ -273,13 +275,14 @@ func (s *Service) revokeInvitations(ctx context.Context, tx *db.Tx, by teams.Act
 	return err
 }
 
-// mayInvite reports whether an actor with the scopes may invite to a role.
+// mayInvite reports whether an actor with the given scopes may invite people to a role.
 func mayInvite(may teams.Scopes, role teams.Role) bool {
 	return may.Has(teams.MembersWrite) && role.Scopes()&^may == 0
 }
 
-// prepareChange returns a member whose role is about to change; role is "" if the membership ends. It checks that the
-// actor may make the change, and serializes such changes of a team, because no index protects the last owner.
+// prepareChange returns a member whose role is about to change; role is "" if the membership ends. prepareChange checks
+// that the actor may make the change. It serializes these changes per team, because no database constraint protects the
+// last owner.
 func (s *Service) prepareChange(ctx context.Context, tx *db.Tx, by teams.Actor, userID string,
 	role teams.Role) (Membership,
 	error) {
@@ -306,8 +309,8 @@ func (s *Service) prepareChange(ctx context.Context, tx *db.Tx, by teams.Actor, 
 	return m, nil
 }
 
-// OnUserDelete ends all memberships of a user who is being deleted. It returns a fault while the user is the last owner
-// of a team.
+// OnUserDelete ends all memberships of a user who is being deleted. OnUserDelete returns a fault if the user is the
+// last owner of a team.
 func (s *Service) OnUserDelete(ctx context.Context, tx *db.Tx, userID string) error {
 	all, err := teamsOf(ctx, tx.Reader, userID)
 	if err != nil {
@@ -325,7 +328,7 @@ func (s *Service) OnUserDelete(ctx context.Context, tx *db.Tx, userID string) er
 	return nil
 }
 
-// end ends a membership, revokes the user's invitations, and calls OnMemberRemoved.
+// end deletes a membership, revokes the invitations that the user sent, and calls OnMemberRemoved.
 func (s *Service) end(ctx context.Context, tx *db.Tx, by teams.Actor, userID string) error {
 	if err := s.revokeInvitations(ctx, tx, by, userID, ""); err != nil {
 		return err
@@ -336,7 +339,7 @@ func (s *Service) end(ctx context.Context, tx *db.Tx, by teams.Actor, userID str
 	return remove(ctx, tx, by.TeamID, userID)
 }
 
-// changed makes all nodes look up members again when the transaction commits.
+// changed sends a hint after the commit, so that all nodes discard their cached members of the team.
 func (s *Service) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { s.DB.Hint(HintTopic, teamID) })
 }
@@ -347,7 +350,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, by teams.Actor, action,
 		ActorName: by.Name, Action: action, Target: target, Detail: detail})
 }
 
-// checkMayGrant returns a fault if a role has rights that the actor does not have.
+// checkMayGrant returns a fault if a role has scopes that the actor does not have.
 func checkMayGrant(by *teams.Actor, role teams.Role) error {
 	scopes := role.Scopes()
 	switch missing := scopes &^ by.Scopes; {

@@ -81,7 +81,7 @@ func insert(ctx context.Context, tx *db.Tx, teamID, userID string, role teams.Ro
 	return n > 0, err
 }
 
-// otherOwner reports whether a team has another owner, who is not disabled.
+// otherOwner reports whether a team has an owner other than the given user who is not disabled.
 func otherOwner(ctx context.Context, r db.Reader, teamID, userID string) (yes bool, err error) {
 	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM memberships m JOIN users u ON u.id = m.user_id
 		WHERE m.team_id = $1 AND m.user_id <> $2 AND m.role = $3 AND NOT u.disabled)`,
@@ -172,7 +172,7 @@ func insertInvitation(ctx context.Context, tx *db.Tx, v *Invitation, hash string
 		v.ExpiresAt.UnixMicro())
 }
 
-// byToken looks up an invitation by the hash of its token, which determines the team.
+// byToken looks up an open invitation by the hash of its token. The token alone determines the team.
 func byToken(ctx context.Context, r db.Reader, hash string) (Invitation, error) {
 	v, err := scanInvitation(r.QueryRow(ctx, `SELECT `+invitationColumns+` FROM `+invitationTables+`
 		WHERE i.token_hash = $1 AND i.state = $2 AND t.deleted_at = 0`, hash, open))
@@ -202,7 +202,7 @@ func listInvitations(ctx context.Context, r db.Reader, teamID string, p page.Pag
 		WHERE i.team_id = $1 AND i.state = $2`, ID: "i.id", Args: []any{teamID, open}}, p, scanInvitation)
 }
 
-// countOpen returns the number of invitations of a team that can be accepted.
+// countOpen returns the number of a team's invitations that can still be accepted.
 func countOpen(ctx context.Context, r db.Reader, teamID string, now time.Time) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM invitations WHERE team_id = $1 AND sent_at > $2 AND state = $3`,
 		teamID, now.Add(-inviteFor).UnixMicro(), open).Scan(&n)
@@ -212,8 +212,8 @@ func countOpen(ctx context.Context, r db.Reader, teamID string, now time.Time) (
 	return n, nil
 }
 
-// countSent returns the number of invitation emails that a team has sent since a time, or a greater number: if the last
-// email of an invitation was sent since then, all its emails count.
+// countSent returns an upper bound for the number of invitation emails that a team has sent since a time. If the last
+// email of an invitation was sent since that time, all emails of that invitation count.
 func countSent(ctx context.Context, r db.Reader, teamID string, since time.Time) (n int64, err error) {
 	err = r.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(sends), 0) AS BIGINT) FROM invitations
 		WHERE team_id = $1 AND sent_at > $2`, teamID, since.UnixMicro()).Scan(&n)
@@ -229,7 +229,7 @@ func revokeFor(ctx context.Context, tx *db.Tx, teamID, email string) error {
 	return err
 }
 
-// revokeOf revokes a user's open invitations to some roles, and returns their ids and addresses.
+// revokeOf revokes the open invitations to the given roles that a user has sent, and returns their ids and addresses.
 func revokeOf(ctx context.Context, tx *db.Tx, teamID, userID string, roles []string) ([]Invitation, error) {
 	rows, err := tx.Query(ctx, `UPDATE invitations SET state = $4 WHERE team_id = $1 AND state = $5
 		AND actor_kind = $6 AND actor_id = $2 AND role = ANY($3) RETURNING id, email`, teamID, userID, roles, revoked,
@@ -263,7 +263,7 @@ func updateResent(ctx context.Context, tx *db.Tx, v *Invitation, hash string) er
 	return err
 }
 
-// deleteExpired deletes up to limit invitations, of all teams, that expired before a time.
+// deleteExpired deletes up to limit invitations of any team that expired before the given time.
 func deleteExpired(ctx context.Context, tx *db.Tx, before time.Time, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM invitations WHERE id IN (SELECT id FROM invitations WHERE expires_at < $1
 		ORDER BY expires_at LIMIT $2)`, before.UnixMicro(), limit)

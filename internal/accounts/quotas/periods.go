@@ -10,25 +10,25 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// period is a day or a month of a team: how much of the quota is used, and which notices were sent.
+// period is a team's usage in one day or month, with the limit and the last notice that was sent.
 type period struct {
 	name     string // daily or monthly
-	number   int64  // the number of the day or month
+	number   int64  // day or month number since a fixed start
 	used     int64
 	limit    int64 // 0 means no limit
 	notified int64
 }
 
-// periodsAt returns the day and the month of a time, without usage.
+// periodsAt returns the day and the month that contain a time, with no usage counted.
 func periodsAt(at time.Time, q teams.Quota) (day, month period) {
 	at = at.UTC()
 	return period{name: "daily", number: at.Unix() / 86400, limit: q.Daily},
 		period{name: "monthly", number: int64(at.Year())*12 + int64(at.Month()) - 1, limit: q.Monthly}
 }
 
-// add adds the usage of a shard. If the shard is in the next period, which a node with a faster clock has begun, x
-// moves to that period. A shard in a later period was written by a clock that was wrong. Its usage counts in the
-// current period, because the quota would otherwise not start again before that time.
+// add adds the usage of a shard. If a node with a faster clock has moved the shard to the next period, x moves to that
+// period. A shard that is further ahead was written with a wrong clock. The usage of that shard counts in the current
+// period, because otherwise the quota would not reset until that later period.
 func (x *period) add(number, used, told int64) {
 	if number > x.number+1 {
 		number, told = x.number, 0
@@ -48,7 +48,7 @@ func (x *period) exceededBy(n int64) bool { return x.limit > 0 && n > 0 && x.use
 // warnAt returns 80 % of the limit, rounded up.
 func (x *period) warnAt() int64 { return x.limit - x.limit/5 }
 
-// allowance returns how many emails may be counted before the shards must be added up again.
+// allowance returns how many emails the shards may count in total before a transaction must add them up.
 func (x *period) allowance() int64 {
 	switch {
 	case x.limit == 0:
@@ -59,8 +59,8 @@ func (x *period) allowance() int64 {
 	return max(0, x.limit-1-x.used)
 }
 
-// noticeLevel returns the notice that the team should have received when n more emails are requested, as a number
-// comparable with notified; 0 means none. A request that is larger than a mostly unused quota causes no notice.
+// noticeLevel returns the notice that a request for n more emails should cause, as a number that can be compared with
+// notified; 0 means none. A request that exceeds the quota while less than 80 % is used causes no notice.
 func (x *period) noticeLevel(n int64) int64 {
 	switch {
 	case x.limit == 0 || x.used < x.warnAt():
@@ -71,8 +71,8 @@ func (x *period) noticeLevel(n int64) int64 {
 	return 2 * x.number
 }
 
-// countLocked locks all shards and counts n emails if the quota allows them. If anyway is true, it counts them even if
-// they exceed the quota. It then redistributes the rest among the shards and enqueues notices.
+// countLocked locks all shards and counts n emails if the quota allows them. If anyway is true, the emails count even
+// if they exceed the quota. countLocked then redistributes the remaining quota among the shards and enqueues notices.
 func (s *Service) countLocked(ctx context.Context, tx *db.Tx, teamID string, n int64, anyway bool) error {
 	day, month, err := s.lock(ctx, tx, teamID)
 	if err != nil || day.limit == 0 && month.limit == 0 {
@@ -97,8 +97,8 @@ func (s *Service) countLocked(ctx context.Context, tx *db.Tx, teamID string, n i
 	return refusal
 }
 
-// lock locks the shards of a team and returns their total usage. It creates the shards if they do not exist. It reads
-// the limits after the lock, because a change of limits takes the lock first.
+// lock locks the shards of a team and returns their total usage. It creates the shards if they do not exist. lock reads
+// the limits after it has locked the shards, because changes of the limits take the same lock.
 func (s *Service) lock(ctx context.Context, tx *db.Tx, teamID string) (day, month period, err error) {
 	q, err := getQuota(ctx, tx.Reader, teamID)
 	if err != nil || q == (teams.Quota{}) {
@@ -128,8 +128,8 @@ func sumShards(at time.Time, q teams.Quota, all []counterShard) (day, month peri
 	return day, month
 }
 
-// redistribute writes the shards and enqueues the notices that the team has not received in this day or month. asked is
-// the number of emails that were refused.
+// redistribute writes the shards and enqueues the notices that the team has not received in this day or month. The
+// parameter asked is the number of emails that were refused.
 func (s *Service) redistribute(ctx context.Context, tx *db.Tx, teamID string, day, month *period, asked int64) error {
 	for _, x := range []*period{day, month} {
 		level := x.noticeLevel(asked)

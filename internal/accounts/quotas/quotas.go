@@ -3,29 +3,31 @@
 //
 // # Invariants
 //
-// Sent emails are counted in the transaction that accepts them, so counts and emails never differ, and no team exceeds
-// its quota, whichever nodes accept its emails. Received emails count too, but are never refused.
+// Sent emails are counted in the transaction that accepts them, so the counts always match the emails, and no team
+// exceeds its quota, even if several nodes accept its emails. Received emails count toward the quota but are never
+// refused.
 //
 // The counter of a team is split into shards. Each shard has an allowance, and all allowances together are within the
-// quota. A transaction counts in the shard of its database connection and touches no other while that shard's allowance
-// lasts. When an allowance is used up, the transaction locks all shards, adds them up, and redistributes what is left;
-// so does the first transaction of a day. Allowances end one email before 80 % and before 100 % of a quota. So the
-// email that reaches 80 % or 100 % is counted by a transaction that adds up the shards. This transaction enqueues the
-// notice. When little is left, all allowances are zero and each transaction adds up the shards.
+// quota. A transaction counts in the shard of its database connection and uses no other shard while that shard's
+// allowance lasts. When an allowance is used up, and once at the start of each day, a transaction locks all shards,
+// adds them up, and redistributes the remaining quota. Allowances end one email before 80 % and one email before 100 %
+// of a quota. The email that reaches 80 % or 100 % is therefore counted by a transaction that adds up the shards and
+// enqueues the notice to the owner. When little of the quota remains, all allowances are zero and each transaction adds
+// up the shards.
 //
-// Shards are locked in the order of their numbers. A transaction that does not add up the shards holds only the shard
-// of its connection, under an advisory lock that all teams share. A transaction counts before it writes rows that
-// others write too, and counts several teams in the order of their ids. The order of the teams' ids prevents deadlocks.
+// Shards are locked in the order of their numbers. A transaction that does not add up the shards locks only the shard
+// of its connection, under an advisory lock that all teams share. To prevent deadlocks, a transaction counts before it
+// writes rows that other transactions also write, and counts several teams in the order of their ids.
 //
 // # Errors
 //
-// A node learns of a team's first quota by a hint. If the hint is lost, the node learns of the quota after at most
-// [cacheFor]. Emails that the node accepts before that are not counted. A change of an existing quota takes effect at
-// its commit.
+// A hint notifies other nodes that a team got its first quota. If the hint is lost, a node notices the quota after at
+// most [cacheFor]. Emails that the node accepts before it notices the quota are not counted. A change of an existing
+// quota takes effect at its commit.
 //
 // # Limits of this package
 //
-// It does not limit requests a second; [teams.Limiter] does. It does not send notices itself.
+// Package quotas does not limit requests per second; [teams.Limiter] does. Notices are sent by the Notify dependency.
 package quotas
 
 import (
@@ -44,8 +46,9 @@ import (
 const (
 	cacheFor = 5 * time.Second // the longest time until a node notices a team's first quota if the hint is lost
 	cacheMax = 10_000          // teams
-	// tightBelow is the allowance of a shard below which a team's emails no longer share a transaction with emails of
-	// other teams. If one transaction finds no allowance, all that share its commit run again.
+	// If the allowance of a shard is below tightBelow, the team's transactions no longer share a commit with other
+	// transactions. If one transaction of a shared commit finds no allowance left, all transactions of that commit are
+	// run again.
 	tightBelow = 32
 	// unlimited is the allowance in a period without a limit.
 	unlimited = int64(1) << 60
@@ -56,11 +59,11 @@ type Deps struct {
 	DB *db.DB
 	// Notify enqueues an email to a team's owner in tx.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
-	// CountedBetween returns how many emails a team sent and received between two times. When a team gets its first
-	// quota, the emails of the current day and month count.
+	// CountedBetween returns how many emails a team sent and received between two times. It is called when a team gets
+	// its first quota, because the emails of the current day and month count toward that quota.
 	CountedBetween func(ctx context.Context, teamID string, from, to time.Time) (int64, error)
-	// Now returns the time that decides which day and month it is; nil uses the clock of the database. Tests set it, so
-	// that no day ends while they count.
+	// Now returns the time that determines the current day and month; nil uses the clock of the database. Tests set Now
+	// so that the day does not change during a test.
 	Now func() time.Time `deps:"optional"`
 }
 
@@ -79,7 +82,7 @@ type cachedQuota struct {
 	until   time.Time
 }
 
-// New returns the service. It fails if a dependency is missing.
+// New returns a Service, or an error if a dependency is missing.
 func New(d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
@@ -97,7 +100,7 @@ func (s *Service) forget() {
 	s.mu.Unlock()
 }
 
-// at returns the time that counts as now, given the database's time.
+// at returns the result of Now if that is set, or else the given database time.
 func (s *Service) at(now time.Time) time.Time {
 	if s.Now != nil {
 		return s.Now()
@@ -105,7 +108,7 @@ func (s *Service) at(now time.Time) time.Time {
 	return now
 }
 
-// limited reports whether a team has a quota, as far as this node knows.
+// limited reports whether a team has a quota. The result may be cached for up to cacheFor.
 func (s *Service) limited(ctx context.Context, r db.Reader, teamID string) (bool, error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -149,11 +152,11 @@ func (s *Service) setTight(teamID string, tight bool) {
 	s.tight[teamID] = true
 }
 
-// errShardFull is the error of a transaction whose shard has no allowance left.
+// errShardFull is returned by a transaction if its shard has no allowance left.
 var errShardFull = errors.New("the shard of the quota has no allowance left")
 
-// Update runs fn in a transaction that accepts n emails; the transaction may share its commit, as
-// [db.DB.UpdateTogether] says. If the quota is exceeded, it returns a fault of the kind DailyQuota or MonthlyQuota, and
+// Update counts n emails and runs fn in the same transaction, which may share its commit with others (see
+// [db.DB.UpdateTogether]). If the quota is exceeded, Update returns a fault of the kind DailyQuota or MonthlyQuota, and
 // fn has no effect.
 func (s *Service) Update(ctx context.Context, teamID string, n int, fn func(*db.Tx) error) error {
 	limited, err := s.limited(ctx, s.DB.Reader, teamID)
@@ -176,8 +179,8 @@ func (s *Service) Update(ctx context.Context, teamID string, n int, fn func(*db.
 	return s.UpdateAlone(ctx, teamID, n, fn)
 }
 
-// UpdateAlone is Update in a transaction that shares its commit with no other, for transactions that lock rows for
-// which others wait.
+// UpdateAlone is Update in a transaction that does not share its commit. Use it for transactions that lock rows for
+// which other transactions wait.
 func (s *Service) UpdateAlone(ctx context.Context, teamID string, n int, fn func(*db.Tx) error) error {
 	var refused bool
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
@@ -194,15 +197,15 @@ func (s *Service) UpdateAlone(ctx context.Context, teamID string, n int, fn func
 	return s.Refused(ctx, teamID, n, err)
 }
 
-// Refused enqueues the notice about a refused transaction of n emails, in a transaction of its own. It returns refusal,
-// the fault of the refused transaction.
+// Refused enqueues a notice that n emails were refused, in a transaction of its own, unless the team has already
+// received it. Refused returns refusal, the fault of the refused transaction, if the notice was enqueued or not needed.
 func (s *Service) Refused(ctx context.Context, teamID string, n int, refusal error) error {
 	u, err := s.Usage(ctx, teamID)
 	if err == nil && !u.needsNotice(n) {
 		return refusal
 	}
 	if err == nil {
-		// The audit log must not record this as a refused request.
+		// The audit log must not record the transaction that enqueues the notice as part of the refused request.
 		ctx := audit.Without(ctx)
 		err = s.DB.Update(ctx, func(tx *db.Tx) error {
 			day, month, err := s.lock(ctx, tx, teamID)
@@ -218,14 +221,14 @@ func (s *Service) Refused(ctx context.Context, teamID string, n int, refusal err
 	return refusal
 }
 
-// Exceeded reports whether an error says that a quota is used up.
+// Exceeded reports whether an error is the fault for an exceeded quota.
 func Exceeded(err error) bool {
 	k := fault.KindOf(err)
 	return err != nil && (k == fault.DailyQuota || k == fault.MonthlyQuota)
 }
 
-// Count counts n emails of a team in a transaction. If these emails would exceed a quota, it counts nothing and returns
-// a fault of the kind DailyQuota or MonthlyQuota; the transaction may continue.
+// Count counts n emails of a team in a transaction. If these emails would exceed a quota, Count counts nothing and
+// returns a fault of the kind DailyQuota or MonthlyQuota; the transaction can still be committed.
 func (s *Service) Count(ctx context.Context, tx *db.Tx, teamID string, n int) error {
 	return s.count(ctx, tx, teamID, int64(n), false)
 }

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// limit sets quotas for Acme and collects the subjects of the notices.
+// limit sets the quotas of the team Acme and records the subjects of the notices.
 func limit(t *testing.T, n *testnode.Node, daily, monthly int64) (told func() []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -106,7 +106,8 @@ func TestQuota(t *testing.T) {
 	})
 }
 
-// Far below its quota, a team is counted in shards. Concurrent senders on two nodes get exactly the quota.
+// While a team is far below its quota, its emails are counted in shards. Concurrent senders on two nodes can together
+// send exactly as many emails as the quota allows.
 func TestExactWithTwoNodes(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		const quota, asked = 150, 200
@@ -140,12 +141,12 @@ func TestExactWithTwoNodes(t *testing.T) {
 	})
 }
 
-// A count is rolled back together with the transaction that counted.
+// If a transaction is rolled back, the emails that it counted no longer count.
 func TestCountIsUndone(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		limit(t, n, 100, 100)
 		failure := errors.New("no")
-		for range 2 { // the first adds up the shards, the second counts in one shard
+		for range 2 { // the first pass adds up the shards, the second pass counts in one shard
 			err := n.Quotas.Update(t.Context(), n.Acme.TeamID, 5, func(tx *db.Tx) error {
 				tx.QueueOne(t.Context(), failure, `DELETE FROM teams WHERE id = 'none'`)
 				return nil
@@ -164,7 +165,7 @@ func TestCountIsUndone(t *testing.T) {
 	})
 }
 
-// Received mail counts, and is never refused.
+// Received mail counts toward the quota but is never refused.
 func TestReceivedCounts(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		limit(t, n, 10, 0)
@@ -182,7 +183,7 @@ func TestReceivedCounts(t *testing.T) {
 	})
 }
 
-// The counts start again with each day and month, including the usage in all shards.
+// The usage in all shards resets at the start of each day and month.
 func TestNextDay(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		told := limit(t, n, 10, 15)
@@ -210,7 +211,7 @@ func TestNextDay(t *testing.T) {
 	})
 }
 
-// Emails that were sent before the first quota count in it.
+// Emails sent earlier in the day or month count toward a team's first quota.
 func TestFirstQuota(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		n.Quotas.CountedBetween = func(_ context.Context, _ string, from, to time.Time) (int64, error) {
@@ -237,7 +238,7 @@ func TestFirstQuota(t *testing.T) {
 	})
 }
 
-// Two concurrent commands that set the first quotas of a team count its earlier emails once.
+// If two concurrent commands set the first quotas of a team, its earlier emails are counted only once.
 func TestFirstQuotasAtOnce(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		n.Quotas.CountedBetween = func(context.Context, string, time.Time, time.Time) (int64, error) { return 8, nil }
@@ -262,7 +263,7 @@ func TestFirstQuotasAtOnce(t *testing.T) {
 	})
 }
 
-// Suppressed recipients do not count, and a scheduled email counts when it is released.
+// Suppressed recipients do not count toward the quota, and a scheduled email counts when it is released.
 func TestWhatCounts(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		limit(t, n, 3, 0)
@@ -287,7 +288,8 @@ func TestWhatCounts(t *testing.T) {
 	})
 }
 
-// Transactions lock the counter first, so that they cannot deadlock with others that write the same rows.
+// Transactions lock the quota counter before other rows, so that two transactions that write the same rows cannot
+// deadlock.
 func TestCountsBeforeAllElse(t *testing.T) {
 	t.Parallel()
 	n := testnode.New(t, dbtest.Postgres(t), testnode.Options{})
@@ -308,7 +310,7 @@ func TestCountsBeforeAllElse(t *testing.T) {
 		}
 		first = false
 		wait.Go(func() {
-			// The number exceeds the allowance of a shard, so the transaction adds up all shards.
+			// This number of emails exceeds the allowance of a shard, so the transaction adds up all shards.
 			err := n.DB.Update(t.Context(), func(tx *db.Tx) error {
 				runs.Add(1)
 				if err := n.Quotas.Count(t.Context(), tx, n.Acme.TeamID, 2000); err != nil {
@@ -332,7 +334,7 @@ func TestCountsBeforeAllElse(t *testing.T) {
 	}
 }
 
-// A request larger than the rest of a mostly unused quota is refused without a notice that the quota is used up.
+// If a request exceeds a quota that is mostly unused, it is refused, but no notice says that the quota is used up.
 func TestTooManyAtOnce(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		told := limit(t, n, 10, 0)
@@ -356,7 +358,7 @@ func TestTooManyAtOnce(t *testing.T) {
 	})
 }
 
-// A quota that was counted by a clock far in the future starts again when the clock is right.
+// A quota that was counted while the clock was far in the future resets normally once the clock is correct.
 func TestClockSetBack(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		told := limit(t, n, 10, 0)

@@ -9,14 +9,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// counterShard is one row of a team's counter.
+// counterShard is one row of a team's quota counter.
 type counterShard struct {
 	day, dayUsed, dayNotified, month, monthUsed, monthNotified int64
 }
 
 const (
-	// This lock is also used for the counts of broadcasts, which have shards by connection too. Taking two different locks
-	// in different orders could deadlock.
+	// The counters of broadcasts, which are also sharded by connection, use the same lock. With a lock of their own,
+	// transactions could take the two locks in different orders and deadlock.
 	lockShard = `SELECT pg_advisory_xact_lock(1886352997, pg_backend_pid() % 16)`
 	countAt   = `UPDATE team_volumes SET day_used = day_used + $2, month_used = month_used + $2 WHERE team_id = $1
 		AND day = $3 AND month = $4 AND day_used + $2 <= day_room AND month_used + $2 <= month_room AND part = `
@@ -24,7 +24,7 @@ const (
 	countOn16  = countAt + `pg_backend_pid() % 16`
 )
 
-// shardCount returns the number of shards of a team.
+// shardCount returns the number of shards of each team's counter.
 func shardCount(tx *db.Tx) int64 {
 	if tx.OneWriter() {
 		return 1
@@ -32,8 +32,8 @@ func shardCount(tx *db.Tx) int64 {
 	return 16
 }
 
-// countStatement returns the statement that counts n emails in the shard of the transaction's connection, if its
-// allowance suffices.
+// countStatement returns an SQL statement that counts n emails in the shard of the transaction's connection. The
+// statement changes no row if the allowance of the shard is too small.
 func (s *Service) countStatement(ctx context.Context, tx *db.Tx, teamID string, n int64) (text string, args []any) {
 	day, month := periodsAt(s.at(tx.Now()), teams.Quota{})
 	text = countOnOne
@@ -44,13 +44,15 @@ func (s *Service) countStatement(ctx context.Context, tx *db.Tx, teamID string, 
 	return text, []any{teamID, n, day.number, month.number}
 }
 
-// queueCount queues the count of n emails. Without an allowance, the transaction fails with errShardFull.
+// queueCount queues the statement that counts n emails. If the allowance of the shard is too small, the transaction
+// fails with errShardFull.
 func (s *Service) queueCount(ctx context.Context, tx *db.Tx, teamID string, n int) {
 	text, args := s.countStatement(ctx, tx, teamID, int64(n))
 	tx.QueueOne(ctx, errShardFull, text, args...)
 }
 
-// countInShard counts n emails. It returns false if the allowance does not suffice.
+// countInShard counts n emails in the shard of the connection, or returns false if the allowance of that shard is too
+// small.
 func (s *Service) countInShard(ctx context.Context, tx *db.Tx, teamID string, n int64) (bool, error) {
 	text, args := s.countStatement(ctx, tx, teamID, n)
 	changed, err := tx.Exec(ctx, text, args...)
@@ -93,7 +95,7 @@ func scanShard(r db.Row) (p counterShard, err error) {
 	return p, err
 }
 
-// insertShards inserts empty shards, unless they exist.
+// insertShards inserts shards without usage for a team, unless the team already has shards.
 func insertShards(ctx context.Context, tx *db.Tx, teamID string) {
 	for i := range shardCount(tx) {
 		tx.Queue(ctx, `INSERT INTO team_volumes (team_id, part, day, day_used, day_room, day_told, month, month_used,
@@ -102,7 +104,7 @@ func insertShards(ctx context.Context, tx *db.Tx, teamID string) {
 	}
 }
 
-// writeShards writes the total usage into the first shard, and gives each shard an equal allowance.
+// writeShards stores the total usage in the first shard, and gives each shard the same allowance.
 func writeShards(ctx context.Context, tx *db.Tx, teamID string, day, month *period, dayShare, monthShare int64) {
 	tx.Queue(ctx, `UPDATE team_volumes SET day = $2, month = $3,
 		day_used = CASE WHEN part = 0 THEN CAST($4 AS BIGINT) ELSE 0 END,
@@ -117,7 +119,7 @@ func removeShards(ctx context.Context, tx *db.Tx, teamID string) {
 	tx.Queue(ctx, `DELETE FROM team_volumes WHERE team_id = $1`, teamID)
 }
 
-// EraseTeam deletes the counters of a deleted team.
+// EraseTeam deletes the quota counters of a deleted team.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		removeShards(ctx, tx, teamID)

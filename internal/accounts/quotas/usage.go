@@ -10,7 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Usage is how much of its quota a team has used. It is zero for a team without a quota.
+// Usage is a team's quota and how much of it is used in the current day and month. Usage is zero for a team without a
+// quota.
 type Usage struct {
 	teams.Quota
 	Day, Month int64
@@ -23,8 +24,8 @@ func (u *Usage) needsNotice(n int) bool {
 	return u.day.noticeLevel(int64(n)) > u.day.notified || u.month.noticeLevel(int64(n)) > u.month.notified
 }
 
-// Left returns how many emails the team may still send, the smaller of the day's and the month's rest. limited is false
-// if there is no limit.
+// Left returns how many emails the team may still send: the smaller of the remaining daily and monthly quotas. limited
+// is false if the team has no limit.
 func (u *Usage) Left() (n int64, limited bool) {
 	n = unlimited
 	for _, x := range []period{u.day, u.month} {
@@ -53,7 +54,8 @@ func (s *Service) Usage(ctx context.Context, teamID string) (u Usage, err error)
 	return u, nil
 }
 
-// Resets returns when the quota of a fault starts again: the next day or month in UTC after a time.
+// Resets returns when an exceeded quota resets: the start of the next day or month (UTC) after the given time. The
+// fault kind says whether the quota is daily or monthly.
 func Resets(k fault.Kind, after time.Time) time.Time {
 	y, m, d := after.UTC().Date()
 	if k == fault.MonthlyQuota {
@@ -62,12 +64,13 @@ func Resets(k fault.Kind, after time.Time) time.Time {
 	return time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
 }
 
-// Set changes the quotas of a team. If the team had no quota, the emails of the current day and month count.
+// Set changes the quotas of a team. If the team had no quota before, its emails of the current day and month count
+// toward the new quota.
 func (s *Service) Set(ctx context.Context, t *teams.Service, teamID string, change func(*teams.Quota)) error {
 	return s.SetWith(ctx, t, teamID, change, func(*db.Tx) error { return nil })
 }
 
-// SetWith is Set in one transaction with the function also.
+// SetWith is Set, but also calls the function also in the same transaction.
 func (s *Service) SetWith(ctx context.Context, t *teams.Service, teamID string, change func(*teams.Quota),
 	also func(tx *db.Tx) error) error {
 	had, err := getQuota(ctx, s.DB.Reader, teamID)
@@ -88,7 +91,8 @@ func (s *Service) SetWith(ctx context.Context, t *teams.Service, teamID string, 
 		}
 	}
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
-		// A team without a quota has no shards that two concurrent changes could lock.
+		// A lock by team id is needed, because a team without a quota has no shard rows that two concurrent changes
+		// could lock.
 		if err := tx.Serialize(ctx, "quota of "+teamID); err != nil {
 			return err
 		}
